@@ -1,0 +1,78 @@
+//! Keys with their values, gathered in two flat arrays.
+
+/// A batch of entries in key order (or in reverse), as scans return and splits move them. Reuse one
+/// batch to scan without allocating.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanBatch {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    values: Vec<[u64; 2]>,
+}
+
+impl ScanBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Forgets all entries, keeps the memory.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Key of entry `i`.
+    ///
+    /// # Panics
+    /// If there is no entry `i`.
+    pub fn key(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.bytes[start..self.ends[i]]
+    }
+
+    /// Value of entry `i`.
+    ///
+    /// # Panics
+    /// If there is no entry `i`.
+    pub fn value(&self, i: usize) -> [u64; 2] {
+        self.values[i]
+    }
+
+    /// All values in order.
+    pub fn values(&self) -> &[[u64; 2]] {
+        &self.values
+    }
+
+    /// All entries in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], [u64; 2])> {
+        (0..self.len()).map(|i| (self.key(i), self.value(i)))
+    }
+
+    /// Appends an entry.
+    pub fn push(&mut self, key: &[u8], value: [u64; 2]) {
+        self.push_with(value, |bytes| bytes.extend_from_slice(key));
+    }
+
+    /// Appends an entry whose key `fill` appends to the bytes.
+    pub(crate) fn push_with(&mut self, value: [u64; 2], fill: impl FnOnce(&mut Vec<u8>)) {
+        fill(&mut self.bytes);
+        self.ends.push(self.bytes.len());
+        self.values.push(value);
+    }
+
+    /// Drops all entries but the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.ends.truncate(len);
+        self.values.truncate(len);
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+}

@@ -1,0 +1,19 @@
+//! What an index operation can answer besides its result.
+
+use fencepost_txn::Stop;
+
+/// Why an index operation did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexError {
+    /// The transaction stopped; see [`Stop`].
+    #[error(transparent)]
+    Stop(#[from] Stop),
+    /// The key does not fit a node (SQLSTATE 54000).
+    #[error("index key of {length} bytes is longer than the {limit} bytes that fit a node")]
+    KeyTooLong {
+        /// Bytes of the key.
+        length: usize,
+        /// Bytes of the longest key that fits.
+        limit: usize,
+    },
+}

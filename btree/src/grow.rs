@@ -1,0 +1,147 @@
+//! Splits: transactions of their own, so that a user's abort does not undo them and inner nodes stay
+//! out of users' write sets.
+//!
+//! One transaction writes the shrunk left half, the new right half and the parent's new entry; where
+//! the parent is full it is split in the same transaction, and so on up. A full root keeps its
+//! address: its content moves down into two new nodes. A leaf's new right half continues the old
+//! versions of the leaf, so readers of the past find there what the leaf was.
+
+use fencepost_storage::{Addr, FatPtr, View};
+use fencepost_txn::{AbortReason, Outcome, Stop, Transaction};
+
+use crate::counters::{Event, count};
+use crate::entries::ScanBatch;
+use crate::image::{self, Frame};
+use crate::node::Node;
+use crate::split;
+use crate::walk::{self, Target};
+
+/// How often a split that loses races with others is tried.
+const ATTEMPTS: usize = 1000;
+
+/// Splits a leaf at `separator` in a transaction of its own. Does nothing if the leaf does not span
+/// the separator any more.
+///
+/// # Errors
+/// As [`Transaction::commit`].
+pub(crate) async fn split_leaf(tx: &mut Transaction, tree: Addr, leaf: Addr, separator: &[u8]) -> Result<(), Stop> {
+    for _ in 0..ATTEMPTS {
+        let mut system = tx.system();
+        match split_in(&mut system, tree, leaf, separator).await {
+            Ok(false) => return Ok(()),
+            Ok(true) => match system.commit().await {
+                Ok(Outcome::Committed(_)) => return Ok(()),
+                Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_)) => {}
+                Err(stop) => return Err(stop),
+            },
+            Err(Stop::Retry(_)) => {}
+            Err(stop) => return Err(stop),
+        }
+    }
+    Err(Stop::Retry(AbortReason::NodeConflict))
+}
+
+/// An entry that a parent must get: a new node's low fence and address.
+struct Link {
+    level: u8,
+    low: Vec<u8>,
+    child: FatPtr,
+}
+
+/// Splits a leaf at `separator` within `tx`; false if the leaf does not span the separator.
+///
+/// # Errors
+/// As [`Transaction::read`] and [`Transaction::write`].
+pub(crate) async fn split_in(tx: &mut Transaction, tree: Addr, leaf: Addr, separator: &[u8]) -> Result<bool, Stop> {
+    let mut left = Vec::new();
+    if !tx.read(leaf, &mut left).await? {
+        return Ok(false);
+    }
+    let spans = {
+        let view = View::Own(&left);
+        Node::open_in(&view, tree).is_some_and(|node| {
+            node.level == 0 && node.covers(separator) && node.cmp_low(separator) == std::cmp::Ordering::Greater
+        })
+    };
+    if !spans {
+        return Ok(false);
+    }
+    let mut links = Vec::new();
+    split_node(tx, tree, leaf, left, Some(separator.to_vec()), &mut links).await?;
+    while let Some(link) = links.last() {
+        let (level, low) = (link.level, link.low.clone());
+        let parent = walk::find(tx, tree, level, Target::At(&low)).await?.ok_or(Stop::Damaged)?;
+        let mut image = Vec::new();
+        if !tx.read(parent, &mut image).await? {
+            return Err(Stop::Retry(AbortReason::NodeConflict));
+        }
+        let at = {
+            let view = View::Own(&image);
+            Node::open(&view).ok_or(Stop::Damaged)?.position(&low)
+        };
+        if image::insert(&mut image, at, &low, link.child.to_words()).is_ok() {
+            tx.write(parent, &image).await?;
+            links.pop();
+        } else {
+            let separator = {
+                let view = View::Own(&image);
+                Node::open(&view).and_then(|node| split::choose(&node, &low))
+            };
+            // Splitting at the very key that is to be linked would need it to be there already.
+            let separator = separator.filter(|separator| *separator != low);
+            split_node(tx, tree, parent, image, separator, &mut links).await?;
+        }
+    }
+    Ok(true)
+}
+
+/// Splits one node whose image is `left`, at `separator` or in its middle, and pushes the link that
+/// its parent needs.
+async fn split_node(
+    tx: &mut Transaction,
+    tree: Addr,
+    at: Addr,
+    mut left: Vec<u64>,
+    separator: Option<Vec<u8>>,
+    links: &mut Vec<Link>,
+) -> Result<(), Stop> {
+    let (level, words) = {
+        let view = View::Own(&left);
+        let node = Node::open(&view).ok_or(Stop::Damaged)?;
+        (node.level, node.words)
+    };
+    let right = new_node(tx, words, at, level)?;
+    let left_at = if at == tree { new_node(tx, words, at, level)? } else { FatPtr { addr: at, ..FatPtr::NULL } };
+    let mut right_image = vec![0; words];
+    let whole = left.clone();
+    let mut cut = |separator: &[u8]| split::split(&mut left, left_at.addr, &mut right_image, right.addr, separator);
+    let chosen = separator.filter(|separator| cut(separator).is_ok());
+    let separator = match chosen {
+        Some(separator) => separator,
+        None => {
+            let middle = split::choose_middle(&whole).ok_or(Stop::Damaged)?;
+            cut(&middle).map_err(|_| Stop::Damaged)?;
+            middle
+        }
+    };
+    count(Event::Split);
+    tx.write_new(right, &right_image)?;
+    if at != tree {
+        tx.write(at, &left).await?;
+        links.push(Link { level: level + 1, low: separator, child: right });
+        return Ok(());
+    }
+    tx.write_new(left_at, &left[..words])?;
+    let mut children = ScanBatch::new();
+    children.push(&[], left_at.to_words());
+    children.push(&separator, right.to_words());
+    let mut root = vec![0; whole.len()];
+    let frame = Frame::root(level + 1, words, tree);
+    image::build(&mut root, &frame, &children, 0, 2).map_err(|_| Stop::Damaged)?;
+    tx.write(tree, &root).await
+}
+
+/// A new node beside `near`. A leaf continues the old versions of the node that it is split from.
+fn new_node(tx: &mut Transaction, words: usize, near: Addr, level: u8) -> Result<FatPtr, Stop> {
+    if level == 0 && !tx.owns(near) { tx.alloc_split_of(words, near, near) } else { tx.alloc(words, near) }
+}

@@ -1,0 +1,77 @@
+//! Leaves, as the commit protocol sees them.
+
+use fencepost_storage::{Addr, Timestamp, View};
+use fencepost_txn::{NodeKind, Refusal, Rerouting, Revalidate, Transaction};
+
+use crate::image;
+use crate::node::{FLAG_OWN, Node, WORD_KEY_TIMESTAMP};
+use crate::note;
+use crate::op::{self, What};
+use crate::tree;
+
+/// The one value of [`LeafKind`].
+pub(crate) static LEAF: LeafKind = LeafKind;
+
+/// A leaf of any tree.
+pub(crate) struct LeafKind;
+
+/// Number of the kind in log records.
+const LEAF_KIND: u8 = 1;
+
+impl NodeKind for LeafKind {
+    fn id(&self) -> u8 {
+        LEAF_KIND
+    }
+
+    fn admits(&self, node: &View<'_>, r: Timestamp) -> bool {
+        Node::open(node).is_some_and(|node| node.level == 0 && node.key_timestamp() <= r)
+    }
+
+    fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
+        apply(op, image)?;
+        image::set_flag(image, FLAG_OWN, true);
+        Ok(())
+    }
+
+    fn stamp(&self, image: &mut [u64], w: Timestamp) {
+        if let Some(word) = image.get_mut(WORD_KEY_TIMESTAMP) {
+            *word = w.raw();
+            image::set_flag(image, FLAG_OWN, false);
+        }
+    }
+
+    fn revalidate(&self, note: &[u64], now: &View<'_>) -> Revalidate {
+        note::revalidate(note, now)
+    }
+
+    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
+        tree::reroute(tx, addr)
+    }
+}
+
+/// Does what a patch says to the image of a leaf.
+///
+/// # Errors
+/// Why not; the image is unchanged then.
+pub(crate) fn apply(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
+    let op = op::decode(op).ok_or(Refusal::WrongNode)?;
+    let key = op.key.as_slice();
+    let view = View::Own(image);
+    let found = match Node::open_in(&view, op.tree) {
+        Some(node) if node.level == 0 && node.covers(key) => node.search(key),
+        _ => return Err(Refusal::WrongNode),
+    };
+    match (op.what, found) {
+        (What::Insert, Ok(_)) => Err(Refusal::Exists),
+        (What::Insert, Err(at)) => image::insert(image, at, key, op.value).map_err(|_| Refusal::Full),
+        (What::Remove | What::Replace, Err(_)) => Err(Refusal::Missing),
+        (What::Remove, Ok(at)) => {
+            image::remove(image, at);
+            Ok(())
+        }
+        (What::Replace, Ok(at)) => {
+            image::replace(image, at, op.value);
+            Ok(())
+        }
+    }
+}

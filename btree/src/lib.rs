@@ -1,0 +1,1 @@
+//! Ordered index with fence keys.

@@ -1,0 +1,159 @@
+//! What a transaction remembers of a leaf it depends on, and how that is judged when the leaf has
+//! moved: the phantom protection.
+//!
+//! A note is a range of keys, from a lookup that found nothing (the range of that one key) or from a
+//! scan (what of the leaf was returned or passed over), with the leaf's key timestamp and a hash of
+//! the entries in the range. A leaf that moved is still good if no key came or went since, or if it
+//! still covers the range and has the very same entries in it; and if it was split the rest of the
+//! range is looked up in its right siblings.
+//!
+//! `| tree · key timestamp · hash · | flags 16 | from length 24 | to length 24 | · from · to`
+
+use std::cmp::Ordering;
+
+use fencepost_storage::{Addr, Timestamp, View};
+use fencepost_txn::Revalidate;
+
+use crate::key;
+use crate::node::Node;
+use crate::op::KeyBytes;
+
+const KEYS_AT: usize = 4;
+/// The range has no end.
+const FLAG_TO_THE_END: u64 = 1;
+/// The leaf had changes of the transaction's own, so the hash is not that of a committed version.
+const FLAG_OWN: u64 = 2;
+
+/// Longest note that needs no allocation.
+const SHORT_WORDS: usize = KEYS_AT + 2 * 16;
+
+/// What of a leaf a note needs, taken while looking at it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Facts {
+    key_timestamp: Timestamp,
+    own: bool,
+    hash: u64,
+}
+
+impl Facts {
+    /// Of a leaf and the hash of the range's entries.
+    pub(crate) fn new(node: &Node<'_, '_>, hash: u64) -> Self {
+        Facts { key_timestamp: node.key_timestamp(), own: node.is_own(), hash }
+    }
+}
+
+/// Makes the note of range `from..to` and gives it to `with`.
+pub(crate) fn with_note<T>(
+    tree: Addr,
+    facts: Facts,
+    from: &[u8],
+    to: Option<&[u8]>,
+    with: impl FnOnce(&[u64]) -> T,
+) -> T {
+    let to_bytes = to.unwrap_or(&[]);
+    let from_words = key::words_for(from.len());
+    let words = KEYS_AT + from_words + key::words_for(to_bytes.len());
+    let flags = if to.is_none() { FLAG_TO_THE_END } else { 0 } | if facts.own { FLAG_OWN } else { 0 };
+    let fill = |note: &mut [u64]| {
+        note[0] = tree.raw();
+        note[1] = facts.key_timestamp.raw();
+        note[2] = facts.hash;
+        note[3] = (flags << 48) | ((from.len() as u64 & 0xFF_FFFF) << 24) | (to_bytes.len() as u64 & 0xFF_FFFF);
+        key::put_words(from, &mut note[KEYS_AT..]);
+        key::put_words(to_bytes, &mut note[KEYS_AT + from_words..]);
+    };
+    if words <= SHORT_WORDS {
+        let mut note = [0u64; SHORT_WORDS];
+        fill(&mut note[..words]);
+        with(&note[..words])
+    } else {
+        let mut note = vec![0u64; words];
+        fill(&mut note);
+        with(&note)
+    }
+}
+
+/// Judges a leaf that has moved since the note was taken.
+pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
+    let (Some(head), Some(keys)) = (note.get(..KEYS_AT), note.get(KEYS_AT..)) else { return Revalidate::Invalid };
+    let flags = head[3] >> 48;
+    let from_len = (head[3] >> 24) as usize & 0xFF_FFFF;
+    let to_len = head[3] as usize & 0xFF_FFFF;
+    let from_words = key::words_for(from_len).min(keys.len());
+    let from = KeyBytes::from_words(&keys[..from_words], from_len);
+    let to = KeyBytes::from_words(&keys[from_words..], to_len);
+    let (from, to) = (from.as_slice(), (flags & FLAG_TO_THE_END == 0).then(|| to.as_slice()));
+
+    let Some(node) = Node::open_in(now, Addr::from_raw(head[0])) else { return Revalidate::Invalid };
+    if node.level > 0 {
+        // The root was a leaf, and was split.
+        let child = node.child(node.child_at(from)).addr;
+        return if node.count == 0 { Revalidate::Invalid } else { Revalidate::ContinueAt(child) };
+    }
+    if node.cmp_high(from) != Ordering::Less {
+        return Revalidate::ContinueAt(node.right());
+    }
+    let ends_here = match to {
+        Some(to) => node.cmp_high(to) != Ordering::Greater,
+        None => node.is_right_edge(),
+    };
+    if node.key_timestamp().raw() <= head[1] {
+        return if ends_here { Revalidate::Valid } else { Revalidate::ContinueAt(node.right()) };
+    }
+    let begins_here = node.cmp_low(from) != Ordering::Less;
+    let comparable = begins_here && ends_here && flags & FLAG_OWN == 0;
+    if comparable && node.hash_range(from, to) == head[2] { Revalidate::Valid } else { Revalidate::Invalid }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entries::ScanBatch;
+    use crate::image::{self, Frame};
+
+    const TREE: u64 = 64;
+
+    fn leaf(keys: &[&[u8]], key_timestamp: u64) -> Vec<u64> {
+        let mut image = vec![0; 80];
+        let mut frame = Frame::root(0, 80, Addr::from_raw(TREE));
+        frame.key_timestamp = Timestamp::from_raw(key_timestamp);
+        let mut entries = ScanBatch::new();
+        keys.iter().for_each(|key| entries.push(key, [1, 2]));
+        image::build(&mut image, &frame, &entries, 0, entries.len()).expect("a few keys fit");
+        image
+    }
+
+    fn judge(then: &[u64], range: (&[u8], Option<&[u8]>), now: &[u64]) -> Revalidate {
+        let view = View::Own(then);
+        let node = Node::open(&view).expect("a node");
+        let facts = Facts::new(&node, node.hash_range(range.0, range.1));
+        with_note(Addr::from_raw(TREE), facts, range.0, range.1, |note| revalidate(note, &View::Own(now)))
+    }
+
+    #[test]
+    fn keys_outside_the_range_do_not_matter_and_keys_inside_do() {
+        let then = leaf(&[b"b", b"d", b"f"], 5);
+        let outside = leaf(&[b"b", b"d", b"f", b"g"], 6);
+        let inside = leaf(&[b"b", b"c", b"d", b"f"], 6);
+        let gone = leaf(&[b"b", b"f"], 6);
+        let range: (&[u8], Option<&[u8]>) = (b"b", Some(b"e"));
+        assert_eq!(judge(&then, range, &outside), Revalidate::Valid);
+        assert_eq!(judge(&then, range, &inside), Revalidate::Invalid);
+        assert_eq!(judge(&then, range, &gone), Revalidate::Invalid);
+        assert_eq!(judge(&then, (b"b", None), &outside), Revalidate::Invalid);
+        assert_eq!(judge(&then, (b"e", Some(b"e\0")), &outside), Revalidate::Valid);
+    }
+
+    #[test]
+    fn a_split_leads_to_the_right_sibling() {
+        let then = leaf(&[b"b", b"d", b"f"], 5);
+        let (mut left, mut right) = (then.clone(), vec![0; 80]);
+        let (left_at, right_at) = (Addr::from_raw(TREE), Addr::from_raw(128));
+        crate::split::split(&mut left, left_at, &mut right, right_at, b"d").expect("d is inside");
+        assert_eq!(judge(&then, (b"a", Some(b"c")), &left), Revalidate::Valid);
+        assert_eq!(judge(&then, (b"a", Some(b"e")), &left), Revalidate::ContinueAt(right_at));
+        assert_eq!(judge(&then, (b"d", Some(b"e")), &left), Revalidate::ContinueAt(right_at));
+        assert_eq!(judge(&then, (b"a", Some(b"e")), &right), Revalidate::Valid);
+        assert_eq!(judge(&then, (b"a", None), &right), Revalidate::Valid);
+    }
+}

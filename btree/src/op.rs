@@ -1,0 +1,108 @@
+//! The words of a patch: what a transaction wants done to a leaf.
+//!
+//! `| kind 8 | key length 32 | · tree · value (2) · key, in words`
+
+use fencepost_storage::Addr;
+
+use crate::key;
+
+/// What to do with the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Insert,
+    Remove,
+    Replace,
+}
+
+const KEY_AT: usize = 4;
+/// Longest key of any node size, in words.
+pub(crate) const MAX_KEY_WORDS: usize = 8192;
+
+/// Words of a patch for a key of `len` bytes.
+pub(crate) const fn words(len: usize) -> usize {
+    KEY_AT + key::words_for(len)
+}
+
+/// Encodes a patch into `out`, which has [`words`] of the key's length.
+pub(crate) fn encode(what: What, tree: Addr, key: &[u8], value: [u64; 2], out: &mut [u64]) {
+    out[0] = ((what as u64) << 32) | key.len() as u64;
+    out[1] = tree.raw();
+    out[2] = value[0];
+    out[3] = value[1];
+    key::put_words(key, &mut out[KEY_AT..]);
+}
+
+/// A decoded patch.
+pub(crate) struct Op {
+    pub(crate) what: What,
+    pub(crate) tree: Addr,
+    pub(crate) value: [u64; 2],
+    pub(crate) key: KeyBytes,
+}
+
+/// Key bytes, on the stack where they are short.
+pub(crate) enum KeyBytes {
+    Short([u8; 64], usize),
+    Long(Vec<u8>),
+}
+
+impl KeyBytes {
+    /// The `len` bytes that lie in `words`.
+    pub(crate) fn from_words(words: &[u64], len: usize) -> Self {
+        let byte = |i: usize| (words[i / 8] >> (56 - 8 * (i % 8))) as u8;
+        let len = len.min(words.len() * 8);
+        if len <= 64 {
+            let mut bytes = [0u8; 64];
+            for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+                chunk.copy_from_slice(&word.to_be_bytes());
+            }
+            KeyBytes::Short(bytes, len)
+        } else {
+            KeyBytes::Long((0..len).map(byte).collect())
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            KeyBytes::Short(bytes, len) => &bytes[..*len],
+            KeyBytes::Long(bytes) => bytes,
+        }
+    }
+}
+
+/// Decodes a patch; nothing if the words are none.
+pub(crate) fn decode(op: &[u64]) -> Option<Op> {
+    let (first, tree) = (*op.first()?, *op.get(1)?);
+    let what = match first >> 32 {
+        0 => What::Insert,
+        1 => What::Remove,
+        2 => What::Replace,
+        _ => return None,
+    };
+    let len = first as u32 as usize;
+    let words = op.get(KEY_AT..)?;
+    (len <= words.len() * 8).then(|| Op {
+        what,
+        tree: Addr::from_raw(tree),
+        value: [op[2], op[3]],
+        key: KeyBytes::from_words(words, len),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_survives_encoding() {
+        for len in [0, 1, 8, 9, 64, 65, 200] {
+            let key: Vec<u8> = (0..len).map(|i| i as u8 ^ 0xA5).collect();
+            let mut words = vec![0; super::words(len)];
+            encode(What::Replace, Addr::from_raw(640), &key, [1, 2], &mut words);
+            let op = decode(&words).expect("it was encoded");
+            assert_eq!((op.what, op.tree, op.value), (What::Replace, Addr::from_raw(640), [1, 2]));
+            assert_eq!(op.key.as_slice(), key);
+        }
+        assert!(decode(&[9 << 32, 0, 0, 0]).is_none() && decode(&[1]).is_none());
+    }
+}

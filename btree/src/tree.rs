@@ -1,0 +1,414 @@
+//! The tree: looking up and changing single keys.
+
+use fencepost_storage::{Addr, View};
+use fencepost_txn::{AbortReason, Refusal, Rerouting, Seen, Stop, Transaction};
+
+use crate::counters::{Event, count};
+use crate::entries::ScanBatch;
+use crate::error::IndexError;
+use crate::grow;
+use crate::image::{self, Frame};
+use crate::kind::{self, LEAF};
+use crate::node::{HEADER_WORDS, Node, VALUE_WORDS};
+use crate::note::{self, Facts};
+use crate::op::{self, What};
+use crate::shrink;
+use crate::split;
+use crate::walk::{self, MAX_STEPS, Step, Target};
+
+/// Words of a node unless told otherwise: with header and line versions a slot of 2 KiB.
+pub const DEFAULT_NODE_WORDS: usize = 223;
+/// Words of the smallest node.
+pub const MIN_NODE_WORDS: usize = 40;
+/// Words of the largest node.
+pub const MAX_NODE_WORDS: usize = 32_000;
+
+/// Patched nodes that are looked through for one that was split under the transaction; a transaction
+/// with more of them follows the nodes' origins only.
+const STALE_SEARCH: usize = 64;
+
+/// An ordered index. A handle is its root's address; copy it freely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BTree {
+    root: Addr,
+}
+
+/// What an insert found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insert {
+    /// The key was absent; it is there now.
+    Done,
+    /// The key is there, with this value; nothing has changed.
+    Exists([u64; 2]),
+}
+
+/// Bytes of the longest key that fits nodes of `node_words`: four entries with such keys, between
+/// fences of that length, fit a node.
+pub const fn longest_key(node_words: usize) -> usize {
+    let words = node_words.saturating_sub(HEADER_WORDS + 4 * (1 + VALUE_WORDS)) / 6;
+    let most = if words < op::MAX_KEY_WORDS { words } else { op::MAX_KEY_WORDS };
+    most * 8
+}
+
+enum Landing<T> {
+    Here(T, Addr),
+    Go(Addr),
+    Lost,
+}
+
+impl BTree {
+    /// Makes an empty tree with nodes of [`DEFAULT_NODE_WORDS`].
+    ///
+    /// # Errors
+    /// As [`Transaction::alloc`].
+    pub fn create(tx: &mut Transaction) -> Result<BTree, Stop> {
+        Self::create_with(tx, DEFAULT_NODE_WORDS)
+    }
+
+    /// Makes an empty tree with nodes of `node_words` (brought between [`MIN_NODE_WORDS`] and
+    /// [`MAX_NODE_WORDS`]).
+    ///
+    /// # Errors
+    /// As [`Transaction::alloc`].
+    pub fn create_with(tx: &mut Transaction, node_words: usize) -> Result<BTree, Stop> {
+        let words = node_words.clamp(MIN_NODE_WORDS, MAX_NODE_WORDS);
+        let root = tx.alloc(words, Addr::NULL)?;
+        let mut image = vec![0; words];
+        let frame = Frame::root(0, words, root.addr);
+        image::build(&mut image, &frame, &ScanBatch::new(), 0, 0).map_err(|_| Stop::Damaged)?;
+        tx.write_new(root, &image)?;
+        Ok(BTree { root: root.addr })
+    }
+
+    /// The tree whose root is at `root`.
+    pub const fn open(root: Addr) -> BTree {
+        BTree { root }
+    }
+
+    /// Address of the root; it never moves.
+    pub const fn root(&self) -> Addr {
+        self.root
+    }
+
+    /// Shows `f` the leaf where `target` is, as the transaction sees it. `f` may run over torn words.
+    pub(crate) async fn visit<T>(
+        &self,
+        tx: &mut Transaction,
+        target: Target<'_>,
+        mut f: impl FnMut(&Node<'_, '_>) -> T,
+    ) -> Result<(T, Seen), Stop> {
+        let mut steps = 0;
+        loop {
+            let mut at = walk::descend(tx.machine(), self.root, 0, target)?.unwrap_or(self.root);
+            // Mostly one step. More where the snapshot has an older shape of the tree than the walk.
+            loop {
+                steps += 1;
+                if steps > MAX_STEPS {
+                    return Err(Stop::Damaged);
+                }
+                if tx.has_patches() && tx.patch_is_stale(at) == Some(true) {
+                    reroute(tx, at).await?;
+                    break;
+                }
+                count(Event::LeafRead);
+                let root = self.root;
+                let found = tx
+                    .view(at, Some(&LEAF), |view| match Node::open_in(view, root) {
+                        None => Landing::Lost,
+                        Some(node) => match target.step(&node) {
+                            Step::Here if node.level == 0 => Landing::Here(f(&node), node.origin()),
+                            Step::Here => Landing::Go(target.child(&node)),
+                            Step::Right(right) => Landing::Go(right),
+                            Step::Lost => Landing::Lost,
+                        },
+                    })
+                    .await?;
+                match found {
+                    Some((Landing::Here(value, origin), seen)) => {
+                        if self.settle(tx, seen, origin).await? {
+                            break;
+                        }
+                        return Ok((value, seen));
+                    }
+                    Some((Landing::Go(next), _)) if !next.is_null() => at = next,
+                    None if at == self.root => return Err(Stop::Damaged),
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    /// A leaf newer than the snapshot was split or merged since. If changes of this very transaction
+    /// still hang on the node it came from, they are made anew where they belong now; then the caller
+    /// looks again.
+    async fn settle(&self, tx: &mut Transaction, seen: Seen, origin: Addr) -> Result<bool, Stop> {
+        if !tx.has_patches() || seen.is_own() || seen.timestamp() <= tx.read_timestamp() {
+            return Ok(false);
+        }
+        if let Some(stale) = tx.find_stale_patch(STALE_SEARCH) {
+            reroute(tx, stale).await?;
+            return Ok(true);
+        }
+        let (root, mut at) = (self.root, origin);
+        while !at.is_null() {
+            match tx.patch_is_stale(at) {
+                Some(false) => break,
+                Some(true) => {
+                    reroute(tx, at).await?;
+                    return Ok(true);
+                }
+                None => {}
+            }
+            let before = tx.view(at, Some(&LEAF), |view| Node::open_in(view, root).map(|node| node.origin())).await?;
+            match before {
+                Some((Some(origin), seen)) if seen.timestamp() > tx.read_timestamp() => at = origin,
+                _ => break,
+            }
+        }
+        Ok(false)
+    }
+
+    /// The value of `key`. That there is none is guarded.
+    ///
+    /// # Errors
+    /// As [`Transaction::view`].
+    pub async fn get(&self, tx: &mut Transaction, key: &[u8]) -> Result<Option<[u64; 2]>, Stop> {
+        let look = |node: &Node<'_, '_>| match node.search(key) {
+            Ok(at) => Ok(node.value(at)),
+            Err(_) => Err(Facts::new(node, 0)),
+        };
+        match self.visit(tx, Target::At(key), look).await? {
+            (Ok(value), _) => Ok(Some(value)),
+            (Err(facts), seen) => {
+                let mut beyond = key.to_vec();
+                beyond.push(0);
+                note::with_note(self.root, facts, key, Some(&beyond), |note| tx.guard_keys(seen, &LEAF, note));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Inserts a key that must be absent. That it is absent is a condition, made again at commit.
+    ///
+    /// # Errors
+    /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::patch`].
+    pub async fn insert(&self, tx: &mut Transaction, key: &[u8], value: [u64; 2]) -> Result<Insert, IndexError> {
+        loop {
+            match self.change(tx, What::Insert, key, value).await? {
+                Ok(()) => return Ok(Insert::Done),
+                Err(_) => {
+                    if let Some(there) = self.get(tx, key).await? {
+                        return Ok(Insert::Exists(there));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes a key; false, and guarded, if it is not there.
+    ///
+    /// # Errors
+    /// As [`Transaction::patch`].
+    pub async fn remove(&self, tx: &mut Transaction, key: &[u8]) -> Result<bool, Stop> {
+        self.change_existing(tx, What::Remove, key, [0; 2]).await
+    }
+
+    /// Replaces the value of a key; false, and guarded, if it is not there.
+    ///
+    /// # Errors
+    /// As [`Transaction::patch`].
+    pub async fn replace(&self, tx: &mut Transaction, key: &[u8], value: [u64; 2]) -> Result<bool, Stop> {
+        self.change_existing(tx, What::Replace, key, value).await
+    }
+
+    async fn change_existing(
+        &self,
+        tx: &mut Transaction,
+        what: What,
+        key: &[u8],
+        value: [u64; 2],
+    ) -> Result<bool, Stop> {
+        loop {
+            match self.change(tx, what, key, value).await {
+                Ok(Ok(())) => return Ok(true),
+                // A key that fits no node is not there, and no other transaction can make it be.
+                Err(IndexError::KeyTooLong { .. }) => return Ok(false),
+                Err(IndexError::Stop(stop)) => return Err(stop),
+                Ok(Err(_)) => {
+                    if self.get(tx, key).await?.is_none() {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Changes one key; the inner error is [`Refusal::Exists`] or [`Refusal::Missing`].
+    async fn change(
+        &self,
+        tx: &mut Transaction,
+        what: What,
+        key: &[u8],
+        value: [u64; 2],
+    ) -> Result<Result<(), Refusal>, IndexError> {
+        let mut op = OpBuffer::default();
+        let op = op.fill(what, self.root, key, value);
+        let (mut checked, mut tidied) = (false, false);
+        for _ in 0..MAX_STEPS {
+            let Some(leaf) = walk::descend(tx.machine(), self.root, 0, Target::At(key))? else {
+                return self.change_private(tx, op, key).await;
+            };
+            if what == What::Insert && !checked {
+                self.check_length(tx, leaf, key)?;
+                checked = true;
+            }
+            if tx.has_patches() && tx.patch_is_stale(leaf) != Some(false) {
+                // Changes that still hang on a node this one was split from must come here first.
+                self.visit(tx, Target::At(key), |_| ()).await?;
+            }
+            if what == What::Remove && !tidied && shrink::wanted(tx, self.root, leaf) {
+                tidied = true;
+                shrink::merge(tx, self.root, key).await?;
+                continue;
+            }
+            match tx.patch(leaf, &LEAF, op).await? {
+                Err(Refusal::Full) => self.make_room(tx, leaf, key).await?,
+                Err(Refusal::WrongNode) => count(Event::PathRepair),
+                done => return Ok(done),
+            }
+        }
+        Err(IndexError::Stop(Stop::Damaged))
+    }
+
+    fn check_length(&self, tx: &Transaction, leaf: Addr, key: &[u8]) -> Result<(), IndexError> {
+        // Short keys fit any node; only for others is the size of this tree's nodes looked up.
+        if key.len() <= longest_key(MIN_NODE_WORDS) {
+            return Ok(());
+        }
+        let root = self.root;
+        let words = |view: &View<'_>| Node::open_in(view, root).map_or(0, |node| node.words);
+        let limit = longest_key(tx.machine().view_current(leaf, words).unwrap_or(DEFAULT_NODE_WORDS));
+        if key.len() > limit { Err(IndexError::KeyTooLong { length: key.len(), limit }) } else { Ok(()) }
+    }
+
+    /// Splits a leaf that has no room for `key`, in a transaction of its own, and makes this one's
+    /// pending changes to it anew.
+    async fn make_room(&self, tx: &mut Transaction, leaf: Addr, key: &[u8]) -> Result<(), Stop> {
+        let root = self.root;
+        let choose = |view: &View<'_>| {
+            let node = Node::open_in(view, root).filter(|node| node.level == 0 && node.covers(key))?;
+            split::choose(&node, key)
+        };
+        if let Some((Some(separator), _)) = tx.view(leaf, Some(&LEAF), choose).await? {
+            grow::split_leaf(tx, root, leaf, &separator).await?;
+            if tx.patch_is_stale(leaf) == Some(true) {
+                reroute(tx, leaf).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes a tree that only this transaction can see: it was made by it.
+    async fn change_private(
+        &self,
+        tx: &mut Transaction,
+        op: &[u64],
+        key: &[u8],
+    ) -> Result<Result<(), Refusal>, IndexError> {
+        let root = self.root;
+        for _ in 0..MAX_STEPS {
+            let leaf = walk::find(tx, root, 0, Target::At(key)).await?.ok_or(Stop::Damaged)?;
+            let (done, words) = tx
+                .update(leaf, |image| {
+                    let words = Node::open(&View::Own(image)).map_or(0, |node| node.words);
+                    (if key.len() <= longest_key(words) { kind::apply(op, image) } else { Err(Refusal::WrongNode) }, words)
+                })
+                .await?;
+            match done {
+                Err(Refusal::Full) => {
+                    let choose = |view: &View<'_>| split::choose(&Node::open_in(view, root)?, key);
+                    let separator = tx.view(leaf, None, choose).await?.and_then(|(separator, _)| separator);
+                    grow::split_in(tx, root, leaf, &separator.ok_or(Stop::Damaged)?).await?;
+                }
+                Err(Refusal::WrongNode) => {
+                    return Err(IndexError::KeyTooLong { length: key.len(), limit: longest_key(words) });
+                }
+                done => return Ok(done),
+            }
+        }
+        Err(IndexError::Stop(Stop::Damaged))
+    }
+
+    /// Makes a pending change anew where it belongs now.
+    async fn redo(&self, tx: &mut Transaction, op: &op::Op) -> Result<(), Stop> {
+        match self.change(tx, op.what, op.key.as_slice(), op.value).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(IndexError::KeyTooLong { .. }) => Err(Stop::Retry(AbortReason::NodeConflict)),
+            Err(IndexError::Stop(stop)) => Err(stop),
+        }
+    }
+
+    /// Frees every node. No other transaction may use the tree any more.
+    ///
+    /// # Errors
+    /// As [`Transaction::view`] and [`Transaction::free`].
+    pub async fn drop_tree(self, tx: &mut Transaction) -> Result<(), Stop> {
+        let root = self.root;
+        let mut nodes = vec![root];
+        while let Some(at) = nodes.pop() {
+            let mut children = Vec::new();
+            let seen = tx
+                .view(at, None, |view| {
+                    children.clear();
+                    if let Some(node) = Node::open_in(view, root).filter(|node| node.level > 0) {
+                        children.extend((0..node.count).map(|i| node.child(i).addr));
+                    }
+                })
+                .await?;
+            if seen.is_none() {
+                return Err(Stop::Retry(AbortReason::WriteConflict));
+            }
+            tx.free(at).await?;
+            nodes.append(&mut children);
+        }
+        Ok(())
+    }
+}
+
+/// Takes the transaction's pending changes of a leaf and makes them where they belong now.
+pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
+    Box::pin(async move {
+        count(Event::Reroute);
+        for words in tx.take_patches(addr) {
+            let op = op::decode(&words).ok_or(Stop::Damaged)?;
+            BTree::open(op.tree).redo(tx, &op).await?;
+        }
+        Ok(())
+    })
+}
+
+/// Room for a patch: on the stack where the key is short.
+struct OpBuffer {
+    short: [u64; 16],
+    long: Vec<u64>,
+}
+
+impl Default for OpBuffer {
+    fn default() -> Self {
+        OpBuffer { short: [0; 16], long: Vec::new() }
+    }
+}
+
+impl OpBuffer {
+    fn fill(&mut self, what: What, tree: Addr, key: &[u8], value: [u64; 2]) -> &[u64] {
+        let words = op::words(key.len());
+        let room = if words <= self.short.len() {
+            &mut self.short[..words]
+        } else {
+            self.long.resize(words, 0);
+            &mut self.long[..]
+        };
+        op::encode(what, tree, key, value, room);
+        room
+    }
+}

@@ -1,0 +1,158 @@
+//! Getting from the root to a node.
+//!
+//! Inner nodes are walked outside the transaction, at their newest version and without locks. A walk
+//! may race with splits and merges, so every node says by its fences whether it is the right one:
+//! beyond the high fence the right sibling is next, and a node that is gone or lies to the right of
+//! the key sends the walk back to the lowest ancestor on its path that still covers the key.
+//!
+//! The nodes on a path were reachable after the transaction began, so no slot among them can have
+//! been given to another object meanwhile.
+
+use std::cmp::Ordering;
+
+use fencepost_storage::Addr;
+use fencepost_txn::{Machine, Stop, Transaction};
+
+use crate::counters::{Event, count};
+use crate::node::Node;
+
+/// Levels of the highest tree.
+const MAX_DEPTH: usize = 32;
+/// Steps after which a walk that gets nowhere is declared hopeless.
+pub(crate) const MAX_STEPS: usize = 1_000_000;
+
+/// What a walk looks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'a> {
+    /// The node that covers this key.
+    At(&'a [u8]),
+    /// The node that covers the keys just below this one.
+    Below(&'a [u8]),
+    /// The node at the right edge.
+    Last,
+}
+
+/// What a node says about a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It is in this node.
+    Here,
+    /// It is to the right of it.
+    Right(Addr),
+    /// It is not to be found from here.
+    Lost,
+}
+
+impl Target<'_> {
+    #[inline]
+    pub(crate) fn step(self, node: &Node<'_, '_>) -> Step {
+        let (beyond, before) = match self {
+            Target::At(key) => (node.cmp_high(key) != Ordering::Less, node.cmp_low(key) == Ordering::Less),
+            Target::Below(key) => (node.cmp_high(key) == Ordering::Greater, node.cmp_low(key) != Ordering::Greater),
+            Target::Last => (!node.is_right_edge(), false),
+        };
+        match (beyond, before) {
+            (true, _) if node.right().is_null() => Step::Lost,
+            (true, _) => Step::Right(node.right()),
+            (_, true) => Step::Lost,
+            _ => Step::Here,
+        }
+    }
+
+    /// The child of an inner node where the target is.
+    #[inline]
+    pub(crate) fn child(self, node: &Node<'_, '_>) -> Addr {
+        let at = match self {
+            Target::At(key) => node.child_at(key),
+            Target::Below(key) => node.child_below(key),
+            Target::Last => node.count.saturating_sub(1),
+        };
+        if node.count == 0 { Addr::NULL } else { node.child(at).addr }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Look {
+    Found,
+    Down(Addr),
+    Right(Addr),
+    Lost,
+}
+
+#[inline]
+fn look(node: Option<Node<'_, '_>>, level: u8, target: Target<'_>) -> Look {
+    let Some(node) = node else { return Look::Lost };
+    match target.step(&node) {
+        Step::Here if node.level == level => Look::Found,
+        Step::Here if node.level > level => Look::Down(target.child(&node)),
+        Step::Here | Step::Lost => Look::Lost,
+        Step::Right(right) => Look::Right(right),
+    }
+}
+
+/// Walks newest committed versions to the node at `level`. `None` if the root is not there: the tree
+/// was made by a transaction that has not committed, or dropped.
+///
+/// # Errors
+/// [`Stop::Damaged`] if the tree leads nowhere.
+#[inline]
+pub(crate) fn descend(machine: &Machine, tree: Addr, level: u8, target: Target<'_>) -> Result<Option<Addr>, Stop> {
+    let mut path = [Addr::NULL; MAX_DEPTH];
+    let mut depth = 0;
+    let mut at = tree;
+    for _ in 0..MAX_STEPS {
+        let seen = machine.view_current(at, |view| look(Node::open_in(view, tree), level, target));
+        match seen {
+            Some(Look::Found) => return Ok(Some(at)),
+            Some(Look::Down(child)) if depth < MAX_DEPTH && !child.is_null() => {
+                path[depth] = at;
+                depth += 1;
+                at = child;
+            }
+            Some(Look::Right(right)) => {
+                count(Event::PathRepair);
+                at = right;
+            }
+            None if at == tree => return Ok(None),
+            _ if at == tree => return Err(Stop::Damaged),
+            _ => {
+                count(Event::PathRepair);
+                depth = depth.saturating_sub(1);
+                at = if path[depth].is_null() { tree } else { path[depth] };
+            }
+        }
+    }
+    Err(Stop::Damaged)
+}
+
+/// Walks the versions that a transaction sees, its own changes among them, to the node at `level`.
+/// `None` if the tree is not that high.
+///
+/// # Errors
+/// As [`Transaction::view`]; [`Stop::Damaged`] if the tree leads nowhere.
+pub(crate) async fn find(
+    tx: &mut Transaction,
+    tree: Addr,
+    level: u8,
+    target: Target<'_>,
+) -> Result<Option<Addr>, Stop> {
+    let mut at = tree;
+    for _ in 0..MAX_STEPS {
+        let seen = tx
+            .view(at, None, |view| {
+                let node = Node::open_in(view, tree);
+                let too_low = node.is_some_and(|node| node.level < level);
+                (look(node, level, target), too_low)
+            })
+            .await?;
+        match seen {
+            Some(((Look::Found, _), _)) => return Ok(Some(at)),
+            Some(((_, true), _)) if at == tree => return Ok(None),
+            Some(((Look::Down(next) | Look::Right(next), _), _)) if !next.is_null() => at = next,
+            _ if at == tree => return Err(Stop::Damaged),
+            // The snapshot moved on under the walk.
+            _ => at = tree,
+        }
+    }
+    Err(Stop::Damaged)
+}

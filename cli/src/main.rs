@@ -1,0 +1,2 @@
+//! The `fencepost` program.
+fn main() {}

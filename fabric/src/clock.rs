@@ -1,0 +1,115 @@
+//! Time behind two small traits: the monotonic clock for durations and deadlines, the wall
+//! clock for what people call the date.
+//!
+//! *Concurrency.* All clocks may be shared by any number of threads.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A clock that never goes back; its zero is arbitrary.
+pub trait MonotonicClock: Send + Sync {
+    /// Nanoseconds since the clock's zero.
+    fn now_ns(&self) -> u64;
+}
+
+/// The date as the world has it; may jump either way.
+pub trait WallClock: Send + Sync {
+    /// Microseconds since 1970-01-01 00:00 UTC.
+    fn unix_us(&self) -> i64;
+}
+
+/// The operating system's clocks.
+#[derive(Debug, Clone)]
+pub struct SystemClock {
+    zero: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic zero is now.
+    pub fn new() -> Self {
+        Self {
+            zero: Instant::now(),
+        }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MonotonicClock for SystemClock {
+    fn now_ns(&self) -> u64 {
+        // 2^64 ns are 584 years of uptime.
+        self.zero.elapsed().as_nanos() as u64
+    }
+}
+
+impl WallClock for SystemClock {
+    fn unix_us(&self) -> i64 {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => since.as_micros() as i64,
+            Err(before) => -(before.duration().as_micros() as i64),
+        }
+    }
+}
+
+/// A clock that stands still until a test moves it.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    ns: AtomicU64,
+    unix_us: AtomicI64,
+}
+
+impl ManualClock {
+    /// A clock standing at zero, in 1970.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves both clocks forward.
+    pub fn advance(&self, by: Duration) {
+        self.ns.fetch_add(by.as_nanos() as u64, Ordering::Relaxed);
+        self.unix_us
+            .fetch_add(by.as_micros() as i64, Ordering::Relaxed);
+    }
+
+    /// Sets the date, and leaves the monotonic clock alone.
+    pub fn set_unix_us(&self, unix_us: i64) {
+        self.unix_us.store(unix_us, Ordering::Relaxed);
+    }
+}
+
+impl MonotonicClock for ManualClock {
+    fn now_ns(&self) -> u64 {
+        self.ns.load(Ordering::Relaxed)
+    }
+}
+
+impl WallClock for ManualClock {
+    fn unix_us(&self) -> i64 {
+        self.unix_us.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_clock_does_not_go_back() {
+        let clock = SystemClock::new();
+        let first = clock.now_ns();
+        assert!(clock.now_ns() >= first);
+    }
+
+    #[test]
+    fn the_manual_clock_moves_only_when_told() {
+        let clock = ManualClock::new();
+        assert_eq!(clock.now_ns(), 0);
+        clock.set_unix_us(5);
+        clock.advance(Duration::from_micros(2));
+        assert_eq!((clock.now_ns(), clock.unix_us()), (2_000, 7));
+    }
+}

@@ -1,0 +1,1 @@
+//! Fencepost, the engine as a library.

@@ -1,0 +1,1 @@
+//! Chained associative hopscotch hash table.

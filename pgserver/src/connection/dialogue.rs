@@ -1,0 +1,288 @@
+//! The messages of a session: connection state × message.
+//!
+//! ```text
+//!   Ready ──error in an extended query──> SkipToSync ──Sync──> Ready
+//!   Ready ──COPY … FROM STDIN──> CopyIn ──CopyDone | CopyFail | error──> Ready | SkipToSync
+//! ```
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::copy::Copying;
+use super::drive::{Handoff, Reason};
+use super::extended::OpenPortal;
+use super::names::Names;
+use super::opening::{Opened, Seat};
+use super::{Ending, broken, report};
+use crate::cancel::CancelKey;
+use crate::engine::{self, CancelToken, Prepared, Session, SqlError, SqlState, Style};
+use crate::io::{Input, Io, SEND_BYTES};
+use crate::proto::encode::{self, Ready};
+use crate::proto::frame::{self, Frame};
+use crate::proto::front::{self, Front};
+use crate::proto::report::Severity;
+use crate::worker::{Place, Stage};
+
+/// What a session expects of its client.
+pub(super) enum Mode {
+    /// Any message.
+    Ready,
+    /// Nothing but Sync: an extended query has failed.
+    SkipToSync,
+    /// COPY data.
+    CopyIn(Box<Copying>),
+}
+
+/// A session and its client.
+pub(super) struct Dialogue<'p> {
+    pub(super) session: Session,
+    pub(super) statements: Names<Arc<Prepared>>,
+    pub(super) portals: Names<OpenPortal>,
+    pub(super) mode: Mode,
+    /// How values are written, by the session's settings.
+    pub(super) style: Style,
+    pub(super) place: &'p Place,
+    pub(super) handoff: Handoff,
+    pub(super) reason: Cell<Reason>,
+    pub(super) token: CancelToken,
+    _key: CancelKey,
+    _seat: Seat,
+}
+
+/// Runs `$work`, which borrows the session, while the rest of the dialogue watches the client.
+macro_rules! watched {
+    ($self:ident, $io:expr, $work:expr) => {{
+        let timeout = $crate::engine::statement_timeout(&$self.session);
+        let watch = $crate::connection::drive::Watch {
+            handoff: &$self.handoff,
+            token: &$self.token,
+            place: $self.place,
+            timeout,
+            reason: &$self.reason,
+        };
+        $crate::connection::drive::drive($io, watch, $work).await
+    }};
+}
+pub(super) use watched;
+
+impl<'p> Dialogue<'p> {
+    pub(super) fn new(opened: Opened, place: &'p Place) -> Self {
+        let Opened { session, key, seat } = opened;
+        Dialogue {
+            style: engine::style(&session),
+            token: session.cancel_token(),
+            session,
+            statements: Names::new(),
+            portals: Names::new(),
+            mode: Mode::Ready,
+            place,
+            handoff: Handoff::default(),
+            reason: Cell::new(Reason::None),
+            _key: key,
+            _seat: seat,
+        }
+    }
+
+    /// Talks until one side ends it.
+    pub(super) async fn run(mut self, io: &mut Io) -> Ending {
+        loop {
+            let mut input = io.take_input();
+            let handled = self.handle_all(io, &mut input).await;
+            io.put_back(input);
+            if let Err(ending) = handled {
+                return ending;
+            }
+            if io.send().await.is_err() {
+                return Ending::Gone;
+            }
+            if let Err(ending) = self.fill(io).await {
+                return ending;
+            }
+        }
+    }
+
+    /// Handles every whole message of `input`.
+    async fn handle_all(&mut self, io: &mut Io, input: &mut Input) -> Result<(), Ending> {
+        let bytes_max = self.place.worker.shared.options.message_bytes_max;
+        io.prepare_out();
+        loop {
+            let frame = match frame::split(input.bytes(), bytes_max) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(broken(io, &error)),
+            };
+            let size = frame.size();
+            let last = input.bytes().get(size) == Some(&b'S');
+            self.handle(io, frame, last).await?;
+            input.consume(size);
+            if io.out.len() > SEND_BYTES {
+                io.send().await?;
+            }
+        }
+    }
+
+    /// Handles one message; `last` says that Sync is known to follow.
+    #[inline]
+    async fn handle(&mut self, io: &mut Io, frame: Frame<'_>, last: bool) -> Result<(), Ending> {
+        match self.mode {
+            Mode::Ready => {}
+            Mode::SkipToSync if frame.tag == b'S' => self.mode = Mode::Ready,
+            Mode::SkipToSync if frame.tag != b'X' => return Ok(()),
+            Mode::SkipToSync => {}
+            Mode::CopyIn(_) => return self.copy_message(io, frame).await,
+        }
+        let message = match front::decode(&frame) {
+            Ok(message) => message,
+            Err(error) if error.is_fatal() => return Err(broken(io, &error)),
+            Err(error) => {
+                let error = SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, error.to_string());
+                return match frame.tag {
+                    b'Q' => self.fail_query(io, &error).await,
+                    _ => self.fail(io, &error),
+                };
+            }
+        };
+        match message {
+            Front::Bind(bind) => self.bind(io, &bind),
+            Front::Execute { portal, rows_max } => self.execute(io, portal, rows_max, last).await,
+            Front::Sync => self.sync(io).await,
+            Front::Parse { name, sql, types } => self.parse(io, name, sql, types),
+            Front::Describe(target, name) => self.describe(io, target, name),
+            Front::Query(sql) => self.query(io, sql).await,
+            Front::Close(target, name) => {
+                self.close(io, target, name);
+                Ok(())
+            }
+            Front::Flush | Front::CopyData(_) | Front::CopyDone | Front::CopyFail(_) => Ok(()),
+            Front::FunctionCall => {
+                let error = SqlError::unsupported("the function call protocol message");
+                self.fail_query(io, &error).await
+            }
+            Front::Password(_) => {
+                report::fatal(&mut io.out, "08P01", "invalid frontend message type 112");
+                Err(Ending::LastWords)
+            }
+            Front::Terminate => Err(Ending::Gone),
+        }
+    }
+
+    /// Waits for more input; an idle session ends here when the server shuts down.
+    async fn fill(&mut self, io: &mut Io) -> Result<(), Ending> {
+        let place = self.place;
+        let mut idle = match engine::ready(&self.session) {
+            Ready::Idle => None,
+            _ => engine::idle_in_transaction_timeout(&self.session)
+                .map(|limit| Box::pin(tokio::time::sleep(limit))),
+        };
+        let read = poll_fn(|cx| {
+            if place.worker.stage() != Stage::Running {
+                return Poll::Ready(Err(Wait::Shutdown));
+            }
+            if let Poll::Ready(read) = io.poll_fill(cx) {
+                return Poll::Ready(read.map_err(|_| Wait::Gone));
+            }
+            place.watch(cx.waker());
+            match idle.as_mut().map(|limit| limit.as_mut().poll(cx)) {
+                Some(Poll::Ready(())) => Poll::Ready(Err(Wait::IdleTooLong)),
+                _ => Poll::Pending,
+            }
+        })
+        .await;
+        let (sqlstate, message) = match read {
+            Ok(0) | Err(Wait::Gone) => return Err(Ending::Gone),
+            Ok(_) => return Ok(()),
+            Err(Wait::Shutdown) => {
+                ("57P01", "terminating connection due to administrator command")
+            }
+            Err(Wait::IdleTooLong) => {
+                ("25P03", "terminating connection due to idle-in-transaction timeout")
+            }
+        };
+        report::fatal(&mut io.out, sqlstate, message);
+        Err(Ending::LastWords)
+    }
+
+    /// Ends the implicit transaction and says ReadyForQuery.
+    #[inline]
+    pub(super) async fn sync(&mut self, io: &mut Io) -> Result<(), Ending> {
+        if let Err(error) = watched!(self, io, self.session.sync())? {
+            self.report_error(io, &error)?;
+        }
+        self.ready(io);
+        Ok(())
+    }
+
+    /// Says ReadyForQuery with what has changed.
+    #[inline]
+    pub(super) fn ready(&mut self, io: &mut Io) {
+        self.report_changes(io);
+        let ready = engine::ready(&self.session);
+        if ready == Ready::Idle {
+            self.portals.clear();
+        }
+        encode::ready_for_query(&mut io.out, ready);
+    }
+
+    /// Sends settings that have changed.
+    #[inline]
+    pub(super) fn report_changes(&mut self, io: &mut Io) {
+        let changes = self.session.take_parameter_changes();
+        if changes.is_empty() {
+            return;
+        }
+        self.style = engine::style(&self.session);
+        for (name, value) in changes {
+            encode::parameter_status(&mut io.out, &name, &value);
+        }
+    }
+
+    /// Sends notices.
+    #[inline]
+    pub(super) fn report_notices(&mut self, io: &mut Io) {
+        for notice in self.session.take_notices() {
+            report::notice(&mut io.out, &notice);
+        }
+    }
+
+    /// Reports an error of an extended query: nothing more is heard until Sync.
+    #[cold]
+    pub(super) fn fail(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
+        self.mode = Mode::SkipToSync;
+        self.report_error(io, error)
+    }
+
+    /// Reports an error and fails the transaction.
+    #[cold]
+    pub(super) fn report_error(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
+        self.report_notices(io);
+        self.session.fail();
+        self.portals.clear();
+        let reason = self.reason.replace(Reason::None);
+        match (error.sqlstate(), reason) {
+            (SqlState::QUERY_CANCELED, Reason::Timeout) => {
+                let message = "canceling statement due to statement timeout";
+                let error = SqlError::new(SqlState::QUERY_CANCELED, message);
+                report::error(&mut io.out, Severity::Error, &error);
+                Ok(())
+            }
+            (SqlState::QUERY_CANCELED, Reason::Shutdown) => {
+                let message = "terminating connection due to administrator command";
+                report::fatal(&mut io.out, "57P01", message);
+                Err(Ending::LastWords)
+            }
+            _ => {
+                report::error(&mut io.out, Severity::Error, error);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Why waiting for input ended without input.
+enum Wait {
+    Gone,
+    Shutdown,
+    IdleTooLong,
+}

@@ -1,0 +1,228 @@
+//! Running engine work while the client is kept in view.
+//!
+//! The work is polled first, and work that is ready at once costs nothing more. While it waits,
+//! this sends pieces of a large result that the sink hands over, notices a client that vanishes,
+//! and counts the statement timeout; the last two cancel the work, and it ends by itself.
+//!
+//! Failure: work that does not end within [`GONE_LIMIT`] after its client has gone is dropped,
+//! which aborts its transaction.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Sleep, sleep};
+
+use super::Ending;
+use crate::engine::CancelToken;
+use crate::io::Io;
+use crate::worker::{Place, Stage};
+
+/// How long cancelled work of a client that has gone may take.
+const GONE_LIMIT: Duration = Duration::from_secs(10);
+/// How often a client with much unread input is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Pieces of a result on their way from the sink to the socket.
+#[derive(Default)]
+pub(super) struct Handoff {
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    piece: Vec<u8>,
+    sender: Option<Waker>,
+}
+
+impl Handoff {
+    /// Gives a piece away; the answer is an empty buffer to go on with.
+    pub(super) fn give(&self, piece: Vec<u8>) {
+        let mut slot = self.slot.lock();
+        match slot.piece.is_empty() {
+            true => slot.piece = piece,
+            false => slot.piece.extend_from_slice(&piece),
+        }
+    }
+
+    /// Ready when what was given has been sent.
+    pub(super) fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut slot = self.slot.lock();
+        if slot.piece.is_empty() {
+            return Poll::Ready(());
+        }
+        slot.sender = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.slot.lock().piece)
+    }
+
+    fn wait_for(&self, rest: Vec<u8>) {
+        self.slot.lock().piece = rest;
+    }
+
+    fn wake_sender(&self) {
+        if let Some(sender) = self.slot.lock().sender.take() {
+            sender.wake();
+        }
+    }
+}
+
+/// Why the server itself cancelled work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// It did not.
+    None,
+    /// The statement timeout has passed.
+    Timeout,
+    /// The server shuts down.
+    Shutdown,
+}
+
+/// What work is watched with.
+pub(super) struct Watch<'a> {
+    pub(super) handoff: &'a Handoff,
+    pub(super) token: &'a CancelToken,
+    pub(super) place: &'a Place,
+    pub(super) timeout: Option<Duration>,
+    pub(super) reason: &'a Cell<Reason>,
+}
+
+/// What is only needed once work has had to wait.
+struct Vigil {
+    timeout: Option<Pin<Box<Sleep>>>,
+    look: Option<Pin<Box<Sleep>>>,
+    gone: Option<Pin<Box<Sleep>>>,
+    sent: usize,
+}
+
+/// Runs `work` to its end.
+#[inline]
+pub(super) async fn drive<F: Future>(
+    io: &mut Io,
+    watch: Watch<'_>,
+    work: F,
+) -> Result<F::Output, Ending> {
+    let mut work = pin!(work);
+    let mut vigil: Option<Box<Vigil>> = None;
+    let answer = poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(answer) = work.as_mut().poll(cx) {
+                return Poll::Ready(Ok(answer));
+            }
+            let vigil = vigil.get_or_insert_with(|| Box::new(Vigil::start(&watch)));
+            match vigil.poll(cx, io, &watch) {
+                Poll::Ready(Next::Work) => continue,
+                Poll::Ready(Next::GiveUp) => return Poll::Ready(Err(Ending::Gone)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await?;
+    if let Some(vigil) = &mut vigil {
+        vigil.send_rest(io, watch.handoff).await?;
+    }
+    Ok(answer)
+}
+
+/// What to do after a look at the client.
+enum Next {
+    Work,
+    GiveUp,
+}
+
+impl Vigil {
+    fn start(watch: &Watch<'_>) -> Vigil {
+        watch.reason.set(Reason::None);
+        Vigil { timeout: watch.timeout.map(|t| Box::pin(sleep(t))), look: None, gone: None, sent: 0 }
+    }
+
+    #[cold]
+    fn poll(&mut self, cx: &mut Context<'_>, io: &mut Io, watch: &Watch<'_>) -> Poll<Next> {
+        watch.place.watch(cx.waker());
+        if let Some(limit) = &mut self.gone {
+            return limit.as_mut().poll(cx).map(|()| Next::GiveUp);
+        }
+        if self.client_is_gone(cx, io) {
+            watch.token.cancel();
+            self.gone = Some(Box::pin(sleep(GONE_LIMIT)));
+            watch.handoff.take();
+            watch.handoff.wake_sender();
+            return Poll::Ready(Next::Work);
+        }
+        if self.must_stop(cx, watch) {
+            watch.token.cancel();
+            return Poll::Ready(Next::Work);
+        }
+        self.poll_send(cx, io, watch.handoff)
+    }
+
+    /// Sends the piece the sink gave.
+    fn poll_send(&mut self, cx: &mut Context<'_>, io: &mut Io, handoff: &Handoff) -> Poll<Next> {
+        let mut piece = handoff.take();
+        if piece.is_empty() {
+            return Poll::Pending;
+        }
+        match io.poll_drain(cx, &mut piece, &mut self.sent) {
+            Poll::Ready(Ok(())) => {
+                handoff.wake_sender();
+                Poll::Ready(Next::Work)
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(Next::GiveUp),
+            Poll::Pending => {
+                handoff.wait_for(piece);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Sends what work that was cut short has left behind.
+    async fn send_rest(&mut self, io: &mut Io, handoff: &Handoff) -> Result<(), Ending> {
+        let mut piece = handoff.take();
+        Ok(poll_fn(|cx| io.poll_drain(cx, &mut piece, &mut self.sent)).await?)
+    }
+
+    /// Reads ahead, which is how the end of a stream is seen.
+    fn client_is_gone(&mut self, cx: &mut Context<'_>, io: &mut Io) -> bool {
+        while io.may_read_ahead() {
+            match io.poll_fill(cx) {
+                Poll::Ready(Ok(0) | Err(_)) => return true,
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => return false,
+            }
+        }
+        loop {
+            let look = self.look.get_or_insert_with(|| Box::pin(sleep(LOOK_AGAIN)));
+            if look.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            self.look = None;
+            if matches!(pin!(io.socket.is_closed()).poll(cx), Poll::Ready(true)) {
+                return true;
+            }
+        }
+    }
+
+    /// Whether the server has a reason of its own to cancel; told once.
+    fn must_stop(&mut self, cx: &mut Context<'_>, watch: &Watch<'_>) -> bool {
+        if watch.reason.get() != Reason::None {
+            return false;
+        }
+        if watch.place.worker.stage() == Stage::Stopping {
+            watch.reason.set(Reason::Shutdown);
+            return true;
+        }
+        match self.timeout.as_mut().map(|timeout| timeout.as_mut().poll(cx)) {
+            Some(Poll::Ready(())) => {
+                watch.reason.set(Reason::Timeout);
+                true
+            }
+            _ => false,
+        }
+    }
+}

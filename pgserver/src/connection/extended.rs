@@ -1,0 +1,224 @@
+//! The extended query protocol: Parse, Bind, Describe, Execute, Close.
+//!
+//! A portal lives until it is closed, replaced (the unnamed one) or its transaction ends.
+
+use std::sync::Arc;
+
+use super::Ending;
+use super::copy::Copying;
+use super::dialogue::{Dialogue, Mode, watched};
+use super::sink::{ResultFormats, WireSink};
+use crate::engine::{self, Completion, Portal, Prepared, SqlError, SqlState};
+use crate::io::Io;
+use crate::proto::encode::{self, Ready};
+use crate::proto::front::{Bind, Oids, Target};
+
+/// A portal and how its rows are to be sent.
+pub(super) struct OpenPortal {
+    pub(super) prepared: Arc<Prepared>,
+    pub(super) portal: Portal,
+    pub(super) formats: ResultFormats,
+}
+
+#[cold]
+fn no_statement(name: &str) -> SqlError {
+    let message = match name {
+        "" => "unnamed prepared statement does not exist".to_owned(),
+        name => format!("prepared statement \"{name}\" does not exist"),
+    };
+    SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+}
+
+#[cold]
+fn no_portal(name: &str) -> SqlError {
+    let message = format!("portal \"{name}\" does not exist");
+    SqlError::new(SqlState::INVALID_CURSOR_NAME, message)
+}
+
+/// Appends the RowDescription of a statement, or NoData.
+pub(super) fn describe_rows(out: &mut Vec<u8>, prepared: &Prepared, formats: &ResultFormats) {
+    match engine::columns(prepared) {
+        Some(columns) => encode::row_description(
+            out,
+            columns
+                .iter()
+                .enumerate()
+                .map(|(index, column)| engine::describe(column, formats.is_binary(index))),
+        ),
+        None => encode::no_data(out),
+    }
+}
+
+/// Appends the CopyOutResponse of a COPY TO STDOUT; the answer is whether it is one.
+#[inline]
+pub(super) fn begin_copy_out(out: &mut Vec<u8>, prepared: &Prepared) -> bool {
+    match engine::copy_out_shape(prepared) {
+        Some((columns, binary)) => {
+            encode::copy_response(out, b'H', columns, binary);
+            true
+        }
+        None => false,
+    }
+}
+
+impl Dialogue<'_> {
+    /// Parse: prepares a statement.
+    pub(super) fn parse(
+        &mut self,
+        io: &mut Io,
+        name: &str,
+        sql: &str,
+        types: Oids<'_>,
+    ) -> Result<(), Ending> {
+        if !name.is_empty() && self.statements.get(name).is_some() {
+            let message = format!("prepared statement \"{name}\" already exists");
+            let error = SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message);
+            return self.fail(io, &error);
+        }
+        let types: Vec<u32> = types.iter().collect();
+        match engine::parse(&mut self.session, sql, &types) {
+            Ok(prepared) => {
+                self.statements.insert(name, prepared);
+                encode::parse_complete(&mut io.out);
+                Ok(())
+            }
+            Err(error) => self.fail(io, &error),
+        }
+    }
+
+    /// Bind: makes a portal.
+    #[inline]
+    pub(super) fn bind(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
+        match self.open_portal(bind) {
+            Ok(open) => {
+                self.portals.insert(bind.portal, open);
+                encode::bind_complete(&mut io.out);
+                Ok(())
+            }
+            Err(error) => self.fail(io, &error),
+        }
+    }
+
+    fn open_portal(&mut self, bind: &Bind<'_>) -> Result<OpenPortal, SqlError> {
+        let prepared =
+            self.statements.get(bind.statement).ok_or_else(|| no_statement(bind.statement))?;
+        if !bind.portal.is_empty() && self.portals.get(bind.portal).is_some() {
+            let message = format!("cursor \"{}\" already exists", bind.portal);
+            return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
+        }
+        let columns = engine::columns(prepared).map_or(0, <[_]>::len);
+        let formats = ResultFormats::of(&bind.result_formats, columns).ok_or_else(|| {
+            let sent = bind.result_formats.count();
+            let message =
+                format!("bind message has {sent} result formats but query has {columns} columns");
+            SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
+        })?;
+        let types = engine::parameter_types(prepared);
+        if types.len() != bind.parameters.count() {
+            let message = format!(
+                "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
+                bind.parameters.count(),
+                bind.statement,
+                types.len()
+            );
+            return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
+        }
+        let mut values = Vec::with_capacity(types.len());
+        for (index, (bytes, ty)) in bind.parameters.iter().zip(types).enumerate() {
+            let binary = bind.parameter_formats.is_binary(index);
+            values.push(engine::read_value(bytes, ty, binary, &self.style)?);
+        }
+        let portal = engine::bind(&mut self.session, prepared, values)?;
+        Ok(OpenPortal { prepared: prepared.clone(), portal, formats })
+    }
+
+    /// Describe: the types of a statement or portal.
+    pub(super) fn describe(
+        &mut self,
+        io: &mut Io,
+        target: Target,
+        name: &str,
+    ) -> Result<(), Ending> {
+        match target {
+            Target::Statement => {
+                let Some(prepared) = self.statements.get(name) else {
+                    return self.fail(io, &no_statement(name));
+                };
+                let types = engine::parameter_types(prepared).iter().map(engine::oid);
+                encode::parameter_description(&mut io.out, types);
+                describe_rows(&mut io.out, prepared, &ResultFormats::Text);
+            }
+            Target::Portal => {
+                let Some(open) = self.portals.get(name) else {
+                    return self.fail(io, &no_portal(name));
+                };
+                describe_rows(&mut io.out, &open.prepared, &open.formats);
+            }
+        }
+        Ok(())
+    }
+
+    /// Close: forgets a statement or portal; it need not exist.
+    pub(super) fn close(&mut self, io: &mut Io, target: Target, name: &str) {
+        match target {
+            Target::Statement => drop(self.statements.remove(name)),
+            Target::Portal => drop(self.portals.remove(name)),
+        }
+        encode::close_complete(&mut io.out);
+    }
+
+    /// Execute: runs a portal for some rows or to its end.
+    #[inline]
+    pub(super) async fn execute(
+        &mut self,
+        io: &mut Io,
+        name: &str,
+        rows_max: usize,
+        last: bool,
+    ) -> Result<(), Ending> {
+        let Some(open) = self.portals.get_mut(name) else {
+            return self.fail(io, &no_portal(name));
+        };
+        let was = engine::ready(&self.session);
+        let copy_out = begin_copy_out(&mut io.out, &open.prepared);
+        let out = std::mem::take(&mut io.out);
+        let columns = engine::columns(&open.prepared).unwrap_or_default();
+        let mut sink = WireSink::new(out, columns, &open.formats, &self.style, &self.handoff);
+        let outcome = watched!(
+            self,
+            io,
+            engine::run(&mut self.session, &mut open.portal, rows_max, &mut sink, last)
+        )?;
+        io.out = sink.into_out();
+        self.report_notices(io);
+        match outcome {
+            Ok(Completion::Complete(tag)) => {
+                if copy_out {
+                    encode::copy_done(&mut io.out);
+                }
+                encode::command_complete(&mut io.out, &tag);
+                self.after_command(&tag, was);
+            }
+            Ok(Completion::Suspended) => encode::portal_suspended(&mut io.out),
+            Ok(Completion::Empty) => encode::empty_query_response(&mut io.out),
+            Ok(Completion::CopyIn(copy)) => {
+                let (columns, binary) = engine::copy_shape(&copy);
+                encode::copy_response(&mut io.out, b'G', columns, binary);
+                self.mode = Mode::CopyIn(Box::new(Copying { copy, rest: None }));
+            }
+            Err(error) => return self.fail(io, &error),
+        }
+        Ok(())
+    }
+
+    /// What a finished command means for the names of this session.
+    #[inline]
+    pub(super) fn after_command(&mut self, tag: &str, was: Ready) {
+        if was != Ready::Idle && engine::ready(&self.session) == Ready::Idle {
+            self.portals.clear();
+        }
+        if matches!(tag, "DEALLOCATE ALL" | "DISCARD ALL") {
+            self.statements.clear();
+        }
+    }
+}

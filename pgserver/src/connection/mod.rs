@@ -1,0 +1,63 @@
+//! One client, from its first packet to its last.
+//!
+//! ```text
+//!   serve = opening::open (packets without type, log-in) then Dialogue::run (messages)
+//! ```
+//!
+//! Invariants
+//! - CONN-1: replies gather in one buffer, which is sent when the input has no whole message left
+//!   or when it is larger than 64 KiB, and never before.
+//! - CONN-2: a message is handled to its end before the next one is looked at.
+//! - CONN-3: however the task ends, its session is dropped, which aborts what it had open.
+
+mod copy;
+mod dialogue;
+mod drive;
+mod extended;
+mod names;
+mod opening;
+mod report;
+mod simple;
+mod sink;
+
+use std::net::TcpStream;
+
+use crate::io::Io;
+use crate::proto::ProtoError;
+use crate::socket::Socket;
+use crate::worker::Place;
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The client said good-bye, or there is nobody left to talk to.
+    Gone,
+    /// The last words, in the output buffer, are still to be sent.
+    LastWords,
+}
+
+impl From<std::io::Error> for Ending {
+    fn from(_: std::io::Error) -> Self {
+        Ending::Gone
+    }
+}
+
+/// Serves one client.
+pub(crate) async fn serve(stream: TcpStream, place: Place) {
+    let Ok(peer) = stream.peer_addr() else { return };
+    let Ok(socket) = Socket::adopt(stream) else { return };
+    let mut io = Io::new(socket, place.worker.pool.clone());
+    let ending = match Box::pin(opening::open(&mut io, peer, &place)).await {
+        Ok(opened) => dialogue::Dialogue::new(opened, &place).run(&mut io).await,
+        Err(ending) => ending,
+    };
+    if matches!(ending, Ending::LastWords) && io.send().await.is_ok() {
+        io.close().await;
+    }
+}
+
+/// Writes the last words of a broken protocol.
+fn broken(io: &mut Io, error: &ProtoError) -> Ending {
+    report::fatal(&mut io.out, error.sqlstate(), &error.to_string());
+    Ending::LastWords
+}

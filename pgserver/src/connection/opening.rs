@@ -1,0 +1,283 @@
+//! From the first packet to the first ReadyForQuery.
+//!
+//! ```text
+//!   SSLRequest -> S, handshake | N      GSSENCRequest -> N      CancelRequest -> cancel, close
+//!   start-up -> (SCRAM) -> session -> ParameterStatus…, BackendKeyData, ReadyForQuery
+//! ```
+//!
+//! Invariant OPEN-1: bytes that came before a TLS handshake are never taken for bytes that came
+//! under it: anything behind an SSLRequest ends the connection.
+//!
+//! Failure: what a client gets wrong here is FATAL; who takes longer than the authentication
+//! timeout is cut off without a word.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::time::timeout;
+
+use super::{Ending, broken, report};
+use crate::auth::ScramError;
+use crate::cancel::CancelKey;
+use crate::engine::{self, Session};
+use crate::io::Io;
+use crate::options::AuthMode;
+use crate::proto::frame;
+use crate::proto::report::Severity;
+use crate::proto::startup::{self, Opening, Startup};
+use crate::proto::{ProtoError, encode};
+use crate::server::Shared;
+use crate::socket::Socket;
+use crate::worker::{Place, Stage};
+
+/// The settings that are reported to every client, in PostgreSQL 15's order.
+const REPORTED: [&str; 13] = [
+    "application_name",
+    "client_encoding",
+    "DateStyle",
+    "default_transaction_read_only",
+    "in_hot_standby",
+    "integer_datetimes",
+    "IntervalStyle",
+    "is_superuser",
+    "server_encoding",
+    "server_version",
+    "session_authorization",
+    "standard_conforming_strings",
+    "TimeZone",
+];
+
+/// A session that has begun.
+pub(super) struct Opened {
+    pub(super) session: Session,
+    pub(super) key: CancelKey,
+    pub(super) seat: Seat,
+}
+
+/// One of the sessions a server may have.
+pub(super) struct Seat(Arc<Shared>);
+
+impl Seat {
+    fn take(shared: &Arc<Shared>) -> Option<Seat> {
+        let sessions: &AtomicUsize = &shared.sessions;
+        let before = sessions.fetch_add(1, Ordering::Relaxed);
+        let seat = Seat(shared.clone());
+        (before < shared.options.connections_max).then_some(seat)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Brings a connection to its first ReadyForQuery.
+pub(super) async fn open(
+    io: &mut Io,
+    peer: SocketAddr,
+    place: &Place,
+) -> Result<Opened, Ending> {
+    let shared = place.worker.shared.clone();
+    match timeout(shared.options.authentication_timeout, log_in(io, peer, place, &shared)).await {
+        Ok(Ok((startup, seat))) => begin(io, startup, seat, &shared),
+        Ok(Err(ending)) => Err(ending),
+        Err(_) => Err(Ending::Gone),
+    }
+}
+
+async fn log_in(
+    io: &mut Io,
+    peer: SocketAddr,
+    place: &Place,
+    shared: &Arc<Shared>,
+) -> Result<(Startup, Seat), Ending> {
+    let startup = first_packet(io, place, shared).await?;
+    io.prepare_out();
+    if startup.minor > 0 || !startup.unknown_options.is_empty() {
+        encode::negotiate_protocol_version(&mut io.out, &startup.unknown_options);
+    }
+    if startup.user.is_empty() {
+        return Err(fatal(io, "28000", "no PostgreSQL user name specified in startup packet"));
+    }
+    let remote = !peer.ip().to_canonical().is_loopback();
+    if remote && !io.socket.is_tls() && shared.tls.as_ref().is_some_and(|tls| tls.required) {
+        let message = format!("no encryption for host \"{}\", user \"{}\"", peer.ip(), startup.user);
+        return Err(fatal(io, "28000", &message));
+    }
+    let Some(seat) = Seat::take(shared) else {
+        return Err(fatal(io, "53300", "sorry, too many clients already"));
+    };
+    let scram = match shared.options.auth {
+        AuthMode::Trust => false,
+        AuthMode::TrustLoopback => remote,
+        AuthMode::Scram => true,
+    };
+    if scram {
+        prove_password(io, &startup.user, place, shared).await?;
+    }
+    encode::authentication_ok(&mut io.out);
+    Ok((startup, seat))
+}
+
+#[cold]
+fn fatal(io: &mut Io, sqlstate: &str, message: &str) -> Ending {
+    report::fatal(&mut io.out, sqlstate, message);
+    Ending::LastWords
+}
+
+/// Waits for bytes of a client that is not logged in yet.
+async fn fill(io: &mut Io, place: &Place) -> Result<(), Ending> {
+    let read = poll_fn(|cx| {
+        place.watch(cx.waker());
+        match place.worker.stage() {
+            Stage::Running => io.poll_fill(cx),
+            _ => Poll::Ready(Ok(0)),
+        }
+    });
+    match read.await? {
+        0 => Err(Ending::Gone),
+        _ => Ok(()),
+    }
+}
+
+/// Answers requests for encryption and for a cancel; returns the start-up packet.
+async fn first_packet(
+    io: &mut Io,
+    place: &Place,
+    shared: &Arc<Shared>,
+) -> Result<Startup, Ending> {
+    let (mut tls_asked, mut gss_asked) = (false, false);
+    loop {
+        let split = startup::split(io.input().bytes()).map_err(|e| broken(io, &e))?;
+        let Some((opening, size)) = split else {
+            fill(io, place).await?;
+            continue;
+        };
+        io.input().consume(size);
+        match opening {
+            Opening::Startup(startup) => return Ok(startup),
+            Opening::Cancel { pid, secret } => {
+                shared.cancels.cancel(pid, secret);
+                return Err(Ending::Gone);
+            }
+            Opening::Tls if !std::mem::replace(&mut tls_asked, true) => {
+                refuse_injected(io, "received unencrypted data after SSL request")?;
+                answer_tls(io, shared).await?;
+            }
+            Opening::Gss if !std::mem::replace(&mut gss_asked, true) => {
+                refuse_injected(io, "received unencrypted data after GSSAPI encryption request")?;
+                io.out.push(b'N');
+                io.send().await?;
+            }
+            Opening::Tls | Opening::Gss => {
+                let error = ProtoError::Startup("encryption was asked for twice".into());
+                return Err(broken(io, &error));
+            }
+        }
+    }
+}
+
+fn refuse_injected(io: &mut Io, message: &str) -> Result<(), Ending> {
+    match io.input().is_empty() {
+        true => Ok(()),
+        false => Err(broken(io, &ProtoError::Startup(message.into()))),
+    }
+}
+
+async fn answer_tls(io: &mut Io, shared: &Shared) -> Result<(), Ending> {
+    let Some(tls) = shared.tls.as_ref().filter(|_| !io.socket.is_tls()) else {
+        io.out.push(b'N');
+        return Ok(io.send().await?);
+    };
+    io.out.push(b'S');
+    io.send().await?;
+    if let Socket::Plain(stream) = std::mem::replace(&mut io.socket, Socket::Taken) {
+        let stream = tls.acceptor.accept(stream).await?;
+        io.socket = Socket::Tls(Box::new(stream));
+    }
+    Ok(())
+}
+
+/// Runs SCRAM-SHA-256 with the client.
+async fn prove_password(
+    io: &mut Io,
+    user: &str,
+    place: &Place,
+    shared: &Shared,
+) -> Result<(), Ending> {
+    let tls = io.socket.is_tls();
+    encode::authentication_sasl(&mut io.out, shared.scram.mechanisms(tls));
+    let verifier = shared.options.passwords.as_ref().and_then(|source| source.verifier(user));
+    let first = password_message(io, place).await?;
+    let (text, exchange) = match shared.scram.first(&first, user, tls, verifier) {
+        Ok(answer) => answer,
+        Err(error) => return Err(scram_failed(io, user, error)),
+    };
+    encode::authentication_sasl_continue(&mut io.out, &text);
+    let last = password_message(io, place).await?;
+    match exchange.last(&last) {
+        Ok(text) => {
+            encode::authentication_sasl_final(&mut io.out, &text);
+            Ok(())
+        }
+        Err(error) => Err(scram_failed(io, user, error)),
+    }
+}
+
+fn scram_failed(io: &mut Io, user: &str, error: ScramError) -> Ending {
+    match error {
+        ScramError::Password => {
+            fatal(io, "28P01", &format!("password authentication failed for user \"{user}\""))
+        }
+        ScramError::Protocol(message) => fatal(io, "08P01", &message),
+    }
+}
+
+/// Sends what was asked and waits for the body of the answer.
+async fn password_message(io: &mut Io, place: &Place) -> Result<Vec<u8>, Ending> {
+    io.send().await?;
+    loop {
+        match frame::split(io.input().bytes(), startup::STARTUP_BYTES_MAX) {
+            Ok(Some(frame)) if frame.tag == b'p' => {
+                let (body, size) = (frame.body.to_vec(), frame.size());
+                io.input().consume(size);
+                return Ok(body);
+            }
+            Ok(Some(frame)) if frame.tag == b'X' => return Err(Ending::Gone),
+            Ok(Some(frame)) => {
+                let message = format!("expected SASL response, got message type {}", frame.tag);
+                return Err(fatal(io, "08P01", &message));
+            }
+            Ok(None) => fill(io, place).await?,
+            Err(error) => return Err(broken(io, &error)),
+        }
+    }
+}
+
+/// Opens the engine's session and tells the client what it needs to know.
+fn begin(
+    io: &mut Io,
+    startup: Startup,
+    seat: Seat,
+    shared: &Arc<Shared>,
+) -> Result<Opened, Ending> {
+    let pid = shared.cancels.next_pid();
+    let session = match engine::open(&shared.database, startup, pid) {
+        Ok(session) => session,
+        Err(error) => {
+            report::error(&mut io.out, Severity::Fatal, &error);
+            return Err(Ending::LastWords);
+        }
+    };
+    for name in REPORTED {
+        encode::parameter_status(&mut io.out, name, &engine::setting(&session, name));
+    }
+    let key = shared.cancels.enter(pid, session.cancel_token());
+    encode::backend_key_data(&mut io.out, key.pid, key.secret);
+    encode::ready_for_query(&mut io.out, engine::ready(&session));
+    Ok(Opened { session, key, seat })
+}

@@ -1,0 +1,132 @@
+//! The simple query protocol: a text of any number of statements, which are one transaction.
+
+use std::vec::IntoIter;
+
+use super::Ending;
+use super::copy::Copying;
+use super::dialogue::{Dialogue, Mode, watched};
+use super::extended::{begin_copy_out, describe_rows};
+use super::sink::{ResultFormats, WireSink};
+use crate::engine::{self, Completion, Parsed, SqlError};
+use crate::io::Io;
+use crate::proto::encode;
+
+/// How the statements of a text go on after one of them.
+enum Step {
+    Next,
+    Failed,
+    CopyIn(Box<Copying>),
+}
+
+impl Dialogue<'_> {
+    /// Query: runs every statement of `sql` up to the first that fails.
+    pub(super) async fn query(&mut self, io: &mut Io, sql: &str) -> Result<(), Ending> {
+        self.statements.remove("");
+        self.portals.remove("");
+        match engine::split(&mut self.session, sql) {
+            Ok(statements) if statements.is_empty() => {
+                encode::empty_query_response(&mut io.out);
+                self.sync(io).await
+            }
+            Ok(statements) => self.run_statements(io, statements.into_iter()).await,
+            Err(error) => self.fail_query(io, &error).await,
+        }
+    }
+
+    /// Runs the statements that are left of a text, then says ReadyForQuery.
+    pub(super) async fn run_statements(
+        &mut self,
+        io: &mut Io,
+        mut rest: IntoIter<Parsed>,
+    ) -> Result<(), Ending> {
+        while let Some(statement) = rest.next() {
+            let last = rest.len() == 0;
+            match self.run_statement(io, statement, last).await? {
+                Step::Next => {}
+                Step::Failed => break,
+                Step::CopyIn(mut copying) => {
+                    copying.rest = Some(rest);
+                    self.mode = Mode::CopyIn(copying);
+                    return Ok(());
+                }
+            }
+        }
+        self.sync(io).await
+    }
+
+    /// Reports the error of a simple query and says ReadyForQuery.
+    #[cold]
+    pub(super) async fn fail_query(
+        &mut self,
+        io: &mut Io,
+        error: &SqlError,
+    ) -> Result<(), Ending> {
+        self.report_error(io, error)?;
+        self.sync(io).await
+    }
+
+    async fn run_statement(
+        &mut self,
+        io: &mut Io,
+        statement: Parsed,
+        last: bool,
+    ) -> Result<Step, Ending> {
+        let was = engine::ready(&self.session);
+        let opened = engine::prepare(&mut self.session, statement).and_then(|prepared| {
+            let portal = engine::bind(&mut self.session, &prepared, Vec::new())?;
+            Ok((prepared, portal))
+        });
+        let (prepared, mut portal) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.failed(io, &error),
+        };
+        let columns = engine::columns(&prepared);
+        if columns.is_some() {
+            describe_rows(&mut io.out, &prepared, &ResultFormats::Text);
+        }
+        let copy_out = begin_copy_out(&mut io.out, &prepared);
+        let out = std::mem::take(&mut io.out);
+        let columns = columns.unwrap_or_default();
+        let mut sink =
+            WireSink::new(out, columns, &ResultFormats::Text, &self.style, &self.handoff);
+        let outcome = watched!(
+            self,
+            io,
+            engine::run(&mut self.session, &mut portal, 0, &mut sink, last)
+        )?;
+        io.out = sink.into_out();
+        self.report_notices(io);
+        match outcome {
+            Ok(Completion::CopyIn(copy)) => {
+                let (columns, binary) = engine::copy_shape(&copy);
+                encode::copy_response(&mut io.out, b'G', columns, binary);
+                Ok(Step::CopyIn(Box::new(Copying { copy, rest: None })))
+            }
+            Ok(Completion::Complete(tag)) => {
+                if copy_out {
+                    encode::copy_done(&mut io.out);
+                }
+                // The last tag is a promise that the transaction has committed.
+                if last && let Err(error) = watched!(self, io, self.session.sync())? {
+                    return self.failed(io, &error);
+                }
+                self.report_changes(io);
+                encode::command_complete(&mut io.out, &tag);
+                self.after_command(&tag, was);
+                Ok(Step::Next)
+            }
+            Ok(Completion::Empty) => {
+                encode::empty_query_response(&mut io.out);
+                Ok(Step::Next)
+            }
+            Ok(Completion::Suspended) => Ok(Step::Next),
+            Err(error) => self.failed(io, &error),
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, io: &mut Io, error: &SqlError) -> Result<Step, Ending> {
+        self.report_error(io, error)?;
+        Ok(Step::Failed)
+    }
+}

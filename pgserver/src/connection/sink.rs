@@ -1,0 +1,128 @@
+//! Where the engine puts rows: straight into the output buffer, in the client's formats.
+//!
+//! Rows of a statement stay in the buffer until it ends or has made more than 64 KiB; until then
+//! the engine may take them back and run the statement again.
+
+use std::future::poll_fn;
+
+use super::drive::Handoff;
+use crate::engine::{self, Flushed, OutputColumn, RowSink, SqlError, Style, Value};
+use crate::io::SEND_BYTES;
+use crate::proto::encode;
+use crate::proto::front::Formats;
+
+/// The formats of a result's columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ResultFormats {
+    /// All in text.
+    Text,
+    /// All in binary.
+    Binary,
+    /// One by one: whether it is binary.
+    Mixed(Box<[bool]>),
+}
+
+impl ResultFormats {
+    /// The formats a client asks for, for `columns` columns; `None` when their numbers differ.
+    #[inline]
+    pub(super) fn of(formats: &Formats<'_>, columns: usize) -> Option<ResultFormats> {
+        match formats.count() {
+            0 => Some(ResultFormats::Text),
+            1 if formats.is_binary(0) => Some(ResultFormats::Binary),
+            1 => Some(ResultFormats::Text),
+            count if count == columns => {
+                Some(ResultFormats::Mixed((0..columns).map(|i| formats.is_binary(i)).collect()))
+            }
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_binary(&self, column: usize) -> bool {
+        match self {
+            ResultFormats::Text => false,
+            ResultFormats::Binary => true,
+            ResultFormats::Mixed(binary) => binary.get(column).is_some_and(|b| *b),
+        }
+    }
+}
+
+/// The sink of one run of a statement.
+pub(super) struct WireSink<'a> {
+    out: Vec<u8>,
+    /// Where the statement's replies begin in `out`.
+    mark: usize,
+    /// Whether some of them have left.
+    sent: bool,
+    columns: &'a [OutputColumn],
+    formats: &'a ResultFormats,
+    style: &'a Style,
+    handoff: &'a Handoff,
+}
+
+impl<'a> WireSink<'a> {
+    #[inline]
+    pub(super) fn new(
+        out: Vec<u8>,
+        columns: &'a [OutputColumn],
+        formats: &'a ResultFormats,
+        style: &'a Style,
+        handoff: &'a Handoff,
+    ) -> Self {
+        WireSink { mark: out.len(), out, sent: false, columns, formats, style, handoff }
+    }
+
+    /// The output buffer, when the run has ended.
+    #[inline]
+    pub(super) fn into_out(self) -> Vec<u8> {
+        self.out
+    }
+}
+
+impl RowSink for WireSink<'_> {
+    #[inline]
+    fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        let start = encode::begin_row(&mut self.out, self.columns.len());
+        for (index, column) in self.columns.iter().enumerate() {
+            match row.get(index) {
+                None | Some(Value::Null) => encode::null(&mut self.out),
+                Some(value) => {
+                    let binary = self.formats.is_binary(index);
+                    encode::field(&mut self.out, |out| {
+                        engine::write_value(value, column, binary, self.style, out)
+                    })?;
+                }
+            }
+        }
+        match self.out.len() - start > encode::MESSAGE_BYTES_MAX {
+            true => Err(engine::row_too_large()),
+            false => {
+                encode::end(&mut self.out, start);
+                Ok(())
+            }
+        }
+    }
+
+    fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError> {
+        encode::copy_data(&mut self.out, data);
+        Ok(())
+    }
+
+    fn rewind(&mut self) -> bool {
+        if !self.sent {
+            self.out.truncate(self.mark);
+        }
+        !self.sent
+    }
+
+    #[inline]
+    fn should_flush(&self) -> bool {
+        self.out.len() > SEND_BYTES
+    }
+
+    fn flush(&mut self) -> Flushed<'_> {
+        self.sent = true;
+        self.handoff.give(std::mem::take(&mut self.out));
+        Box::pin(poll_fn(|cx| self.handoff.poll_taken(cx).map(Ok)))
+    }
+}

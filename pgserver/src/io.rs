@@ -1,0 +1,283 @@
+//! The two buffers of a connection and the socket between them.
+//!
+//! Invariants
+//! - IO-1: a connection that waits for its client with nothing half read or unsent holds no
+//!   buffer: both go back to the worker's pool.
+//! - IO-2: the input grows only with bytes that have arrived, never by what a length promises.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use crate::socket::Socket;
+
+/// The size of a fresh input buffer.
+pub(crate) const READ_BYTES: usize = 32 << 10;
+/// Replies above this size are sent before more of them are made.
+pub(crate) const SEND_BYTES: usize = 64 << 10;
+/// Buffers larger than this are not kept.
+const KEEP_BYTES_MAX: usize = 256 << 10;
+/// Buffers a worker keeps of each kind.
+const KEEP_COUNT_MAX: usize = 64;
+
+/// The spare buffers of a worker.
+#[derive(Default)]
+pub(crate) struct Pool {
+    inputs: RefCell<Vec<Vec<u8>>>,
+    outputs: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Pool {
+    fn input(&self) -> Vec<u8> {
+        self.inputs.borrow_mut().pop().unwrap_or_else(|| vec![0; READ_BYTES])
+    }
+
+    fn keep_input(&self, buffer: Vec<u8>) {
+        let mut inputs = self.inputs.borrow_mut();
+        if buffer.len() == READ_BYTES && inputs.len() < KEEP_COUNT_MAX {
+            inputs.push(buffer);
+        }
+    }
+
+    fn output(&self) -> Vec<u8> {
+        self.outputs.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn keep_output(&self, mut buffer: Vec<u8>) {
+        let mut outputs = self.outputs.borrow_mut();
+        if (1..=KEEP_BYTES_MAX).contains(&buffer.capacity()) && outputs.len() < KEEP_COUNT_MAX {
+            buffer.clear();
+            outputs.push(buffer);
+        }
+    }
+}
+
+/// Bytes of the client that were not handled yet.
+#[derive(Default)]
+pub(crate) struct Input {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    #[inline]
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Room for more bytes after those held.
+    fn room(&mut self, pool: &Pool) -> &mut [u8] {
+        if self.buffer.is_empty() {
+            self.buffer = pool.input();
+        }
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.buffer.len() - self.end < READ_BYTES / 4 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            if self.buffer.len() - self.end < READ_BYTES / 4 {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// Gives an empty buffer back.
+    fn relax(&mut self, pool: &Pool) {
+        if self.is_empty() && !self.buffer.is_empty() {
+            pool.keep_input(std::mem::take(&mut self.buffer));
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Puts what `later` holds behind what is held here.
+    fn append(&mut self, later: &Input, pool: &Pool) {
+        let mut rest = later.bytes();
+        while !rest.is_empty() {
+            let room = self.room(pool);
+            let count = rest.len().min(room.len());
+            room[..count].copy_from_slice(&rest[..count]);
+            self.end += count;
+            rest = &rest[count..];
+        }
+    }
+}
+
+/// A connection's socket and buffers.
+pub(crate) struct Io {
+    pub(crate) socket: Socket,
+    /// Replies not sent yet.
+    pub(crate) out: Vec<u8>,
+    input: Input,
+    pool: Rc<Pool>,
+}
+
+impl Io {
+    pub(crate) fn new(socket: Socket, pool: Rc<Pool>) -> Io {
+        Io { socket, out: Vec::new(), input: Input::default(), pool }
+    }
+
+    /// Takes the input away while its frames are handled; [`Io::put_back`] ends that.
+    #[inline]
+    pub(crate) fn take_input(&mut self) -> Input {
+        std::mem::take(&mut self.input)
+    }
+
+    /// Returns what is left of the input; bytes that arrived meanwhile come behind it.
+    #[inline]
+    pub(crate) fn put_back(&mut self, input: Input) {
+        let mut later = std::mem::replace(&mut self.input, input);
+        if !later.is_empty() {
+            self.input.append(&later, &self.pool);
+            later.consume(later.len());
+        }
+        later.relax(&self.pool);
+    }
+
+    pub(crate) fn input(&mut self) -> &mut Input {
+        &mut self.input
+    }
+
+    /// Makes sure the output has a buffer.
+    #[inline]
+    pub(crate) fn prepare_out(&mut self) {
+        if self.out.capacity() == 0 {
+            self.out = self.pool.output();
+        }
+    }
+
+    /// Reads more bytes behind the input; 0 is the end. Pending gives idle buffers back.
+    #[inline]
+    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let read = self.socket.poll_read(cx, self.input.room(&self.pool));
+        match read {
+            Poll::Ready(Ok(count)) => {
+                self.input.end += count;
+                Poll::Ready(Ok(count))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                self.input.relax(&self.pool);
+                if self.out.is_empty() && self.out.capacity() > 0 {
+                    self.pool.keep_output(std::mem::take(&mut self.out));
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Whether more may be read ahead while a statement runs.
+    pub(crate) fn may_read_ahead(&self) -> bool {
+        self.input.len() < SEND_BYTES
+    }
+
+    /// Sends `bytes` from `at` on.
+    fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        at: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        while *at < bytes.len() {
+            match ready!(self.socket.poll_write(cx, &bytes[*at..])) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) => *at += count,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        self.socket.poll_flush(cx)
+    }
+
+    /// Sends everything in `bytes` from `at` on, then empties it.
+    pub(crate) fn poll_drain(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &mut Vec<u8>,
+        at: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        let sent = ready!(self.poll_send(cx, bytes, at));
+        bytes.clear();
+        *at = 0;
+        Poll::Ready(sent)
+    }
+
+    /// Sends all replies.
+    #[inline]
+    pub(crate) async fn send(&mut self) -> io::Result<()> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let mut out = std::mem::take(&mut self.out);
+        let mut at = 0;
+        let sent = poll_fn(|cx| self.poll_drain(cx, &mut out, &mut at)).await;
+        match out.capacity() > KEEP_BYTES_MAX {
+            true => drop(out),
+            false => self.out = out,
+        }
+        sent
+    }
+
+    /// Ends the connection.
+    pub(crate) async fn close(&mut self) {
+        // The peer may be gone already; there is nobody left to tell.
+        let _ = poll_fn(|cx| self.socket.poll_shutdown(cx)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(pool: &Pool, bytes: &[u8]) -> Input {
+        let mut input = Input::default();
+        for piece in bytes.chunks(READ_BYTES / 4) {
+            input.room(pool)[..piece.len()].copy_from_slice(piece);
+            input.end += piece.len();
+        }
+        input
+    }
+
+    #[test]
+    fn input_keeps_its_bytes_while_it_moves_and_grows() {
+        let pool = Pool::default();
+        let bytes: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
+        let mut input = filled(&pool, &bytes);
+        assert_eq!(input.bytes(), bytes);
+        input.consume(99_990);
+        let later = filled(&pool, b"later");
+        input.append(&later, &pool);
+        assert_eq!(input.bytes(), [&bytes[99_990..], b"later"].concat());
+        input.consume(15);
+        input.relax(&pool);
+        assert_eq!(input.buffer.capacity(), 0);
+        assert!(pool.inputs.borrow().is_empty(), "a grown buffer is not kept");
+    }
+
+    #[test]
+    fn empty_buffers_go_back_to_the_pool() {
+        let pool = Pool::default();
+        let mut input = filled(&pool, b"x");
+        input.relax(&pool);
+        assert!(pool.inputs.borrow().is_empty(), "half-read input stays");
+        input.consume(1);
+        input.relax(&pool);
+        assert_eq!(pool.inputs.borrow().len(), 1);
+    }
+}

@@ -1,0 +1,73 @@
+//! Cutting a byte stream into frames: one type byte, a length that counts itself, a body.
+//!
+//! Failure: an unknown type is refused at its first byte and a bad length at its fourth, before
+//! any of the promised bytes is waited for.
+
+use super::ProtoError;
+
+/// The limit of messages that hold only names and numbers.
+pub const SMALL_MESSAGE_BYTES_MAX: usize = 10_000;
+
+/// The bytes of a frame's type and length.
+pub const HEADER_BYTES: usize = 5;
+
+/// One whole frame in the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The type byte.
+    pub tag: u8,
+    /// What follows the length.
+    pub body: &'a [u8],
+}
+
+impl Frame<'_> {
+    /// How many bytes of the input the frame takes.
+    pub fn size(&self) -> usize {
+        HEADER_BYTES + self.body.len()
+    }
+}
+
+/// The first frame of `input`: `None` while its bytes are not all there.
+#[inline]
+pub fn split(input: &[u8], bytes_max: usize) -> Result<Option<Frame<'_>>, ProtoError> {
+    let Some(&tag) = input.first() else { return Ok(None) };
+    let limit = match tag {
+        b'Q' | b'P' | b'B' | b'd' | b'F' | b'p' => bytes_max,
+        b'C' | b'D' | b'E' | b'H' | b'S' | b'X' | b'c' | b'f' => SMALL_MESSAGE_BYTES_MAX,
+        other => return Err(ProtoError::UnknownType(other)),
+    };
+    let Some(&length) = input[1..].first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_be_bytes(length) as usize;
+    if length < 4 || length > limit {
+        return Err(ProtoError::Length);
+    }
+    Ok(input.get(HEADER_BYTES..1 + length).map(|body| Frame { tag, body }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 1 << 20;
+
+    #[test]
+    fn a_frame_is_whole_only_with_its_last_byte() {
+        let input = b"Q\0\0\0\x06a\0S\0\0\0\x04";
+        for cut in 0..7 {
+            assert_eq!(split(&input[..cut], LIMIT), Ok(None));
+        }
+        let first = split(input, LIMIT).expect("well formed").expect("whole");
+        assert_eq!((first.tag, first.body, first.size()), (b'Q', &b"a\0"[..], 7));
+        let second = split(&input[7..], LIMIT).expect("well formed").expect("whole");
+        assert_eq!((second.tag, second.body), (b'S', &b""[..]));
+    }
+
+    #[test]
+    fn bad_headers_are_refused_early() {
+        assert_eq!(split(b"?", LIMIT), Err(ProtoError::UnknownType(b'?')));
+        assert_eq!(split(b"Q\xff\xff\xff\xff", LIMIT), Err(ProtoError::Length));
+        assert_eq!(split(b"Q\0\0\0\x03", LIMIT), Err(ProtoError::Length));
+        assert_eq!(split(b"E\0\0\x40\0", LIMIT), Err(ProtoError::Length));
+        assert_eq!(split(b"Q\0\x20\0\0", LIMIT), Err(ProtoError::Length));
+    }
+}

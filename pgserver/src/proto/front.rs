@@ -1,0 +1,326 @@
+//! Messages of the client, borrowed from the input buffer.
+//!
+//! A decoded message has been walked to its end: the iterators over parameters and formats that
+//! it hands out cannot meet a missing byte.
+
+use super::ProtoError;
+use super::frame::Frame;
+use super::reader::Reader;
+
+/// What Describe and Close name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A prepared statement (`S`).
+    Statement,
+    /// A portal (`P`).
+    Portal,
+}
+
+/// A message of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Front<'a> {
+    /// Simple query: any number of statements.
+    Query(&'a str),
+    /// Prepare a statement.
+    Parse {
+        /// Its name; empty for the unnamed one.
+        name: &'a str,
+        /// One statement.
+        sql: &'a str,
+        /// The types of the parameters that the client knows.
+        types: Oids<'a>,
+    },
+    /// Make a portal of a statement and parameters.
+    Bind(Bind<'a>),
+    /// Ask for the types of a statement or portal.
+    Describe(Target, &'a str),
+    /// Run a portal.
+    Execute {
+        /// Its name.
+        portal: &'a str,
+        /// The most rows to send; 0 for all.
+        rows_max: usize,
+    },
+    /// Drop a statement or portal.
+    Close(Target, &'a str),
+    /// End of an extended query.
+    Sync,
+    /// Send what there is.
+    Flush,
+    /// A piece of COPY data.
+    CopyData(&'a [u8]),
+    /// All COPY data was sent.
+    CopyDone,
+    /// The client gives the COPY up.
+    CopyFail(&'a str),
+    /// A call of a function by its oid, which is not served.
+    FunctionCall,
+    /// A password or SASL answer.
+    Password(&'a [u8]),
+    /// The client leaves.
+    Terminate,
+}
+
+/// The body of Bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bind<'a> {
+    /// The portal to make.
+    pub portal: &'a str,
+    /// The statement it is made of.
+    pub statement: &'a str,
+    /// Formats of the parameters.
+    pub parameter_formats: Formats<'a>,
+    /// The parameters.
+    pub parameters: Parameters<'a>,
+    /// Formats of the result columns.
+    pub result_formats: Formats<'a>,
+}
+
+/// A list of type oids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Oids<'a>(&'a [u8]);
+
+impl<'a> Oids<'a> {
+    /// The oids in order; 0 where the client leaves the type open.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + 'a {
+        self.0.chunks_exact(4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    }
+}
+
+/// A list of format codes: none for text, one for all columns, or one a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Formats<'a>(&'a [u8]);
+
+impl Formats<'_> {
+    /// How many codes were sent.
+    pub fn count(&self) -> usize {
+        self.0.len() / 2
+    }
+
+    /// Whether column `index` is binary.
+    #[inline]
+    pub fn is_binary(&self, index: usize) -> bool {
+        let at = if self.0.len() == 2 { 0 } else { index * 2 };
+        self.0.get(at + 1) == Some(&1)
+    }
+
+    /// Whether the number of codes fits `columns` columns.
+    pub fn fits(&self, columns: usize) -> bool {
+        self.count() <= 1 || self.count() == columns
+    }
+}
+
+/// The parameters of a Bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameters<'a> {
+    count: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Parameters<'a> {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Each one's bytes; `None` for NULL.
+    pub fn iter(&self) -> impl Iterator<Item = Option<&'a [u8]>> + 'a {
+        let mut reader = Reader::new(self.bytes);
+        (0..self.count).map_while(move |_| parameter(&mut reader).ok())
+    }
+}
+
+#[inline]
+fn parameter<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a [u8]>, ProtoError> {
+    match reader.i32()? {
+        -1 => Ok(None),
+        length => {
+            let length = usize::try_from(length)
+                .map_err(|_| ProtoError::Format("invalid parameter length"))?;
+            reader.bytes(length).map(Some)
+        }
+    }
+}
+
+fn formats<'a>(reader: &mut Reader<'a>) -> Result<Formats<'a>, ProtoError> {
+    let count = usize::from(reader.u16()?);
+    let codes = reader.bytes(count * 2)?;
+    match codes.chunks_exact(2).all(|code| code[0] == 0 && code[1] <= 1) {
+        true => Ok(Formats(codes)),
+        false => Err(ProtoError::Format("unsupported format code")),
+    }
+}
+
+fn target<'a>(reader: &mut Reader<'a>) -> Result<(Target, &'a str), ProtoError> {
+    let target = match reader.byte()? {
+        b'S' => Target::Statement,
+        b'P' => Target::Portal,
+        _ => return Err(ProtoError::Format("invalid DESCRIBE or CLOSE message subtype")),
+    };
+    Ok((target, reader.cstring()?))
+}
+
+fn bind<'a>(reader: &mut Reader<'a>) -> Result<Bind<'a>, ProtoError> {
+    let portal = reader.cstring()?;
+    let statement = reader.cstring()?;
+    let parameter_formats = formats(reader)?;
+    let count = usize::from(reader.u16()?);
+    let start = reader.rest();
+    for _ in 0..count {
+        parameter(reader)?;
+    }
+    let bytes = &start[..start.len() - reader.rest().len()];
+    let result_formats = formats(reader)?;
+    let parameters = Parameters { count, bytes };
+    if !parameter_formats.fits(count) {
+        return Err(ProtoError::Format("bind message has wrong number of parameter formats"));
+    }
+    Ok(Bind { portal, statement, parameter_formats, parameters, result_formats })
+}
+
+/// Reads the body of `frame`.
+#[inline]
+pub fn decode<'a>(frame: &Frame<'a>) -> Result<Front<'a>, ProtoError> {
+    let mut reader = Reader::new(frame.body);
+    let message = match frame.tag {
+        b'B' => Front::Bind(bind(&mut reader)?),
+        b'E' => {
+            let portal = reader.cstring()?;
+            Front::Execute { portal, rows_max: usize::try_from(reader.i32()?).unwrap_or(0) }
+        }
+        b'S' => Front::Sync,
+        b'Q' => Front::Query(reader.cstring()?),
+        b'P' => {
+            let name = reader.cstring()?;
+            let sql = reader.cstring()?;
+            let count = usize::from(reader.u16()?);
+            Front::Parse { name, sql, types: Oids(reader.bytes(count * 4)?) }
+        }
+        b'D' => {
+            let (target, name) = target(&mut reader)?;
+            Front::Describe(target, name)
+        }
+        b'C' => {
+            let (target, name) = target(&mut reader)?;
+            Front::Close(target, name)
+        }
+        b'H' => Front::Flush,
+        b'd' => return Ok(Front::CopyData(frame.body)),
+        b'c' => Front::CopyDone,
+        b'f' => Front::CopyFail(reader.cstring()?),
+        b'F' => return Ok(Front::FunctionCall),
+        b'p' => return Ok(Front::Password(frame.body)),
+        b'X' => return Ok(Front::Terminate),
+        other => return Err(ProtoError::UnknownType(other)),
+    };
+    reader.end()?;
+    Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::split;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn framed(tag: u8, body: &[u8]) -> Vec<u8> {
+        let mut out = vec![tag];
+        out.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+        out.extend_from_slice(body);
+        out
+    }
+
+    fn decoded(tag: u8, body: &[u8]) -> Result<Front<'_>, ProtoError> {
+        decode(&Frame { tag, body })
+    }
+
+    #[test]
+    fn bind_hands_out_parameters_and_formats() {
+        let body = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\x02\0\0\0\x01";
+        let Ok(Front::Bind(bind)) = decoded(b'B', body) else { panic!("a Bind") };
+        assert_eq!((bind.portal, bind.statement), ("p", "s"));
+        assert_eq!(bind.parameters.iter().collect::<Vec<_>>(), [Some(&b"ab"[..]), None]);
+        assert!(bind.parameter_formats.is_binary(0) && bind.parameter_formats.is_binary(1));
+        assert!(!bind.result_formats.is_binary(0) && bind.result_formats.is_binary(1));
+        assert!(!bind.result_formats.fits(3));
+    }
+
+    #[test]
+    fn one_format_with_no_parameter_is_taken() {
+        let body = b"\0\0\0\x01\0\x01\0\0\0\0";
+        assert!(matches!(decoded(b'B', body), Ok(Front::Bind(_))));
+    }
+
+    #[test]
+    fn missing_and_trailing_bytes_are_format_errors() {
+        for (tag, body) in [
+            (b'Q', &b"no zero"[..]),
+            (b'Q', b"a\0b"),
+            (b'P', b"\0select 1\0\0\x05\0\0\0\x17"),
+            (b'B', b"\0\0\0\0\0\x01\0\0\0\x09ab\0\0"),
+            (b'B', b"\0\0\0\0\0\x01\xff\xff\xff\xfe\0\0"),
+            (b'B', b"\0\0\0\x01\0\x07\0\0\0\0"),
+            (b'E', b"\0\0\0"),
+            (b'D', b"Xname\0"),
+            (b'S', b"x"),
+        ] {
+            assert!(matches!(decoded(tag, body), Err(ProtoError::Format(_))), "{tag} {body:?}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_named() {
+        let Err(error) = decoded(b'Q', b"select '\xff'\0") else { panic!("not UTF-8") };
+        assert_eq!(error.sqlstate(), "22021");
+        assert!(error.to_string().ends_with("0xff 0x27"), "{error}");
+    }
+
+    /// Frames with plausible and with random bodies.
+    fn frames() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let tag = prop::sample::select(b"QPBDECSHdcfXpF".to_vec());
+        let body = prop::collection::vec(any::<u8>(), 0..60);
+        prop::collection::vec((tag, body).prop_map(|(t, b)| framed(t, &b)), 0..12)
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(input in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut rest = &input[..];
+            while let Ok(Some(frame)) = split(rest, 1 << 20) {
+                if let Ok(Front::Bind(bind)) = decode(&frame) {
+                    prop_assert_eq!(bind.parameters.iter().count(), bind.parameters.count());
+                }
+                rest = &rest[frame.size()..];
+            }
+        }
+
+        #[test]
+        fn random_bodies_never_panic(all in frames()) {
+            for one in all {
+                let frame = split(&one, 1 << 20).expect("well formed").expect("whole");
+                if let Ok(Front::Bind(bind)) = decode(&frame) {
+                    prop_assert_eq!(bind.parameters.iter().count(), bind.parameters.count());
+                }
+            }
+        }
+
+        #[test]
+        fn the_stream_may_be_cut_anywhere(all in frames(), cut in any::<prop::sample::Index>()) {
+            let whole: Vec<u8> = all.concat();
+            let cut = cut.index(whole.len() + 1);
+            let mut seen = Vec::new();
+            let mut buffer = Vec::new();
+            for piece in [&whole[..cut], &whole[cut..]] {
+                buffer.extend_from_slice(piece);
+                let mut at = 0;
+                while let Some(frame) = split(&buffer[at..], 1 << 20).expect("well formed") {
+                    seen.push(framed(frame.tag, frame.body));
+                    at += frame.size();
+                }
+                buffer.drain(..at);
+            }
+            prop_assert_eq!(seen, all);
+            prop_assert!(buffer.is_empty());
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The PostgreSQL protocol as bytes: no sockets, no engine.
+//!
+//! ```text
+//!   bytes --frame::split--> Frame --front::decode--> Front (borrowed)
+//!   encode::*  appends backend messages to a Vec<u8>, lengths patched afterwards
+//! ```
+//!
+//! Nothing here allocates by what a length field says: a frame is whole only when its bytes
+//! are there, and every count is checked against the bytes that follow it.
+
+pub mod encode;
+pub mod frame;
+pub mod front;
+pub mod reader;
+pub mod report;
+pub mod startup;
+
+use thiserror::Error;
+
+/// Why bytes of a client are not a message.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ProtoError {
+    /// The first byte of a frame is no message type; the connection ends.
+    #[error("invalid frontend message type {0}")]
+    UnknownType(u8),
+    /// The length of a frame is below four or above the limit; the connection ends.
+    #[error("invalid message length")]
+    Length,
+    /// The body does not have the fields of its type; the connection ends.
+    #[error("invalid message format: {0}")]
+    Format(&'static str),
+    /// A text is not UTF-8; the statement fails and the connection goes on.
+    #[error("invalid byte sequence for encoding \"UTF8\": {0}")]
+    Encoding(String),
+    /// The start-up packet cannot be served; the connection ends.
+    #[error("{0}")]
+    Startup(String),
+}
+
+impl ProtoError {
+    /// The SQLSTATE a client sees.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            ProtoError::Encoding(_) => "22021",
+            _ => "08P01",
+        }
+    }
+
+    /// Whether the connection cannot go on after it.
+    pub fn is_fatal(&self) -> bool {
+        !matches!(self, ProtoError::Encoding(_))
+    }
+
+    pub(crate) fn encoding(bytes: &[u8]) -> ProtoError {
+        let bad = match std::str::from_utf8(bytes) {
+            Ok(_) => 0,
+            Err(e) => e.valid_up_to(),
+        };
+        let shown: Vec<String> = bytes.iter().skip(bad).take(4).map(|b| format!("0x{b:02x}")).collect();
+        ProtoError::Encoding(shown.join(" "))
+    }
+}

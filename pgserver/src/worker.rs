@@ -1,0 +1,156 @@
+//! A worker: one thread, one single-threaded runtime, and the connections that were given to it.
+//!
+//! ```text
+//!   Serve(stream)… ──> connection tasks          Running
+//!   Drain(limit)   ──> idle ones end (57P01)     Draining ── limit ──> Stopping ──> gone
+//! ```
+//!
+//! A connection stays on its worker, so nothing of it is shared; only the server's own tables are.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::{LocalSet, spawn_local};
+
+use crate::connection;
+use crate::io::Pool;
+use crate::server::Shared;
+
+/// How long cancelled statements get to end before they are dropped.
+const LAST_MOMENTS: Duration = Duration::from_millis(500);
+
+/// What a worker is told.
+pub(crate) enum Command {
+    /// Serve a client.
+    Serve(std::net::TcpStream),
+    /// End: idle sessions now, others after their statement or this time.
+    Drain(Duration),
+}
+
+/// How far a worker is on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Serving.
+    Running,
+    /// Sessions end with the statement they run.
+    Draining,
+    /// Statements are cancelled.
+    Stopping,
+}
+
+/// What the connections of one worker share.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) pool: Rc<Pool>,
+    stage: Cell<Stage>,
+    tasks: RefCell<HashMap<u64, Waker, RandomState>>,
+    last_task: Cell<u64>,
+    ended: RefCell<Option<Waker>>,
+    load: Arc<AtomicUsize>,
+}
+
+/// A connection's place among its worker's tasks.
+pub(crate) struct Place {
+    pub(crate) worker: Rc<Worker>,
+    number: u64,
+    known: Cell<bool>,
+}
+
+impl Worker {
+    #[inline]
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage.get()
+    }
+
+    fn place(self: &Rc<Self>) -> Place {
+        let number = self.last_task.get() + 1;
+        self.last_task.set(number);
+        Place { worker: self.clone(), number, known: Cell::new(false) }
+    }
+
+    fn enter(&self, stage: Stage) {
+        self.stage.set(stage);
+        self.tasks.borrow().values().for_each(Waker::wake_by_ref);
+    }
+
+    async fn all_ended(&self) {
+        std::future::poll_fn(|cx| {
+            if self.load.load(Ordering::Relaxed) == 0 {
+                return std::task::Poll::Ready(());
+            }
+            *self.ended.borrow_mut() = Some(cx.waker().clone());
+            std::task::Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Place {
+    /// Asks to be woken when the worker's stage changes; a task's waker stays the same.
+    #[inline]
+    pub(crate) fn watch(&self, waker: &Waker) {
+        if !self.known.replace(true) {
+            self.worker.tasks.borrow_mut().insert(self.number, waker.clone());
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.worker.tasks.borrow_mut().remove(&self.number);
+        self.worker.load.fetch_sub(1, Ordering::Relaxed);
+        if let Some(waker) = self.worker.ended.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Runs a worker until it has drained. `load` counts its connections; who sends `Serve` adds one.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    load: Arc<AtomicUsize>,
+    mut commands: UnboundedReceiver<Command>,
+) {
+    let worker = Rc::new(Worker {
+        shared,
+        pool: Rc::default(),
+        stage: Cell::new(Stage::Running),
+        tasks: RefCell::default(),
+        last_task: Cell::new(0),
+        ended: RefCell::default(),
+        load,
+    });
+    let tasks = LocalSet::new();
+    tasks
+        .run_until(async {
+            let limit = loop {
+                match commands.recv().await {
+                    Some(Command::Serve(stream)) => {
+                        spawn_local(connection::serve(stream, worker.place()));
+                    }
+                    Some(Command::Drain(limit)) => break limit,
+                    None => break Duration::ZERO,
+                }
+            };
+            commands.close();
+            while let Ok(command) = commands.try_recv() {
+                if matches!(command, Command::Serve(_)) {
+                    worker.load.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+            worker.enter(Stage::Draining);
+            if tokio::time::timeout(limit, worker.all_ended()).await.is_err() {
+                worker.enter(Stage::Stopping);
+                // What has not ended by then is dropped with its task, which aborts it.
+                let _ = tokio::time::timeout(LAST_MOMENTS, worker.all_ended()).await;
+            }
+        })
+        .await;
+}

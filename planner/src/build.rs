@@ -1,0 +1,287 @@
+//! Bound SELECTs become plans.
+//!
+//! WHERE is cut into conjuncts; each goes down to the lowest source that has its slots, where an
+//! index may serve it; what no source does stays above as a filter.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{Expr, From, Leaf, LeafSource, Node, Select};
+use fencepost_sql::catalog::TableDef;
+
+use crate::access::{Path, WantedOrder, choose};
+use crate::join::plan_join;
+use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
+use crate::terms::{SlotRange, conjunction, conjuncts, reads_only, terms};
+
+/// The table whose rows a statement changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed {
+    /// Its first slot in the from row.
+    pub first_slot: usize,
+    /// The slot for the row's fat pointer.
+    pub pointer_slot: usize,
+}
+
+/// What the parts of a FROM tree are planned with.
+pub struct Builder<'a> {
+    /// Which slots are read by someone.
+    pub needed: Vec<bool>,
+    /// The order wanted from a lone scan.
+    pub wanted: &'a [WantedOrder],
+    /// The scans take intents on their rows.
+    pub locks: bool,
+    /// The table that UPDATE or DELETE changes.
+    pub changed: Option<Changed>,
+}
+
+/// A planned source.
+pub struct Planned {
+    /// The source.
+    pub source: Source,
+    /// The conjuncts that it does not do.
+    pub rest: Vec<Expr>,
+    /// It gives the wanted order.
+    pub ordered: bool,
+}
+
+/// The plan of `select`.
+pub fn plan_select(select: Select) -> SelectPlan {
+    let width = select.from.width();
+    let mut needed = vec![false; width];
+    mark_select(&select, &mut needed);
+    let wanted = wanted_order(&select);
+    let builder = Builder {
+        needed,
+        wanted: wanted.as_deref().unwrap_or(&[]),
+        locks: select.locking.is_some(),
+        changed: None,
+    };
+    let mut conditions = Vec::new();
+    conjuncts(select.filter, &mut conditions);
+    let planned = builder.plan_from(select.from, conditions, (0, 0));
+    let sorted = wanted.is_some() && planned.ordered;
+    SelectPlan {
+        width,
+        source: planned.source,
+        filter: conjunction(planned.rest),
+        grouping: select.grouping,
+        having: select.having,
+        targets: select.targets,
+        visible: select.visible,
+        distinct: select.distinct,
+        sort: if sorted { Vec::new() } else { select.order_by },
+        limit: select.limit,
+        offset: select.offset,
+    }
+}
+
+/// Marks the slots that `expr` reads.
+pub fn mark(expr: &Expr, needed: &mut [bool]) {
+    expr.for_each_column(&mut |slot| {
+        if let Some(slot) = needed.get_mut(slot) {
+            *slot = true;
+        }
+    });
+}
+
+fn mark_select(select: &Select, needed: &mut [bool]) {
+    if let Some(filter) = &select.filter {
+        mark(filter, needed);
+    }
+    mark_joins(&select.from, needed);
+    match &select.grouping {
+        None => select.targets.iter().for_each(|t| mark(&t.expr, needed)),
+        Some(grouping) => {
+            grouping.keys.iter().for_each(|e| mark(e, needed));
+            for aggregate in &grouping.aggregates {
+                aggregate.args.iter().for_each(|e| mark(e, needed));
+                aggregate.filter.iter().for_each(|e| mark(e, needed));
+                let keys = aggregate.order_by.iter();
+                keys.for_each(|(e, _, _)| mark(e, needed));
+            }
+        }
+    }
+}
+
+/// Marks the slots that the ON conditions of `from` read.
+pub fn mark_joins(from: &From, needed: &mut [bool]) {
+    if let From::Join(join) = from {
+        if let Some(on) = &join.on {
+            mark(on, needed);
+        }
+        mark_joins(&join.left, needed);
+        mark_joins(&join.right, needed);
+    }
+}
+
+/// The order that would save the sort: plain columns of the only table, nothing in between. An
+/// empty ORDER BY wants nothing.
+fn wanted_order(select: &Select) -> Option<Vec<WantedOrder>> {
+    let From::Leaf(leaf) = &select.from else {
+        return None;
+    };
+    let is_table = matches!(leaf.source, LeafSource::Table(_));
+    if !is_table || select.grouping.is_some() || select.distinct {
+        return None;
+    }
+    select
+        .order_by
+        .iter()
+        .map(|key| match select.targets[key.target].expr.node {
+            Node::Column(slot) => Some(WantedOrder {
+                column: slot - leaf.first_slot,
+                desc: key.desc,
+                nulls_first: key.nulls_first,
+            }),
+            _ => None,
+        })
+        .collect()
+}
+
+impl Builder<'_> {
+    /// Plans `from` under `conditions`, which read its slots and those `known` from the left.
+    pub fn plan_from(&self, from: From, conditions: Vec<Expr>, known: SlotRange) -> Planned {
+        match from {
+            From::Nothing => Planned {
+                source: Source::One,
+                rest: conditions,
+                ordered: false,
+            },
+            From::Leaf(leaf) => self.plan_leaf(leaf, conditions, known),
+            From::Join(join) => plan_join(self, *join, conditions),
+        }
+    }
+
+    fn plan_leaf(&self, leaf: Leaf, conditions: Vec<Expr>, known: SlotRange) -> Planned {
+        let own = (leaf.first_slot, leaf.first_slot + leaf.width());
+        let first_slot = leaf.first_slot;
+        let source = match leaf.source {
+            LeafSource::Table(ref table) => {
+                let table = Arc::clone(table);
+                return self.plan_scan(&table, leaf, conditions, own, known);
+            }
+            LeafSource::Subquery(select) => Source::Subquery {
+                plan: Box::new(plan_select(*select)),
+                first_slot,
+                alias: leaf.alias,
+            },
+            LeafSource::Function { function, args } => Source::Function {
+                function,
+                args,
+                first_slot,
+            },
+            LeafSource::Values(rows) => Source::Values { rows, first_slot },
+        };
+        let (mine, rest) = conditions.into_iter().partition(|c| reads_only(c, own));
+        let source = match conjunction(mine) {
+            None => source,
+            Some(filter) => Source::Filter {
+                input: Box::new(source),
+                filter,
+            },
+        };
+        Planned {
+            source,
+            rest,
+            ordered: false,
+        }
+    }
+
+    fn plan_scan(
+        &self,
+        table: &Arc<TableDef>,
+        leaf: Leaf,
+        conditions: Vec<Expr>,
+        own: SlotRange,
+        known: SlotRange,
+    ) -> Planned {
+        let found = terms(&conditions, own, known);
+        let path = choose(table, &found, self.wanted);
+        let mut mine = Vec::new();
+        let mut rest = Vec::new();
+        for (position, condition) in conditions.into_iter().enumerate() {
+            if path.served.contains(&position) {
+                continue;
+            }
+            match reads_only(&condition, own) {
+                true => mine.push(condition),
+                false => rest.push(condition),
+            }
+        }
+        let ordered = path.ordered;
+        let scan = self.scan(table, leaf, path, conjunction(mine));
+        Planned {
+            source: Source::Scan(Box::new(scan)),
+            rest,
+            ordered,
+        }
+    }
+
+    fn scan(&self, table: &Arc<TableDef>, leaf: Leaf, path: Path, filter: Option<Expr>) -> Scan {
+        let changed = self.changed.filter(|c| c.first_slot == leaf.first_slot);
+        let columns = (0..leaf.width())
+            .filter(|c| self.needed[leaf.first_slot + c])
+            .collect();
+        Scan {
+            table: Arc::new(TablePlan::new(table)),
+            alias: leaf.alias,
+            first_slot: leaf.first_slot,
+            columns,
+            index: path.index,
+            access: path.access,
+            backward: path.backward,
+            filter,
+            locks: self.locks || changed.is_some(),
+            pointer_slot: changed.map(|c| c.pointer_slot),
+        }
+    }
+}
+
+/// A guess at how many rows `from` gives under `conditions`, with `known` slots given.
+pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
+    const TABLE_ROWS: f64 = 10_000.0;
+    match from {
+        From::Nothing => 1.0,
+        From::Join(join) => {
+            let left = estimate(&join.left, conditions, known);
+            left.max(estimate(&join.right, conditions, known))
+        }
+        From::Leaf(leaf) => match &leaf.source {
+            LeafSource::Table(table) => {
+                let own = (leaf.first_slot, leaf.first_slot + leaf.width());
+                let found = terms(conditions, own, known);
+                access_rows(&choose(table, &found, &[]).access, TABLE_ROWS)
+            }
+            LeafSource::Values(rows) => rows.len() as f64,
+            LeafSource::Subquery(_) | LeafSource::Function { .. } => TABLE_ROWS / 10.0,
+        },
+    }
+}
+
+/// The part of a table that an access reaches, by rule of thumb.
+fn access_rows(access: &Access, table_rows: f64) -> f64 {
+    let choices = |terms: &[KeyTerm]| -> f64 {
+        let lists = terms.iter().map(|t| match t {
+            KeyTerm::One(_) => 1.0,
+            KeyTerm::Any(list) => list.len() as f64,
+        });
+        lists.product()
+    };
+    match access {
+        Access::Full => table_rows,
+        Access::Points(terms) => choices(terms),
+        Access::Ranges {
+            prefix,
+            lower,
+            upper,
+        } => {
+            let equal = 0.005_f64.powi(prefix.len() as i32).max(1e-4);
+            let bounded = match (lower, upper) {
+                (Some(_), Some(_)) => 0.03,
+                (None, None) => 1.0,
+                _ => 0.3,
+            };
+            (table_rows * equal * bounded * choices(prefix)).max(1.0)
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! COPY FROM STDIN.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{Copy, CopyOptions, CopySource, Expr};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::text_in;
+use fencepost_sql::value::Value;
+
+use super::records::{Lines, Record, fields};
+use crate::exec::Cx;
+use crate::plan::TablePlan;
+use crate::write::{RowWriter, Yield};
+
+/// A COPY FROM under way.
+pub struct CopyInput {
+    table: Arc<TablePlan>,
+    columns: Vec<usize>,
+    defaults: Vec<Option<Expr>>,
+    options: CopyOptions,
+    lines: Lines,
+    line: Vec<u8>,
+    line_number: u64,
+    header_due: bool,
+    record: Record,
+    row: Vec<Value>,
+    writer: RowWriter,
+    count: u64,
+}
+
+impl CopyInput {
+    /// The input of `copy`, which copies into a table.
+    pub fn new(copy: &Copy) -> Result<CopyInput, SqlError> {
+        let CopySource::Table {
+            table,
+            columns,
+            defaults,
+        } = &copy.source
+        else {
+            return Err(SqlError::internal("COPY FROM into a query"));
+        };
+        Ok(CopyInput {
+            table: Arc::new(TablePlan::new(table)),
+            columns: columns.clone(),
+            defaults: defaults.clone(),
+            options: copy.options.clone(),
+            lines: Lines::default(),
+            line: Vec::new(),
+            line_number: 0,
+            header_due: copy.options.header,
+            record: Record::default(),
+            row: vec![Value::Null; table.columns.len()],
+            writer: RowWriter::default(),
+            count: 0,
+        })
+    }
+
+    /// The table it fills.
+    pub fn table(&self) -> &Arc<TablePlan> {
+        &self.table
+    }
+
+    /// Number of columns in the data.
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Takes the next piece of the data.
+    pub async fn data(&mut self, cx: &mut Cx<'_>, data: &[u8]) -> Result<(), Halt> {
+        self.lines.push(data);
+        self.rows(cx, false).await
+    }
+
+    /// The data is complete: the number of rows that went in.
+    pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<u64, Halt> {
+        self.rows(cx, true).await?;
+        Ok(self.count)
+    }
+
+    async fn rows(&mut self, cx: &mut Cx<'_>, last: bool) -> Result<(), Halt> {
+        while self.lines.next(&self.options, last, &mut self.line) {
+            self.line_number += 1;
+            cx.check_cancel()?;
+            if std::mem::take(&mut self.header_due) {
+                self.check_header()?;
+                continue;
+            }
+            self.parse(cx).map_err(Halt::Error)?;
+            let inserted = self.writer.insert(cx, &self.table, &self.row, Yield::Never);
+            match inserted.await {
+                Ok(_) => self.count += 1,
+                Err(Halt::Error(error)) => return Err(error.context(self.context()).into()),
+                Err(halt) => return Err(halt),
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of the line into `row`.
+    fn parse(&mut self, cx: &Cx<'_>) -> Result<(), SqlError> {
+        let line_context = |e: SqlError, s: &CopyInput| e.context(s.context());
+        fields(&self.line, &self.options, &mut self.record).map_err(|e| line_context(e, self))?;
+        if self.record.fields.len() > self.columns.len() {
+            let error = bad_format("extra data after last expected column");
+            return Err(line_context(error, self));
+        }
+        if let Some(&missing) = self.columns.get(self.record.fields.len()) {
+            let name = &self.table.def.columns[missing].name;
+            let error = bad_format(format!("missing data for column \"{name}\""));
+            return Err(line_context(error, self));
+        }
+        for (column, default) in self.defaults.iter().enumerate() {
+            if let Some(default) = default {
+                self.row[column] = cx.value(default, &[])?;
+            }
+        }
+        for (nth, &column) in self.columns.iter().enumerate() {
+            if self.record.fields[nth].null {
+                self.row[column] = Value::Null;
+                continue;
+            }
+            let bytes = self.record.field(nth);
+            let value = fencepost_sql::types::check_utf8(bytes).and_then(|text| {
+                text_in(&self.table.def.columns[column].ty, text, &cx.eval.settings)
+            });
+            self.row[column] = value.map_err(|e| e.context(self.field_context(nth)))?;
+        }
+        Ok(())
+    }
+
+    fn check_header(&mut self) -> Result<(), SqlError> {
+        if !self.options.header_match {
+            return Ok(());
+        }
+        fields(&self.line, &self.options, &mut self.record)?;
+        let found = self.record.fields.len();
+        if found != self.columns.len() {
+            return Err(bad_format(format!(
+                "wrong number of fields in header line: got {found}, expected {}",
+                self.columns.len()
+            ))
+            .context(self.context()));
+        }
+        for (nth, &column) in self.columns.iter().enumerate() {
+            let name = &self.table.def.columns[column].name;
+            let given = String::from_utf8_lossy(self.record.field(nth));
+            if given != *name {
+                return Err(bad_format(format!(
+                    "column name mismatch in header line field {}: got \"{given}\", expected \"{name}\"",
+                    nth + 1
+                ))
+                .context(self.context()));
+            }
+        }
+        Ok(())
+    }
+
+    fn context(&self) -> String {
+        format!(
+            "COPY {}, line {}: \"{}\"",
+            self.table.def.name,
+            self.line_number,
+            shortened(&self.line)
+        )
+    }
+
+    fn field_context(&self, nth: usize) -> String {
+        format!(
+            "COPY {}, line {}, column {}: \"{}\"",
+            self.table.def.name,
+            self.line_number,
+            self.table.def.columns[self.columns[nth]].name,
+            shortened(self.record.field(nth))
+        )
+    }
+}
+
+fn bad_format(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+}
+
+/// PostgreSQL shows the first 100 bytes of a long line.
+fn shortened(bytes: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 100;
+    let text = String::from_utf8_lossy(bytes);
+    if text.len() <= SHOWN_BYTES {
+        return text.into_owned();
+    }
+    let mut end = SHOWN_BYTES;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}...", &text[..end])
+}

@@ -1,0 +1,109 @@
+//! Index entries for the rows that a table already has.
+
+use std::ops::Bound;
+
+use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
+use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::key::KeyCodec;
+use fencepost_sql::row::RowLayout;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::FatPtr;
+
+use crate::exec::Cx;
+use crate::index::{create, insert, tree};
+use crate::write::{contains_nulls, not_unique};
+
+const CHUNK: usize = 1024;
+
+/// The rows of a table, one after the other through its first index.
+pub struct RowWalk {
+    cursor: fencepost_btree::Cursor,
+    entries: ScanBatch,
+    next: usize,
+    more: bool,
+}
+
+impl RowWalk {
+    /// A walk over all rows of `table`.
+    pub fn new(table: &TableDef) -> RowWalk {
+        let tree: BTree = tree(table.primary());
+        RowWalk {
+            cursor: tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward),
+            entries: ScanBatch::default(),
+            next: 0,
+            more: true,
+        }
+    }
+
+    /// The next row's place.
+    pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<FatPtr>, Halt> {
+        while self.next == self.entries.len() {
+            if !self.more {
+                return Ok(None);
+            }
+            cx.check_cancel()?;
+            self.entries.clear();
+            self.next = 0;
+            self.more = self.cursor.next_batch(cx.tx, &mut self.entries, CHUNK).await?;
+        }
+        self.next += 1;
+        Ok(Some(FatPtr::from_words(self.entries.value(self.next - 1))))
+    }
+}
+
+/// An index over the rows that `table` has; its root. `index.root` is not looked at.
+pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Result<u64, Halt> {
+    let layout = RowLayout::new(&table.columns);
+    let codec = KeyCodec::new(table, index);
+    let mut columns: Vec<usize> = index.columns.iter().map(|c| c.column).collect();
+    columns.sort_unstable();
+    let mut row = vec![Value::Null; layout.width()];
+    let mut words = Vec::new();
+    let mut key = Vec::new();
+    let mut entries: Vec<(Box<[u8]>, [u64; 2])> = Vec::new();
+    let mut walk = RowWalk::new(table);
+    while let Some(place) = walk.next(cx).await? {
+        if !cx.tx.read(place.addr, &mut words).await? {
+            continue;
+        }
+        layout.decode_some(&words, &columns, &mut row)?;
+        if index.primary
+            && let Some(null) = columns.iter().find(|c| row[**c].is_null())
+        {
+            return Err(contains_nulls(table, *null).into());
+        }
+        codec.encode_entry(&row, place.addr.raw(), &mut key);
+        entries.push((key.as_slice().into(), place.to_words()));
+    }
+    entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    if let Some(twins) = entries.windows(2).find(|w| w[0].0 == w[1].0) {
+        let place = FatPtr::from_words(twins[0].1);
+        cx.tx.read(place.addr, &mut words).await?;
+        layout.decode(&words, &mut row)?;
+        return Err(not_unique(table, index, &row, &cx.eval.settings).into());
+    }
+    fill(cx, index, entries).await
+}
+
+async fn fill(
+    cx: &mut Cx<'_>,
+    index: &IndexDef,
+    entries: Vec<(Box<[u8]>, [u64; 2])>,
+) -> Result<u64, Halt> {
+    if index.kind == IndexKind::BTree {
+        let built = BTree::bulk_build(cx.tx, entries.iter().map(|(k, v)| (&**k, *v))).await?;
+        return Ok(built.root().raw());
+    }
+    let root = create(cx.tx, index.kind).await?;
+    let index = IndexDef {
+        root,
+        ..index.clone()
+    };
+    for (key, value) in &entries {
+        match insert(cx.tx, &index, key, *value).await? {
+            Insert::Done | Insert::Exists(_) => {}
+        }
+    }
+    Ok(root)
+}

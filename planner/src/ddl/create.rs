@@ -1,0 +1,235 @@
+//! CREATE TABLE, CREATE INDEX, ALTER TABLE.
+
+use fencepost_sql::bound::{AlterAction, AlterTable, CreateIndex, CreateTable, KeyConstraint};
+use fencepost_sql::catalog::{IndexColumn, IndexDef, IndexKind, TableDef, guard_table};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+
+use super::build_index::build;
+use super::names::choose_name;
+use super::{DdlCx, Notice};
+use crate::exec::Cx;
+use crate::index::{create, drop_index};
+
+/// CREATE TABLE.
+pub async fn create_table(
+    statement: &CreateTable,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "CREATE TABLE";
+    if ddl.snapshot.relation_exists(&statement.name) {
+        exists(&statement.name, statement.if_not_exists, ddl)?;
+        return Ok(TAG);
+    }
+    let version = ddl.catalog.begin_change(cx.tx, ddl.snapshot.version()).await?;
+    let id = ddl.catalog.next_oid(cx.tx).await?;
+    let mut table = TableDef {
+        id,
+        schema: statement.schema.clone(),
+        name: statement.name.clone(),
+        columns: statement.columns.clone(),
+        indexes: Vec::new(),
+        version,
+        guard: ddl.catalog.new_guard(cx.tx, id, version).await?,
+    };
+    let keyed_by_tree = statement.primary_key.is_some() && statement.index_kind == IndexKind::BTree;
+    if !keyed_by_tree {
+        let hidden = hidden_index(cx, ddl).await?;
+        table.indexes.push(hidden);
+    }
+    if let Some(key) = &statement.primary_key {
+        add_constraint(cx, ddl, &mut table, key, Some(statement.index_kind), false).await?;
+    }
+    for key in &statement.unique {
+        add_constraint(cx, ddl, &mut table, key, None, false).await?;
+    }
+    ddl.catalog.insert_table(cx.tx, &table).await?;
+    Ok(TAG)
+}
+
+/// CREATE INDEX.
+pub async fn create_index(
+    statement: &CreateIndex,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "CREATE INDEX";
+    if let Some(name) = &statement.name
+        && ddl.snapshot.relation_exists(name)
+    {
+        exists(name, statement.if_not_exists, ddl)?;
+        return Ok(TAG);
+    }
+    let mut table = begin_alter(&statement.table, cx, ddl).await?;
+    let columns: Vec<usize> = statement.columns.iter().map(|c| c.column).collect();
+    let name = match &statement.name {
+        Some(name) => name.clone(),
+        None => index_name(ddl, &table, &columns, "idx"),
+    };
+    let mut index = IndexDef {
+        id: ddl.catalog.next_oid(cx.tx).await?,
+        name,
+        kind: statement.kind,
+        unique: statement.unique,
+        primary: false,
+        constraint: false,
+        columns: statement.columns.clone(),
+        root: 0,
+    };
+    if index.kind == IndexKind::Hash && !index.unique {
+        // Entries of equal keys differ in their row addresses: only an ordered index finds them.
+        index.kind = IndexKind::BTree;
+    }
+    index.root = build(cx, &table, &index).await?;
+    table.indexes.push(index);
+    ddl.catalog.replace_table(cx.tx, &table).await?;
+    Ok(TAG)
+}
+
+/// ALTER TABLE.
+pub async fn alter_table(
+    statement: &AlterTable,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "ALTER TABLE";
+    let Some(table) = &statement.table else {
+        let message = format!("relation \"{}\" does not exist, skipping", statement.name);
+        ddl.notices.push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        return Ok(TAG);
+    };
+    let mut table = begin_alter(table, cx, ddl).await?;
+    for action in &statement.actions {
+        match action {
+            AlterAction::Nothing => {}
+            AlterAction::AddUnique(key) => {
+                add_constraint(cx, ddl, &mut table, key, None, true).await?;
+            }
+            AlterAction::AddPrimaryKey(key) => {
+                if table.primary_key().is_some() {
+                    return Err(SqlError::new(
+                        SqlState::INVALID_TABLE_DEFINITION,
+                        format!(
+                            "multiple primary keys for table \"{}\" are not allowed",
+                            table.name
+                        ),
+                    )
+                    .into());
+                }
+                add_constraint(cx, ddl, &mut table, key, Some(IndexKind::BTree), true).await?;
+            }
+        }
+    }
+    ddl.catalog.replace_table(cx.tx, &table).await?;
+    Ok(TAG)
+}
+
+/// The definition of a table that is about to change, with its new version.
+pub async fn begin_alter(
+    table: &TableDef,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<TableDef, Halt> {
+    let version = ddl.catalog.begin_change(cx.tx, ddl.snapshot.version()).await?;
+    if !guard_table(cx.tx, table).await? {
+        return Err(Halt::Stale);
+    }
+    Ok(TableDef {
+        version,
+        ..table.clone()
+    })
+}
+
+/// The index over row addresses of a table whose rows no other tree reaches.
+async fn hidden_index(cx: &mut Cx<'_>, ddl: &mut DdlCx<'_>) -> Result<IndexDef, Halt> {
+    Ok(IndexDef {
+        id: ddl.catalog.next_oid(cx.tx).await?,
+        name: String::new(),
+        kind: IndexKind::BTree,
+        unique: false,
+        primary: false,
+        constraint: false,
+        columns: Vec::new(),
+        root: create(cx.tx, IndexKind::BTree).await?,
+    })
+}
+
+/// Adds the index of a PRIMARY KEY (`primary` says of which kind) or UNIQUE constraint.
+async fn add_constraint(
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    table: &mut TableDef,
+    key: &KeyConstraint,
+    primary: Option<IndexKind>,
+    has_rows: bool,
+) -> Result<(), Halt> {
+    let name = match &key.name {
+        Some(name) => {
+            let taken = table.index(name).is_some() || ddl.snapshot.relation_exists(name);
+            if taken {
+                return Ok(exists(name, false, ddl)?);
+            }
+            name.clone()
+        }
+        None if primary.is_some() => index_name(ddl, table, &[], "pkey"),
+        None => index_name(ddl, table, &key.columns, "key"),
+    };
+    if primary.is_some() {
+        for column in &key.columns {
+            table.columns[*column].not_null = true;
+        }
+    }
+    let mut index = IndexDef {
+        id: ddl.catalog.next_oid(cx.tx).await?,
+        name,
+        kind: primary.unwrap_or(IndexKind::BTree),
+        unique: true,
+        primary: primary.is_some(),
+        constraint: true,
+        columns: key.columns.iter().map(|c| ascending(*c)).collect(),
+        root: 0,
+    };
+    index.root = match has_rows {
+        true => build(cx, table, &index).await?,
+        false => create(cx.tx, index.kind).await?,
+    };
+    if !index.primary || index.kind == IndexKind::Hash {
+        table.indexes.push(index);
+        return Ok(());
+    }
+    // The primary key reaches every row: the hidden index has done its work.
+    if let Some(hidden) = table.indexes.first().filter(|i| i.is_hidden()) {
+        drop_index(cx.tx, hidden).await?;
+        table.indexes.remove(0);
+    }
+    table.indexes.insert(0, index);
+    Ok(())
+}
+
+fn ascending(column: usize) -> IndexColumn {
+    IndexColumn {
+        column,
+        desc: false,
+        nulls_first: false,
+    }
+}
+
+fn index_name(ddl: &DdlCx<'_>, table: &TableDef, columns: &[usize], suffix: &str) -> String {
+    let names: Vec<&str> = columns
+        .iter()
+        .map(|c| table.columns[*c].name.as_str())
+        .collect();
+    choose_name(ddl.snapshot, &table.indexes, &table.name, &names, suffix)
+}
+
+/// The relation is there: a notice where that is allowed, else 42P07.
+fn exists(name: &str, allowed: bool, ddl: &mut DdlCx<'_>) -> Result<(), SqlError> {
+    let message = format!("relation \"{name}\" already exists");
+    if !allowed {
+        return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
+    }
+    let notice = Notice::new(SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
+    ddl.notices.push(notice);
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! Statements that change the catalog. They run inside the user's transaction like any other.
+
+mod build_index;
+mod create;
+mod drop;
+mod names;
+
+use fencepost_sql::bound::Statement;
+use fencepost_sql::catalog::{Catalog, Snapshot};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+
+use crate::exec::Cx;
+
+/// A NOTICE or WARNING for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// WARNING, else NOTICE.
+    pub warning: bool,
+    /// The SQLSTATE.
+    pub sqlstate: SqlState,
+    /// The message.
+    pub message: String,
+}
+
+impl Notice {
+    /// A notice.
+    pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Notice {
+        Notice {
+            warning: false,
+            sqlstate,
+            message: message.into(),
+        }
+    }
+
+    /// A warning.
+    pub fn warning(sqlstate: SqlState, message: impl Into<String>) -> Notice {
+        Notice {
+            warning: true,
+            ..Notice::new(sqlstate, message)
+        }
+    }
+}
+
+/// The catalog as one DDL statement uses it.
+pub struct DdlCx<'a> {
+    /// Where definitions are stored.
+    pub catalog: &'a Catalog,
+    /// The definitions the statement was bound with.
+    pub snapshot: &'a Snapshot,
+    /// What to tell the client.
+    pub notices: &'a mut Vec<Notice>,
+}
+
+/// Runs a DDL statement; its command tag.
+pub async fn run_ddl(
+    statement: &Statement,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    match statement {
+        Statement::CreateTable(create) => create::create_table(create, cx, ddl).await,
+        Statement::CreateIndex(create) => create::create_index(create, cx, ddl).await,
+        Statement::AlterTable(alter) => create::alter_table(alter, cx, ddl).await,
+        Statement::DropTable(drop) => drop::drop_table(drop, cx, ddl).await,
+        Statement::DropIndex(drop) => drop::drop_index(drop, cx, ddl).await,
+        Statement::Truncate(truncate) => drop::truncate(truncate, cx, ddl).await,
+        _ => Err(SqlError::internal("not a DDL statement").into()),
+    }
+}
+
+/// Is this a statement for [`run_ddl`]?
+pub fn is_ddl(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateTable(_)
+            | Statement::CreateIndex(_)
+            | Statement::AlterTable(_)
+            | Statement::DropTable(_)
+            | Statement::DropIndex(_)
+            | Statement::Truncate(_)
+    )
+}

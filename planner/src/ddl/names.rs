@@ -1,0 +1,61 @@
+//! The names PostgreSQL gives to indexes that the user does not name.
+
+use fencepost_sql::catalog::{IndexDef, Snapshot};
+
+/// Longest identifier, in bytes.
+const NAME_BYTES_MAX: usize = 63;
+
+/// `table_column_suffix`, shortened to fit, with a number if it is taken.
+pub fn choose_name(
+    snapshot: &Snapshot,
+    taken: &[IndexDef],
+    table: &str,
+    columns: &[&str],
+    suffix: &str,
+) -> String {
+    let middle = columns.join("_");
+    let mut number = 0;
+    loop {
+        let end = match number {
+            0 => suffix.to_owned(),
+            n => format!("{suffix}{n}"),
+        };
+        let name = fit(table, &middle, &end);
+        let free = !snapshot.relation_exists(&name) && taken.iter().all(|i| i.name != name);
+        if free {
+            return name;
+        }
+        number += 1;
+    }
+}
+
+/// The longer of the two first parts gives way until the whole fits.
+fn fit(table: &str, middle: &str, suffix: &str) -> String {
+    let mut parts = [table.to_owned(), middle.to_owned()];
+    let joints = if middle.is_empty() { 1 } else { 2 };
+    while parts[0].len() + parts[1].len() + suffix.len() + joints > NAME_BYTES_MAX {
+        let longer = usize::from(parts[1].len() > parts[0].len());
+        if parts[longer].pop().is_none() {
+            break;
+        }
+    }
+    match middle.is_empty() {
+        true => format!("{}_{suffix}", parts[0]),
+        false => format!("{}_{}_{suffix}", parts[0], parts[1]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_as_postgres_makes_them() {
+        let snapshot = Snapshot::default();
+        assert_eq!(choose_name(&snapshot, &[], "t", &[], "pkey"), "t_pkey");
+        assert_eq!(choose_name(&snapshot, &[], "t", &["a", "b"], "idx"), "t_a_b_idx");
+        let long = choose_name(&snapshot, &[], &"x".repeat(63), &["a"], "key");
+        assert_eq!(long.len(), NAME_BYTES_MAX);
+        assert!(long.ends_with("x_a_key"));
+    }
+}

@@ -1,0 +1,92 @@
+//! Rows in bulk: one flat vector that is used again and again.
+//!
+//! A row that is pushed keeps the stale values of the row that stood in its place before: whoever
+//! pushes it fills the slots that will be read.
+
+use fencepost_sql::value::Value;
+
+/// Rows of one width, side by side.
+#[derive(Debug, Default)]
+pub struct Batch {
+    width: usize,
+    values: Vec<Value>,
+    rows: usize,
+}
+
+impl Batch {
+    /// An empty batch of rows with `width` values.
+    pub fn new(width: usize) -> Batch {
+        Batch {
+            width,
+            values: Vec::new(),
+            rows: 0,
+        }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Are there no rows?
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Values in a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Forgets the rows and keeps their memory.
+    pub fn clear(&mut self) {
+        self.rows = 0;
+    }
+
+    /// Row `i`.
+    pub fn row(&self, i: usize) -> &[Value] {
+        &self.values[i * self.width..(i + 1) * self.width]
+    }
+
+    /// Row `i`, to change it.
+    pub fn row_mut(&mut self, i: usize) -> &mut [Value] {
+        &mut self.values[i * self.width..(i + 1) * self.width]
+    }
+
+    /// A further row, with stale values.
+    pub fn push(&mut self) -> &mut [Value] {
+        let start = self.rows * self.width;
+        self.rows += 1;
+        if self.values.len() < start + self.width {
+            self.values.resize(start + self.width, Value::Null);
+        }
+        &mut self.values[start..start + self.width]
+    }
+
+    /// Exchanges two rows.
+    pub fn swap(&mut self, a: usize, b: usize) {
+        if a != b {
+            for i in 0..self.width {
+                self.values.swap(a * self.width + i, b * self.width + i);
+            }
+        }
+    }
+
+    /// Keeps the first `rows` rows.
+    pub fn truncate(&mut self, rows: usize) {
+        self.rows = self.rows.min(rows);
+    }
+
+    /// Removes `count` rows from `start` on.
+    pub fn remove(&mut self, start: usize, count: usize) {
+        for i in start..self.rows - count {
+            self.swap(i, i + count);
+        }
+        self.rows -= count;
+    }
+
+    /// Takes the last row back.
+    pub fn pop(&mut self) {
+        self.rows -= 1;
+    }
+}

@@ -1,0 +1,130 @@
+//! What running a plan needs besides the plan: the transaction, the parameters, the surroundings.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use fencepost_sql::bound::Expr;
+use fencepost_sql::context::EvalContext;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions::eval;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_txn::Transaction;
+
+const RUNNING: u8 = 0;
+const CANCELLED: u8 = 1;
+const TIMED_OUT: u8 = 2;
+const SHUT_DOWN: u8 = 3;
+
+/// A request to end the running statement, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct CancelFlag(Arc<AtomicU8>);
+
+impl CancelFlag {
+    /// Ends the running statement with 57014, as the user asked.
+    pub fn cancel(&self) {
+        self.raise(CANCELLED);
+    }
+
+    /// Ends the running statement with 57014, as it took too long.
+    pub fn time_out(&self) {
+        self.raise(TIMED_OUT);
+    }
+
+    /// Ends the session with 57P01.
+    pub fn shut_down(&self) {
+        self.0.store(SHUT_DOWN, Ordering::Relaxed);
+    }
+
+    fn raise(&self, to: u8) {
+        // Losing the race means that another reason to end it is there already.
+        let _ = self
+            .0
+            .compare_exchange(RUNNING, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Forgets requests that came before the statement; a shut-down stays.
+    pub fn reset(&self) {
+        if self.0.load(Ordering::Relaxed) != SHUT_DOWN {
+            self.0.store(RUNNING, Ordering::Relaxed);
+        }
+    }
+
+    /// The error of a request, if there is one.
+    #[inline]
+    pub fn check(&self) -> Result<(), SqlError> {
+        match self.0.load(Ordering::Relaxed) {
+            RUNNING => Ok(()),
+            reason => Err(cancelled(reason)),
+        }
+    }
+}
+
+#[cold]
+fn cancelled(reason: u8) -> SqlError {
+    match reason {
+        TIMED_OUT => SqlError::new(
+            SqlState::QUERY_CANCELED,
+            "canceling statement due to statement timeout",
+        ),
+        SHUT_DOWN => SqlError::new(
+            SqlState::ADMIN_SHUTDOWN,
+            "terminating connection due to administrator command",
+        ),
+        _ => SqlError::new(
+            SqlState::QUERY_CANCELED,
+            "canceling statement due to user request",
+        ),
+    }
+}
+
+/// Memory that statements of one session use again and again.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// A key.
+    pub key: Vec<u8>,
+    /// An encoded row.
+    pub words: Vec<u64>,
+    /// A decoded row.
+    pub row: Vec<Value>,
+    /// A result row.
+    pub out: Vec<Value>,
+}
+
+/// The surroundings of a running statement.
+pub struct Cx<'a> {
+    /// The transaction.
+    pub tx: &'a mut Transaction,
+    /// The parameters, lifted literals after those of the client.
+    pub params: &'a [Value],
+    /// Settings and clocks.
+    pub eval: &'a EvalContext,
+    /// Asked now and then in every loop.
+    pub cancel: &'a CancelFlag,
+    /// Writes queue on rows before they read them: the statement is one of several.
+    pub intents: bool,
+    /// Memory to use again.
+    pub scratch: &'a mut Scratch,
+}
+
+impl Cx<'_> {
+    /// The value of `expr` over `row`.
+    #[inline]
+    pub fn value(&self, expr: &Expr, row: &[Value]) -> Result<Value, SqlError> {
+        eval(expr, row, self.params, self.eval)
+    }
+
+    /// Does `filter` hold for `row`? NULL does not.
+    #[inline]
+    pub fn holds(&self, filter: Option<&Expr>, row: &[Value]) -> Result<bool, SqlError> {
+        match filter {
+            None => Ok(true),
+            Some(filter) => Ok(self.value(filter, row)? == Value::Bool(true)),
+        }
+    }
+
+    /// The cancel request, if there is one.
+    pub fn check_cancel(&self) -> Result<(), Halt> {
+        Ok(self.cancel.check()?)
+    }
+}

@@ -1,0 +1,22 @@
+//! The executor: plans at work, a batch of rows at a time.
+//!
+//! Each operator has a state that mirrors its plan; the plan is shared and passed along. A state
+//! borrows neither the plan nor the transaction, so a portal can keep it between two calls.
+
+mod batch;
+mod cx;
+mod group;
+mod join;
+mod range;
+mod scan;
+mod select;
+mod series;
+mod sort;
+mod source;
+
+pub use batch::Batch;
+pub use cx::{CancelFlag, Cx, Scratch};
+pub use range::point_key;
+pub use scan::{fetch_by_key, fetch_point, pointer_of};
+pub use select::SelectState;
+pub use source::SourceState;

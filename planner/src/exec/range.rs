@@ -1,0 +1,243 @@
+//! The keys of an access path, computed when a scan opens: points or byte ranges.
+
+use std::ops::Bound;
+
+use fencepost_sql::bound::Expr;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::key::{KeyCodec, successor};
+use fencepost_sql::types::TypeKind;
+use fencepost_sql::value::Value;
+
+use super::cx::Cx;
+use crate::plan::{Access, KeyTerm, Scan};
+
+/// What a scan walks through.
+#[derive(Debug)]
+pub enum Keys {
+    /// Whole keys.
+    Points(Vec<Vec<u8>>),
+    /// Ranges, in index order, that do not overlap.
+    Ranges(Vec<KeyRange>),
+}
+
+/// Keys from `lower` on, up to and not including `upper`.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyRange {
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    fn all() -> KeyRange {
+        KeyRange {
+            lower: Vec::new(),
+            upper: None,
+        }
+    }
+
+    /// The lower bound.
+    pub fn lower(&self) -> Bound<&[u8]> {
+        match self.lower.is_empty() {
+            true => Bound::Unbounded,
+            false => Bound::Included(&self.lower),
+        }
+    }
+
+    /// The upper bound.
+    pub fn upper(&self) -> Bound<&[u8]> {
+        match &self.upper {
+            None => Bound::Unbounded,
+            Some(key) => Bound::Excluded(key),
+        }
+    }
+}
+
+/// A value beside the values of a key column.
+enum Fit {
+    /// One of them.
+    Value(Value),
+    /// Less than all of them.
+    Below,
+    /// More than all of them.
+    Above,
+    /// NULL: no comparison holds.
+    Null,
+}
+
+/// A comparison takes integers of any width; a key holds the column's.
+fn fit(value: Value, kind: TypeKind) -> Fit {
+    if value.is_null() {
+        return Fit::Null;
+    }
+    let Some(wide) = value.as_int().filter(|_| kind.is_integer()) else {
+        return Fit::Value(value);
+    };
+    let narrow = match kind {
+        TypeKind::Int2 => i16::try_from(wide).ok().map(Value::Int2),
+        TypeKind::Int4 => i32::try_from(wide).ok().map(Value::Int4),
+        _ => Some(Value::Int8(wide)),
+    };
+    match narrow {
+        Some(value) => Fit::Value(value),
+        None if wide < 0 => Fit::Below,
+        None => Fit::Above,
+    }
+}
+
+/// The keys that `scan` asks for, where `row` has the slots that its terms read.
+pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
+    match &scan.access {
+        Access::Full => Ok(Keys::Ranges(vec![KeyRange::all()])),
+        Access::Points(terms) => Ok(Keys::Points(prefixes(scan, terms, cx, row)?)),
+        Access::Ranges {
+            prefix,
+            lower,
+            upper,
+        } => {
+            let mut ranges = Vec::new();
+            for key in prefixes(scan, prefix, cx, row)? {
+                let bounds = (lower.as_ref(), upper.as_ref());
+                ranges.extend(range(scan, prefix.len(), key, bounds, cx, row)?);
+            }
+            Ok(Keys::Ranges(ranges))
+        }
+    }
+}
+
+/// The single key of a point access into `out`; false where no row can have it.
+pub fn point_key(
+    scan: &Scan,
+    terms: &[KeyTerm],
+    cx: &Cx<'_>,
+    row: &[Value],
+    out: &mut Vec<u8>,
+) -> Result<bool, SqlError> {
+    out.clear();
+    for (position, term) in terms.iter().enumerate() {
+        let KeyTerm::One(expr) = term else {
+            return Err(SqlError::internal("a point with several keys"));
+        };
+        match fit(cx.value(expr, row)?, key_kind(scan, position)) {
+            Fit::Value(value) => codec(scan).push(position, &value, out),
+            Fit::Below | Fit::Above | Fit::Null => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Every key prefix that the terms allow, sorted and each once.
+fn prefixes(
+    scan: &Scan,
+    terms: &[KeyTerm],
+    cx: &Cx<'_>,
+    row: &[Value],
+) -> Result<Vec<Vec<u8>>, SqlError> {
+    let mut keys = vec![Vec::new()];
+    for (position, term) in terms.iter().enumerate() {
+        let kind = key_kind(scan, position);
+        let candidates = match term {
+            KeyTerm::One(expr) => std::slice::from_ref(expr),
+            KeyTerm::Any(list) => list,
+        };
+        let mut longer = Vec::with_capacity(keys.len() * candidates.len());
+        for expr in candidates {
+            if let Fit::Value(value) = fit(cx.value(expr, row)?, kind) {
+                for key in &keys {
+                    let mut key = key.clone();
+                    codec(scan).push(position, &value, &mut key);
+                    longer.push(key);
+                }
+            }
+        }
+        keys = longer;
+    }
+    keys.sort();
+    keys.dedup();
+    Ok(keys)
+}
+
+type ExprBound<'a> = Option<&'a (Expr, bool)>;
+
+/// The range behind `prefix` between the bounds of key column `position`; none if it is empty.
+fn range(
+    scan: &Scan,
+    position: usize,
+    prefix: Vec<u8>,
+    (lower, upper): (ExprBound<'_>, ExprBound<'_>),
+    cx: &Cx<'_>,
+    row: &[Value],
+) -> Result<Option<KeyRange>, SqlError> {
+    let whole_prefix = lower.is_none() && upper.is_none();
+    if whole_prefix {
+        return Ok(Some(with_prefix(prefix)));
+    }
+    let kind = key_kind(scan, position);
+    let mut low = None;
+    let mut high = None;
+    if let Some((expr, included)) = lower {
+        match fit(cx.value(expr, row)?, kind) {
+            Fit::Value(value) => low = Some((value, *included)),
+            Fit::Below => {}
+            Fit::Above | Fit::Null => return Ok(None),
+        }
+    }
+    if let Some((expr, included)) = upper {
+        match fit(cx.value(expr, row)?, kind) {
+            Fit::Value(value) => high = Some((value, *included)),
+            Fit::Above => {}
+            Fit::Below | Fit::Null => return Ok(None),
+        }
+    }
+    let codec = codec(scan);
+    if codec.is_desc(position) {
+        std::mem::swap(&mut low, &mut high);
+    }
+    // Every value other than NULL lies between these two.
+    let mut values = prefix;
+    codec.push_not_null(position, &mut values);
+    let stem = values.len() - usize::from(codec.is_marked(position));
+    let from = match low {
+        None => values.clone(),
+        Some((value, included)) => {
+            let mut key = values[..stem].to_vec();
+            codec.push(position, &value, &mut key);
+            if !included && !successor(&mut key) {
+                return Ok(None);
+            }
+            key
+        }
+    };
+    let to = match high {
+        None => past(values),
+        Some((value, included)) => {
+            let mut key = values[..stem].to_vec();
+            codec.push(position, &value, &mut key);
+            if included { past(key) } else { Some(key) }
+        }
+    };
+    let empty = to.as_ref().is_some_and(|to| *to <= from);
+    Ok((!empty).then_some(KeyRange {
+        lower: from,
+        upper: to,
+    }))
+}
+
+fn with_prefix(prefix: Vec<u8>) -> KeyRange {
+    KeyRange {
+        upper: past(prefix.clone()),
+        lower: prefix,
+    }
+}
+
+fn past(mut key: Vec<u8>) -> Option<Vec<u8>> {
+    successor(&mut key).then_some(key)
+}
+
+fn codec(scan: &Scan) -> &KeyCodec {
+    &scan.table.keys[scan.index]
+}
+
+fn key_kind(scan: &Scan, position: usize) -> TypeKind {
+    let column = scan.table.index(scan.index).columns[position].column;
+    scan.table.def.columns[column].ty.kind
+}

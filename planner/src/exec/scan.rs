@@ -1,0 +1,224 @@
+//! Scans: from keys to index entries to rows, a batch at a time.
+
+use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
+use fencepost_sql::catalog::IndexKind;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::{Addr, FatPtr};
+use fencepost_txn::Transaction;
+
+use super::batch::Batch;
+use super::cx::Cx;
+use super::range::{Keys, keys};
+use crate::index::{find, tree};
+use crate::plan::{Scan, TablePlan};
+
+const FIRST_CHUNK: usize = 32;
+const LAST_CHUNK: usize = 1024;
+
+/// Where a scan stands.
+#[derive(Default)]
+pub struct ScanState {
+    keys: Option<Keys>,
+    position: usize,
+    cursor: Option<Cursor>,
+    entries: ScanBatch,
+    words: Vec<u64>,
+    chunk: usize,
+}
+
+impl ScanState {
+    /// Starts (again): computes the keys from `row`.
+    pub fn open(&mut self, scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<(), Halt> {
+        self.keys = Some(keys(scan, cx, row)?);
+        self.position = 0;
+        self.cursor = None;
+        self.chunk = FIRST_CHUNK;
+        Ok(())
+    }
+
+    /// Adds up to `max` rows, or a few more, to `out`; false when there are no more after them.
+    pub async fn next(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, Halt> {
+        if self.keys.is_none() {
+            self.open(scan, cx, &[])?;
+        }
+        let target = out.len() + max;
+        while out.len() < target {
+            cx.check_cancel()?;
+            let more = match &self.keys {
+                Some(Keys::Points(_)) => self.next_point(scan, cx, out).await?,
+                _ => self.next_entries(scan, cx, out, target).await?,
+            };
+            if !more {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn next_point(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+    ) -> Result<bool, Halt> {
+        let Some(Keys::Points(points)) = &self.keys else {
+            return Ok(false);
+        };
+        let turn = match scan.backward {
+            false => points.get(self.position),
+            true => points.len().checked_sub(self.position + 1).map(|i| &points[i]),
+        };
+        let Some(key) = turn else {
+            return Ok(false);
+        };
+        self.position += 1;
+        if let Some(row) = fetch_point(scan, cx, key, &mut self.words).await? {
+            emit(scan, cx, row, &self.words, out)?;
+        }
+        Ok(true)
+    }
+
+    async fn next_entries(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        target: usize,
+    ) -> Result<bool, Halt> {
+        if self.cursor.is_none() && !self.open_range(scan) {
+            return Ok(false);
+        }
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(false);
+        };
+        self.entries.clear();
+        let wanted = self.chunk.min(target - out.len());
+        let more = cursor.next_batch(cx.tx, &mut self.entries, wanted).await?;
+        self.chunk = (self.chunk * 2).min(LAST_CHUNK);
+        for i in 0..self.entries.len() {
+            let row = FatPtr::from_words(self.entries.value(i));
+            if wants_intent_first(scan, cx) {
+                cx.tx.intend(row.addr).await?;
+            }
+            if cx.tx.read(row.addr, &mut self.words).await? {
+                emit(scan, cx, row, &self.words, out)?;
+            }
+        }
+        if !more {
+            self.cursor = None;
+        }
+        Ok(true)
+    }
+
+    fn open_range(&mut self, scan: &Scan) -> bool {
+        let Some(Keys::Ranges(ranges)) = &self.keys else {
+            return false;
+        };
+        let turn = match scan.backward {
+            false => ranges.get(self.position),
+            true => ranges.len().checked_sub(self.position + 1).map(|i| &ranges[i]),
+        };
+        let Some(range) = turn else {
+            return false;
+        };
+        self.position += 1;
+        let direction = match scan.backward {
+            false => Direction::Forward,
+            true => Direction::Backward,
+        };
+        let tree: BTree = tree(scan.table.index(scan.index));
+        self.cursor = Some(tree.scan(range.lower(), range.upper(), direction));
+        true
+    }
+}
+
+/// The row with the whole key `key`, its encoding in `words`.
+pub async fn fetch_point(
+    scan: &Scan,
+    cx: &mut Cx<'_>,
+    key: &[u8],
+    words: &mut Vec<u64>,
+) -> Result<Option<FatPtr>, Halt> {
+    let intent = wants_intent_first(scan, cx);
+    fetch_by_key(cx.tx, &scan.table, scan.index, key, intent, words).await
+}
+
+/// The row that index `index` has under `key`, with an intent taken before it is read if asked.
+pub async fn fetch_by_key(
+    tx: &mut Transaction,
+    table: &TablePlan,
+    index: usize,
+    key: &[u8],
+    intent: bool,
+    words: &mut Vec<u64>,
+) -> Result<Option<FatPtr>, Halt> {
+    let mut last = Addr::NULL;
+    loop {
+        let Some(entry) = find(tx, table.index(index), key).await? else {
+            return Ok(None);
+        };
+        let row = FatPtr::from_words(entry);
+        if intent {
+            tx.intend(row.addr).await?;
+        }
+        if tx.read(row.addr, words).await? {
+            return Ok(Some(row));
+        }
+        // It was deleted, or moved, while this transaction waited for it: ask the index again.
+        if row.addr == last {
+            return Ok(None);
+        }
+        last = row.addr;
+    }
+}
+
+/// A locking scan queues for a row before it reads it, where its access decides on the row alone.
+fn wants_intent_first(scan: &Scan, cx: &Cx<'_>) -> bool {
+    cx.intents && scan.locks && (scan.filter.is_none() || scan.is_point())
+}
+
+/// Decodes a row, and takes it back if the filter rejects it.
+fn emit(
+    scan: &Scan,
+    cx: &Cx<'_>,
+    row: FatPtr,
+    words: &[u64],
+    out: &mut Batch,
+) -> Result<(), Halt> {
+    let slots = out.push();
+    let own = &mut slots[scan.first_slot..];
+    scan.table.layout.decode_some(words, &scan.columns, own)?;
+    if let Some(slot) = scan.pointer_slot {
+        slots[slot] = pointer_value(row);
+    }
+    if !cx.holds(scan.filter.as_ref(), slots)? {
+        out.pop();
+    }
+    Ok(())
+}
+
+/// A fat pointer in a slot: its two words as 16 bytes.
+pub fn pointer_value(row: FatPtr) -> Value {
+    let [a, b] = row.to_words();
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&a.to_le_bytes());
+    bytes[8..].copy_from_slice(&b.to_le_bytes());
+    Value::Uuid(bytes)
+}
+
+/// The fat pointer that [`pointer_value`] put into a slot.
+pub fn pointer_of(value: &Value) -> Option<FatPtr> {
+    let Value::Uuid(bytes) = value else {
+        return None;
+    };
+    let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
+    Some(FatPtr::from_words([word(0)?, word(8)?]))
+}
+

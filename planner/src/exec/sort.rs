@@ -1,0 +1,111 @@
+//! ORDER BY: all rows in memory, or with a limit just the first of them.
+
+use std::cmp::Ordering;
+
+use fencepost_sql::bound::OrderKey;
+use fencepost_sql::functions::compare;
+use fencepost_sql::value::Value;
+
+use super::batch::Batch;
+use crate::plan::SelectPlan;
+
+/// Rows beyond the limit that gather before they are thrown away.
+const SLACK: usize = 4096;
+
+/// Rows to be sorted, then sorted rows.
+pub struct Sorter {
+    keys: Vec<OrderKey>,
+    keep: usize,
+    rows: Batch,
+    order: Vec<u32>,
+    next: usize,
+}
+
+impl Sorter {
+    /// A sorter for the plan's ORDER BY that gives the first `keep` rows.
+    pub fn new(plan: &SelectPlan, keep: u64) -> Sorter {
+        Sorter {
+            keys: plan.sort.clone(),
+            keep: usize::try_from(keep).unwrap_or(usize::MAX),
+            rows: Batch::new(plan.targets.len()),
+            order: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Where rows are added.
+    pub fn rows(&mut self) -> &mut Batch {
+        &mut self.rows
+    }
+
+    /// Throws rows away that cannot be among the first, now and then.
+    pub fn trim(&mut self) {
+        if self.rows.len() < self.keep.saturating_mul(2).saturating_add(SLACK) {
+            return;
+        }
+        self.sort();
+        let mut best = Batch::new(self.rows.width());
+        for &row in self.order.iter().take(self.keep) {
+            take_row(&mut self.rows, row, best.push());
+        }
+        self.rows = best;
+    }
+
+    /// Sorts, and passes the first `skip` rows over.
+    pub fn finish(&mut self, skip: u64) {
+        self.sort();
+        self.order.truncate(self.keep);
+        self.next = usize::try_from(skip).unwrap_or(usize::MAX);
+    }
+
+    /// Moves the next row to `out`.
+    pub fn next(&mut self, out: &mut Batch) -> bool {
+        let Some(&row) = self.order.get(self.next) else {
+            return false;
+        };
+        self.next += 1;
+        take_row(&mut self.rows, row, out.push());
+        true
+    }
+
+    fn sort(&mut self) {
+        self.order.clear();
+        self.order.extend(0..self.rows.len() as u32);
+        let (rows, keys) = (&self.rows, &self.keys);
+        // Stable, so rows that are equal under the keys keep the order they came in.
+        self.order.sort_by(|&a, &b| {
+            compare_rows(rows.row(a as usize), rows.row(b as usize), keys)
+        });
+    }
+}
+
+fn take_row(rows: &mut Batch, row: u32, to: &mut [Value]) {
+    for (to, from) in to.iter_mut().zip(rows.row_mut(row as usize)) {
+        *to = std::mem::take(from);
+    }
+}
+
+fn compare_rows(a: &[Value], b: &[Value], keys: &[OrderKey]) -> Ordering {
+    for key in keys {
+        let ordering = compare_values(&a[key.target], &b[key.target], key.desc, key.nulls_first);
+        if ordering.is_ne() {
+            return ordering;
+        }
+    }
+    Ordering::Equal
+}
+
+/// How two values sort.
+pub fn compare_values(a: &Value, b: &Value, desc: bool, nulls_first: bool) -> Ordering {
+    match (a.is_null(), b.is_null()) {
+        (true, true) => Ordering::Equal,
+        (true, false) if nulls_first => Ordering::Less,
+        (true, false) => Ordering::Greater,
+        (false, true) if nulls_first => Ordering::Greater,
+        (false, true) => Ordering::Less,
+        (false, false) => {
+            let ordering = compare(a, b);
+            if desc { ordering.reverse() } else { ordering }
+        }
+    }
+}

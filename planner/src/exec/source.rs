@@ -1,0 +1,154 @@
+//! Sources at work: one future a batch, whatever the source is.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+
+use super::batch::Batch;
+use super::cx::Cx;
+use super::join::JoinState;
+use super::scan::ScanState;
+use super::select::SelectState;
+use super::series::Series;
+use crate::plan::Source;
+
+/// A batch in the making: true when there may be more.
+pub type NextBatch<'a> = Pin<Box<dyn Future<Output = Result<bool, Halt>> + Send + 'a>>;
+
+/// Where a source stands. It mirrors the plan, which is passed along with it.
+pub enum SourceState {
+    /// One row, not given yet, or nothing.
+    One(bool),
+    /// A scan.
+    Scan(Box<ScanState>),
+    /// The next row of VALUES.
+    Values(usize),
+    /// generate_series.
+    Function(Option<Series>),
+    /// A subquery and its last batch.
+    Subquery(Box<SelectState>, Batch),
+    /// A join.
+    Join(Box<JoinState>),
+    /// A filtered source.
+    Filter(Box<SourceState>),
+}
+
+impl SourceState {
+    /// The state before the first row.
+    pub fn new(source: &Source, width: usize) -> SourceState {
+        match source {
+            Source::One => SourceState::One(true),
+            Source::Scan(_) => SourceState::Scan(Box::default()),
+            Source::Values { .. } => SourceState::Values(0),
+            Source::Function { .. } => SourceState::Function(None),
+            Source::Subquery { plan, .. } => SourceState::Subquery(
+                Box::new(SelectState::new(plan)),
+                Batch::new(plan.targets.len()),
+            ),
+            Source::Join(join) => SourceState::Join(Box::new(JoinState::new(join, width))),
+            Source::Filter { input, .. } => {
+                SourceState::Filter(Box::new(SourceState::new(input, width)))
+            }
+        }
+    }
+
+    /// Starts again, with keys taken from `row`; only a scan can.
+    pub fn reopen(&mut self, source: &Source, cx: &Cx<'_>, row: &[Value]) -> Result<(), Halt> {
+        match (self, source) {
+            (SourceState::Scan(state), Source::Scan(scan)) => state.open(scan, cx, row),
+            (state, _) => {
+                *state = SourceState::new(source, row.len());
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds up to `max` rows, or a few more, to `out`; false when there are no more after them.
+    pub fn next<'a>(
+        &'a mut self,
+        source: &'a Source,
+        cx: &'a mut Cx<'_>,
+        out: &'a mut Batch,
+        max: usize,
+    ) -> NextBatch<'a> {
+        Box::pin(async move {
+            match (self, source) {
+                (SourceState::Scan(state), Source::Scan(scan)) => {
+                    state.next(scan, cx, out, max).await
+                }
+                (SourceState::Join(state), Source::Join(join)) => {
+                    state.next(join, cx, out, max).await
+                }
+                (SourceState::Subquery(state, batch), Source::Subquery { plan, first_slot, .. }) => {
+                    batch.clear();
+                    let more = state.next(plan, cx, batch, max).await?;
+                    for i in 0..batch.len() {
+                        let slots = &mut out.push()[*first_slot..];
+                        for (slot, value) in slots.iter_mut().zip(&mut batch.row_mut(i)[..plan.visible]) {
+                            *slot = std::mem::take(value);
+                        }
+                    }
+                    Ok(more)
+                }
+                (SourceState::Filter(state), Source::Filter { input, filter }) => {
+                    filtered(state, input, filter, cx, out, max).await
+                }
+                (SourceState::One(left), Source::One) => {
+                    if std::mem::take(left) {
+                        out.push();
+                    }
+                    Ok(false)
+                }
+                (SourceState::Values(at), Source::Values { rows, first_slot }) => {
+                    let end = rows.len().min(*at + max);
+                    for row in &rows[*at..end] {
+                        let slots = &mut out.push()[*first_slot..];
+                        for (slot, expr) in slots.iter_mut().zip(row) {
+                            *slot = cx.value(expr, &[])?;
+                        }
+                    }
+                    *at = end;
+                    Ok(end < rows.len())
+                }
+                (SourceState::Function(state), Source::Function { args, first_slot, .. }) => {
+                    let series = match state {
+                        Some(series) => series,
+                        None => state.insert(Series::start(args, cx)?),
+                    };
+                    cx.check_cancel()?;
+                    for _ in 0..max {
+                        match series.next() {
+                            Some(value) => out.push()[*first_slot] = value,
+                            None => return Ok(false),
+                        }
+                    }
+                    Ok(true)
+                }
+                _ => Ok(false),
+            }
+        })
+    }
+}
+
+async fn filtered(
+    state: &mut SourceState,
+    input: &Source,
+    filter: &fencepost_sql::bound::Expr,
+    cx: &mut Cx<'_>,
+    out: &mut Batch,
+    max: usize,
+) -> Result<bool, Halt> {
+    let start = out.len();
+    let more = state.next(input, cx, out, max).await?;
+    let mut kept = start;
+    for i in start..out.len() {
+        if cx.holds(Some(filter), out.row(i))? {
+            out.swap(kept, i);
+            kept += 1;
+        }
+    }
+    out.truncate(kept);
+    Ok(more)
+}

@@ -1,0 +1,237 @@
+//! Joins: which side drives, and how partners are found.
+//!
+//! Slots are absolute, so the sides of a join can change places without touching an expression. A
+//! right join is a left join with its sides changed.
+
+use fencepost_sql::bound::{CompareClass, CompareOp, Expr, From, Join, JoinKind, LeafSource, Node};
+
+use crate::access::choose;
+use crate::build::{Builder, Planned, estimate};
+use crate::plan::{self, Carried, JoinMethod, Source};
+use crate::terms::{SlotRange, Term, conjunction, conjuncts, reads_any, reads_only, terms};
+
+/// Conditions by the sides they read.
+struct Split {
+    left: Vec<Expr>,
+    right: Vec<Expr>,
+    both: Vec<Expr>,
+}
+
+/// How a join could be run, and what that would cost.
+#[derive(Clone, Copy, PartialEq)]
+enum Method {
+    Index,
+    Hash,
+    Loop,
+}
+
+/// Plans `join` under the WHERE conditions that reach it.
+pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Planned {
+    let Join {
+        mut kind,
+        mut left,
+        mut right,
+        on,
+    } = join;
+    if kind == JoinKind::Right {
+        std::mem::swap(&mut left, &mut right);
+        kind = JoinKind::Left;
+    }
+    let mut on_conditions = Vec::new();
+    conjuncts(on, &mut on_conditions);
+    let (mut split, rest) = distribute(kind, slots(&left), slots(&right), on_conditions, conditions);
+    let forward = best(kind, &left, &right, &split);
+    let mut method = forward.0;
+    if kind == JoinKind::Inner {
+        let turned = Split {
+            left: split.right.clone(),
+            right: split.left.clone(),
+            both: split.both.clone(),
+        };
+        let backward = best(kind, &right, &left, &turned);
+        if backward.1 < forward.1 {
+            std::mem::swap(&mut left, &mut right);
+            split = turned;
+            method = backward.0;
+        }
+    }
+    Planned {
+        source: assemble(builder, kind, left, right, split, method),
+        rest,
+        ordered: false,
+    }
+}
+
+/// Sends conditions to the sides of the join where that changes no result; the second part stays
+/// above the join.
+fn distribute(
+    kind: JoinKind,
+    left: SlotRange,
+    right: SlotRange,
+    on: Vec<Expr>,
+    filter: Vec<Expr>,
+) -> (Split, Vec<Expr>) {
+    let mut split = Split {
+        left: Vec::new(),
+        right: Vec::new(),
+        both: Vec::new(),
+    };
+    let mut rest = Vec::new();
+    let (from_on, above) = match kind {
+        JoinKind::Inner => (on.into_iter().chain(filter).collect(), Vec::new()),
+        _ => (on, filter),
+    };
+    for condition in from_on {
+        let only_right = reads_only(&condition, right);
+        if only_right && kind != JoinKind::Full {
+            split.right.push(condition);
+        } else if reads_only(&condition, left) && kind == JoinKind::Inner {
+            split.left.push(condition);
+        } else {
+            split.both.push(condition);
+        }
+    }
+    for condition in above {
+        if kind == JoinKind::Left && reads_only(&condition, left) {
+            split.left.push(condition);
+        } else {
+            rest.push(condition);
+        }
+    }
+    (split, rest)
+}
+
+/// The cheapest method with `left` driving, and its cost.
+fn best(kind: JoinKind, left: &From, right: &From, split: &Split) -> (Method, f64) {
+    let left_rows = estimate(left, &split.left, (0, 0));
+    let right_rows = estimate(right, &split.right, (0, 0));
+    let mut found = (Method::Loop, left_rows * right_rows + right_rows);
+    let mut consider = |method, cost| {
+        if cost < found.1 {
+            found = (method, cost);
+        }
+    };
+    let sides = (slots(left), slots(right));
+    if split.both.iter().any(|c| key_pair(c, sides).is_some()) {
+        consider(Method::Hash, left_rows + 2.0 * right_rows);
+    }
+    if kind != JoinKind::Full
+        && let Some(rows) = index_rows(right, split, sides)
+    {
+        consider(Method::Index, left_rows * (2.0 + 2.0 * rows));
+    }
+    found
+}
+
+/// The rows that an index on `right` gives for one left row, if one serves a join condition.
+fn index_rows(right: &From, split: &Split, sides: (SlotRange, SlotRange)) -> Option<f64> {
+    let From::Leaf(leaf) = right else {
+        return None;
+    };
+    let LeafSource::Table(table) = &leaf.source else {
+        return None;
+    };
+    let conditions: Vec<Expr> = split.right.iter().chain(&split.both).cloned().collect();
+    let found: Vec<Term> = terms(&conditions, sides.1, sides.0);
+    let path = choose(table, &found, &[]);
+    let joins = path.served.iter().any(|c| reads_any(&conditions[*c], sides.0));
+    joins.then(|| estimate(right, &conditions, sides.0))
+}
+
+fn assemble(
+    builder: &Builder<'_>,
+    kind: JoinKind,
+    left: From,
+    right: From,
+    split: Split,
+    method: Method,
+) -> Source {
+    let sides = (slots(&left), slots(&right));
+    let carried = builder.changed.and_then(|changed| {
+        let within = |side: SlotRange| side.0 <= changed.first_slot && changed.first_slot < side.1;
+        (within(sides.0) || within(sides.1)).then_some(Carried {
+            from_left: within(sides.0),
+            slot: changed.pointer_slot,
+        })
+    });
+    let left = closed(builder.plan_from(left, split.left, (0, 0)));
+    let mut both = split.both;
+    let (right, method) = match method {
+        Method::Index => {
+            let conditions = split.right.into_iter().chain(both).collect();
+            let planned = builder.plan_from(right, conditions, sides.0);
+            both = planned.rest;
+            (planned.source, JoinMethod::Index)
+        }
+        Method::Hash => {
+            let mut left_keys = Vec::new();
+            let mut right_keys = Vec::new();
+            both.retain(|condition| match key_pair(condition, sides) {
+                Some((left, right)) => {
+                    left_keys.push(left.clone());
+                    right_keys.push(right.clone());
+                    false
+                }
+                None => true,
+            });
+            let right = closed(builder.plan_from(right, split.right, (0, 0)));
+            let method = JoinMethod::Hash {
+                left_keys,
+                right_keys,
+            };
+            (right, method)
+        }
+        Method::Loop => {
+            let right = closed(builder.plan_from(right, split.right, (0, 0)));
+            (right, JoinMethod::Loop)
+        }
+    };
+    Source::Join(Box::new(plan::Join {
+        kind,
+        method,
+        left,
+        right,
+        left_slots: sides.0,
+        right_slots: sides.1,
+        on: conjunction(both),
+        carried,
+    }))
+}
+
+/// A side of a join with its leftover conditions as a filter.
+fn closed(planned: Planned) -> Source {
+    match conjunction(planned.rest) {
+        None => planned.source,
+        Some(filter) => Source::Filter {
+            input: Box::new(planned.source),
+            filter,
+        },
+    }
+}
+
+/// The sides of an equality between the left and the right.
+fn key_pair(condition: &Expr, sides: (SlotRange, SlotRange)) -> Option<(&Expr, &Expr)> {
+    let Node::Compare {
+        op: CompareOp::Eq,
+        class: CompareClass::Int | CompareClass::Same,
+        left,
+        right,
+    } = &condition.node
+    else {
+        return None;
+    };
+    let fits = |a: &Expr, b: &Expr| {
+        reads_any(a, sides.0) && reads_only(a, sides.0) && reads_any(b, sides.1) && reads_only(b, sides.1)
+    };
+    if fits(left, right) {
+        Some((left, right))
+    } else if fits(right, left) {
+        Some((right, left))
+    } else {
+        None
+    }
+}
+
+fn slots(from: &From) -> SlotRange {
+    (from.first_slot(), from.first_slot() + from.width())
+}

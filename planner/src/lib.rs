@@ -1,0 +1,1 @@
+//! Bound statements to plans, plans to transactions.

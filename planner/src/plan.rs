@@ -1,0 +1,253 @@
+//! What a statement will do: the plan, immutable and shared by every session that runs it.
+//!
+//! ```text
+//! SelectPlan   source ─▶ filter ─▶ group ─▶ having ─▶ targets ─▶ distinct ─▶ sort ─▶ offset, limit
+//! Source       Scan | Values | Series | Subquery | Join(Source, Source) | One
+//! Access       how a scan reaches its rows: points, ranges, or the whole primary index
+//! ```
+//!
+//! Every source of a SELECT works on the *from row* of the whole SELECT and fills only its own
+//! slots, so expressions need no renumbering (BND-1).
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{Expr, Grouping, JoinKind, OrderKey, TableFunction, Target};
+use fencepost_sql::catalog::{IndexDef, TableDef};
+use fencepost_sql::key::KeyCodec;
+use fencepost_sql::row::RowLayout;
+
+/// A table as plans use it: its definition and its codecs.
+#[derive(Debug)]
+pub struct TablePlan {
+    /// The definition planned with; its version is checked by each transaction.
+    pub def: Arc<TableDef>,
+    /// How its rows are laid out.
+    pub layout: RowLayout,
+    /// How the keys of each index are made, in the order of `def.indexes`.
+    pub keys: Vec<KeyCodec>,
+}
+
+impl TablePlan {
+    /// The codecs of `def`.
+    pub fn new(def: &Arc<TableDef>) -> TablePlan {
+        TablePlan {
+            layout: RowLayout::new(&def.columns),
+            keys: def.indexes.iter().map(|i| KeyCodec::new(def, i)).collect(),
+            def: Arc::clone(def),
+        }
+    }
+
+    /// The definition of index `index`.
+    pub fn index(&self, index: usize) -> &IndexDef {
+        &self.def.indexes[index]
+    }
+}
+
+/// A SELECT.
+#[derive(Debug)]
+pub struct SelectPlan {
+    /// Width of the from row.
+    pub width: usize,
+    /// Where from rows come from.
+    pub source: Source,
+    /// What of WHERE the source does not do.
+    pub filter: Option<Expr>,
+    /// GROUP BY and aggregates.
+    pub grouping: Option<Grouping>,
+    /// HAVING, over the group row.
+    pub having: Option<Expr>,
+    /// The select list, then hidden sort keys.
+    pub targets: Vec<Target>,
+    /// How many targets the client sees.
+    pub visible: usize,
+    /// DISTINCT over the visible targets.
+    pub distinct: bool,
+    /// The sort to do; empty when there is none or an index gives the order.
+    pub sort: Vec<OrderKey>,
+    /// LIMIT.
+    pub limit: Option<Expr>,
+    /// OFFSET.
+    pub offset: Option<Expr>,
+}
+
+/// Where from rows come from.
+#[derive(Debug)]
+pub enum Source {
+    /// One row without columns.
+    One,
+    /// A table.
+    Scan(Box<Scan>),
+    /// VALUES.
+    Values {
+        /// The rows.
+        rows: Vec<Vec<Expr>>,
+        /// The first slot they fill.
+        first_slot: usize,
+    },
+    /// generate_series.
+    Function {
+        /// Which function.
+        function: TableFunction,
+        /// Its arguments.
+        args: Vec<Expr>,
+        /// The slot it fills.
+        first_slot: usize,
+    },
+    /// A subquery.
+    Subquery {
+        /// Its plan.
+        plan: Box<SelectPlan>,
+        /// The first slot it fills.
+        first_slot: usize,
+        /// Its name.
+        alias: String,
+    },
+    /// A join.
+    Join(Box<Join>),
+    /// A source whose rows are filtered: a leaf other than a table under a join.
+    Filter {
+        /// The source.
+        input: Box<Source>,
+        /// The condition.
+        filter: Expr,
+    },
+}
+
+/// A scan of one table.
+#[derive(Debug)]
+pub struct Scan {
+    /// The table.
+    pub table: Arc<TablePlan>,
+    /// The name it goes by.
+    pub alias: String,
+    /// The first slot it fills.
+    pub first_slot: usize,
+    /// The columns to decode, by position in the table.
+    pub columns: Vec<usize>,
+    /// The index to go through.
+    pub index: usize,
+    /// How to reach the rows.
+    pub access: Access,
+    /// From the end.
+    pub backward: bool,
+    /// Conditions on its own slots (and those left of it in a join) that the access does not do.
+    pub filter: Option<Expr>,
+    /// FOR UPDATE, UPDATE, DELETE: take an intent on each row, before it is read where possible.
+    pub locks: bool,
+    /// The slot that takes the row's fat pointer, for UPDATE and DELETE.
+    pub pointer_slot: Option<usize>,
+}
+
+/// How a scan reaches its rows.
+#[derive(Debug)]
+pub enum Access {
+    /// The whole index.
+    Full,
+    /// Whole unique keys, one row at most for each.
+    Points(Vec<KeyTerm>),
+    /// Key ranges: equality on the leading columns, then perhaps bounds on the next.
+    Ranges {
+        /// Equality on the leading key columns.
+        prefix: Vec<KeyTerm>,
+        /// The lower bound of the next column and whether it is included.
+        lower: Option<(Expr, bool)>,
+        /// The upper bound of the next column and whether it is included.
+        upper: Option<(Expr, bool)>,
+    },
+}
+
+/// What one key column must equal.
+#[derive(Debug)]
+pub enum KeyTerm {
+    /// One value.
+    One(Expr),
+    /// One of several. At most one term of an access is this.
+    Any(Vec<Expr>),
+}
+
+/// A join of two sources. Right and full joins hash or loop as the kind says.
+#[derive(Debug)]
+pub struct Join {
+    /// Which rows stay.
+    pub kind: JoinKind,
+    /// How partners are found.
+    pub method: JoinMethod,
+    /// The left side.
+    pub left: Source,
+    /// The right side.
+    pub right: Source,
+    /// The slots of the left side: first and one past the last.
+    pub left_slots: (usize, usize),
+    /// The slots of the right side: first and one past the last.
+    pub right_slots: (usize, usize),
+    /// The rest of the condition, over the from row.
+    pub on: Option<Expr>,
+    /// A slot outside both sides' that goes along: the pointer of the row to change.
+    pub carried: Option<Carried>,
+}
+
+/// A slot that a join hands on.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    /// It comes from the left side.
+    pub from_left: bool,
+    /// The slot.
+    pub slot: usize,
+}
+
+/// How a join finds partners.
+#[derive(Debug)]
+pub enum JoinMethod {
+    /// The right side is opened again for each left row, through an index on values of that row.
+    Index,
+    /// The right side is kept in memory, by the values of its key.
+    Hash {
+        /// Over the left row.
+        left_keys: Vec<Expr>,
+        /// Over the right row.
+        right_keys: Vec<Expr>,
+    },
+    /// The right side is kept in memory, and each left row meets all of it.
+    Loop,
+}
+
+impl Scan {
+    /// Does it reach its rows by whole unique keys?
+    pub fn is_point(&self) -> bool {
+        matches!(self.access, Access::Points(_))
+    }
+
+    /// The keys of a scan for one whole unique key.
+    pub fn single_point(&self) -> Option<&[KeyTerm]> {
+        match &self.access {
+            Access::Points(terms) => terms
+                .iter()
+                .all(|t| matches!(t, KeyTerm::One(_)))
+                .then_some(terms),
+            _ => None,
+        }
+    }
+}
+
+impl SelectPlan {
+    /// Calls `f` on each table that the plan uses.
+    pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
+        self.source.for_each_table(f);
+    }
+}
+
+impl Source {
+    /// Calls `f` on each table that the source uses.
+    pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
+        match self {
+            Source::One | Source::Values { .. } | Source::Function { .. } => {}
+            Source::Scan(scan) => f(&scan.table),
+            Source::Subquery { plan, .. } => plan.for_each_table(f),
+            Source::Filter { input, .. } => input.for_each_table(f),
+            Source::Join(join) => {
+                join.left.for_each_table(f);
+                join.right.for_each_table(f);
+            }
+        }
+    }
+}

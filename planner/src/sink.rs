@@ -1,0 +1,59 @@
+//! Where results go.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use fencepost_sql::error::SqlError;
+use fencepost_sql::value::Value;
+
+/// The end of a flush.
+pub type Flushed<'a> = Pin<Box<dyn Future<Output = Result<(), SqlError>> + Send + 'a>>;
+
+/// Takes the rows of a result.
+pub trait RowSink: Send {
+    /// The next row.
+    fn row(&mut self, row: &[Value]) -> Result<(), SqlError>;
+
+    /// Bytes of a COPY TO STDOUT.
+    fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError>;
+
+    /// Forgets what came since the statement began; false if the client may have seen some of it.
+    fn rewind(&mut self) -> bool;
+
+    /// Has so much gathered that it should go out?
+    fn should_flush(&self) -> bool {
+        false
+    }
+
+    /// Sends what has gathered.
+    fn flush(&mut self) -> Flushed<'_> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A sink that keeps rows in memory.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// The rows.
+    pub rows: Vec<Vec<Value>>,
+    /// The bytes of COPY TO.
+    pub data: Vec<u8>,
+}
+
+impl RowSink for Collected {
+    fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        self.rows.push(row.to_vec());
+        Ok(())
+    }
+
+    fn copy_data(&mut self, data: &[u8]) -> Result<(), SqlError> {
+        self.data.extend_from_slice(data);
+        Ok(())
+    }
+
+    fn rewind(&mut self) -> bool {
+        self.rows.clear();
+        self.data.clear();
+        true
+    }
+}

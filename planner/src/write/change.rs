@@ -1,0 +1,274 @@
+//! UPDATE and DELETE: find the rows, then change them.
+//!
+//! A statement for one whole unique key goes straight to its row. Any other finds all its rows
+//! before it changes the first, so it never meets its own work.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{self, Assignment, Expr, From, Join, JoinKind, Leaf, LeafSource, Target};
+use fencepost_sql::catalog::TableDef;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::FatPtr;
+use foldhash::{HashSet, HashSetExt};
+
+use super::returning::Returning;
+use super::rows::RowWriter;
+use crate::build::{Builder, Changed, mark, mark_joins};
+use crate::exec::{Batch, Cx, SourceState, fetch_point, point_key, pointer_of};
+use crate::plan::{Scan, Source, TablePlan};
+use crate::terms::{conjunction, conjuncts};
+
+const CHUNK: usize = 1024;
+
+/// An UPDATE or DELETE.
+#[derive(Debug)]
+pub struct ChangePlan {
+    /// The table.
+    pub table: Arc<TablePlan>,
+    /// Its rows, and those they are joined with.
+    pub source: Source,
+    /// What of WHERE the source does not do.
+    pub filter: Option<Expr>,
+    /// What to do with each row.
+    pub action: Action,
+    /// RETURNING.
+    pub returning: Vec<Target>,
+    /// Width of the from row, without the pointer.
+    width: usize,
+}
+
+/// What happens to a row.
+#[derive(Debug)]
+pub enum Action {
+    /// It gets new values.
+    Update {
+        /// SET.
+        assignments: Vec<Assignment>,
+        /// The columns set.
+        columns: Vec<usize>,
+    },
+    /// It goes.
+    Delete,
+}
+
+/// The plan of `update`.
+pub fn plan_update(update: bound::Update) -> ChangePlan {
+    let columns = update.assignments.iter().map(|a| a.column).collect();
+    let action = Action::Update {
+        assignments: update.assignments,
+        columns,
+    };
+    let target = (update.table, update.alias);
+    plan_change(target, update.from, update.filter, action, update.returning)
+}
+
+/// The plan of `delete`.
+pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
+    let target = (delete.table, delete.alias);
+    plan_change(target, delete.using, delete.filter, Action::Delete, delete.returning)
+}
+
+fn plan_change(
+    (table, alias): (Arc<TableDef>, String),
+    others: Option<From>,
+    filter: Option<Expr>,
+    action: Action,
+    returning: Vec<Target>,
+) -> ChangePlan {
+    let leaf = From::Leaf(Leaf {
+        source: LeafSource::Table(Arc::clone(&table)),
+        alias,
+        column_names: table.columns.iter().map(|c| c.name.clone()).collect(),
+        column_types: table.columns.iter().map(|c| c.ty).collect(),
+        first_slot: 0,
+    });
+    let from = match others {
+        None => leaf,
+        Some(others) => From::Join(Box::new(Join {
+            kind: JoinKind::Inner,
+            left: leaf,
+            right: others,
+            on: None,
+        })),
+    };
+    let width = from.width();
+    let mut needed = vec![false; width];
+    // The whole old row is needed: to encode the new one, and to find its index entries.
+    needed[..table.columns.len()].fill(true);
+    filter.iter().for_each(|f| mark(f, &mut needed));
+    mark_joins(&from, &mut needed);
+    returning.iter().for_each(|t| mark(&t.expr, &mut needed));
+    if let Action::Update { assignments, .. } = &action {
+        assignments.iter().for_each(|a| mark(&a.value, &mut needed));
+    }
+    let builder = Builder {
+        needed,
+        wanted: &[],
+        locks: false,
+        changed: Some(Changed {
+            first_slot: 0,
+            pointer_slot: width,
+        }),
+    };
+    let mut conditions = Vec::new();
+    conjuncts(filter, &mut conditions);
+    let planned = builder.plan_from(from, conditions, (0, 0));
+    ChangePlan {
+        table: Arc::new(TablePlan::new(&table)),
+        source: planned.source,
+        filter: conjunction(planned.rest),
+        action,
+        returning,
+        width,
+    }
+}
+
+impl ChangePlan {
+    /// The scan, where it reaches one row by a whole unique key and nothing else is to be checked.
+    fn single_point(&self) -> Option<&Scan> {
+        match &self.source {
+            Source::Scan(scan) if self.filter.is_none() => {
+                scan.single_point().is_some().then_some(scan)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Runs the statement; the number of rows it changed.
+pub async fn run_change(
+    plan: &ChangePlan,
+    cx: &mut Cx<'_>,
+    returning: &mut Returning<'_>,
+) -> Result<u64, Halt> {
+    if let Some(scan) = plan.single_point() {
+        return change_point(plan, scan, cx, returning).await;
+    }
+    let rows = find_rows(plan, cx).await?;
+    let mut changer = Changer::new(plan);
+    let mut seen = HashSet::new();
+    let joined = !matches!(plan.source, Source::Scan(_));
+    let mut count = 0;
+    for i in 0..rows.len() {
+        cx.check_cancel()?;
+        let row = rows.row(i);
+        let Some(place) = pointer_of(&row[plan.width]) else {
+            return Err(SqlError::internal("a row to change has no address").into());
+        };
+        // A row with several join partners is changed once.
+        if joined && !seen.insert(place.addr.raw()) {
+            continue;
+        }
+        if cx.intents {
+            cx.tx.intend(place.addr).await?;
+        }
+        changer.change(plan, cx, place, row, returning).await?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// One row by its whole unique key: no operators, no batches.
+async fn change_point(
+    plan: &ChangePlan,
+    scan: &Scan,
+    cx: &mut Cx<'_>,
+    returning: &mut Returning<'_>,
+) -> Result<u64, Halt> {
+    let mut key = std::mem::take(&mut cx.scratch.key);
+    let mut words = std::mem::take(&mut cx.scratch.words);
+    let mut row = std::mem::take(&mut cx.scratch.row);
+    let result = async {
+        let terms = scan.single_point().unwrap_or(&[]);
+        if !point_key(scan, terms, cx, &[], &mut key)? {
+            return Ok(0);
+        }
+        let Some(place) = fetch_point(scan, cx, &key, &mut words).await? else {
+            return Ok(0);
+        };
+        row.clear();
+        row.resize(plan.width, Value::Null);
+        plan.table.layout.decode(&words, &mut row)?;
+        if !cx.holds(scan.filter.as_ref(), &row)? {
+            return Ok(0);
+        }
+        let mut changer = Changer::new(plan);
+        changer.change(plan, cx, place, &row, returning).await?;
+        Ok(1)
+    }
+    .await;
+    cx.scratch.key = key;
+    cx.scratch.words = words;
+    cx.scratch.row = row;
+    result
+}
+
+/// All from rows that pass WHERE, with their pointers.
+async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
+    let mut rows = Batch::new(plan.width + 1);
+    let mut state = SourceState::new(&plan.source, plan.width + 1);
+    let mut more = true;
+    while more {
+        let start = rows.len();
+        more = state.next(&plan.source, cx, &mut rows, CHUNK).await?;
+        let mut kept = start;
+        for i in start..rows.len() {
+            if cx.holds(plan.filter.as_ref(), rows.row(i))? {
+                rows.swap(kept, i);
+                kept += 1;
+            }
+        }
+        rows.truncate(kept);
+    }
+    Ok(rows)
+}
+
+/// Buffers for changing rows, kept from row to row.
+struct Changer {
+    writer: RowWriter,
+    new: Vec<Value>,
+}
+
+impl Changer {
+    fn new(plan: &ChangePlan) -> Changer {
+        Changer {
+            writer: RowWriter::default(),
+            new: Vec::with_capacity(plan.width),
+        }
+    }
+
+    /// Changes the row at `place`, which is the first columns of `row`.
+    async fn change(
+        &mut self,
+        plan: &ChangePlan,
+        cx: &mut Cx<'_>,
+        place: FatPtr,
+        row: &[Value],
+        returning: &mut Returning<'_>,
+    ) -> Result<(), Halt> {
+        let columns = plan.table.layout.width();
+        let (writer, table) = (&mut self.writer, &plan.table);
+        match &plan.action {
+            Action::Delete => {
+                writer.delete(cx, table, place, &row[..columns]).await?;
+                returning.row(&plan.returning, cx, row)?;
+            }
+            Action::Update {
+                assignments,
+                columns: changed,
+            } => {
+                self.new.clear();
+                self.new.extend_from_slice(&row[..plan.width]);
+                for assignment in assignments {
+                    self.new[assignment.column] = cx.value(&assignment.value, row)?;
+                }
+                let rows = (&row[..columns], &self.new[..columns]);
+                writer.update(cx, table, place, rows, changed).await?;
+                returning.row(&plan.returning, cx, &self.new)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! The errors of constraints, with the fields that clients read.
+
+use fencepost_sql::catalog::{IndexDef, TableDef};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::settings::Settings;
+use fencepost_sql::types::text_out;
+use fencepost_sql::value::Value;
+
+/// 23505: `row` has a key that another row has.
+#[cold]
+pub fn duplicate(table: &TableDef, index: &IndexDef, row: &[Value], settings: &Settings) -> SqlError {
+    let (names, values) = key_text(table, index, row, settings);
+    SqlError::new(
+        SqlState::UNIQUE_VIOLATION,
+        format!(
+            "duplicate key value violates unique constraint \"{}\"",
+            index.name
+        ),
+    )
+    .detail(format!("Key ({names})=({values}) already exists."))
+    .table(&table.schema, &table.name)
+    .constraint(&index.name)
+}
+
+/// 23505 of CREATE UNIQUE INDEX: two rows share a key.
+#[cold]
+pub fn not_unique(table: &TableDef, index: &IndexDef, row: &[Value], settings: &Settings) -> SqlError {
+    let (names, values) = key_text(table, index, row, settings);
+    SqlError::new(
+        SqlState::UNIQUE_VIOLATION,
+        format!("could not create unique index \"{}\"", index.name),
+    )
+    .detail(format!("Key ({names})=({values}) is duplicated."))
+    .table(&table.schema, &table.name)
+    .constraint(&index.name)
+}
+
+/// 23502: `row` has NULL in a NOT NULL column.
+#[cold]
+pub fn null_value(table: &TableDef, column: usize, row: &[Value], settings: &Settings) -> SqlError {
+    let name = &table.columns[column].name;
+    let values: Vec<String> = table
+        .columns
+        .iter()
+        .zip(row)
+        .map(|(c, v)| shortened(text(v, c.ty, settings)))
+        .collect();
+    SqlError::new(
+        SqlState::NOT_NULL_VIOLATION,
+        format!(
+            "null value in column \"{name}\" of relation \"{}\" violates not-null constraint",
+            table.name
+        ),
+    )
+    .detail(format!("Failing row contains ({}).", values.join(", ")))
+    .table(&table.schema, &table.name)
+    .column(name)
+}
+
+/// 23502 of ALTER TABLE: a row that is there has NULL in what becomes a key column.
+#[cold]
+pub fn contains_nulls(table: &TableDef, column: usize) -> SqlError {
+    let name = &table.columns[column].name;
+    SqlError::new(
+        SqlState::NOT_NULL_VIOLATION,
+        format!(
+            "column \"{name}\" of relation \"{}\" contains null values",
+            table.name
+        ),
+    )
+    .table(&table.schema, &table.name)
+    .column(name)
+}
+
+fn key_text(
+    table: &TableDef,
+    index: &IndexDef,
+    row: &[Value],
+    settings: &Settings,
+) -> (String, String) {
+    let mut names = Vec::new();
+    let mut values = Vec::new();
+    for key in &index.columns {
+        let column = &table.columns[key.column];
+        names.push(column.name.as_str());
+        values.push(text(&row[key.column], column.ty, settings));
+    }
+    (names.join(", "), values.join(", "))
+}
+
+fn text(value: &Value, ty: fencepost_sql::types::Type, settings: &Settings) -> String {
+    if value.is_null() {
+        return "null".to_owned();
+    }
+    let mut out = Vec::new();
+    text_out(value, &ty, settings, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// PostgreSQL shows the first 64 bytes of a long value.
+fn shortened(mut text: String) -> String {
+    const SHOWN_BYTES: usize = 64;
+    if text.len() > SHOWN_BYTES {
+        let mut end = SHOWN_BYTES;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}

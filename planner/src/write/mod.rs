@@ -1,0 +1,13 @@
+//! Statements that change rows.
+
+mod change;
+mod errors;
+mod insert;
+mod returning;
+mod rows;
+
+pub use change::{Action, ChangePlan, plan_delete, plan_update, run_change};
+pub use errors::{contains_nulls, not_unique};
+pub use insert::{InsertPlan, InsertSource, plan_insert, run_insert};
+pub use returning::Returning;
+pub use rows::{Inserted, RowWriter, Yield};

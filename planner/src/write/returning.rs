@@ -1,0 +1,41 @@
+//! RETURNING: the rows of a statement that changes rows.
+
+use fencepost_sql::bound::Target;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::value::Value;
+
+use crate::exec::{Batch, Cx};
+use crate::sink::RowSink;
+
+/// Where the rows go: to the client at once, or into a portal that hands them out bit by bit.
+pub enum Returning<'a> {
+    /// To the client.
+    Sink(&'a mut dyn RowSink, Vec<Value>),
+    /// Kept.
+    Keep(Batch),
+}
+
+impl Returning<'_> {
+    /// Adds the row that `targets` make of `row`.
+    pub fn row(&mut self, targets: &[Target], cx: &Cx<'_>, row: &[Value]) -> Result<(), SqlError> {
+        if targets.is_empty() {
+            return Ok(());
+        }
+        match self {
+            Returning::Sink(sink, out) => {
+                out.clear();
+                for target in targets {
+                    out.push(cx.value(&target.expr, row)?);
+                }
+                sink.row(out)
+            }
+            Returning::Keep(batch) => {
+                let slots = batch.push();
+                for (slot, target) in slots.iter_mut().zip(targets) {
+                    *slot = cx.value(&target.expr, row)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

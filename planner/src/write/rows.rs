@@ -1,0 +1,189 @@
+//! One row in or out: the object and its entry in every index.
+//!
+//! Invariants
+//! - ROW-1: every index of a table has exactly one entry for each row, under the key of the row's
+//!   columns, that leads to the row's object.
+//! - ROW-2: a row stays in its object while it fits; one that does not moves to a new object, and
+//!   every entry follows in the same transaction.
+
+use fencepost_btree::Insert;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::{Addr, FatPtr};
+
+use super::errors::{duplicate, null_value};
+use crate::exec::Cx;
+use crate::index::{find, insert, remove, replace};
+use crate::plan::TablePlan;
+
+/// How an insert ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// The row is in.
+    Done,
+    /// It would have broken a unique index that ON CONFLICT names: nothing happened.
+    Conflict,
+}
+
+/// Which unique indexes an insert yields to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yield {
+    /// None: a duplicate is an error.
+    Never,
+    /// Any of them.
+    Any,
+    /// The one at this position.
+    Index(usize),
+}
+
+/// Buffers for writing rows, kept from row to row.
+#[derive(Debug, Default)]
+pub struct RowWriter {
+    words: Vec<u64>,
+    old_key: Vec<u8>,
+    new_key: Vec<u8>,
+    /// The last row written: the next one goes near it.
+    last: Option<Addr>,
+}
+
+impl RowWriter {
+    /// Inserts `row`, one value a column.
+    pub async fn insert(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        row: &[Value],
+        yields: Yield,
+    ) -> Result<Inserted, Halt> {
+        check_not_null(cx, table, row)?;
+        if yields != Yield::Never && self.conflicts(cx, table, row, yields).await? {
+            return Ok(Inserted::Conflict);
+        }
+        table.layout.encode(row, &mut self.words)?;
+        let near = self.last.unwrap_or(Addr::NULL);
+        let place = cx.tx.alloc(self.words.len(), near)?;
+        cx.tx.write(place.addr, &self.words).await?;
+        self.last = Some(place.addr);
+        for position in 0..table.keys.len() {
+            self.insert_entry(cx, table, position, row, place).await?;
+        }
+        Ok(Inserted::Done)
+    }
+
+    async fn conflicts(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        row: &[Value],
+        yields: Yield,
+    ) -> Result<bool, Halt> {
+        for (position, codec) in table.keys.iter().enumerate() {
+            let asked = yields == Yield::Any || yields == Yield::Index(position);
+            if !asked || !codec.is_unique() || codec.encode_row(row, &mut self.new_key) {
+                continue;
+            }
+            if find(cx.tx, table.index(position), &self.new_key).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn insert_entry(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        position: usize,
+        row: &[Value],
+        place: FatPtr,
+    ) -> Result<(), Halt> {
+        let index = table.index(position);
+        table.keys[position].encode_entry(row, place.addr.raw(), &mut self.new_key);
+        match insert(cx.tx, index, &self.new_key, place.to_words()).await? {
+            Insert::Done => Ok(()),
+            Insert::Exists(_) => Err(duplicate(&table.def, index, row, &cx.eval.settings).into()),
+        }
+    }
+
+    /// Puts `new` in the place of `old`, which lives at `place`; `changed` columns may differ.
+    pub async fn update(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        place: FatPtr,
+        (old, new): (&[Value], &[Value]),
+        changed: &[usize],
+    ) -> Result<(), Halt> {
+        check_not_null(cx, table, new)?;
+        table.layout.encode(new, &mut self.words)?;
+        if self.words.len() * 8 > place.size as usize {
+            return self.move_row(cx, table, place, old, new).await;
+        }
+        cx.tx.write(place.addr, &self.words).await?;
+        let address = place.addr.raw();
+        for (position, codec) in table.keys.iter().enumerate() {
+            let index = table.index(position);
+            if !changed.iter().any(|c| index.covers(*c)) {
+                continue;
+            }
+            codec.encode_entry(old, address, &mut self.old_key);
+            codec.encode_entry(new, address, &mut self.new_key);
+            if self.old_key != self.new_key {
+                remove(cx.tx, index, &self.old_key).await?;
+                self.insert_entry(cx, table, position, new, place).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The row has outgrown its object (ROW-2); `words` has it encoded.
+    async fn move_row(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        from: FatPtr,
+        old: &[Value],
+        new: &[Value],
+    ) -> Result<(), Halt> {
+        let to = cx.tx.alloc(self.words.len(), from.addr)?;
+        cx.tx.write(to.addr, &self.words).await?;
+        cx.tx.free(from.addr).await?;
+        for (position, codec) in table.keys.iter().enumerate() {
+            let index = table.index(position);
+            codec.encode_entry(old, from.addr.raw(), &mut self.old_key);
+            codec.encode_entry(new, to.addr.raw(), &mut self.new_key);
+            if self.old_key == self.new_key {
+                replace(cx.tx, index, &self.new_key, to.to_words()).await?;
+            } else {
+                remove(cx.tx, index, &self.old_key).await?;
+                self.insert_entry(cx, table, position, new, to).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes `old`, which lives at `place`.
+    pub async fn delete(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        place: FatPtr,
+        old: &[Value],
+    ) -> Result<(), Halt> {
+        for (position, codec) in table.keys.iter().enumerate() {
+            codec.encode_entry(old, place.addr.raw(), &mut self.old_key);
+            remove(cx.tx, table.index(position), &self.old_key).await?;
+        }
+        cx.tx.free(place.addr).await?;
+        Ok(())
+    }
+}
+
+fn check_not_null(cx: &Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), Halt> {
+    for (column, def) in table.def.columns.iter().enumerate() {
+        if def.not_null && row[column].is_null() {
+            return Err(null_value(&table.def, column, row, &cx.eval.settings).into());
+        }
+    }
+    Ok(())
+}

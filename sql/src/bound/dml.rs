@@ -1,0 +1,167 @@
+//! Bound INSERT, UPDATE, DELETE and COPY.
+
+use std::sync::Arc;
+
+use super::expr::Expr;
+use super::select::{From, Select, Target};
+use crate::catalog::TableDef;
+
+/// INSERT.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Insert {
+    /// Into this table.
+    pub table: Arc<TableDef>,
+    /// The rows.
+    pub source: InsertSource,
+    /// ON CONFLICT.
+    pub on_conflict: Option<OnConflict>,
+    /// RETURNING, over the new row; empty for none.
+    pub returning: Vec<Target>,
+}
+
+/// The rows of an INSERT.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InsertSource {
+    /// Whole rows: one expression per table column, without columns, defaults filled in, cast to the
+    /// column types.
+    Values(Vec<Vec<Expr>>),
+    /// A query, and one expression per table column over the query's visible row.
+    Select {
+        /// The query.
+        select: Box<Select>,
+        /// What goes into each table column.
+        row: Vec<Expr>,
+    },
+}
+
+/// ON CONFLICT … DO NOTHING.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnConflict {
+    /// The unique index the conflict must be on, by position in `TableDef::indexes`; `None` is any.
+    pub index: Option<usize>,
+}
+
+/// UPDATE.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// This table.
+    pub table: Arc<TableDef>,
+    /// The name it goes by.
+    pub alias: String,
+    /// More relations to join with: `UPDATE … FROM`. Their slots follow the table's.
+    pub from: Option<From>,
+    /// WHERE.
+    pub filter: Option<Expr>,
+    /// SET, over the old row.
+    pub assignments: Vec<Assignment>,
+    /// RETURNING, over the new row; empty for none.
+    pub returning: Vec<Target>,
+}
+
+/// `column = value`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// Position in `TableDef::columns`.
+    pub column: usize,
+    /// The value, of the column's type.
+    pub value: Expr,
+}
+
+/// DELETE.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delete {
+    /// From this table.
+    pub table: Arc<TableDef>,
+    /// The name it goes by.
+    pub alias: String,
+    /// More relations to join with: `DELETE … USING`. Their slots follow the table's.
+    pub using: Option<From>,
+    /// WHERE.
+    pub filter: Option<Expr>,
+    /// RETURNING, over the old row; empty for none.
+    pub returning: Vec<Target>,
+}
+
+/// COPY.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copy {
+    /// In or out.
+    pub direction: CopyDirection,
+    /// What is copied.
+    pub source: CopySource,
+    /// How.
+    pub options: CopyOptions,
+}
+
+/// In or out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyDirection {
+    /// FROM STDIN
+    In,
+    /// TO STDOUT
+    Out,
+}
+
+/// What a COPY copies.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CopySource {
+    /// Columns of a table.
+    Table {
+        /// The table.
+        table: Arc<TableDef>,
+        /// The columns in the file's order, by position in `TableDef::columns`.
+        columns: Vec<usize>,
+        /// For COPY FROM: the value of each table column that the file does not have, in its
+        /// column's place; `None` for those it has.
+        defaults: Vec<Option<Expr>>,
+    },
+    /// A query's result (COPY TO only).
+    Query(Box<Select>),
+}
+
+/// The format of the copied data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyFormat {
+    /// Tab-separated with backslash escapes.
+    Text,
+    /// Comma-separated with quotes.
+    Csv,
+    /// PostgreSQL's binary format.
+    Binary,
+}
+
+/// How a COPY reads or writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// The format.
+    pub format: CopyFormat,
+    /// Between columns.
+    pub delimiter: u8,
+    /// What NULL looks like.
+    pub null: String,
+    /// The first line has the column names.
+    pub header: bool,
+    /// The header must match the columns (HEADER MATCH).
+    pub header_match: bool,
+    /// Around values (CSV).
+    pub quote: u8,
+    /// Before a quote inside a value (CSV).
+    pub escape: u8,
+    /// Columns (positions in the copied list) always quoted on output; `None` is none.
+    pub force_quote: Option<Vec<usize>>,
+}
+
+impl Default for CopyOptions {
+    fn default() -> CopyOptions {
+        CopyOptions {
+            format: CopyFormat::Text,
+            delimiter: b'\t',
+            null: "\\N".to_owned(),
+            header: false,
+            header_match: false,
+            quote: b'"',
+            escape: b'"',
+            force_quote: None,
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! A typed expression.
+//!
+//! The common cases have their own nodes, so that evaluating `aid = $1` is one match and one
+//! comparison; the rest are calls through a function pointer.
+
+use crate::functions::ScalarFunction;
+use crate::types::Type;
+use crate::value::Value;
+
+/// An expression and its type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    /// The type of its value.
+    pub ty: Type,
+    /// What it does.
+    pub node: Node,
+}
+
+/// What an expression does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Node {
+    /// A constant.
+    Const(Value),
+    /// A slot of the input row.
+    Column(usize),
+    /// A parameter, from 0.
+    Param(usize),
+    /// A comparison; NULL if a side is.
+    Compare {
+        /// Which.
+        op: CompareOp,
+        /// How both sides compare.
+        class: CompareClass,
+        /// The left side.
+        left: Box<Expr>,
+        /// The right side.
+        right: Box<Expr>,
+    },
+    /// `IS [NOT] DISTINCT FROM`.
+    Distinct {
+        /// NOT.
+        negated: bool,
+        /// The left side.
+        left: Box<Expr>,
+        /// The right side.
+        right: Box<Expr>,
+    },
+    /// Conjunction by three-valued logic.
+    And(Vec<Expr>),
+    /// Disjunction by three-valued logic.
+    Or(Vec<Expr>),
+    /// Negation.
+    Not(Box<Expr>),
+    /// `IS [NOT] NULL`.
+    IsNull {
+        /// NOT.
+        negated: bool,
+        /// The operand.
+        input: Box<Expr>,
+    },
+    /// `IS [NOT] TRUE | FALSE | UNKNOWN`.
+    BoolTest {
+        /// Which.
+        test: BoolTest,
+        /// NOT.
+        negated: bool,
+        /// The operand.
+        input: Box<Expr>,
+    },
+    /// `+ - * / %`, both sides of the class's type.
+    Arith {
+        /// Which.
+        op: ArithOp,
+        /// On what.
+        class: ArithClass,
+        /// The left side.
+        left: Box<Expr>,
+        /// The right side.
+        right: Box<Expr>,
+    },
+    /// Unary minus.
+    Negate {
+        /// On what.
+        class: ArithClass,
+        /// The operand.
+        input: Box<Expr>,
+    },
+    /// A conversion from the input's type to this expression's.
+    Cast {
+        /// Written by the user: lengths truncate instead of failing.
+        explicit: bool,
+        /// The operand.
+        input: Box<Expr>,
+    },
+    /// `input [NOT] BETWEEN low AND high`, where the input is not cheap to evaluate twice (a
+    /// cheap one is bound as two comparisons).
+    Between {
+        /// NOT.
+        negated: bool,
+        /// How the three compare.
+        class: CompareClass,
+        /// The operand.
+        input: Box<Expr>,
+        /// The lower bound.
+        low: Box<Expr>,
+        /// The upper bound.
+        high: Box<Expr>,
+    },
+    /// `input [NOT] IN (list)`.
+    InList {
+        /// NOT.
+        negated: bool,
+        /// How they compare.
+        class: CompareClass,
+        /// The operand.
+        input: Box<Expr>,
+        /// The candidates, of a type comparable with the input's.
+        list: Vec<Expr>,
+    },
+    /// `input [NOT] LIKE pattern [ESCAPE escape]`.
+    Like {
+        /// LIKE or ILIKE.
+        kind: LikeKind,
+        /// NOT.
+        negated: bool,
+        /// The operand.
+        input: Box<Expr>,
+        /// The pattern.
+        pattern: Box<Expr>,
+        /// The escape, if not the backslash.
+        escape: Option<Box<Expr>>,
+    },
+    /// CASE. With an operand each WHEN is compared with it, else each WHEN is a condition.
+    Case {
+        /// The operand and how it compares with each WHEN.
+        operand: Option<(Box<Expr>, CompareClass)>,
+        /// WHEN … THEN …
+        branches: Vec<(Expr, Expr)>,
+        /// ELSE
+        otherwise: Option<Box<Expr>>,
+    },
+    /// The first argument that is not NULL.
+    Coalesce(Vec<Expr>),
+    /// NULL if both are equal, else the first.
+    NullIf {
+        /// How they compare.
+        class: CompareClass,
+        /// The first.
+        left: Box<Expr>,
+        /// The second.
+        right: Box<Expr>,
+        /// What comes out if they differ: the first, without the casts of the comparison.
+        result: Box<Expr>,
+    },
+    /// GREATEST (or LEAST) of the arguments that are not NULL.
+    Extreme {
+        /// GREATEST.
+        greatest: bool,
+        /// How they compare.
+        class: CompareClass,
+        /// The arguments.
+        args: Vec<Expr>,
+    },
+    /// A call of a library function.
+    Call {
+        /// The function.
+        function: &'static ScalarFunction,
+        /// The arguments, of the function's types.
+        args: Vec<Expr>,
+    },
+}
+
+/// A comparison operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CompareOp {
+    /// `=`
+    Eq,
+    /// `<>`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+impl CompareOp {
+    /// Does the operator hold for this ordering of the sides?
+    #[inline]
+    pub fn holds(self, ordering: std::cmp::Ordering) -> bool {
+        match self {
+            CompareOp::Eq => ordering.is_eq(),
+            CompareOp::Ne => ordering.is_ne(),
+            CompareOp::Lt => ordering.is_lt(),
+            CompareOp::Le => ordering.is_le(),
+            CompareOp::Gt => ordering.is_gt(),
+            CompareOp::Ge => ordering.is_ge(),
+        }
+    }
+
+    /// The operator with its sides swapped: `a < b` is `b > a`.
+    pub fn swap(self) -> CompareOp {
+        match self {
+            CompareOp::Lt => CompareOp::Gt,
+            CompareOp::Le => CompareOp::Ge,
+            CompareOp::Gt => CompareOp::Lt,
+            CompareOp::Ge => CompareOp::Le,
+            same => same,
+        }
+    }
+
+    /// The operator that holds where this one does not.
+    pub fn negate(self) -> CompareOp {
+        match self {
+            CompareOp::Eq => CompareOp::Ne,
+            CompareOp::Ne => CompareOp::Eq,
+            CompareOp::Lt => CompareOp::Ge,
+            CompareOp::Le => CompareOp::Gt,
+            CompareOp::Gt => CompareOp::Le,
+            CompareOp::Ge => CompareOp::Lt,
+        }
+    }
+
+    /// As written.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            CompareOp::Eq => "=",
+            CompareOp::Ne => "<>",
+            CompareOp::Lt => "<",
+            CompareOp::Le => "<=",
+            CompareOp::Gt => ">",
+            CompareOp::Ge => ">=",
+        }
+    }
+}
+
+/// How two values compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CompareClass {
+    /// Integers, of the same or of different widths (the sides are *not* cast to each other).
+    Int,
+    /// Both sides have one type other than an integer.
+    Same,
+}
+
+/// An arithmetic operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArithOp {
+    /// `+`
+    Add,
+    /// `-`
+    Sub,
+    /// `*`
+    Mul,
+    /// `/`
+    Div,
+    /// `%`
+    Mod,
+}
+
+impl ArithOp {
+    /// As written.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            ArithOp::Add => "+",
+            ArithOp::Sub => "-",
+            ArithOp::Mul => "*",
+            ArithOp::Div => "/",
+            ArithOp::Mod => "%",
+        }
+    }
+}
+
+/// The type both sides and the result of an arithmetic node have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArithClass {
+    /// smallint
+    Int2,
+    /// integer
+    Int4,
+    /// bigint
+    Int8,
+    /// real
+    Float4,
+    /// double precision
+    Float8,
+    /// numeric
+    Numeric,
+    /// date ± integer days, giving a date
+    DateDays,
+    /// date - date, giving integer days
+    DateDiff,
+}
+
+/// What a boolean is tested for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BoolTest {
+    /// IS TRUE
+    True,
+    /// IS FALSE
+    False,
+    /// IS UNKNOWN
+    Unknown,
+}
+
+/// Which pattern match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LikeKind {
+    /// LIKE
+    Like,
+    /// ILIKE
+    ILike,
+}
+
+/// What an expression's value depends on besides its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Volatility {
+    /// Nothing.
+    Immutable,
+    /// The statement or session.
+    Stable,
+    /// Each call may differ.
+    Volatile,
+}
+
+impl Expr {
+    /// An expression from its parts.
+    pub fn new(ty: Type, node: Node) -> Expr {
+        Expr { ty, node }
+    }
+
+    /// A constant.
+    pub fn constant(ty: Type, value: Value) -> Expr {
+        Expr::new(ty, Node::Const(value))
+    }
+
+    /// A column.
+    pub fn column(ty: Type, slot: usize) -> Expr {
+        Expr::new(ty, Node::Column(slot))
+    }
+
+    /// Calls `f` on each direct part.
+    pub fn for_each_part<'a>(&'a self, mut f: impl FnMut(&'a Expr)) {
+        match &self.node {
+            Node::Const(_) | Node::Column(_) | Node::Param(_) => {}
+            Node::Compare { left, right, .. }
+            | Node::Distinct { left, right, .. }
+            | Node::Arith { left, right, .. } => {
+                f(left);
+                f(right);
+            }
+            Node::And(parts) | Node::Or(parts) | Node::Coalesce(parts) => {
+                parts.iter().for_each(f);
+            }
+            Node::Extreme { args, .. } | Node::Call { args, .. } => args.iter().for_each(f),
+            Node::Not(input)
+            | Node::IsNull { input, .. }
+            | Node::BoolTest { input, .. }
+            | Node::Negate { input, .. }
+            | Node::Cast { input, .. } => f(input),
+            Node::Between {
+                input, low, high, ..
+            } => {
+                f(input);
+                f(low);
+                f(high);
+            }
+            Node::InList { input, list, .. } => {
+                f(input);
+                list.iter().for_each(f);
+            }
+            Node::Like {
+                input,
+                pattern,
+                escape,
+                ..
+            } => {
+                f(input);
+                f(pattern);
+                escape.iter().for_each(|e| f(e));
+            }
+            Node::Case {
+                operand,
+                branches,
+                otherwise,
+            } => {
+                operand.iter().for_each(|(e, _)| f(e));
+                for (when, then) in branches {
+                    f(when);
+                    f(then);
+                }
+                otherwise.iter().for_each(|e| f(e));
+            }
+            Node::NullIf {
+                left,
+                right,
+                result,
+                ..
+            } => {
+                f(left);
+                f(right);
+                f(result);
+            }
+        }
+    }
+
+    /// Calls `f` on each direct part, to change it.
+    pub fn for_each_part_mut(&mut self, mut f: impl FnMut(&mut Expr)) {
+        match &mut self.node {
+            Node::Const(_) | Node::Column(_) | Node::Param(_) => {}
+            Node::Compare { left, right, .. }
+            | Node::Distinct { left, right, .. }
+            | Node::Arith { left, right, .. } => {
+                f(left);
+                f(right);
+            }
+            Node::And(parts) | Node::Or(parts) | Node::Coalesce(parts) => {
+                parts.iter_mut().for_each(f);
+            }
+            Node::Extreme { args, .. } | Node::Call { args, .. } => args.iter_mut().for_each(f),
+            Node::Not(input)
+            | Node::IsNull { input, .. }
+            | Node::BoolTest { input, .. }
+            | Node::Negate { input, .. }
+            | Node::Cast { input, .. } => f(input),
+            Node::Between {
+                input, low, high, ..
+            } => {
+                f(input);
+                f(low);
+                f(high);
+            }
+            Node::InList { input, list, .. } => {
+                f(input);
+                list.iter_mut().for_each(f);
+            }
+            Node::Like {
+                input,
+                pattern,
+                escape,
+                ..
+            } => {
+                f(input);
+                f(pattern);
+                escape.iter_mut().for_each(|e| f(e));
+            }
+            Node::Case {
+                operand,
+                branches,
+                otherwise,
+            } => {
+                operand.iter_mut().for_each(|(e, _)| f(e));
+                for (when, then) in branches {
+                    f(when);
+                    f(then);
+                }
+                otherwise.iter_mut().for_each(|e| f(e));
+            }
+            Node::NullIf {
+                left,
+                right,
+                result,
+                ..
+            } => {
+                f(left);
+                f(right);
+                f(result);
+            }
+        }
+    }
+
+    /// Calls `f` on each slot that the expression reads.
+    pub fn for_each_column(&self, f: &mut dyn FnMut(usize)) {
+        if let Node::Column(slot) = self.node {
+            f(slot);
+        }
+        self.for_each_part(|part| part.for_each_column(f));
+    }
+
+    /// Replaces each slot by `f(slot)`.
+    pub fn remap_columns(&mut self, f: &mut dyn FnMut(usize) -> usize) {
+        if let Node::Column(slot) = &mut self.node {
+            *slot = f(*slot);
+        }
+        self.for_each_part_mut(|part| part.remap_columns(f));
+    }
+
+    /// Does it read any column?
+    pub fn has_columns(&self) -> bool {
+        let mut found = false;
+        self.for_each_column(&mut |_| found = true);
+        found
+    }
+
+    /// The least stable thing in it. A parameter counts as stable.
+    pub fn volatility(&self) -> Volatility {
+        let mut volatility = match &self.node {
+            Node::Param(_) => Volatility::Stable,
+            Node::Call { function, .. } => function.volatility,
+            Node::Cast { input, .. } => crate::functions::cast_volatility(input.ty, self.ty),
+            _ => Volatility::Immutable,
+        };
+        self.for_each_part(|part| volatility = volatility.max(part.volatility()));
+        volatility
+    }
+}

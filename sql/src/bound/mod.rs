@@ -1,0 +1,39 @@
+//! The typed tree: a statement with its names, types and functions resolved.
+//!
+//! The binder makes it, the planner reads it, and `functions::eval` evaluates its expressions.
+//!
+//! Rows and slots
+//! - BND-1: the expressions of a `Select` before grouping read the *from row*: the columns of all
+//!   leaves of its FROM tree side by side, in the order of the text. A leaf owns the slots
+//!   `first_slot .. first_slot + width` and knows them.
+//! - BND-2: with grouping, targets and HAVING read the *group row* instead: the values of
+//!   `Grouping::keys`, then the results of `Grouping::aggregates`.
+//! - BND-3: in UPDATE and DELETE the row is the target table's row (slot = column position);
+//!   RETURNING reads the new row of an INSERT or UPDATE, the old row of a DELETE.
+//! - BND-4: every expression already has the casts it needs: both sides of a `Compare` are
+//!   comparable, an assignment has its column's type, length limits applied.
+
+mod ddl;
+mod dml;
+mod expr;
+mod select;
+mod session;
+mod statement;
+
+pub use ddl::{
+    AlterAction, AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint,
+    Truncate,
+};
+pub use dml::{Assignment, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource, Delete};
+pub use dml::{Insert, InsertSource, OnConflict, Update};
+pub use expr::{
+    ArithClass, ArithOp, BoolTest, CompareClass, CompareOp, Expr, LikeKind, Node, Volatility,
+};
+pub use select::{
+    Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,
+    Locking, OrderKey, Select, TableFunction, Target, WaitPolicy,
+};
+pub use session::{
+    DiscardKind, Explain, Isolation, SetScope, SetStatement, SetValue, TransactionModes,
+};
+pub use statement::{ResultColumn, Statement};

@@ -1,0 +1,273 @@
+//! A bound SELECT: from, filter, group, having, targets, distinct, order, limit.
+//!
+//! ```text
+//!   from row ──filter──▶ [group row ──having──▶] targets ──distinct──▶ order ──▶ offset/limit
+//! ```
+//! Sort keys are targets: an ORDER BY expression that is not in the select list becomes a hidden
+//! target behind the visible ones, so that it is evaluated once a row.
+
+use std::sync::Arc;
+
+use super::expr::Expr;
+use crate::catalog::TableDef;
+use crate::types::Type;
+
+/// A SELECT, or VALUES, which is a SELECT from a list of rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Select {
+    /// Where rows come from.
+    pub from: From,
+    /// WHERE, over the from row.
+    pub filter: Option<Expr>,
+    /// GROUP BY and aggregates; `None` for a plain select.
+    pub grouping: Option<Grouping>,
+    /// HAVING, over the group row.
+    pub having: Option<Expr>,
+    /// The select list, `visible` of them for the client, then hidden sort keys.
+    pub targets: Vec<Target>,
+    /// How many targets the client sees.
+    pub visible: usize,
+    /// DISTINCT over the visible targets.
+    pub distinct: bool,
+    /// ORDER BY.
+    pub order_by: Vec<OrderKey>,
+    /// LIMIT, a bigint without columns; NULL is no limit.
+    pub limit: Option<Expr>,
+    /// OFFSET, a bigint without columns; NULL is 0.
+    pub offset: Option<Expr>,
+    /// FOR UPDATE or FOR SHARE.
+    pub locking: Option<Locking>,
+}
+
+/// Where rows come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum From {
+    /// No FROM: one row without columns.
+    Nothing,
+    /// One relation.
+    Leaf(Leaf),
+    /// Two sides joined.
+    Join(Box<Join>),
+}
+
+/// One relation in a FROM tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaf {
+    /// What gives the rows.
+    pub source: LeafSource,
+    /// The name it goes by.
+    pub alias: String,
+    /// The names of its columns (after a column alias list).
+    pub column_names: Vec<String>,
+    /// The types of its columns.
+    pub column_types: Vec<Type>,
+    /// Its first slot in the from row.
+    pub first_slot: usize,
+}
+
+/// What gives the rows of a leaf.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LeafSource {
+    /// A table.
+    Table(Arc<TableDef>),
+    /// A subquery; it sees nothing of its surroundings.
+    Subquery(Box<Select>),
+    /// A function in FROM; its arguments read no columns.
+    Function {
+        /// Which.
+        function: TableFunction,
+        /// Its arguments.
+        args: Vec<Expr>,
+    },
+    /// VALUES; the expressions read no columns and have the leaf's column types.
+    Values(Vec<Vec<Expr>>),
+}
+
+/// A function that gives rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableFunction {
+    /// generate_series(start, stop [, step]) over integer, bigint or numeric: the leaf's one column
+    /// type, which all arguments have. NULL anywhere gives no rows, step 0 is 22023.
+    GenerateSeries,
+}
+
+/// Two sides joined. The row is the left row and the right row side by side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Join {
+    /// Which rows stay.
+    pub kind: JoinKind,
+    /// The left side.
+    pub left: From,
+    /// The right side.
+    pub right: From,
+    /// The condition, over the from row; `None` is true.
+    pub on: Option<Expr>,
+}
+
+/// Which rows of a join stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinKind {
+    /// Only pairs; CROSS JOIN and the comma too.
+    Inner,
+    /// Left rows without a partner too.
+    Left,
+    /// Right rows without a partner too.
+    Right,
+    /// Both.
+    Full,
+}
+
+/// GROUP BY and aggregates. Without keys there is exactly one group, also over no rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grouping {
+    /// The keys, over the from row.
+    pub keys: Vec<Expr>,
+    /// The aggregates.
+    pub aggregates: Vec<Aggregate>,
+}
+
+/// One aggregate call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aggregate {
+    /// Which.
+    pub kind: AggregateKind,
+    /// Over distinct arguments only.
+    pub distinct: bool,
+    /// The arguments, over the from row.
+    pub args: Vec<Expr>,
+    /// FILTER (WHERE …), over the from row.
+    pub filter: Option<Expr>,
+    /// ORDER BY inside the call: expression, descending, nulls first.
+    pub order_by: Vec<(Expr, bool, bool)>,
+    /// The type of the result.
+    pub ty: Type,
+}
+
+/// The aggregates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateKind {
+    /// count(*)
+    CountStar,
+    /// count(x)
+    Count,
+    /// sum(x)
+    Sum,
+    /// avg(x)
+    Avg,
+    /// min(x)
+    Min,
+    /// max(x)
+    Max,
+    /// bool_and(x), every(x)
+    BoolAnd,
+    /// bool_or(x)
+    BoolOr,
+    /// string_agg(x, separator)
+    StringAgg,
+}
+
+/// One expression of the select list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// The column's name for the client.
+    pub name: String,
+    /// Its value.
+    pub expr: Expr,
+    /// The table column it is, if it is just that.
+    pub origin: Option<ColumnOrigin>,
+}
+
+/// A column of a table, for the row description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnOrigin {
+    /// The table's oid.
+    pub table: u32,
+    /// The column's number.
+    pub attnum: i16,
+}
+
+/// One ORDER BY key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderKey {
+    /// Position in `Select::targets`.
+    pub target: usize,
+    /// Descending.
+    pub desc: bool,
+    /// NULLs first (the default for descending).
+    pub nulls_first: bool,
+}
+
+/// Row locking asked for by a SELECT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Locking {
+    /// FOR SHARE or FOR KEY SHARE.
+    pub share: bool,
+    /// What to do where a row is locked.
+    pub wait: WaitPolicy,
+}
+
+/// What to do where a row is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitPolicy {
+    /// Wait.
+    Block,
+    /// NOWAIT: fail with 55P03.
+    NoWait,
+    /// SKIP LOCKED.
+    Skip,
+}
+
+impl From {
+    /// How many slots it has.
+    pub fn width(&self) -> usize {
+        match self {
+            From::Nothing => 0,
+            From::Leaf(leaf) => leaf.width(),
+            From::Join(join) => join.left.width() + join.right.width(),
+        }
+    }
+
+    /// Its first slot in the from row.
+    pub fn first_slot(&self) -> usize {
+        match self {
+            From::Nothing => 0,
+            From::Leaf(leaf) => leaf.first_slot,
+            From::Join(join) => join.left.first_slot(),
+        }
+    }
+
+    /// Calls `f` on each leaf, from left to right.
+    pub fn for_each_leaf<'a>(&'a self, f: &mut dyn FnMut(&'a Leaf)) {
+        match self {
+            From::Nothing => {}
+            From::Leaf(leaf) => f(leaf),
+            From::Join(join) => {
+                join.left.for_each_leaf(f);
+                join.right.for_each_leaf(f);
+            }
+        }
+    }
+}
+
+impl Leaf {
+    /// How many slots it has.
+    pub fn width(&self) -> usize {
+        self.column_types.len()
+    }
+}
+
+impl Select {
+    /// The targets the client sees.
+    pub fn columns(&self) -> &[Target] {
+        &self.targets[..self.visible]
+    }
+
+    /// Calls `f` on each table it reads, those of subqueries too.
+    pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TableDef>)) {
+        self.from.for_each_leaf(&mut |leaf| match &leaf.source {
+            LeafSource::Table(table) => f(table),
+            LeafSource::Subquery(select) => select.for_each_table(f),
+            LeafSource::Function { .. } | LeafSource::Values(_) => {}
+        });
+    }
+}

@@ -1,0 +1,181 @@
+//! A bound statement and the description of its result.
+
+use super::ddl::{AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, Truncate};
+use super::dml::{Copy, Delete, Insert, Update};
+use super::expr::Expr;
+use super::select::{ColumnOrigin, Select, Target};
+use super::session::{DiscardKind, Explain, SetStatement, TransactionModes};
+use crate::types::Type;
+
+/// A statement with everything resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// SELECT or VALUES.
+    Select(Box<Select>),
+    /// INSERT.
+    Insert(Box<Insert>),
+    /// UPDATE.
+    Update(Box<Update>),
+    /// DELETE.
+    Delete(Box<Delete>),
+    /// COPY.
+    Copy(Box<Copy>),
+    /// CREATE TABLE.
+    CreateTable(CreateTable),
+    /// DROP TABLE.
+    DropTable(DropTable),
+    /// CREATE INDEX.
+    CreateIndex(CreateIndex),
+    /// DROP INDEX.
+    DropIndex(DropIndex),
+    /// ALTER TABLE.
+    AlterTable(AlterTable),
+    /// TRUNCATE.
+    Truncate(Truncate),
+    /// BEGIN or START TRANSACTION.
+    Begin {
+        /// START TRANSACTION was written (it has its own command tag).
+        start: bool,
+        /// The modes.
+        modes: TransactionModes,
+    },
+    /// COMMIT or END.
+    Commit {
+        /// AND CHAIN.
+        chain: bool,
+    },
+    /// ROLLBACK or ABORT.
+    Rollback {
+        /// AND CHAIN.
+        chain: bool,
+    },
+    /// SAVEPOINT.
+    Savepoint(String),
+    /// RELEASE SAVEPOINT.
+    Release(String),
+    /// ROLLBACK TO SAVEPOINT.
+    RollbackTo(String),
+    /// SET TRANSACTION.
+    SetTransaction(TransactionModes),
+    /// SET SESSION CHARACTERISTICS AS TRANSACTION.
+    SetSessionCharacteristics(TransactionModes),
+    /// PREPARE.
+    Prepare {
+        /// The statement's name.
+        name: String,
+        /// The declared types of its first parameters.
+        param_types: Vec<Type>,
+        /// The text after AS.
+        text: String,
+    },
+    /// EXECUTE.
+    Execute {
+        /// The statement's name.
+        name: String,
+        /// The arguments, without columns, of whatever type they have; the session casts them to
+        /// the parameter types with `functions::assign`.
+        args: Vec<Expr>,
+    },
+    /// DEALLOCATE; `None` is ALL.
+    Deallocate(Option<String>),
+    /// SET.
+    Set(SetStatement),
+    /// RESET; `None` is ALL.
+    Reset(Option<String>),
+    /// SHOW; the name in lower case, `all` for ALL.
+    Show(String),
+    /// EXPLAIN.
+    Explain(Explain),
+    /// VACUUM: accepted, nothing happens.
+    Vacuum,
+    /// ANALYZE: accepted, nothing happens.
+    Analyze,
+    /// CHECKPOINT.
+    Checkpoint,
+    /// DISCARD.
+    Discard(DiscardKind),
+    /// CLOSE a cursor; `None` is ALL.
+    Close(Option<String>),
+    /// UNLISTEN: accepted, nothing happens.
+    Unlisten,
+    /// LOCK TABLE: accepted inside a transaction block; serializability does the rest.
+    LockTable,
+}
+
+/// One column of a result, for the row description.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// The table column it is, if it is just that.
+    pub origin: Option<ColumnOrigin>,
+}
+
+impl Statement {
+    /// The columns of the rows it gives to the client, or `None` where it gives no rows. EXECUTE's are
+    /// those of the prepared statement, which only the session knows. COPY TO is no query: `None`.
+    pub fn columns(&self) -> Option<Vec<ResultColumn>> {
+        match self {
+            Statement::Select(select) => Some(describe(select.columns())),
+            Statement::Insert(insert) => described_returning(&insert.returning),
+            Statement::Update(update) => described_returning(&update.returning),
+            Statement::Delete(delete) => described_returning(&delete.returning),
+            Statement::Explain(_) => Some(vec![ResultColumn::text("QUERY PLAN")]),
+            Statement::Show(name) if name == "all" => Some(vec![
+                ResultColumn::text("name"),
+                ResultColumn::text("setting"),
+                ResultColumn::text("description"),
+            ]),
+            Statement::Show(name) => Some(vec![ResultColumn::text(crate::settings::display_name(
+                name,
+            ))]),
+            _ => None,
+        }
+    }
+
+    /// Can it not change anything in the database?
+    pub fn is_read_only(&self) -> bool {
+        !matches!(
+            self,
+            Statement::Insert(_)
+                | Statement::Update(_)
+                | Statement::Delete(_)
+                | Statement::CreateTable(_)
+                | Statement::DropTable(_)
+                | Statement::CreateIndex(_)
+                | Statement::DropIndex(_)
+                | Statement::AlterTable(_)
+                | Statement::Truncate(_)
+        ) && !matches!(self, Statement::Copy(copy) if copy.direction == super::CopyDirection::In)
+            && !matches!(self, Statement::Select(select) if select.locking.is_some())
+            && !matches!(self, Statement::Explain(e) if e.analyze && !e.statement.is_read_only())
+    }
+}
+
+fn described_returning(targets: &[Target]) -> Option<Vec<ResultColumn>> {
+    (!targets.is_empty()).then(|| describe(targets))
+}
+
+fn describe(targets: &[Target]) -> Vec<ResultColumn> {
+    targets
+        .iter()
+        .map(|t| ResultColumn {
+            name: t.name.clone(),
+            ty: t.expr.ty,
+            origin: t.origin,
+        })
+        .collect()
+}
+
+impl ResultColumn {
+    /// A text column that is no table's.
+    pub fn text(name: &str) -> ResultColumn {
+        ResultColumn {
+            name: name.to_owned(),
+            ty: Type::TEXT,
+            origin: None,
+        }
+    }
+}

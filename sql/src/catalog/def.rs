@@ -1,0 +1,164 @@
+//! What the catalog says about a table: its columns, its indexes, its identity.
+//!
+//! A definition is immutable once published; DDL makes a new one with a higher `version` and every
+//! transaction checks the version of the tables it planned with (see `catalog::guard`).
+//!
+//! Invariants
+//! - CAT-1: `indexes[0]` is a B-tree that reaches every row of the table. It is the primary key, or,
+//!   for a table without one or with one kept as a hash table, a *hidden* index with no key columns,
+//!   whose keys are just the row addresses.
+//! - CAT-2: `columns[i].attnum == i + 1`.
+
+use std::sync::Arc;
+
+use crate::error::SqlError;
+use crate::types::Type;
+
+/// The schema that user tables live in.
+pub const PUBLIC_SCHEMA: &str = "public";
+
+/// The schema of the built-in names.
+pub const CATALOG_SCHEMA: &str = "pg_catalog";
+
+/// One table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableDef {
+    /// The table's oid.
+    pub id: u32,
+    /// The schema the table is in.
+    pub schema: String,
+    /// The table's name, folded as PostgreSQL folds it.
+    pub name: String,
+    /// The columns in declaration order.
+    pub columns: Vec<ColumnDef>,
+    /// The indexes; the first reaches every row (CAT-1).
+    pub indexes: Vec<IndexDef>,
+    /// Raised by each DDL statement that changes the table.
+    pub version: u64,
+    /// Raw address of the object that holds `version`, guarded by each transaction that uses the
+    /// table.
+    pub guard: u64,
+}
+
+/// One column of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnDef {
+    /// The column's name.
+    pub name: String,
+    /// Its type with typmod.
+    pub ty: Type,
+    /// Declared NOT NULL, or part of the primary key.
+    pub not_null: bool,
+    /// The DEFAULT expression as SQL text, bound again at each INSERT that needs it.
+    pub default: Option<String>,
+    /// Its number, from 1.
+    pub attnum: i16,
+}
+
+/// The access method of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexKind {
+    /// Ordered, with fence keys.
+    BTree,
+    /// Unordered, for equality only.
+    Hash,
+}
+
+/// One index of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexDef {
+    /// The index's oid.
+    pub id: u32,
+    /// Its name; empty for a hidden index.
+    pub name: String,
+    /// Its access method.
+    pub kind: IndexKind,
+    /// At most one row per key without NULLs.
+    pub unique: bool,
+    /// It is the table's PRIMARY KEY.
+    pub primary: bool,
+    /// It came with a PRIMARY KEY or UNIQUE constraint, whose name it bears.
+    pub constraint: bool,
+    /// The key columns; none for a hidden index.
+    pub columns: Vec<IndexColumn>,
+    /// Raw address of the tree's root object.
+    pub root: u64,
+}
+
+/// One key column of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexColumn {
+    /// Position in `TableDef::columns`, from 0.
+    pub column: usize,
+    /// Descending.
+    pub desc: bool,
+    /// NULLs sort before the other values in index order.
+    pub nulls_first: bool,
+}
+
+/// A role that may log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleDef {
+    /// The role's oid.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// It passes every check.
+    pub superuser: bool,
+    /// It may open sessions.
+    pub login: bool,
+    /// The SCRAM-SHA-256 verifier in PostgreSQL's text form, if it has a password.
+    pub verifier: Option<String>,
+}
+
+impl TableDef {
+    /// Position of the column called `name`.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|c| c.name == name)
+    }
+
+    /// The index that reaches every row (CAT-1).
+    pub fn primary(&self) -> &IndexDef {
+        &self.indexes[0]
+    }
+
+    /// The primary key, if the table has one.
+    pub fn primary_key(&self) -> Option<&IndexDef> {
+        self.indexes.iter().find(|index| index.primary)
+    }
+
+    /// The index called `name`.
+    pub fn index(&self, name: &str) -> Option<&IndexDef> {
+        self.indexes
+            .iter()
+            .find(|index| !index.is_hidden() && index.name == name)
+    }
+}
+
+impl IndexDef {
+    /// Is this the row-address index of a table without primary key?
+    pub fn is_hidden(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// Is `column` one of the key columns?
+    pub fn covers(&self, column: usize) -> bool {
+        self.columns.iter().any(|c| c.column == column)
+    }
+}
+
+/// What the binder sees of the catalog: names resolved at one moment.
+pub trait CatalogView {
+    /// The table `name`, in `schema` or along the search path.
+    fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TableDef>>, SqlError>;
+
+    /// The table that owns the index `name`.
+    fn table_of_index(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<TableDef>>, SqlError>;
+
+    /// The role `name`.
+    fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError>;
+}

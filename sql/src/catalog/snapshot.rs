@@ -1,0 +1,87 @@
+//! The whole catalog at one version, in memory, shared by every session.
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::def::{CatalogView, PUBLIC_SCHEMA, RoleDef, TableDef};
+use crate::error::{SqlError, SqlState};
+
+/// Every definition at one catalog version.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    version: u64,
+    tables: HashMap<String, Arc<TableDef>>,
+    index_owner: HashMap<String, Arc<TableDef>>,
+    roles: HashMap<String, Arc<RoleDef>>,
+}
+
+impl Snapshot {
+    /// A snapshot of these definitions.
+    pub fn new(version: u64, tables: Vec<TableDef>, roles: Vec<RoleDef>) -> Snapshot {
+        let mut snapshot = Snapshot {
+            version,
+            tables: HashMap::with_capacity(tables.len()),
+            ..Snapshot::default()
+        };
+        for table in tables {
+            let table = Arc::new(table);
+            for index in table.indexes.iter().filter(|i| !i.is_hidden()) {
+                let owner = Arc::clone(&table);
+                snapshot.index_owner.insert(index.name.clone(), owner);
+            }
+            snapshot.tables.insert(table.name.clone(), table);
+        }
+        for role in roles {
+            snapshot.roles.insert(role.name.clone(), Arc::new(role));
+        }
+        snapshot
+    }
+
+    /// The catalog version of this snapshot.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Every table, by name.
+    pub fn tables(&self) -> Vec<Arc<TableDef>> {
+        let mut tables: Vec<_> = self.tables.values().cloned().collect();
+        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        tables
+    }
+
+    /// Is `name` taken by a table or an index? They share one name space.
+    pub fn relation_exists(&self, name: &str) -> bool {
+        self.tables.contains_key(name) || self.index_owner.contains_key(name)
+    }
+}
+
+impl CatalogView for Snapshot {
+    fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
+        Ok(in_public(schema)?.then(|| self.tables.get(name).cloned()).flatten())
+    }
+
+    fn table_of_index(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<TableDef>>, SqlError> {
+        Ok(in_public(schema)?.then(|| self.index_owner.get(name).cloned()).flatten())
+    }
+
+    fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {
+        Ok(self.roles.get(name).cloned())
+    }
+}
+
+/// Does `schema` reach the user's tables? A schema that is not there is an error.
+fn in_public(schema: Option<&str>) -> Result<bool, SqlError> {
+    match schema {
+        None | Some(PUBLIC_SCHEMA) => Ok(true),
+        Some("pg_catalog" | "information_schema") => Ok(false),
+        Some(other) => Err(SqlError::new(
+            SqlState::INVALID_SCHEMA_NAME,
+            format!("schema \"{other}\" does not exist"),
+        )),
+    }
+}

@@ -1,0 +1,317 @@
+//! Where the catalog lives: trees of ordinary rows, reached from the machine's root object.
+//!
+//! ```text
+//! root object   [MAGIC, heart, tables tree, roles tree]
+//! heart         [catalog version, next oid]      written by every DDL transaction
+//! tables tree   oid -> row (oid, name, definition)
+//! roles tree    oid -> row (oid, name, definition)
+//! guard         [GUARD | table oid, table version]     one object a table
+//! ```
+//!
+//! Invariants
+//! - CAT-3: every DDL transaction writes the heart, so two of them never both commit from one
+//!   version, and names stay unique.
+//! - CAT-4: a version is never given twice while the process lives, not even by a transaction that
+//!   aborts, so equal versions mean equal definitions.
+//! - CAT-5: a transaction that used a table has that table's guard, at the planned version, in its
+//!   read set; DDL on the table writes the guard.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
+use fencepost_storage::{Addr, FatPtr};
+use fencepost_txn::Transaction;
+use parking_lot::RwLock;
+
+use super::def::{ColumnDef, RoleDef, TableDef};
+use super::encode::{decode_role, decode_table, encode_role, encode_table};
+use super::snapshot::Snapshot;
+use crate::error::SqlError;
+use crate::row::RowLayout;
+use crate::stop::Halt;
+use crate::types::Type;
+use crate::value::Value;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"FPCATAL1");
+const GUARD: u64 = 0x4647_5244_0000_0000;
+const HEART_VERSION: usize = 0;
+const HEART_NEXT_OID: usize = 1;
+const FIRST_USER_OID: u64 = 16384;
+const SUPERUSER_OID: u32 = 10;
+const LOAD_BATCH: usize = 256;
+
+/// The catalog of one database: where it is stored, and the newest snapshot known.
+pub struct Catalog {
+    heart: Addr,
+    tables: BTree,
+    roles: BTree,
+    layout: RowLayout,
+    last_version: AtomicU64,
+    newest: RwLock<Arc<Snapshot>>,
+}
+
+impl Catalog {
+    /// Lays out an empty catalog with the superuser `postgres` under the root object.
+    pub async fn create(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
+        let heart = tx.alloc(2, Addr::NULL)?.addr;
+        tx.write(heart, &[1, FIRST_USER_OID]).await?;
+        let tables = BTree::create(tx).await?;
+        let roles = BTree::create(tx).await?;
+        let words = [MAGIC, heart.raw(), tables.root().raw(), roles.root().raw()];
+        tx.write(root, &words).await?;
+        let catalog = Catalog::at(heart, tables, roles);
+        let superuser = RoleDef {
+            id: SUPERUSER_OID,
+            name: "postgres".into(),
+            superuser: true,
+            login: true,
+            verifier: None,
+        };
+        catalog.insert_role(tx, &superuser).await?;
+        Ok(catalog)
+    }
+
+    /// The catalog that the root object points to.
+    pub async fn open(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
+        let mut words = Vec::new();
+        let found = tx.read(root, &mut words).await?;
+        if !found || words.len() < 4 || words[0] != MAGIC {
+            return Err(SqlError::internal("the root object holds no catalog").into());
+        }
+        let heart = Addr::from_raw(words[1]);
+        let tables = BTree::open(Addr::from_raw(words[2]));
+        let roles = BTree::open(Addr::from_raw(words[3]));
+        Ok(Catalog::at(heart, tables, roles))
+    }
+
+    fn at(heart: Addr, tables: BTree, roles: BTree) -> Catalog {
+        Catalog {
+            heart,
+            tables,
+            roles,
+            layout: RowLayout::new(&catalog_columns()),
+            last_version: AtomicU64::new(0),
+            newest: RwLock::default(),
+        }
+    }
+
+    /// The catalog as `tx` sees it: the shared snapshot when that is the one, else a loaded one.
+    pub async fn snapshot(&self, tx: &mut Transaction) -> Result<Arc<Snapshot>, Halt> {
+        let seen = tx
+            .view(self.heart, None, |v| v.word(HEART_VERSION))
+            .await?;
+        let Some((version, _)) = seen else {
+            return Err(SqlError::internal("the catalog is gone").into());
+        };
+        {
+            let newest = self.newest.read();
+            if newest.version() == version {
+                return Ok(Arc::clone(&newest));
+            }
+        }
+        let snapshot = Arc::new(self.load(tx, version).await?);
+        if !tx.has_writes() {
+            let mut newest = self.newest.write();
+            if newest.version() < version {
+                *newest = Arc::clone(&snapshot);
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// Makes `snapshot`, which a committed transaction saw, the shared one unless a newer is.
+    pub fn publish(&self, snapshot: &Arc<Snapshot>) {
+        let mut newest = self.newest.write();
+        if newest.version() < snapshot.version() {
+            *newest = Arc::clone(snapshot);
+        }
+    }
+
+    /// The newest snapshot any session has loaded; for roles at log-in.
+    pub fn newest(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.newest.read())
+    }
+
+    async fn load(&self, tx: &mut Transaction, version: u64) -> Result<Snapshot, Halt> {
+        let mut tables = Vec::new();
+        for bytes in self.definitions(tx, &self.tables).await? {
+            tables.push(decode_table(&bytes)?);
+        }
+        let mut roles = Vec::new();
+        for bytes in self.definitions(tx, &self.roles).await? {
+            roles.push(decode_role(&bytes)?);
+        }
+        Ok(Snapshot::new(version, tables, roles))
+    }
+
+    async fn definitions(&self, tx: &mut Transaction, tree: &BTree) -> Result<Vec<Vec<u8>>, Halt> {
+        let mut found = Vec::new();
+        let mut words = Vec::new();
+        let mut batch = ScanBatch::new();
+        let mut cursor = tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        loop {
+            batch.clear();
+            let more = cursor.next_batch(tx, &mut batch, LOAD_BATCH).await?;
+            for i in 0..batch.len() {
+                let row = FatPtr::from_words(batch.value(i));
+                if !tx.read(row.addr, &mut words).await? {
+                    return Err(SqlError::internal("a catalog row is gone").into());
+                }
+                if let Value::Bytea(bytes) = self.layout.reader(&words)?.get(2)? {
+                    found.push(bytes);
+                }
+            }
+            if !more {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Queues for the right to change the catalog and gives the new catalog version (CAT-3). The
+    /// change was planned on version `planned`; if that is not the newest any more it is stale.
+    pub async fn begin_change(&self, tx: &mut Transaction, planned: u64) -> Result<u64, Halt> {
+        tx.intend(self.heart).await?;
+        let mut words = Vec::new();
+        if !tx.read(self.heart, &mut words).await? || words.len() < 2 {
+            return Err(SqlError::internal("the catalog is gone").into());
+        }
+        if words[HEART_VERSION] != planned {
+            return Err(Halt::Stale);
+        }
+        let version = self.fresh_version(planned);
+        words[HEART_VERSION] = version;
+        tx.write(self.heart, &words).await?;
+        Ok(version)
+    }
+
+    fn fresh_version(&self, stored: u64) -> u64 {
+        self.last_version.fetch_max(stored, Ordering::Relaxed);
+        self.last_version.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The next free oid, given for good when the transaction commits.
+    pub async fn next_oid(&self, tx: &mut Transaction) -> Result<u32, Halt> {
+        let oid = tx
+            .update(self.heart, |words| {
+                let oid = words[HEART_NEXT_OID];
+                words[HEART_NEXT_OID] = oid + 1;
+                oid
+            })
+            .await?;
+        u32::try_from(oid).map_err(|_| SqlError::internal("out of oids").into())
+    }
+
+    /// A guard for the new table `id` (CAT-5).
+    pub async fn new_guard(
+        &self,
+        tx: &mut Transaction,
+        id: u32,
+        version: u64,
+    ) -> Result<u64, Halt> {
+        let guard = tx.alloc(2, Addr::NULL)?.addr;
+        tx.write(guard, &[GUARD | u64::from(id), version]).await?;
+        Ok(guard.raw())
+    }
+
+    /// Adds `table`, whose guard exists already.
+    pub async fn insert_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
+        let bytes = encode_table(table);
+        self.insert_row(tx, self.tables, table.id, &table.name, bytes)
+            .await
+    }
+
+    /// Puts `table` in the place of the definition with the same oid; its version must be new.
+    pub async fn replace_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
+        let guard = Addr::from_raw(table.guard);
+        tx.write(guard, &[GUARD | u64::from(table.id), table.version])
+            .await?;
+        let bytes = encode_table(table);
+        self.remove_row(tx, self.tables, table.id).await?;
+        self.insert_row(tx, self.tables, table.id, &table.name, bytes)
+            .await
+    }
+
+    /// Removes `table` and its guard. Its trees are the caller's to drop.
+    pub async fn remove_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
+        tx.free(Addr::from_raw(table.guard)).await?;
+        self.remove_row(tx, self.tables, table.id).await
+    }
+
+    /// Adds a role.
+    pub async fn insert_role(&self, tx: &mut Transaction, role: &RoleDef) -> Result<(), Halt> {
+        self.insert_row(tx, self.roles, role.id, &role.name, encode_role(role))
+            .await
+    }
+
+    /// Removes a role.
+    pub async fn remove_role(&self, tx: &mut Transaction, role: &RoleDef) -> Result<(), Halt> {
+        self.remove_row(tx, self.roles, role.id).await
+    }
+
+    async fn insert_row(
+        &self,
+        tx: &mut Transaction,
+        tree: BTree,
+        id: u32,
+        name: &str,
+        definition: Vec<u8>,
+    ) -> Result<(), Halt> {
+        let row = [
+            Value::Int8(i64::from(id)),
+            Value::text(name),
+            Value::Bytea(definition),
+        ];
+        let mut words = Vec::new();
+        self.layout.encode(&row, &mut words)?;
+        let place = tx.alloc(words.len(), Addr::NULL)?;
+        tx.write(place.addr, &words).await?;
+        let key = u64::from(id).to_be_bytes();
+        match tree.insert(tx, &key, place.to_words()).await? {
+            Insert::Done => Ok(()),
+            Insert::Exists(_) => Err(SqlError::internal("an oid was given twice").into()),
+        }
+    }
+
+    async fn remove_row(&self, tx: &mut Transaction, tree: BTree, id: u32) -> Result<(), Halt> {
+        let key = u64::from(id).to_be_bytes();
+        let Some(words) = tree.get(tx, &key).await? else {
+            return Err(SqlError::internal("a definition is gone").into());
+        };
+        tree.remove(tx, &key).await?;
+        tx.free(FatPtr::from_words(words).addr).await?;
+        Ok(())
+    }
+}
+
+/// Puts the version of `table` that the caller planned with into the read set (CAT-5). False when
+/// the table is not that version any more, or gone: plan again.
+pub async fn guard_table(tx: &mut Transaction, table: &TableDef) -> Result<bool, Halt> {
+    let seen = tx
+        .view(Addr::from_raw(table.guard), None, |v| (v.word(0), v.word(1)))
+        .await?;
+    let Some((words, seen)) = seen else {
+        return Ok(false);
+    };
+    if words != (GUARD | u64::from(table.id), table.version) {
+        return Ok(false);
+    }
+    tx.guard(seen);
+    Ok(true)
+}
+
+fn catalog_columns() -> [ColumnDef; 3] {
+    [
+        ("oid", Type::INT8),
+        ("name", Type::TEXT),
+        ("definition", Type::BYTEA),
+    ]
+    .map(|(name, ty)| ColumnDef {
+        name: name.into(),
+        ty,
+        not_null: true,
+        default: None,
+        attnum: 0,
+    })
+}

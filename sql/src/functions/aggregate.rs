@@ -1,0 +1,253 @@
+//! Aggregates: what a group's rows add up to.
+//!
+//! An accumulator that needs its input in order or without duplicates keeps it until the end and
+//! sorts it then, as PostgreSQL does.
+
+use std::cmp::Ordering;
+
+use compact_str::CompactString;
+
+use super::decimal::Sum;
+use super::{compare, eval, eval_predicate, mismatch, out_of_range, sort_compare};
+use crate::bound::{Aggregate, AggregateKind};
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::types::TypeKind;
+use crate::value::Value;
+
+/// The state of one aggregate over one group.
+#[derive(Clone, Debug)]
+pub struct Accumulator {
+    state: State,
+    /// Sort keys and arguments kept for the end, if order or DISTINCT needs them.
+    kept: Option<Vec<(Vec<Value>, Vec<Value>)>>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Count(i64),
+    SumInt { total: i64, seen: bool },
+    SumFloat4(Option<f32>),
+    SumFloat8(Option<f64>),
+    SumNumeric { sum: Sum, seen: bool },
+    AvgNumeric { sum: Sum, count: i64 },
+    AvgFloat { sum: f64, count: i64 },
+    Extreme { best: Value, wanted: Ordering },
+    Bool { result: Option<bool>, and: bool },
+    Text(Option<CompactString>),
+}
+
+impl Accumulator {
+    /// The state before any row.
+    pub fn new(aggregate: &Aggregate) -> Accumulator {
+        let input = aggregate.args.first().map(|e| e.ty.kind);
+        let state = match (aggregate.kind, input) {
+            (AggregateKind::CountStar | AggregateKind::Count, _) => State::Count(0),
+            (AggregateKind::Sum, Some(TypeKind::Int2 | TypeKind::Int4)) => State::SumInt {
+                total: 0,
+                seen: false,
+            },
+            (AggregateKind::Sum, Some(TypeKind::Float4)) => State::SumFloat4(None),
+            (AggregateKind::Sum, Some(TypeKind::Float8)) => State::SumFloat8(None),
+            (AggregateKind::Sum, _) => State::SumNumeric {
+                sum: Sum::default(),
+                seen: false,
+            },
+            (AggregateKind::Avg, Some(TypeKind::Float4 | TypeKind::Float8)) => {
+                State::AvgFloat { sum: 0.0, count: 0 }
+            }
+            (AggregateKind::Avg, _) => State::AvgNumeric {
+                sum: Sum::default(),
+                count: 0,
+            },
+            (AggregateKind::Min, _) => State::Extreme {
+                best: Value::Null,
+                wanted: Ordering::Less,
+            },
+            (AggregateKind::Max, _) => State::Extreme {
+                best: Value::Null,
+                wanted: Ordering::Greater,
+            },
+            (AggregateKind::BoolAnd, _) => State::Bool {
+                result: None,
+                and: true,
+            },
+            (AggregateKind::BoolOr, _) => State::Bool {
+                result: None,
+                and: false,
+            },
+            (AggregateKind::StringAgg, _) => State::Text(None),
+        };
+        let keeps = aggregate.distinct || !aggregate.order_by.is_empty();
+        Accumulator {
+            state,
+            kept: keeps.then(Vec::new),
+        }
+    }
+
+    /// Takes one row of the group in.
+    pub fn update(
+        &mut self,
+        aggregate: &Aggregate,
+        row: &[Value],
+        params: &[Value],
+        cx: &EvalContext,
+    ) -> Result<(), SqlError> {
+        if let Some(filter) = &aggregate.filter
+            && !eval_predicate(filter, row, params, cx)?
+        {
+            return Ok(());
+        }
+        let Some(kept) = &mut self.kept else {
+            return match aggregate.args.as_slice() {
+                [] => self.add(&[]),
+                [arg] => self.add(&[eval(arg, row, params, cx)?]),
+                args => {
+                    let mut values = Vec::with_capacity(args.len());
+                    for arg in args {
+                        values.push(eval(arg, row, params, cx)?);
+                    }
+                    self.add(&values)
+                }
+            };
+        };
+        let mut keys = Vec::with_capacity(aggregate.order_by.len());
+        for (key, _, _) in &aggregate.order_by {
+            keys.push(eval(key, row, params, cx)?);
+        }
+        let mut values = Vec::with_capacity(aggregate.args.len());
+        for arg in &aggregate.args {
+            values.push(eval(arg, row, params, cx)?);
+        }
+        kept.push((keys, values));
+        Ok(())
+    }
+
+    /// The result for the group.
+    pub fn finish(mut self, aggregate: &Aggregate) -> Result<Value, SqlError> {
+        if let Some(mut kept) = self.kept.take() {
+            kept.sort_by(|(keys_a, args_a), (keys_b, args_b)| {
+                let by_keys = aggregate.order_by.iter().zip(keys_a.iter().zip(keys_b)).fold(
+                    Ordering::Equal,
+                    |so_far, ((_, desc, nulls_first), (a, b))| {
+                        so_far.then_with(|| sort_compare(a, b, *desc, *nulls_first))
+                    },
+                );
+                match aggregate.distinct {
+                    true => by_keys.then_with(|| compare_all(args_a, args_b)),
+                    false => by_keys,
+                }
+            });
+            if aggregate.distinct {
+                kept.dedup_by(|(_, a), (_, b)| compare_all(a, b) == Ordering::Equal);
+            }
+            for (_, args) in &kept {
+                self.add(args)?;
+            }
+        }
+        Ok(match self.state {
+            State::Count(count) => Value::Int8(count),
+            State::SumInt { seen: false, .. }
+            | State::SumNumeric { seen: false, .. }
+            | State::AvgNumeric { count: 0, .. }
+            | State::AvgFloat { count: 0, .. } => Value::Null,
+            State::SumInt { total, .. } => Value::Int8(total),
+            State::SumFloat4(total) => total.map_or(Value::Null, Value::Float4),
+            State::SumFloat8(total) => total.map_or(Value::Null, Value::Float8),
+            State::SumNumeric { sum, .. } => Value::Numeric(sum.total()?),
+            State::AvgNumeric { sum, count } => Value::Numeric(sum.mean(count)?),
+            State::AvgFloat { sum, count } => Value::Float8(sum / count as f64),
+            State::Extreme { best, .. } => best,
+            State::Bool { result, .. } => result.map_or(Value::Null, Value::Bool),
+            State::Text(text) => text.map_or(Value::Null, Value::Text),
+        })
+    }
+
+    /// Takes one row's arguments in; NULLs do not count.
+    fn add(&mut self, args: &[Value]) -> Result<(), SqlError> {
+        let Some(value) = args.first() else {
+            if let State::Count(count) = &mut self.state {
+                *count += 1;
+            }
+            return Ok(());
+        };
+        if value.is_null() {
+            return Ok(());
+        }
+        match &mut self.state {
+            State::Count(count) => *count += 1,
+            State::SumInt { total, seen } => {
+                let v = value.as_int().ok_or_else(|| mismatch("sum"))?;
+                *total = total.checked_add(v).ok_or_else(|| out_of_range("bigint"))?;
+                *seen = true;
+            }
+            State::SumFloat4(total) => {
+                if let Value::Float4(v) = value {
+                    *total = Some(total.map_or(*v, |t| t + v));
+                }
+            }
+            State::SumFloat8(total) => {
+                if let Value::Float8(v) = value {
+                    *total = Some(total.map_or(*v, |t| t + v));
+                }
+            }
+            State::SumNumeric { sum, seen } => {
+                add_number(sum, value)?;
+                *seen = true;
+            }
+            State::AvgNumeric { sum, count } => {
+                add_number(sum, value)?;
+                *count += 1;
+            }
+            State::AvgFloat { sum, count } => {
+                *sum += match value {
+                    Value::Float4(v) => f64::from(*v),
+                    Value::Float8(v) => *v,
+                    _ => return Err(mismatch("avg")),
+                };
+                *count += 1;
+            }
+            State::Extreme { best, wanted } => {
+                if best.is_null() || compare(value, best) == *wanted {
+                    *best = value.clone();
+                }
+            }
+            State::Bool { result, and } => {
+                let v = value.as_bool().ok_or_else(|| mismatch("a boolean aggregate"))?;
+                *result = Some(match (*result, *and) {
+                    (None, _) => v,
+                    (Some(r), true) => r && v,
+                    (Some(r), false) => r || v,
+                });
+            }
+            State::Text(text) => {
+                let piece = value.as_text().ok_or_else(|| mismatch("string_agg"))?;
+                match text {
+                    None => *text = Some(CompactString::new(piece)),
+                    Some(text) => {
+                        if let Some(separator) = args.get(1).and_then(Value::as_text) {
+                            text.push_str(separator);
+                        }
+                        text.push_str(piece);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn add_number(sum: &mut Sum, value: &Value) -> Result<(), SqlError> {
+    match value {
+        Value::Numeric(v) => sum.add(v),
+        other => sum.add_int(other.as_int().ok_or_else(|| mismatch("sum"))?),
+    }
+}
+
+fn compare_all(a: &[Value], b: &[Value]) -> Ordering {
+    a.iter()
+        .zip(b)
+        .fold(Ordering::Equal, |so_far, (a, b)| {
+            so_far.then_with(|| compare(a, b))
+        })
+}

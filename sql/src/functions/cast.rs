@@ -1,0 +1,238 @@
+//! Conversions between types, and when PostgreSQL makes them by itself.
+
+use rust_decimal::Decimal;
+
+use super::{mismatch, out_of_range};
+use crate::bound::Volatility;
+use crate::context::EvalContext;
+use crate::error::{SqlError, SqlState};
+use crate::types::{self, Type, TypeKind, calendar, numeric, zone};
+use crate::value::Value;
+
+/// How much asking a cast needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CastContext {
+    /// Made wherever it helps.
+    Implicit,
+    /// Made when a value is stored in a column.
+    Assignment,
+    /// Only where it is written.
+    Explicit,
+}
+
+/// How much asking the cast from one type to another needs; `None` if there is none.
+pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
+    use CastContext::{Assignment, Explicit, Implicit};
+    use TypeKind as T;
+    if from == to || from == T::Unknown {
+        return Some(Implicit);
+    }
+    if to == T::Unknown || to == T::Void || from == T::Void {
+        return None;
+    }
+    let rank = |kind: T| match kind {
+        T::Int2 => 1,
+        T::Int4 => 2,
+        T::Int8 => 3,
+        T::Numeric => 4,
+        T::Float4 => 5,
+        T::Float8 => 6,
+        _ => 0,
+    };
+    match (rank(from), rank(to)) {
+        (a, b) if a > 0 && b > a => return Some(Implicit),
+        (a, b) if a > 0 && b > 0 => return Some(Assignment),
+        _ => {}
+    }
+    match (from, to) {
+        (T::Bool, T::Int4) | (T::Int4, T::Bool) => Some(Explicit),
+        (T::Date, T::Timestamp | T::TimestampTz) | (T::Timestamp, T::TimestampTz) => Some(Implicit),
+        (T::TimestampTz, T::Timestamp) | (T::Timestamp | T::TimestampTz, T::Date) => {
+            Some(Assignment)
+        }
+        (T::Name, T::VarChar | T::BpChar) => Some(Assignment),
+        (a, b) if a.is_string() && b.is_string() => Some(Implicit),
+        // The rest goes through text.
+        (_, b) if b.is_string() => Some(Assignment),
+        (a, _) if a.is_string() => Some(Explicit),
+        _ => None,
+    }
+}
+
+/// How stable the cast between two types is: those between local and absolute times read `TimeZone`.
+pub fn cast_volatility(from: Type, to: Type) -> Volatility {
+    let zoned = |t: Type| t.kind == TypeKind::TimestampTz;
+    let timed = |t: Type| {
+        matches!(
+            t.kind,
+            TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampTz
+        )
+    };
+    let reads_settings = zoned(from) != zoned(to)
+        || (from.kind.is_string() && timed(to))
+        || (to.kind.is_string()
+            && matches!(
+                from.kind,
+                TypeKind::Bytea | TypeKind::Float4 | TypeKind::Float8
+            ));
+    if reads_settings {
+        Volatility::Stable
+    } else {
+        Volatility::Immutable
+    }
+}
+
+/// Stores a value in a column or parameter of type `to`: the assignment cast with its length checks.
+pub fn assign(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Value, SqlError> {
+    cast(value, from, to, false, cx)
+}
+
+/// Converts a value. `explicit` casts cut text that is too long.
+pub fn cast(
+    value: Value,
+    from: &Type,
+    to: &Type,
+    explicit: bool,
+    cx: &EvalContext,
+) -> Result<Value, SqlError> {
+    if value.is_null() {
+        return Ok(value);
+    }
+    let value = if from.kind == to.kind {
+        value
+    } else {
+        convert(value, from, to, cx)?
+    };
+    match to.typmod {
+        -1 => Ok(value),
+        _ => types::apply_typmod(value, to, explicit),
+    }
+}
+
+fn convert(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Value, SqlError> {
+    use TypeKind as T;
+    if to.kind.is_string() {
+        return to_string(value, from, to, cx);
+    }
+    match (value, to.kind) {
+        (Value::Text(text), _) => {
+            let plain = Type::of(to.kind);
+            types::text_in_at(&plain, &text, &cx.settings, Some(cx.transaction_start))
+        }
+        (Value::Bool(b), T::Int4) => Ok(Value::Int4(i32::from(b))),
+        (Value::Int4(v), T::Bool) => Ok(Value::Bool(v != 0)),
+        (Value::Int2(v), _) => from_int(i64::from(v), to.kind),
+        (Value::Int4(v), _) => from_int(i64::from(v), to.kind),
+        (Value::Int8(v), _) => from_int(v, to.kind),
+        (Value::Numeric(v), _) => from_numeric(&v, to.kind),
+        (Value::Float4(v), T::Numeric) => {
+            numeric::from_f64(f64::from(v), 6).map(Value::Numeric)
+        }
+        (Value::Float8(v), T::Numeric) => numeric::from_f64(v, 15).map(Value::Numeric),
+        (Value::Float4(v), T::Float8) => Ok(Value::Float8(f64::from(v))),
+        (Value::Float8(v), T::Float4) => to_float4(v),
+        (Value::Float4(v), _) => from_float(f64::from(v), to.kind),
+        (Value::Float8(v), _) => from_float(v, to.kind),
+        (value, _) => convert_time(value, to.kind, cx),
+    }
+}
+
+fn convert_time(value: Value, to: TypeKind, cx: &EvalContext) -> Result<Value, SqlError> {
+    use TypeKind as T;
+    let zone = &cx.settings.time_zone;
+    match (value, to) {
+        (Value::Date(days), T::Timestamp) => {
+            calendar::timestamp_of_date(days).map(Value::Timestamp)
+        }
+        (Value::Date(days), T::TimestampTz) => {
+            let local = calendar::timestamp_of_date(days)?;
+            Ok(Value::TimestampTz(zone::to_absolute(zone, local)))
+        }
+        (Value::Timestamp(us), T::Date) => Ok(Value::Date(calendar::date_of_timestamp(us))),
+        (Value::Timestamp(us), T::TimestampTz) => {
+            Ok(Value::TimestampTz(zone::to_absolute(zone, us)))
+        }
+        (Value::TimestampTz(us), T::Timestamp) => Ok(Value::Timestamp(zone::to_local(zone, us))),
+        (Value::TimestampTz(us), T::Date) => Ok(Value::Date(calendar::date_of_timestamp(
+            zone::to_local(zone, us),
+        ))),
+        _ => Err(mismatch("a cast")),
+    }
+}
+
+fn to_string(
+    value: Value,
+    from: &Type,
+    to: &Type,
+    cx: &EvalContext,
+) -> Result<Value, SqlError> {
+    let text = match value {
+        Value::Text(text) => text,
+        Value::Bool(b) => return Ok(Value::text(if b { "true" } else { "false" })),
+        other => types::to_text(&other, from, &cx.settings).into(),
+    };
+    Ok(match to.kind {
+        TypeKind::BpChar if to.typmod == -1 => Value::text(text.trim_end_matches(' ')),
+        TypeKind::Name => {
+            return types::text_in(&Type::NAME, &text, &cx.settings);
+        }
+        _ => Value::Text(text),
+    })
+}
+
+fn from_int(v: i64, to: TypeKind) -> Result<Value, SqlError> {
+    match to {
+        TypeKind::Int2 => i16::try_from(v)
+            .map(Value::Int2)
+            .map_err(|_| out_of_range("smallint")),
+        TypeKind::Int4 => i32::try_from(v)
+            .map(Value::Int4)
+            .map_err(|_| out_of_range("integer")),
+        TypeKind::Int8 => Ok(Value::Int8(v)),
+        TypeKind::Float4 => Ok(Value::Float4(v as f32)),
+        TypeKind::Float8 => Ok(Value::Float8(v as f64)),
+        TypeKind::Numeric => Ok(Value::Numeric(Decimal::from(v))),
+        _ => Err(mismatch("a cast from an integer")),
+    }
+}
+
+fn from_numeric(v: &Decimal, to: TypeKind) -> Result<Value, SqlError> {
+    match to {
+        TypeKind::Float8 => Ok(Value::Float8(numeric::to_f64(v))),
+        // One rounding, from the digits.
+        TypeKind::Float4 => Ok(Value::Float4(v.to_string().parse().unwrap_or(0.0))),
+        _ => match numeric::to_i64(v) {
+            Some(whole) => from_int(whole, to),
+            None => Err(out_of_range(to.name())),
+        },
+    }
+}
+
+/// Rounds half to even, as PostgreSQL's float casts do.
+fn from_float(v: f64, to: TypeKind) -> Result<Value, SqlError> {
+    let rounded = v.round_ties_even();
+    // 2^63 is the first float that is no bigint.
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if rounded.is_nan() || !(-LIMIT..LIMIT).contains(&rounded) {
+        return Err(out_of_range(to.name()));
+    }
+    from_int(rounded as i64, to)
+}
+
+fn to_float4(v: f64) -> Result<Value, SqlError> {
+    let narrow = v as f32;
+    super::arith::check_float(
+        narrow.is_infinite() && v.is_finite(),
+        narrow == 0.0 && v != 0.0,
+    )?;
+    Ok(Value::Float4(narrow))
+}
+
+/// 42846: there is no such cast.
+#[cold]
+pub(crate) fn no_cast(from: &Type, to: &Type) -> SqlError {
+    SqlError::new(
+        SqlState::CANNOT_COERCE,
+        format!("cannot cast type {} to {}", from.kind, to.kind),
+    )
+}

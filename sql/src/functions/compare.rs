@@ -1,0 +1,115 @@
+//! Order and equality of values.
+//!
+//! Text compares by bytes (the C collation, which for UTF-8 is code point order). NaN is equal to
+//! itself and above all other floats.
+
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+
+use crate::value::Value;
+
+/// The order of two values of one type, or of two integers of any width. NULLs are equal to each
+/// other and above the rest. Values of types that do not compare are ordered by their type.
+#[inline]
+pub fn compare(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Int4(a), Value::Int4(b)) => a.cmp(b),
+        (Value::Int8(a), Value::Int8(b)) => a.cmp(b),
+        (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        _ => compare_rest(a, b),
+    }
+}
+
+fn compare_rest(a: &Value, b: &Value) -> Ordering {
+    if let (Some(a), Some(b)) = (a.as_int(), b.as_int()) {
+        return a.cmp(&b);
+    }
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Float4(a), Value::Float4(b)) => float(f64::from(*a), f64::from(*b)),
+        (Value::Float8(a), Value::Float8(b)) => float(*a, *b),
+        (Value::Numeric(a), Value::Numeric(b)) => a.cmp(b),
+        (Value::Bytea(a), Value::Bytea(b)) => a.cmp(b),
+        (Value::Date(a), Value::Date(b)) => a.cmp(b),
+        (Value::Timestamp(a), Value::Timestamp(b))
+        | (Value::TimestampTz(a), Value::TimestampTz(b)) => a.cmp(b),
+        (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+        _ => rank(a).cmp(&rank(b)),
+    }
+}
+
+fn float(a: f64, b: f64) -> Ordering {
+    match a.partial_cmp(&b) {
+        Some(ordering) => ordering,
+        None => a.is_nan().cmp(&b.is_nan()),
+    }
+}
+
+fn rank(value: &Value) -> u8 {
+    match value {
+        Value::Bool(_) => 0,
+        Value::Int2(_) | Value::Int4(_) | Value::Int8(_) => 1,
+        Value::Float4(_) => 2,
+        Value::Float8(_) => 3,
+        Value::Numeric(_) => 4,
+        Value::Text(_) => 5,
+        Value::Bytea(_) => 6,
+        Value::Date(_) => 7,
+        Value::Timestamp(_) => 8,
+        Value::TimestampTz(_) => 9,
+        Value::Uuid(_) => 10,
+        Value::Null => 11,
+    }
+}
+
+/// Are two values not distinct (NULL is the same as NULL)?
+#[inline]
+pub fn same(a: &Value, b: &Value) -> bool {
+    compare(a, b) == Ordering::Equal
+}
+
+/// The order for ORDER BY.
+#[inline]
+pub fn sort_compare(a: &Value, b: &Value, desc: bool, nulls_first: bool) -> Ordering {
+    match (a.is_null(), b.is_null()) {
+        (false, false) => {
+            let ordering = compare(a, b);
+            if desc { ordering.reverse() } else { ordering }
+        }
+        (true, true) => Ordering::Equal,
+        (true, false) if nulls_first => Ordering::Less,
+        (true, false) => Ordering::Greater,
+        (false, true) if nulls_first => Ordering::Greater,
+        (false, true) => Ordering::Less,
+    }
+}
+
+/// Hashes a value so that values that are the `same` hash alike.
+pub fn hash_value(value: &Value, hasher: &mut impl Hasher) {
+    if let Some(v) = value.as_int() {
+        return v.hash(hasher);
+    }
+    let float_bits = |v: f64| {
+        if v.is_nan() {
+            f64::NAN.to_bits()
+        } else if v == 0.0 {
+            0
+        } else {
+            v.to_bits()
+        }
+    };
+    match value {
+        Value::Bool(v) => v.hash(hasher),
+        Value::Float4(v) => float_bits(f64::from(*v)).hash(hasher),
+        Value::Float8(v) => float_bits(*v).hash(hasher),
+        Value::Numeric(v) => v.hash(hasher),
+        Value::Text(v) => v.as_bytes().hash(hasher),
+        Value::Bytea(v) => v.hash(hasher),
+        Value::Date(v) => v.hash(hasher),
+        Value::Timestamp(v) | Value::TimestampTz(v) => v.hash(hasher),
+        Value::Uuid(v) => v.hash(hasher),
+        Value::Null | Value::Int2(_) | Value::Int4(_) | Value::Int8(_) => {
+            rank(value).hash(hasher);
+        }
+    }
+}

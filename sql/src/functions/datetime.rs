@@ -1,0 +1,150 @@
+//! Clocks and functions on dates and times.
+
+use super::library::{pure, stable, volatile};
+use super::{ScalarFunction, mismatch};
+use crate::context::EvalContext;
+use crate::error::{SqlError, SqlState};
+use crate::types::TypeKind::{Bool, Date, Float8, Int4, Text, Timestamp, TimestampTz};
+use crate::types::calendar::{
+    DAY_US, EPOCH_SHIFT_SECONDS, SECOND_US, civil_from_days, date_of_timestamp, days_from_civil,
+    days_in_month,
+};
+use crate::types::zone;
+use crate::value::Value;
+
+type Outcome = Result<Value, SqlError>;
+
+#[rustfmt::skip]
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    stable("now", &[], TimestampTz, |_, cx| Ok(Value::TimestampTz(cx.transaction_start))),
+    stable("transaction_timestamp", &[], TimestampTz, |_, cx| Ok(Value::TimestampTz(cx.transaction_start))),
+    stable("statement_timestamp", &[], TimestampTz, |_, cx| Ok(Value::TimestampTz(cx.statement_start))),
+    volatile("clock_timestamp", &[], TimestampTz, |_, cx| Ok(Value::TimestampTz(cx.clock_now()))),
+    stable("current_timestamp", &[], TimestampTz, |_, cx| Ok(Value::TimestampTz(cx.transaction_start))),
+    stable("current_date", &[], Date, |_, cx| {
+        Ok(Value::Date(date_of_timestamp(zone::to_local(&cx.settings.time_zone, cx.transaction_start))))
+    }),
+    stable("localtimestamp", &[], Timestamp, |_, cx| {
+        Ok(Value::Timestamp(zone::to_local(&cx.settings.time_zone, cx.transaction_start)))
+    }),
+    pure("date_trunc", &[Text, Timestamp], Timestamp, |a, _| match a {
+        [Value::Text(unit), Value::Timestamp(us)] => truncated(unit, *us).map(Value::Timestamp),
+        _ => Err(mismatch("date_trunc")),
+    }),
+    stable("date_trunc", &[Text, TimestampTz], TimestampTz, |a, cx| match a {
+        [Value::Text(unit), Value::TimestampTz(us)] => {
+            let local = zone::to_local(&cx.settings.time_zone, *us);
+            Ok(Value::TimestampTz(zone::to_absolute(&cx.settings.time_zone, truncated(unit, local)?)))
+        }
+        _ => Err(mismatch("date_trunc")),
+    }),
+    pure("timezone", &[Text, TimestampTz], Timestamp, |a, _| match a {
+        [Value::Text(name), Value::TimestampTz(us)] => Ok(Value::Timestamp(zone::to_local(&named(name)?, *us))),
+        _ => Err(mismatch("timezone")),
+    }),
+    pure("timezone", &[Text, Timestamp], TimestampTz, |a, _| match a {
+        [Value::Text(name), Value::Timestamp(us)] => Ok(Value::TimestampTz(zone::to_absolute(&named(name)?, *us))),
+        _ => Err(mismatch("timezone")),
+    }),
+    pure("to_timestamp", &[Float8], TimestampTz, to_timestamp),
+    pure("make_date", &[Int4, Int4, Int4], Date, make_date),
+    pure("isfinite", &[Date], Bool, |a, _| Ok(Value::Bool(!matches!(a, [Value::Date(i32::MIN | i32::MAX)])))),
+    pure("isfinite", &[Timestamp], Bool, |a, _| Ok(Value::Bool(!matches!(a, [Value::Timestamp(i64::MIN | i64::MAX)])))),
+    pure("isfinite", &[TimestampTz], Bool, |a, _| Ok(Value::Bool(!matches!(a, [Value::TimestampTz(i64::MIN | i64::MAX)])))),
+];
+
+fn named(name: &str) -> Result<jiff::tz::TimeZone, SqlError> {
+    crate::settings::parse_zone(name).map_err(|_| {
+        SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("time zone \"{name}\" not recognized"),
+        )
+    })
+}
+
+/// The start of the unit that a local time is in.
+fn truncated(unit: &str, us: i64) -> Result<i64, SqlError> {
+    if us == i64::MIN || us == i64::MAX {
+        return Ok(us);
+    }
+    let days = us.div_euclid(DAY_US);
+    let (year, month, _) = civil_from_days(days);
+    let month_start = |year: i32, month: u32| days_from_civil(year, month, 1) * DAY_US;
+    // Years before 1 count from 1 BC = 0, as the calendar does.
+    let years = |length: i32| (year - 1).div_euclid(length) * length + 1;
+    let lowered = unit.to_ascii_lowercase();
+    let unit_us = match lowered.trim_end_matches('s') {
+        "microsecond" | "u" => 1,
+        "millisecond" | "m" => 1000,
+        "second" | "sec" => SECOND_US,
+        "minute" | "min" => 60 * SECOND_US,
+        "hour" => 3600 * SECOND_US,
+        "day" => DAY_US,
+        // 2000-01-03 was a Monday.
+        "week" => return Ok((days - (days - 2).rem_euclid(7)) * DAY_US),
+        "month" | "mon" => return Ok(month_start(year, month)),
+        "quarter" => return Ok(month_start(year, (month - 1) / 3 * 3 + 1)),
+        "year" => return Ok(month_start(year, 1)),
+        "decade" => return Ok(month_start(year.div_euclid(10) * 10, 1)),
+        "century" | "centurie" => return Ok(month_start(years(100), 1)),
+        "millennium" | "millennia" => return Ok(month_start(years(1000), 1)),
+        _ => {
+            return Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("unit \"{unit}\" not recognized for type timestamp without time zone"),
+            ));
+        }
+    };
+    Ok(us - us.rem_euclid(unit_us))
+}
+
+fn to_timestamp(args: &[Value], _: &EvalContext) -> Outcome {
+    let [Value::Float8(seconds)] = args else {
+        return Err(mismatch("to_timestamp"));
+    };
+    if seconds.is_infinite() {
+        let end = if *seconds > 0.0 { i64::MAX } else { i64::MIN };
+        return Ok(Value::TimestampTz(end));
+    }
+    let us = ((seconds - EPOCH_SHIFT_SECONDS as f64) * SECOND_US as f64).round_ties_even();
+    let out_of_range = || {
+        SqlError::new(
+            SqlState::DATETIME_FIELD_OVERFLOW,
+            format!("timestamp out of range: \"{seconds}\""),
+        )
+    };
+    if us.is_nan() || us.abs() >= 9.2e18 {
+        return Err(out_of_range());
+    }
+    crate::types::calendar::check_timestamp(us as i64)
+        .map(Value::TimestampTz)
+        .map_err(|_| out_of_range())
+}
+
+fn make_date(args: &[Value], _: &EvalContext) -> Outcome {
+    let [Value::Int4(year), Value::Int4(month), Value::Int4(day)] = args else {
+        return Err(mismatch("make_date"));
+    };
+    let refused = || {
+        SqlError::new(
+            SqlState::DATETIME_FIELD_OVERFLOW,
+            format!("date field value out of range: {year}-{month:02}-{day:02}"),
+        )
+    };
+    // A negative year is BC; there is no year 0.
+    let civil_year = match *year {
+        0 => return Err(refused()),
+        y if y < 0 => y.checked_add(1).ok_or_else(refused)?,
+        y => y,
+    };
+    let month = u32::try_from(*month)
+        .ok()
+        .filter(|m| (1..=12).contains(m))
+        .ok_or_else(refused)?;
+    let day = u32::try_from(*day)
+        .ok()
+        .filter(|d| (1..=days_in_month(civil_year, month)).contains(d))
+        .ok_or_else(refused)?;
+    let days = i32::try_from(days_from_civil(civil_year, month, day)).map_err(|_| refused())?;
+    crate::types::calendar::check_date(days, "").map(Value::Date)
+}

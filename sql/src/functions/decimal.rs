@@ -1,0 +1,255 @@
+//! numeric arithmetic with PostgreSQL's result scales.
+//!
+//! `rust_decimal` rounds results that do not fit; we must not, so the arithmetic is on the
+//! mantissas. A result that has more digits than a numeric holds is 22003, unless the digits
+//! behind are zeros.
+
+use rust_decimal::Decimal;
+
+use super::arith::division_by_zero;
+use crate::error::SqlError;
+use crate::types::numeric::{MAX_MANTISSA, from_parts, overflow};
+
+/// The significant digits that a quotient has at least.
+const MIN_SIGNIFICANT_DIGITS: i32 = 16;
+/// PostgreSQL's digit groups have this many decimal digits.
+const GROUP_DIGITS: i32 = 4;
+
+pub(super) fn add(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
+    let (a, b, scale) = aligned(a, b)?;
+    let sum = a.checked_add(b).ok_or_else(overflow)?;
+    from_parts(sum < 0, sum.unsigned_abs(), scale)
+}
+
+pub(super) fn sub(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
+    let (a, b, scale) = aligned(a, b)?;
+    let difference = a.checked_sub(b).ok_or_else(overflow)?;
+    from_parts(difference < 0, difference.unsigned_abs(), scale)
+}
+
+pub(super) fn mul(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
+    let negative = a.is_sign_negative() != b.is_sign_negative();
+    let (mut x, mut y) = (a.mantissa().unsigned_abs(), b.mantissa().unsigned_abs());
+    let (mut xs, mut ys) = (a.scale(), b.scale());
+    let product = loop {
+        if let Some(product) = x.checked_mul(y) {
+            break product;
+        }
+        // Zeros behind the point may be what is too much.
+        if xs > 0 && x % 10 == 0 {
+            x /= 10;
+            xs -= 1;
+        } else if ys > 0 && y % 10 == 0 {
+            y /= 10;
+            ys -= 1;
+        } else {
+            return Err(overflow());
+        }
+    };
+    from_parts(negative, product, xs + ys)
+}
+
+/// The quotient, rounded half away from zero at the scale PostgreSQL chooses.
+pub(super) fn div(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
+    if b.is_zero() {
+        return Err(division_by_zero());
+    }
+    let scale = quotient_scale(a, b);
+    // a/b at `scale` is mantissa(a) * 10^shift / mantissa(b).
+    let shift = scale + b.scale() - a.scale();
+    let divisor = b.mantissa().unsigned_abs();
+    let dividend = a.mantissa().unsigned_abs();
+    let mut quotient = dividend / divisor;
+    let mut rest = dividend % divisor;
+    let mut left = shift;
+    while left > 0 {
+        // The rest is below 2^96, so nine digits at a time stay below 2^128.
+        let step = left.min(9);
+        let power = 10u128.pow(step);
+        rest *= power;
+        quotient = quotient
+            .checked_mul(power)
+            .and_then(|q| q.checked_add(rest / divisor))
+            .ok_or_else(overflow)?;
+        rest %= divisor;
+        left -= step;
+    }
+    if rest * 2 >= divisor {
+        quotient += 1;
+    }
+    let negative = a.is_sign_negative() != b.is_sign_negative();
+    from_parts(negative && quotient != 0, quotient, scale)
+}
+
+/// The remainder, with the dividend's sign.
+pub(super) fn modulo(a: &Decimal, b: &Decimal) -> Result<Decimal, SqlError> {
+    if b.is_zero() {
+        return Err(division_by_zero());
+    }
+    let (a, b, scale) = aligned(a, b)?;
+    let rest = a % b;
+    from_parts(rest < 0, rest.unsigned_abs(), scale)
+}
+
+/// Both mantissas at the larger scale.
+fn aligned(a: &Decimal, b: &Decimal) -> Result<(i128, i128, u32), SqlError> {
+    let scale = a.scale().max(b.scale());
+    let at_scale = |d: &Decimal| d.mantissa().checked_mul(10i128.pow(scale - d.scale()));
+    match (at_scale(a), at_scale(b)) {
+        (Some(a), Some(b)) => Ok((a, b, scale)),
+        // Then the wider one at least has fewer digits behind the point; without zeros to give
+        // up there is no way.
+        _ => shortened(a, b),
+    }
+}
+
+fn shortened(a: &Decimal, b: &Decimal) -> Result<(i128, i128, u32), SqlError> {
+    let (a, b) = (a.normalize(), b.normalize());
+    let scale = a.scale().max(b.scale());
+    let at_scale = |d: &Decimal| {
+        d.mantissa()
+            .checked_mul(10i128.pow(scale - d.scale()))
+            .ok_or_else(overflow)
+    };
+    Ok((at_scale(&a)?, at_scale(&b)?, scale))
+}
+
+/// The power of 10,000 of the first digit group, and that group.
+fn leading_group(d: &Decimal) -> (i32, u32) {
+    let mantissa = d.mantissa().unsigned_abs();
+    if mantissa == 0 {
+        return (0, 0);
+    }
+    let digits = mantissa.ilog10() as i32 + 1;
+    let exponent = digits - 1 - d.scale() as i32;
+    let weight = exponent.div_euclid(GROUP_DIGITS);
+    let in_group = exponent.rem_euclid(GROUP_DIGITS) + 1;
+    let group = if digits >= in_group {
+        mantissa / 10u128.pow((digits - in_group) as u32)
+    } else {
+        mantissa * 10u128.pow((in_group - digits) as u32)
+    };
+    (weight, group as u32)
+}
+
+/// At least 16 significant digits, and never fewer digits behind the point than the inputs have.
+fn quotient_scale(a: &Decimal, b: &Decimal) -> u32 {
+    let (weight_a, first_a) = leading_group(a);
+    let (weight_b, first_b) = leading_group(b);
+    let mut weight = weight_a - weight_b;
+    if first_a <= first_b {
+        weight -= 1;
+    }
+    let scale = MIN_SIGNIFICANT_DIGITS - weight * GROUP_DIGITS;
+    scale
+        .max(a.scale() as i32)
+        .max(b.scale() as i32)
+        .max(0) as u32
+}
+
+/// The square root, rounded at the scale PostgreSQL chooses. The argument is not negative.
+pub(super) fn sqrt(a: &Decimal) -> Result<Decimal, SqlError> {
+    let (weight, _) = leading_group(a);
+    let whole_weight = (weight + 1) * GROUP_DIGITS / 2 - 1;
+    let scale = (MIN_SIGNIFICANT_DIGITS - whole_weight)
+        .max(a.scale() as i32)
+        .max(0) as u32;
+    let square = 10u128
+        .checked_pow((2 * scale).saturating_sub(a.scale()))
+        .and_then(|p| a.mantissa().unsigned_abs().checked_mul(p))
+        .ok_or_else(overflow)?;
+    let mut root = square.isqrt();
+    if square - root * root > root {
+        root += 1;
+    }
+    from_parts(false, root, scale)
+}
+
+/// A whole power, at the scale PostgreSQL chooses.
+pub(super) fn power(base: &Decimal, exponent: &Decimal) -> Result<Decimal, SqlError> {
+    let whole = exponent.normalize();
+    if whole.scale() != 0 {
+        return Err(SqlError::unsupported(
+            "power of a numeric with a fractional exponent",
+        ));
+    }
+    let count = i32::try_from(whole.mantissa()).map_err(|_| overflow())?;
+    if base.is_zero() && count < 0 {
+        return Err(SqlError::new(
+            crate::error::SqlState::INVALID_ARGUMENT_FOR_POWER,
+            "zero raised to a negative power is undefined",
+        ));
+    }
+    let magnitude = if base.is_zero() {
+        0.0
+    } else {
+        f64::from(count) * crate::types::numeric::to_f64(base).abs().log10()
+    };
+    let scale = (MIN_SIGNIFICANT_DIGITS - magnitude as i32)
+        .max(base.scale() as i32)
+        .max(exponent.scale() as i32)
+        .max(0);
+    let mut result = Decimal::ONE;
+    let mut square = base.normalize();
+    let mut left = count.unsigned_abs();
+    while left > 0 {
+        if left & 1 == 1 {
+            result = mul(&result, &square)?.normalize();
+        }
+        left >>= 1;
+        if left > 0 {
+            square = mul(&square, &square)?.normalize();
+        }
+    }
+    if count >= 0 {
+        return crate::types::numeric::round(&result, scale);
+    }
+    let quotient = div(&Decimal::ONE, &result)?;
+    if (quotient.scale() as i32) < scale && mul(&quotient, &result)? != Decimal::ONE {
+        return Err(overflow());
+    }
+    crate::types::numeric::round(&quotient, scale)
+}
+
+/// A sum that has not been cut to a numeric yet: exact as long as it fits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    mantissa: i128,
+    scale: u32,
+}
+
+impl Sum {
+    pub(super) fn add_int(&mut self, value: i64) -> Result<(), SqlError> {
+        self.add(&Decimal::from(value))
+    }
+
+    pub(super) fn add(&mut self, value: &Decimal) -> Result<(), SqlError> {
+        let scale = self.scale.max(value.scale());
+        let own = self
+            .mantissa
+            .checked_mul(10i128.pow(scale - self.scale))
+            .ok_or_else(overflow)?;
+        let other = value
+            .mantissa()
+            .checked_mul(10i128.pow(scale - value.scale()))
+            .ok_or_else(overflow)?;
+        self.mantissa = own.checked_add(other).ok_or_else(overflow)?;
+        self.scale = scale;
+        Ok(())
+    }
+
+    pub(super) fn total(&self) -> Result<Decimal, SqlError> {
+        from_parts(
+            self.mantissa < 0,
+            self.mantissa.unsigned_abs(),
+            self.scale,
+        )
+    }
+
+    /// The mean; the total itself must be a numeric.
+    pub(super) fn mean(&self, count: i64) -> Result<Decimal, SqlError> {
+        div(&self.total()?, &Decimal::from(count))
+    }
+}
+
+const _: () = assert!(MAX_MANTISSA < u128::MAX / 1_000_000_000);

@@ -1,0 +1,85 @@
+//! The tables of named functions, and finding the signatures of a name.
+
+use super::{ScalarFunction, datetime, extract, math, session, string};
+use crate::bound::Volatility;
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::types::TypeKind;
+use crate::value::Value;
+
+/// What a function does.
+pub(super) type Body = fn(&[Value], &EvalContext) -> Result<Value, SqlError>;
+
+/// A strict, immutable function.
+pub(super) const fn pure(
+    name: &'static str,
+    args: &'static [TypeKind],
+    result: TypeKind,
+    eval: Body,
+) -> ScalarFunction {
+    ScalarFunction {
+        name,
+        args,
+        variadic: false,
+        result,
+        strict: true,
+        volatility: Volatility::Immutable,
+        eval,
+    }
+}
+
+/// A function whose result holds for a statement.
+pub(super) const fn stable(
+    name: &'static str,
+    args: &'static [TypeKind],
+    result: TypeKind,
+    eval: Body,
+) -> ScalarFunction {
+    ScalarFunction {
+        volatility: Volatility::Stable,
+        ..pure(name, args, result, eval)
+    }
+}
+
+/// A function whose result may differ from call to call.
+pub(super) const fn volatile(
+    name: &'static str,
+    args: &'static [TypeKind],
+    result: TypeKind,
+    eval: Body,
+) -> ScalarFunction {
+    ScalarFunction {
+        volatility: Volatility::Volatile,
+        ..pure(name, args, result, eval)
+    }
+}
+
+/// A function that sees NULLs and takes its last argument any number of times.
+pub(super) const fn variadic(
+    name: &'static str,
+    args: &'static [TypeKind],
+    result: TypeKind,
+    eval: Body,
+) -> ScalarFunction {
+    ScalarFunction {
+        variadic: true,
+        strict: false,
+        ..pure(name, args, result, eval)
+    }
+}
+
+static TABLES: [&[ScalarFunction]; 5] = [
+    string::FUNCTIONS,
+    math::FUNCTIONS,
+    datetime::FUNCTIONS,
+    extract::FUNCTIONS,
+    session::FUNCTIONS,
+];
+
+/// All signatures of a function name.
+pub fn candidates(name: &str) -> impl Iterator<Item = &'static ScalarFunction> {
+    TABLES
+        .iter()
+        .flat_map(|table| table.iter())
+        .filter(move |f| f.name == name)
+}

@@ -1,0 +1,77 @@
+//! The function library: operators, functions, casts and aggregates by PostgreSQL's rules.
+//!
+//! `eval` walks a bound expression; the operators and casts it meets have a file each, the named
+//! functions are rows of tables (`library`), each with its signature and a plain function.
+//! Nothing here keeps state: all that a function may know is its arguments and the `EvalContext`.
+
+mod aggregate;
+mod arith;
+mod cast;
+mod compare;
+mod datetime;
+mod decimal;
+mod eval;
+mod extract;
+mod library;
+mod like;
+mod math;
+mod series;
+mod session;
+mod string;
+#[cfg(test)]
+mod tests;
+
+use crate::bound::Volatility;
+use crate::context::EvalContext;
+use crate::error::{SqlError, SqlState};
+use crate::types::TypeKind;
+use crate::value::Value;
+
+pub use aggregate::Accumulator;
+pub(crate) use cast::no_cast;
+pub use cast::{CastContext, assign, cast, cast_context, cast_volatility};
+pub use compare::{compare, hash_value, same, sort_compare};
+pub use eval::{eval, eval_predicate, eval_row_count};
+pub use library::candidates;
+pub use like::{LikeEscape, like, like_prefix};
+pub use series::Series;
+
+/// A scalar function of one signature.
+#[derive(Debug)]
+pub struct ScalarFunction {
+    /// Its name.
+    pub name: &'static str,
+    /// The types of its arguments.
+    pub args: &'static [TypeKind],
+    /// The last argument may be given any number of times.
+    pub variadic: bool,
+    /// The type of its result.
+    pub result: TypeKind,
+    /// NULL in gives NULL out, without a call.
+    pub strict: bool,
+    /// What its result depends on.
+    pub volatility: Volatility,
+    /// What it does.
+    pub eval: fn(&[Value], &EvalContext) -> Result<Value, SqlError>,
+}
+
+impl PartialEq for ScalarFunction {
+    fn eq(&self, other: &ScalarFunction) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+/// XX000: a value that is not of the type the binder promised.
+#[cold]
+fn mismatch(what: &str) -> SqlError {
+    SqlError::internal(format!("unexpected value type in {what}"))
+}
+
+/// 22003 for a type: `integer out of range`.
+#[cold]
+fn out_of_range(type_name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("{type_name} out of range"),
+    )
+}

@@ -1,0 +1,84 @@
+//! Functions about the session and the server, and a few that clients call for their side effects.
+
+use super::library::{pure, stable, volatile};
+use super::{ScalarFunction, mismatch};
+use crate::context::EvalContext;
+use crate::error::{SqlError, SqlState};
+use crate::settings::SERVER_VERSION;
+use crate::types::TypeKind::{Bool, Int4, Int8, Name, Text, Uuid, Void};
+use crate::value::Value;
+
+type Outcome = Result<Value, SqlError>;
+
+#[rustfmt::skip]
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    stable("version", &[], Text, |_, _| Ok(Value::Text(
+        format!("PostgreSQL {SERVER_VERSION} (Fencepost {})", env!("CARGO_PKG_VERSION")).into(),
+    ))),
+    stable("current_user", &[], Name, |_, cx| Ok(Value::text(&cx.user))),
+    stable("session_user", &[], Name, |_, cx| Ok(Value::text(&cx.user))),
+    stable("user", &[], Name, |_, cx| Ok(Value::text(&cx.user))),
+    stable("current_role", &[], Name, |_, cx| Ok(Value::text(&cx.user))),
+    stable("current_database", &[], Name, |_, cx| Ok(Value::text(&cx.database))),
+    stable("current_catalog", &[], Name, |_, cx| Ok(Value::text(&cx.database))),
+    stable("current_schema", &[], Name, |_, _| Ok(Value::text(crate::catalog::PUBLIC_SCHEMA))),
+    stable("pg_backend_pid", &[], Int4, |_, cx| Ok(Value::Int4(cx.backend_pid))),
+    stable("txid_current", &[], Int8, |_, cx| Ok(Value::Int8(cx.transaction_id))),
+    stable("pg_is_in_recovery", &[], Bool, |_, _| Ok(Value::Bool(false))),
+    stable("current_setting", &[Text], Text, |a, cx| current_setting(a, cx, false)),
+    ScalarFunction {
+        strict: false,
+        ..stable("current_setting", &[Text, Bool], Text, |a, cx| {
+            let missing_ok = a.get(1).and_then(Value::as_bool) == Some(true);
+            current_setting(a, cx, missing_ok)
+        })
+    },
+    ScalarFunction {
+        strict: false,
+        ..volatile("set_config", &[Text, Text, Bool], Text, set_config)
+    },
+    volatile("gen_random_uuid", &[], Uuid, |_, cx| Ok(Value::Uuid(random_uuid(cx)))),
+    volatile("pg_advisory_unlock_all", &[], Void, |_, _| Ok(Value::Null)),
+    stable("pg_client_encoding", &[], Name, |_, _| Ok(Value::text("UTF8"))),
+    pure("pg_encoding_to_char", &[Int4], Name, |a, _| Ok(Value::text(match a {
+        [Value::Int4(6)] => "UTF8",
+        _ => "",
+    }))),
+];
+
+fn current_setting(args: &[Value], cx: &EvalContext, missing_ok: bool) -> Outcome {
+    let Some(name) = args.first().and_then(Value::as_text) else {
+        return Ok(Value::Null);
+    };
+    match cx.setting(name) {
+        Some(value) => Ok(Value::text(value)),
+        None if missing_ok => Ok(Value::Null),
+        None => Err(SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("unrecognized configuration parameter \"{name}\""),
+        )),
+    }
+}
+
+fn set_config(args: &[Value], cx: &EvalContext) -> Outcome {
+    let [name, value, local] = args else {
+        return Err(mismatch("set_config"));
+    };
+    let name = name.as_text().ok_or_else(|| {
+        SqlError::new(
+            SqlState::NULL_VALUE_NOT_ALLOWED,
+            "SET requires parameter name",
+        )
+    })?;
+    let local = local.as_bool() == Some(true);
+    let set = cx.change_setting(name, value.as_text().unwrap_or(""), local)?;
+    Ok(Value::text(set))
+}
+
+/// Version 4, variant 1.
+fn random_uuid(cx: &EvalContext) -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    bytes[..8].copy_from_slice(&cx.random_bits().to_be_bytes());
+    bytes[8..].copy_from_slice(&cx.random_bits().to_be_bytes());
+    uuid::Builder::from_random_bytes(bytes).into_uuid().into_bytes()
+}

@@ -1,0 +1,1 @@
+//! Functions against what PostgreSQL 15 answers.

@@ -1,0 +1,360 @@
+//! Index keys: byte strings that sort as the values do.
+//!
+//! ```text
+//! column   [marker]  value bytes, inverted when DESC
+//! marker   00 NULL first   01 a value   02 NULL last     (left out where NULL cannot be)
+//! int      big endian, sign flipped          bool     00 / 01
+//! float    IEEE bits, sign folded, -0 = 0    date, timestamp   as their integers
+//! uuid     as it is                          text, bytea       00 -> 00 FF, ends with 00 01
+//! numeric  sign, exponent, digit pairs + 1, ends with 00 (complemented when negative)
+//! ```
+//!
+//! Invariants
+//! - KEY-1: for two rows, `encode(a) < encode(b)` exactly when a sorts before b under the index's
+//!   columns (text by bytes, `char(n)` without its trailing blanks).
+//! - KEY-2: no encoded column is a proper prefix of another value of that column, so a key of the
+//!   first k columns is a prefix of just the keys that agree in those columns.
+//! - KEY-3: where an index may hold two rows with the same columns (not unique, or unique with a
+//!   NULL in it), the row's address follows, so every key of a tree is distinct.
+
+use rust_decimal::Decimal;
+
+use crate::catalog::{IndexDef, TableDef};
+use crate::types::TypeKind;
+use crate::value::Value;
+
+const NULL_FIRST: u8 = 0;
+const NOT_NULL: u8 = 1;
+const NULL_LAST: u8 = 2;
+
+/// Bytes that an address takes at the end of a key.
+pub const ADDRESS_BYTES: usize = 8;
+
+/// How the keys of one index are made.
+#[derive(Clone, Debug)]
+pub struct KeyCodec {
+    columns: Vec<KeyColumn>,
+    unique: bool,
+}
+
+/// How one column of a key is made.
+#[derive(Clone, Copy, Debug)]
+struct KeyColumn {
+    /// Position in the table's row.
+    column: usize,
+    desc: bool,
+    nulls_first: bool,
+    marked: bool,
+    blank_padded: bool,
+}
+
+impl KeyCodec {
+    /// The codec of `index` on `table`.
+    pub fn new(table: &TableDef, index: &IndexDef) -> KeyCodec {
+        let columns = index
+            .columns
+            .iter()
+            .map(|c| KeyColumn {
+                column: c.column,
+                desc: c.desc,
+                nulls_first: c.nulls_first,
+                marked: !index.primary,
+                blank_padded: matches!(table.columns[c.column].ty.kind, TypeKind::BpChar),
+            })
+            .collect();
+        KeyCodec {
+            columns,
+            unique: index.unique,
+        }
+    }
+
+    /// Number of key columns.
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// The key of `row` without an address, into `out` (which is cleared). Returns whether the
+    /// address has to follow (KEY-3).
+    pub fn encode_row(&self, row: &[Value], out: &mut Vec<u8>) -> bool {
+        out.clear();
+        let mut has_null = false;
+        for column in &self.columns {
+            let value = &row[column.column];
+            has_null |= value.is_null();
+            column.encode(value, out);
+        }
+        has_null || !self.unique
+    }
+
+    /// The whole key of `row`, which lives at `address`.
+    pub fn encode_entry(&self, row: &[Value], address: u64, out: &mut Vec<u8>) {
+        if self.encode_row(row, out) {
+            out.extend_from_slice(&address.to_be_bytes());
+        }
+    }
+
+    /// Appends the value of key column `position`, for building search prefixes.
+    pub fn push(&self, position: usize, value: &Value, out: &mut Vec<u8>) {
+        self.columns[position].encode(value, out);
+    }
+
+    /// Would a whole key made of the values in `out` need an address? True when not unique.
+    pub fn is_unique(&self) -> bool {
+        self.unique
+    }
+
+    /// Does key column `position` mark NULLs?
+    pub fn is_marked(&self, position: usize) -> bool {
+        self.columns[position].marked
+    }
+
+    /// Is key column `position` descending?
+    pub fn is_desc(&self, position: usize) -> bool {
+        self.columns[position].desc
+    }
+
+    /// Do NULLs come first in key column `position`?
+    pub fn nulls_first(&self, position: usize) -> bool {
+        self.columns[position].nulls_first
+    }
+
+    /// Appends the marker that all values other than NULL share in key column `position`.
+    pub fn push_not_null(&self, position: usize, out: &mut Vec<u8>) {
+        if self.columns[position].marked {
+            out.push(NOT_NULL);
+        }
+    }
+}
+
+impl KeyColumn {
+    fn encode(&self, value: &Value, out: &mut Vec<u8>) {
+        if value.is_null() {
+            out.push(if self.nulls_first { NULL_FIRST } else { NULL_LAST });
+            return;
+        }
+        if self.marked {
+            out.push(NOT_NULL);
+        }
+        let start = out.len();
+        encode_value(value, self.blank_padded, out);
+        if self.desc {
+            for byte in &mut out[start..] {
+                *byte = !*byte;
+            }
+        }
+    }
+}
+
+/// The end of the keys that begin with `prefix`: raises the last byte that can be raised. False
+/// when there is no such end (the prefix is all `FF`, or empty).
+pub fn successor(prefix: &mut Vec<u8>) -> bool {
+    while let Some(last) = prefix.last_mut() {
+        if *last < 0xFF {
+            *last += 1;
+            return true;
+        }
+        prefix.pop();
+    }
+    false
+}
+
+/// A key for hash tables and hash joins: equal bytes exactly when the values are equal. NULL is
+/// the single byte 00 and is never equal to anything for the caller who says so.
+pub fn encode_plain(value: &Value, blank_padded: bool, out: &mut Vec<u8>) {
+    if value.is_null() {
+        out.push(NULL_FIRST);
+    } else {
+        out.push(NOT_NULL);
+        encode_value(value, blank_padded, out);
+    }
+}
+
+fn encode_value(value: &Value, blank_padded: bool, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => {}
+        Value::Bool(b) => out.push(u8::from(*b)),
+        Value::Int2(i) => out.extend_from_slice(&((*i as u16) ^ (1 << 15)).to_be_bytes()),
+        Value::Int4(i) | Value::Date(i) => push_i32(*i, out),
+        Value::Int8(i) | Value::Timestamp(i) | Value::TimestampTz(i) => push_i64(*i, out),
+        Value::Float4(f) => out.extend_from_slice(&fold_f32(*f).to_be_bytes()),
+        Value::Float8(f) => out.extend_from_slice(&fold_f64(*f).to_be_bytes()),
+        Value::Numeric(d) => push_numeric(d, out),
+        Value::Text(s) if blank_padded => push_bytes(s.trim_end_matches(' ').as_bytes(), out),
+        Value::Text(s) => push_bytes(s.as_bytes(), out),
+        Value::Bytea(b) => push_bytes(b, out),
+        Value::Uuid(u) => out.extend_from_slice(u),
+    }
+}
+
+fn push_i32(i: i32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&((i as u32) ^ (1 << 31)).to_be_bytes());
+}
+
+fn push_i64(i: i64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&((i as u64) ^ (1 << 63)).to_be_bytes());
+}
+
+/// Bits that sort as PostgreSQL sorts floats: -0 equals 0, NaN above all.
+fn fold_f64(f: f64) -> u64 {
+    let f = if f.is_nan() {
+        f64::NAN.abs()
+    } else if f == 0.0 {
+        0.0
+    } else {
+        f
+    };
+    let bits = f.to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | (1 << 63) }
+}
+
+fn fold_f32(f: f32) -> u32 {
+    let f = if f.is_nan() {
+        f32::NAN.abs()
+    } else if f == 0.0 {
+        0.0
+    } else {
+        f
+    };
+    let bits = f.to_bits();
+    if bits >> 31 == 1 { !bits } else { bits | (1 << 31) }
+}
+
+fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    let mut rest = bytes;
+    while let Some(zero) = rest.iter().position(|b| *b == 0) {
+        out.extend_from_slice(&rest[..zero]);
+        out.extend_from_slice(&[0, 0xFF]);
+        rest = &rest[zero + 1..];
+    }
+    out.extend_from_slice(rest);
+    out.extend_from_slice(&[0, 1]);
+}
+
+/// `0.d1d2d3… × 10^e` with d1 ≠ 0, so that 1.0 and 1.00 give the same bytes.
+fn push_numeric(d: &Decimal, out: &mut Vec<u8>) {
+    const ZERO: u8 = 0x80;
+    if d.is_zero() {
+        out.push(ZERO);
+        return;
+    }
+    let mut mantissa = d.mantissa().unsigned_abs();
+    while mantissa.is_multiple_of(10) {
+        mantissa /= 10;
+    }
+    let mut digits = [0u8; 40];
+    let mut count = 0;
+    let mut rest = mantissa;
+    while rest > 0 {
+        digits[count] = (rest % 10) as u8;
+        rest /= 10;
+        count += 1;
+    }
+    digits[..count].reverse();
+    let exponent = exponent_of(d);
+    let negative = d.is_sign_negative();
+    out.push(if negative { ZERO - 1 } else { ZERO + 1 });
+    let start = out.len();
+    out.push((exponent + 64) as u8);
+    for pair in digits[..count + count % 2].chunks_exact(2) {
+        out.push(pair[0] * 10 + pair[1] + 1);
+    }
+    out.push(0);
+    if negative {
+        for byte in &mut out[start..] {
+            *byte = !*byte;
+        }
+    }
+}
+
+/// The e of `0.d1d2… × 10^e`: digits before the decimal point, negative for leading zeros.
+fn exponent_of(d: &Decimal) -> i32 {
+    let mantissa = d.mantissa().unsigned_abs();
+    let digits = mantissa.checked_ilog10().map_or(0, |l| l as i32 + 1);
+    digits - d.scale() as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(value: &Value, desc: bool, nulls_first: bool) -> Vec<u8> {
+        let column = KeyColumn {
+            column: 0,
+            desc,
+            nulls_first,
+            marked: true,
+            blank_padded: false,
+        };
+        let mut out = Vec::new();
+        column.encode(value, &mut out);
+        out
+    }
+
+    fn ascending(values: &[Value]) {
+        for pair in values.windows(2) {
+            assert!(key(&pair[0], false, false) < key(&pair[1], false, false), "{pair:?}");
+            assert!(key(&pair[0], true, true) > key(&pair[1], true, true), "{pair:?}");
+        }
+    }
+
+    fn numeric(s: &str) -> Value {
+        Value::Numeric(s.parse().expect("a decimal"))
+    }
+
+    #[test]
+    fn integers_and_floats_sort() {
+        ascending(&[i32::MIN, -7, -1, 0, 1, 256, i32::MAX].map(Value::Int4));
+        ascending(&[i64::MIN, -1, 0, 1, i64::MAX].map(Value::Int8));
+        ascending(&[i16::MIN, -1, 0, 1, i16::MAX].map(Value::Int2));
+        let floats = [f64::NEG_INFINITY, -1.5, -1e-300, 0.0, 1e-300, 2.0, f64::INFINITY, f64::NAN];
+        ascending(&floats.map(Value::Float8));
+        assert_eq!(key(&Value::Float8(-0.0), false, false), key(&Value::Float8(0.0), false, false));
+    }
+
+    #[test]
+    fn numerics_sort_and_ignore_scale() {
+        let values = [
+            "-79228162514264337593543950335", "-100.01", "-100", "-99.9", "-1", "-0.5", "-0.05",
+            "-0.0001", "0", "0.0001", "0.0010", "0.05", "0.5", "0.51", "1", "1.01", "9", "10",
+            "10.5", "99", "100", "1234567890.123456789",
+        ];
+        ascending(&values.map(numeric));
+        for (a, b) in [("1.0", "1.000"), ("100", "100.00"), ("0", "0.00"), ("-0.50", "-0.5")] {
+            assert_eq!(key(&numeric(a), false, false), key(&numeric(b), false, false));
+        }
+    }
+
+    #[test]
+    fn text_sorts_by_bytes_with_zero_bytes_inside() {
+        let texts = ["", "\0", "\0a", "a", "a\0", "a\0b", "aa", "b", "é"];
+        ascending(&texts.map(|t| Value::Text(t.into())));
+        ascending(&texts.map(|t| Value::Bytea(t.as_bytes().to_vec())));
+    }
+
+    #[test]
+    fn nulls_go_where_asked() {
+        let one = Value::Int4(1);
+        assert!(key(&Value::Null, false, true) < key(&one, false, true));
+        assert!(key(&Value::Null, false, false) > key(&one, false, false));
+        assert!(key(&Value::Null, true, true) < key(&one, true, true));
+        assert!(key(&Value::Null, true, false) > key(&one, true, false));
+    }
+
+    #[test]
+    fn blanks_at_the_end_of_char_do_not_count() {
+        let mut a = Vec::new();
+        let mut b = Vec::new();
+        encode_plain(&Value::Text("ab  ".into()), true, &mut a);
+        encode_plain(&Value::Text("ab".into()), true, &mut b);
+        assert_eq!(a, b);
+    }
+
+    #[test]
+    fn successor_is_past_every_key_with_the_prefix() {
+        let mut prefix = vec![1, 0xFF, 0xFF];
+        assert!(successor(&mut prefix));
+        assert_eq!(prefix, [2]);
+        let mut all = vec![0xFF];
+        assert!(!successor(&mut all));
+    }
+}

@@ -1,0 +1,26 @@
+//! Types, values, functions, parser, binder and catalog by PostgreSQL's rules.
+//!
+//! ```text
+//!   text ──parser──▶ syntax tree ──binder (catalog)──▶ bound tree ──▶ planner
+//!                                                        │
+//!                                     functions::eval ◀──┘  values, types, settings
+//! ```
+
+pub mod bound;
+pub mod catalog;
+pub mod context;
+pub mod error;
+pub mod functions;
+pub mod key;
+pub mod parser;
+pub mod row;
+pub mod settings;
+pub mod stop;
+pub mod types;
+pub mod value;
+
+pub use context::EvalContext;
+pub use error::{SqlError, SqlState};
+pub use settings::Settings;
+pub use types::{Type, TypeKind};
+pub use value::Value;

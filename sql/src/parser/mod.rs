@@ -1,0 +1,3 @@
+//! x
+/// x
+pub fn is_reserved(_: &str) -> bool { false }

@@ -1,0 +1,473 @@
+//! Rows as the payload of an object: an array of words.
+//!
+//! ```text
+//! bytes 0..4   length of the row in bytes            (self-delimiting: the object may be longer)
+//!       4..6   number of columns
+//!       6..8   flags: NULLS a bitmap is there, WIDE ends are u32 and not u16
+//!       8..    columns of fixed size, widest first, each at its own alignment, zero when NULL
+//!              bitmap, one bit a column, set = NULL
+//!              end of each column of varying size, counted from the first data byte
+//!              data of the columns of varying size
+//! ```
+//!
+//! Fixed columns sit at offsets known from the table alone, so reading one is one load and a
+//! shift. `numeric` is kept as sign, scale and the mantissa's significant bytes.
+//!
+//! Failure: every offset read from the bytes is checked; bytes that make no row are an error
+//! (XX001), never a panic.
+
+use compact_str::CompactString;
+use rust_decimal::Decimal;
+
+use crate::catalog::ColumnDef;
+use crate::error::{SqlError, SqlState};
+use crate::types::TypeKind;
+use crate::value::Value;
+
+const DATA_CORRUPTED: SqlState = SqlState::new(b"XX001");
+const HEADER_BYTES: usize = 8;
+const FLAG_NULLS: u16 = 1;
+const FLAG_WIDE: u16 = 2;
+
+/// The longest row: one object of the largest size class, with room for its header and line
+/// versions.
+pub const ROW_BYTES_MAX: usize = 900 * 1024;
+
+/// Where the columns of one table's rows are.
+#[derive(Clone, Debug)]
+pub struct RowLayout {
+    columns: Vec<Place>,
+    varying: Vec<usize>,
+    fixed_end: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    kind: TypeKind,
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum At {
+    Fixed(usize),
+    Varying(usize),
+}
+
+impl RowLayout {
+    /// The layout of rows with `columns`.
+    pub fn new(columns: &[ColumnDef]) -> RowLayout {
+        let mut places: Vec<Place> = columns
+            .iter()
+            .map(|c| Place {
+                kind: c.ty.kind,
+                at: At::Varying(0),
+            })
+            .collect();
+        let mut offset = HEADER_BYTES;
+        for width in [16, 8, 4, 2, 1] {
+            for place in &mut places {
+                if fixed_width(place.kind) == Some(width) {
+                    place.at = At::Fixed(offset);
+                    offset += width;
+                }
+            }
+        }
+        let mut varying = Vec::new();
+        for (i, place) in places.iter_mut().enumerate() {
+            if let At::Varying(nth) = &mut place.at {
+                *nth = varying.len();
+                varying.push(i);
+            }
+        }
+        RowLayout {
+            columns: places,
+            varying,
+            fixed_end: offset,
+        }
+    }
+
+    /// Number of columns.
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Encodes `row` into `out`, which is cleared and keeps its capacity.
+    pub fn encode(&self, row: &[Value], out: &mut Vec<u64>) -> Result<(), SqlError> {
+        debug_assert_eq!(row.len(), self.columns.len(), "one value a column");
+        let nulls = row.iter().any(Value::is_null);
+        let mut data = 0;
+        for &column in &self.varying {
+            data += varying_bytes(&row[column]);
+        }
+        let wide = data > usize::from(u16::MAX);
+        let bitmap = if nulls { self.columns.len().div_ceil(8) } else { 0 };
+        let end_bytes = if wide { 4 } else { 2 };
+        let ends_at = self.fixed_end + bitmap;
+        let data_at = ends_at + end_bytes * self.varying.len();
+        let total = data_at + data;
+        if total > ROW_BYTES_MAX {
+            return Err(row_too_big(total));
+        }
+        out.clear();
+        out.resize(total.div_ceil(8), 0);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(out);
+        let flags = if nulls { FLAG_NULLS } else { 0 } | if wide { FLAG_WIDE } else { 0 };
+        bytes[0..4].copy_from_slice(&(total as u32).to_le_bytes());
+        bytes[4..6].copy_from_slice(&(self.columns.len() as u16).to_le_bytes());
+        bytes[6..8].copy_from_slice(&flags.to_le_bytes());
+        let mut end = 0;
+        for (i, (place, value)) in self.columns.iter().zip(row).enumerate() {
+            if value.is_null() {
+                bytes[self.fixed_end + i / 8] |= 1 << (i % 8);
+            }
+            match place.at {
+                At::Fixed(at) => put_fixed(value, &mut bytes[at..]),
+                At::Varying(nth) => {
+                    end += put_varying(value, &mut bytes[data_at + end..]);
+                    let slot = ends_at + nth * end_bytes;
+                    if wide {
+                        bytes[slot..slot + 4].copy_from_slice(&(end as u32).to_le_bytes());
+                    } else {
+                        bytes[slot..slot + 2].copy_from_slice(&(end as u16).to_le_bytes());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A reader over an encoded row.
+    pub fn reader<'a>(&'a self, words: &'a [u64]) -> Result<RowReader<'a>, SqlError> {
+        RowReader::new(self, bytemuck::cast_slice(words)).ok_or_else(corrupt)
+    }
+
+    /// Decodes every column into `out`, one slot a column.
+    pub fn decode(&self, words: &[u64], out: &mut [Value]) -> Result<(), SqlError> {
+        let reader = self.reader(words)?;
+        for (column, slot) in out.iter_mut().enumerate().take(self.columns.len()) {
+            *slot = reader.get(column)?;
+        }
+        Ok(())
+    }
+
+    /// Decodes just `columns` (positions in the table), each into the slot of the same position.
+    pub fn decode_some(
+        &self,
+        words: &[u64],
+        columns: &[usize],
+        out: &mut [Value],
+    ) -> Result<(), SqlError> {
+        let reader = self.reader(words)?;
+        for &column in columns {
+            out[column] = reader.get(column)?;
+        }
+        Ok(())
+    }
+}
+
+/// One encoded row, checked as far as its header.
+#[derive(Clone, Copy, Debug)]
+pub struct RowReader<'a> {
+    layout: &'a RowLayout,
+    bytes: &'a [u8],
+    nulls: bool,
+    wide: bool,
+    ends_at: usize,
+    data_at: usize,
+}
+
+impl<'a> RowReader<'a> {
+    fn new(layout: &'a RowLayout, bytes: &'a [u8]) -> Option<RowReader<'a>> {
+        let total = u32::from_le_bytes(bytes.get(0..4)?.try_into().ok()?) as usize;
+        let columns = u16::from_le_bytes(bytes.get(4..6)?.try_into().ok()?);
+        let flags = u16::from_le_bytes(bytes.get(6..8)?.try_into().ok()?);
+        let bytes = bytes.get(..total)?;
+        let nulls = flags & FLAG_NULLS != 0;
+        let wide = flags & FLAG_WIDE != 0;
+        let bitmap = if nulls { layout.columns.len().div_ceil(8) } else { 0 };
+        let ends_at = layout.fixed_end + bitmap;
+        let data_at = ends_at + layout.varying.len() * if wide { 4 } else { 2 };
+        let whole = usize::from(columns) == layout.columns.len()
+            && flags & !(FLAG_NULLS | FLAG_WIDE) == 0
+            && data_at <= total;
+        whole.then_some(RowReader {
+            layout,
+            bytes,
+            nulls,
+            wide,
+            ends_at,
+            data_at,
+        })
+    }
+
+    /// The value of `column`.
+    #[inline]
+    pub fn get(&self, column: usize) -> Result<Value, SqlError> {
+        let place = &self.layout.columns[column];
+        if self.is_null(column) {
+            return Ok(Value::Null);
+        }
+        let value = match place.at {
+            At::Fixed(at) => self.bytes.get(at..).and_then(|b| get_fixed(place.kind, b)),
+            At::Varying(nth) => self.varying(nth).and_then(|b| get_varying(place.kind, b)),
+        };
+        value.ok_or_else(corrupt)
+    }
+
+    /// Is `column` NULL?
+    #[inline]
+    pub fn is_null(&self, column: usize) -> bool {
+        self.nulls
+            && self
+                .bytes
+                .get(self.layout.fixed_end + column / 8)
+                .is_some_and(|byte| byte >> (column % 8) & 1 == 1)
+    }
+
+    fn varying(&self, nth: usize) -> Option<&'a [u8]> {
+        let start = match nth {
+            0 => 0,
+            _ => self.end(nth - 1)?,
+        };
+        let end = self.end(nth)?;
+        self.bytes.get(self.data_at..)?.get(start..end)
+    }
+
+    fn end(&self, nth: usize) -> Option<usize> {
+        if self.wide {
+            let slot = self.ends_at + nth * 4;
+            let raw = self.bytes.get(slot..slot + 4)?.try_into().ok()?;
+            usize::try_from(u32::from_le_bytes(raw)).ok()
+        } else {
+            let slot = self.ends_at + nth * 2;
+            let raw = self.bytes.get(slot..slot + 2)?.try_into().ok()?;
+            Some(usize::from(u16::from_le_bytes(raw)))
+        }
+    }
+}
+
+fn fixed_width(kind: TypeKind) -> Option<usize> {
+    match kind {
+        TypeKind::Bool => Some(1),
+        TypeKind::Int2 => Some(2),
+        TypeKind::Int4 | TypeKind::Float4 | TypeKind::Date => Some(4),
+        TypeKind::Int8 | TypeKind::Float8 | TypeKind::Timestamp | TypeKind::TimestampTz => Some(8),
+        TypeKind::Uuid => Some(16),
+        _ => None,
+    }
+}
+
+fn put_fixed(value: &Value, out: &mut [u8]) {
+    match value {
+        Value::Bool(b) => out[0] = u8::from(*b),
+        Value::Int2(i) => out[..2].copy_from_slice(&i.to_le_bytes()),
+        Value::Int4(i) | Value::Date(i) => out[..4].copy_from_slice(&i.to_le_bytes()),
+        Value::Int8(i) | Value::Timestamp(i) | Value::TimestampTz(i) => {
+            out[..8].copy_from_slice(&i.to_le_bytes());
+        }
+        Value::Float4(f) => out[..4].copy_from_slice(&f.to_le_bytes()),
+        Value::Float8(f) => out[..8].copy_from_slice(&f.to_le_bytes()),
+        Value::Uuid(u) => out[..16].copy_from_slice(u),
+        Value::Null | Value::Numeric(_) | Value::Text(_) | Value::Bytea(_) => {}
+    }
+}
+
+#[inline]
+fn get_fixed(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
+    Some(match kind {
+        TypeKind::Bool => Value::Bool(*bytes.first()? != 0),
+        TypeKind::Int2 => Value::Int2(i16::from_le_bytes(take(bytes)?)),
+        TypeKind::Int4 => Value::Int4(i32::from_le_bytes(take(bytes)?)),
+        TypeKind::Date => Value::Date(i32::from_le_bytes(take(bytes)?)),
+        TypeKind::Int8 => Value::Int8(i64::from_le_bytes(take(bytes)?)),
+        TypeKind::Timestamp => Value::Timestamp(i64::from_le_bytes(take(bytes)?)),
+        TypeKind::TimestampTz => Value::TimestampTz(i64::from_le_bytes(take(bytes)?)),
+        TypeKind::Float4 => Value::Float4(f32::from_le_bytes(take(bytes)?)),
+        TypeKind::Float8 => Value::Float8(f64::from_le_bytes(take(bytes)?)),
+        TypeKind::Uuid => Value::Uuid(take(bytes)?),
+        _ => return None,
+    })
+}
+
+#[inline]
+fn take<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
+    bytes.get(..N)?.try_into().ok()
+}
+
+fn varying_bytes(value: &Value) -> usize {
+    match value {
+        Value::Text(s) => s.len(),
+        Value::Bytea(b) => b.len(),
+        Value::Numeric(d) => 1 + mantissa_bytes(d),
+        _ => 0,
+    }
+}
+
+fn put_varying(value: &Value, out: &mut [u8]) -> usize {
+    match value {
+        Value::Text(s) => {
+            out[..s.len()].copy_from_slice(s.as_bytes());
+            s.len()
+        }
+        Value::Bytea(b) => {
+            out[..b.len()].copy_from_slice(b);
+            b.len()
+        }
+        Value::Numeric(d) => {
+            let sign = if d.is_sign_negative() { 0x80 } else { 0 };
+            out[0] = sign | d.scale() as u8;
+            let count = mantissa_bytes(d);
+            let mantissa = d.mantissa().unsigned_abs().to_le_bytes();
+            out[1..=count].copy_from_slice(&mantissa[..count]);
+            1 + count
+        }
+        _ => 0,
+    }
+}
+
+fn get_varying(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
+    if kind.is_string() {
+        return Some(Value::Text(CompactString::from_utf8(bytes).ok()?));
+    }
+    match kind {
+        TypeKind::Bytea => Some(Value::Bytea(bytes.to_vec())),
+        TypeKind::Numeric => get_numeric(bytes).map(Value::Numeric),
+        _ => None,
+    }
+}
+
+fn mantissa_bytes(d: &Decimal) -> usize {
+    let bits = 128 - d.mantissa().unsigned_abs().leading_zeros() as usize;
+    bits.div_ceil(8)
+}
+
+fn get_numeric(bytes: &[u8]) -> Option<Decimal> {
+    let (&head, digits) = bytes.split_first()?;
+    let mut mantissa = [0u8; 16];
+    mantissa.get_mut(..digits.len())?.copy_from_slice(digits);
+    let scale = u32::from(head & 0x7F);
+    let mantissa = i128::try_from(u128::from_le_bytes(mantissa)).ok()?;
+    let mut d = Decimal::try_from_i128_with_scale(mantissa, scale).ok()?;
+    d.set_sign_negative(head & 0x80 != 0);
+    Some(d)
+}
+
+fn row_too_big(bytes: usize) -> SqlError {
+    SqlError::new(
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        format!("row is too big: size {bytes}, maximum size {ROW_BYTES_MAX}"),
+    )
+}
+
+fn corrupt() -> SqlError {
+    SqlError::new(DATA_CORRUPTED, "a stored row does not match its table's columns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Type;
+
+    fn layout(types: &[Type]) -> RowLayout {
+        let columns: Vec<ColumnDef> = types
+            .iter()
+            .enumerate()
+            .map(|(i, ty)| ColumnDef {
+                name: format!("c{i}"),
+                ty: *ty,
+                not_null: false,
+                default: None,
+                attnum: i as i16 + 1,
+            })
+            .collect();
+        RowLayout::new(&columns)
+    }
+
+    fn every_type() -> (RowLayout, Vec<Value>) {
+        let layout = layout(&[
+            Type::BOOL,
+            Type::TEXT,
+            Type::INT2,
+            Type::NUMERIC,
+            Type::INT8,
+            Type::char(5),
+            Type::FLOAT4,
+            Type::BYTEA,
+            Type::FLOAT8,
+            Type::DATE,
+            Type::UUID,
+            Type::TIMESTAMP,
+            Type::TIMESTAMPTZ,
+            Type::INT4,
+        ]);
+        let row = vec![
+            Value::Bool(true),
+            Value::text("zwölf Boxkämpfer jagen Viktor quer über den Sylter Deich"),
+            Value::Int2(-3),
+            Value::Numeric("-12345.6700".parse().expect("a decimal")),
+            Value::Int8(i64::MIN),
+            Value::text("ab"),
+            Value::Float4(1.5),
+            Value::Bytea(vec![0, 1, 255]),
+            Value::Float8(-2.5),
+            Value::Date(8000),
+            Value::Uuid([7; 16]),
+            Value::Timestamp(1),
+            Value::TimestampTz(-1),
+            Value::Int4(42),
+        ];
+        (layout, row)
+    }
+
+    #[test]
+    fn rows_come_back_with_any_set_of_nulls() {
+        let (layout, row) = every_type();
+        let mut words = Vec::new();
+        for mask in 0..1u32 << row.len() {
+            if mask.count_ones() > 2 && mask.count_zeros() > 20 {
+                continue;
+            }
+            let mut row = row.clone();
+            for (i, value) in row.iter_mut().enumerate() {
+                if mask >> i & 1 == 1 {
+                    *value = Value::Null;
+                }
+            }
+            layout.encode(&row, &mut words).expect("it fits");
+            words.push(u64::MAX);
+            let mut back = vec![Value::Null; row.len()];
+            layout.decode(&words, &mut back).expect("it decodes");
+            assert_eq!(row, back);
+        }
+    }
+
+    #[test]
+    fn wide_rows_and_too_wide_rows() {
+        let layout = layout(&[Type::TEXT, Type::TEXT]);
+        let row = [Value::text("x".repeat(70_000)), Value::text("y")];
+        let mut words = Vec::new();
+        layout.encode(&row, &mut words).expect("it fits");
+        let mut back = [Value::Null, Value::Null];
+        layout.decode_some(&words, &[1], &mut back).expect("it decodes");
+        assert_eq!(back, [Value::Null, Value::text("y")]);
+        let row = [Value::text("x".repeat(ROW_BYTES_MAX)), Value::Null];
+        let error = layout.encode(&row, &mut words).expect_err("too big");
+        assert_eq!(error.sqlstate(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+    }
+
+    #[test]
+    fn damaged_rows_are_errors_and_never_panics() {
+        let (layout, row) = every_type();
+        let mut words = Vec::new();
+        layout.encode(&row, &mut words).expect("it fits");
+        let mut back = vec![Value::Null; row.len()];
+        for cut in 0..words.len() {
+            assert!(layout.decode(&words[..cut], &mut back).is_err());
+        }
+        for bit in 0..words.len() * 64 {
+            let mut damaged = words.clone();
+            damaged[bit / 64] ^= 1 << (bit % 64);
+            let _ = layout.decode(&damaged, &mut back);
+        }
+    }
+}

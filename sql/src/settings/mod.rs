@@ -1,0 +1,260 @@
+//! The settings of a session: what SET, SHOW, RESET and `current_setting` see.
+//!
+//! A session holds its settings behind an `Arc` and clones them to change them, so a snapshot for a
+//! statement, a savepoint or SET LOCAL is one reference. The few that evaluation needs are kept
+//! parsed in fields.
+
+mod table;
+mod zone;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use jiff::tz::TimeZone;
+
+use crate::error::{SqlError, SqlState};
+use table::{Kind, Known, known};
+pub use table::SERVER_VERSION;
+pub(crate) use table::parse_bool;
+pub use zone::parse_zone;
+
+/// How bytea is written as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteaOutput {
+    /// `\x…`
+    Hex,
+    /// Octal escapes.
+    Escape,
+}
+
+/// The order of day, month and year in ambiguous dates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DateOrder {
+    /// Month first.
+    Mdy,
+    /// Day first.
+    Dmy,
+    /// Year first.
+    Ymd,
+}
+
+/// All settings of a session.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `TimeZone`, ready for use.
+    pub time_zone: TimeZone,
+    /// `bytea_output`
+    pub bytea_output: ByteaOutput,
+    /// `extra_float_digits`: above 0 floats are written shortest-exact.
+    pub extra_float_digits: i32,
+    /// The order part of `DateStyle`.
+    pub date_order: DateOrder,
+    /// `synchronous_commit` is on.
+    pub synchronous_commit: bool,
+    /// What differs from the table's defaults, by lower-case name.
+    values: BTreeMap<String, String>,
+    /// What RESET goes back to, where start-up options gave something else.
+    defaults: BTreeMap<String, String>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings::new()
+    }
+}
+
+impl Settings {
+    /// The settings of a fresh session.
+    pub fn new() -> Settings {
+        Settings {
+            time_zone: TimeZone::UTC,
+            bytea_output: ByteaOutput::Hex,
+            extra_float_digits: 1,
+            date_order: DateOrder::Mdy,
+            synchronous_commit: true,
+            values: BTreeMap::new(),
+            defaults: BTreeMap::new(),
+        }
+    }
+
+    /// The value of `name` in any case; `None` for an unknown one.
+    pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        let name = lower(name);
+        if let Some(value) = self.values.get(name.as_ref()) {
+            return Some(Cow::Borrowed(value));
+        }
+        self.default_of(&name)
+            .map(|value| Cow::Owned(value.to_owned()))
+    }
+
+    /// Sets `name` for the session after checking the value; the value is kept in canonical form.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        let name = lower(name).into_owned();
+        let canonical = match known(&name) {
+            Some(setting) => {
+                if setting.kind == Kind::Fixed {
+                    return Err(SqlError::new(
+                        SqlState::CANT_CHANGE_RUNTIME_PARAM,
+                        format!("parameter \"{}\" cannot be changed", setting.name),
+                    ));
+                }
+                setting.check(value)?
+            }
+            // Names with a dot are the client's own.
+            None if name.contains('.') => value.to_owned(),
+            None => return Err(unrecognized(&name)),
+        };
+        self.apply(&name, &canonical)?;
+        self.values.insert(name, canonical);
+        Ok(())
+    }
+
+    /// Sets `name` from a start-up option or the server's options: RESET goes back to this value.
+    pub fn set_default(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        self.set(name, value)?;
+        let name = lower(name).into_owned();
+        if let Some(value) = self.values.remove(&name) {
+            self.defaults.insert(name, value);
+        }
+        Ok(())
+    }
+
+    /// Sets a value that clients may not set: the server's own knowledge, like `is_superuser`.
+    pub fn set_fixed(&mut self, name: &str, value: &str) {
+        self.defaults
+            .insert(lower(name).into_owned(), value.to_owned());
+    }
+
+    /// Back to the default.
+    pub fn reset(&mut self, name: &str) -> Result<(), SqlError> {
+        let name = lower(name);
+        if known(&name).is_none() && !name.contains('.') {
+            return Err(unrecognized(&name));
+        }
+        self.values.remove(name.as_ref());
+        let default = self.default_of(&name).unwrap_or("").to_owned();
+        self.apply(&name, &default)
+    }
+
+    /// All back to their defaults.
+    pub fn reset_all(&mut self) {
+        let names: Vec<String> = self.values.keys().cloned().collect();
+        for name in names {
+            // A default has been checked before, so it applies.
+            let _ = self.reset(&name);
+        }
+    }
+
+    /// All settings for SHOW ALL: name, value, description.
+    pub fn all(&self) -> Vec<(&'static str, String, &'static str)> {
+        table::SETTINGS
+            .iter()
+            .map(|s| {
+                let value = self.get(s.name).unwrap_or_default().into_owned();
+                (s.name, value, s.description)
+            })
+            .collect()
+    }
+
+    /// The settings whose changes the client is told of, in the order of start-up.
+    pub fn reported(&self) -> Vec<(&'static str, String)> {
+        table::REPORTED
+            .iter()
+            .map(|name| (*name, self.get(name).unwrap_or_default().into_owned()))
+            .collect()
+    }
+
+    fn default_of(&self, name: &str) -> Option<&str> {
+        match self.defaults.get(name) {
+            Some(value) => Some(value),
+            None => known(name).map(|s| s.default),
+        }
+    }
+
+    /// Keeps the parsed fields in step with a canonical value.
+    fn apply(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        match name {
+            "timezone" => self.time_zone = parse_zone(value)?,
+            "bytea_output" => {
+                self.bytea_output = match value {
+                    "escape" => ByteaOutput::Escape,
+                    _ => ByteaOutput::Hex,
+                }
+            }
+            "extra_float_digits" => self.extra_float_digits = value.parse().unwrap_or(1),
+            "datestyle" => {
+                self.date_order = if value.ends_with("DMY") {
+                    DateOrder::Dmy
+                } else if value.ends_with("YMD") {
+                    DateOrder::Ymd
+                } else {
+                    DateOrder::Mdy
+                }
+            }
+            "synchronous_commit" => self.synchronous_commit = value != "off",
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The name of a setting as PostgreSQL spells it (`TimeZone`), or the name itself.
+pub fn display_name(name: &str) -> &str {
+    known(name).map_or(name, |s: &Known| s.name)
+}
+
+fn unrecognized(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_OBJECT,
+        format!("unrecognized configuration parameter \"{name}\""),
+    )
+}
+
+fn lower(name: &str) -> Cow<'_, str> {
+    let name = match name {
+        "time zone" | "TIME ZONE" => "timezone",
+        other => other,
+    };
+    if name.bytes().any(|b| b.is_ascii_uppercase()) {
+        Cow::Owned(name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked_and_canonical() {
+        let mut s = Settings::new();
+        s.set("DateStyle", "iso").expect("ISO is a style");
+        assert_eq!(s.get("datestyle").as_deref(), Some("ISO, MDY"));
+        s.set("client_encoding", "'utf-8'").expect("an alias");
+        assert_eq!(s.get("client_encoding").as_deref(), Some("UTF8"));
+        let e = s.set("extra_float_digits", "9").expect_err("out of range");
+        assert_eq!(e.sqlstate(), SqlState::INVALID_PARAMETER_VALUE);
+        assert_eq!(
+            e.message(),
+            "9 is outside the valid range for parameter \"extra_float_digits\" (-15 .. 3)"
+        );
+        let e = s.set("nonsense", "1").expect_err("unknown");
+        assert_eq!(e.sqlstate(), SqlState::UNDEFINED_OBJECT);
+        s.set("statement_timeout", "2s").expect("a time");
+        assert_eq!(s.get("statement_timeout").as_deref(), Some("2s"));
+        s.set("jit", "true").expect("a bool");
+        assert_eq!(s.get("jit").as_deref(), Some("on"));
+    }
+
+    #[test]
+    fn reset_goes_back_to_the_start_up_value() {
+        let mut s = Settings::new();
+        s.set_default("TimeZone", "Europe/Paris").expect("a zone");
+        s.set("timezone", "UTC").expect("a zone");
+        assert_eq!(s.get("TimeZone").as_deref(), Some("UTC"));
+        s.reset_all();
+        assert_eq!(s.get("TimeZone").as_deref(), Some("Europe/Paris"));
+        assert_eq!(s.time_zone.iana_name(), Some("Europe/Paris"));
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a statement stops: an error of the SQL floors, or the transaction below it.
+
+use fencepost_btree::IndexError;
+use fencepost_txn::Stop;
+
+use crate::error::{SqlError, SqlState};
+
+/// Why a statement stops.
+#[derive(Clone, Debug)]
+pub enum Halt {
+    /// The transaction cannot go on; a conflict may be tried again from the start.
+    Stop(Stop),
+    /// The statement is at fault, or a limit is reached.
+    Error(SqlError),
+    /// A table is not the version it was planned with: plan again.
+    Stale,
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Halt {
+        Halt::Stop(stop)
+    }
+}
+
+impl From<SqlError> for Halt {
+    fn from(error: SqlError) -> Halt {
+        Halt::Error(error)
+    }
+}
+
+impl From<IndexError> for Halt {
+    fn from(error: IndexError) -> Halt {
+        match error {
+            IndexError::Stop(stop) => Halt::Stop(stop),
+            IndexError::KeyTooLong { length, limit } => Halt::Error(SqlError::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                format!("index row size {length} exceeds maximum {limit}"),
+            )),
+        }
+    }
+}
+
+impl Halt {
+    /// The error that a client sees.
+    pub fn into_error(self) -> SqlError {
+        match self {
+            Halt::Error(error) => error,
+            Halt::Stop(stop) => stop_error(&stop),
+            Halt::Stale => serialization_failure("The table's definition was changed."),
+        }
+    }
+
+    /// May the same statements succeed in a new transaction?
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Halt::Stale | Halt::Stop(Stop::Retry(_)))
+    }
+}
+
+fn serialization_failure(detail: &str) -> SqlError {
+    SqlError::new(
+        SqlState::SERIALIZATION_FAILURE,
+        "could not serialize access due to concurrent update",
+    )
+    .detail(detail)
+    .hint("The transaction might succeed if retried.")
+}
+
+fn stop_error(stop: &Stop) -> SqlError {
+    match stop {
+        Stop::Retry(reason) => serialization_failure(&format!("Reason: {}.", reason.name())),
+        Stop::Deadlock => SqlError::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
+            .detail("The transaction was chosen to end a circle of waits for rows.")
+            .hint("The transaction might succeed if retried."),
+        Stop::OutOfMemory => SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
+            .detail("The memory limit of the database is reached."),
+        Stop::DiskFull => SqlError::new(
+            SqlState::DISK_FULL,
+            "could not write to the log: no space left on device",
+        ),
+        Stop::TooLarge(what) => SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, *what),
+        Stop::ReadOnly => SqlError::new(
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            "cannot write in a read-only transaction",
+        ),
+        Stop::Failed => SqlError::new(SqlState::IO_ERROR, "the durable log failed"),
+        Stop::Damaged => SqlError::new(
+            SqlState::new(b"XX001"),
+            "an object of the database is missing or damaged",
+        ),
+    }
+}

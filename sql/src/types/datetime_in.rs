@@ -1,0 +1,219 @@
+//! Reading dates and times: ISO forms, `DateStyle`-ordered ones, month names, zones.
+//!
+//! The text is cut into fields from left to right; each field says by its shape what it is, and
+//! fills in its part of `Fields`. A part given twice is an error.
+
+use jiff::tz::TimeZone;
+
+use super::calendar::{
+    DAY_US, DATE_MAX, DATE_MIN, SECOND_US, TIMESTAMP_END, TIMESTAMP_MIN, days_from_civil,
+    days_in_month,
+};
+use super::zone;
+use crate::error::{SqlError, SqlState};
+use crate::settings::{DateOrder, Settings, parse_zone};
+
+mod fields;
+
+use fields::{Fault, Fields, Special, Zone};
+
+pub(super) fn date(text: &str, settings: &Settings, now: Option<i64>) -> Result<i32, SqlError> {
+    const NAME: &str = "date";
+    let fields = read(text, NAME, settings)?;
+    if let Some(special) = fields.special {
+        return match special {
+            Special::Infinity => Ok(i32::MAX),
+            Special::MinusInfinity => Ok(i32::MIN),
+            Special::Epoch => Ok(-super::calendar::EPOCH_SHIFT_DAYS),
+            Special::Now => Ok(today(settings, now, NAME, text)?),
+            Special::Day(shift) => Ok(today(settings, now, NAME, text)? + shift),
+        };
+    }
+    let days = days_of(&fields).map_err(|f| fault(f, NAME, text))?;
+    match i32::try_from(days) {
+        Ok(days) if (DATE_MIN..=DATE_MAX).contains(&days) => Ok(days),
+        _ => Err(SqlError::new(
+            SqlState::DATETIME_FIELD_OVERFLOW,
+            format!("date out of range: \"{text}\""),
+        )),
+    }
+}
+
+pub(super) fn timestamp(
+    text: &str,
+    settings: &Settings,
+    now: Option<i64>,
+) -> Result<i64, SqlError> {
+    const NAME: &str = "timestamp";
+    let fields = read(text, NAME, settings)?;
+    if let Some(special) = fields.special {
+        return match special {
+            Special::Now => {
+                let now = clock(now, NAME, text)?;
+                Ok(zone::to_local(&settings.time_zone, now))
+            }
+            Special::Day(shift) => {
+                let day = today(settings, now, NAME, text)? + shift;
+                Ok(i64::from(day) * DAY_US + fields.time_us.unwrap_or(0))
+            }
+            other => Ok(fixed_moment(other)),
+        };
+    }
+    local(&fields, NAME, text)
+}
+
+pub(super) fn timestamptz(
+    text: &str,
+    settings: &Settings,
+    now: Option<i64>,
+) -> Result<i64, SqlError> {
+    const NAME: &str = "timestamp with time zone";
+    let fields = read(text, NAME, settings)?;
+    let local_us = match fields.special {
+        Some(Special::Now) => return clock(now, NAME, text),
+        Some(Special::Day(shift)) => {
+            let day = today(settings, now, NAME, text)? + shift;
+            i64::from(day) * DAY_US + fields.time_us.unwrap_or(0)
+        }
+        Some(other) => return Ok(fixed_moment(other)),
+        None => local(&fields, NAME, text)?,
+    };
+    let us = match &fields.zone {
+        None => zone::to_absolute(&settings.time_zone, local_us),
+        Some(Zone::Offset(seconds)) => local_us.saturating_sub(i64::from(*seconds) * SECOND_US),
+        Some(Zone::Named(zone)) => zone::to_absolute(zone, local_us),
+    };
+    in_range(us, text)
+}
+
+fn fixed_moment(special: Special) -> i64 {
+    match special {
+        Special::Infinity => i64::MAX,
+        Special::MinusInfinity => i64::MIN,
+        _ => -super::calendar::EPOCH_SHIFT_SECONDS * SECOND_US,
+    }
+}
+
+/// The local time the fields give.
+fn local(fields: &Fields, name: &str, text: &str) -> Result<i64, SqlError> {
+    let days = days_of(fields).map_err(|f| fault(f, name, text))?;
+    let us = days
+        .checked_mul(DAY_US)
+        .and_then(|us| us.checked_add(fields.time_us.unwrap_or(0)))
+        .unwrap_or(i64::MAX);
+    in_range(us, text)
+}
+
+fn in_range(us: i64, text: &str) -> Result<i64, SqlError> {
+    if (TIMESTAMP_MIN..TIMESTAMP_END).contains(&us) {
+        return Ok(us);
+    }
+    Err(SqlError::new(
+        SqlState::DATETIME_FIELD_OVERFLOW,
+        format!("timestamp out of range: \"{text}\""),
+    ))
+}
+
+fn clock(now: Option<i64>, name: &str, text: &str) -> Result<i64, SqlError> {
+    now.ok_or_else(|| fault(Fault::NoClock, name, text))
+}
+
+fn today(
+    settings: &Settings,
+    now: Option<i64>,
+    name: &str,
+    text: &str,
+) -> Result<i32, SqlError> {
+    let now = clock(now, name, text)?;
+    let local = zone::to_local(&settings.time_zone, now);
+    Ok(super::calendar::date_of_timestamp(local))
+}
+
+fn read(text: &str, name: &str, settings: &Settings) -> Result<Fields, SqlError> {
+    Fields::read(text, settings.date_order).map_err(|f| fault(f, name, text))
+}
+
+fn fault(fault: Fault, name: &str, text: &str) -> SqlError {
+    match fault {
+        Fault::Syntax => SqlError::new(
+            SqlState::INVALID_DATETIME_FORMAT,
+            format!("invalid input syntax for type {name}: \"{text}\""),
+        ),
+        Fault::Range => SqlError::new(
+            SqlState::DATETIME_FIELD_OVERFLOW,
+            format!("date/time field value out of range: \"{text}\""),
+        ),
+        Fault::MonthRange => SqlError::new(
+            SqlState::DATETIME_FIELD_OVERFLOW,
+            format!("date/time field value out of range: \"{text}\""),
+        )
+        .hint("Perhaps you need a different \"datestyle\" setting."),
+        Fault::ZoneRange => SqlError::new(
+            SqlState::new(b"22009"),
+            format!("time zone displacement out of range: \"{text}\""),
+        ),
+        Fault::UnknownZone(zone) => SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("time zone \"{zone}\" not recognized"),
+        ),
+        Fault::NoClock => SqlError::unsupported(format!("\"{text}\" without a clock")),
+    }
+}
+
+/// Days of the date the fields give, checked against the calendar.
+fn days_of(fields: &Fields) -> Result<i64, Fault> {
+    let (Some(year), Some(month), Some(day)) = (fields.year, fields.month, fields.day) else {
+        return Err(Fault::Syntax);
+    };
+    let year = match (fields.bc, year) {
+        (_, 0) => return Err(Fault::Range),
+        (true, y) => 1 - y,
+        (false, y) => y,
+    };
+    if !(1..=12).contains(&month) {
+        return Err(Fault::MonthRange);
+    }
+    if day < 1 || day > 31 {
+        return Err(Fault::MonthRange);
+    }
+    if day > days_in_month(year, month) {
+        return Err(Fault::Range);
+    }
+    Ok(days_from_civil(year, month, day))
+}
+
+/// A zone by name, abbreviation or POSIX-like offset.
+fn named_zone(word: &str) -> Option<Zone> {
+    let hours = match word.to_ascii_lowercase().as_str() {
+        "z" | "utc" | "gmt" | "zulu" | "ut" | "uct" => 0,
+        "est" => -5,
+        "edt" => -4,
+        "cst" => -6,
+        "cdt" => -5,
+        "mst" => -7,
+        "mdt" => -6,
+        "pst" => -8,
+        "pdt" => -7,
+        "cet" | "bst" | "met" => 1,
+        "cest" | "eet" | "mest" => 2,
+        "eest" | "msk" => 3,
+        "jst" | "kst" => 9,
+        _ => {
+            return TimeZone::get(word)
+                .ok()
+                .or_else(|| parse_zone(word).ok())
+                .map(Zone::Named);
+        }
+    };
+    Some(Zone::Offset(hours * 3600))
+}
+
+/// Which of three numbers is year, month and day; a first number of three digits or more is the
+/// year.
+fn order_of(first_digits: usize, order: DateOrder) -> DateOrder {
+    if first_digits >= 3 {
+        DateOrder::Ymd
+    } else {
+        order
+    }
+}

@@ -1,0 +1,348 @@
+//! What a type is called, numbered and sized.
+
+use std::fmt;
+
+/// A type with its modifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Type {
+    /// Which type.
+    pub kind: TypeKind,
+    /// PostgreSQL's type modifier: length + 4 for char and varchar, `(precision << 16 | scale) + 4`
+    /// for numeric, fractional digits for timestamps; -1 for none.
+    pub typmod: i32,
+}
+
+/// The types, by PostgreSQL's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TypeKind {
+    /// boolean
+    Bool,
+    /// smallint
+    Int2,
+    /// integer
+    Int4,
+    /// bigint
+    Int8,
+    /// real
+    Float4,
+    /// double precision
+    Float8,
+    /// numeric
+    Numeric,
+    /// text
+    Text,
+    /// character varying
+    VarChar,
+    /// character, blank-padded
+    BpChar,
+    /// name: the type of identifiers
+    Name,
+    /// bytea
+    Bytea,
+    /// date
+    Date,
+    /// timestamp without time zone
+    Timestamp,
+    /// timestamp with time zone
+    TimestampTz,
+    /// uuid
+    Uuid,
+    /// A literal or parameter whose type nothing has told yet.
+    Unknown,
+    /// The result of a function that returns nothing.
+    Void,
+}
+
+/// The groups that implicit casts and operator choice stay within.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeCategory {
+    /// bool
+    Boolean,
+    /// the numbers
+    Numeric,
+    /// the texts
+    String,
+    /// date and timestamps
+    DateTime,
+    /// the rest
+    UserDefined,
+    /// unknown
+    Unknown,
+    /// void
+    Pseudo,
+}
+
+impl TypeKind {
+    /// Every type a column can have.
+    pub const COLUMN_TYPES: [TypeKind; 16] = [
+        TypeKind::Bool,
+        TypeKind::Int2,
+        TypeKind::Int4,
+        TypeKind::Int8,
+        TypeKind::Float4,
+        TypeKind::Float8,
+        TypeKind::Numeric,
+        TypeKind::Text,
+        TypeKind::VarChar,
+        TypeKind::BpChar,
+        TypeKind::Name,
+        TypeKind::Bytea,
+        TypeKind::Date,
+        TypeKind::Timestamp,
+        TypeKind::TimestampTz,
+        TypeKind::Uuid,
+    ];
+
+    /// PostgreSQL's OID of the type.
+    pub const fn oid(self) -> u32 {
+        match self {
+            TypeKind::Bool => 16,
+            TypeKind::Bytea => 17,
+            TypeKind::Name => 19,
+            TypeKind::Int8 => 20,
+            TypeKind::Int2 => 21,
+            TypeKind::Int4 => 23,
+            TypeKind::Text => 25,
+            TypeKind::Float4 => 700,
+            TypeKind::Float8 => 701,
+            TypeKind::Unknown => 705,
+            TypeKind::BpChar => 1042,
+            TypeKind::VarChar => 1043,
+            TypeKind::Date => 1082,
+            TypeKind::Timestamp => 1114,
+            TypeKind::TimestampTz => 1184,
+            TypeKind::Numeric => 1700,
+            TypeKind::Void => 2278,
+            TypeKind::Uuid => 2950,
+        }
+    }
+
+    /// The type with this OID.
+    pub fn from_oid(oid: u32) -> Option<TypeKind> {
+        if oid == TypeKind::Unknown.oid() {
+            return Some(TypeKind::Unknown);
+        }
+        TypeKind::COLUMN_TYPES.into_iter().find(|k| k.oid() == oid)
+    }
+
+    /// The name in messages and in `format_type`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TypeKind::Bool => "boolean",
+            TypeKind::Int2 => "smallint",
+            TypeKind::Int4 => "integer",
+            TypeKind::Int8 => "bigint",
+            TypeKind::Float4 => "real",
+            TypeKind::Float8 => "double precision",
+            TypeKind::Numeric => "numeric",
+            TypeKind::Text => "text",
+            TypeKind::VarChar => "character varying",
+            TypeKind::BpChar => "character",
+            TypeKind::Name => "name",
+            TypeKind::Bytea => "bytea",
+            TypeKind::Date => "date",
+            TypeKind::Timestamp => "timestamp without time zone",
+            TypeKind::TimestampTz => "timestamp with time zone",
+            TypeKind::Uuid => "uuid",
+            TypeKind::Unknown => "unknown",
+            TypeKind::Void => "void",
+        }
+    }
+
+    /// The name in the catalog (`pg_type.typname`), also the output name of a cast.
+    pub const fn catalog_name(self) -> &'static str {
+        match self {
+            TypeKind::Bool => "bool",
+            TypeKind::Int2 => "int2",
+            TypeKind::Int4 => "int4",
+            TypeKind::Int8 => "int8",
+            TypeKind::Float4 => "float4",
+            TypeKind::Float8 => "float8",
+            TypeKind::VarChar => "varchar",
+            TypeKind::BpChar => "bpchar",
+            TypeKind::Timestamp => "timestamp",
+            TypeKind::TimestampTz => "timestamptz",
+            other => other.name(),
+        }
+    }
+
+    /// The size on the wire: bytes, or -1 for a varying one.
+    pub const fn size(self) -> i16 {
+        match self {
+            TypeKind::Bool => 1,
+            TypeKind::Int2 => 2,
+            TypeKind::Int4 | TypeKind::Float4 | TypeKind::Date | TypeKind::Void => 4,
+            TypeKind::Int8 | TypeKind::Float8 | TypeKind::Timestamp | TypeKind::TimestampTz => 8,
+            TypeKind::Uuid => 16,
+            TypeKind::Name => 64,
+            TypeKind::Unknown => -2,
+            TypeKind::Numeric
+            | TypeKind::Text
+            | TypeKind::VarChar
+            | TypeKind::BpChar
+            | TypeKind::Bytea => -1,
+        }
+    }
+
+    /// The group the type is in.
+    pub const fn category(self) -> TypeCategory {
+        match self {
+            TypeKind::Bool => TypeCategory::Boolean,
+            TypeKind::Int2
+            | TypeKind::Int4
+            | TypeKind::Int8
+            | TypeKind::Float4
+            | TypeKind::Float8
+            | TypeKind::Numeric => TypeCategory::Numeric,
+            TypeKind::Text | TypeKind::VarChar | TypeKind::BpChar | TypeKind::Name => {
+                TypeCategory::String
+            }
+            TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampTz => TypeCategory::DateTime,
+            TypeKind::Bytea | TypeKind::Uuid => TypeCategory::UserDefined,
+            TypeKind::Unknown => TypeCategory::Unknown,
+            TypeKind::Void => TypeCategory::Pseudo,
+        }
+    }
+
+    /// Is it the type its category prefers?
+    pub const fn is_preferred(self) -> bool {
+        matches!(
+            self,
+            TypeKind::Bool | TypeKind::Float8 | TypeKind::Text | TypeKind::TimestampTz
+        )
+    }
+
+    /// smallint, integer or bigint.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, TypeKind::Int2 | TypeKind::Int4 | TypeKind::Int8)
+    }
+
+    /// A type whose values are `Value::Text`.
+    pub const fn is_string(self) -> bool {
+        matches!(
+            self,
+            TypeKind::Text
+                | TypeKind::VarChar
+                | TypeKind::BpChar
+                | TypeKind::Name
+                | TypeKind::Unknown
+        )
+    }
+}
+
+impl Type {
+    /// boolean
+    pub const BOOL: Type = Type::of(TypeKind::Bool);
+    /// smallint
+    pub const INT2: Type = Type::of(TypeKind::Int2);
+    /// integer
+    pub const INT4: Type = Type::of(TypeKind::Int4);
+    /// bigint
+    pub const INT8: Type = Type::of(TypeKind::Int8);
+    /// real
+    pub const FLOAT4: Type = Type::of(TypeKind::Float4);
+    /// double precision
+    pub const FLOAT8: Type = Type::of(TypeKind::Float8);
+    /// numeric without limits
+    pub const NUMERIC: Type = Type::of(TypeKind::Numeric);
+    /// text
+    pub const TEXT: Type = Type::of(TypeKind::Text);
+    /// name
+    pub const NAME: Type = Type::of(TypeKind::Name);
+    /// bytea
+    pub const BYTEA: Type = Type::of(TypeKind::Bytea);
+    /// date
+    pub const DATE: Type = Type::of(TypeKind::Date);
+    /// timestamp
+    pub const TIMESTAMP: Type = Type::of(TypeKind::Timestamp);
+    /// timestamptz
+    pub const TIMESTAMPTZ: Type = Type::of(TypeKind::TimestampTz);
+    /// uuid
+    pub const UUID: Type = Type::of(TypeKind::Uuid);
+    /// not known yet
+    pub const UNKNOWN: Type = Type::of(TypeKind::Unknown);
+
+    /// The type without a modifier.
+    pub const fn of(kind: TypeKind) -> Type {
+        Type { kind, typmod: -1 }
+    }
+
+    /// The type with a modifier.
+    pub const fn with(kind: TypeKind, typmod: i32) -> Type {
+        Type { kind, typmod }
+    }
+
+    /// `varchar(n)`.
+    pub const fn varchar(n: i32) -> Type {
+        Type::with(TypeKind::VarChar, n + 4)
+    }
+
+    /// `char(n)`.
+    pub const fn char(n: i32) -> Type {
+        Type::with(TypeKind::BpChar, n + 4)
+    }
+
+    /// `numeric(precision, scale)`.
+    pub const fn numeric(precision: u8, scale: u8) -> Type {
+        Type::with(
+            TypeKind::Numeric,
+            ((precision as i32) << 16 | scale as i32) + 4,
+        )
+    }
+
+    /// PostgreSQL's OID.
+    pub const fn oid(&self) -> u32 {
+        self.kind.oid()
+    }
+
+    /// The size on the wire: bytes, or -1 for a varying one.
+    pub const fn size(&self) -> i16 {
+        self.kind.size()
+    }
+
+    /// The declared length of a `char(n)` or `varchar(n)`, in characters.
+    pub fn length(&self) -> Option<usize> {
+        match self.kind {
+            TypeKind::VarChar | TypeKind::BpChar if self.typmod >= 4 => {
+                usize::try_from(self.typmod - 4).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// The declared precision and scale of a `numeric(p, s)`.
+    pub fn precision_scale(&self) -> Option<(u32, u32)> {
+        if self.kind != TypeKind::Numeric || self.typmod < 4 {
+            return None;
+        }
+        let packed = (self.typmod - 4) as u32;
+        Some((packed >> 16, packed & 0x7ff))
+    }
+
+    /// The name with its modifier, as `format_type` writes it.
+    pub fn name(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(n) = self.length() {
+            return write!(f, "{}({n})", self.kind.name());
+        }
+        if let Some((p, s)) = self.precision_scale() {
+            return write!(f, "numeric({p},{s})");
+        }
+        match (self.kind, self.typmod) {
+            (TypeKind::Timestamp, p) if p >= 0 => write!(f, "timestamp({p}) without time zone"),
+            (TypeKind::TimestampTz, p) if p >= 0 => write!(f, "timestamp({p}) with time zone"),
+            (kind, _) => f.write_str(kind.name()),
+        }
+    }
+}
+
+impl fmt::Display for TypeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

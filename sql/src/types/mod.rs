@@ -1,0 +1,191 @@
+//! The types: their identity (OID, name, size), and how values are read and written.
+//!
+//! `text_in`/`text_out` and `binary_in`/`binary_out` are the two wire forms; each type has its own
+//! file with its readers and writers. Readers take any bytes a client sends and answer with an
+//! error, never a panic.
+
+mod boolean;
+mod bytea;
+pub mod calendar;
+mod datetime_in;
+mod datetime_out;
+mod float;
+mod integer;
+mod kind;
+pub mod numeric;
+mod string;
+#[cfg(test)]
+mod tests;
+mod typmod;
+mod uuid;
+pub mod zone;
+
+use rust_decimal::Decimal;
+
+pub use kind::{Type, TypeCategory, TypeKind};
+pub use string::check_utf8;
+pub use typmod::apply_typmod;
+
+use crate::error::{SqlError, SqlState};
+use crate::settings::Settings;
+use crate::value::Value;
+
+/// Reads a value from its text form, the type's length limit included.
+///
+/// `now`, `today` and their kin need the clock, so they are for [`text_in_at`].
+pub fn text_in(ty: &Type, text: &str, settings: &Settings) -> Result<Value, SqlError> {
+    text_in_at(ty, text, settings, None)
+}
+
+/// Reads a value from its text form; `now` is the start of the transaction.
+pub fn text_in_at(
+    ty: &Type,
+    text: &str,
+    settings: &Settings,
+    now: Option<i64>,
+) -> Result<Value, SqlError> {
+    let value = match ty.kind {
+        TypeKind::Bool => Value::Bool(boolean::parse(text)?),
+        TypeKind::Int2 => Value::Int2(integer::parse(text)?),
+        TypeKind::Int4 => Value::Int4(integer::parse(text)?),
+        TypeKind::Int8 => Value::Int8(integer::parse(text)?),
+        TypeKind::Float4 => Value::Float4(float::parse4(text)?),
+        TypeKind::Float8 => Value::Float8(float::parse8(text)?),
+        TypeKind::Numeric => Value::Numeric(numeric::parse(text)?),
+        TypeKind::Text | TypeKind::VarChar | TypeKind::Unknown => Value::text(text),
+        TypeKind::BpChar if ty.length().is_none() => Value::text(text.trim_end_matches(' ')),
+        TypeKind::BpChar => Value::text(text),
+        TypeKind::Name => Value::text(string::clip_name(text)),
+        TypeKind::Bytea => Value::Bytea(bytea::parse(text)?),
+        TypeKind::Date => Value::Date(datetime_in::date(text, settings, now)?),
+        TypeKind::Timestamp => Value::Timestamp(datetime_in::timestamp(text, settings, now)?),
+        TypeKind::TimestampTz => Value::TimestampTz(datetime_in::timestamptz(text, settings, now)?),
+        TypeKind::Uuid => Value::Uuid(uuid::parse(text)?),
+        TypeKind::Void => Value::Null,
+    };
+    match ty.typmod {
+        -1 => Ok(value),
+        _ => apply_typmod(value, ty, false),
+    }
+}
+
+/// Appends the text form of a value that is not NULL (NULL appends nothing).
+pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => {}
+        Value::Bool(b) => out.push(if *b { b't' } else { b'f' }),
+        Value::Int2(v) => integer::format(i64::from(*v), out),
+        Value::Int4(v) => integer::format(i64::from(*v), out),
+        Value::Int8(v) => integer::format(*v, out),
+        Value::Float4(v) => float::format4(*v, settings.extra_float_digits, out),
+        Value::Float8(v) => float::format8(*v, settings.extra_float_digits, out),
+        Value::Numeric(v) => numeric::format(v, out),
+        Value::Text(s) => {
+            out.extend_from_slice(s.as_bytes());
+            if ty.kind == TypeKind::BpChar {
+                string::pad(s, ty, out);
+            }
+        }
+        Value::Bytea(bytes) => bytea::format(bytes, settings.bytea_output, out),
+        Value::Date(days) => datetime_out::date(*days, out),
+        Value::Timestamp(us) => datetime_out::timestamp(*us, out),
+        Value::TimestampTz(us) => datetime_out::timestamptz(*us, &settings.time_zone, out),
+        Value::Uuid(bytes) => uuid::format(bytes, out),
+    }
+}
+
+/// The text form as a string; for casts to text and messages.
+pub fn to_text(value: &Value, ty: &Type, settings: &Settings) -> String {
+    let mut out = Vec::new();
+    text_out(value, ty, settings, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Reads a value from its binary form, the type's length limit included.
+pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
+    let value = match ty.kind {
+        TypeKind::Bool => Value::Bool(fixed::<1>(bytes)?[0] != 0),
+        TypeKind::Int2 => Value::Int2(i16::from_be_bytes(fixed(bytes)?)),
+        TypeKind::Int4 => Value::Int4(i32::from_be_bytes(fixed(bytes)?)),
+        TypeKind::Int8 => Value::Int8(i64::from_be_bytes(fixed(bytes)?)),
+        TypeKind::Float4 => Value::Float4(f32::from_be_bytes(fixed(bytes)?)),
+        TypeKind::Float8 => Value::Float8(f64::from_be_bytes(fixed(bytes)?)),
+        TypeKind::Numeric => Value::Numeric(numeric::from_binary(bytes)?),
+        TypeKind::Text | TypeKind::VarChar | TypeKind::Unknown => Value::text(check_utf8(bytes)?),
+        TypeKind::BpChar if ty.length().is_none() => {
+            Value::text(check_utf8(bytes)?.trim_end_matches(' '))
+        }
+        TypeKind::BpChar => Value::text(check_utf8(bytes)?),
+        TypeKind::Name => Value::text(string::clip_name(check_utf8(bytes)?)),
+        TypeKind::Bytea => Value::Bytea(bytes.to_vec()),
+        TypeKind::Date => {
+            Value::Date(calendar::check_date(i32::from_be_bytes(fixed(bytes)?), "")?)
+        }
+        TypeKind::Timestamp => Value::Timestamp(calendar::check_timestamp(i64::from_be_bytes(
+            fixed(bytes)?,
+        ))?),
+        TypeKind::TimestampTz => Value::TimestampTz(calendar::check_timestamp(
+            i64::from_be_bytes(fixed(bytes)?),
+        )?),
+        TypeKind::Uuid => Value::Uuid(fixed(bytes)?),
+        TypeKind::Void => Value::Null,
+    };
+    match ty.typmod {
+        -1 => Ok(value),
+        _ => apply_typmod(value, ty, false),
+    }
+}
+
+/// Appends the binary form of a value that is not NULL (NULL appends nothing).
+pub fn binary_out(value: &Value, ty: &Type, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => {}
+        Value::Bool(b) => out.push(u8::from(*b)),
+        Value::Int2(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Value::Int4(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Value::Int8(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Value::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Value::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
+        Value::Numeric(v) => numeric::to_binary(v, out),
+        Value::Text(s) => {
+            out.extend_from_slice(s.as_bytes());
+            if ty.kind == TypeKind::BpChar {
+                string::pad(s, ty, out);
+            }
+        }
+        Value::Bytea(bytes) => out.extend_from_slice(bytes),
+        Value::Date(days) => out.extend_from_slice(&days.to_be_bytes()),
+        Value::Timestamp(us) | Value::TimestampTz(us) => out.extend_from_slice(&us.to_be_bytes()),
+        Value::Uuid(bytes) => out.extend_from_slice(bytes),
+    }
+}
+
+/// The numeric an integer is.
+pub fn decimal_of(v: i64) -> Decimal {
+    Decimal::from(v)
+}
+
+fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], SqlError> {
+    bytes.try_into().map_err(|_| {
+        if bytes.len() < N {
+            SqlError::new(
+                SqlState::PROTOCOL_VIOLATION,
+                "insufficient data left in message",
+            )
+        } else {
+            SqlError::new(
+                SqlState::INVALID_BINARY_REPRESENTATION,
+                "incorrect binary data format",
+            )
+        }
+    })
+}
+
+/// 22P02 as every input function words it.
+#[cold]
+fn invalid_input(type_name: &str, text: &str) -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_TEXT_REPRESENTATION,
+        format!("invalid input syntax for type {type_name}: \"{text}\""),
+    )
+}

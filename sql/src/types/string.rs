@@ -1,0 +1,54 @@
+//! The text types: encoding, lengths, blank padding.
+
+use crate::error::{SqlError, SqlState};
+use crate::types::Type;
+
+/// The bytes of an identifier that count.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Text from bytes off the wire: UTF-8 without NUL, else 22021.
+pub fn check_utf8(bytes: &[u8]) -> Result<&str, SqlError> {
+    let bad_at = match std::str::from_utf8(bytes) {
+        Ok(text) => match bytes.iter().position(|b| *b == 0) {
+            None => return Ok(text),
+            Some(at) => at,
+        },
+        Err(e) => e.valid_up_to(),
+    };
+    let length = match bytes[bad_at] {
+        0xc0..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf7 => 4,
+        _ => 1,
+    };
+    let shown: Vec<String> = bytes[bad_at..]
+        .iter()
+        .take(length)
+        .map(|b| format!("0x{b:02x}"))
+        .collect();
+    Err(SqlError::new(
+        SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+        format!(
+            "invalid byte sequence for encoding \"UTF8\": {}",
+            shown.join(" ")
+        ),
+    ))
+}
+
+/// Cuts an identifier to 63 bytes, between characters.
+pub(super) fn clip_name(text: &str) -> &str {
+    if text.len() <= NAME_BYTES_MAX {
+        return text;
+    }
+    &text[..text.floor_char_boundary(NAME_BYTES_MAX)]
+}
+
+/// Appends the blanks that `char(n)` is short of.
+pub(super) fn pad(text: &str, ty: &Type, out: &mut Vec<u8>) {
+    if let Some(length) = ty.length() {
+        let have = text.chars().count();
+        if have < length {
+            out.resize(out.len() + length - have, b' ');
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Between local and absolute time in a time zone.
+//!
+//! A local time that a zone skips is read with the offset before the jump; one that happens twice
+//! is the later one, as PostgreSQL does.
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, TimeZone};
+
+use super::calendar::{DAY_US, EPOCH_SHIFT_SECONDS, SECOND_US, civil_from_days};
+
+/// The offset east of UTC, in seconds, at an absolute moment.
+pub fn offset_at(zone: &TimeZone, us: i64) -> i32 {
+    let seconds = us
+        .div_euclid(SECOND_US)
+        .saturating_add(EPOCH_SHIFT_SECONDS)
+        .clamp(
+            Timestamp::MIN.as_second() + 1,
+            Timestamp::MAX.as_second() - 1,
+        );
+    match Timestamp::from_second(seconds) {
+        Ok(moment) => zone.to_offset(moment).seconds(),
+        Err(_) => 0,
+    }
+}
+
+/// The offset east of UTC, in seconds, at a local time given as microseconds.
+pub fn offset_at_local(zone: &TimeZone, local_us: i64) -> i32 {
+    let (year, month, day) = civil_from_days(local_us.div_euclid(DAY_US));
+    let seconds = local_us.rem_euclid(DAY_US) / SECOND_US;
+    // Beyond the range that jiff knows, zones stay as they are at its end.
+    let year = year.clamp(-9998, 9998) as i16;
+    let local = DateTime::new(
+        year,
+        month as i8,
+        day.min(28 + u32::from(month != 2) * 2).max(1) as i8,
+        (seconds / 3600) as i8,
+        (seconds / 60 % 60) as i8,
+        (seconds % 60) as i8,
+        0,
+    );
+    let exact = DateTime::new(
+        year,
+        month as i8,
+        day as i8,
+        (seconds / 3600) as i8,
+        (seconds / 60 % 60) as i8,
+        (seconds % 60) as i8,
+        0,
+    );
+    match exact.or(local) {
+        Ok(local) => match zone.to_ambiguous_timestamp(local).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset.seconds(),
+            AmbiguousOffset::Gap { before, .. } => before.seconds(),
+            AmbiguousOffset::Fold { after, .. } => after.seconds(),
+        },
+        Err(_) => 0,
+    }
+}
+
+/// The local time at an absolute moment.
+pub fn to_local(zone: &TimeZone, us: i64) -> i64 {
+    match us {
+        i64::MIN | i64::MAX => us,
+        _ => us.saturating_add(i64::from(offset_at(zone, us)) * SECOND_US),
+    }
+}
+
+/// The absolute moment of a local time.
+pub fn to_absolute(zone: &TimeZone, local_us: i64) -> i64 {
+    match local_us {
+        i64::MIN | i64::MAX => local_us,
+        _ => local_us.saturating_sub(i64::from(offset_at_local(zone, local_us)) * SECOND_US),
+    }
+}

@@ -1,0 +1,89 @@
+//! A value of any SQL type, owned.
+//!
+//! Fixed types hold no heap memory, and short text lives inside the value, so that a row of them is
+//! made and dropped without the allocator.
+//!
+//! Invariants
+//! - VAL-1: a value carries no type modifier: `varchar(3)` and `text` are both `Text`.
+//! - VAL-2: `char(n)` is stored without its trailing blanks; output pads it.
+
+use compact_str::CompactString;
+use rust_decimal::Decimal;
+
+/// A value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Value {
+    /// NULL of any type.
+    #[default]
+    Null,
+    /// boolean
+    Bool(bool),
+    /// smallint
+    Int2(i16),
+    /// integer
+    Int4(i32),
+    /// bigint
+    Int8(i64),
+    /// real
+    Float4(f32),
+    /// double precision
+    Float8(f64),
+    /// numeric, with its display scale
+    Numeric(Decimal),
+    /// text, varchar, char(n), name and literals of unknown type
+    Text(CompactString),
+    /// bytea
+    Bytea(Vec<u8>),
+    /// date: days from 2000-01-01; `i32::MIN` and `i32::MAX` are -infinity and infinity
+    Date(i32),
+    /// timestamp: microseconds from 2000-01-01 00:00; `i64::MIN` and `i64::MAX` are the infinities
+    Timestamp(i64),
+    /// timestamptz: microseconds from 2000-01-01 00:00 UTC; infinities as for timestamp
+    TimestampTz(i64),
+    /// uuid
+    Uuid([u8; 16]),
+}
+
+impl Value {
+    /// Is this NULL?
+    #[inline]
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// A text value.
+    pub fn text(s: impl AsRef<str>) -> Value {
+        Value::Text(CompactString::new(s.as_ref()))
+    }
+
+    /// The value of any of the three integer types.
+    #[inline]
+    pub fn as_int(&self) -> Option<i64> {
+        match *self {
+            Value::Int2(v) => Some(i64::from(v)),
+            Value::Int4(v) => Some(i64::from(v)),
+            Value::Int8(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// The text of a text value.
+    #[inline]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Value::Text(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The truth of a boolean; `None` for NULL.
+    #[inline]
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Value::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Value>() <= 32);

@@ -1,0 +1,370 @@
+//! The slab allocator: lanes of free slots (NSDI'14 §3.2).
+//!
+//! # Picture
+//! ```text
+//! lane   class 0: slab of block 7 [free slots, carve point], slab of block 9 ...
+//!        class 1: ...
+//!        retired slots, oldest first: (address, tombstone timestamp)
+//! ```
+//! A lane is what the paper gives a thread: free lists that nobody else touches. There are a few
+//! lanes a core and each coordinator stays on one, so a lane's lock is as good as never contended and
+//! a thread that ends leaves nothing behind.
+//!
+//! A freed slot is retired with the timestamp of its tombstone and is handed out again when the
+//! oldest read timestamp has passed that. Which slots are free is not stored anywhere: after a crash
+//! the lists are rebuilt from the allocated bits.
+//!
+//! # Failure
+//! At the memory limit [`Lanes::alloc`] answers [`OutOfMemory`]; slots already carved stay usable.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::account::{Account, OutOfMemory};
+use crate::addr::Addr;
+use crate::classes::{CLASSES, Class, MAX_SLOT_WORDS};
+use crate::old_versions::OldLane;
+use crate::raw::WORD_BYTES;
+use crate::region::{BLOCK_BYTES, BlockId, Regions};
+use crate::timestamp::Timestamp;
+
+/// Memory is charged in steps of this many bytes as a block is carved.
+const CHARGE_BYTES: usize = 64 << 10;
+
+/// Free slots of one block.
+#[derive(Default)]
+struct Slab {
+    /// Byte offsets in the region.
+    free: Vec<u32>,
+    /// First slot that was never handed out; `slots` when the block is carved whole.
+    carved: usize,
+    /// Bytes of the block that have been charged.
+    charged: usize,
+}
+
+/// One size class of a lane.
+#[derive(Default)]
+struct ClassSlabs {
+    slabs: BTreeMap<BlockId, Slab>,
+    /// Bytes charged for carved blocks without a free slot, which have no slab.
+    full: BTreeMap<BlockId, usize>,
+    /// The slab that answered last.
+    current: Option<BlockId>,
+    /// Free slots in all slabs.
+    free: usize,
+}
+
+/// One lane.
+pub struct Lane {
+    classes: Vec<ClassSlabs>,
+    retired: VecDeque<(Addr, Timestamp)>,
+    /// The lane's blocks of old versions.
+    pub old: OldLane,
+}
+
+/// All lanes of a machine.
+pub struct Lanes {
+    lanes: Box<[Mutex<Lane>]>,
+}
+
+impl Lanes {
+    /// `count` empty lanes, at least one.
+    pub fn new(count: usize) -> Self {
+        let lane = || Lane {
+            classes: (0..CLASSES).map(|_| ClassSlabs::default()).collect(),
+            retired: VecDeque::new(),
+            old: OldLane::default(),
+        };
+        Self { lanes: (0..count.max(1)).map(|_| Mutex::new(lane())).collect() }
+    }
+
+    /// Number of lanes.
+    pub fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Enters lane `index` modulo the number of lanes.
+    #[inline]
+    pub fn enter(&self, index: usize) -> MutexGuard<'_, Lane> {
+        self.lanes[index % self.lanes.len()].lock()
+    }
+
+    /// Hands the free slots of a restored block to a lane, and the rest of it to be carved.
+    pub fn adopt(&self, id: BlockId, class: Class, free: Vec<u32>) {
+        let mut lane = self.enter(id.block as usize + id.region.0 as usize);
+        let slabs = &mut lane.classes[class.0 as usize];
+        slabs.free += free.len();
+        slabs.slabs.insert(id, Slab { free, carved: class.slots(), charged: BLOCK_BYTES });
+    }
+
+    /// Gives back to the regions every block whose slots are all free and carved, across all lanes.
+    /// They may be used for another class once readers have passed `now`.
+    pub fn release_empty_blocks(&self, regions: &Regions, account: &Account, now: Timestamp) {
+        let mut lanes: Vec<_> = self.lanes.iter().map(|lane| lane.lock()).collect();
+        for class in 0..CLASSES {
+            let slots = Class(class as u8).slots();
+            let mut free: BTreeMap<BlockId, usize> = BTreeMap::new();
+            for lane in &lanes {
+                for (id, slab) in &lane.classes[class].slabs {
+                    let uncarved = slots - slab.carved.min(slots);
+                    *free.entry(*id).or_default() += slab.free.len() + if slab.carved > 0 { uncarved } else { 0 };
+                }
+            }
+            for (id, _) in free.into_iter().filter(|(_, free)| *free == slots) {
+                for lane in &mut lanes {
+                    let slabs = &mut lane.classes[class];
+                    if let Some(slab) = slabs.slabs.remove(&id) {
+                        slabs.free -= slab.free.len();
+                        account.release(slab.charged as u64);
+                    }
+                    if slabs.current == Some(id) {
+                        slabs.current = None;
+                    }
+                }
+                regions.release_block(id, now);
+            }
+        }
+    }
+}
+
+impl Lane {
+    /// Takes a slot of `class`, near `near` if it can: the hint's block, then its region, then the
+    /// slab that answered last, then any, then a new block.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] at the limit.
+    pub fn alloc(
+        &mut self,
+        regions: &Regions,
+        account: &Account,
+        class: Class,
+        near: Addr,
+        oldest: &dyn Fn() -> Timestamp,
+    ) -> Result<Addr, OutOfMemory> {
+        let slabs = &mut self.classes[class.0 as usize];
+        let near_block = (!near.is_null()).then(|| BlockId::of(near));
+        for id in near_block.into_iter().chain(slabs.current) {
+            if let Some(addr) = slabs.take(account, id, class)? {
+                return Ok(addr);
+            }
+        }
+        if slabs.free == 0 && !self.retired.is_empty() {
+            self.reuse_retired(regions, oldest());
+        }
+        let slabs = &mut self.classes[class.0 as usize];
+        let in_region = near_block.and_then(|hint| {
+            let from = BlockId { region: hint.region, block: 0 };
+            let to = BlockId { region: hint.region, block: u32::MAX };
+            slabs.slabs.range(from..=to).find(|(_, slab)| slab.has_room(class)).map(|(id, _)| *id)
+        });
+        let any = || slabs.slabs.iter().find(|(_, slab)| slab.has_room(class)).map(|(id, _)| *id);
+        let id = match in_region.or_else(any) {
+            Some(id) => id,
+            None => {
+                slabs.drop_full(class);
+                let id = regions.acquire_block(class, oldest())?;
+                slabs.slabs.insert(id, Slab::default());
+                id
+            }
+        };
+        slabs.current = Some(id);
+        slabs.take(account, id, class)?.ok_or(OutOfMemory)
+    }
+
+    /// Takes `count` consecutive slots of one block.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] at the limit, or when a block does not hold so many.
+    pub fn alloc_run(
+        &mut self,
+        regions: &Regions,
+        account: &Account,
+        class: Class,
+        count: usize,
+        oldest: &dyn Fn() -> Timestamp,
+    ) -> Result<Addr, OutOfMemory> {
+        if count > class.slots() {
+            return Err(OutOfMemory);
+        }
+        let slabs = &mut self.classes[class.0 as usize];
+        let room = |slab: &Slab| class.slots() - slab.carved.min(class.slots()) >= count;
+        let id = match slabs.slabs.iter().find(|(_, slab)| room(slab)).map(|(id, _)| *id) {
+            Some(id) => id,
+            None => {
+                let id = regions.acquire_block(class, oldest())?;
+                slabs.slabs.insert(id, Slab::default());
+                id
+            }
+        };
+        let slab = slabs.slabs.get_mut(&id).ok_or(OutOfMemory)?;
+        let first = slab.carved;
+        slab.charge(account, (first + count) * class.slot_words() * WORD_BYTES)?;
+        slab.carved += count;
+        Ok(id.slot(class, first))
+    }
+
+    /// Gives a slot back that no reader can know: its transaction never committed.
+    pub fn give_back(&mut self, regions: &Regions, addr: Addr) {
+        if let Some(class) = regions.class_of(addr) {
+            let slabs = &mut self.classes[class.0 as usize];
+            let id = BlockId::of(addr);
+            slabs.free += 1;
+            let charged = slabs.full.remove(&id).unwrap_or(0);
+            let slab = slabs.slabs.entry(id).or_insert_with(|| Slab { free: Vec::new(), carved: class.slots(), charged });
+            slab.free.push(addr.offset());
+        }
+    }
+
+    /// Retires a slot whose tombstone was committed at `freed`.
+    pub fn retire(&mut self, addr: Addr, freed: Timestamp) {
+        self.retired.push_back((addr, freed));
+    }
+
+    /// Moves retired slots that `oldest` has passed to the free lists.
+    pub fn reuse_retired(&mut self, regions: &Regions, oldest: Timestamp) {
+        while let Some((addr, freed)) = self.retired.front().copied() {
+            if freed > oldest {
+                break;
+            }
+            self.retired.pop_front();
+            self.give_back(regions, addr);
+        }
+    }
+}
+
+impl ClassSlabs {
+    /// Takes slabs without room off the search path.
+    fn drop_full(&mut self, class: Class) {
+        let full = &mut self.full;
+        self.slabs.retain(|id, slab| {
+            let keep = slab.has_room(class);
+            if !keep {
+                full.insert(*id, slab.charged);
+            }
+            keep
+        });
+    }
+
+    fn take(&mut self, account: &Account, id: BlockId, class: Class) -> Result<Option<Addr>, OutOfMemory> {
+        let Some(slab) = self.slabs.get_mut(&id) else { return Ok(None) };
+        if let Some(offset) = slab.free.pop() {
+            self.free -= 1;
+            return Ok(Some(Addr::new(id.region, offset)));
+        }
+        if slab.carved >= class.slots() {
+            return Ok(None);
+        }
+        slab.charge(account, (slab.carved + 1) * class.slot_words() * WORD_BYTES)?;
+        slab.carved += 1;
+        Ok(Some(id.slot(class, slab.carved - 1)))
+    }
+}
+
+impl Slab {
+    fn has_room(&self, class: Class) -> bool {
+        !self.free.is_empty() || self.carved < class.slots()
+    }
+
+    fn charge(&mut self, account: &Account, upto: usize) -> Result<(), OutOfMemory> {
+        if upto > self.charged {
+            let target = upto.next_multiple_of(CHARGE_BYTES).min(MAX_SLOT_WORDS * WORD_BYTES);
+            account.charge((target - self.charged) as u64)?;
+            self.charged = target;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::region::MIN_REGION_BYTES;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn never() -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    #[test]
+    fn near_finds_the_block_then_the_region() {
+        let (regions, account, lanes) = (Regions::new(MIN_REGION_BYTES), Account::new(1 << 30), Lanes::new(1));
+        let class = Class::for_payload(1000).expect("fits");
+        let mut lane = lanes.enter(0);
+        let mut all = Vec::new();
+        for _ in 0..class.slots() * 2 + 1 {
+            all.push(lane.alloc(&regions, &account, class, Addr::NULL, &never).expect("fits"));
+        }
+        let (first, middle) = (all[3], all[class.slots() + 3]);
+        lane.give_back(&regions, first);
+        lane.give_back(&regions, middle);
+        let near = all[class.slots() + 5];
+        assert_eq!(lane.alloc(&regions, &account, class, near, &never), Ok(middle));
+        assert_eq!(lane.alloc(&regions, &account, class, all[0], &never), Ok(first));
+    }
+
+    #[test]
+    fn a_run_is_consecutive_and_a_retired_slot_waits() {
+        let (regions, account, lanes) = (Regions::new(MIN_REGION_BYTES), Account::new(1 << 30), Lanes::new(1));
+        let class = Class::for_payload(30).expect("fits");
+        let mut lane = lanes.enter(0);
+        let first = lane.alloc_run(&regions, &account, class, 100, &never).expect("fits a block");
+        let next = lane.alloc(&regions, &account, class, Addr::NULL, &never).expect("fits");
+        assert_eq!(next.offset() - first.offset(), (100 * class.slot_words() * WORD_BYTES) as u32);
+        lane.retire(next, Timestamp::from_raw(10));
+        lane.reuse_retired(&regions, Timestamp::from_raw(9));
+        assert_ne!(lane.alloc(&regions, &account, class, next, &never), Ok(next));
+        lane.reuse_retired(&regions, Timestamp::from_raw(10));
+        assert_eq!(lane.alloc(&regions, &account, class, next, &never), Ok(next));
+    }
+
+    #[test]
+    fn at_the_limit_nothing_more_is_given_and_nothing_is_lost() {
+        let (regions, account, lanes) = (Regions::new(MIN_REGION_BYTES), Account::new(256 << 10), Lanes::new(1));
+        let class = Class::for_payload(100).expect("fits");
+        let mut lane = lanes.enter(0);
+        let mut got = Vec::new();
+        while let Ok(addr) = lane.alloc(&regions, &account, class, Addr::NULL, &never) {
+            got.push(addr);
+        }
+        assert!(account.used() <= 256 << 10 && got.len() > 200);
+        let back = got[17];
+        lane.give_back(&regions, back);
+        assert_eq!(lane.alloc(&regions, &account, class, Addr::NULL, &never), Ok(back));
+    }
+
+    proptest! {
+        /// Against a model: no slot is handed out twice, slots of a block do not overlap, and when all
+        /// is given back every block returns to the regions and the account to zero.
+        #[test]
+        fn no_slot_is_in_two_hands(steps in proptest::collection::vec((0usize..3, 0usize..2, 1usize..3000, any::<prop::sample::Index>()), 1..300)) {
+            let (regions, account, lanes) = (Regions::new(MIN_REGION_BYTES), Account::new(1 << 40), Lanes::new(2));
+            let mut held: Vec<(Addr, Class)> = Vec::new();
+            let mut set = HashSet::new();
+            for (what, lane, words, pick) in steps {
+                let mut lane = lanes.enter(lane);
+                if what < 2 || held.is_empty() {
+                    let class = Class::for_payload(words).expect("small");
+                    let near = if what == 1 && !held.is_empty() { held[pick.index(held.len())].0 } else { Addr::NULL };
+                    let addr = lane.alloc(&regions, &account, class, near, &never).expect("no limit");
+                    prop_assert!(set.insert(addr), "{addr} twice");
+                    prop_assert_eq!(regions.class_of(addr), Some(class));
+                    let within = addr.offset() as usize % BLOCK_BYTES;
+                    prop_assert_eq!(within % (class.slot_words() * WORD_BYTES), 0);
+                    held.push((addr, class));
+                } else {
+                    let (addr, _) = held.swap_remove(pick.index(held.len()));
+                    set.remove(&addr);
+                    lane.give_back(&regions, addr);
+                }
+            }
+            for (addr, _) in held.drain(..) {
+                lanes.enter(1).give_back(&regions, addr);
+            }
+            lanes.release_empty_blocks(&regions, &account, Timestamp::from_raw(1));
+            prop_assert_eq!(regions.blocks(), vec![]);
+            prop_assert_eq!(account.used(), 0);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Storage: regions, object layout, allocator, old versions, durable log and checkpoints.
+//!
+//! # Picture
+//! ```text
+//! Regions ── Region ── block (1 MiB, one size class) ── slot ── object: header, link, payload
+//!    │                                                             │ previous version
+//!  Lanes (who may hand out which free slot)                 OldVersions (memory only)
+//!    │
+//!  Account (how much memory all of it may take)      log + checkpoint (what a restart reads)
+//! ```
+//! An object is an array of 64-bit words with a version. This crate knows bytes, slots and versions;
+//! it knows no transaction and no key.
+//!
+//! Unsafe code is in [`raw`] alone.
+
+pub mod account;
+pub mod addr;
+pub mod classes;
+pub mod header;
+pub mod lanes;
+pub mod layout;
+pub mod log;
+pub mod object;
+pub mod old_versions;
+pub mod raw;
+pub mod region;
+pub mod sync;
+pub mod timestamp;
+
+pub use account::{Account, OutOfMemory};
+pub use addr::{Addr, FatPtr, RegionId};
+pub use object::{ObjectRef, View};
+pub use timestamp::Timestamp;

@@ -1,0 +1,104 @@
+//! The batch being gathered in memory, and its last touch before it is written.
+//!
+//! *Concurrency.* Records are pushed under the tail's mutex, by copying only; checksums are the
+//! flusher's work, done once it owns the batch alone.
+
+use super::format::{
+    BATCH_HEADER_BYTES, BatchHeader, RecordHeader, align_batch, record_bytes, seal_record,
+};
+
+/// A buffer larger than this is given back to the allocator after its flush.
+const BUFFER_BYTES_KEPT: usize = 1 << 20;
+
+/// One batch: a place for its header, then records.
+#[derive(Debug)]
+pub(super) struct Batch {
+    start: u64,
+    records: u32,
+    bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// An empty batch that begins at `start`, in a buffer that may have been used before.
+    pub fn new(start: u64, mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        buffer.shrink_to(BUFFER_BYTES_KEPT);
+        buffer.resize(BATCH_HEADER_BYTES, 0);
+        Self {
+            start,
+            records: 0,
+            bytes: buffer,
+        }
+    }
+
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    pub fn records(&self) -> u32 {
+        self.records
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// The LSN behind the last record.
+    pub fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Bytes so far, header included, padding not.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Moves an empty batch to another place.
+    pub fn move_to(&mut self, start: u64) {
+        debug_assert!(self.is_empty(), "records know their LSN");
+        self.start = start;
+    }
+
+    /// Adds one record whose body is the parts one after the other.
+    pub fn push(&mut self, kind: u8, parts: &[&[u8]]) {
+        let body_bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let header = RecordHeader {
+            body_bytes: body_bytes as u32,
+            lsn: self.end(),
+            kind,
+        };
+        self.bytes.extend_from_slice(&header.encode());
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        self.records += 1;
+    }
+
+    /// Fills in all checksums and the header; gives the bytes to write at the batch's start.
+    pub fn seal(&mut self, log_id: u64, life: u32, prev_end: u64) -> &[u8] {
+        let mut at = BATCH_HEADER_BYTES;
+        while let Some(header) = RecordHeader::peek(&self.bytes[at..]) {
+            let end = at + record_bytes(header.body_bytes as usize);
+            seal_record(&mut self.bytes[at..end], life);
+            at = end;
+        }
+        let header = BatchHeader {
+            log_id,
+            start: self.start,
+            prev_end,
+            bytes: (at - BATCH_HEADER_BYTES) as u32,
+            records: self.records,
+            life,
+        };
+        header.encode(&mut self.bytes);
+        let padded = align_batch(self.bytes.len() as u64) as usize;
+        self.bytes.resize(padded, 0);
+        &self.bytes
+    }
+
+    /// The buffer, for the next batch but one.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+}

@@ -1,0 +1,298 @@
+//! Opening a log after whatever happened: check the segments, hand out the records, cut the torn
+//! tail, and go on where the last whole record ends.
+//!
+//! *Picture.* Life of an opening:
+//!
+//! ```text
+//!   LogRecovery::open ── next_chunk … next_chunk ── finish ──► Log
+//!     headers checked     records, oldest first      tail cut, stale segments retired, threads up
+//! ```
+//!
+//! *Failure.* Until [`LogRecovery::finish`] nothing is written, so a refused log stays as it was
+//! and may be looked at with other tools.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use fencepost_fabric::{Disk, DiskFile, Random};
+use parking_lot::{Condvar, Mutex};
+
+use super::batch::Batch;
+use super::error::LogError;
+use super::format::{Lsn, SEGMENT_HEADER_BYTES, SegmentHeader};
+use super::reader::{Chunk, Reader, SegmentFile};
+use super::segments::{Segments, segment_name, segment_number};
+use super::tail::{Shared, Tail, next_start};
+use super::waiters::Waiters;
+use super::writer::{Log, LogOptions, Watermark};
+
+/// Which part of the log has to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needed {
+    /// Replay begins here: the `begin` of the checkpoint, or zero when there is none.
+    pub from: Lsn,
+    /// Everything below was durable once, so a log that ends earlier has lost something: the
+    /// `end` of the checkpoint, or zero.
+    pub through: Lsn,
+}
+
+/// What the last flush before the crash left half-written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TornTail {
+    /// The file it is in.
+    pub file: String,
+    /// The first byte cut off.
+    pub offset: u64,
+    /// How many bytes the flush would have had from there on.
+    pub bytes: u64,
+}
+
+/// What an opening found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RecoveryReport {
+    /// Records at or behind the place asked for.
+    pub records: u64,
+    /// The end of the last whole record.
+    pub end: Lsn,
+    /// What was cut off, if the last flush was torn.
+    pub torn: Option<TornTail>,
+    /// Whether there was no log, and a new one has been begun.
+    pub fresh: bool,
+}
+
+/// A log that is being opened.
+pub struct LogRecovery {
+    disk: Arc<dyn Disk>,
+    options: LogOptions,
+    needed: Needed,
+    reader: Reader,
+    records: u64,
+    /// The last segment had no room for a record: it is as if it were not there.
+    headless: Option<TornTail>,
+}
+
+impl LogRecovery {
+    /// Looks at the segments in `disk`, which belongs to the log alone.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: &LogOptions,
+        needed: Needed,
+    ) -> Result<Self, LogError> {
+        let options = options.sound();
+        let names = disk.list().map_err(LogError::io(disk.path("")))?;
+        let mut numbers: Vec<u64> = names
+            .iter()
+            .filter_map(|name| segment_number(name))
+            .collect();
+        numbers.sort_unstable();
+        let headless = drop_headless(&disk, &mut numbers)?;
+        let (log_id, segment_bytes) = match numbers.last() {
+            Some(&last) => {
+                let header = open_segment(&disk, last)?.1;
+                (header.log_id, header.segment_bytes)
+            }
+            None => (Random::from_entropy().next_u64(), options.segment_bytes),
+        };
+        let first = needed.from.raw() / segment_bytes;
+        let mut segments = Vec::new();
+        for &number in numbers.iter().filter(|&&number| number >= first) {
+            let (file, header) = open_segment(&disk, number)?;
+            if header
+                != (SegmentHeader {
+                    log_id,
+                    segment_bytes,
+                    number,
+                })
+            {
+                return Err(LogError::Corrupt {
+                    file: file.path,
+                    offset: 0,
+                    what: "the segment belongs to another log or place",
+                });
+            }
+            segments.push(SegmentFile {
+                len: file.len.min(segment_bytes),
+                ..file
+            });
+        }
+        let fresh = numbers.is_empty() && needed == Needed::default();
+        if !fresh && segments.first().map(|segment| segment.number) != Some(first) {
+            return Err(LogError::Missing {
+                file: disk.path(&segment_name(first)),
+            });
+        }
+        let reader = Reader::new(segments, log_id, segment_bytes, needed.from);
+        Ok(Self {
+            disk,
+            options,
+            needed,
+            reader,
+            records: 0,
+            headless,
+        })
+    }
+
+    /// The next run of records; `None` when all have been given. Records come checked, oldest
+    /// first, each once.
+    pub fn next_chunk(&mut self) -> Result<Option<Chunk>, LogError> {
+        let chunk = self.reader.next_chunk()?;
+        if let Some(chunk) = chunk {
+            self.records += chunk.len();
+            return Ok(Some(chunk));
+        }
+        let end = self.end();
+        if end < self.needed.through.max(self.needed.from) {
+            return Err(match self.reader.last() {
+                Some(last) => LogError::Corrupt {
+                    file: last.path.clone(),
+                    offset: end.raw() % self.reader.segment_bytes,
+                    what: "the log ends before the checkpoint that rests on it",
+                },
+                None => LogError::Missing {
+                    file: self.disk.path(&segment_name(0)),
+                },
+            });
+        }
+        Ok(None)
+    }
+
+    /// What has been found so far; complete once [`LogRecovery::next_chunk`] gave `None`.
+    pub fn report(&self) -> RecoveryReport {
+        RecoveryReport {
+            records: self.records,
+            end: self.end(),
+            torn: self.reader.torn.clone().or_else(|| self.headless.clone()),
+            fresh: self.reader.segments.is_empty(),
+        }
+    }
+
+    /// Opens the log for appending behind the last whole record; chunks not asked for are passed
+    /// over. The flusher calls `watermark` before each flush.
+    pub fn finish(mut self, watermark: Watermark) -> Result<(Log, RecoveryReport), LogError> {
+        while self.next_chunk()?.is_some() {}
+        let report = self.report();
+        let (log_id, segment_bytes) = (self.reader.log_id, self.reader.segment_bytes);
+        let segments = Segments::new(Arc::clone(&self.disk), log_id, segment_bytes);
+        let filled = self.adopt(&segments)?;
+        let end = report.end.raw();
+        let at = self.reader.last().map_or(0, |last| last.number) * segment_bytes;
+        let tail = Tail {
+            batch: Batch::new(next_start(at, end, false, segment_bytes), Vec::new()),
+            spare_buffer: Vec::new(),
+            prev_end: end,
+            sealed: false,
+            filled,
+            full: false,
+            wanted: false,
+            closing: false,
+            flusher_idle: false,
+            filler_idle: false,
+        };
+        let shared = Shared {
+            segments,
+            fill_ahead_bytes: self.options.fill_ahead_bytes,
+            life: Random::from_entropy().next_u64() as u32,
+            tail: Mutex::new(tail),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            fill: Condvar::new(),
+            appended: end.into(),
+            watermark: 0.into(),
+            waiters: Waiters::starting_at(end),
+            failure: OnceLock::new(),
+            flusher_gone: false.into(),
+            counts: Default::default(),
+        };
+        let log = Log::start(shared, watermark).map_err(LogError::io(self.disk.path("")))?;
+        Ok((log, report))
+    }
+
+    fn end(&self) -> Lsn {
+        let start = self.reader.segments.first().map_or(0, |first| first.number);
+        let start = start * self.reader.segment_bytes + SEGMENT_HEADER_BYTES;
+        Lsn::from_raw(self.reader.end().unwrap_or(start))
+    }
+
+    /// Gives the segments up to the end to the open log, and retires the others; says up to
+    /// which LSN bytes are allocated.
+    fn adopt(&self, segments: &Segments) -> Result<u64, LogError> {
+        let mut live: BTreeMap<u64, Arc<dyn DiskFile>> = BTreeMap::new();
+        let Some(last) = self.reader.last() else {
+            segments.adopt(live)?;
+            let made = segments.make(0, SEGMENT_HEADER_BYTES);
+            return made.map_err(LogError::io(self.disk.path(&segment_name(0))));
+        };
+        for segment in self
+            .reader
+            .segments
+            .iter()
+            .filter(|s| s.number <= last.number)
+        {
+            live.insert(segment.number, Arc::clone(&segment.file));
+        }
+        segments.adopt(live)?;
+        // A cut file may end anywhere; the filler works in whole pages.
+        let filled = last.len.next_multiple_of(SEGMENT_HEADER_BYTES);
+        if filled > last.len {
+            let grown = last
+                .file
+                .zero_fill(last.len, filled)
+                .and_then(|()| last.file.sync_all());
+            grown.map_err(LogError::io(last.path.as_str()))?;
+        }
+        Ok(last.number * self.reader.segment_bytes + filled)
+    }
+}
+
+/// A last segment cut so short that it holds no batch is as good as not made.
+fn drop_headless(
+    disk: &Arc<dyn Disk>,
+    numbers: &mut Vec<u64>,
+) -> Result<Option<TornTail>, LogError> {
+    let Some(&last) = numbers.last() else {
+        return Ok(None);
+    };
+    let name = segment_name(last);
+    let len = disk.open(&name).and_then(|file| file.len());
+    let len = len.map_err(LogError::io(disk.path(&name)))?;
+    if len >= SEGMENT_HEADER_BYTES {
+        return Ok(None);
+    }
+    numbers.pop();
+    Ok(Some(TornTail {
+        file: disk.path(&name),
+        offset: 0,
+        bytes: len,
+    }))
+}
+
+fn open_segment(
+    disk: &Arc<dyn Disk>,
+    number: u64,
+) -> Result<(SegmentFile, SegmentHeader), LogError> {
+    let name = segment_name(number);
+    let path = disk.path(&name);
+    let mut page = vec![0; SEGMENT_HEADER_BYTES as usize];
+    let read = disk.open(&name).and_then(|file| {
+        let n = file.read_at(0, &mut page)?;
+        Ok((n, file.len()?, file))
+    });
+    let (n, len, file) = read.map_err(LogError::io(path.as_str()))?;
+    match SegmentHeader::decode(&page[..n]) {
+        Ok(header) => Ok((
+            SegmentFile {
+                number,
+                path,
+                file,
+                len,
+            },
+            header,
+        )),
+        Err(what) => Err(LogError::Corrupt {
+            file: path,
+            offset: 0,
+            what,
+        }),
+    }
+}

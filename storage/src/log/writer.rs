@@ -1,0 +1,194 @@
+//! [`Log`]: the open log and what callers do with it.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
+
+use super::error::LogError;
+use super::format::{Lsn, SEGMENT_HEADER_BYTES, record_bytes};
+use super::tail::Shared;
+use super::waiters::WaitFlushed;
+use super::{filler, flusher};
+
+/// What the flusher asks before each flush; see [`Log::durable_watermark`].
+pub type Watermark = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// How a log is laid out. What exists keeps the segment size it was made with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Size of a segment file; a multiple of 4096 of at least 16 KiB.
+    pub segment_bytes: u64,
+    /// How many bytes are kept allocated ahead of the end.
+    pub fill_ahead_bytes: u64,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            fill_ahead_bytes: 16 << 20,
+        }
+    }
+}
+
+impl LogOptions {
+    /// The options with every number brought into its range.
+    pub(super) fn sound(&self) -> Self {
+        let least = 4 * SEGMENT_HEADER_BYTES;
+        let segment_bytes = self
+            .segment_bytes
+            .max(least)
+            .next_multiple_of(SEGMENT_HEADER_BYTES);
+        Self {
+            segment_bytes,
+            fill_ahead_bytes: self.fill_ahead_bytes,
+        }
+    }
+}
+
+/// What a log has done since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogCounters {
+    /// Batches written, which is also the number of syncs on the way of commits.
+    pub flushes: u64,
+    /// Bytes written in batches, headers and padding included.
+    pub flushed_bytes: u64,
+    /// Records written.
+    pub flushed_records: u64,
+    /// Times an append had to wait for the flusher or for space.
+    pub append_waits: u64,
+    /// Appends refused because the disk was full.
+    pub refused: u64,
+}
+
+/// The open log; made by [`super::LogRecovery::finish`]. Dropping it closes it.
+pub struct Log {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Log {
+    pub(super) fn start(shared: Shared, watermark: Watermark) -> io::Result<Self> {
+        let shared = Arc::new(shared);
+        let log = Self {
+            shared: Arc::clone(&shared),
+            threads: Mutex::default(),
+        };
+        let of_flusher = Arc::clone(&shared);
+        let flush = thread::Builder::new().name("log-flusher".to_owned());
+        let flush = flush.spawn(move || flusher::run(&of_flusher, &watermark))?;
+        log.threads.lock().push(flush);
+        let fill = thread::Builder::new().name("log-filler".to_owned());
+        log.threads
+            .lock()
+            .push(fill.spawn(move || filler::run(&shared))?);
+        Ok(log)
+    }
+
+    /// Appends records, one after the other with nothing between; gives the LSN behind the last,
+    /// the one to wait for. The body of a record is the concatenation of its parts.
+    ///
+    /// Copies under a short lock. Blocks while the batch being gathered is full and the flusher
+    /// has not come round, or while the filler allocates space.
+    pub fn append(&self, records: &[(u8, &[&[u8]])]) -> Result<Lsn, LogError> {
+        let size = |parts: &[&[u8]]| record_bytes(parts.iter().map(|part| part.len()).sum());
+        let bytes: usize = records.iter().map(|(_, parts)| size(parts)).sum();
+        if bytes == 0 {
+            return Ok(self.position());
+        }
+        let limit = self.shared.append_limit();
+        if bytes > limit {
+            return Err(LogError::TooLarge { bytes, limit });
+        }
+        let mut tail = self.shared.reserve(bytes)?;
+        for (kind, parts) in records {
+            tail.batch.push(*kind, parts);
+        }
+        Ok(self.shared.commit(tail))
+    }
+
+    /// The most one append may take, headers and padding included.
+    pub fn append_limit(&self) -> usize {
+        self.shared.append_limit()
+    }
+
+    /// The end of what has been appended. Whoever waits until the log is durable up to here
+    /// waits for everything appended before the call.
+    pub fn position(&self) -> Lsn {
+        Lsn::from_raw(self.shared.appended.load(Ordering::Acquire))
+    }
+
+    /// The end of what is durable.
+    pub fn flushed(&self) -> Lsn {
+        Lsn::from_raw(self.shared.waiters.flushed())
+    }
+
+    /// The newest number the watermark function gave before a flush that is now durable. If the
+    /// function gives timestamps up to which every commit has been appended, every commit up to
+    /// this one is durable.
+    pub fn durable_watermark(&self) -> u64 {
+        self.shared.watermark.load(Ordering::Acquire)
+    }
+
+    /// Ready once the log is durable up to `lsn`, or has failed. Needs no particular executor,
+    /// and may be dropped at any time.
+    pub fn wait_flushed(
+        &self,
+        lsn: Lsn,
+    ) -> impl Future<Output = Result<(), LogError>> + Send + Unpin + '_ {
+        WaitFlushed::new(&self.shared, lsn)
+    }
+
+    /// Blocks until the log is durable up to `lsn`, or has failed.
+    pub fn wait_flushed_blocking(&self, lsn: Lsn) -> Result<(), LogError> {
+        self.shared.wait_flushed_blocking(lsn)
+    }
+
+    /// Gives up all segments that hold nothing at or behind `lsn`. Call it when a checkpoint
+    /// from which replay begins at `lsn` is durable.
+    pub fn truncate_before(&self, lsn: Lsn) -> Result<(), LogError> {
+        let below = lsn.min(self.flushed());
+        self.shared
+            .segments
+            .retire_below(below.raw() / self.shared.segments.segment_bytes)
+    }
+
+    /// Whether a flush has failed: nothing more will become durable.
+    pub fn has_failed(&self) -> bool {
+        self.shared.failure.get().is_some()
+    }
+
+    /// What happened since the log was opened.
+    pub fn counters(&self) -> LogCounters {
+        let counts = &self.shared.counts;
+        LogCounters {
+            flushes: counts.flushes.load(Ordering::Relaxed),
+            flushed_bytes: counts.flushed_bytes.load(Ordering::Relaxed),
+            flushed_records: counts.flushed_records.load(Ordering::Relaxed),
+            append_waits: counts.append_waits.load(Ordering::Relaxed),
+            refused: counts.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Makes everything appended durable and ends the threads; later appends are refused.
+    pub fn close(&self) -> Result<(), LogError> {
+        self.shared.close();
+        for thread in self.threads.lock().drain(..) {
+            // A panic of a log thread has been reported by its own message.
+            let _ = thread.join();
+        }
+        self.shared.waiters.wake_all();
+        self.shared.failure().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // Nobody is left to be told; what was waited for has been answered.
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,270 @@
+//! Objects in place: the racing read, the lock, the install.
+//!
+//! # Concurrency
+//! Any thread may read at any time; only the holder of the lock bit writes. The order is that of a
+//! sequence lock: the writer takes the lock bit, then (release fence) changes link, payload and line
+//! versions, then stores the new header with release. A reader loads the header with acquire, reads
+//! words relaxed, and (acquire fence) accepts only if the header still is the very word it loaded.
+//! Because every commit has a timestamp of its own, an unchanged header means an unchanged object.
+//! `tests/loom_object.rs` enumerates the schedules.
+
+use crate::header::{Header, Link};
+use crate::layout::{self, LINE_WORDS};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// A slot of a region.
+#[derive(Clone, Copy)]
+pub struct ObjectRef<'a> {
+    words: &'a [AtomicU64],
+    /// Word of its cache line at which the slot begins.
+    s: usize,
+}
+
+impl<'a> ObjectRef<'a> {
+    /// The slot over `words`, whose first word is word `s` of a cache line.
+    #[inline]
+    pub fn new(words: &'a [AtomicU64], s: usize) -> Self {
+        Self { words, s: s % LINE_WORDS }
+    }
+
+    /// The header, with everything that was written before it.
+    #[inline]
+    pub fn header(&self) -> Header {
+        self.words.first().map_or(Header(0), |word| Header(word.load(Ordering::Acquire)))
+    }
+
+    /// Whether the header is still `seen` after all reads before this call.
+    #[inline]
+    pub fn unchanged(&self, seen: Header) -> bool {
+        fence(Ordering::Acquire);
+        self.words.first().is_some_and(|word| word.load(Ordering::Relaxed) == seen.0)
+    }
+
+    #[inline]
+    fn logical(&self, i: usize) -> Option<&'a AtomicU64> {
+        self.words.get(layout::physical(self.s, i))
+    }
+
+    /// Incarnation and previous version; check the header afterwards.
+    #[inline]
+    pub fn link(&self) -> Link {
+        self.logical(0).map_or(Link(0), |word| Link(word.load(Ordering::Relaxed)))
+    }
+
+    /// Payload words that the slot holds.
+    #[inline]
+    pub fn len(&self) -> usize {
+        layout::payload_words(self.s, self.words.len())
+    }
+
+    /// Whether the slot holds no payload at all; no real slot does.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Payload word `i`, or 0 beyond the end; check the header afterwards.
+    #[inline]
+    pub fn word(&self, i: usize) -> u64 {
+        self.logical(i + 1).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Copies payload words from `from` on; beyond the end zeroes. Check the header afterwards.
+    pub fn copy(&self, from: usize, out: &mut [u64]) {
+        let mut done = 0;
+        while done < out.len() {
+            let at = layout::physical(self.s, from + done + 1);
+            // Up to the end of this cache line no line version is in the way.
+            let run = (LINE_WORDS - (self.s + at) % LINE_WORDS).min(out.len() - done);
+            for i in 0..run {
+                out[done + i] = self.words.get(at + i).map_or(0, |word| word.load(Ordering::Relaxed));
+            }
+            done += run;
+        }
+    }
+
+    /// Shows `f` the whole payload in runs of up to a cache line, with the first word of each.
+    pub fn copy_runs(&self, mut f: impl FnMut(usize, &[u64])) {
+        let mut run = [0u64; LINE_WORDS];
+        let (len, mut from) = (self.len(), 0);
+        while from < len {
+            let n = LINE_WORDS.min(len - from);
+            self.copy(from, &mut run[..n]);
+            f(from, &run[..n]);
+            from += n;
+        }
+    }
+
+    /// Takes the lock if the header is `seen`, which must be unlocked.
+    ///
+    /// # Errors
+    /// The header that is there instead.
+    #[inline]
+    pub fn try_lock(&self, seen: Header) -> Result<(), Header> {
+        let word = self.words.first().ok_or(Header(0))?;
+        word.compare_exchange(seen.0, seen.locked().0, Ordering::Acquire, Ordering::Relaxed)
+            .map(|_| ())
+            .map_err(Header)
+    }
+
+    /// Gives the lock back with nothing changed.
+    #[inline]
+    pub fn unlock(&self, seen: Header) {
+        if let Some(word) = self.words.first() {
+            word.store(seen.unlocked().0, Ordering::Release);
+        }
+    }
+
+    /// Begins to change a locked object: what follows is seen by nobody who saw an older header.
+    #[inline]
+    pub fn begin_install(&self) {
+        fence(Ordering::Release);
+    }
+
+    /// Writes payload words from `from` on. The caller holds the lock and has begun the install, or
+    /// owns a slot that no pointer leads to yet.
+    pub fn put(&self, from: usize, payload: &[u64]) {
+        let mut done = 0;
+        while done < payload.len() {
+            let at = layout::physical(self.s, from + done + 1);
+            let run = (LINE_WORDS - (self.s + at) % LINE_WORDS).min(payload.len() - done);
+            for i in 0..run {
+                if let Some(word) = self.words.get(at + i) {
+                    word.store(payload[done + i], Ordering::Relaxed);
+                }
+            }
+            done += run;
+        }
+    }
+
+    /// Zeroes the whole payload; the same conditions as [`Self::put`].
+    pub fn clear(&self) {
+        let zeroes = [0u64; 7];
+        let mut at = 0;
+        while at < self.len() {
+            let run = zeroes.len().min(self.len() - at);
+            self.put(at, &zeroes[..run]);
+            at += run;
+        }
+    }
+
+    /// Ends an install: link, line versions, and last the header, which unlocks.
+    pub fn finish_install(&self, header: Header, link: Link) {
+        if let Some(word) = self.logical(0) {
+            word.store(link.0, Ordering::Relaxed);
+        }
+        let mut line = LINE_WORDS - self.s;
+        while let Some(word) = self.words.get(line) {
+            word.store(header.0, Ordering::Relaxed);
+            line += LINE_WORDS;
+        }
+        if let Some(word) = self.words.first() {
+            word.store(header.0, Ordering::Release);
+        }
+    }
+
+    /// Whether every line version agrees with `header`: what one one-sided read can check.
+    pub fn lines_agree(&self, header: Header) -> bool {
+        let mut line = LINE_WORDS - self.s;
+        while let Some(word) = self.words.get(line) {
+            if word.load(Ordering::Relaxed) != header.0 {
+                return false;
+            }
+            line += LINE_WORDS;
+        }
+        true
+    }
+}
+
+/// One version of an object, wherever it is kept. Reads past its end answer 0: a racing reader may
+/// have followed words that were never together.
+#[derive(Clone, Copy)]
+pub enum View<'a> {
+    /// The newest version, in its slot; torn until its header has been checked.
+    Live(ObjectRef<'a>),
+    /// A previous version; gone until the generation of its block has been checked.
+    Old(&'a [AtomicU64]),
+    /// A transaction's own image.
+    Own(&'a [u64]),
+}
+
+impl View<'_> {
+    /// Payload words.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            View::Live(object) => object.len(),
+            View::Old(words) => words.len(),
+            View::Own(words) => words.len(),
+        }
+    }
+
+    /// Whether there is no payload.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Payload word `i`; 0 beyond the end.
+    #[inline]
+    pub fn word(&self, i: usize) -> u64 {
+        match self {
+            View::Live(object) => object.word(i),
+            View::Old(words) => words.get(i).map_or(0, |word| word.load(Ordering::Relaxed)),
+            View::Own(words) => words.get(i).copied().unwrap_or(0),
+        }
+    }
+
+    /// Copies payload words from `from` on; zeroes beyond the end.
+    pub fn copy(&self, from: usize, out: &mut [u64]) {
+        match self {
+            View::Live(object) => object.copy(from, out),
+            View::Old(_) | View::Own(_) => {
+                for (i, word) in out.iter_mut().enumerate() {
+                    *word = self.word(from + i);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::header::OldPlace;
+    use crate::timestamp::Timestamp;
+
+    #[test]
+    fn what_is_put_is_read_and_line_versions_follow_the_header() {
+        for s in 0..LINE_WORDS {
+            for words in [9, 15, 16, 40, 131] {
+                let memory: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
+                let object = ObjectRef::new(&memory, s);
+                let payload: Vec<u64> = (1..=object.len() as u64).collect();
+                object.put(0, &payload);
+                let header = Header(0).succeed(Timestamp::from_raw(9), true);
+                let link = Link::new(3, OldPlace::new(1, 2, 3));
+                object.finish_install(header, link);
+                let mut out = vec![0; payload.len()];
+                object.copy(0, &mut out);
+                assert_eq!(out, payload);
+                assert!((0..payload.len()).all(|i| object.word(i) == payload[i]));
+                assert_eq!((object.header(), object.link()), (header, link));
+                assert!(object.lines_agree(header) && object.unchanged(header));
+                object.put(2, &[77, 78]);
+                assert_eq!((object.word(1), object.word(2), object.word(3)), (2, 77, 78));
+                assert_eq!(object.word(payload.len()), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn the_lock_is_taken_only_at_the_version_that_was_seen() {
+        let memory: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+        let object = ObjectRef::new(&memory, 0);
+        let seen = object.header();
+        assert_eq!(object.try_lock(seen), Ok(()));
+        assert_eq!(object.try_lock(seen), Err(seen.locked()));
+        assert!(!object.unchanged(seen));
+        object.unlock(seen);
+        assert!(object.unchanged(seen));
+    }
+}

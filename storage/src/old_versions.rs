@@ -1,0 +1,266 @@
+//! Previous versions of objects, kept in memory until no active reader can need them.
+//!
+//! # Picture
+//! ```text
+//! block   | record | record | record | ...        bump-allocated by one lane
+//! record  | header word | place of the version before it | payload words | payload ... |
+//! ```
+//! A record is needed by readers whose read timestamp lies between its own timestamp and that of the
+//! version that replaced it. A block remembers the newest replacing timestamp in it; when the oldest
+//! reader has passed that, the whole block is used again in its next *generation*.
+//!
+//! # Concurrency
+//! A block is written by the lane that holds it and read by anybody. A reader checks the generation
+//! before it follows a place and again after it has read: a reused block is noticed, and the reader
+//! learns that its snapshot is too old.
+
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64 as Counter};
+
+use crate::account::{Account, OutOfMemory};
+use crate::header::{Header, OldPlace};
+use crate::raw::{Memory, WORD_BYTES};
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::timestamp::Timestamp;
+
+/// Words of an ordinary block; a longer record gets a block of its own.
+const BLOCK_WORDS: usize = 8 * 1024;
+/// Words before a record's payload.
+const RECORD_HEAD: usize = 3;
+/// Blocks of one page of the block table.
+const PAGE: usize = 1024;
+
+struct Block {
+    memory: Memory,
+    generation: AtomicU32,
+}
+
+type Page = Box<[OnceLock<Block>]>;
+
+/// All old-version blocks of a machine.
+pub struct OldVersions {
+    pages: Box<[OnceLock<Page>]>,
+    next: AtomicU32,
+    limit_bytes: u64,
+    used_bytes: Counter,
+}
+
+/// What the chain holds for a reader.
+pub enum Found<T> {
+    /// The newest version that is not newer than the reader.
+    Version(T, Header),
+    /// The object did not exist then.
+    Absent,
+    /// The version was given up: the snapshot is too old.
+    Gone,
+}
+
+/// A lane's part: the block it fills, and the full ones in the order in which they were filled.
+#[derive(Default)]
+pub struct OldLane {
+    open: Option<Open>,
+    full: VecDeque<(u32, Timestamp)>,
+}
+
+struct Open {
+    block: u32,
+    at: usize,
+    newest: Timestamp,
+}
+
+impl OldVersions {
+    /// Room for `limit_bytes` of old versions, charged to the account as blocks are added.
+    pub fn new(limit_bytes: u64) -> Self {
+        let pages = OldPlace::BLOCKS as usize / PAGE;
+        Self {
+            pages: (0..pages).map(|_| OnceLock::new()).collect(),
+            next: AtomicU32::new(1),
+            limit_bytes,
+            used_bytes: Counter::new(0),
+        }
+    }
+
+    /// Bytes held for old versions.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    fn block(&self, number: u32) -> Option<&Block> {
+        self.pages.get(number as usize / PAGE)?.get()?.get(number as usize % PAGE)?.get()
+    }
+
+    /// Follows the chain from `place` to the newest version not newer than `at` and shows it to `f`.
+    pub fn find<T>(&self, mut place: OldPlace, at: Timestamp, mut f: impl FnMut(&[AtomicU64]) -> T) -> Found<T> {
+        loop {
+            if place.is_none() {
+                return Found::Absent;
+            }
+            let Some(block) = self.block(place.block()) else { return Found::Gone };
+            if block.generation.load(Ordering::Acquire) % OldPlace::GENERATIONS != place.generation() {
+                return Found::Gone;
+            }
+            let words = block.memory.words();
+            let from = place.offset();
+            let load = |i: usize| words.get(from + i).map_or(0, |word| word.load(Ordering::Relaxed));
+            let header = Header(load(0));
+            let before = OldPlace(load(1));
+            let hit = (header.timestamp() <= at).then(|| {
+                let len = load(2) as usize;
+                let payload = words.get(from + RECORD_HEAD..from.saturating_add(RECORD_HEAD + len)).unwrap_or(&[]);
+                header.is_allocated().then(|| f(payload))
+            });
+            fence(Ordering::Acquire);
+            if block.generation.load(Ordering::Relaxed) % OldPlace::GENERATIONS != place.generation() {
+                return Found::Gone;
+            }
+            match hit {
+                Some(Some(value)) => return Found::Version(value, header),
+                Some(None) => return Found::Absent,
+                None => place = before,
+            }
+        }
+    }
+
+    /// Keeps a version that a commit at `replaced_at` is about to replace.
+    ///
+    /// `oldest` answers the oldest read timestamp that anybody uses or will use; it is asked only
+    /// when a block is full. Past the limit the lane's oldest block is given up, and whoever needs
+    /// it learns that its snapshot is too old.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] when neither the account nor the lane has a block to give.
+    pub fn keep(
+        &self,
+        lane: &mut OldLane,
+        account: &Account,
+        version: (Header, OldPlace),
+        payload_words: usize,
+        replaced_at: Timestamp,
+        oldest: &dyn Fn() -> Timestamp,
+        copy: impl FnOnce(&mut dyn FnMut(usize, &[u64])),
+    ) -> Result<OldPlace, OutOfMemory> {
+        let need = RECORD_HEAD + payload_words;
+        let fits = |open: &Open| {
+            self.block(open.block).is_some_and(|b| open.at + need <= b.memory.words().len() && open.at <= 0xFFFF)
+        };
+        if !lane.open.as_ref().is_some_and(fits) {
+            let fresh = self.next_block(lane, account, need, oldest)?;
+            if let Some(open) = lane.open.replace(Open { block: fresh, at: 0, newest: Timestamp::ZERO }) {
+                lane.full.push_back((open.block, open.newest));
+            }
+        }
+        let open = lane.open.as_mut().ok_or(OutOfMemory)?;
+        let block = self.block(open.block).ok_or(OutOfMemory)?;
+        let words = &block.memory.words()[open.at..open.at + need];
+        words[0].store(version.0.unlocked().0, Ordering::Relaxed);
+        words[1].store(version.1.0, Ordering::Relaxed);
+        words[2].store(payload_words as u64, Ordering::Relaxed);
+        copy(&mut |from, part| {
+            for (word, value) in words[RECORD_HEAD + from..].iter().zip(part) {
+                word.store(*value, Ordering::Relaxed);
+            }
+        });
+        let place = OldPlace::new(open.block, block.generation.load(Ordering::Relaxed), open.at as u16);
+        open.at += need;
+        open.newest = open.newest.max(replaced_at);
+        Ok(place)
+    }
+
+    fn next_block(
+        &self,
+        lane: &mut OldLane,
+        account: &Account,
+        need: usize,
+        oldest: &dyn Fn() -> Timestamp,
+    ) -> Result<u32, OutOfMemory> {
+        if !lane.full.is_empty() {
+            let passed = if self.used_bytes() >= self.limit_bytes { Timestamp::MAX } else { oldest() };
+            if let Some(block) = self.recycle(lane, need, passed) {
+                return Ok(block);
+            }
+        }
+        let words = need.max(BLOCK_WORDS);
+        let bytes = (words * WORD_BYTES) as u64;
+        match account.charge(bytes) {
+            Ok(()) => self.add_block(words).inspect_err(|_| account.release(bytes)),
+            Err(full) => self.recycle(lane, need, Timestamp::MAX).ok_or(full),
+        }
+    }
+
+    /// Takes the lane's oldest full block that readers have `passed` into its next generation.
+    fn recycle(&self, lane: &mut OldLane, need: usize, passed: Timestamp) -> Option<u32> {
+        let position = lane.full.iter().position(|(number, newest)| {
+            *newest <= passed && self.block(*number).is_some_and(|block| block.memory.words().len() >= need)
+        })?;
+        let (number, _) = lane.full.remove(position)?;
+        let block = self.block(number)?;
+        block.generation.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        Some(number)
+    }
+
+    fn add_block(&self, words: usize) -> Result<u32, OutOfMemory> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= OldPlace::BLOCKS {
+            return Err(OutOfMemory);
+        }
+        let memory = Memory::anonymous(words).map_err(|_| OutOfMemory)?;
+        self.used_bytes.fetch_add((words * WORD_BYTES) as u64, Ordering::Relaxed);
+        let page = self.pages[number as usize / PAGE].get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
+        // Numbers are handed out once, so the cell is empty.
+        let _ = page[number as usize % PAGE].set(Block { memory, generation: AtomicU32::new(1) });
+        Ok(number)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn keep(old: &OldVersions, lane: &mut OldLane, account: &Account, ts: u64, before: OldPlace, oldest: u64) -> OldPlace {
+        let header = Header(0).succeed(Timestamp::from_raw(ts), true);
+        let oldest = move || Timestamp::from_raw(oldest);
+        old.keep(lane, account, (header, before), 100, Timestamp::from_raw(ts + 10), &oldest, |put| {
+            put(0, &[ts; 60]);
+            put(60, &[ts; 40]);
+        })
+        .expect("the account is large enough")
+    }
+
+    #[test]
+    fn a_chain_answers_each_reader_with_its_version() {
+        let (old, account, mut lane) = (OldVersions::new(1 << 20), Account::new(1 << 20), OldLane::default());
+        let first = keep(&old, &mut lane, &account, 10, OldPlace::NONE, 0);
+        let second = keep(&old, &mut lane, &account, 20, first, 0);
+        let read = |at| match old.find(second, Timestamp::from_raw(at), |w| (w.len(), w[99].load(Ordering::Relaxed))) {
+            Found::Version(value, header) => Some((value, header.timestamp().raw())),
+            Found::Absent => None,
+            Found::Gone => panic!("nothing was reclaimed"),
+        };
+        assert_eq!(read(25), Some(((100, 20), 20)));
+        assert_eq!(read(19), Some(((100, 10), 10)));
+        assert_eq!(read(9), None);
+    }
+
+    #[test]
+    fn blocks_come_round_when_readers_have_passed_and_a_late_reader_notices() {
+        let (old, account, mut lane) = (OldVersions::new(1 << 30), Account::new(1 << 30), OldLane::default());
+        let first = keep(&old, &mut lane, &account, 1, OldPlace::NONE, u64::MAX >> 10);
+        for ts in 2..10_000 {
+            keep(&old, &mut lane, &account, ts, OldPlace::NONE, u64::MAX >> 10);
+        }
+        assert!(old.used_bytes() <= 4 * (BLOCK_WORDS * WORD_BYTES) as u64);
+        assert!(matches!(old.find(first, Timestamp::from_raw(5), |_| ()), Found::Gone));
+    }
+
+    #[test]
+    fn past_the_limit_the_oldest_is_given_up_rather_than_memory_taken() {
+        let limit = 4 * (BLOCK_WORDS * WORD_BYTES) as u64;
+        let (old, account, mut lane) = (OldVersions::new(limit), Account::new(1 << 30), OldLane::default());
+        for ts in 1..10_000 {
+            keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0);
+        }
+        assert!(old.used_bytes() <= limit);
+    }
+}

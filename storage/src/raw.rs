@@ -1,0 +1,81 @@
+//! The one module that turns mapped bytes into memory that many threads read and write at once.
+//!
+//! # Picture
+//! A [`Memory`] is a zero-filled mapping of whole 64-bit words. It hands out `&[AtomicU64]` and
+//! nothing else: no `&[u8]`, no `&T`, no `&mut T` into the mapping ever exists, so a racing read is
+//! an atomic read and never undefined behaviour. Everything above is safe code on atomic words.
+//!
+//! # Invariants
+//! * RAW-1: the mapping lives as long as the `Memory` that owns it; slices borrow from it.
+//! * RAW-2: the mapping is page aligned, hence aligned for `AtomicU64`, and a whole number of words.
+//!
+//! # Failure
+//! The kernel may refuse a mapping; [`Memory::anonymous`] then answers [`std::io::Error`].
+
+use std::io;
+
+use crate::sync::AtomicU64;
+
+/// A zero-filled, lazily populated run of shared 64-bit words.
+#[derive(Debug)]
+pub struct Memory {
+    #[cfg(not(loom))]
+    map: memmap2::MmapMut,
+    #[cfg(loom)]
+    map: Vec<AtomicU64>,
+    words: usize,
+}
+
+/// Bytes of a word.
+pub const WORD_BYTES: usize = 8;
+
+#[cfg(not(loom))]
+impl Memory {
+    /// Maps `words` zeroed words that cost nothing until they are touched.
+    ///
+    /// # Errors
+    /// What the kernel answered to `mmap`.
+    pub fn anonymous(words: usize) -> io::Result<Self> {
+        let map = memmap2::MmapOptions::new()
+            .len(words * WORD_BYTES)
+            .no_reserve_swap()
+            .map_anon()?;
+        Ok(Self { map, words })
+    }
+
+    /// All words of the mapping.
+    #[inline]
+    #[allow(unsafe_code)]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: RAW-1 and RAW-2: the pointer is page aligned and valid for `words` words for as
+        // long as `self` is borrowed; `AtomicU64` has the layout of `u64`, every bit pattern is a
+        // value, and it allows writes through shared references. No other kind of reference into
+        // the mapping exists: `map` is never dereferenced elsewhere.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
+    }
+
+    /// Asks for huge pages; the kernel may ignore it, and nothing depends on it.
+    pub fn advise_huge_pages(&self) {
+        // A kernel without huge pages answers an error; the mapping works all the same.
+        let _ = self.map.advise(memmap2::Advice::HugePage);
+    }
+}
+
+#[cfg(loom)]
+impl Memory {
+    /// `words` zeroed words of loom's atomics.
+    ///
+    /// # Errors
+    /// Never; the signature is that of the real mapping.
+    pub fn anonymous(words: usize) -> io::Result<Self> {
+        Ok(Self { map: (0..words).map(|_| AtomicU64::new(0)).collect(), words })
+    }
+
+    /// All words.
+    pub fn words(&self) -> &[AtomicU64] {
+        &self.map[..self.words]
+    }
+
+    /// Nothing to advise under loom.
+    pub fn advise_huge_pages(&self) {}
+}

@@ -1,0 +1,317 @@
+//! Regions and the table of them: memory split into blocks, blocks into slots of one size class.
+//!
+//! # Picture
+//! ```text
+//! region  | block 0: header block | block 1 | block 2 | ...          1 MiB each
+//! header  | word b: class of block b + 1, or 0 while the block is free |
+//! block   | slot | slot | slot | ... | rest |
+//! ```
+//! A region is reserved whole and populated as it is touched, so a new one costs next to nothing.
+//! Block 0 of region 0 is followed by the root block, whose first slot is the database's root object.
+//!
+//! # Concurrency
+//! A block's class is set by the thread that acquired it, before any address in it is known to
+//! others, and changes again only after an epoch (see [`crate::lanes`]). Looking an address up takes
+//! no lock.
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+
+use parking_lot::Mutex;
+
+use crate::account::{Account, OutOfMemory};
+use crate::addr::{Addr, RegionId};
+use crate::classes::{Class, MAX_SLOT_WORDS};
+use crate::object::ObjectRef;
+use crate::raw::{Memory, WORD_BYTES};
+use crate::sync::{AtomicU64, Ordering};
+use crate::timestamp::Timestamp;
+
+/// Bytes of a block.
+pub const BLOCK_BYTES: usize = 1 << 20;
+/// The smallest region.
+pub const MIN_REGION_BYTES: usize = 16 << 20;
+/// The largest region; an address has 32 bits of offset and 2 GiB is the production size.
+pub const MAX_REGION_BYTES: usize = 2 << 30;
+/// Regions of a machine.
+pub const MAX_REGIONS: usize = 4096;
+/// Blocks in use before a region asks for huge pages: small databases stay small.
+const HUGE_PAGES_FROM_BLOCK: usize = 32;
+
+/// A block of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId {
+    /// The region.
+    pub region: RegionId,
+    /// Number of the block, from 1.
+    pub block: u32,
+}
+
+impl BlockId {
+    /// The block that holds `addr`.
+    #[inline]
+    pub const fn of(addr: Addr) -> BlockId {
+        BlockId { region: addr.region(), block: addr.offset() / BLOCK_BYTES as u32 }
+    }
+
+    /// Address of slot `slot` of the block, for slots of `class`.
+    pub const fn slot(self, class: Class, slot: usize) -> Addr {
+        let offset = self.block as usize * BLOCK_BYTES + slot * class.slot_words() * WORD_BYTES;
+        Addr::new(self.region, offset as u32)
+    }
+}
+
+/// One region.
+pub struct Region {
+    memory: Memory,
+    blocks: usize,
+}
+
+impl Region {
+    fn reserve(bytes: usize) -> std::io::Result<Self> {
+        Ok(Self { memory: Memory::anonymous(bytes / WORD_BYTES)?, blocks: bytes / BLOCK_BYTES })
+    }
+
+    #[inline]
+    fn class_word(&self, block: usize) -> Option<&AtomicU64> {
+        if block == 0 || block >= self.blocks {
+            return None;
+        }
+        self.memory.words().get(block)
+    }
+
+    /// Size class of a block in use.
+    #[inline]
+    pub fn class(&self, block: usize) -> Option<Class> {
+        match self.class_word(block)?.load(Ordering::Acquire) {
+            0 => None,
+            class => Some(Class((class - 1) as u8)),
+        }
+    }
+
+    /// Blocks, the header block included.
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    #[inline]
+    fn object(&self, offset: usize) -> Option<ObjectRef<'_>> {
+        let class = self.class(offset / BLOCK_BYTES)?;
+        let from = offset / WORD_BYTES;
+        let words = self.memory.words().get(from..from + class.slot_words())?;
+        Some(ObjectRef::new(words, from))
+    }
+}
+
+struct Growth {
+    /// Blocks whose every slot is free, and the timestamp that all readers must pass first.
+    free: Vec<(BlockId, Timestamp)>,
+    /// Next never-used block of the newest region.
+    next: u32,
+}
+
+/// All regions of a machine.
+pub struct Regions {
+    table: Box<[OnceLock<Region>]>,
+    count: AtomicU32,
+    region_bytes: usize,
+    growth: Mutex<Growth>,
+}
+
+impl Regions {
+    /// An empty table for regions of `region_bytes`, a power of two between [`MIN_REGION_BYTES`] and
+    /// [`MAX_REGION_BYTES`]; other values are brought to the nearest allowed one.
+    pub fn new(region_bytes: usize) -> Self {
+        let region_bytes = region_bytes.clamp(MIN_REGION_BYTES, MAX_REGION_BYTES).next_power_of_two();
+        Self {
+            table: (0..MAX_REGIONS).map(|_| OnceLock::new()).collect(),
+            count: AtomicU32::new(0),
+            region_bytes,
+            growth: Mutex::new(Growth { free: Vec::new(), next: 0 }),
+        }
+    }
+
+    /// Bytes of a region.
+    pub fn region_bytes(&self) -> usize {
+        self.region_bytes
+    }
+
+    /// Regions in use; their ids are `0..count`.
+    pub fn count(&self) -> u32 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// A region.
+    #[inline]
+    pub fn region(&self, id: RegionId) -> Option<&Region> {
+        self.table.get(id.0 as usize)?.get()
+    }
+
+    /// The slot at `addr`; `None` for an address outside every block in use. A wrong address inside
+    /// a block gives a slot of garbage, never a panic: whoever stores addresses checks its objects.
+    #[inline]
+    pub fn object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
+        self.region(addr.region())?.object(addr.offset() as usize)
+    }
+
+    /// Size class of the block that holds `addr`.
+    pub fn class_of(&self, addr: Addr) -> Option<Class> {
+        self.region(addr.region())?.class(addr.offset() as usize / BLOCK_BYTES)
+    }
+
+    /// Takes a block for slots of `class`: one whose freeing `oldest` has passed, or a new one.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] when every region is full or the kernel gives no more address space.
+    pub fn acquire_block(&self, class: Class, oldest: Timestamp) -> Result<BlockId, OutOfMemory> {
+        let mut growth = self.growth.lock();
+        if let Some(at) = growth.free.iter().position(|(_, freed)| *freed <= oldest) {
+            let (id, _) = growth.free.swap_remove(at);
+            self.set_class(id, class)?;
+            return Ok(id);
+        }
+        let blocks = (self.region_bytes / BLOCK_BYTES) as u32;
+        let newest = match self.count() {
+            0 => None,
+            n if growth.next < blocks => Some(n - 1),
+            _ => None,
+        };
+        let region = match newest {
+            Some(region) => region,
+            None => {
+                growth.next = 1;
+                self.add_region()?
+            }
+        };
+        let id = BlockId { region: RegionId(region), block: growth.next };
+        growth.next += 1;
+        self.set_class(id, class)?;
+        Ok(id)
+    }
+
+    /// Makes sure that block `id` exists with `class`, as a log record or a checkpoint says.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] when the region cannot be reserved or the block has another class already.
+    pub fn restore_block(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
+        if let Some(there) = self.region(id.region).and_then(|r| r.class(id.block as usize)) {
+            return if there == class { Ok(()) } else { Err(OutOfMemory) };
+        }
+        let mut growth = self.growth.lock();
+        while self.count() <= id.region.0 {
+            // The blocks of the region that was newest so far stay free for later.
+            let skipped = self.count().checked_sub(1);
+            let blocks = (self.region_bytes / BLOCK_BYTES) as u32;
+            if let Some(region) = skipped {
+                for block in growth.next.max(1)..blocks {
+                    growth.free.push((BlockId { region: RegionId(region), block }, Timestamp::ZERO));
+                }
+            }
+            self.add_region()?;
+            growth.next = 1;
+        }
+        if id.region.0 + 1 == self.count() {
+            for block in growth.next..id.block {
+                growth.free.push((BlockId { region: id.region, block }, Timestamp::ZERO));
+            }
+            growth.next = growth.next.max(id.block + 1);
+        }
+        growth.free.retain(|(free, _)| *free != id);
+        self.set_class(id, class)
+    }
+
+    /// Gives a block back whose every slot is free; it is used again once all readers have passed
+    /// `freed`.
+    pub fn release_block(&self, id: BlockId, freed: Timestamp) {
+        if let Some(word) = self.region(id.region).and_then(|r| r.class_word(id.block as usize)) {
+            word.store(0, Ordering::Release);
+            self.growth.lock().free.push((id, freed));
+        }
+    }
+
+    /// Every block in use with its class, in address order.
+    pub fn blocks(&self) -> Vec<(BlockId, Class)> {
+        let mut all = Vec::new();
+        for region in 0..self.count() {
+            let id = RegionId(region);
+            let Some(there) = self.region(id) else { continue };
+            for block in 1..there.blocks() {
+                if let Some(class) = there.class(block) {
+                    all.push((BlockId { region: id, block: block as u32 }, class));
+                }
+            }
+        }
+        all
+    }
+
+    fn add_region(&self) -> Result<u32, OutOfMemory> {
+        let id = self.count();
+        let cell = self.table.get(id as usize).ok_or(OutOfMemory)?;
+        let region = Region::reserve(self.region_bytes).map_err(|_| OutOfMemory)?;
+        // Only the holder of the growth lock gets here, so the cell is empty.
+        let _ = cell.set(region);
+        self.count.store(id + 1, Ordering::Release);
+        Ok(id)
+    }
+
+    fn set_class(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
+        let region = self.region(id.region).ok_or(OutOfMemory)?;
+        let word = region.class_word(id.block as usize).ok_or(OutOfMemory)?;
+        word.store(u64::from(class.0) + 1, Ordering::Release);
+        if id.block as usize == HUGE_PAGES_FROM_BLOCK {
+            region.memory.advise_huge_pages();
+        }
+        Ok(())
+    }
+
+    /// Charges what loaded blocks hold, in full: recovery does not know which pages they touch.
+    pub fn charge_restored(&self, account: &Account) {
+        account.charge_unchecked((self.blocks().len() * MAX_SLOT_WORDS * WORD_BYTES) as u64);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_fill_regions_one_after_the_other_and_addresses_resolve() {
+        let regions = Regions::new(MIN_REGION_BYTES);
+        let class = Class::for_payload(10).expect("small");
+        let ids: Vec<BlockId> =
+            (0..20).map(|_| regions.acquire_block(class, Timestamp::ZERO).expect("two regions are enough")).collect();
+        assert_eq!(regions.count(), 2);
+        assert_eq!((ids[0].region.0, ids[0].block, ids[15].region.0, ids[15].block), (0, 1, 1, 1));
+        let addr = ids[3].slot(class, 5);
+        assert!(regions.object(addr).is_some_and(|o| o.len() >= 10));
+        assert!(regions.object(Addr::new(RegionId(0), 0)).is_none());
+        assert!(regions.object(Addr::new(RegionId(9), 1 << 20)).is_none());
+    }
+
+    #[test]
+    fn a_released_block_waits_for_its_readers() {
+        let regions = Regions::new(MIN_REGION_BYTES);
+        let (small, large) = (Class(0), Class(200));
+        let id = regions.acquire_block(small, Timestamp::ZERO).expect("first block");
+        regions.release_block(id, Timestamp::from_raw(50));
+        assert_ne!(regions.acquire_block(large, Timestamp::from_raw(49)).expect("a new block"), id);
+        assert_eq!(regions.acquire_block(large, Timestamp::from_raw(50)).expect("the old block"), id);
+    }
+
+    #[test]
+    fn blocks_are_restored_in_any_order_and_the_gaps_stay_usable() {
+        let regions = Regions::new(MIN_REGION_BYTES);
+        let at = |region, block| BlockId { region: RegionId(region), block };
+        regions.restore_block(at(1, 4), Class(3)).expect("fits");
+        regions.restore_block(at(0, 2), Class(1)).expect("fits");
+        assert_eq!(regions.restore_block(at(0, 2), Class(1)), Ok(()));
+        assert_eq!(regions.restore_block(at(0, 2), Class(2)), Err(OutOfMemory));
+        let mut seen = vec![at(1, 4), at(0, 2)];
+        for _ in 0..28 {
+            let id = regions.acquire_block(Class(0), Timestamp::ZERO).expect("30 blocks in two regions");
+            assert!(!seen.contains(&id), "{id:?} handed out twice");
+            seen.push(id);
+        }
+        assert_eq!(regions.count(), 2);
+    }
+}

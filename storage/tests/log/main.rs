@@ -1,0 +1,6 @@
+//! The durable log against a disk that cuts, flips, forgets, fills up and fails.
+
+mod appending;
+mod damage;
+mod lives;
+mod support;

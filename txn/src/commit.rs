@@ -1,0 +1,142 @@
+//! Commit: the phases of SOSP'15 §4 in their order, on one machine as plain function calls.
+//!
+//! ```text
+//!  prewrite ─► LOCK ─► W ─► VALIDATE ─► log ─► COMMIT-PRIMARY ─► TRUNCATE ─► durable ─► report
+//!     │          │ stray: reroute, again        │
+//!     └──────────┴──────────┴── may still abort ┘   from here on it may not fail
+//! ```
+//! # Invariants
+//! * COMMIT-1: W is taken with all locks held, so it is above every version that is overwritten and
+//!   above R of everybody who read one of them.
+//! * COMMIT-2: the record is in the log before the first lock is released. Whoever sees a version can
+//!   wait for its durability by waiting for the log as it is then.
+//! * COMMIT-3: between LOCK and COMMIT-PRIMARY nothing is awaited.
+
+use fencepost_storage::log::Lsn;
+
+use crate::counters::Event;
+use crate::lock::LockFailure;
+use crate::machine::Machine;
+use crate::stop::{AbortReason, Outcome, Stop};
+use crate::transaction::{Context, Transaction};
+
+/// Times that LOCK is begun anew because patches had to be rerouted.
+const REROUTES: u32 = 64;
+
+/// What a commit that took effect leaves to wait for.
+struct Done {
+    w: fencepost_storage::Timestamp,
+    durable_at: Option<Lsn>,
+}
+
+impl Transaction {
+    /// Commits. Returns once the outcome is as durable as the machine's tier (and the transaction's
+    /// [`Self::set_synchronous`]) asks for; a transaction that wrote nothing waits until what it read
+    /// is durable.
+    ///
+    /// Dropping the future before LOCK aborts; after it the commit has taken effect.
+    ///
+    /// # Errors
+    /// [`Stop`] where it had no effect and running it again does not help, except [`Stop::Failed`]:
+    /// the log failed, and whether the commit survives a restart is unknown.
+    pub async fn commit(mut self) -> Result<Outcome, Stop> {
+        if self.context().writes.is_empty() {
+            return self.commit_read().await;
+        }
+        let mut rounds = 0;
+        let done = loop {
+            match self.context_mut().commit_write() {
+                Ok(done) => break done,
+                Err(LockFailure::Abort(reason)) => {
+                    self.give_up(reason);
+                    return Ok(Outcome::Aborted(reason));
+                }
+                Err(LockFailure::Stop(stop)) => {
+                    self.give_up(AbortReason::Requested);
+                    return Err(stop);
+                }
+                Err(LockFailure::Stray((addr, kind))) if rounds < REROUTES => {
+                    rounds += 1;
+                    match kind.reroute(&mut self, addr).await {
+                        Ok(()) => {}
+                        Err(Stop::Retry(reason)) => {
+                            self.give_up(reason);
+                            return Ok(Outcome::Aborted(reason));
+                        }
+                        Err(stop) => return Err(stop),
+                    }
+                }
+                Err(LockFailure::Stray(_)) => {
+                    self.give_up(AbortReason::NodeConflict);
+                    return Ok(Outcome::Aborted(AbortReason::NodeConflict));
+                }
+            }
+        };
+        let waits = done.durable_at.filter(|_| self.context().synchronous);
+        let wait = waits.map(|lsn| (std::sync::Arc::clone(self.machine()), lsn));
+        self.finish();
+        durable(wait).await?;
+        Ok(Outcome::Committed(done.w))
+    }
+
+    async fn commit_read(&mut self) -> Result<Outcome, Stop> {
+        let context = self.context();
+        let machine = &context.machine;
+        machine.counters().count(context.lane, Event::CommitRead);
+        let log = machine.log().filter(|log| context.synchronous && context.newest.raw() > log.durable_watermark());
+        let wait = log.map(|log| (std::sync::Arc::clone(machine), log.position()));
+        let r = context.r;
+        self.finish();
+        durable(wait).await?;
+        Ok(Outcome::Committed(r))
+    }
+}
+
+/// Waits until the log is durable up to a position.
+async fn durable(wait: Option<(std::sync::Arc<Machine>, Lsn)>) -> Result<(), Stop> {
+    if let Some((machine, lsn)) = wait
+        && let Some(log) = machine.log()
+    {
+        log.wait_flushed(lsn).await.map_err(|_| Stop::Failed)?;
+    }
+    Ok(())
+}
+
+impl Context {
+    /// LOCK to TRUNCATE, without a pause.
+    fn commit_write(&mut self) -> Result<Done, LockFailure> {
+        let mut order = std::mem::take(&mut self.order);
+        let result = self.commit_locked(&mut order);
+        self.order = order;
+        result
+    }
+
+    fn commit_locked(&mut self, order: &mut Vec<u32>) -> Result<Done, LockFailure> {
+        self.prewrite().map_err(LockFailure::Stop)?;
+        self.lock(order)?;
+        self.slot.begin_commit(self.machine.clock());
+        let w = self.machine.clock().advance();
+        let logged = match self.validate() {
+            Err(reason) => Err(LockFailure::Abort(reason)),
+            Ok(()) => {
+                self.stamp(w);
+                self.log_commit(order, w).map_err(LockFailure::Stop)
+            }
+        };
+        match logged {
+            Err(failure) => {
+                self.unlock(order);
+                self.slot.end_commit();
+                self.log_abort();
+                Err(failure)
+            }
+            Ok(durable_at) => {
+                self.commit_primary(order, w);
+                self.slot.end_commit();
+                self.truncate(w);
+                self.machine.counters().count(self.lane, Event::CommitWrite);
+                Ok(Done { w, durable_at })
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! COMMIT-PRIMARY (SOSP'15 §4 step 4): keep the old versions, put the new ones in place, unlock.
+//!
+//! The order matters to readers of the past and of the present: old versions first, then new objects
+//! (nothing that leads to them is unlocked yet), then everything that was locked.
+
+use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::{Addr, Timestamp};
+
+use crate::transaction::Context;
+use crate::write_set::{What, Write};
+
+impl Context {
+    /// Installs every write at `w` and releases every lock.
+    pub(crate) fn commit_primary(&mut self, order: &[u32], w: Timestamp) {
+        let mut places = std::mem::take(&mut self.places);
+        places.clear();
+        self.keep_old_versions(order, w, &mut places);
+        for write in &self.writes.writes {
+            if let What::New { incarnation, split_of, .. } = write.what {
+                self.install_new(write, incarnation, self.place_of(order, &places, split_of), w);
+            }
+        }
+        for (at, place) in order.iter().zip(&places) {
+            self.install(&self.writes.writes[*at as usize], *place, w);
+        }
+        self.places = places;
+    }
+
+    fn keep_old_versions(&self, order: &[u32], w: Timestamp, places: &mut Vec<OldPlace>) {
+        if order.is_empty() {
+            return;
+        }
+        let machine = &self.machine;
+        let mut lane = machine.lanes().enter(self.lane);
+        let oldest = || machine.readers().oldest(machine.clock());
+        for at in order {
+            let write = &self.writes.writes[*at as usize];
+            let place = machine.regions().object(write.addr).map_or(OldPlace::NONE, |object| {
+                let before = object.link().place();
+                let words = object.len();
+                let kept = machine.old_versions().keep(
+                    &mut lane.old,
+                    machine.account(),
+                    (write.base, before),
+                    words,
+                    w,
+                    &oldest,
+                    |put| object.copy_runs(|from, run| put(from, run)),
+                );
+                // Without memory for it the version is given up: who still needs it starts again.
+                kept.unwrap_or(OldPlace::LOST)
+            });
+            places.push(place);
+        }
+    }
+
+    fn place_of(&self, order: &[u32], places: &[OldPlace], addr: Addr) -> OldPlace {
+        if addr.is_null() {
+            return OldPlace::NONE;
+        }
+        let position = order.iter().position(|at| self.writes.writes[*at as usize].addr == addr);
+        position.and_then(|i| places.get(i).copied()).unwrap_or(OldPlace::NONE)
+    }
+
+    fn install_new(&self, write: &Write, incarnation: u16, place: OldPlace, w: Timestamp) {
+        if let Some(object) = self.machine.regions().object(write.addr) {
+            object.finish_install(write.base.succeed(w, true), Link::new(incarnation, place));
+        }
+    }
+
+    fn install(&self, write: &Write, place: OldPlace, w: Timestamp) {
+        let Some(object) = self.machine.regions().object(write.addr) else { return };
+        let incarnation = object.link().incarnation();
+        object.begin_install();
+        let allocated = match write.what {
+            What::Freed => false,
+            _ => {
+                object.put(0, self.writes.image(write));
+                true
+            }
+        };
+        let header: Header = write.base.succeed(w, allocated);
+        object.finish_install(header, Link::new(incarnation, place));
+    }
+}

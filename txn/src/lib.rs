@@ -1,0 +1,46 @@
+//! Transactions over objects in regions.
+//!
+//! # Picture
+//! ```text
+//! Machine ── Coordinator ── begin ─► Transaction ─ view/read ─ write/patch/alloc/free ─► commit
+//!    │                                   │ read set            │ write set                │
+//!  Clock, Readers, Intents, Lanes     read.rs, refresh.rs    write.rs, savepoint.rs    lock, validate,
+//!    │                                                                                 log_commit,
+//!  regions, log, checkpoints                                            commit_primary, truncate
+//! ```
+//! A transaction reads one snapshot and writes at one later point; see [`transaction`] for the
+//! invariants and [`commit`] for the phases. This crate knows objects and versions, and no keys.
+
+mod clock;
+pub mod commit;
+mod commit_primary;
+pub mod counters;
+pub mod intent;
+mod lock;
+mod log_commit;
+pub mod machine;
+pub mod node;
+pub mod read;
+mod read_set;
+mod readers;
+pub mod record;
+mod refresh;
+pub mod replay;
+mod savepoint;
+pub mod stop;
+pub mod transaction;
+mod truncate;
+mod validate;
+pub mod write;
+mod write_set;
+
+pub use machine::{Machine, MachineOptions, OpenError, ROOT_WORDS};
+pub use node::{NodeKind, Refusal, Rerouting, Revalidate};
+pub use read::LockFree;
+pub use read_set::Seen;
+pub use savepoint::Savepoint;
+pub use stop::{AbortReason, Outcome, Stop};
+pub use transaction::{Coordinator, Mode, Transaction};
+pub use write::slot_bytes;
+
+pub use fencepost_storage::{Addr, FatPtr, Timestamp, View};

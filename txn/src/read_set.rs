@@ -1,0 +1,84 @@
+//! What a read-write transaction has seen and must find unchanged when it commits.
+
+use fencepost_storage::header::Header;
+use fencepost_storage::{Addr, Timestamp};
+
+use crate::node::NodeKind;
+
+/// The version of an object that a read was answered from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub(crate) addr: Addr,
+    /// The header of that version; of the version it is based on where the answer was an own image.
+    pub(crate) header: Header,
+    /// Whether the answer has changes of the transaction itself.
+    pub(crate) own: bool,
+}
+
+impl Seen {
+    /// When the version was committed; of the version it is based on where it is an own image.
+    pub fn timestamp(&self) -> Timestamp {
+        self.header.timestamp()
+    }
+
+    /// Whether the answer has changes of the transaction itself.
+    pub fn is_own(&self) -> bool {
+        self.own
+    }
+
+    /// The object.
+    pub fn addr(&self) -> Addr {
+        self.addr
+    }
+}
+
+/// One entry of a read set.
+#[derive(Clone, Copy)]
+pub(crate) struct Read {
+    pub seen: Seen,
+    /// Who judges a node that moved; `None` where any move is a conflict.
+    pub keys: Option<(&'static dyn NodeKind, u32, u32)>,
+}
+
+/// A read set.
+#[derive(Default)]
+pub(crate) struct ReadSet {
+    reads: Vec<Read>,
+    notes: Vec<u64>,
+}
+
+impl ReadSet {
+    pub fn clear(&mut self) {
+        self.reads.clear();
+        self.notes.clear();
+    }
+
+    /// Lets go of what an unusually large transaction needed.
+    pub fn shrink(&mut self, entries: usize) {
+        self.reads.shrink_to(entries);
+        self.notes.shrink_to(entries);
+    }
+
+    pub fn len(&self) -> usize {
+        self.reads.len()
+    }
+
+    #[inline]
+    pub fn push(&mut self, seen: Seen) {
+        self.reads.push(Read { seen, keys: None });
+    }
+
+    pub fn push_keys(&mut self, seen: Seen, kind: &'static dyn NodeKind, note: &[u64]) {
+        let from = self.notes.len() as u32;
+        self.notes.extend_from_slice(note);
+        self.reads.push(Read { seen, keys: Some((kind, from, note.len() as u32)) });
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Read> {
+        self.reads.iter()
+    }
+
+    pub fn note(&self, from: u32, len: u32) -> &[u64] {
+        self.notes.get(from as usize..(from + len) as usize).unwrap_or(&[])
+    }
+}

@@ -1,0 +1,174 @@
+//! Who reads at which timestamp: the bound below which old versions and freed slots are garbage.
+//!
+//! # Picture
+//! ```text
+//! slot of a coordinator | read at R (or idle) | commits at or above C (or not) | first log byte |
+//! ```
+//! # Invariants
+//! * READ-1: once [`Readers::oldest`] has answered `b`, no transaction reads below `b` any more. A
+//!   reader publishes R and then looks at the bound; the collector publishes the bound and then
+//!   looks at the slots again: one of the two sees the other.
+//! * READ-2: every commit at or below [`Readers::settled`] has been appended to the log. A committer
+//!   publishes a lower bound of its write timestamp before it takes it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fencepost_storage::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+
+use crate::clock::Clock;
+
+const IDLE: u64 = u64::MAX;
+
+/// One coordinator's place in the registry.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct ReaderSlot {
+    reading: AtomicU64,
+    committing: AtomicU64,
+    first_lsn: AtomicU64,
+}
+
+/// All slots.
+#[derive(Debug, Default)]
+pub struct Readers {
+    slots: RwLock<Vec<Arc<ReaderSlot>>>,
+    spare: Mutex<Vec<Arc<ReaderSlot>>>,
+    bound: AtomicU64,
+}
+
+impl ReaderSlot {
+    fn new() -> Self {
+        ReaderSlot {
+            reading: AtomicU64::new(IDLE),
+            committing: AtomicU64::new(IDLE),
+            first_lsn: AtomicU64::new(IDLE),
+        }
+    }
+
+    /// Moves the published read timestamp forward.
+    pub fn move_to(&self, r: Timestamp) {
+        self.reading.store(r.raw(), Ordering::SeqCst);
+    }
+
+    /// Ends reading.
+    #[inline]
+    pub fn end(&self) {
+        self.reading.store(IDLE, Ordering::Release);
+    }
+
+    /// Announces that a write timestamp above `clock`'s current one is about to be taken.
+    #[inline]
+    pub fn begin_commit(&self, clock: &Clock) {
+        self.committing.store(clock.now().raw(), Ordering::SeqCst);
+    }
+
+    /// The commit is in the log, or was given up.
+    #[inline]
+    pub fn end_commit(&self) {
+        self.committing.store(IDLE, Ordering::Release);
+    }
+
+    /// Remembers where in the log the records of a large transaction begin.
+    pub fn hold_log(&self, lsn: u64) {
+        self.first_lsn.fetch_min(lsn, Ordering::SeqCst);
+    }
+
+    /// The transaction's records need no longer be kept on its account.
+    pub fn release_log(&self) {
+        self.first_lsn.store(IDLE, Ordering::SeqCst);
+    }
+}
+
+impl Readers {
+    /// A slot for a new coordinator.
+    pub fn join(&self) -> Arc<ReaderSlot> {
+        if let Some(slot) = self.spare.lock().pop() {
+            return slot;
+        }
+        let slot = Arc::new(ReaderSlot::new());
+        self.slots.write().push(Arc::clone(&slot));
+        slot
+    }
+
+    /// Gives a slot back.
+    pub fn leave(&self, slot: &Arc<ReaderSlot>) {
+        slot.end();
+        slot.end_commit();
+        slot.release_log();
+        self.spare.lock().push(Arc::clone(slot));
+    }
+
+    /// Begins reading in `slot` at the newest timestamp and answers it (READ-1).
+    #[inline]
+    pub fn begin(&self, slot: &ReaderSlot, clock: &Clock) -> Timestamp {
+        loop {
+            let r = clock.now();
+            slot.reading.store(r.raw(), Ordering::SeqCst);
+            if self.bound.load(Ordering::SeqCst) <= r.raw() {
+                return r;
+            }
+        }
+    }
+
+    /// The oldest timestamp at which anybody reads or ever will again (READ-1).
+    pub fn oldest(&self, clock: &Clock) -> Timestamp {
+        let slots = self.slots.read();
+        let scan = |from: u64| slots.iter().fold(from, |low, slot| low.min(slot.reading.load(Ordering::SeqCst)));
+        let bound = scan(clock.now().raw());
+        self.bound.fetch_max(bound, Ordering::SeqCst);
+        Timestamp::from_raw(scan(bound))
+    }
+
+    /// The timestamp up to which every commit has been appended to the log (READ-2).
+    pub fn settled(&self, clock: &Clock) -> Timestamp {
+        let now = clock.now().raw();
+        let slots = self.slots.read();
+        let low = slots.iter().fold(now, |low, slot| low.min(slot.committing.load(Ordering::SeqCst)));
+        Timestamp::from_raw(low)
+    }
+
+    /// The first log position that a transaction still in flight needs, if any.
+    pub fn first_lsn(&self) -> Option<u64> {
+        let low = self.slots.read().iter().fold(IDLE, |low, slot| low.min(slot.first_lsn.load(Ordering::SeqCst)));
+        (low != IDLE).then_some(low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_ten() -> Clock {
+        let clock = Clock::default();
+        clock.raise(Timestamp::from_raw(10));
+        clock
+    }
+
+    #[test]
+    fn the_oldest_reader_bounds_what_is_garbage() {
+        let (readers, clock) = (Readers::default(), at_ten());
+        let (a, b) = (readers.join(), readers.join());
+        assert_eq!(readers.begin(&a, &clock).raw(), 10);
+        clock.advance();
+        assert_eq!(readers.begin(&b, &clock).raw(), 11);
+        assert_eq!(readers.oldest(&clock).raw(), 10);
+        a.end();
+        assert_eq!(readers.oldest(&clock).raw(), 11);
+        b.end();
+        clock.advance();
+        assert_eq!(readers.oldest(&clock).raw(), 12);
+    }
+
+    #[test]
+    fn a_commit_in_flight_holds_the_settled_point_back() {
+        let (readers, clock) = (Readers::default(), at_ten());
+        let slot = readers.join();
+        slot.begin_commit(&clock);
+        let w = clock.advance();
+        assert!(readers.settled(&clock) < w);
+        slot.end_commit();
+        assert_eq!(readers.settled(&clock), w);
+    }
+}

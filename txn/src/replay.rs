@@ -1,0 +1,196 @@
+//! Replay: what the log says happened since the checkpoint, applied to the regions in parallel.
+//!
+//! # Picture
+//! ```text
+//! log ─► records in order ─► LOCK bodies wait for their COMMIT-PRIMARY ─► batches of commits
+//!                                                             │ every batch to every worker
+//!                                                  worker k applies the objects of its share
+//! ```
+//! # Invariants
+//! * REPLAY-1: a write applies only to an object that is older than it. So it does not matter how
+//!   much of the log the checkpoint already holds, object by object.
+//! * REPLAY-2: one object's writes are applied by one worker, in log order, which is the order of
+//!   their commits because a commit logs before it unlocks.
+//! * REPLAY-3: a transaction without COMMIT-PRIMARY never happened.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+
+use fencepost_storage::classes::{CLASSES, Class};
+use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::log::{LogError, LogRecovery};
+use fencepost_storage::region::{BlockId, Regions};
+use fencepost_storage::{Addr, Timestamp};
+use foldhash::fast::FixedState;
+
+use crate::record::{self, BadRecord, LoggedWrite, TxnId};
+
+/// Commits of a batch.
+const BATCH: usize = 1024;
+/// Batches on their way to a worker.
+const QUEUE: usize = 16;
+
+/// What replay found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Transactions applied.
+    pub commits: u64,
+    /// Transactions whose COMMIT-PRIMARY never came.
+    pub unfinished: u64,
+    /// Newest write timestamp.
+    pub newest: Timestamp,
+}
+
+/// Why replay refuses.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The log cannot be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A record passed its checksum and makes no sense all the same.
+    #[error("log record at {lsn}: {why}")]
+    Record {
+        /// Where the record is.
+        lsn: u64,
+        /// What is wrong.
+        why: BadRecord,
+    },
+    /// The log and the checkpoint do not belong together.
+    #[error("replay: {0}")]
+    Mismatch(BadRecord),
+}
+
+type Commit = (Timestamp, Vec<Vec<u64>>);
+type Batch = Arc<Vec<Commit>>;
+
+/// Applies every committed transaction of the log to `regions`.
+///
+/// # Errors
+/// [`ReplayError`]; the regions are of no use then.
+pub fn replay(log: &mut LogRecovery, regions: &Regions, workers: usize) -> Result<Replayed, ReplayError> {
+    let workers = workers.max(1);
+    let failure: OnceLock<BadRecord> = OnceLock::new();
+    let found = std::thread::scope(|scope| {
+        let mut queues = Vec::new();
+        for worker in 0..workers {
+            let (send, receive) = sync_channel(QUEUE);
+            queues.push(send);
+            let failure = &failure;
+            scope.spawn(move || apply_all(&receive, regions, (worker, workers), failure));
+        }
+        read_all(log, &queues, &failure)
+    })?;
+    match failure.get() {
+        Some(why) => Err(ReplayError::Mismatch(*why)),
+        None => Ok(found),
+    }
+}
+
+fn read_all(
+    log: &mut LogRecovery,
+    queues: &[SyncSender<Batch>],
+    failure: &OnceLock<BadRecord>,
+) -> Result<Replayed, ReplayError> {
+    let mut found = Replayed::default();
+    let mut waiting: HashMap<TxnId, Vec<Vec<u64>>, FixedState> = HashMap::default();
+    let mut batch: Vec<Commit> = Vec::with_capacity(BATCH);
+    let send = |batch: &mut Vec<Commit>| {
+        let full: Batch = Arc::new(std::mem::replace(batch, Vec::with_capacity(BATCH)));
+        for queue in queues {
+            // A worker is gone only after a failure, which is reported at the end.
+            let _ = queue.send(Arc::clone(&full));
+        }
+    };
+    while let Some(chunk) = log.next_chunk()? {
+        for entry in chunk.records() {
+            let bad = |why| ReplayError::Record { lsn: entry.lsn.raw(), why };
+            let words: &[u64] = bytemuck::try_cast_slice(entry.body).map_err(|_| bad(BadRecord("not whole words")))?;
+            let (id, rest) = record::split_id(words).map_err(bad)?;
+            match entry.kind {
+                record::LOCK => waiting.entry(id).or_default().push(rest.to_vec()),
+                record::ABORT => {
+                    waiting.remove(&id);
+                }
+                record::COMMIT_PRIMARY => {
+                    let w = record::decode_commit(rest).map_err(bad)?;
+                    found.newest = found.newest.max(w);
+                    found.commits += 1;
+                    batch.push((w, waiting.remove(&id).unwrap_or_default()));
+                    if batch.len() == BATCH {
+                        send(&mut batch);
+                    }
+                }
+                record::TRUNCATE => {}
+                _ => return Err(bad(BadRecord("unknown kind of record"))),
+            }
+        }
+        if failure.get().is_some() {
+            break;
+        }
+    }
+    send(&mut batch);
+    found.unfinished = waiting.len() as u64;
+    Ok(found)
+}
+
+fn apply_all(queue: &Receiver<Batch>, regions: &Regions, share: (usize, usize), failure: &OnceLock<BadRecord>) {
+    while let Ok(batch) = queue.recv() {
+        for (w, bodies) in batch.iter() {
+            for body in bodies {
+                let applied = record::decode_lock(body, |addr, write| {
+                    if share_of(addr, share.1) == share.0 { apply(regions, addr, &write, *w) } else { Ok(()) }
+                });
+                if let Err(why) = applied {
+                    // The first reason is the one to report.
+                    let _ = failure.set(why);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn share_of(addr: Addr, workers: usize) -> usize {
+    // Neighbours in a cache line go to one worker more often than not.
+    (addr.raw() >> 12) as usize % workers
+}
+
+fn apply(regions: &Regions, addr: Addr, write: &LoggedWrite<'_>, w: Timestamp) -> Result<(), BadRecord> {
+    const NOWHERE: BadRecord = BadRecord("a write leads outside every block");
+    if let LoggedWrite::New { class, .. } = write {
+        if usize::from(*class) >= CLASSES {
+            return Err(BadRecord("unknown size class"));
+        }
+        let restored = regions.restore_block(BlockId::of(addr), Class(*class));
+        restored.map_err(|_| BadRecord("a block cannot be restored with the class that the log names"))?;
+    }
+    let object = regions.object(addr).ok_or(NOWHERE)?;
+    let header = object.header();
+    if header.timestamp() >= w {
+        return Ok(());
+    }
+    let incarnation = object.link().incarnation();
+    match write {
+        LoggedWrite::New { incarnation, payload, .. } => {
+            object.put(0, payload);
+            object.finish_install(Header(0).succeed(w, true), Link::new(*incarnation, OldPlace::NONE));
+        }
+        LoggedWrite::Changed { base, ranges } => {
+            if header.timestamp() != *base || !header.is_allocated() {
+                return Err(BadRecord("a change applies to a version that is not there"));
+            }
+            for (from, words) in record::ranges(ranges) {
+                object.put(from, words);
+            }
+            object.finish_install(header.succeed(w, true), Link::new(incarnation, OldPlace::NONE));
+        }
+        LoggedWrite::Freed { base } => {
+            if header.timestamp() != *base {
+                return Err(BadRecord("a tombstone applies to a version that is not there"));
+            }
+            object.finish_install(header.succeed(w, false), Link::new(incarnation, OldPlace::NONE));
+        }
+    }
+    Ok(())
+}

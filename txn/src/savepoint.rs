@@ -1,0 +1,95 @@
+//! Savepoints: taking back what a transaction wrote since a point, without ending it.
+//!
+//! While a savepoint is open every change of the write set leaves an undo: the entry was new, or it
+//! was like this. What was read stays in the read set, because a result may have depended on it.
+
+use crate::transaction::Transaction;
+use crate::write_set::{What, Write};
+
+/// A point to go back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Savepoint {
+    depth: usize,
+    undos: usize,
+}
+
+pub(crate) enum Undo {
+    /// The newest entry was added.
+    Added,
+    /// The entry was like this, with this image or, for a new object, this payload.
+    Changed(usize, Write, Vec<u64>),
+}
+
+#[derive(Default)]
+pub(crate) struct Undos {
+    open: usize,
+    log: Vec<Undo>,
+}
+
+impl Undos {
+    pub fn clear(&mut self) {
+        self.open = 0;
+        self.log.clear();
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.open > 0
+    }
+
+    pub fn push(&mut self, undo: Undo) {
+        if self.is_active() {
+            self.log.push(undo);
+        }
+    }
+}
+
+impl Transaction {
+    /// Opens a savepoint.
+    pub fn savepoint(&mut self) -> Savepoint {
+        let undos = &mut self.context_mut().undos;
+        undos.open += 1;
+        Savepoint { depth: undos.open, undos: undos.log.len() }
+    }
+
+    /// Takes back every write since `savepoint`, which stays open; later ones are closed.
+    pub fn rollback_to(&mut self, savepoint: &Savepoint) {
+        while self.context_mut().undos.log.len() > savepoint.undos {
+            match self.context_mut().undos.log.pop() {
+                Some(Undo::Added) => self.undo_added(),
+                Some(Undo::Changed(at, write, words)) => self.undo_changed(at, write, &words),
+                None => break,
+            }
+        }
+        self.context_mut().undos.open = savepoint.depth;
+    }
+
+    /// Closes `savepoint` and later ones; what was written since stays.
+    pub fn release(&mut self, savepoint: Savepoint) {
+        let undos = &mut self.context_mut().undos;
+        undos.open = savepoint.depth - 1;
+        if undos.open == 0 {
+            undos.log.clear();
+        }
+    }
+
+    fn undo_added(&mut self) {
+        let context = self.context_mut();
+        if let Some(Write { what: What::New { .. } | What::Dead, addr, base, .. }) = context.writes.pop()
+            && !base.is_allocated()
+        {
+            context.machine.give_back(context.lane, addr);
+        }
+    }
+
+    fn undo_changed(&mut self, at: usize, write: Write, words: &[u64]) {
+        let context = self.context_mut();
+        context.writes.writes[at] = write;
+        if let What::New { .. } = write.what {
+            if let Some(object) = context.machine.regions().object(write.addr) {
+                object.put(0, words);
+            }
+        } else {
+            context.writes.image_mut(write.image).copy_from_slice(words);
+        }
+    }
+}

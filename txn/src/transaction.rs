@@ -1,0 +1,281 @@
+//! Transactions and the coordinators that run them.
+//!
+//! # Picture
+//! ```text
+//! Coordinator ──begin──► Transaction { context } ──commit / abort / drop──► context goes home
+//!      reader slot, lane, buffers stay with the coordinator from one transaction to the next
+//! ```
+//! # Invariants
+//! * TXN-1: everything a transaction reads is the newest version at or below its read timestamp R, or
+//!   a version that holds the same keys; so all it sees is one snapshot, even if it will abort.
+//! * TXN-2: a transaction that has written acts on current versions only: where it meets a newer one
+//!   it moves R forward (refresh) or stops.
+//! * TXN-3: dropping a transaction aborts it; nothing stays locked, queued or allocated.
+
+use std::sync::{Arc, Weak};
+
+use crossbeam_utils::atomic::AtomicCell;
+use fencepost_storage::header::OldPlace;
+use fencepost_storage::{Addr, Timestamp};
+
+use crate::machine::Machine;
+use crate::read_set::{ReadSet, Seen};
+use crate::readers::ReaderSlot;
+use crate::savepoint::Undos;
+use crate::stop::{AbortReason, Stop};
+use crate::write_set::WriteSet;
+
+/// What a transaction may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Read and write; reads are validated at commit if anything was written.
+    ReadWrite,
+    /// Read one snapshot; never aborts on account of writers.
+    ReadOnly,
+}
+
+/// Words of buffers that a coordinator keeps between transactions.
+const KEPT_WORDS: usize = 64 * 1024;
+
+/// Where a coordinator's context is while no transaction has it.
+type Home = AtomicCell<Option<Box<Context>>>;
+
+pub(crate) struct Context {
+    pub machine: Arc<Machine>,
+    pub slot: Arc<ReaderSlot>,
+    /// Where the context goes when its transaction ends.
+    home: Weak<Home>,
+    pub lane: usize,
+    /// Number of the coordinator: the thread of its transaction ids.
+    pub number: u32,
+    /// Local counter of the transaction ids.
+    pub local: u64,
+    pub mode: Mode,
+    pub r: Timestamp,
+    /// Newest version that was read: what must be durable before the end is reported.
+    pub newest: Timestamp,
+    pub reads: ReadSet,
+    pub writes: WriteSet,
+    pub undos: Undos,
+    pub intents: Vec<Addr>,
+    pub refreshes: u32,
+    /// Whether the commit is reported only once it is durable.
+    pub synchronous: bool,
+    /// Bytes of the write set that were charged to the account.
+    pub charged: usize,
+    /// LOCK records in the making.
+    pub record: Vec<u64>,
+    /// An image on its way between a slot and the write set.
+    pub scratch: Vec<u64>,
+    /// Locked entries in the order in which they were locked.
+    pub order: Vec<u32>,
+    /// Where their old versions were kept.
+    pub places: Vec<OldPlace>,
+    /// Whether LOCK records of this transaction are in the log without a COMMIT-PRIMARY.
+    pub prewritten: bool,
+}
+
+/// Runs transactions, one after the other. A session owns one.
+pub struct Coordinator {
+    machine: Arc<Machine>,
+    home: Arc<Home>,
+}
+
+/// A running transaction.
+pub struct Transaction {
+    context: Option<Box<Context>>,
+}
+
+impl Context {
+    fn new(machine: &Arc<Machine>, home: &Arc<Home>) -> Box<Context> {
+        let number = machine.next_coordinator();
+        Box::new(Context {
+            machine: Arc::clone(machine),
+            slot: machine.readers().join(),
+            home: Arc::downgrade(home),
+            lane: number as usize,
+            number,
+            local: 0,
+            mode: Mode::ReadOnly,
+            r: Timestamp::ZERO,
+            newest: Timestamp::ZERO,
+            reads: ReadSet::default(),
+            writes: WriteSet::default(),
+            undos: Undos::default(),
+            intents: Vec::new(),
+            refreshes: 0,
+            synchronous: true,
+            charged: 0,
+            record: Vec::new(),
+            scratch: Vec::new(),
+            order: Vec::new(),
+            places: Vec::new(),
+            prewritten: false,
+        })
+    }
+
+    /// Leaves nothing of the transaction behind but reusable buffers.
+    pub fn end(&mut self) {
+        self.slot.end();
+        let holder = u64::from(self.number);
+        while let Some(row) = self.intents.pop() {
+            self.machine.intents().release(row, holder);
+        }
+        let large = self.writes.bytes() > KEPT_WORDS * 8 || self.reads.len() > KEPT_WORDS;
+        self.reads.clear();
+        self.writes.clear();
+        self.undos.clear();
+        if large {
+            self.reads.shrink(KEPT_WORDS);
+            self.writes.shrink(KEPT_WORDS);
+            self.record = Vec::new();
+        }
+        if self.charged > 0 {
+            self.machine.account().release(self.charged as u64);
+            self.charged = 0;
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.machine.readers().leave(&self.slot);
+    }
+}
+
+impl Coordinator {
+    pub(crate) fn new(machine: &Arc<Machine>) -> Self {
+        Self { machine: Arc::clone(machine), home: Arc::new(AtomicCell::new(None)) }
+    }
+
+    /// Begins a transaction; its snapshot is of now.
+    pub fn begin(&mut self, mode: Mode) -> Transaction {
+        let mut context = self.home.take().unwrap_or_else(|| Context::new(&self.machine, &self.home));
+        context.mode = mode;
+        context.local += 1;
+        context.r = self.machine.readers().begin(&context.slot, self.machine.clock());
+        context.newest = Timestamp::ZERO;
+        context.refreshes = 0;
+        context.synchronous = true;
+        Transaction { context: Some(context) }
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+}
+
+impl Transaction {
+    #[inline]
+    pub(crate) fn context(&self) -> &Context {
+        self.context.as_ref().expect("a transaction has its context until it ends")
+    }
+
+    #[inline]
+    pub(crate) fn context_mut(&mut self) -> &mut Context {
+        self.context.as_mut().expect("a transaction has its context until it ends")
+    }
+
+    /// Ends the transaction and sends the context home.
+    pub(crate) fn finish(&mut self) {
+        if let Some(mut context) = self.context.take() {
+            context.end();
+            if let Some(home) = context.home.upgrade() {
+                home.store(Some(context));
+            }
+        }
+    }
+
+    /// The snapshot that the transaction reads.
+    #[inline]
+    pub fn read_timestamp(&self) -> Timestamp {
+        self.context().r
+    }
+
+    /// What the transaction may do.
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        self.context().mode
+    }
+
+    /// The machine it runs on.
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.context().machine
+    }
+
+    /// Whether anything was written.
+    pub fn has_writes(&self) -> bool {
+        !self.context().writes.is_empty()
+    }
+
+    /// Whether the commit is reported only once it is durable (the default). A transaction that is
+    /// not reported durable is still atomic, and later ones that are imply it.
+    pub fn set_synchronous(&mut self, synchronous: bool) {
+        self.context_mut().synchronous = synchronous;
+    }
+
+    /// An independent transaction on the same machine, for structural changes that stay even if this
+    /// one aborts.
+    pub fn system(&self) -> Transaction {
+        self.machine().system_transaction()
+    }
+
+    /// Puts the version that was seen into the read set.
+    #[inline]
+    pub fn guard(&mut self, seen: Seen) {
+        let context = self.context_mut();
+        if context.mode == Mode::ReadWrite && !seen.addr.is_null() {
+            context.reads.push(seen);
+        }
+    }
+
+    /// Puts a node into the read set that `kind` judges by `note` should it have moved.
+    pub fn guard_keys(&mut self, seen: Seen, kind: &'static dyn crate::node::NodeKind, note: &[u64]) {
+        let context = self.context_mut();
+        if context.mode == Mode::ReadWrite && !seen.addr.is_null() {
+            context.reads.push_keys(seen, kind, note);
+        }
+    }
+
+    /// Waits in line to be the one who writes the object, and keeps the place until the end. Take
+    /// it before reading what is going to be changed.
+    ///
+    /// # Errors
+    /// [`Stop::Deadlock`] where waiting would close a circle.
+    pub async fn intend(&mut self, addr: Addr) -> Result<(), Stop> {
+        let context = self.context();
+        let holder = u64::from(context.number);
+        if context.intents.contains(&addr) {
+            return Ok(());
+        }
+        if !context.machine.intents().try_take(addr, holder) {
+            context.machine.counters().count(context.lane, crate::counters::Event::IntentWait);
+            context.machine.intents().take(addr, holder).await.map_err(|_| Stop::Deadlock)?;
+        }
+        self.context_mut().intents.push(addr);
+        Ok(())
+    }
+
+    /// Gives the transaction up.
+    pub fn abort(mut self) {
+        self.give_up(AbortReason::Requested);
+    }
+
+    pub(crate) fn give_up(&mut self, reason: AbortReason) {
+        if let Some(context) = self.context.as_mut() {
+            context.machine.counters().count_abort(context.lane, reason);
+            context.log_abort();
+            context.give_new_back();
+        }
+        self.finish();
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if self.context.is_some() {
+            self.give_up(AbortReason::Requested);
+        }
+    }
+}

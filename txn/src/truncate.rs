@@ -1,0 +1,30 @@
+//! TRUNCATE (SOSP'15 §4 step 5): what can be let go of once the commit has taken effect.
+//!
+//! On one machine without backups no log holds anything on a peer's account. What remains is to hand
+//! freed slots to the lane, which waits with them until every reader has passed the tombstone.
+
+use fencepost_storage::Timestamp;
+
+use crate::transaction::Context;
+use crate::write_set::What;
+
+impl Context {
+    /// Retires freed slots and the transaction's hold on the log.
+    pub(crate) fn truncate(&mut self, w: Timestamp) {
+        let mut lane = None;
+        for write in &self.writes.writes {
+            let freed = match write.what {
+                What::Freed => true,
+                What::Dead => !write.base.is_allocated(),
+                _ => false,
+            };
+            if freed {
+                lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane)).retire(write.addr, w);
+            }
+        }
+        if self.prewritten {
+            self.slot.release_log();
+            self.prewritten = false;
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! VALIDATE (SOSP'15 §4 step 2): everything that was read must be unlocked and unchanged.
+//!
+//! An object that is also written is locked by this very commit; then the version under the lock must
+//! be the one that was seen. An object locked by another commit fails even if its version matches:
+//! two transactions, each holding the lock on what the other read, must not both pass.
+
+use fencepost_storage::View;
+use fencepost_storage::header::Header;
+
+use crate::node::Revalidate;
+use crate::read_set::Read;
+use crate::stop::AbortReason;
+use crate::transaction::Context;
+use crate::write_set::What;
+
+/// Nodes that one scanned node may have been split into.
+const MAX_PIECES: usize = 4096;
+
+impl Context {
+    /// Validates the whole read set with the commit's locks held.
+    pub(crate) fn validate(&self) -> Result<(), AbortReason> {
+        self.reads.iter().try_for_each(|read| self.check(read, true))
+    }
+
+    /// Whether one read still holds; `locking` says that this transaction holds its write locks.
+    #[inline]
+    pub(crate) fn check(&self, read: &Read, locking: bool) -> Result<(), AbortReason> {
+        let Some(object) = self.machine.regions().object(read.seen.addr) else {
+            return Err(AbortReason::ReadConflict);
+        };
+        let header = object.header();
+        if header == read.seen.header {
+            return Ok(());
+        }
+        self.check_moved(read, header, locking)
+    }
+
+    fn check_moved(&self, read: &Read, header: Header, locking: bool) -> Result<(), AbortReason> {
+        if header.is_locked() && !(locking && self.locked_by_me(read)) {
+            return Err(AbortReason::ReadLocked);
+        }
+        if header.unlocked() == read.seen.header {
+            return Ok(());
+        }
+        let Some((kind, from, len)) = read.keys else { return Err(AbortReason::ReadConflict) };
+        let note = self.reads.note(from, len);
+        let mut addr = read.seen.addr;
+        for _ in 0..MAX_PIECES {
+            let Some(object) = self.machine.regions().object(addr) else { return Err(AbortReason::ReadConflict) };
+            let header = object.header();
+            if header.is_locked() && !(locking && self.holds(addr)) {
+                return Err(AbortReason::ReadLocked);
+            }
+            if !header.is_allocated() {
+                return Err(AbortReason::ReadConflict);
+            }
+            let verdict = kind.revalidate(note, &View::Live(object));
+            if !object.unchanged(header) {
+                return Err(AbortReason::ReadLocked);
+            }
+            match verdict {
+                Revalidate::Valid => return Ok(()),
+                Revalidate::Invalid => return Err(AbortReason::ReadConflict),
+                Revalidate::ContinueAt(next) => addr = next,
+            }
+        }
+        Err(AbortReason::ReadConflict)
+    }
+
+    fn locked_by_me(&self, read: &Read) -> bool {
+        self.holds(read.seen.addr)
+    }
+
+    /// Whether this transaction's commit holds the lock of `addr`.
+    fn holds(&self, addr: fencepost_storage::Addr) -> bool {
+        self.writes.find(addr).is_some_and(|at| !matches!(self.writes.writes[at].what, What::New { .. } | What::Dead))
+    }
+}

@@ -1,0 +1,374 @@
+//! Writing: everything goes to the write set; objects change at commit.
+//!
+//! New objects are the exception that is none: their slots are written at once, because nothing leads
+//! to them before the commit and their allocated bit is off until then.
+
+use fencepost_storage::classes::{Class, MAX_PAYLOAD_WORDS};
+use fencepost_storage::header::Header;
+use fencepost_storage::raw::WORD_BYTES;
+use fencepost_storage::{Addr, FatPtr, View};
+
+use crate::node::{NodeKind, Refusal};
+use crate::savepoint::Undo;
+use crate::stop::{AbortReason, Stop};
+use crate::transaction::{Context, Mode, Transaction};
+use crate::write_set::{What, Write};
+
+/// Write sets are charged to the account in steps of this many bytes.
+const CHARGE_STEP: usize = 1 << 20;
+/// Entries of a write set.
+const MAX_WRITES: usize = 1 << 28;
+
+impl Context {
+    /// Puts the slots of new objects back: nobody has seen them.
+    pub fn give_new_back(&mut self) {
+        let mut lane = None;
+        for write in &self.writes.writes {
+            if let What::New { .. } = write.what {
+                lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane)).give_back(self.machine.regions(), write.addr);
+            } else if matches!(write.what, What::Dead) && !write.base.is_allocated() {
+                lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane)).give_back(self.machine.regions(), write.addr);
+            }
+        }
+    }
+
+    fn push(&mut self, write: Write) -> Result<usize, Stop> {
+        if self.writes.writes.len() >= MAX_WRITES {
+            return Err(Stop::TooLarge("a transaction may write at most 268435456 objects"));
+        }
+        let at = self.writes.push(write);
+        self.undos.push(Undo::Added);
+        self.charge()?;
+        Ok(at)
+    }
+
+    /// Charges what the write set has grown by; small ones are free.
+    fn charge(&mut self) -> Result<(), Stop> {
+        let bytes = self.writes.bytes();
+        if bytes > self.charged + CHARGE_STEP {
+            self.machine.account().charge((bytes - self.charged) as u64)?;
+            self.charged = bytes;
+        }
+        Ok(())
+    }
+
+    /// Remembers entry `at` as it is, for open savepoints.
+    fn note_change(&mut self, at: usize) {
+        if self.undos.is_active() {
+            let write = self.writes.writes[at];
+            let words = match (write.what, self.machine.regions().object(write.addr)) {
+                (What::New { .. }, Some(object)) => {
+                    let mut words = vec![0; object.len()];
+                    object.copy(0, &mut words);
+                    words
+                }
+                _ => self.writes.image(&write).to_vec(),
+            };
+            self.undos.push(Undo::Changed(at, write, words));
+        }
+    }
+}
+
+impl Transaction {
+    fn writable(&self) -> Result<(), Stop> {
+        if self.mode() == Mode::ReadWrite { Ok(()) } else { Err(Stop::ReadOnly) }
+    }
+
+    /// The entry of an object that is to be overwritten, with its current version as the image.
+    async fn own(&mut self, addr: Addr) -> Result<usize, Stop> {
+        self.writable()?;
+        if let Some(at) = self.context().writes.find(addr) {
+            let context = self.context_mut();
+            match context.writes.writes[at].what {
+                What::Freed => return Err(Stop::Damaged),
+                What::Dead => {}
+                What::Image | What::Patched(_) | What::New { .. } => {
+                    context.note_change(at);
+                    return Ok(at);
+                }
+            }
+        }
+        let mut image = std::mem::take(&mut self.context_mut().scratch);
+        let found = self
+            .view(addr, None, |view| {
+                image.clear();
+                image.resize(view.len(), 0);
+                view.copy(0, &mut image);
+            })
+            .await;
+        let result = self.own_found(addr, found.map(|f| f.map(|((), seen)| seen.header)), &image);
+        self.context_mut().scratch = image;
+        result
+    }
+
+    fn own_found(&mut self, addr: Addr, found: Result<Option<Header>, Stop>, image: &[u64]) -> Result<usize, Stop> {
+        let base = found?.ok_or(Stop::Damaged)?;
+        if base.timestamp() > self.context().r {
+            return Err(Stop::Retry(AbortReason::WriteConflict));
+        }
+        self.push_image(addr, base, What::Image, image)
+    }
+
+    fn push_image(&mut self, addr: Addr, base: Header, what: What, image: &[u64]) -> Result<usize, Stop> {
+        let context = self.context_mut();
+        let range = context.writes.new_image(image.len());
+        context.writes.image_mut(range).copy_from_slice(image);
+        context.push(Write { addr, base, what, image: range, patch: 0 })
+    }
+
+    /// Overwrites the payload from its beginning; what lies beyond `payload` stays.
+    ///
+    /// # Errors
+    /// As [`Self::view`]; [`Stop::Damaged`] if the object does not exist or is shorter.
+    pub async fn write(&mut self, addr: Addr, payload: &[u64]) -> Result<(), Stop> {
+        let done = self
+            .update(addr, |image| match image.get_mut(..payload.len()) {
+                Some(part) => {
+                    part.copy_from_slice(payload);
+                    true
+                }
+                None => false,
+            })
+            .await?;
+        if done { Ok(()) } else { Err(Stop::Damaged) }
+    }
+
+    /// Changes a private copy of the version that the transaction sees. It commits only over that
+    /// very version.
+    ///
+    /// # Errors
+    /// As [`Self::view`]; [`Stop::Damaged`] if the object does not exist.
+    pub async fn update<T>(&mut self, addr: Addr, f: impl FnOnce(&mut [u64]) -> T) -> Result<T, Stop> {
+        let at = self.own(addr).await?;
+        let context = self.context_mut();
+        let write = context.writes.writes[at];
+        match write.what {
+            What::New { .. } => {
+                let object = context.machine.regions().object(addr).ok_or(Stop::Damaged)?;
+                context.scratch.clear();
+                context.scratch.resize(object.len(), 0);
+                object.copy(0, &mut context.scratch);
+                let value = f(&mut context.scratch);
+                object.put(0, &context.scratch);
+                Ok(value)
+            }
+            _ => {
+                // An exact write of a node swallows its patches: it must not move under them.
+                context.writes.writes[at].what = What::Image;
+                Ok(f(context.writes.image_mut(write.image)))
+            }
+        }
+    }
+
+    /// Writes the payload of an object that this transaction allocated, in its slot.
+    ///
+    /// # Errors
+    /// [`Stop::Damaged`] if it is not such an object.
+    pub fn write_new(&mut self, ptr: FatPtr, payload: &[u64]) -> Result<(), Stop> {
+        let context = self.context_mut();
+        let at = context.writes.find(ptr.addr).ok_or(Stop::Damaged)?;
+        let What::New { .. } = context.writes.writes[at].what else { return Err(Stop::Damaged) };
+        context.note_change(at);
+        let object = context.machine.regions().object(ptr.addr).ok_or(Stop::Damaged)?;
+        object.put(0, payload);
+        Ok(())
+    }
+
+    /// Whether the object is one that this transaction allocated and has not freed.
+    pub fn owns(&self, addr: Addr) -> bool {
+        let writes = &self.context().writes;
+        writes.find(addr).is_some_and(|at| matches!(writes.writes[at].what, What::New { .. }))
+    }
+
+    /// Allocates an object of `words` zeroed payload words, near `near` if that is not null.
+    ///
+    /// # Errors
+    /// [`Stop::OutOfMemory`] at the limit; [`Stop::TooLarge`] beyond a block.
+    pub fn alloc(&mut self, words: usize, near: Addr) -> Result<FatPtr, Stop> {
+        self.alloc_with(words, near, Addr::NULL)
+    }
+
+    /// As [`Self::alloc`]; readers of the past see in the new object what `image_of` was before this
+    /// transaction.
+    ///
+    /// # Errors
+    /// As [`Self::alloc`].
+    pub fn alloc_split_of(&mut self, words: usize, near: Addr, image_of: Addr) -> Result<FatPtr, Stop> {
+        self.alloc_with(words, near, image_of)
+    }
+
+    fn alloc_with(&mut self, words: usize, near: Addr, split_of: Addr) -> Result<FatPtr, Stop> {
+        self.writable()?;
+        let class = class_for(words)?;
+        let context = self.context_mut();
+        let machine = &context.machine;
+        let oldest = || machine.readers().oldest(machine.clock());
+        let addr =
+            machine.lanes().enter(context.lane).alloc(machine.regions(), machine.account(), class, near, &oldest)?;
+        context.adopt_new(addr, words, split_of)
+    }
+
+    /// Allocates `count` objects in consecutive slots of one block, [`slot_bytes`] apart, and answers
+    /// the first.
+    ///
+    /// # Errors
+    /// As [`Self::alloc`]; [`Stop::TooLarge`] where a block does not hold so many.
+    pub fn alloc_run(&mut self, words: usize, count: usize, near: Addr) -> Result<FatPtr, Stop> {
+        self.writable()?;
+        let class = class_for(words)?;
+        if count == 0 || count > class.slots() {
+            return Err(Stop::TooLarge("a run of objects must fit one block"));
+        }
+        let context = self.context_mut();
+        let machine = &context.machine;
+        let oldest = || machine.readers().oldest(machine.clock());
+        let first =
+            machine.lanes().enter(context.lane).alloc_run(machine.regions(), machine.account(), class, count, &oldest)?;
+        let _ = near;
+        let stride = slot_bytes(words)? as u64;
+        let mut answer = FatPtr::NULL;
+        for i in 0..count {
+            let ptr = context.adopt_new(Addr::from_raw(first.raw() + i as u64 * stride), words, Addr::NULL)?;
+            if i == 0 {
+                answer = ptr;
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Frees an object: its tombstone takes effect at commit, and readers of the past still see it.
+    ///
+    /// # Errors
+    /// As [`Self::view`]; [`Stop::Damaged`] if it does not exist.
+    pub async fn free(&mut self, addr: Addr) -> Result<(), Stop> {
+        let at = self.own(addr).await?;
+        let write = &mut self.context_mut().writes.writes[at];
+        write.what = if let What::New { .. } = write.what { What::Dead } else { What::Freed };
+        Ok(())
+    }
+
+    /// Applies `op` to a node. The node is taken at its current version, which must hold the keys of
+    /// the snapshot ([`NodeKind::admits`]); if it moves before the commit, `op` is applied again.
+    ///
+    /// # Errors
+    /// The outer error as [`Self::view`]; the inner one is why `op` does not apply to the node as the
+    /// transaction sees it, and nothing has changed then.
+    pub async fn patch(
+        &mut self,
+        addr: Addr,
+        kind: &'static dyn NodeKind,
+        op: &[u64],
+    ) -> Result<Result<(), Refusal>, Stop> {
+        self.writable()?;
+        let found = self.context().writes.find(addr);
+        match found.map(|at| (at, self.context().writes.writes[at])) {
+            Some((_, Write { what: What::Freed, .. })) => Ok(Err(Refusal::WrongNode)),
+            Some((at, write @ Write { what: What::New { .. }, .. })) => self.patch_new(at, write, kind, op),
+            Some((at, write)) if !matches!(write.what, What::Dead) => {
+                let context = self.context_mut();
+                context.note_change(at);
+                if let Err(refusal) = kind.apply(op, context.writes.image_mut(write.image)) {
+                    return Ok(Err(refusal));
+                }
+                if let What::Patched(_) = write.what {
+                    context.writes.push_patch(at, op);
+                }
+                Ok(Ok(()))
+            }
+            _ => self.patch_committed(addr, kind, op).await,
+        }
+    }
+
+    fn patch_new(
+        &mut self,
+        at: usize,
+        write: Write,
+        kind: &'static dyn NodeKind,
+        op: &[u64],
+    ) -> Result<Result<(), Refusal>, Stop> {
+        let context = self.context_mut();
+        context.note_change(at);
+        let object = context.machine.regions().object(write.addr).ok_or(Stop::Damaged)?;
+        context.scratch.clear();
+        context.scratch.resize(object.len(), 0);
+        object.copy(0, &mut context.scratch);
+        if let Err(refusal) = kind.apply(op, &mut context.scratch) {
+            return Ok(Err(refusal));
+        }
+        object.put(0, &context.scratch);
+        if let What::New { kind: stamped, .. } = &mut context.writes.writes[at].what {
+            *stamped = Some(kind);
+        }
+        Ok(Ok(()))
+    }
+
+    async fn patch_committed(
+        &mut self,
+        addr: Addr,
+        kind: &'static dyn NodeKind,
+        op: &[u64],
+    ) -> Result<Result<(), Refusal>, Stop> {
+        let mut image = std::mem::take(&mut self.context_mut().scratch);
+        let copy = |view: &View<'_>| {
+            image.clear();
+            image.resize(view.len(), 0);
+            view.copy(0, &mut image);
+        };
+        let found = self.view(addr, Some(kind), copy).await;
+        let result = match found {
+            Err(stop) => Err(stop),
+            Ok(None) => Ok(Err(Refusal::WrongNode)),
+            Ok(Some(((), seen))) => match kind.apply(op, &mut image) {
+                Err(refusal) => Ok(Err(refusal)),
+                Ok(()) => self.push_image(addr, seen.header, What::Patched(kind), &image).map(|at| {
+                    self.context_mut().writes.push_patch(at, op);
+                    Ok(())
+                }),
+            },
+        };
+        self.context_mut().scratch = image;
+        result
+    }
+
+    /// Takes the patches of a node out of the transaction, oldest first, as if they had not been
+    /// made; the caller makes them anew where they belong after a split. Empty where the node has
+    /// none of its own.
+    pub fn take_patches(&mut self, addr: Addr) -> Vec<Vec<u64>> {
+        let context = self.context_mut();
+        let Some(at) = context.writes.find(addr) else { return Vec::new() };
+        let write = context.writes.writes[at];
+        let What::Patched(_) = write.what else { return Vec::new() };
+        context.note_change(at);
+        let ranges = context.writes.patches_of(&write);
+        let ops = ranges.into_iter().map(|range| context.writes.op(range).to_vec()).collect();
+        let write = &mut context.writes.writes[at];
+        write.what = What::Dead;
+        write.patch = 0;
+        ops
+    }
+}
+
+impl Context {
+    fn adopt_new(&mut self, addr: Addr, words: usize, split_of: Addr) -> Result<FatPtr, Stop> {
+        let object = self.machine.regions().object(addr).ok_or(Stop::Damaged)?;
+        object.clear();
+        let base = object.header();
+        let incarnation = object.link().incarnation().wrapping_add(1);
+        let what = What::New { incarnation, split_of, kind: None };
+        self.push(Write { addr, base, what, image: (0, 0), patch: 0 })?;
+        Ok(FatPtr { addr, size: (words * WORD_BYTES) as u32, incarnation: u32::from(incarnation) })
+    }
+}
+
+fn class_for(words: usize) -> Result<Class, Stop> {
+    Class::for_payload(words).ok_or(Stop::TooLarge("an object must fit a block of 1 MiB"))
+}
+
+/// Bytes from one slot to the next of objects of `words` payload words.
+///
+/// # Errors
+/// [`Stop::TooLarge`] beyond [`MAX_PAYLOAD_WORDS`].
+pub fn slot_bytes(words: usize) -> Result<usize, Stop> {
+    debug_assert!(MAX_PAYLOAD_WORDS > 0);
+    class_for(words).map(|class| class.slot_words() * WORD_BYTES)
+}

@@ -1,0 +1,241 @@
+//! What one transaction sees and does, step by step.
+
+use std::sync::Arc;
+
+use fencepost_txn::{AbortReason, Addr, LockFree, Machine, MachineOptions, Mode, Outcome, Stop, Transaction};
+use pollster::block_on;
+
+fn machine() -> Arc<Machine> {
+    Machine::open(MachineOptions { region_bytes: 16 << 20, ..MachineOptions::default() }).expect("memory tier opens")
+}
+
+fn begin(machine: &Arc<Machine>, mode: Mode) -> Transaction {
+    machine.coordinator().begin(mode)
+}
+
+/// Commits a new object with this payload and answers where it is.
+fn object(machine: &Arc<Machine>, payload: &[u64]) -> Addr {
+    let mut tx = begin(machine, Mode::ReadWrite);
+    let ptr = tx.alloc(payload.len(), Addr::NULL).expect("memory");
+    block_on(tx.write(ptr.addr, payload)).expect("own object");
+    assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
+    ptr.addr
+}
+
+fn read(tx: &mut Transaction, addr: Addr) -> Result<Option<u64>, Stop> {
+    let mut out = Vec::new();
+    Ok(block_on(tx.read(addr, &mut out))?.then(|| out[0]))
+}
+
+fn put(tx: &mut Transaction, addr: Addr, value: u64) -> Result<(), Stop> {
+    block_on(tx.write(addr, &[value]))
+}
+
+fn commit(tx: Transaction) -> Outcome {
+    block_on(tx.commit()).expect("nothing fails in the memory tier")
+}
+
+fn set(machine: &Arc<Machine>, addr: Addr, value: u64) {
+    let mut tx = begin(machine, Mode::ReadWrite);
+    put(&mut tx, addr, value).expect("no conflict");
+    assert!(matches!(commit(tx), Outcome::Committed(_)));
+}
+
+#[test]
+fn a_reader_keeps_its_snapshot_while_others_write_and_free() {
+    let machine = machine();
+    let addrs: Vec<Addr> = (0..5).map(|i| object(&machine, &[i, i, i])).collect();
+    let mut reader = begin(&machine, Mode::ReadOnly);
+    for round in 1..=3u64 {
+        for addr in &addrs {
+            set(&machine, *addr, 100 * round);
+        }
+    }
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    block_on(tx.free(addrs[0])).expect("exists");
+    assert!(matches!(commit(tx), Outcome::Committed(_)));
+    for (i, addr) in addrs.iter().enumerate() {
+        assert_eq!(read(&mut reader, *addr), Ok(Some(i as u64)));
+    }
+    assert!(matches!(commit(reader), Outcome::Committed(_)));
+    let mut now = begin(&machine, Mode::ReadOnly);
+    assert_eq!(read(&mut now, addrs[0]), Ok(None));
+    assert_eq!(read(&mut now, addrs[1]), Ok(Some(300)));
+}
+
+#[test]
+fn own_writes_are_read_back_and_nobody_else_sees_them_before_the_commit() {
+    let machine = machine();
+    let addr = object(&machine, &[1]);
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    put(&mut tx, addr, 2).expect("no conflict");
+    let new = tx.alloc(3, addr).expect("memory");
+    tx.write_new(new, &[7, 8, 9]).expect("own object");
+    assert_eq!((read(&mut tx, addr), read(&mut tx, new.addr)), (Ok(Some(2)), Ok(Some(7))));
+    let mut other = begin(&machine, Mode::ReadOnly);
+    assert_eq!((read(&mut other, addr), read(&mut other, new.addr)), (Ok(Some(1)), Ok(None)));
+    drop(tx);
+    let mut other = begin(&machine, Mode::ReadOnly);
+    assert_eq!(read(&mut other, addr), Ok(Some(1)));
+}
+
+#[test]
+fn the_second_of_two_writers_of_one_version_aborts() {
+    let machine = machine();
+    let addr = object(&machine, &[1]);
+    let (mut a, mut b) = (begin(&machine, Mode::ReadWrite), begin(&machine, Mode::ReadWrite));
+    put(&mut a, addr, 2).expect("first look");
+    put(&mut b, addr, 3).expect("first look");
+    assert!(matches!(commit(b), Outcome::Committed(_)));
+    assert_eq!(commit(a), Outcome::Aborted(AbortReason::WriteConflict));
+    assert_eq!(machine.counters().totals().aborts[AbortReason::WriteConflict as usize], 1);
+}
+
+#[test]
+fn write_skew_is_prevented() {
+    let machine = machine();
+    let (x, y) = (object(&machine, &[1]), object(&machine, &[1]));
+    let (mut a, mut b) = (begin(&machine, Mode::ReadWrite), begin(&machine, Mode::ReadWrite));
+    for tx in [&mut a, &mut b] {
+        assert_eq!((read(tx, x), read(tx, y)), (Ok(Some(1)), Ok(Some(1))));
+    }
+    put(&mut a, x, 0).expect("no conflict yet");
+    put(&mut b, y, 0).expect("no conflict yet");
+    assert!(matches!(commit(a), Outcome::Committed(_)));
+    assert_eq!(commit(b), Outcome::Aborted(AbortReason::ReadConflict));
+}
+
+#[test]
+fn a_newer_version_moves_the_snapshot_when_nothing_read_has_changed() {
+    let machine = machine();
+    let (x, y, z) = (object(&machine, &[1]), object(&machine, &[1]), object(&machine, &[1]));
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    assert_eq!(read(&mut tx, x), Ok(Some(1)));
+    set(&machine, y, 2);
+    assert_eq!(read(&mut tx, y), Ok(Some(2)), "x is unchanged, so now is as good as then");
+    put(&mut tx, z, 5).expect("no conflict");
+    set(&machine, x, 9);
+    set(&machine, y, 9);
+    assert_eq!(read(&mut tx, y), Err(Stop::Retry(AbortReason::RefreshFailed)), "a writer never acts on the past");
+    assert_eq!(machine.counters().totals().refreshes, 1);
+}
+
+#[test]
+fn a_transaction_that_only_read_goes_on_in_the_past_instead() {
+    let machine = machine();
+    let (x, y) = (object(&machine, &[1]), object(&machine, &[1]));
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    assert_eq!(read(&mut tx, x), Ok(Some(1)));
+    set(&machine, x, 2);
+    set(&machine, y, 2);
+    assert_eq!((read(&mut tx, x), read(&mut tx, y)), (Ok(Some(1)), Ok(Some(1))));
+    assert!(matches!(commit(tx), Outcome::Committed(_)));
+}
+
+#[test]
+fn savepoints_take_back_writes_allocations_and_frees() {
+    let machine = machine();
+    let (x, y) = (object(&machine, &[1]), object(&machine, &[1]));
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    put(&mut tx, x, 2).expect("no conflict");
+    let new = tx.alloc(1, Addr::NULL).expect("memory");
+    tx.write_new(new, &[10]).expect("own");
+    let first = tx.savepoint();
+    put(&mut tx, x, 3).expect("no conflict");
+    tx.write_new(new, &[11]).expect("own");
+    let second = tx.savepoint();
+    block_on(tx.free(y)).expect("exists");
+    let gone = tx.alloc(1, Addr::NULL).expect("memory");
+    assert_eq!(read(&mut tx, y), Ok(None));
+    tx.rollback_to(&second);
+    assert_eq!((read(&mut tx, y), read(&mut tx, x)), (Ok(Some(1)), Ok(Some(3))));
+    assert!(!tx.owns(gone.addr));
+    tx.rollback_to(&first);
+    assert_eq!((read(&mut tx, x), read(&mut tx, new.addr)), (Ok(Some(2)), Ok(Some(10))));
+    tx.release(first);
+    assert!(matches!(commit(tx), Outcome::Committed(_)));
+    let mut now = begin(&machine, Mode::ReadOnly);
+    assert_eq!((read(&mut now, x), read(&mut now, y), read(&mut now, new.addr)), (Ok(Some(2)), Ok(Some(1)), Ok(Some(10))));
+}
+
+#[test]
+fn a_lock_free_read_knows_a_slot_that_has_another_object_now() {
+    let machine = machine();
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    let ptr = tx.alloc(2, Addr::NULL).expect("memory");
+    tx.write_new(ptr, &[5, 6]).expect("own");
+    assert!(matches!(commit(tx), Outcome::Committed(_)));
+    let mut out = Vec::new();
+    assert_eq!(machine.read_lockfree(ptr, &mut out), LockFree::Found);
+    assert_eq!(out, [5, 6]);
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    block_on(tx.free(ptr.addr)).expect("exists");
+    assert!(matches!(commit(tx), Outcome::Committed(_)));
+    assert_eq!(machine.read_lockfree(ptr, &mut out), LockFree::Gone);
+    // The slot comes round once nobody reads at the tombstone or before.
+    let again = (0..20_000).find_map(|_| {
+        let mut tx = begin(&machine, Mode::ReadWrite);
+        let next = tx.alloc(2, Addr::NULL).expect("memory");
+        assert!(matches!(commit(tx), Outcome::Committed(_)));
+        (next.addr == ptr.addr).then_some(next)
+    });
+    let again = again.expect("the freed slot is used again");
+    assert_ne!(again.incarnation, ptr.incarnation);
+    assert_eq!(machine.read_lockfree(ptr, &mut out), LockFree::Gone);
+    assert_eq!(machine.read_lockfree(again, &mut out), LockFree::Found);
+}
+
+#[test]
+fn a_split_shows_readers_of_the_past_the_image_before_it() {
+    let machine = machine();
+    let left = object(&machine, &[1, 2, 3, 4]);
+    let mut past = begin(&machine, Mode::ReadOnly);
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    let right = tx.alloc_split_of(4, left, left).expect("memory");
+    tx.write_new(right, &[3, 4, 0, 0]).expect("own");
+    block_on(tx.write(left, &[1, 2, 0, 0])).expect("no conflict");
+    assert!(matches!(commit(tx), Outcome::Committed(_)));
+    let mut out = Vec::new();
+    assert_eq!(block_on(past.read(right.addr, &mut out)), Ok(true));
+    assert_eq!(out[..4], [1, 2, 3, 4]);
+    let mut now = begin(&machine, Mode::ReadOnly);
+    assert_eq!(block_on(now.read(right.addr, &mut out)), Ok(true));
+    assert_eq!(out[..4], [3, 4, 0, 0]);
+}
+
+#[test]
+fn at_the_memory_limit_writes_stop_and_reads_go_on() {
+    let options = MachineOptions { region_bytes: 16 << 20, memory_limit: 2 << 20, lanes: 1, ..MachineOptions::default() };
+    let machine = Machine::open(options).expect("opens");
+    let mut kept = Vec::new();
+    let stop = loop {
+        let mut tx = begin(&machine, Mode::ReadWrite);
+        match tx.alloc(1000, Addr::NULL) {
+            Ok(ptr) => {
+                tx.write_new(ptr, &[kept.len() as u64]).expect("own");
+                assert!(matches!(commit(tx), Outcome::Committed(_)));
+                kept.push(ptr.addr);
+            }
+            Err(stop) => break stop,
+        }
+    };
+    assert_eq!(stop, Stop::OutOfMemory);
+    let mut tx = begin(&machine, Mode::ReadOnly);
+    for (i, addr) in kept.iter().enumerate() {
+        assert_eq!(read(&mut tx, *addr), Ok(Some(i as u64)));
+    }
+    assert!(kept.len() > 50);
+}
+
+#[test]
+fn past_the_old_version_limit_the_oldest_reader_is_told() {
+    let options = MachineOptions { region_bytes: 16 << 20, old_version_limit: 1 << 20, lanes: 1, ..MachineOptions::default() };
+    let machine = Machine::open(options).expect("opens");
+    let addr = object(&machine, &[0; 200]);
+    let mut old = begin(&machine, Mode::ReadOnly);
+    for i in 1..5000 {
+        set(&machine, addr, i);
+    }
+    assert_eq!(read(&mut old, addr), Err(Stop::Retry(AbortReason::SnapshotTooOld)));
+    assert!(machine.old_version_bytes() <= 1 << 20);
+}
