@@ -1,1 +1,22 @@
-//! Benchmark harness and workloads.
+//! Benchmarks: a harness and the workloads that it runs.
+//!
+//! ```text
+//!   options ──► harness ── prepare, generate, execute, verify ──► kv   tatp   bank
+//!                  │                                                │     │     │
+//!               report (text, JSON)              native: transactions on hash tables
+//!                                                embedded, pg: SQL sessions (sql)
+//! ```
+//!
+//! A workload is one folder. Every run ends with the workload's own check of its data.
+
+#![forbid(unsafe_code)]
+
+pub mod bank;
+mod draw;
+mod error;
+pub mod harness;
+pub mod null_server;
+pub mod sql;
+pub mod tatp;
+
+pub use error::BenchError;

@@ -22,7 +22,8 @@ const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0\
     S\0\0\0\x19client_encoding\0UTF8\0\
     K\0\0\0\x0c\0\0\0\x01\0\0\0\x01\
     Z\0\0\0\x05I";
-const ROW_DESCRIPTION: &[u8] = b"T\0\0\0\x1d\0\x01abal\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
+const ROW_DESCRIPTION: &[u8] =
+    b"T\0\0\0\x1d\0\x01abal\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
 const ROW: &[u8] = b"D\0\0\0\x0b\0\x01\0\0\0\x011";
 const COMPLETE: &[u8] = b"C\0\0\0\x0dSELECT 1\0";
 const READY: &[u8] = b"Z\0\0\0\x05I";
@@ -36,10 +37,12 @@ const PARAMETERS: &[u8] = b"t\0\0\0\x0a\0\x01\0\0\0\x17";
 pub fn serve(listener: TcpListener) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept()?;
-        std::thread::Builder::new().name("null-server".into()).spawn(move || {
-            // A client that leaves or talks nonsense ends its own connection only.
-            let _ = talk(stream);
-        })?;
+        std::thread::Builder::new()
+            .name("null-server".into())
+            .spawn(move || {
+                // A client that leaves or talks nonsense ends its own connection only.
+                let _ = talk(stream);
+            })?;
     }
 }
 
@@ -77,8 +80,12 @@ fn talk(mut stream: TcpStream) -> io::Result<()> {
 
 /// The type and size of the first frame, when it is whole.
 fn frame(input: &[u8]) -> io::Result<Option<(u8, usize)>> {
-    let Some((&tag, rest)) = input.split_first() else { return Ok(None) };
-    let Some(length) = rest.first_chunk::<4>() else { return Ok(None) };
+    let Some((&tag, rest)) = input.split_first() else {
+        return Ok(None);
+    };
+    let Some(length) = rest.first_chunk::<4>() else {
+        return Ok(None);
+    };
     match u32::from_be_bytes(*length) as usize {
         length if !(4..1 << 30).contains(&length) => Err(io::ErrorKind::InvalidData.into()),
         length if rest.len() < length => Ok(None),
@@ -158,7 +165,9 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         std::thread::spawn(move || serve(listener));
         let mut client = TcpStream::connect(address).expect("served");
-        client.write_all(b"\0\0\0\x09\0\x03\0\0\0").expect("written");
+        client
+            .write_all(b"\0\0\0\x09\0\x03\0\0\0")
+            .expect("written");
         let mut welcome = vec![0; WELCOME.len()];
         client.read_exact(&mut welcome).expect("a welcome");
         client.write_all(b"Q\0\0\0\x0dselect 1\0").expect("written");

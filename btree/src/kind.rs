@@ -44,6 +44,11 @@ impl NodeKind for LeafKind {
         note::revalidate(note, now)
     }
 
+    fn gone(&self, note: &[u64]) -> Revalidate {
+        // Down from the root there is the node that has its keys now.
+        note.first().map_or(Revalidate::Invalid, |tree| Revalidate::ContinueAt(Addr::from_raw(*tree)))
+    }
+
     fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
         tree::reroute(tx, addr)
     }

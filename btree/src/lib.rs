@@ -1,1 +1,59 @@
-//! Ordered index with fence keys.
+//! Ordered index with fence keys (SOSP'15 §6.2, after Lehman and Yao, and Graefe).
+//!
+//! # Picture
+//! ```text
+//!                  root (never moves)            walked outside the transaction, newest version
+//!                 /        |        \
+//!            inner ──────► inner ──► inner       every node: [low, high), level, right sibling
+//!           /     \
+//!        leaf ──► leaf ──► leaf ──► ...          read in the transaction, at its snapshot
+//! ```
+//! * `node` and `image`: the layout of a node, read in place and changed in private images.
+//! * `kind`, `op`, `note`: a leaf as the commit protocol sees it. An insert is a patch whose
+//!   condition (absent, inside the fences, room) is made again at commit, so inserts of different keys
+//!   into one leaf do not conflict; a note is what a scan or a miss depends on.
+//! * `walk`, `tree`, `scan`: descents, single keys, ranges.
+//! * `grow`, `shrink`: splits and merges, in transactions of their own.
+//! * `bulk`, `check`: building from sorted entries, and verifying.
+//!
+//! # Invariants
+//! * BTREE-1: the fences of each level tile the key space, in every snapshot. A node's high fence is
+//!   its right sibling's low fence, and its low fence is the key of its parent's entry.
+//! * BTREE-2: a leaf's key timestamp is the write timestamp of the last transaction that brought,
+//!   took or replaced a key there; splits leave it and merges take the later one. So a leaf newer
+//!   than a snapshot, but with an older key timestamp, holds the snapshot's keys between its fences.
+//! * BTREE-3: a new right node's previous version is the image before the split, and a merged node
+//!   stays readable for the past.
+//!
+//! Who may write: leaves, the transaction that changes a key, by patches; fences, siblings and inner
+//! nodes, the split and merge transactions alone. A tree that its transaction has not committed yet
+//! is changed by that transaction directly.
+//!
+//! Failure: a key that does not fit a node is [`IndexError::KeyTooLong`]; all else is a
+//! [`fencepost_txn::Stop`].
+
+mod bulk;
+mod check;
+mod counters;
+mod entries;
+mod error;
+mod grow;
+mod image;
+mod key;
+mod kind;
+mod node;
+mod note;
+mod op;
+mod scan;
+mod shrink;
+mod split;
+mod tree;
+mod walk;
+
+pub use bulk::Bulk;
+pub use check::{Problem, Report};
+pub use counters::{Counters, counters};
+pub use entries::ScanBatch;
+pub use error::IndexError;
+pub use scan::{Cursor, Direction};
+pub use tree::{BTree, DEFAULT_NODE_WORDS, Insert, MAX_NODE_WORDS, MIN_NODE_WORDS, longest_key};

@@ -163,11 +163,6 @@ impl<'a, 'v> Node<'a, 'v> {
         Slot::from_word(self.view.word(self.slots() + i))
     }
 
-    /// Free words between slots and heap.
-    pub(crate) fn gap(&self) -> usize {
-        self.heap.saturating_sub(self.slots() + self.count)
-    }
-
     /// Words in use, without what removals left behind.
     pub(crate) fn used(&self) -> usize {
         let entries: usize = (0..self.count).map(|i| 1 + heap_words(self.slot(i).suffix)).sum();

@@ -2,12 +2,12 @@
 //! moved: the phantom protection.
 //!
 //! A note is a range of keys, from a lookup that found nothing (the range of that one key) or from a
-//! scan (what of the leaf was returned or passed over), with the leaf's key timestamp and a hash of
-//! the entries in the range. A leaf that moved is still good if no key came or went since, or if it
-//! still covers the range and has the very same entries in it; and if it was split the rest of the
-//! range is looked up in its right siblings.
+//! scan (what of the leaf was returned or passed over), with the snapshot that was read and a hash of
+//! the entries in the range. A leaf that moved is still good if no key came or went since that
+//! snapshot, or if it still covers the range and has the very same entries in it; and if it was split
+//! the rest of the range is looked up in its right siblings.
 //!
-//! `| tree · key timestamp · hash · | flags 16 | from length 24 | to length 24 | · from · to`
+//! `| tree · snapshot · hash · | flags 16 | from length 24 | to length 24 | · from · to`
 
 use std::cmp::Ordering;
 
@@ -30,7 +30,6 @@ const SHORT_WORDS: usize = KEYS_AT + 2 * 16;
 /// What of a leaf a note needs, taken while looking at it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facts {
-    key_timestamp: Timestamp,
     own: bool,
     hash: u64,
 }
@@ -38,13 +37,14 @@ pub(crate) struct Facts {
 impl Facts {
     /// Of a leaf and the hash of the range's entries.
     pub(crate) fn new(node: &Node<'_, '_>, hash: u64) -> Self {
-        Facts { key_timestamp: node.key_timestamp(), own: node.is_own(), hash }
+        Facts { own: node.is_own(), hash }
     }
 }
 
 /// Makes the note of range `from..to` and gives it to `with`.
 pub(crate) fn with_note<T>(
     tree: Addr,
+    snapshot: Timestamp,
     facts: Facts,
     from: &[u8],
     to: Option<&[u8]>,
@@ -56,7 +56,7 @@ pub(crate) fn with_note<T>(
     let flags = if to.is_none() { FLAG_TO_THE_END } else { 0 } | if facts.own { FLAG_OWN } else { 0 };
     let fill = |note: &mut [u64]| {
         note[0] = tree.raw();
-        note[1] = facts.key_timestamp.raw();
+        note[1] = snapshot.raw();
         note[2] = facts.hash;
         note[3] = (flags << 48) | ((from.len() as u64 & 0xFF_FFFF) << 24) | (to_bytes.len() as u64 & 0xFF_FFFF);
         key::put_words(from, &mut note[KEYS_AT..]);
@@ -86,7 +86,7 @@ pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
 
     let Some(node) = Node::open_in(now, Addr::from_raw(head[0])) else { return Revalidate::Invalid };
     if node.level > 0 {
-        // The root was a leaf, and was split.
+        // The root was a leaf and was split, or the leaf is gone and its keys are looked up anew.
         let child = node.child(node.child_at(from)).addr;
         return if node.count == 0 { Revalidate::Invalid } else { Revalidate::ContinueAt(child) };
     }
@@ -127,7 +127,8 @@ mod tests {
         let view = View::Own(then);
         let node = Node::open(&view).expect("a node");
         let facts = Facts::new(&node, node.hash_range(range.0, range.1));
-        with_note(Addr::from_raw(TREE), facts, range.0, range.1, |note| revalidate(note, &View::Own(now)))
+        let snapshot = Timestamp::from_raw(5);
+        with_note(Addr::from_raw(TREE), snapshot, facts, range.0, range.1, |note| revalidate(note, &View::Own(now)))
     }
 
     #[test]

@@ -87,18 +87,17 @@ impl Cursor {
         out.clear();
         let max = max.max(1);
         while !self.done && out.len() < max {
-            let first = out.len();
             let guarding = tx.mode() == Mode::ReadWrite;
             let (piece, seen) = self.look(tx, out, max, guarding).await?;
             if guarding {
                 self.guard(tx, seen, piece.facts, out, piece.cut_short);
             }
-            let leaf = seen.addr();
+            // Only forwards: the right neighbour, which a merge frees, has not been read yet.
+            let tidy = guarding && piece.sparse && self.direction == Direction::Forward && !seen.is_own();
+            let key = if tidy { self.from.clone() } else { Vec::new() };
             self.advance(out, &piece);
-            if piece.sparse && out.len() == first && guarding && !leaf.is_null() && shrink::wanted(tx, self.tree, leaf) {
-                let key = std::mem::take(&mut self.fence);
+            if tidy && shrink::wanted(tx, self.tree, seen.addr()) {
                 shrink::merge(tx, self.tree, &key).await?;
-                self.fence = key;
             }
         }
         Ok(!out.is_empty())
@@ -132,7 +131,7 @@ impl Cursor {
             let end = end.max(begin);
             let taken = (end - begin).min(max - first);
             let (begin, end) = if backward { (end - taken, end) } else { (begin, begin + taken) };
-            let cut_short = taken + first == max && if backward { true } else { end < node.count || taken > 0 };
+            let cut_short = first + taken == max;
             for i in 0..taken {
                 let at = if backward { end - 1 - i } else { begin + i };
                 out.push_with(node.value(at), |bytes| node.append_key(at, bytes));
@@ -140,7 +139,7 @@ impl Cursor {
             // Where the next leaf of the range begins or, backwards, ends; nowhere if it is through.
             let more_leaves = if backward {
                 node.append_low(fence);
-                node.cmp_low(from) == std::cmp::Ordering::Less && node.low_len > 0 || node.low_len > 0 && fence.as_slice() > from
+                fence.as_slice() > from
             } else {
                 node.append_high(fence) && to.is_none_or(|to| fence.as_slice() < to)
             };
@@ -166,7 +165,8 @@ impl Cursor {
             }
             (Direction::Backward, false) => (self.from.as_slice().max(self.fence.as_slice()), self.to.as_deref()),
         };
-        note::with_note(self.tree, facts, from, to, |note| tx.guard_keys(seen, &LEAF, note));
+        let snapshot = tx.read_timestamp();
+        note::with_note(self.tree, snapshot, facts, from, to, |note| tx.guard_keys(seen, &LEAF, note));
     }
 
     /// Moves the position beyond what was passed over.
@@ -185,13 +185,6 @@ impl Cursor {
             (_, false) if !piece.more_leaves => self.done = true,
             (Direction::Forward, false) => std::mem::swap(&mut self.from, &mut self.fence),
             (Direction::Backward, false) => std::mem::swap(self.to.get_or_insert_with(Vec::new), &mut self.fence),
-        }
-        if !piece.cut_short && piece.sparse {
-            // A key of the leaf that was just passed, for the merge that it may need.
-            match self.direction {
-                Direction::Forward => {}
-                Direction::Backward => {}
-            }
         }
     }
 }

@@ -19,9 +19,9 @@ use crate::walk::{self, Target};
 const SPARSE_SHARE: usize = 5;
 
 /// Words of entries, and of the node.
-fn load(view: &View<'_>, tree: Addr) -> Option<(usize, usize, Addr)> {
+fn load(view: &View<'_>, tree: Addr) -> Option<(usize, usize)> {
     let node = Node::open_in(view, tree)?;
-    Some((node.used() - node.slots(), node.words, node.right()))
+    Some((node.used() - node.slots(), node.words))
 }
 
 /// Whether two nodes with these loads should be one: there must be room to grow afterwards.
@@ -29,47 +29,48 @@ fn joinable(left: usize, right: usize, words: usize) -> bool {
     left + right <= words / 2
 }
 
-/// Whether the committed leaf is nearly empty and its right sibling has room for the rest. Nodes
-/// that this transaction has changes for are left alone.
+/// Whether the committed leaf is nearly empty and a neighbour under the same parent has room for the
+/// rest. Nodes that this transaction has changes for are left alone.
 #[inline]
 pub(crate) fn wanted(tx: &Transaction, tree: Addr, leaf: Addr) -> bool {
     let sparse = |view: &View<'_>| {
         let node = Node::open_in(view, tree)?;
         let few = node.words / SPARSE_SHARE / (1 + crate::node::VALUE_WORDS);
-        (node.level == 0 && node.count <= few && !node.right().is_null()).then_some(())?;
-        load(view, tree)
+        Some(node.level == 0 && node.count <= few && leaf != tree)
     };
-    let machine = tx.machine();
-    let Some(Some((left, words, right))) = machine.view_current(leaf, sparse) else { return false };
-    let Some(Some((right_load, _, _))) = machine.view_current(right, |view| load(view, tree)) else { return false };
-    joinable(left, right_load, words)
-        && tx.patch_is_stale(leaf).is_none()
-        && tx.patch_is_stale(right).is_none()
-        && machine.view_current(tree, |view| Node::open(view).is_some_and(|root| root.level > 0)) == Some(true)
-        && same_parent(tx, tree, leaf, right)
+    leaf != tree && tx.machine().view_current(leaf, sparse) == Some(Some(true)) && neighbour_has_room(tx, tree, leaf)
 }
 
-/// Whether both are children of one inner node: only such neighbours are merged.
-fn same_parent(tx: &Transaction, tree: Addr, left: Addr, right: Addr) -> bool {
-    let mut low = Vec::new();
+fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> bool {
     let machine = tx.machine();
-    let seen = machine.view_current(left, |view| {
+    let load_of = |at: Addr| machine.view_current(at, |view| load(view, tree)).flatten();
+    let mut low = Vec::new();
+    let seen = machine.view_current(leaf, |view| {
         low.clear();
         if let Some(node) = Node::open_in(view, tree) {
             node.append_low(&mut low);
         }
     });
     let parent = walk::descend(machine, tree, 1, Target::At(&low));
-    let (Some(()), Ok(Some(parent))) = (seen, parent) else { return false };
-    let both = machine.view_current(parent, |view| {
+    let (Some(()), Ok(Some(parent)), Some((mine, words))) = (seen, parent, load_of(leaf)) else { return false };
+    let family = machine.view_current(parent, |view| {
         let node = Node::open_in(view, tree)?;
         let at = node.child_at(&low);
-        Some(at + 1 < node.count && node.child(at).addr == left && node.child(at + 1).addr == right)
+        let child = |i: usize| if i < node.count { node.child(i).addr } else { Addr::NULL };
+        Some((child(at), [child(at + 1), if at > 0 { child(at - 1) } else { Addr::NULL }]))
     });
-    both == Some(Some(true))
+    let Some(Some((found, neighbours))) = family else { return false };
+    let free = |at: Addr| tx.patch_is_stale(at).is_none();
+    found == leaf
+        && free(leaf)
+        && neighbours.into_iter().any(|neighbour| {
+            !neighbour.is_null()
+                && free(neighbour)
+                && load_of(neighbour).is_some_and(|(theirs, _)| joinable(mine, theirs, words))
+        })
 }
 
-/// Merges the leaf that covers `key` with its right neighbour, in a transaction of its own. False
+/// Merges the leaf that covers `key` with a neighbour, in a transaction of its own. False
 /// if there was nothing to do or a race was lost: it is only tidying up.
 ///
 /// # Errors
@@ -92,61 +93,67 @@ pub(crate) async fn merge(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Resul
     }
 }
 
-/// Merges at the leaves, and as far up as parents have become sparse.
+/// Merges at the leaves and at every level above where neighbours have become sparse.
 async fn merge_up(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Result<bool, Stop> {
-    let mut level = 0;
-    while merge_level(tx, tree, level, key).await? {
+    let (mut level, mut merged) = (0, false);
+    while let Some(parent) = walk::find(tx, tree, level + 1, Target::At(key)).await? {
+        merged |= merge_level(tx, tree, parent, key).await?;
         level += 1;
     }
-    Ok(level > 0)
+    Ok(merged)
 }
 
-/// Merges the node of `level` that covers `key` with a neighbour under the same parent if they fit
-/// one node well.
-async fn merge_level(tx: &mut Transaction, tree: Addr, level: u8, key: &[u8]) -> Result<bool, Stop> {
-    let Some(parent) = walk::find(tx, tree, level + 1, Target::At(key)).await? else { return Ok(false) };
-    let mut parent_image = Vec::new();
-    if !tx.read(parent, &mut parent_image).await? {
+/// Merges the child of `parent` that covers `key` with one of its neighbours, if they fit one node
+/// well.
+async fn merge_level(tx: &mut Transaction, tree: Addr, parent: Addr, key: &[u8]) -> Result<bool, Stop> {
+    let mut image = Vec::new();
+    if !tx.read(parent, &mut image).await? {
         return Ok(false);
     }
-    let (at, left_at, right_at) = {
-        let view = View::Own(&parent_image);
+    let (at, children) = {
+        let view = View::Own(&image);
         let node = Node::open(&view).ok_or(Stop::Damaged)?;
-        if node.count < 2 {
-            let child = if node.count == 1 { node.child(0).addr } else { Addr::NULL };
-            return collapse(tx, tree, parent, child).await;
-        }
-        let at = node.child_at(key).min(node.count - 2);
-        (at, node.child(at).addr, node.child(at + 1).addr)
+        let children: Vec<Addr> = (0..node.count).map(|i| node.child(i).addr).collect();
+        (node.child_at(key), children)
     };
+    let mut merged = false;
+    for left in [Some(at), at.checked_sub(1)].into_iter().flatten() {
+        let (Some(left_at), Some(right_at)) = (children.get(left), children.get(left + 1)) else { continue };
+        if join(tx, tree, *left_at, *right_at).await? {
+            image::remove(&mut image, left + 1);
+            tx.write(parent, &image).await?;
+            merged = true;
+            break;
+        }
+    }
+    let single = {
+        let view = View::Own(&image);
+        Node::open(&view).filter(|node| node.count == 1).map(|node| node.child(0).addr)
+    };
+    if let Some(child) = single.filter(|_| parent == tree) {
+        merged |= collapse(tx, tree, child).await?;
+    }
+    Ok(merged)
+}
+
+/// Puts everything of `right` into `left` and frees it, if one node has room for both.
+async fn join(tx: &mut Transaction, tree: Addr, left_at: Addr, right_at: Addr) -> Result<bool, Stop> {
     let (mut left, mut right) = (Vec::new(), Vec::new());
     if !tx.read(left_at, &mut left).await? || !tx.read(right_at, &mut right).await? {
         return Ok(false);
     }
     let loads = (load(&View::Own(&left), tree), load(&View::Own(&right), tree));
-    let (Some((left_load, words, _)), Some((right_load, _, _))) = loads else { return Err(Stop::Damaged) };
+    let (Some((left_load, words)), Some((right_load, _))) = loads else { return Err(Stop::Damaged) };
     if !joinable(left_load, right_load, words) || split::merge(&mut left, &right).is_err() {
         return Ok(false);
     }
-    image::remove(&mut parent_image, at + 1);
     tx.write(left_at, &left).await?;
     tx.free(right_at).await?;
-    tx.write(parent, &parent_image).await?;
-    let single = {
-        let view = View::Own(&parent_image);
-        Node::open(&view).filter(|node| node.count == 1).map(|node| node.child(0).addr)
-    };
-    if let Some(child) = single {
-        collapse(tx, tree, parent, child).await?;
-    }
     Ok(true)
 }
 
 /// The root takes the content of its only child.
-async fn collapse(tx: &mut Transaction, tree: Addr, parent: Addr, child: Addr) -> Result<bool, Stop> {
-    if parent != tree || child.is_null() {
-        return Ok(false);
-    }
+async fn collapse(tx: &mut Transaction, tree: Addr, child: Addr) -> Result<bool, Stop> {
     let mut image = Vec::new();
     if !tx.read(child, &mut image).await? {
         return Ok(false);
@@ -172,7 +179,7 @@ impl BTree {
         let mut key = Vec::new();
         loop {
             let Some(leaf) = walk::descend(tx.machine(), tree, 0, Target::At(&key))? else { return Ok(()) };
-            if wanted(tx, tree, leaf) && merge(tx, tree, &key).await? {
+            if leaf != tree && merge(tx, tree, &key).await? {
                 continue;
             }
             key.clear();

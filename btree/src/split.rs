@@ -18,12 +18,17 @@ pub(crate) fn choose(node: &Node<'_, '_>, new_key: &[u8]) -> Option<Vec<u8>> {
     let frame = Frame::of(node);
     let at = (0..entries.len()).find(|i| entries.key(*i) >= new_key).unwrap_or(entries.len());
     let count = entries.len();
-    if at == count && count > 2 * usize::from(node.level > 0) {
-        // An inner node moves its last child, which is to be the first one of the right half.
-        let last = entries.key(count - 1);
-        let (left, candidate) = if node.level > 0 { (count - 1, last) } else { (count, cut(0, last, new_key)) };
-        if both_fit(&frame, &entries, left, candidate) {
-            return Some(candidate.to_vec());
+    let end = at == count && count > 2 * usize::from(node.level > 0);
+    if end {
+        // An inner node moves its last child, which is to be the first one of the right half. A leaf
+        // moves nothing, or so little that the left half has room for its new fence.
+        let moved = if node.level > 0 { 1..=1 } else { 0..=2 };
+        for left in moved.map(|moved| count.saturating_sub(moved)).take_while(|left| *left > 0) {
+            let right = if left == count { new_key } else { entries.key(left) };
+            let candidate = cut(node.level, entries.key(left - 1), right);
+            if both_fit(&frame, &entries, left, candidate) {
+                return Some(candidate.to_vec());
+            }
         }
     } else if at == 0 && count > 0 && node.level == 0 {
         let separator = cut(0, new_key, entries.key(0)).to_vec();

@@ -95,7 +95,7 @@ impl BTree {
         &self,
         tx: &mut Transaction,
         target: Target<'_>,
-        mut f: impl FnMut(&Node<'_, '_>) -> T,
+        mut f: impl FnMut(&Node<'_, '_>) -> T + Send,
     ) -> Result<(T, Seen), Stop> {
         let mut steps = 0;
         loop {
@@ -159,6 +159,14 @@ impl BTree {
                 }
                 None => {}
             }
+            // Only where the snapshot needs no refresh for it: this is no reason to move it.
+            let snapshot = tx.read_timestamp();
+            let same = tx.machine().view_current(at, |view| {
+                Node::open_in(view, root).is_some_and(|node| node.level == 0 && node.key_timestamp() <= snapshot)
+            });
+            if same != Some(true) {
+                break;
+            }
             let before = tx.view(at, Some(&LEAF), |view| Node::open_in(view, root).map(|node| node.origin())).await?;
             match before {
                 Some((Some(origin), seen)) if seen.timestamp() > tx.read_timestamp() => at = origin,
@@ -182,7 +190,8 @@ impl BTree {
             (Err(facts), seen) => {
                 let mut beyond = key.to_vec();
                 beyond.push(0);
-                note::with_note(self.root, facts, key, Some(&beyond), |note| tx.guard_keys(seen, &LEAF, note));
+                let snapshot = tx.read_timestamp();
+                note::with_note(self.root, snapshot, facts, key, Some(&beyond), |note| tx.guard_keys(seen, &LEAF, note));
                 Ok(None)
             }
         }
@@ -194,7 +203,7 @@ impl BTree {
     /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::patch`].
     pub async fn insert(&self, tx: &mut Transaction, key: &[u8], value: [u64; 2]) -> Result<Insert, IndexError> {
         loop {
-            match self.change(tx, What::Insert, key, value).await? {
+            match self.change(tx, What::Insert, key, value, true).await? {
                 Ok(()) => return Ok(Insert::Done),
                 Err(_) => {
                     if let Some(there) = self.get(tx, key).await? {
@@ -229,7 +238,7 @@ impl BTree {
         value: [u64; 2],
     ) -> Result<bool, Stop> {
         loop {
-            match self.change(tx, what, key, value).await {
+            match self.change(tx, what, key, value, true).await {
                 Ok(Ok(())) => return Ok(true),
                 // A key that fits no node is not there, and no other transaction can make it be.
                 Err(IndexError::KeyTooLong { .. }) => return Ok(false),
@@ -243,17 +252,19 @@ impl BTree {
         }
     }
 
-    /// Changes one key; the inner error is [`Refusal::Exists`] or [`Refusal::Missing`].
+    /// Changes one key; the inner error is [`Refusal::Exists`] or [`Refusal::Missing`]. With `tidy` a
+    /// removal merges a sparse leaf first.
     async fn change(
         &self,
         tx: &mut Transaction,
         what: What,
         key: &[u8],
         value: [u64; 2],
+        mut tidy: bool,
     ) -> Result<Result<(), Refusal>, IndexError> {
         let mut op = OpBuffer::default();
         let op = op.fill(what, self.root, key, value);
-        let (mut checked, mut tidied) = (false, false);
+        let mut checked = false;
         for _ in 0..MAX_STEPS {
             let Some(leaf) = walk::descend(tx.machine(), self.root, 0, Target::At(key))? else {
                 return self.change_private(tx, op, key).await;
@@ -266,8 +277,8 @@ impl BTree {
                 // Changes that still hang on a node this one was split from must come here first.
                 self.visit(tx, Target::At(key), |_| ()).await?;
             }
-            if what == What::Remove && !tidied && shrink::wanted(tx, self.root, leaf) {
-                tidied = true;
+            if tidy && what == What::Remove && shrink::wanted(tx, self.root, leaf) {
+                tidy = false;
                 shrink::merge(tx, self.root, key).await?;
                 continue;
             }
@@ -341,7 +352,8 @@ impl BTree {
 
     /// Makes a pending change anew where it belongs now.
     async fn redo(&self, tx: &mut Transaction, op: &op::Op) -> Result<(), Stop> {
-        match self.change(tx, op.what, op.key.as_slice(), op.value).await {
+        // Not tidying: it would undo the very split that asked for this.
+        match self.change(tx, op.what, op.key.as_slice(), op.value, false).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(IndexError::KeyTooLong { .. }) => Err(Stop::Retry(AbortReason::NodeConflict)),
             Err(IndexError::Stop(stop)) => Err(stop),

@@ -19,7 +19,7 @@ use crate::node::Node;
 /// Levels of the highest tree.
 const MAX_DEPTH: usize = 32;
 /// Steps after which a walk that gets nowhere is declared hopeless.
-pub(crate) const MAX_STEPS: usize = 1_000_000;
+pub(crate) const MAX_STEPS: usize = 100_000;
 
 /// What a walk looks for.
 #[derive(Clone, Copy, Debug)]

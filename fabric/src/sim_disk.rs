@@ -12,18 +12,18 @@
 //! *Concurrency.* One lock around everything; clones and [`SimDisk::subdir`] share one disk.
 //! After a crash the handles of before answer with errors, as those of a dead process would.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod file;
+mod state;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use self::file::SimFile;
+use self::state::{File, NameChange, State};
 use crate::disk::{Disk, DiskFile, DiskLock};
-use crate::random::Random;
-
-/// A disk writes this many bytes whole or not at all.
-const SECTOR_BYTES: u64 = 512;
 
 /// What a crash does to writes and names that were not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,57 +54,10 @@ pub struct SimDisk {
     prefix: String,
 }
 
-#[derive(Clone)]
-struct State {
-    random: Random,
-    files: Vec<File>,
-    names: BTreeMap<String, usize>,
-    durable_names: BTreeMap<String, usize>,
-    changed_names: Vec<NameChange>,
-    locks: BTreeSet<String>,
-    free_bytes: Option<u64>,
-    faults: BTreeMap<DiskOp, u64>,
-    done: BTreeMap<DiskOp, u64>,
-    life: u64,
-    sync_delay: Duration,
-}
-
-#[derive(Clone, Default)]
-struct File {
-    seen: Vec<u8>,
-    survives: Vec<u8>,
-    unsynced: Vec<Change>,
-}
-
-#[derive(Clone)]
-enum Change {
-    Write { offset: u64, bytes: Vec<u8> },
-    SetLen(u64),
-}
-
-#[derive(Clone)]
-enum NameChange {
-    Set(String, usize),
-    Remove(String),
-    Rename(String, String, usize),
-}
-
 impl SimDisk {
     /// An empty disk without faults; `seed` decides what crashes keep.
     pub fn new(seed: u64) -> Self {
-        let state = State {
-            random: Random::new(seed),
-            files: Vec::new(),
-            names: BTreeMap::new(),
-            durable_names: BTreeMap::new(),
-            changed_names: Vec::new(),
-            locks: BTreeSet::new(),
-            free_bytes: None,
-            faults: BTreeMap::new(),
-            done: BTreeMap::new(),
-            life: 0,
-            sync_delay: Duration::ZERO,
-        };
+        let state = State::new(seed);
         Self {
             state: Arc::new(Mutex::new(state)),
             prefix: String::new(),
@@ -113,34 +66,7 @@ impl SimDisk {
 
     /// The power goes and comes back: open handles die, and what was not synced is lost.
     pub fn crash(&self, loss: CrashLoss) {
-        let mut state = self.state.lock();
-        let State {
-            random,
-            files,
-            names,
-            durable_names,
-            changed_names,
-            ..
-        } = &mut *state;
-        for file in files {
-            let changes = std::mem::take(&mut file.unsynced);
-            if loss == CrashLoss::Some {
-                for change in &changes {
-                    change.survive(&mut file.survives, |_| random.one_in(2));
-                }
-            }
-            file.seen.clone_from(&file.survives);
-        }
-        let kept = match loss {
-            CrashLoss::All => 0,
-            CrashLoss::Some => random.below(changed_names.len() as u64 + 1) as usize,
-        };
-        for change in changed_names.drain(..).take(kept) {
-            change.apply(durable_names);
-        }
-        names.clone_from(durable_names);
-        state.locks.clear();
-        state.life += 1;
+        self.state.lock().crash(loss);
     }
 
     /// A copy of the whole disk as programs see it, on its own from here on.
@@ -163,6 +89,11 @@ impl SimDisk {
         let mut state = self.state.lock();
         let done = state.done(op);
         state.faults.insert(op, done + n);
+    }
+
+    /// Forgets faults that have not struck yet.
+    pub fn clear_faults(&self) {
+        self.state.lock().faults.clear();
     }
 
     /// How many calls of a kind there were.
@@ -226,102 +157,6 @@ impl SimDisk {
             id,
             life: state.life,
         })
-    }
-}
-
-impl State {
-    fn done(&self, op: DiskOp) -> u64 {
-        self.done.get(&op).copied().unwrap_or(0)
-    }
-
-    /// Counts a call, and fails it if its number is up.
-    fn enter(&mut self, op: DiskOp) -> io::Result<()> {
-        let done = self.done.entry(op).or_insert(0);
-        *done += 1;
-        if self.faults.get(&op) == Some(done) {
-            self.faults.remove(&op);
-            return Err(io::Error::other(format!("simulated fault: {op:?}")));
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, name: String) -> usize {
-        let id = self.files.len();
-        self.files.push(File::default());
-        self.names.insert(name.clone(), id);
-        self.changed_names.push(NameChange::Set(name, id));
-        id
-    }
-
-    fn forget(&mut self, name: &str) -> io::Result<usize> {
-        let id = self.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
-        self.changed_names.push(NameChange::Remove(name.to_owned()));
-        Ok(id)
-    }
-
-    fn sync_names(&mut self) {
-        self.changed_names.clear();
-        self.durable_names.clone_from(&self.names);
-    }
-
-    /// Takes space for a file that is to be `len` bytes long; says how long it may be.
-    fn grow(&mut self, id: usize, len: u64) -> u64 {
-        let now = self.files[id].seen.len() as u64;
-        let wanted = len.saturating_sub(now);
-        let granted = wanted.min(self.free_bytes.unwrap_or(u64::MAX));
-        if let Some(free) = &mut self.free_bytes {
-            *free -= granted;
-        }
-        now.max(now + granted)
-    }
-}
-
-impl Change {
-    fn apply(&self, bytes: &mut Vec<u8>) {
-        self.survive(bytes, |_| true);
-    }
-
-    /// Applies the parts of a change that `keep` lets through, sector by sector.
-    fn survive(&self, out: &mut Vec<u8>, mut keep: impl FnMut(u64) -> bool) {
-        match self {
-            Change::SetLen(len) => {
-                if keep(0) {
-                    out.resize(*len as usize, 0);
-                }
-            }
-            Change::Write { offset, bytes } => {
-                let mut from = 0;
-                while from < bytes.len() {
-                    let at = offset + from as u64;
-                    let to = (from + (SECTOR_BYTES - at % SECTOR_BYTES) as usize).min(bytes.len());
-                    if keep(at) {
-                        let end = (offset + to as u64) as usize;
-                        if out.len() < end {
-                            out.resize(end, 0);
-                        }
-                        out[at as usize..end].copy_from_slice(&bytes[from..to]);
-                    }
-                    from = to;
-                }
-            }
-        }
-    }
-}
-
-impl NameChange {
-    fn apply(self, names: &mut BTreeMap<String, usize>) {
-        match self {
-            NameChange::Set(name, id) => {
-                names.insert(name, id);
-            }
-            NameChange::Remove(name) => {
-                names.remove(&name);
-            }
-            NameChange::Rename(from, to, id) => {
-                names.remove(&from);
-                names.insert(to, id);
-            }
-        }
     }
 }
 
@@ -426,111 +261,10 @@ impl Drop for SimLock {
     }
 }
 
-struct SimFile {
-    state: Arc<Mutex<State>>,
-    id: usize,
-    life: u64,
-}
-
-impl SimFile {
-    /// Runs one call on the file, unless the process that opened it has died or a fault is due.
-    fn run<T>(
-        &self,
-        op: DiskOp,
-        call: impl FnOnce(&mut State, usize) -> io::Result<T>,
-    ) -> io::Result<T> {
-        let mut state = self.state.lock();
-        if state.life != self.life {
-            return Err(io::Error::other(
-                "the disk crashed since this file was opened",
-            ));
-        }
-        state.enter(op)?;
-        call(&mut state, self.id)
-    }
-
-    fn change(&self, change: Change, len: u64) -> io::Result<()> {
-        self.run(DiskOp::Write, |state, id| {
-            let granted = state.grow(id, len);
-            let full = granted < len;
-            let change = match change {
-                Change::Write { offset, mut bytes } if full => {
-                    bytes.truncate(granted.saturating_sub(offset) as usize);
-                    Change::Write { offset, bytes }
-                }
-                Change::SetLen(_) if full => return Err(io::ErrorKind::StorageFull.into()),
-                change => change,
-            };
-            let file = &mut state.files[id];
-            change.apply(&mut file.seen);
-            file.unsynced.push(change);
-            if full {
-                Err(io::ErrorKind::StorageFull.into())
-            } else {
-                Ok(())
-            }
-        })
-    }
-}
-
-impl DiskFile for SimFile {
-    fn len(&self) -> io::Result<u64> {
-        self.run(DiskOp::Read, |state, id| {
-            Ok(state.files[id].seen.len() as u64)
-        })
-    }
-
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<usize> {
-        self.run(DiskOp::Read, |state, id| {
-            let seen = &state.files[id].seen;
-            let from = (offset as usize).min(seen.len());
-            let n = out.len().min(seen.len() - from);
-            out[..n].copy_from_slice(&seen[from..from + n]);
-            Ok(n)
-        })
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let len = offset + bytes.len() as u64;
-        self.change(
-            Change::Write {
-                offset,
-                bytes: bytes.to_vec(),
-            },
-            len,
-        )
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.change(Change::SetLen(len), len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let delay = self.state.lock().sync_delay;
-        // What the sync covers is what was written before it began.
-        let covered = self.run(DiskOp::Sync, |state, id| Ok(state.files[id].unsynced.len()))?;
-        if !delay.is_zero() {
-            std::thread::sleep(delay);
-        }
-        let mut state = self.state.lock();
-        if state.life != self.life {
-            return Err(io::Error::other("the disk crashed during a sync"));
-        }
-        let file = &mut state.files[self.id];
-        let covered = covered.min(file.unsynced.len());
-        for change in file.unsynced.drain(..covered) {
-            change.apply(&mut file.survives);
-        }
-        Ok(())
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.sync()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn written(seed: u64) -> io::Result<SimDisk> {

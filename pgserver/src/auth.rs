@@ -42,10 +42,21 @@ impl Verifier {
         let salt = entropy().to_vec();
         let salted = gen_salted_password(password, &salt, SCRAM_ITERATIONS);
         match ScramSecret::verifier_from_salted_password(salt, salted, SCRAM_ITERATIONS) {
-            ScramSecret::Verifier { salt, iterations, stored_key, server_key } => {
-                Verifier { iterations, salt, stored_key, server_key }
-            }
-            ScramSecret::SaltedPassword { salt, salted_password } => Verifier {
+            ScramSecret::Verifier {
+                salt,
+                iterations,
+                stored_key,
+                server_key,
+            } => Verifier {
+                iterations,
+                salt,
+                stored_key,
+                server_key,
+            },
+            ScramSecret::SaltedPassword {
+                salt,
+                salted_password,
+            } => Verifier {
                 iterations: SCRAM_ITERATIONS,
                 salt,
                 stored_key: salted_password,
@@ -111,7 +122,8 @@ impl Passwords {
 
     /// With the password of `user`.
     pub fn with(mut self, user: impl Into<String>, password: &str) -> Self {
-        self.verifiers.insert(user.into(), Verifier::of_password(password));
+        self.verifiers
+            .insert(user.into(), Verifier::of_password(password));
         self
     }
 }
@@ -167,7 +179,11 @@ impl Scram {
             let mut auth = ScramServerAuth::new();
             auth.configure_certificate(pem).ok().map(|()| auth)
         });
-        Scram { plain: ScramServerAuth::new(), bound, decoy: entropy() }
+        Scram {
+            plain: ScramServerAuth::new(),
+            bound,
+            decoy: entropy(),
+        }
     }
 
     /// What to offer over a connection with or without TLS.
@@ -238,14 +254,27 @@ mod tests {
     #[test]
     fn a_verifier_survives_its_text() {
         let verifier = Verifier::of_password("secret");
-        assert_eq!(Verifier::parse(&verifier.to_string()), Some(verifier.clone()));
+        assert_eq!(
+            Verifier::parse(&verifier.to_string()),
+            Some(verifier.clone())
+        );
         assert_eq!(format!("{verifier:?}"), "Verifier(..)");
-        assert_ne!(verifier, Verifier::of_password("secret"), "the salts differ");
+        assert_ne!(
+            verifier,
+            Verifier::of_password("secret"),
+            "the salts differ"
+        );
     }
 
     #[test]
     fn texts_that_are_no_verifier() {
-        for text in ["", "md5abc", "SCRAM-SHA-256$0:YQ==$YQ==:YQ==", "SCRAM-SHA-256$1:?$:", "SCRAM-SHA-256$4096:YQ==$YQ==:YQ=="] {
+        for text in [
+            "",
+            "md5abc",
+            "SCRAM-SHA-256$0:YQ==$YQ==:YQ==",
+            "SCRAM-SHA-256$1:?$:",
+            "SCRAM-SHA-256$4096:YQ==$YQ==:YQ==",
+        ] {
             assert_eq!(Verifier::parse(text), None, "{text}");
         }
     }

@@ -35,7 +35,11 @@ impl CancelMap {
         let random = entropy();
         let secret = i32::from_be_bytes([random[0], random[1], random[2], random[3]]);
         self.sessions.lock().insert(pid, (secret, token));
-        CancelKey { map: self.clone(), pid, secret }
+        CancelKey {
+            map: self.clone(),
+            pid,
+            secret,
+        }
     }
 
     /// Cancels what session `pid` runs, if the secret is right.

@@ -16,11 +16,7 @@ use crate::proto::startup::Startup;
 pub(crate) type Style = fencepost::Settings;
 
 /// Opens the session a client asks for.
-pub(crate) fn open(
-    database: &Database,
-    startup: Startup,
-    _pid: i32,
-) -> Result<Session, SqlError> {
+pub(crate) fn open(database: &Database, startup: Startup, _pid: i32) -> Result<Session, SqlError> {
     database.session_with(SessionOptions {
         user: startup.user,
         database: startup.database,
@@ -157,7 +153,10 @@ pub(crate) fn read_value(
 
 #[cold]
 pub(crate) fn row_too_large() -> SqlError {
-    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a row is too large for the protocol")
+    SqlError::new(
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        "a row is too large for the protocol",
+    )
 }
 
 /// The columns of a COPY TO STDOUT and whether it is binary.
@@ -178,10 +177,7 @@ pub(crate) async fn copy_feed(
     copy.data(session, data).await
 }
 
-pub(crate) async fn copy_finish(
-    copy: CopyIn,
-    session: &mut Session,
-) -> Result<String, SqlError> {
+pub(crate) async fn copy_finish(copy: CopyIn, session: &mut Session) -> Result<String, SqlError> {
     copy.finish(session).await
 }
 

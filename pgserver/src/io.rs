@@ -31,7 +31,10 @@ pub(crate) struct Pool {
 
 impl Pool {
     fn input(&self) -> Vec<u8> {
-        self.inputs.borrow_mut().pop().unwrap_or_else(|| vec![0; READ_BYTES])
+        self.inputs
+            .borrow_mut()
+            .pop()
+            .unwrap_or_else(|| vec![0; READ_BYTES])
     }
 
     fn keep_input(&self, buffer: Vec<u8>) {
@@ -131,7 +134,12 @@ pub(crate) struct Io {
 
 impl Io {
     pub(crate) fn new(socket: Socket, pool: Rc<Pool>) -> Io {
-        Io { socket, out: Vec::new(), input: Input::default(), pool }
+        Io {
+            socket,
+            out: Vec::new(),
+            input: Input::default(),
+            pool,
+        }
     }
 
     /// Takes the input away while its frames are handled; [`Io::put_back`] ends that.
@@ -234,10 +242,13 @@ impl Io {
         sent
     }
 
-    /// Ends the connection.
-    pub(crate) async fn close(&mut self) {
-        // The peer may be gone already; there is nobody left to tell.
-        let _ = poll_fn(|cx| self.socket.poll_shutdown(cx)).await;
+    /// Ends the connection. A socket closed over unread bytes would take the last words back, so
+    /// what the peer still sends is read away until it ends too, for as long as the caller waits.
+    pub(crate) async fn close(&mut self) -> io::Result<()> {
+        poll_fn(|cx| self.socket.poll_shutdown(cx)).await?;
+        let mut ignored = [0; 512];
+        while poll_fn(|cx| self.socket.poll_read(cx, &mut ignored)).await? > 0 {}
+        Ok(())
     }
 }
 
@@ -267,7 +278,10 @@ mod tests {
         input.consume(15);
         input.relax(&pool);
         assert_eq!(input.buffer.capacity(), 0);
-        assert!(pool.inputs.borrow().is_empty(), "a grown buffer is not kept");
+        assert!(
+            pool.inputs.borrow().is_empty(),
+            "a grown buffer is not kept"
+        );
     }
 
     #[test]

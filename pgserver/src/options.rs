@@ -68,7 +68,10 @@ impl ListenOptions {
     }
 
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, ListenError> {
-        let error = |source| ListenError::Address { address: self.address.clone(), source };
+        let error = |source| ListenError::Address {
+            address: self.address.clone(),
+            source,
+        };
         Ok(self.address.to_socket_addrs().map_err(error)?.collect())
     }
 

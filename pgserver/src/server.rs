@@ -94,9 +94,10 @@ pub fn listen(
 ) -> Result<Server, ListenError> {
     let options = options.into();
     let listener = bind(&options)?;
-    let address = listener
-        .local_addr()
-        .map_err(|source| ListenError::Bind { address: options.address.clone(), source })?;
+    let address = listener.local_addr().map_err(|source| ListenError::Bind {
+        address: options.address.clone(),
+        source,
+    })?;
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
     let scram = Scram::new(tls.as_ref().map(|tls| tls.certificate.as_slice()));
     let count = options.worker_count();
@@ -112,11 +113,20 @@ pub fn listen(
     let mut receivers = Vec::with_capacity(count);
     for _ in 0..count {
         let (commands, receiver) = unbounded_channel();
-        lanes.push(Lane { commands, load: Arc::default() });
+        lanes.push(Lane {
+            commands,
+            load: Arc::default(),
+        });
         receivers.push(receiver);
     }
-    let mut server = Server { address, workers: Vec::with_capacity(count) };
-    let loads: Vec<_> = lanes.iter().map(|lane| (lane.commands.clone(), lane.load.clone())).collect();
+    let mut server = Server {
+        address,
+        workers: Vec::with_capacity(count),
+    };
+    let loads: Vec<_> = lanes
+        .iter()
+        .map(|lane| (lane.commands.clone(), lane.load.clone()))
+        .collect();
     let mut acceptor = Some((listener, lanes));
     for (index, ((commands, load), receiver)) in loads.into_iter().zip(receivers).enumerate() {
         let (end, ended) = oneshot::channel();
@@ -129,13 +139,20 @@ pub fn listen(
                 run_worker(accept, worker::run(shared, load, receiver));
             })
             .map_err(ListenError::Worker)?;
-        server.workers.push(Handle { commands, ended: Some(ended), thread: Some(thread) });
+        server.workers.push(Handle {
+            commands,
+            ended: Some(ended),
+            thread: Some(thread),
+        });
     }
     Ok(server)
 }
 
 fn bind(options: &ListenOptions) -> Result<TcpListener, ListenError> {
-    let error = |source| ListenError::Bind { address: options.address.clone(), source };
+    let error = |source| ListenError::Bind {
+        address: options.address.clone(),
+        source,
+    };
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in options.resolve()? {
         match bind_one(address) {
@@ -147,7 +164,11 @@ fn bind(options: &ListenOptions) -> Result<TcpListener, ListenError> {
 }
 
 fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -157,7 +178,9 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// The thread of a worker; the first one also accepts.
 fn run_worker(accept: Option<(TcpListener, Vec<Lane>)>, work: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     // Without a runtime the channel closes, and the acceptor leaves this worker out.
     let Ok(runtime) = runtime else { return };
     runtime.block_on(async move {
@@ -170,7 +193,9 @@ fn run_worker(accept: Option<(TcpListener, Vec<Lane>)>, work: impl Future<Output
 }
 
 async fn accept_all(listener: TcpListener, mut lanes: Vec<Lane>) {
-    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+        return;
+    };
     while !lanes.is_empty() {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream.into_std(),
@@ -184,7 +209,10 @@ async fn accept_all(listener: TcpListener, mut lanes: Vec<Lane>) {
 }
 
 fn hand_over(stream: std::net::TcpStream, lanes: &mut Vec<Lane>) {
-    let fewest = lanes.iter().enumerate().min_by_key(|(_, lane)| lane.load.load(Ordering::Relaxed));
+    let fewest = lanes
+        .iter()
+        .enumerate()
+        .min_by_key(|(_, lane)| lane.load.load(Ordering::Relaxed));
     let Some((index, lane)) = fewest else { return };
     lane.load.fetch_add(1, Ordering::Relaxed);
     if lane.commands.send(Command::Serve(stream)).is_err() {

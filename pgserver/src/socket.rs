@@ -47,7 +47,10 @@ impl Socket {
     /// Whether the peer has closed its side, even behind bytes that were not read yet.
     pub(crate) async fn is_closed(&self) -> bool {
         match self.tcp() {
-            Some(tcp) => tcp.ready(Interest::READABLE).await.is_ok_and(|r| r.is_read_closed()),
+            Some(tcp) => tcp
+                .ready(Interest::READABLE)
+                .await
+                .is_ok_and(|r| r.is_read_closed()),
             None => true,
         }
     }

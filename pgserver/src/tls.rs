@@ -27,7 +27,10 @@ impl Tls {
             .collect::<Result<_, _>>()
             .map_err(|e| error(&format_args!("{}: {e}", options.certificate.display())))?;
         if chain.is_empty() {
-            return Err(error(&format_args!("{}: no certificate", options.certificate.display())));
+            return Err(error(&format_args!(
+                "{}: no certificate",
+                options.certificate.display()
+            )));
         }
         let key = PrivateKeyDer::from_pem_file(&options.key)
             .map_err(|e| error(&format_args!("{}: {e}", options.key.display())))?;
@@ -38,6 +41,10 @@ impl Tls {
             .with_single_cert(chain, key)
             .map_err(|e| error(&e))?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        Ok(Tls { acceptor, certificate, required: options.required })
+        Ok(Tls {
+            acceptor,
+            certificate,
+            required: options.required,
+        })
     }
 }

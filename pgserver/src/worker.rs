@@ -72,7 +72,11 @@ impl Worker {
     fn place(self: &Rc<Self>) -> Place {
         let number = self.last_task.get() + 1;
         self.last_task.set(number);
-        Place { worker: self.clone(), number, known: Cell::new(false) }
+        Place {
+            worker: self.clone(),
+            number,
+            known: Cell::new(false),
+        }
     }
 
     fn enter(&self, stage: Stage) {
@@ -97,7 +101,10 @@ impl Place {
     #[inline]
     pub(crate) fn watch(&self, waker: &Waker) {
         if !self.known.replace(true) {
-            self.worker.tasks.borrow_mut().insert(self.number, waker.clone());
+            self.worker
+                .tasks
+                .borrow_mut()
+                .insert(self.number, waker.clone());
         }
     }
 }
@@ -146,7 +153,10 @@ pub(crate) async fn run(
                 }
             }
             worker.enter(Stage::Draining);
-            if tokio::time::timeout(limit, worker.all_ended()).await.is_err() {
+            if tokio::time::timeout(limit, worker.all_ended())
+                .await
+                .is_err()
+            {
                 worker.enter(Stage::Stopping);
                 // What has not ended by then is dropped with its task, which aborts it.
                 let _ = tokio::time::timeout(LAST_MOMENTS, worker.all_ended()).await;

@@ -36,16 +36,6 @@ pub struct Path {
     pub served: Vec<usize>,
 }
 
-impl Path {
-    /// Does it reach one row at most?
-    pub fn is_single_row(&self) -> bool {
-        match &self.access {
-            Access::Points(terms) => terms.iter().all(|t| matches!(t, KeyTerm::One(_))),
-            _ => false,
-        }
-    }
-}
-
 /// The best path to the rows of `table` under `terms`.
 pub fn choose(table: &TableDef, terms: &[Term], wanted: &[WantedOrder]) -> Path {
     let mut best: Option<(Score, Path)> = None;

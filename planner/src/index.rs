@@ -74,7 +74,7 @@ pub async fn replace(
 /// A new, empty index; its root.
 pub async fn create(tx: &mut Transaction, kind: IndexKind) -> Result<u64, Stop> {
     Ok(match kind {
-        IndexKind::BTree => BTree::create(tx).await?.root().raw(),
+        IndexKind::BTree => BTree::create(tx)?.root().raw(),
         IndexKind::Hash => HashTable::create(tx).await?.root().raw(),
     })
 }

@@ -1,1 +1,35 @@
 //! Bound statements to plans, plans to transactions.
+//!
+//! ```text
+//! bound::Statement ──plan──▶ Plan (shared, cached) ──Execution::run──▶ rows, count
+//!                    access, join, build               exec, write, copy
+//! ```
+//!
+//! A plan knows which index serves a condition and which side of a join drives; running it needs
+//! only a transaction, the parameters and a sink. DDL runs from the bound statement itself.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod build;
+mod copy;
+mod ddl;
+mod exec;
+mod explain;
+mod index;
+mod join;
+mod plan;
+mod run;
+mod sink;
+mod statement;
+mod terms;
+mod write;
+
+pub use copy::CopyInput;
+pub use ddl::{DdlCx, Notice, is_ddl, run_ddl};
+pub use exec::{CancelFlag, Cx, Scratch};
+pub use explain::explain;
+pub use plan::TablePlan;
+pub use run::{Execution, Progress};
+pub use sink::{Collected, Flushed, RowSink};
+pub use statement::{Plan, check_supported, plan};

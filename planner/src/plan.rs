@@ -230,6 +230,11 @@ impl Scan {
 }
 
 impl SelectPlan {
+    /// Does a scan in it take intents?
+    pub fn locks(&self) -> bool {
+        self.source.locks()
+    }
+
     /// Calls `f` on each table that the plan uses.
     pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
         self.source.for_each_table(f);
@@ -237,6 +242,16 @@ impl SelectPlan {
 }
 
 impl Source {
+    fn locks(&self) -> bool {
+        match self {
+            Source::One | Source::Values { .. } | Source::Function { .. } => false,
+            Source::Scan(scan) => scan.locks,
+            Source::Subquery { plan, .. } => plan.locks(),
+            Source::Filter { input, .. } => input.locks(),
+            Source::Join(join) => join.left.locks() || join.right.locks(),
+        }
+    }
+
     /// Calls `f` on each table that the source uses.
     pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
         match self {

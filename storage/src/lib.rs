@@ -15,6 +15,7 @@
 
 pub mod account;
 pub mod addr;
+pub mod checkpoint;
 pub mod classes;
 pub mod header;
 pub mod lanes;

@@ -11,10 +11,12 @@
 //! A transaction reads one snapshot and writes at one later point; see [`transaction`] for the
 //! invariants and [`commit`] for the phases. This crate knows objects and versions, and no keys.
 
+mod checkpointer;
 mod clock;
 pub mod commit;
 mod commit_primary;
 pub mod counters;
+pub mod inspect;
 pub mod intent;
 mod lock;
 mod log_commit;

@@ -6,6 +6,7 @@
 
 use fencepost_storage::classes::Class;
 use fencepost_storage::log::{LogError, Lsn};
+use fencepost_storage::raw::WORD_BYTES;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::record::{self, LockRecord, TxnId};
@@ -89,12 +90,14 @@ impl Context {
         let Some(log) = machine.log() else { return Ok(None) };
         let id = self.txn_id();
         let mut words = std::mem::take(&mut self.record);
+        // A chunk may outgrow this by one object, which is a quarter of the limit at most.
+        let chunk = CHUNK_WORDS.min(log.append_limit() / (4 * WORD_BYTES));
         let mut next = 0;
         let result = loop {
             let writes = &self.writes.writes;
-            let regions = entries[next..].iter().map(|at| writes[*at as usize].addr.region().0).take(CHUNK_WORDS);
+            let regions = entries[next..].iter().map(|at| writes[*at as usize].addr.region().0).take(chunk);
             let mut lock = LockRecord::begin(&mut words, id, regions);
-            while next < entries.len() && lock.len() < CHUNK_WORDS {
+            while next < entries.len() && lock.len() < chunk {
                 self.log_write(&mut lock, &writes[entries[next] as usize]);
                 next += 1;
             }

@@ -3,6 +3,7 @@
 //! # Picture
 //! ```text
 //! open:   root object ─► newest checkpoint ─► replay of the log ─► free lists from allocated bits
+//! run:    a checkpoint whenever the log has grown enough (checkpointer.rs)
 //! close:  no transaction runs any more ─► log flushed ─► threads ended
 //! ```
 //! # Failure
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use fencepost_fabric::{Disk, DiskLock};
+use fencepost_storage::checkpoint::{self, CheckpointError, read_manifest};
 use fencepost_storage::classes::Class;
 use fencepost_storage::header::{Header, Link, OldPlace};
 use fencepost_storage::lanes::Lanes;
@@ -21,6 +23,7 @@ use fencepost_storage::old_versions::OldVersions;
 use fencepost_storage::region::{BlockId, Regions};
 use fencepost_storage::{Account, Addr, OutOfMemory, RegionId, Timestamp};
 
+use crate::checkpointer::Checkpointer;
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::intent::Intents;
@@ -40,6 +43,8 @@ const BIRTH: Timestamp = Timestamp::from_raw(1);
 const LOCK_FILE: &str = "lock";
 /// Directory of the log in the data directory.
 const LOG_DIR: &str = "log";
+/// Directory of the checkpoints in the data directory.
+const CHECKPOINT_DIR: &str = "checkpoint";
 
 /// Where a machine keeps what must survive it.
 #[derive(Clone)]
@@ -48,6 +53,8 @@ pub struct Durable {
     pub disk: Arc<dyn Disk>,
     /// How the log is laid out.
     pub log: LogOptions,
+    /// A checkpoint is taken whenever the log has grown by this much.
+    pub checkpoint_bytes: u64,
 }
 
 /// How a machine is made.
@@ -95,6 +102,9 @@ pub enum OpenError {
     /// The log is damaged or cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The checkpoint is damaged or cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// The log does not fit what it is replayed onto.
     #[error(transparent)]
     Replay(ReplayError),
@@ -147,6 +157,7 @@ pub struct Machine {
     counters: Counters,
     coordinators: AtomicU32,
     log: Option<Log>,
+    checkpointer: Option<Checkpointer>,
     /// Differs from one start to the next.
     incarnation: u64,
     started: Started,
@@ -166,18 +177,19 @@ impl Machine {
         let root = make_root(&regions)?;
         let order = Arc::new(Order::default());
         let mut started = Started::default();
-        let (mut log, mut directory, mut incarnation) = (None, None, 1);
+        let mut found = None;
         if let Some(durable) = &options.durable {
-            let recovered = recover(durable, &regions, &order, &mut started)?;
-            incarnation = recovered.0.position().raw();
-            log = Some(recovered.0);
-            directory = Some(recovered.1);
+            found = Some(recover(durable, &regions, &order, &mut started)?);
         }
         order.clock.raise(started.replayed.newest.max(BIRTH));
         let lanes = Lanes::new(options.lanes);
         let account = Account::new(options.memory_limit);
         adopt_blocks(&regions, &lanes, &account);
-        Ok(Arc::new(Machine {
+        let (log, checkpointer, directory) = match found {
+            Some(Recovered { log, checkpointer, directory }) => (Some(log), Some(checkpointer), Some(directory)),
+            None => (None, None, None),
+        };
+        let machine = Arc::new(Machine {
             fresh: started.replayed.commits == 0 && started.checkpoint_objects == 0,
             regions,
             account,
@@ -187,12 +199,28 @@ impl Machine {
             intents: Intents::default(),
             counters: Counters::default(),
             coordinators: AtomicU32::new(0),
+            incarnation: log.as_ref().map_or(1, |log| log.position().raw()),
             log,
-            incarnation,
+            checkpointer,
             started,
             root,
             _directory: directory,
-        }))
+        });
+        if let Some(checkpointer) = &machine.checkpointer {
+            checkpointer.start(&machine).map_err(|error| OpenError::Io { path: CHECKPOINT_DIR.into(), error })?;
+        }
+        Ok(machine)
+    }
+
+    /// Takes a checkpoint now, so that a restart has little to replay. `false` in the memory tier.
+    ///
+    /// # Errors
+    /// [`CheckpointError`]; the checkpoint before still counts.
+    pub fn checkpoint(&self) -> Result<bool, CheckpointError> {
+        match (&self.checkpointer, &self.log) {
+            (Some(checkpointer), Some(log)) => checkpointer.take(self, log).map(|()| true),
+            _ => Ok(false),
+        }
     }
 
     /// A coordinator for one session or thread.
@@ -266,6 +294,9 @@ impl Machine {
     /// # Errors
     /// What the log answers if it has failed.
     pub fn close(&self) -> Result<(), LogError> {
+        if let Some(checkpointer) = &self.checkpointer {
+            checkpointer.end();
+        }
         self.log.as_ref().map_or(Ok(()), Log::close)
     }
 
@@ -287,6 +318,10 @@ impl Machine {
 
     pub(crate) fn intents(&self) -> &Intents {
         &self.intents
+    }
+
+    pub(crate) fn checkpointer(&self) -> Option<&Checkpointer> {
+        self.checkpointer.as_ref()
     }
 
     pub(crate) fn incarnation(&self) -> u64 {
@@ -326,12 +361,18 @@ fn adopt_blocks(regions: &Regions, lanes: &Lanes, account: &Account) {
     regions.charge_restored(account);
 }
 
+struct Recovered {
+    log: Log,
+    checkpointer: Checkpointer,
+    directory: DiskLock,
+}
+
 fn recover(
     durable: &Durable,
     regions: &Regions,
     order: &Arc<Order>,
     started: &mut Started,
-) -> Result<(Log, DiskLock), OpenError> {
+) -> Result<Recovered, OpenError> {
     let io = |path: &str| {
         let path = durable.disk.path(path);
         move |error: std::io::Error| match error.kind() {
@@ -339,14 +380,23 @@ fn recover(
             _ => OpenError::Io { path, error },
         }
     };
-    let lock = durable.disk.lock(LOCK_FILE).map_err(io(LOCK_FILE))?;
+    let directory = durable.disk.lock(LOCK_FILE).map_err(io(LOCK_FILE))?;
     let log_dir = durable.disk.subdir(LOG_DIR).map_err(io(LOG_DIR))?;
-    let mut recovery = LogRecovery::open(log_dir, &durable.log, Needed::default())?;
+    let checkpoints = durable.disk.subdir(CHECKPOINT_DIR).map_err(io(CHECKPOINT_DIR))?;
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
+    let manifest = read_manifest(&*checkpoints)?;
+    let mut needed = Needed::default();
+    if let Some(manifest) = &manifest {
+        started.checkpoint_objects = checkpoint::load(&*checkpoints, manifest, regions, workers)?;
+        needed = manifest.needed();
+        order.clock.raise(manifest.clock);
+    }
+    let mut recovery = LogRecovery::open(log_dir, &durable.log, needed)?;
     started.replayed = replay(&mut recovery, regions, workers)?;
-    let order = Arc::clone(order);
-    let settled = move || order.readers.settled(&order.clock).raw();
+    let settling = Arc::clone(order);
+    let settled = move || settling.readers.settled(&settling.clock).raw();
     let (log, report) = recovery.finish(Box::new(settled))?;
     started.torn_tail = report.torn.map(|torn| format!("{}: {} bytes cut at {}", torn.file, torn.bytes, torn.offset));
-    Ok((log, lock))
+    let checkpointer = Checkpointer::new(checkpoints, needed.from, durable.checkpoint_bytes);
+    Ok(Recovered { log, checkpointer, directory })
 }

@@ -61,6 +61,12 @@ pub trait NodeKind: Sync + Send {
     /// Compares what was seen (`note`) with the node as it is now.
     fn revalidate(&self, note: &[u64], now: &View<'_>) -> Revalidate;
 
+    /// Where to look for what was seen in a node that is gone by now: it was merged into another.
+    fn gone(&self, note: &[u64]) -> Revalidate {
+        let _ = note;
+        Revalidate::Invalid
+    }
+
     /// Finds new places for the patches of a node that no longer takes them, because it was split or
     /// filled up by others: takes them ([`Transaction::take_patches`]) and makes them where they
     /// belong now. No locks are held.

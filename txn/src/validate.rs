@@ -51,10 +51,13 @@ impl Context {
             if header.is_locked() && !(locking && self.holds(addr)) {
                 return Err(AbortReason::ReadLocked);
             }
-            if !header.is_allocated() {
+            // After a refresh a freed slot may come round to another object, so only the last
+            // validation follows what was merged away.
+            if !header.is_allocated() && !locking {
                 return Err(AbortReason::ReadConflict);
             }
-            let verdict = kind.revalidate(note, &View::Live(object));
+            let verdict =
+                if header.is_allocated() { kind.revalidate(note, &View::Live(object)) } else { kind.gone(note) };
             if !object.unchanged(header) {
                 return Err(AbortReason::ReadLocked);
             }

@@ -113,7 +113,14 @@ impl Transaction {
         let context = self.context_mut();
         let range = context.writes.new_image(image.len());
         context.writes.image_mut(range).copy_from_slice(image);
-        context.push(Write { addr, base, what, image: range, patch: 0 })
+        let write = Write { addr, base, what, image: range, patch: 0 };
+        // An entry whose patches were taken serves again: an object has one entry.
+        if let Some(at) = context.writes.find(addr) {
+            context.note_change(at);
+            context.writes.writes[at] = write;
+            return Ok(at);
+        }
+        context.push(write)
     }
 
     /// Overwrites the payload from its beginning; what lies beyond `payload` stays.
@@ -203,8 +210,14 @@ impl Transaction {
         let context = self.context_mut();
         let machine = &context.machine;
         let oldest = || machine.readers().oldest(machine.clock());
-        let addr =
-            machine.lanes().enter(context.lane).alloc(machine.regions(), machine.account(), class, near, &oldest)?;
+        let take = || {
+            machine.lanes().enter(context.lane).alloc(machine.regions(), machine.account(), class, near, &oldest)
+        };
+        let addr = take().or_else(|_| {
+            // Blocks that are empty may serve another size class.
+            machine.release_empty_blocks();
+            take()
+        })?;
         context.adopt_new(addr, words, split_of)
     }
 
@@ -345,6 +358,28 @@ impl Transaction {
         write.what = What::Dead;
         write.patch = 0;
         ops
+    }
+}
+
+impl Transaction {
+    /// Whether this transaction has patched any node.
+    pub fn has_patches(&self) -> bool {
+        self.context().writes.has_patches()
+    }
+
+    /// Whether a node that this transaction patched has moved since; `None` if it has no patches
+    /// there.
+    pub fn patch_is_stale(&self, addr: Addr) -> Option<bool> {
+        let context = self.context();
+        let write = &context.writes.writes[context.writes.find(addr)?];
+        let What::Patched(_) = write.what else { return None };
+        context.machine.regions().object(addr).map(|object| object.header() != write.base)
+    }
+
+    /// A patched node, among the newest `limit` entries of the write set, that has moved.
+    pub fn find_stale_patch(&self, limit: usize) -> Option<Addr> {
+        let newest = self.context().writes.writes.iter().rev().take(limit);
+        newest.map(|write| write.addr).find(|addr| self.patch_is_stale(*addr) == Some(true))
     }
 }
 

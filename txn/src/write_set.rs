@@ -58,6 +58,8 @@ pub(crate) struct WriteSet {
     images: Vec<u64>,
     patches: Vec<u64>,
     index: HashMap<Addr, u32, FixedState>,
+    /// Whether any patch was made; stays so until the set is cleared.
+    patched: bool,
 }
 
 impl WriteSet {
@@ -66,6 +68,11 @@ impl WriteSet {
         self.images.clear();
         self.patches.clear();
         self.index.clear();
+        self.patched = false;
+    }
+
+    pub fn has_patches(&self) -> bool {
+        self.patched
     }
 
     pub fn shrink(&mut self, words: usize) {
@@ -133,6 +140,7 @@ impl WriteSet {
 
     /// Adds a patch to entry `at`.
     pub fn push_patch(&mut self, at: usize, op: &[u64]) {
+        self.patched = true;
         let here = self.patches.len() as u32;
         self.patches.push(u64::from(self.writes[at].patch));
         self.patches.push(op.len() as u64);

@@ -239,3 +239,60 @@ fn past_the_old_version_limit_the_oldest_reader_is_told() {
     assert_eq!(read(&mut old, addr), Err(Stop::Retry(AbortReason::SnapshotTooOld)));
     assert!(machine.old_version_bytes() <= 1 << 20);
 }
+
+#[test]
+fn an_intent_makes_the_second_writer_wait_and_then_both_commit() {
+    let machine = machine();
+    let addr = object(&machine, &[1]);
+    let mut first = begin(&machine, Mode::ReadWrite);
+    block_on(first.intend(addr)).expect("nobody else");
+    let second = std::thread::spawn({
+        let machine = Arc::clone(&machine);
+        move || {
+            let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+            block_on(tx.intend(addr)).expect("no circle");
+            let before = read(&mut tx, addr).expect("a newer version moves the snapshot").expect("exists");
+            put(&mut tx, addr, before + 1).expect("no conflict");
+            block_on(tx.commit())
+        }
+    });
+    while machine.counters().totals().intent_waits == 0 {
+        std::thread::yield_now();
+    }
+    put(&mut first, addr, 10).expect("no conflict");
+    assert!(matches!(commit(first), Outcome::Committed(_)));
+    assert!(matches!(second.join().expect("no panic"), Ok(Outcome::Committed(_))));
+    let mut now = begin(&machine, Mode::ReadOnly);
+    assert_eq!(read(&mut now, addr), Ok(Some(11)));
+}
+
+#[test]
+fn a_large_write_set_finds_its_entries_after_partial_rollbacks() {
+    let machine = machine();
+    let addrs: Vec<Addr> = (0..40).map(|i| object(&machine, &[i])).collect();
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    for addr in &addrs[..10] {
+        put(&mut tx, *addr, 100).expect("no conflict");
+    }
+    let savepoint = tx.savepoint();
+    for addr in &addrs[5..] {
+        put(&mut tx, *addr, 200).expect("no conflict");
+    }
+    tx.rollback_to(&savepoint);
+    for addr in &addrs[8..14] {
+        put(&mut tx, *addr, 300).expect("no conflict");
+    }
+    let expected = |i: usize| match i {
+        0..8 => 100,
+        8..14 => 300,
+        _ => i as u64,
+    };
+    for (i, addr) in addrs.iter().enumerate() {
+        assert_eq!(read(&mut tx, *addr), Ok(Some(expected(i))), "own view of {i}");
+    }
+    assert!(matches!(commit(tx), Outcome::Committed(_)));
+    let mut now = begin(&machine, Mode::ReadOnly);
+    for (i, addr) in addrs.iter().enumerate() {
+        assert_eq!(read(&mut now, *addr), Ok(Some(expected(i))), "committed {i}");
+    }
+}

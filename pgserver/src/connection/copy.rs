@@ -32,7 +32,9 @@ impl Dialogue<'_> {
             Err(error) if error.is_fatal() => return Err(super::broken(io, &error)),
             Err(_) => Front::CopyFail("the message of CopyFail is not UTF-8"),
         };
-        let Mode::CopyIn(copying) = &mut self.mode else { return Ok(()) };
+        let Mode::CopyIn(copying) = &mut self.mode else {
+            return Ok(());
+        };
         match message {
             Front::CopyData(data) => {
                 match watched!(
@@ -53,8 +55,10 @@ impl Dialogue<'_> {
             Front::Sync | Front::Flush => Ok(()),
             Front::Terminate => Err(Ending::Gone),
             _ => {
-                let message =
-                    format!("unexpected message type 0x{:02X} during COPY from stdin", frame.tag);
+                let message = format!(
+                    "unexpected message type 0x{:02X} during COPY from stdin",
+                    frame.tag
+                );
                 let error = SqlError::new(SqlState::PROTOCOL_VIOLATION, message);
                 self.fail_copy(io, &error).await
             }

@@ -193,12 +193,14 @@ impl<'p> Dialogue<'p> {
         let (sqlstate, message) = match read {
             Ok(0) | Err(Wait::Gone) => return Err(Ending::Gone),
             Ok(_) => return Ok(()),
-            Err(Wait::Shutdown) => {
-                ("57P01", "terminating connection due to administrator command")
-            }
-            Err(Wait::IdleTooLong) => {
-                ("25P03", "terminating connection due to idle-in-transaction timeout")
-            }
+            Err(Wait::Shutdown) => (
+                "57P01",
+                "terminating connection due to administrator command",
+            ),
+            Err(Wait::IdleTooLong) => (
+                "25P03",
+                "terminating connection due to idle-in-transaction timeout",
+            ),
         };
         report::fatal(&mut io.out, sqlstate, message);
         Err(Ending::LastWords)

@@ -139,21 +139,29 @@ enum Next {
 impl Vigil {
     fn start(watch: &Watch<'_>) -> Vigil {
         watch.reason.set(Reason::None);
-        Vigil { timeout: watch.timeout.map(|t| Box::pin(sleep(t))), look: None, gone: None, sent: 0 }
+        Vigil {
+            timeout: watch.timeout.map(|t| Box::pin(sleep(t))),
+            look: None,
+            gone: None,
+            sent: 0,
+        }
     }
 
     #[cold]
     fn poll(&mut self, cx: &mut Context<'_>, io: &mut Io, watch: &Watch<'_>) -> Poll<Next> {
         watch.place.watch(cx.waker());
-        if let Some(limit) = &mut self.gone {
-            return limit.as_mut().poll(cx).map(|()| Next::GiveUp);
-        }
-        if self.client_is_gone(cx, io) {
+        if self.gone.is_none() && self.client_is_gone(cx, io) {
             watch.token.cancel();
             self.gone = Some(Box::pin(sleep(GONE_LIMIT)));
-            watch.handoff.take();
-            watch.handoff.wake_sender();
-            return Poll::Ready(Next::Work);
+        }
+        if let Some(limit) = &mut self.gone {
+            return match watch.handoff.take().is_empty() {
+                true => limit.as_mut().poll(cx).map(|()| Next::GiveUp),
+                false => {
+                    watch.handoff.wake_sender();
+                    Poll::Ready(Next::Work)
+                }
+            };
         }
         if self.must_stop(cx, watch) {
             watch.token.cancel();
@@ -217,7 +225,11 @@ impl Vigil {
             watch.reason.set(Reason::Shutdown);
             return true;
         }
-        match self.timeout.as_mut().map(|timeout| timeout.as_mut().poll(cx)) {
+        match self
+            .timeout
+            .as_mut()
+            .map(|timeout| timeout.as_mut().poll(cx))
+        {
             Some(Poll::Ready(())) => {
                 watch.reason.set(Reason::Timeout);
                 true

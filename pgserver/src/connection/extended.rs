@@ -100,8 +100,10 @@ impl Dialogue<'_> {
     }
 
     fn open_portal(&mut self, bind: &Bind<'_>) -> Result<OpenPortal, SqlError> {
-        let prepared =
-            self.statements.get(bind.statement).ok_or_else(|| no_statement(bind.statement))?;
+        let prepared = self
+            .statements
+            .get(bind.statement)
+            .ok_or_else(|| no_statement(bind.statement))?;
         if !bind.portal.is_empty() && self.portals.get(bind.portal).is_some() {
             let message = format!("cursor \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
@@ -129,7 +131,11 @@ impl Dialogue<'_> {
             values.push(engine::read_value(bytes, ty, binary, &self.style)?);
         }
         let portal = engine::bind(&mut self.session, prepared, values)?;
-        Ok(OpenPortal { prepared: prepared.clone(), portal, formats })
+        Ok(OpenPortal {
+            prepared: prepared.clone(),
+            portal,
+            formats,
+        })
     }
 
     /// Describe: the types of a statement or portal.
@@ -187,7 +193,13 @@ impl Dialogue<'_> {
         let outcome = watched!(
             self,
             io,
-            engine::run(&mut self.session, &mut open.portal, rows_max, &mut sink, last)
+            engine::run(
+                &mut self.session,
+                &mut open.portal,
+                rows_max,
+                &mut sink,
+                last
+            )
         )?;
         io.out = sink.into_out();
         self.report_notices(io);

@@ -21,11 +21,17 @@ mod simple;
 mod sink;
 
 use std::net::TcpStream;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use crate::io::Io;
 use crate::proto::ProtoError;
 use crate::socket::Socket;
-use crate::worker::Place;
+use crate::worker::{Place, Stage};
+
+/// How long a client may take to hear why its connection ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -45,14 +51,20 @@ impl From<std::io::Error> for Ending {
 /// Serves one client.
 pub(crate) async fn serve(stream: TcpStream, place: Place) {
     let Ok(peer) = stream.peer_addr() else { return };
-    let Ok(socket) = Socket::adopt(stream) else { return };
+    let Ok(socket) = Socket::adopt(stream) else {
+        return;
+    };
     let mut io = Io::new(socket, place.worker.pool.clone());
     let ending = match Box::pin(opening::open(&mut io, peer, &place)).await {
         Ok(opened) => dialogue::Dialogue::new(opened, &place).run(&mut io).await,
         Err(ending) => ending,
     };
-    if matches!(ending, Ending::LastWords) && io.send().await.is_ok() {
-        io.close().await;
+    if matches!(ending, Ending::LastWords)
+        && io.send().await.is_ok()
+        && place.worker.stage() == Stage::Running
+    {
+        // Whether the peer heard them is its own affair.
+        let _ = timeout(LAST_WORDS, Box::pin(io.close())).await;
     }
 }
 

@@ -14,7 +14,10 @@ pub(super) struct Names<T> {
 
 impl<T> Names<T> {
     pub(super) fn new() -> Self {
-        Names { unnamed: None, named: HashMap::default() }
+        Names {
+            unnamed: None,
+            named: HashMap::default(),
+        }
     }
 
     #[inline]
@@ -71,7 +74,10 @@ mod tests {
         names.insert("", 1);
         names.insert("a", 2);
         names.insert("", 3);
-        assert_eq!((names.get(""), names.get("a"), names.get("b")), (Some(&3), Some(&2), None));
+        assert_eq!(
+            (names.get(""), names.get("a"), names.get("b")),
+            (Some(&3), Some(&2), None)
+        );
         assert_eq!((names.remove("a"), names.remove("a")), (Some(2), None));
         names.clear();
         assert_eq!(names.get_mut(""), None);

@@ -13,8 +13,8 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use tokio::time::timeout;
@@ -76,13 +76,14 @@ impl Drop for Seat {
 }
 
 /// Brings a connection to its first ReadyForQuery.
-pub(super) async fn open(
-    io: &mut Io,
-    peer: SocketAddr,
-    place: &Place,
-) -> Result<Opened, Ending> {
+pub(super) async fn open(io: &mut Io, peer: SocketAddr, place: &Place) -> Result<Opened, Ending> {
     let shared = place.worker.shared.clone();
-    match timeout(shared.options.authentication_timeout, log_in(io, peer, place, &shared)).await {
+    match timeout(
+        shared.options.authentication_timeout,
+        log_in(io, peer, place, &shared),
+    )
+    .await
+    {
         Ok(Ok((startup, seat))) => begin(io, startup, seat, &shared),
         Ok(Err(ending)) => Err(ending),
         Err(_) => Err(Ending::Gone),
@@ -101,11 +102,19 @@ async fn log_in(
         encode::negotiate_protocol_version(&mut io.out, &startup.unknown_options);
     }
     if startup.user.is_empty() {
-        return Err(fatal(io, "28000", "no PostgreSQL user name specified in startup packet"));
+        return Err(fatal(
+            io,
+            "28000",
+            "no PostgreSQL user name specified in startup packet",
+        ));
     }
     let remote = !peer.ip().to_canonical().is_loopback();
     if remote && !io.socket.is_tls() && shared.tls.as_ref().is_some_and(|tls| tls.required) {
-        let message = format!("no encryption for host \"{}\", user \"{}\"", peer.ip(), startup.user);
+        let message = format!(
+            "no encryption for host \"{}\", user \"{}\"",
+            peer.ip(),
+            startup.user
+        );
         return Err(fatal(io, "28000", &message));
     }
     let Some(seat) = Seat::take(shared) else {
@@ -145,11 +154,7 @@ async fn fill(io: &mut Io, place: &Place) -> Result<(), Ending> {
 }
 
 /// Answers requests for encryption and for a cancel; returns the start-up packet.
-async fn first_packet(
-    io: &mut Io,
-    place: &Place,
-    shared: &Arc<Shared>,
-) -> Result<Startup, Ending> {
+async fn first_packet(io: &mut Io, place: &Place, shared: &Arc<Shared>) -> Result<Startup, Ending> {
     let (mut tls_asked, mut gss_asked) = (false, false);
     loop {
         let split = startup::split(io.input().bytes()).map_err(|e| broken(io, &e))?;
@@ -169,7 +174,10 @@ async fn first_packet(
                 answer_tls(io, shared).await?;
             }
             Opening::Gss if !std::mem::replace(&mut gss_asked, true) => {
-                refuse_injected(io, "received unencrypted data after GSSAPI encryption request")?;
+                refuse_injected(
+                    io,
+                    "received unencrypted data after GSSAPI encryption request",
+                )?;
                 io.out.push(b'N');
                 io.send().await?;
             }
@@ -211,7 +219,11 @@ async fn prove_password(
 ) -> Result<(), Ending> {
     let tls = io.socket.is_tls();
     encode::authentication_sasl(&mut io.out, shared.scram.mechanisms(tls));
-    let verifier = shared.options.passwords.as_ref().and_then(|source| source.verifier(user));
+    let verifier = shared
+        .options
+        .passwords
+        .as_ref()
+        .and_then(|source| source.verifier(user));
     let first = password_message(io, place).await?;
     let (text, exchange) = match shared.scram.first(&first, user, tls, verifier) {
         Ok(answer) => answer,
@@ -230,9 +242,11 @@ async fn prove_password(
 
 fn scram_failed(io: &mut Io, user: &str, error: ScramError) -> Ending {
     match error {
-        ScramError::Password => {
-            fatal(io, "28P01", &format!("password authentication failed for user \"{user}\""))
-        }
+        ScramError::Password => fatal(
+            io,
+            "28P01",
+            &format!("password authentication failed for user \"{user}\""),
+        ),
         ScramError::Protocol(message) => fatal(io, "08P01", &message),
     }
 }

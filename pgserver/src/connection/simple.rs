@@ -56,11 +56,7 @@ impl Dialogue<'_> {
 
     /// Reports the error of a simple query and says ReadyForQuery.
     #[cold]
-    pub(super) async fn fail_query(
-        &mut self,
-        io: &mut Io,
-        error: &SqlError,
-    ) -> Result<(), Ending> {
+    pub(super) async fn fail_query(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
         self.report_error(io, error)?;
         self.sync(io).await
     }
@@ -87,8 +83,13 @@ impl Dialogue<'_> {
         let copy_out = begin_copy_out(&mut io.out, &prepared);
         let out = std::mem::take(&mut io.out);
         let columns = columns.unwrap_or_default();
-        let mut sink =
-            WireSink::new(out, columns, &ResultFormats::Text, &self.style, &self.handoff);
+        let mut sink = WireSink::new(
+            out,
+            columns,
+            &ResultFormats::Text,
+            &self.style,
+            &self.handoff,
+        );
         let outcome = watched!(
             self,
             io,
@@ -110,7 +111,6 @@ impl Dialogue<'_> {
                 if last && let Err(error) = watched!(self, io, self.session.sync())? {
                     return self.failed(io, &error);
                 }
-                self.report_changes(io);
                 encode::command_complete(&mut io.out, &tag);
                 self.after_command(&tag, was);
                 Ok(Step::Next)

@@ -30,9 +30,9 @@ impl ResultFormats {
             0 => Some(ResultFormats::Text),
             1 if formats.is_binary(0) => Some(ResultFormats::Binary),
             1 => Some(ResultFormats::Text),
-            count if count == columns => {
-                Some(ResultFormats::Mixed((0..columns).map(|i| formats.is_binary(i)).collect()))
-            }
+            count if count == columns => Some(ResultFormats::Mixed(
+                (0..columns).map(|i| formats.is_binary(i)).collect(),
+            )),
             _ => None,
         }
     }
@@ -69,7 +69,15 @@ impl<'a> WireSink<'a> {
         style: &'a Style,
         handoff: &'a Handoff,
     ) -> Self {
-        WireSink { mark: out.len(), out, sent: false, columns, formats, style, handoff }
+        WireSink {
+            mark: out.len(),
+            out,
+            sent: false,
+            columns,
+            formats,
+            style,
+            handoff,
+        }
     }
 
     /// The output buffer, when the run has ended.

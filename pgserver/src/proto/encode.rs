@@ -199,10 +199,7 @@ pub fn parameter_description(out: &mut Vec<u8>, types: impl ExactSizeIterator<It
 }
 
 /// RowDescription.
-pub fn row_description<'a>(
-    out: &mut Vec<u8>,
-    columns: impl ExactSizeIterator<Item = Column<'a>>,
-) {
+pub fn row_description<'a>(out: &mut Vec<u8>, columns: impl ExactSizeIterator<Item = Column<'a>>) {
     message(out, b'T', |out| {
         i16(out, columns.len() as i16);
         for column in columns {

@@ -30,18 +30,24 @@ impl Frame<'_> {
 /// The first frame of `input`: `None` while its bytes are not all there.
 #[inline]
 pub fn split(input: &[u8], bytes_max: usize) -> Result<Option<Frame<'_>>, ProtoError> {
-    let Some(&tag) = input.first() else { return Ok(None) };
+    let Some(&tag) = input.first() else {
+        return Ok(None);
+    };
     let limit = match tag {
         b'Q' | b'P' | b'B' | b'd' | b'F' | b'p' => bytes_max,
         b'C' | b'D' | b'E' | b'H' | b'S' | b'X' | b'c' | b'f' => SMALL_MESSAGE_BYTES_MAX,
         other => return Err(ProtoError::UnknownType(other)),
     };
-    let Some(&length) = input[1..].first_chunk::<4>() else { return Ok(None) };
+    let Some(&length) = input[1..].first_chunk::<4>() else {
+        return Ok(None);
+    };
     let length = u32::from_be_bytes(length) as usize;
     if length < 4 || length > limit {
         return Err(ProtoError::Length);
     }
-    Ok(input.get(HEADER_BYTES..1 + length).map(|body| Frame { tag, body }))
+    Ok(input
+        .get(HEADER_BYTES..1 + length)
+        .map(|body| Frame { tag, body }))
 }
 
 #[cfg(test)]
@@ -57,8 +63,13 @@ mod tests {
             assert_eq!(split(&input[..cut], LIMIT), Ok(None));
         }
         let first = split(input, LIMIT).expect("well formed").expect("whole");
-        assert_eq!((first.tag, first.body, first.size()), (b'Q', &b"a\0"[..], 7));
-        let second = split(&input[7..], LIMIT).expect("well formed").expect("whole");
+        assert_eq!(
+            (first.tag, first.body, first.size()),
+            (b'Q', &b"a\0"[..], 7)
+        );
+        let second = split(&input[7..], LIMIT)
+            .expect("well formed")
+            .expect("whole");
         assert_eq!((second.tag, second.body), (b'S', &b""[..]));
     }
 

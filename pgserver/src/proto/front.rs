@@ -83,7 +83,9 @@ pub struct Oids<'a>(&'a [u8]);
 impl<'a> Oids<'a> {
     /// The oids in order; 0 where the client leaves the type open.
     pub fn iter(&self) -> impl Iterator<Item = u32> + 'a {
-        self.0.chunks_exact(4).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+        self.0
+            .chunks_exact(4)
+            .map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
     }
 }
 
@@ -145,7 +147,10 @@ fn parameter<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a [u8]>, ProtoError
 fn formats<'a>(reader: &mut Reader<'a>) -> Result<Formats<'a>, ProtoError> {
     let count = usize::from(reader.u16()?);
     let codes = reader.bytes(count * 2)?;
-    match codes.chunks_exact(2).all(|code| code[0] == 0 && code[1] <= 1) {
+    match codes
+        .chunks_exact(2)
+        .all(|code| code[0] == 0 && code[1] <= 1)
+    {
         true => Ok(Formats(codes)),
         false => Err(ProtoError::Format("unsupported format code")),
     }
@@ -155,7 +160,11 @@ fn target<'a>(reader: &mut Reader<'a>) -> Result<(Target, &'a str), ProtoError> 
     let target = match reader.byte()? {
         b'S' => Target::Statement,
         b'P' => Target::Portal,
-        _ => return Err(ProtoError::Format("invalid DESCRIBE or CLOSE message subtype")),
+        _ => {
+            return Err(ProtoError::Format(
+                "invalid DESCRIBE or CLOSE message subtype",
+            ));
+        }
     };
     Ok((target, reader.cstring()?))
 }
@@ -173,9 +182,17 @@ fn bind<'a>(reader: &mut Reader<'a>) -> Result<Bind<'a>, ProtoError> {
     let result_formats = formats(reader)?;
     let parameters = Parameters { count, bytes };
     if !parameter_formats.fits(count) {
-        return Err(ProtoError::Format("bind message has wrong number of parameter formats"));
+        return Err(ProtoError::Format(
+            "bind message has wrong number of parameter formats",
+        ));
     }
-    Ok(Bind { portal, statement, parameter_formats, parameters, result_formats })
+    Ok(Bind {
+        portal,
+        statement,
+        parameter_formats,
+        parameters,
+        result_formats,
+    })
 }
 
 /// Reads the body of `frame`.
@@ -186,7 +203,10 @@ pub fn decode<'a>(frame: &Frame<'a>) -> Result<Front<'a>, ProtoError> {
         b'B' => Front::Bind(bind(&mut reader)?),
         b'E' => {
             let portal = reader.cstring()?;
-            Front::Execute { portal, rows_max: usize::try_from(reader.i32()?).unwrap_or(0) }
+            Front::Execute {
+                portal,
+                rows_max: usize::try_from(reader.i32()?).unwrap_or(0),
+            }
         }
         b'S' => Front::Sync,
         b'Q' => Front::Query(reader.cstring()?),
@@ -194,7 +214,11 @@ pub fn decode<'a>(frame: &Frame<'a>) -> Result<Front<'a>, ProtoError> {
             let name = reader.cstring()?;
             let sql = reader.cstring()?;
             let count = usize::from(reader.u16()?);
-            Front::Parse { name, sql, types: Oids(reader.bytes(count * 4)?) }
+            Front::Parse {
+                name,
+                sql,
+                types: Oids(reader.bytes(count * 4)?),
+            }
         }
         b'D' => {
             let (target, name) = target(&mut reader)?;
@@ -237,9 +261,14 @@ mod tests {
     #[test]
     fn bind_hands_out_parameters_and_formats() {
         let body = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x02ab\xff\xff\xff\xff\0\x02\0\0\0\x01";
-        let Ok(Front::Bind(bind)) = decoded(b'B', body) else { panic!("a Bind") };
+        let Ok(Front::Bind(bind)) = decoded(b'B', body) else {
+            panic!("a Bind")
+        };
         assert_eq!((bind.portal, bind.statement), ("p", "s"));
-        assert_eq!(bind.parameters.iter().collect::<Vec<_>>(), [Some(&b"ab"[..]), None]);
+        assert_eq!(
+            bind.parameters.iter().collect::<Vec<_>>(),
+            [Some(&b"ab"[..]), None]
+        );
         assert!(bind.parameter_formats.is_binary(0) && bind.parameter_formats.is_binary(1));
         assert!(!bind.result_formats.is_binary(0) && bind.result_formats.is_binary(1));
         assert!(!bind.result_formats.fits(3));
@@ -264,13 +293,18 @@ mod tests {
             (b'D', b"Xname\0"),
             (b'S', b"x"),
         ] {
-            assert!(matches!(decoded(tag, body), Err(ProtoError::Format(_))), "{tag} {body:?}");
+            assert!(
+                matches!(decoded(tag, body), Err(ProtoError::Format(_))),
+                "{tag} {body:?}"
+            );
         }
     }
 
     #[test]
     fn text_that_is_not_utf8_is_named() {
-        let Err(error) = decoded(b'Q', b"select '\xff'\0") else { panic!("not UTF-8") };
+        let Err(error) = decoded(b'Q', b"select '\xff'\0") else {
+            panic!("not UTF-8")
+        };
         assert_eq!(error.sqlstate(), "22021");
         assert!(error.to_string().ends_with("0xff 0x27"), "{error}");
     }

@@ -74,6 +74,10 @@ impl<'a> Reader<'a> {
     /// Requires that everything has been read.
     #[inline]
     pub fn end(&self) -> Result<(), ProtoError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(ProtoError::Format("trailing bytes")) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(ProtoError::Format("trailing bytes"))
+        }
     }
 }

@@ -73,7 +73,11 @@ impl<'a> Report<'a> {
 
     /// Appends the message that carries the report.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let tag = if matches!(self.severity, Severity::Notice(_)) { b'N' } else { b'E' };
+        let tag = if matches!(self.severity, Severity::Notice(_)) {
+            b'N'
+        } else {
+            b'E'
+        };
         let position = self.position.map(|p| p.to_string());
         let fields = [
             (b'S', Some(self.severity.name())),
@@ -114,7 +118,10 @@ mod tests {
         report.position = Some(12);
         report.encode(&mut out);
         assert_eq!(&out[..5], &[b'E', 0, 0, 0, (out.len() - 1) as u8]);
-        assert_eq!(&out[5..], b"SERROR\0VERROR\0C23505\0Mtwice\0P12\0nt_pkey\0\0");
+        assert_eq!(
+            &out[5..],
+            b"SERROR\0VERROR\0C23505\0Mtwice\0P12\0nt_pkey\0\0"
+        );
     }
 
     #[test]

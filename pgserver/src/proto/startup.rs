@@ -54,10 +54,14 @@ pub struct Startup {
 
 /// The first packet in `input` and its size; `None` while its bytes are not all there.
 pub fn split(input: &[u8]) -> Result<Option<(Opening, usize)>, ProtoError> {
-    let Some(length) = input.first_chunk::<4>() else { return Ok(None) };
+    let Some(length) = input.first_chunk::<4>() else {
+        return Ok(None);
+    };
     let length = u32::from_be_bytes(*length) as usize;
     if !(8..=STARTUP_BYTES_MAX).contains(&length) {
-        return Err(ProtoError::Startup("invalid length of startup packet".into()));
+        return Err(ProtoError::Startup(
+            "invalid length of startup packet".into(),
+        ));
     }
     match input.get(4..length) {
         Some(body) => Ok(Some((opening(body)?, length))),
@@ -73,7 +77,10 @@ fn opening(body: &[u8]) -> Result<Opening, ProtoError> {
             let opening = match code {
                 TLS_CODE => Opening::Tls,
                 GSS_CODE => Opening::Gss,
-                _ => Opening::Cancel { pid: reader.i32()?, secret: reader.i32()? },
+                _ => Opening::Cancel {
+                    pid: reader.i32()?,
+                    secret: reader.i32()?,
+                },
             };
             reader.end()?;
             Ok(opening)
@@ -88,7 +95,10 @@ fn opening(body: &[u8]) -> Result<Opening, ProtoError> {
 }
 
 fn parameters(reader: &mut Reader<'_>, minor: u16) -> Result<Startup, ProtoError> {
-    let mut startup = Startup { minor, ..Startup::default() };
+    let mut startup = Startup {
+        minor,
+        ..Startup::default()
+    };
     let mut options = Vec::new();
     loop {
         let name = reader.cstring()?;
@@ -106,7 +116,9 @@ fn parameters(reader: &mut Reader<'_>, minor: u16) -> Result<Startup, ProtoError
         }
     }
     reader.end().map_err(|_| {
-        ProtoError::Startup("invalid startup packet layout: expected terminator as last byte".into())
+        ProtoError::Startup(
+            "invalid startup packet layout: expected terminator as last byte".into(),
+        )
     })?;
     if startup.database.is_empty() {
         startup.database = startup.user.clone();
@@ -119,7 +131,9 @@ fn parameters(reader: &mut Reader<'_>, minor: u16) -> Result<Startup, ProtoError
 fn refuse_replication(value: &str) -> Result<(), ProtoError> {
     match value {
         "false" | "off" | "no" | "0" => Ok(()),
-        _ => Err(ProtoError::Startup("replication connections are not supported".into())),
+        _ => Err(ProtoError::Startup(
+            "replication connections are not supported".into(),
+        )),
     }
 }
 
@@ -208,8 +222,17 @@ mod tests {
             b"user\0ann\0client_encoding\0'utf-8'\0options\0-c a=1 --b-c=x\\ y -cd=2\0_pq_.x\x001\0\0",
         );
         assert_eq!((s.user.as_str(), s.database.as_str()), ("ann", "ann"));
-        let settings: Vec<_> = s.settings.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        let wanted = [("a", "1"), ("b_c", "x y"), ("d", "2"), ("client_encoding", "utf-8")];
+        let settings: Vec<_> = s
+            .settings
+            .iter()
+            .map(|(n, v)| (n.as_str(), v.as_str()))
+            .collect();
+        let wanted = [
+            ("a", "1"),
+            ("b_c", "x y"),
+            ("d", "2"),
+            ("client_encoding", "utf-8"),
+        ];
         assert_eq!(settings, wanted);
         assert_eq!(s.unknown_options, ["_pq_.x"]);
     }
@@ -219,7 +242,10 @@ mod tests {
         assert_eq!(split(&packet(TLS_CODE, b"")), Ok(Some((Opening::Tls, 8))));
         assert_eq!(split(&packet(GSS_CODE, b"")), Ok(Some((Opening::Gss, 8))));
         let cancel = Opening::Cancel { pid: 7, secret: 9 };
-        assert_eq!(split(&packet(CANCEL_CODE, b"\0\0\0\x07\0\0\0\x09")), Ok(Some((cancel, 16))));
+        assert_eq!(
+            split(&packet(CANCEL_CODE, b"\0\0\0\x07\0\0\0\x09")),
+            Ok(Some((cancel, 16)))
+        );
     }
 
     #[test]
@@ -231,7 +257,13 @@ mod tests {
         assert!(split(&packet(PROTOCOL_VERSION, b"user\0ann\0")).is_err());
         assert!(split(&packet(PROTOCOL_VERSION, b"user\0ann\0\0more")).is_err());
         assert!(split(&packet(PROTOCOL_VERSION, b"user\0a\0options\0-x\0\0")).is_err());
-        assert!(split(&packet(PROTOCOL_VERSION, b"user\0a\0replication\0database\0\0")).is_err());
+        assert!(
+            split(&packet(
+                PROTOCOL_VERSION,
+                b"user\0a\0replication\0database\0\0"
+            ))
+            .is_err()
+        );
     }
 
     proptest! {

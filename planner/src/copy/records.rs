@@ -127,11 +127,6 @@ impl Lines {
         }
         None
     }
-
-    /// Did the data end inside quotes?
-    pub fn is_unterminated(&self) -> bool {
-        self.in_quotes
-    }
 }
 
 /// Cuts a line into fields.

@@ -42,7 +42,7 @@ impl RowWalk {
             if !self.more {
                 return Ok(None);
             }
-            cx.check_cancel()?;
+            cx.breathe().await?;
             self.entries.clear();
             self.next = 0;
             self.more = self.cursor.next_batch(cx.tx, &mut self.entries, CHUNK).await?;

@@ -13,31 +13,28 @@ use fencepost_sql::stop::Halt;
 use crate::exec::Cx;
 
 /// A NOTICE or WARNING for the client.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Notice {
-    /// WARNING, else NOTICE.
-    pub warning: bool,
-    /// The SQLSTATE.
-    pub sqlstate: SqlState,
-    /// The message.
-    pub message: String,
+    /// `NOTICE` or `WARNING`.
+    pub severity: &'static str,
+    /// What it says.
+    pub report: SqlError,
 }
 
 impl Notice {
     /// A notice.
     pub fn new(sqlstate: SqlState, message: impl Into<String>) -> Notice {
         Notice {
-            warning: false,
-            sqlstate,
-            message: message.into(),
+            severity: "NOTICE",
+            report: SqlError::new(sqlstate, message),
         }
     }
 
     /// A warning.
     pub fn warning(sqlstate: SqlState, message: impl Into<String>) -> Notice {
         Notice {
-            warning: true,
-            ..Notice::new(sqlstate, message)
+            severity: "WARNING",
+            report: SqlError::new(sqlstate, message),
         }
     }
 }

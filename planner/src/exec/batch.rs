@@ -28,11 +28,6 @@ impl Batch {
         self.rows
     }
 
-    /// Are there no rows?
-    pub fn is_empty(&self) -> bool {
-        self.rows == 0
-    }
-
     /// Values in a row.
     pub fn width(&self) -> usize {
         self.width

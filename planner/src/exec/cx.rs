@@ -1,16 +1,19 @@
 //! What running a plan needs besides the plan: the transaction, the parameters, the surroundings.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::Poll;
+use std::time::Instant;
 
 use fencepost_sql::bound::Expr;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::functions::eval;
-use fencepost_sql::stop::Halt;
+use fencepost_sql::functions::{eval, eval_predicate};
 use fencepost_sql::value::Value;
 use fencepost_txn::Transaction;
 
+const BATCHES_A_BREATH: u32 = 8;
 const RUNNING: u8 = 0;
 const CANCELLED: u8 = 1;
 const TIMED_OUT: u8 = 2;
@@ -105,6 +108,10 @@ pub struct Cx<'a> {
     pub intents: bool,
     /// Memory to use again.
     pub scratch: &'a mut Scratch,
+    /// When `statement_timeout` ends the statement.
+    pub deadline: Option<Instant>,
+    /// Batches since other tasks of the thread last had their turn.
+    pub batches: u32,
 }
 
 impl Cx<'_> {
@@ -119,12 +126,37 @@ impl Cx<'_> {
     pub fn holds(&self, filter: Option<&Expr>, row: &[Value]) -> Result<bool, SqlError> {
         match filter {
             None => Ok(true),
-            Some(filter) => Ok(self.value(filter, row)? == Value::Bool(true)),
+            Some(filter) => eval_predicate(filter, row, self.params, self.eval),
         }
     }
 
     /// The cancel request, if there is one.
-    pub fn check_cancel(&self) -> Result<(), Halt> {
-        Ok(self.cancel.check()?)
+    #[inline]
+    pub fn check_cancel(&self) -> Result<(), SqlError> {
+        if let Some(deadline) = self.deadline
+            && Instant::now() >= deadline
+        {
+            self.cancel.time_out();
+        }
+        self.cancel.check()
+    }
+
+    /// Between two batches: ends a cancelled statement, and now and then lets the thread's other
+    /// tasks run.
+    pub async fn breathe(&mut self) -> Result<(), SqlError> {
+        self.check_cancel()?;
+        self.batches += 1;
+        if self.batches.is_multiple_of(BATCHES_A_BREATH) {
+            let mut paused = false;
+            poll_fn(|task| match std::mem::replace(&mut paused, true) {
+                true => Poll::Ready(()),
+                false => {
+                    task.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            })
+            .await;
+        }
+        Ok(())
     }
 }

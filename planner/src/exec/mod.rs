@@ -10,13 +10,12 @@ mod join;
 mod range;
 mod scan;
 mod select;
-mod series;
 mod sort;
 mod source;
 
 pub use batch::Batch;
 pub use cx::{CancelFlag, Cx, Scratch};
 pub use range::point_key;
-pub use scan::{fetch_by_key, fetch_point, pointer_of};
+pub use scan::{fetch_point, pointer_of};
 pub use select::SelectState;
 pub use source::SourceState;

@@ -50,7 +50,7 @@ impl ScanState {
         }
         let target = out.len() + max;
         while out.len() < target {
-            cx.check_cancel()?;
+            cx.breathe().await?;
             let more = match &self.keys {
                 Some(Keys::Points(_)) => self.next_point(scan, cx, out).await?,
                 _ => self.next_entries(scan, cx, out, target).await?,

@@ -1,6 +1,8 @@
 //! A SELECT at work: rows of the source become rows of the select list.
 
-use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::bound::Expr;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::functions::eval_row_count;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use foldhash::HashSet;
@@ -231,27 +233,12 @@ fn target_row(
 }
 
 fn limits(plan: &SelectPlan, cx: &Cx<'_>) -> Result<Limits, SqlError> {
-    let count = |expr: Option<&fencepost_sql::bound::Expr>, default, negative: fn() -> SqlError| {
-        let Some(expr) = expr else {
-            return Ok(default);
-        };
-        match cx.value(expr, &[])?.as_int() {
-            None => Ok(default),
-            Some(n) => u64::try_from(n).map_err(|_| negative()),
-        }
+    let count = |expr: Option<&Expr>, offset| match expr {
+        None => Ok(None),
+        Some(expr) => eval_row_count(expr, cx.params, cx.eval, offset),
     };
     Ok(Limits {
-        skip: count(plan.offset.as_ref(), 0, || {
-            SqlError::new(
-                SqlState::INVALID_ROW_COUNT_IN_OFFSET,
-                "OFFSET must not be negative",
-            )
-        })?,
-        take: count(plan.limit.as_ref(), u64::MAX, || {
-            SqlError::new(
-                SqlState::INVALID_ROW_COUNT_IN_LIMIT,
-                "LIMIT must not be negative",
-            )
-        })?,
+        skip: count(plan.offset.as_ref(), true)?.unwrap_or(0),
+        take: count(plan.limit.as_ref(), false)?.unwrap_or(u64::MAX),
     })
 }

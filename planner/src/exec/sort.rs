@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use fencepost_sql::bound::OrderKey;
-use fencepost_sql::functions::compare;
+use fencepost_sql::functions::sort_compare;
 use fencepost_sql::value::Value;
 
 use super::batch::Batch;
@@ -87,25 +87,10 @@ fn take_row(rows: &mut Batch, row: u32, to: &mut [Value]) {
 
 fn compare_rows(a: &[Value], b: &[Value], keys: &[OrderKey]) -> Ordering {
     for key in keys {
-        let ordering = compare_values(&a[key.target], &b[key.target], key.desc, key.nulls_first);
+        let ordering = sort_compare(&a[key.target], &b[key.target], key.desc, key.nulls_first);
         if ordering.is_ne() {
             return ordering;
         }
     }
     Ordering::Equal
-}
-
-/// How two values sort.
-pub fn compare_values(a: &Value, b: &Value, desc: bool, nulls_first: bool) -> Ordering {
-    match (a.is_null(), b.is_null()) {
-        (true, true) => Ordering::Equal,
-        (true, false) if nulls_first => Ordering::Less,
-        (true, false) => Ordering::Greater,
-        (false, true) if nulls_first => Ordering::Greater,
-        (false, true) => Ordering::Less,
-        (false, false) => {
-            let ordering = compare(a, b);
-            if desc { ordering.reverse() } else { ordering }
-        }
-    }
 }

@@ -3,6 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use fencepost_sql::bound::Expr;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::functions::Series;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 
@@ -11,7 +14,6 @@ use super::cx::Cx;
 use super::join::JoinState;
 use super::scan::ScanState;
 use super::select::SelectState;
-use super::series::Series;
 use crate::plan::Source;
 
 /// A batch in the making: true when there may be more.
@@ -115,11 +117,11 @@ impl SourceState {
                 (SourceState::Function(state), Source::Function { args, first_slot, .. }) => {
                     let series = match state {
                         Some(series) => series,
-                        None => state.insert(Series::start(args, cx)?),
+                        None => state.insert(start_series(args, cx)?),
                     };
-                    cx.check_cancel()?;
+                    cx.breathe().await?;
                     for _ in 0..max {
-                        match series.next() {
+                        match series.next_value()? {
                             Some(value) => out.push()[*first_slot] = value,
                             None => return Ok(false),
                         }
@@ -132,10 +134,18 @@ impl SourceState {
     }
 }
 
+fn start_series(args: &[Expr], cx: &Cx<'_>) -> Result<Series, SqlError> {
+    let mut values = Vec::with_capacity(args.len());
+    for arg in args {
+        values.push(cx.value(arg, &[])?);
+    }
+    Series::new(&values)
+}
+
 async fn filtered(
     state: &mut SourceState,
     input: &Source,
-    filter: &fencepost_sql::bound::Expr,
+    filter: &Expr,
     cx: &mut Cx<'_>,
     out: &mut Batch,
     max: usize,

@@ -6,8 +6,8 @@ mod insert;
 mod returning;
 mod rows;
 
-pub use change::{Action, ChangePlan, plan_delete, plan_update, run_change};
+pub use change::{ChangePlan, plan_delete, plan_update, run_change};
 pub use errors::{contains_nulls, not_unique};
 pub use insert::{InsertPlan, InsertSource, plan_insert, run_insert};
 pub use returning::Returning;
-pub use rows::{Inserted, RowWriter, Yield};
+pub use rows::{RowWriter, Yield};

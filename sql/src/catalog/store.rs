@@ -57,8 +57,8 @@ impl Catalog {
     pub async fn create(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
         let heart = tx.alloc(2, Addr::NULL)?.addr;
         tx.write(heart, &[1, FIRST_USER_OID]).await?;
-        let tables = BTree::create(tx).await?;
-        let roles = BTree::create(tx).await?;
+        let tables = BTree::create(tx)?;
+        let roles = BTree::create(tx)?;
         let words = [MAGIC, heart.raw(), tables.root().raw(), roles.root().raw()];
         tx.write(root, &words).await?;
         let catalog = Catalog::at(heart, tables, roles);

@@ -1,3 +1,149 @@
-//! x
-/// x
-pub fn is_reserved(_: &str) -> bool { false }
+//! From text to syntax trees.
+//!
+//! ```text
+//!   text ─lexer─▶ tokens ─depth─▶ statements ─┬─ utility ─▶ our own trees (COPY, SET, BEGIN, …)
+//!                                             └─ sqlparser ─▶ its syntax tree
+//! ```
+//! sqlparser's PostgreSQL dialect reads queries, DML and DDL. The statements that it reads badly or
+//! not at all are read here (`utility`), a few others are patched before it sees them.
+//!
+//! Invariants
+//! - PAR-1: no text makes a tree so deep that dropping or binding it overflows a 2 MiB stack
+//!   (`depth`; watched by `tests::deep_text_is_refused`).
+//! - PAR-2: positions in errors count characters of the whole text, from 1.
+
+mod copy;
+mod cursor;
+mod depth;
+mod lexer;
+mod lift;
+mod syntax;
+mod utility;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use depth::too_deep;
+pub use copy::{CopyFrom, CopySyntax};
+pub use lift::{Lifted, Literal, lift};
+
+use crate::bound;
+use crate::error::SqlError;
+use lexer::{Kind, Token};
+
+/// One statement of a text.
+#[derive(Debug)]
+pub struct Parsed {
+    /// Its syntax tree.
+    pub statement: Statement,
+    /// Its text, without the semicolon.
+    pub text: String,
+    /// How many characters of the whole text come before it.
+    pub offset: u32,
+}
+
+/// A syntax tree.
+#[derive(Debug)]
+pub enum Statement {
+    /// A query, DML or DDL.
+    Sql(Box<sqlparser::ast::Statement>),
+    /// A statement without names to resolve; it needs no binding.
+    Ready(Box<bound::Statement>),
+    /// COPY.
+    Copy(Box<CopySyntax>),
+    /// EXPLAIN.
+    Explain {
+        /// ANALYZE
+        analyze: bool,
+        /// VERBOSE
+        verbose: bool,
+        /// COSTS
+        costs: bool,
+        /// What is explained.
+        statement: Box<Statement>,
+    },
+}
+
+/// The statements of a text; none for an empty one.
+pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
+    let tokens = lexer::tokens(sql)?;
+    let mut statements = Vec::new();
+    for part in tokens.split(|t| t.kind == Kind::Semicolon) {
+        let (Some(first), Some(last)) = (part.first(), part.last()) else {
+            continue;
+        };
+        let text = sql.get(first.start..last.end).unwrap_or("");
+        let offset = lexer::position(sql, first.start) - 1;
+        let moved: Vec<Token> = part
+            .iter()
+            .map(|t| Token {
+                start: t.start - first.start,
+                end: t.end - first.start,
+                ..*t
+            })
+            .collect();
+        let statement = parse_one(text, &moved).map_err(|e| shifted(e, offset))?;
+        statements.push(Parsed {
+            statement,
+            text: text.to_owned(),
+            offset,
+        });
+    }
+    Ok(statements)
+}
+
+fn parse_one(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
+    depth::check(text, tokens)?;
+    match utility::parse(text, tokens)? {
+        Some(statement) => Ok(statement),
+        None => syntax::statement(text, tokens),
+    }
+}
+
+/// Parses an expression that stands alone, as the catalog keeps DEFAULTs.
+pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr, SqlError> {
+    let tokens = lexer::tokens(sql)?;
+    depth::check(sql, &tokens)?;
+    syntax::expression(sql, &tokens)
+}
+
+/// The position in the whole text of an error in one of its statements.
+fn shifted(error: SqlError, offset: u32) -> SqlError {
+    match error.fields().position {
+        Some(position) => error.at(position + offset),
+        None => error,
+    }
+}
+
+/// The character position of a line and column (both from 1) in a text.
+pub(crate) fn position_of(text: &str, line: u64, column: u64) -> u32 {
+    if line == 0 {
+        return 0;
+    }
+    let lines_before = usize::try_from(line - 1).unwrap_or(0);
+    let before: usize = text
+        .split_inclusive('\n')
+        .take(lines_before)
+        .map(|l| l.chars().count())
+        .sum();
+    let column = usize::try_from(column).unwrap_or(0);
+    u32::try_from(before + column).unwrap_or(u32::MAX)
+}
+
+/// Words that PostgreSQL reserves: as identifiers they need quotes.
+#[rustfmt::skip]
+const RESERVED: [&str; 77] = [
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "both", "case",
+    "cast", "check", "collate", "column", "constraint", "create", "current_catalog",
+    "current_date", "current_role", "current_time", "current_timestamp", "current_user",
+    "default", "deferrable", "desc", "distinct", "do", "else", "end", "except", "false", "fetch",
+    "for", "foreign", "from", "grant", "group", "having", "in", "initially", "intersect", "into",
+    "lateral", "leading", "limit", "localtime", "localtimestamp", "not", "null", "offset", "on",
+    "only", "or", "order", "placing", "primary", "references", "returning", "select",
+    "session_user", "some", "symmetric", "table", "then", "to", "trailing", "true", "union",
+    "unique", "user", "using", "variadic", "when", "where", "window", "with",
+];
+
+/// Is the word reserved?
+pub fn is_reserved(word: &str) -> bool {
+    RESERVED.binary_search(&word).is_ok()
+}

@@ -51,7 +51,9 @@ impl Message {
 
     /// The text of a CommandComplete.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).trim_end_matches('\0').to_owned()
+        String::from_utf8_lossy(&self.body)
+            .trim_end_matches('\0')
+            .to_owned()
     }
 }
 
@@ -141,9 +143,15 @@ impl Client {
     /// Connects without a word.
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("a server that listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
-        Client { stream, pid: 0, secret: 0 }
+        Client {
+            stream,
+            pid: 0,
+            secret: 0,
+        }
     }
 
     /// Connects and waits for the first ReadyForQuery.
@@ -151,7 +159,10 @@ impl Client {
         let mut client = Client::connect(address);
         client.send(&startup(""));
         let welcome = client.until('Z');
-        let key = welcome.iter().find(|message| message.tag == 'K').expect("a key");
+        let key = welcome
+            .iter()
+            .find(|message| message.tag == 'K')
+            .expect("a key");
         let (pid, secret) = key.body.split_at(4);
         client.pid = i32::from_be_bytes(pid.try_into().expect("four bytes"));
         client.secret = i32::from_be_bytes(secret.try_into().expect("four bytes"));
@@ -181,14 +192,19 @@ impl Client {
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
         let mut body = vec![0; length - 4];
         self.stream.read_exact(&mut body).expect("a whole message");
-        Some(Message { tag: char::from(head[0]), body })
+        Some(Message {
+            tag: char::from(head[0]),
+            body,
+        })
     }
 
     /// The messages up to the first with `tag`.
     pub fn until(&mut self, tag: char) -> Vec<Message> {
         let mut messages = Vec::new();
         loop {
-            let message = self.read().unwrap_or_else(|| panic!("{tag} after {messages:?}"));
+            let message = self
+                .read()
+                .unwrap_or_else(|| panic!("{tag} after {messages:?}"));
             let done = message.tag == tag;
             messages.push(message);
             if done {
@@ -206,14 +222,21 @@ impl Client {
     pub fn run(&mut self, sql: &str) -> Vec<Message> {
         self.send(&query(sql));
         let messages = self.until('Z');
-        assert!(!tags(&messages).contains('E'), "{sql}: {:?}", error(&messages));
+        assert!(
+            !tags(&messages).contains('E'),
+            "{sql}: {:?}",
+            error(&messages)
+        );
         messages
     }
 
     /// The first column of the first row of a simple query.
     pub fn value(&mut self, sql: &str) -> String {
         let messages = self.run(sql);
-        let row = messages.iter().find(|message| message.tag == 'D').expect("a row");
+        let row = messages
+            .iter()
+            .find(|message| message.tag == 'D')
+            .expect("a row");
         row.columns()[0].clone().expect("a value")
     }
 
@@ -241,7 +264,11 @@ impl Client {
 /// SQLSTATE and message of the first error.
 pub fn error(messages: &[Message]) -> (String, String) {
     let error = messages.iter().find(|message| message.tag == 'E');
-    let field = |code| error.and_then(|message| message.field(code)).unwrap_or_default();
+    let field = |code| {
+        error
+            .and_then(|message| message.field(code))
+            .unwrap_or_default()
+    };
     (field(b'C'), field(b'M'))
 }
 

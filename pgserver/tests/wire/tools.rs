@@ -1,17 +1,18 @@
 //! PostgreSQL's own clients, where they are installed: psql and pgbench.
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::server;
+use crate::common::server;
 use fencepost_pgserver::Server;
 
 /// Runs a client program on `server`; `None`, said aloud, where it is not installed.
 fn tool(server: &Server, name: &str, arguments: &[&str]) -> Option<Output> {
     let mut command = Command::new(name);
     command.args(["-h", "127.0.0.1", "-U", "postgres", "-p"]);
-    command.arg(server.local_addr().port().to_string()).args(arguments).arg("postgres");
+    command
+        .arg(server.local_addr().port().to_string())
+        .args(arguments)
+        .arg("postgres");
     match command.output() {
         Ok(output) => Some(output),
         Err(error) => {
@@ -32,12 +33,28 @@ fn succeeded(output: &Output) -> String {
 fn psql_shows_rows_and_errors() {
     let server = server();
     let script = "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'one'), (2, NULL); SELECT * FROM t ORDER BY id";
-    let Some(output) = tool(&server, "psql", &["-X", "-A", "-t", "-c", script]) else { return };
-    assert_eq!(succeeded(&output).lines().rev().take(2).collect::<Vec<_>>(), ["2|", "1|one"]);
-    let failed = ["-X", "-v", "VERBOSITY=verbose", "-c", "INSERT INTO t VALUES (1, 'again')"];
-    let Some(output) = tool(&server, "psql", &failed) else { return };
+    let Some(output) = tool(&server, "psql", &["-X", "-A", "-t", "-c", script]) else {
+        return;
+    };
+    assert_eq!(
+        succeeded(&output).lines().rev().take(2).collect::<Vec<_>>(),
+        ["2|", "1|one"]
+    );
+    let failed = [
+        "-X",
+        "-v",
+        "VERBOSITY=verbose",
+        "-c",
+        "INSERT INTO t VALUES (1, 'again')",
+    ];
+    let Some(output) = tool(&server, "psql", &failed) else {
+        return;
+    };
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(text.contains("23505") && text.contains("CONSTRAINT NAME:  t_pkey"), "{text}");
+    assert!(
+        text.contains("23505") && text.contains("CONSTRAINT NAME:  t_pkey"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -47,22 +64,31 @@ fn psql_copies() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), script).expect("written");
     let path = file.path().display().to_string();
-    let Some(output) = tool(&server, "psql", &["-X", "-q", "-f", &path]) else { return };
+    let Some(output) = tool(&server, "psql", &["-X", "-q", "-f", &path]) else {
+        return;
+    };
     assert_eq!(succeeded(&output), "1\tone\n2\ttwo\n");
 }
 
 #[test]
 fn pgbench_runs_in_every_mode() {
     let server = server();
-    let Some(output) = tool(&server, "pgbench", &["-i", "-s", "1", "-q"]) else { return };
+    let Some(output) = tool(&server, "pgbench", &["-i", "-s", "1", "-q"]) else {
+        return;
+    };
     succeeded(&output);
     for mode in ["simple", "extended", "prepared"] {
         for script in ["-S", "-N", "-b tpcb-like"] {
             let mut arguments = vec!["-n", "-c", "4", "-t", "50", "-M", mode];
             arguments.extend(script.split(' '));
-            let Some(output) = tool(&server, "pgbench", &arguments) else { return };
+            let Some(output) = tool(&server, "pgbench", &arguments) else {
+                return;
+            };
             let text = succeeded(&output);
-            assert!(text.contains("number of failed transactions: 0"), "{mode} {script}: {text}");
+            assert!(
+                text.contains("number of failed transactions: 0"),
+                "{mode} {script}: {text}"
+            );
         }
     }
     let totals = "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers)";
@@ -82,10 +108,15 @@ fn pgbench_runs_in_every_mode() {
 fn pgbench_pipelines() {
     let server = server();
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let script = format!("\\startpipeline\n{}\\endpipeline\n", "SELECT 1;\n".repeat(16));
+    let script = format!(
+        "\\startpipeline\n{}\\endpipeline\n",
+        "SELECT 1;\n".repeat(16)
+    );
     std::fs::write(file.path(), script).expect("written");
     let path = file.path().display().to_string();
     let arguments = ["-n", "-c", "2", "-t", "100", "-M", "prepared", "-f", &path];
-    let Some(output) = tool(&server, "pgbench", &arguments) else { return };
+    let Some(output) = tool(&server, "pgbench", &arguments) else {
+        return;
+    };
     succeeded(&output);
 }

@@ -1,8 +1,6 @@
 //! COPY over the wire, both ways, and what goes wrong in the middle of it.
 
-mod common;
-
-use common::{Client, bind, error, execute, frame, parse, query, server, sync, tags};
+use crate::common::{Client, bind, error, execute, frame, parse, query, server, sync, tags};
 
 fn table() -> (fencepost_pgserver::Server, Client) {
     let server = server();
@@ -23,7 +21,10 @@ fn rows_go_in_and_come_out() {
     assert_eq!(response[0].body, b"\0\0\x02\0\0\0\0");
     client.send_all(&[data("1\ton"), data("e\n2\t\\N\n"), frame(b'c', b"")]);
     let messages = client.until('Z');
-    assert_eq!((tags(&messages).as_str(), messages[0].text().as_str()), ("CZ", "COPY 2"));
+    assert_eq!(
+        (tags(&messages).as_str(), messages[0].text().as_str()),
+        ("CZ", "COPY 2")
+    );
     client.send(&query("COPY t TO STDOUT"));
     let messages = client.until('Z');
     assert_eq!(tags(&messages), "HddcCZ");
@@ -40,7 +41,10 @@ fn the_client_may_give_up() {
     let messages = client.until('Z');
     assert_eq!(
         error(&messages),
-        ("57014".into(), "COPY from stdin failed: changed my mind".into())
+        (
+            "57014".into(),
+            "COPY from stdin failed: changed my mind".into()
+        )
     );
     assert_eq!(client.value("SELECT count(*) FROM t"), "0");
 }
@@ -56,7 +60,10 @@ fn data_behind_an_error_is_drained() {
     }
     client.send(&frame(b'c', b""));
     let messages = client.until('Z');
-    assert_eq!((tags(&messages).as_str(), error(&messages).0.as_str()), ("EZ", "22P02"));
+    assert_eq!(
+        (tags(&messages).as_str(), error(&messages).0.as_str()),
+        ("EZ", "22P02")
+    );
     assert_eq!(client.value("SELECT count(*) FROM t"), "0");
 }
 
@@ -74,11 +81,20 @@ fn another_message_fails_the_copy() {
 #[test]
 fn an_extended_copy_ends_at_sync() {
     let (_server, mut client) = table();
-    client.send_all(&[parse("", "COPY t FROM STDIN"), bind("", "", &[]), execute("", 0), sync()]);
+    client.send_all(&[
+        parse("", "COPY t FROM STDIN"),
+        bind("", "", &[]),
+        execute("", 0),
+        sync(),
+    ]);
     assert_eq!(tags(&client.until('G')), "12G");
     client.send_all(&[data("1\tone\n"), frame(b'c', b""), sync()]);
     assert_eq!(tags(&client.until('Z')), "CZ");
-    client.send_all(&[parse("", "COPY t FROM STDIN"), bind("", "", &[]), execute("", 0)]);
+    client.send_all(&[
+        parse("", "COPY t FROM STDIN"),
+        bind("", "", &[]),
+        execute("", 0),
+    ]);
     client.until('G');
     client.send_all(&[data("1\ttwice\n"), data("x\n"), frame(b'c', b""), sync()]);
     assert_eq!(tags(&client.until('Z')), "EZ");
@@ -88,7 +104,9 @@ fn an_extended_copy_ends_at_sync() {
 #[test]
 fn statements_behind_a_copy_run_after_it() {
     let (_server, mut client) = table();
-    client.send(&query("COPY t FROM STDIN; SELECT count(*) FROM t; COPY t FROM STDIN"));
+    client.send(&query(
+        "COPY t FROM STDIN; SELECT count(*) FROM t; COPY t FROM STDIN",
+    ));
     client.until('G');
     client.send_all(&[data("1\tone\n"), frame(b'c', b"")]);
     assert_eq!(tags(&client.until('G')), "CTDCG");

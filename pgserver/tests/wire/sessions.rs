@@ -1,10 +1,8 @@
 //! Clients that vanish, cancel, idle or are told to leave.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{Client, error, eventually, query, server, server_with, tags};
+use crate::common::{Client, error, eventually, query, server, server_with, tags};
 use fencepost_pgserver::ListenOptions;
 
 /// A server with one row, which `holder` has updated and not committed.
@@ -39,7 +37,11 @@ fn a_client_that_vanishes_while_it_waits_leaves_the_line() {
     waiter.vanish();
     let mut other = Client::start(server.local_addr());
     other.send(&query("DELETE FROM u WHERE id = 1"));
-    assert_eq!(other.until('Z')[0].text(), "DELETE 1", "while the first lock is still held");
+    assert_eq!(
+        other.until('Z')[0].text(),
+        "DELETE 1",
+        "while the first lock is still held"
+    );
     holder.run("COMMIT");
     assert_eq!(other.value("SELECT v FROM t"), "1");
 }
@@ -52,7 +54,10 @@ fn a_statement_that_waits_can_be_cancelled() {
     std::thread::sleep(Duration::from_millis(100));
     waiter.cancel();
     let messages = waiter.until('Z');
-    let wanted = ("57014".into(), "canceling statement due to user request".into());
+    let wanted = (
+        "57014".into(),
+        "canceling statement due to user request".into(),
+    );
     assert_eq!(error(&messages), wanted);
     assert_eq!(waiter.value("SELECT 1"), "1", "the session goes on");
     holder.run("COMMIT");
@@ -85,13 +90,19 @@ fn the_statement_timeout_ends_a_wait() {
     let mut waiter = Client::start(server.local_addr());
     waiter.run("SET statement_timeout = '100ms'");
     waiter.send(&query("UPDATE t SET v = v + 10 WHERE id = 1"));
-    let wanted = ("57014".into(), "canceling statement due to statement timeout".into());
+    let wanted = (
+        "57014".into(),
+        "canceling statement due to statement timeout".into(),
+    );
     assert_eq!(error(&waiter.until('Z')), wanted);
 }
 
 #[test]
 fn a_client_that_stops_reading_holds_up_nobody() {
-    let server = server_with(ListenOptions { workers: 1, ..ListenOptions::new("127.0.0.1:0") });
+    let server = server_with(ListenOptions {
+        workers: 1,
+        ..ListenOptions::new("127.0.0.1:0")
+    });
     let mut lazy = Client::start(server.local_addr());
     lazy.send(&query("SELECT g FROM generate_series(1, 5000000) AS g"));
     std::thread::sleep(Duration::from_millis(300));
@@ -112,10 +123,17 @@ fn shutdown_ends_idle_sessions_and_lets_statements_finish() {
     let stopper = std::thread::spawn(move || block_on(server.shutdown(Duration::from_secs(10))));
     for client in [&mut idle, &mut holder] {
         let messages = client.to_end();
-        assert_eq!((tags(&messages).as_str(), error(&messages).0.as_str()), ("E", "57P01"));
+        assert_eq!(
+            (tags(&messages).as_str(), error(&messages).0.as_str()),
+            ("E", "57P01")
+        );
     }
     let messages = waiter.to_end();
-    assert_eq!(tags(&messages), "CZE", "the lock was let go, the statement ran");
+    assert_eq!(
+        tags(&messages),
+        "CZE",
+        "the lock was let go, the statement ran"
+    );
     stopper.join().expect("shut down");
     assert!(std::net::TcpStream::connect(address).is_err());
 }
@@ -133,54 +151,21 @@ fn shutdown_cancels_what_does_not_finish() {
 
 #[test]
 fn there_is_a_last_seat() {
-    let server =
-        server_with(ListenOptions { connections_max: 2, ..ListenOptions::new("127.0.0.1:0") });
+    let server = server_with(ListenOptions {
+        connections_max: 2,
+        ..ListenOptions::new("127.0.0.1:0")
+    });
     let first = Client::start(server.local_addr());
     let _second = Client::start(server.local_addr());
     let mut third = Client::connect(server.local_addr());
-    third.send(&common::startup(""));
+    third.send(&crate::common::startup(""));
     assert_eq!(error(&third.to_end()).0, "53300");
     first.vanish();
     eventually("a seat is free", || {
         let mut client = Client::connect(server.local_addr());
-        client.send(&common::startup(""));
+        client.send(&crate::common::startup(""));
         client.read().is_some_and(|message| message.tag == 'R')
     });
-}
-
-#[test]
-fn a_thousand_idle_clients_cost_little() {
-    const COUNT: usize = 1000;
-    let server = server();
-    let mut first = Client::start(server.local_addr());
-    first.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
-    let before = resident_bytes();
-    let mut clients: Vec<Client> =
-        (0..COUNT).map(|_| Client::start(server.local_addr())).collect();
-    for client in &mut clients {
-        assert_eq!(client.value("SELECT id FROM t"), "1");
-    }
-    let each = resident_bytes().saturating_sub(before) / COUNT;
-    assert!(each < 40 << 10, "{each} bytes a client");
-    let cpu = cpu_ticks();
-    std::thread::sleep(Duration::from_secs(1));
-    assert!(cpu_ticks() - cpu <= 5, "idle clients use no CPU");
-    assert_eq!(clients[COUNT / 2].value("SELECT id FROM t"), "1");
-}
-
-/// Memory of this process, in bytes.
-fn resident_bytes() -> usize {
-    let status = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages = status.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
-    pages.expect("a number") * 4096
-}
-
-/// CPU time of this process, in hundredths of a second.
-fn cpu_ticks() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let (_, fields) = stat.rsplit_once(')').expect("a name");
-    let fields: Vec<u64> = fields.split(' ').map(|field| field.parse().unwrap_or(0)).collect();
-    fields[12] + fields[13]
 }
 
 fn block_on(work: impl Future<Output = ()>) {

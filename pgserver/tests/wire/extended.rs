@@ -1,8 +1,6 @@
 //! The extended query protocol by hand: pipelines, portals, Flush, errors and Sync.
 
-mod common;
-
-use common::{
+use crate::common::{
     Client, bind, error, execute, flush, frame, named, parse, query, server, sync, tags,
 };
 
@@ -10,7 +8,11 @@ use common::{
 fn flush_answers_without_sync() {
     let server = server();
     let mut client = Client::start(server.local_addr());
-    client.send_all(&[parse("a", "SELECT $1::int4 AS n"), named(b'D', 'S', "a"), flush()]);
+    client.send_all(&[
+        parse("a", "SELECT $1::int4 AS n"),
+        named(b'D', 'S', "a"),
+        flush(),
+    ]);
     let messages = client.until('T');
     assert_eq!(tags(&messages), "1tT");
     assert_eq!(messages[1].body, b"\0\x01\0\0\0\x17", "one int4 parameter");
@@ -38,9 +40,16 @@ fn an_error_in_a_pipeline_skips_to_sync() {
         sync(),
     ]);
     let first = client.until('Z');
-    assert_eq!((tags(&first).as_str(), error(&first).0.as_str()), ("12C2EZ", "23505"));
+    assert_eq!(
+        (tags(&first).as_str(), error(&first).0.as_str()),
+        ("12C2EZ", "23505")
+    );
     assert_eq!(tags(&client.until('Z')), "2CZ");
-    assert_eq!(client.value("SELECT count(*) FROM t"), "1", "the first batch left nothing");
+    assert_eq!(
+        client.value("SELECT count(*) FROM t"),
+        "1",
+        "the first batch left nothing"
+    );
     assert_eq!(client.value("SELECT id FROM t"), "3");
 }
 
@@ -59,10 +68,16 @@ fn what_a_client_gets_wrong_is_an_error_until_sync() {
     fails(&[named(b'D', 'S', "nothing")], "26000");
     fails(&[named(b'D', 'P', "nothing")], "34000");
     fails(&[parse("", "SELECT $1::int4"), bind("", "", &[])], "08P01");
-    fails(&[parse("", "SELECT $1::int4"), bind("", "", &[Some("x")])], "22P02");
+    fails(
+        &[parse("", "SELECT $1::int4"), bind("", "", &[Some("x")])],
+        "22P02",
+    );
     fails(&[parse("", "SELEC 1")], "42601");
     fails(&[parse("", "SELECT 1; SELECT 2")], "42601");
-    fails(&[parse("twice", "SELECT 1"), parse("twice", "SELECT 2")], "42P05");
+    fails(
+        &[parse("twice", "SELECT 1"), parse("twice", "SELECT 2")],
+        "42P05",
+    );
     let both = frame(b'B', b"\0twice\0\0\0\0\0\0\x02\0\0\0\0");
     fails(&[both], "08P01");
     let portal = bind("p", "twice", &[]);
@@ -114,7 +129,10 @@ fn portals_end_with_their_transaction() {
     ]);
     assert_eq!(tags(&client.until('Z')), "12DsZ");
     let messages = client.until('Z');
-    assert_eq!((tags(&messages).as_str(), error(&messages).0.as_str()), ("EZ", "34000"));
+    assert_eq!(
+        (tags(&messages).as_str(), error(&messages).0.as_str()),
+        ("EZ", "34000")
+    );
 }
 
 #[test]
@@ -136,7 +154,10 @@ fn a_huge_row_limit_allocates_nothing() {
 fn formats_may_differ_by_column() {
     let server = server();
     let mut client = Client::start(server.local_addr());
-    let binary_second = frame(b'B', b"\0\0\0\x01\0\x01\0\x01\0\0\0\x04\0\0\0\x05\0\x02\0\0\0\x01");
+    let binary_second = frame(
+        b'B',
+        b"\0\0\0\x01\0\x01\0\x01\0\0\0\x04\0\0\0\x05\0\x02\0\0\0\x01",
+    );
     client.send_all(&[
         parse("", "SELECT $1::int4, $1::int4 + 1"),
         binary_second,
@@ -157,7 +178,13 @@ fn empty_queries_have_their_own_answer() {
     assert_eq!(tags(&client.until('Z')), "IZ");
     client.send(&query(" ; -- nothing\n"));
     assert_eq!(tags(&client.until('Z')), "IZ");
-    client.send_all(&[parse("", ""), bind("", "", &[]), named(b'D', 'P', ""), execute("", 0), sync()]);
+    client.send_all(&[
+        parse("", ""),
+        bind("", "", &[]),
+        named(b'D', 'P', ""),
+        execute("", 0),
+        sync(),
+    ]);
     assert_eq!(tags(&client.until('Z')), "12nIZ");
 }
 
@@ -165,14 +192,22 @@ fn empty_queries_have_their_own_answer() {
 fn a_simple_query_may_hold_several_statements() {
     let server = server();
     let mut client = Client::start(server.local_addr());
-    client.send(&query("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); SELECT id FROM t"));
+    client.send(&query(
+        "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); SELECT id FROM t",
+    ));
     let messages = client.until('Z');
     assert_eq!(tags(&messages), "CCTDCZ");
     assert_eq!(messages[1].text(), "INSERT 0 1");
-    client.send(&query("INSERT INTO t VALUES (2); SELECT 1/0; INSERT INTO t VALUES (3)"));
+    client.send(&query(
+        "INSERT INTO t VALUES (2); SELECT 1/0; INSERT INTO t VALUES (3)",
+    ));
     let messages = client.until('Z');
     assert_eq!(error(&messages).0, "22012");
-    assert_eq!(client.value("SELECT count(*) FROM t"), "1", "one transaction");
+    assert_eq!(
+        client.value("SELECT count(*) FROM t"),
+        "1",
+        "one transaction"
+    );
 }
 
 #[test]
@@ -197,9 +232,17 @@ fn an_error_carries_its_fields() {
     client.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)");
     client.send(&query("INSERT INTO t VALUES (1)"));
     let messages = client.until('Z');
-    let fields: Vec<Option<String>> =
-        b"CDstn".iter().map(|code| messages[0].field(*code)).collect();
-    let wanted = ["23505", "Key (id)=(1) already exists.", "public", "t", "t_pkey"];
+    let fields: Vec<Option<String>> = b"CDstn"
+        .iter()
+        .map(|code| messages[0].field(*code))
+        .collect();
+    let wanted = [
+        "23505",
+        "Key (id)=(1) already exists.",
+        "public",
+        "t",
+        "t_pkey",
+    ];
     assert_eq!(fields, wanted.map(|text| Some(text.to_owned())));
     client.send(&query("SELECT nothing FROM t"));
     assert_eq!(client.until('Z')[0].field(b'P').as_deref(), Some("8"));
@@ -211,7 +254,10 @@ fn settings_that_change_are_told() {
     let mut client = Client::start(server.local_addr());
     client.send(&query("SET application_name = 'changed'"));
     let messages = client.until('Z');
-    let told = messages.iter().find(|message| message.tag == 'S').expect("told");
+    let told = messages
+        .iter()
+        .find(|message| message.tag == 'S')
+        .expect("told");
     assert_eq!(told.body, b"application_name\0changed\0");
 }
 

@@ -1,8 +1,6 @@
 //! A real driver: tokio-postgres, which is all extended protocol and all binary.
 
-mod common;
-
-use common::server;
+use crate::common::server;
 use fencepost_pgserver::Server;
 use tokio_postgres::{Client, NoTls, error::SqlState};
 
@@ -37,9 +35,19 @@ async fn values_go_both_ways_in_binary() {
         )
         .await
         .expect("a row");
-    assert_eq!((row.get::<_, i16>(0), row.get::<_, i32>(1), row.get::<_, i64>(2)), (1, -2, 1 << 40));
+    assert_eq!(
+        (
+            row.get::<_, i16>(0),
+            row.get::<_, i32>(1),
+            row.get::<_, i64>(2)
+        ),
+        (1, -2, 1 << 40)
+    );
     assert_eq!((row.get::<_, f32>(3), row.get::<_, f64>(4)), (1.5, -2.5));
-    assert_eq!((row.get::<_, &str>(5), row.get::<_, bool>(6)), ("naïve", true));
+    assert_eq!(
+        (row.get::<_, &str>(5), row.get::<_, bool>(6)),
+        ("naïve", true)
+    );
     assert_eq!(row.get::<_, &[u8]>(7), b"\0\xff");
     assert_eq!(row.get::<_, Option<&str>>(8), None);
 }
@@ -48,21 +56,42 @@ async fn values_go_both_ways_in_binary() {
 async fn a_transaction_commits_or_rolls_back() {
     let server = server();
     let mut client = connect(&server).await;
-    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY, v text)").await.expect("a table");
-    let insert = client.prepare("INSERT INTO t VALUES ($1, $2)").await.expect("prepared");
+    client
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        .await
+        .expect("a table");
+    let insert = client
+        .prepare("INSERT INTO t VALUES ($1, $2)")
+        .await
+        .expect("prepared");
     let tx = client.transaction().await.expect("begun");
-    assert_eq!(tx.execute(&insert, &[&1, &"one"]).await.expect("inserted"), 1);
+    assert_eq!(
+        tx.execute(&insert, &[&1, &"one"]).await.expect("inserted"),
+        1
+    );
     tx.commit().await.expect("committed");
     let tx = client.transaction().await.expect("begun");
     tx.execute(&insert, &[&2, &"two"]).await.expect("inserted");
-    let error = tx.execute(&insert, &[&1, &"again"]).await.expect_err("a duplicate");
+    let error = tx
+        .execute(&insert, &[&1, &"again"])
+        .await
+        .expect_err("a duplicate");
     assert_eq!(error.code(), Some(&SqlState::UNIQUE_VIOLATION));
     let error = error.as_db_error().expect("of the server");
-    assert_eq!((error.table(), error.constraint()), (Some("t"), Some("t_pkey")));
+    assert_eq!(
+        (error.table(), error.constraint()),
+        (Some("t"), Some("t_pkey"))
+    );
     tx.rollback().await.expect("rolled back");
-    let rows = client.query("SELECT id, v FROM t ORDER BY id", &[]).await.expect("rows");
+    let rows = client
+        .query("SELECT id, v FROM t ORDER BY id", &[])
+        .await
+        .expect("rows");
     assert_eq!(rows.len(), 1);
-    assert_eq!((rows[0].get::<_, i32>(0), rows[0].get::<_, &str>(1)), (1, "one"));
+    assert_eq!(
+        (rows[0].get::<_, i32>(0), rows[0].get::<_, &str>(1)),
+        (1, "one")
+    );
 }
 
 #[tokio::test]
@@ -70,7 +99,10 @@ async fn portals_page_through_a_result() {
     let server = server();
     let mut client = connect(&server).await;
     let tx = client.transaction().await.expect("begun");
-    let portal = tx.bind("SELECT g FROM generate_series(1, 10) AS g", &[]).await.expect("bound");
+    let portal = tx
+        .bind("SELECT g FROM generate_series(1, 10) AS g", &[])
+        .await
+        .expect("bound");
     let mut seen = Vec::new();
     loop {
         let rows = tx.query_portal(&portal, 3).await.expect("rows");
@@ -86,13 +118,19 @@ async fn portals_page_through_a_result() {
 async fn a_hundred_statements_in_flight_keep_their_order() {
     let server = server();
     let client = connect(&server).await;
-    let statement = client.prepare("SELECT $1::int4 * 2").await.expect("prepared");
+    let statement = client
+        .prepare("SELECT $1::int4 * 2")
+        .await
+        .expect("prepared");
     let client = std::sync::Arc::new(client);
     let mut tasks = Vec::new();
     for n in 0..100i32 {
         let (client, statement) = (client.clone(), statement.clone());
         tasks.push(tokio::spawn(async move {
-            client.query_one(&statement, &[&n]).await.map(|row| row.get::<_, i32>(0))
+            client
+                .query_one(&statement, &[&n])
+                .await
+                .map(|row| row.get::<_, i32>(0))
         }));
     }
     for (n, task) in tasks.into_iter().enumerate() {
@@ -109,7 +147,10 @@ async fn a_cancel_token_reaches_the_statement() {
         .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)")
         .await
         .expect("a table");
-    holder.batch_execute("BEGIN; UPDATE t SET v = 1").await.expect("updated");
+    holder
+        .batch_execute("BEGIN; UPDATE t SET v = 1")
+        .await
+        .expect("updated");
     let waiter = connect(&server).await;
     let token = waiter.cancel_token();
     let task = tokio::spawn(async move { waiter.batch_execute("UPDATE t SET v = 2").await });

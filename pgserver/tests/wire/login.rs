@@ -1,12 +1,10 @@
 //! Passwords and TLS.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{Client, error, packet, server, server_with, startup, tags};
+use crate::common::{Client, error, packet, server, server_with, startup, tags};
 use fencepost_pgserver::{AuthMode, ListenOptions, Passwords, Server, TlsOptions};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -15,11 +13,17 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 const TLS_CODE: u32 = 80_877_103;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
 }
 
 fn tls(required: bool) -> TlsOptions {
-    TlsOptions { certificate: fixture("localhost.crt"), key: fixture("localhost.key"), required }
+    TlsOptions {
+        certificate: fixture("localhost.crt"),
+        key: fixture("localhost.key"),
+        required,
+    }
 }
 
 fn guarded(tls: Option<TlsOptions>) -> Server {
@@ -37,9 +41,13 @@ async fn log_in(server: &Server, user: &str, password: &str) -> Result<i32, Stri
     config.host("127.0.0.1").port(server.local_addr().port());
     config.user(user).password(password).dbname("postgres");
     let connected = config.connect(tokio_postgres::NoTls).await;
-    let (client, connection) = connected.map_err(|e| e.code().map_or(e.to_string(), |c| c.code().into()))?;
+    let (client, connection) =
+        connected.map_err(|e| e.code().map_or(e.to_string(), |c| c.code().into()))?;
     tokio::spawn(connection);
-    let row = client.query_one("SELECT 1", &[]).await.map_err(|e| e.to_string())?;
+    let row = client
+        .query_one("SELECT 1", &[])
+        .await
+        .map_err(|e| e.to_string())?;
     Ok(row.get(0))
 }
 
@@ -47,20 +55,34 @@ async fn log_in(server: &Server, user: &str, password: &str) -> Result<i32, Stri
 async fn scram_takes_the_right_password_only() {
     let server = guarded(None);
     assert_eq!(log_in(&server, "postgres", "correct horse").await, Ok(1));
-    assert_eq!(log_in(&server, "postgres", "wrong").await, Err("28P01".into()));
-    assert_eq!(log_in(&server, "nobody", "correct horse").await, Err("28P01".into()));
+    assert_eq!(
+        log_in(&server, "postgres", "wrong").await,
+        Err("28P01".into())
+    );
+    assert_eq!(
+        log_in(&server, "nobody", "correct horse").await,
+        Err("28P01".into())
+    );
 }
 
 #[test]
 fn scram_that_is_no_scram_ends_the_session() {
     let server = guarded(None);
-    for answer in [&b"MD5\0\0\0\0\0"[..], b"SCRAM-SHA-256\0\0\0\0\x03abc", b"SCRAM-SHA-256\0\x7f\xff\xff\xff", b""] {
+    for answer in [
+        &b"MD5\0\0\0\0\0"[..],
+        b"SCRAM-SHA-256\0\0\0\0\x03abc",
+        b"SCRAM-SHA-256\0\x7f\xff\xff\xff",
+        b"",
+    ] {
         let mut client = Client::connect(server.local_addr());
         client.send(&startup(""));
         assert_eq!(client.read().map(|message| message.tag), Some('R'));
-        client.send(&common::frame(b'p', answer));
+        client.send(&crate::common::frame(b'p', answer));
         let messages = client.to_end();
-        assert_eq!((tags(&messages).as_str(), error(&messages).0.as_str()), ("E", "08P01"));
+        assert_eq!(
+            (tags(&messages).as_str(), error(&messages).0.as_str()),
+            ("E", "08P01")
+        );
     }
 }
 
@@ -69,9 +91,12 @@ fn a_query_before_the_password_ends_the_session() {
     let server = guarded(None);
     let mut client = Client::connect(server.local_addr());
     client.send(&startup(""));
-    client.send(&common::query("SELECT 1"));
+    client.send(&crate::common::query("SELECT 1"));
     let messages = client.to_end();
-    assert_eq!((tags(&messages).as_str(), error(&messages).0.as_str()), ("RE", "08P01"));
+    assert_eq!(
+        (tags(&messages).as_str(), error(&messages).0.as_str()),
+        ("RE", "08P01")
+    );
 }
 
 #[test]
@@ -89,17 +114,30 @@ fn without_a_certificate_tls_is_declined() {
 #[test]
 fn plain_text_behind_a_tls_request_is_refused() {
     for tls in [None, Some(tls(false))] {
-        let server = server_with(ListenOptions { tls, ..ListenOptions::new("127.0.0.1:0") });
+        let server = server_with(ListenOptions {
+            tls,
+            ..ListenOptions::new("127.0.0.1:0")
+        });
         let mut client = Client::connect(server.local_addr());
-        client.send_all(&[packet(TLS_CODE, b""), startup(""), common::query("DROP TABLE t")]);
+        client.send_all(&[
+            packet(TLS_CODE, b""),
+            startup(""),
+            crate::common::query("DROP TABLE t"),
+        ]);
         let messages = client.to_end();
-        assert_eq!((tags(&messages).as_str(), error(&messages).0.as_str()), ("E", "08P01"));
+        assert_eq!(
+            (tags(&messages).as_str(), error(&messages).0.as_str()),
+            ("E", "08P01")
+        );
     }
 }
 
 #[test]
 fn queries_run_under_tls() {
-    let server = server_with(ListenOptions { tls: Some(tls(true)), ..ListenOptions::new("127.0.0.1:0") });
+    let server = server_with(ListenOptions {
+        tls: Some(tls(true)),
+        ..ListenOptions::new("127.0.0.1:0")
+    });
     let mut client = Client::connect(server.local_addr());
     client.send(&packet(TLS_CODE, b""));
     let mut answer = [0];
@@ -127,7 +165,11 @@ fn queries_run_under_tls() {
             assert!(count > 0, "the end came early");
             text.extend_from_slice(&piece[..count]);
         }
-        stream.write_all(&common::query("SELECT g FROM generate_series(1, 20000) AS g")).expect("written");
+        stream
+            .write_all(&crate::common::query(
+                "SELECT g FROM generate_series(1, 20000) AS g",
+            ))
+            .expect("written");
         text.len()
     };
     read_until(b"Z\0\0\0\x05I");
@@ -137,8 +179,17 @@ fn queries_run_under_tls() {
 #[test]
 fn a_bad_certificate_is_an_error_of_listen() {
     let database = fencepost::Database::in_memory().expect("a database");
-    let tls = TlsOptions { certificate: fixture("localhost.key"), key: fixture("nothing"), required: false };
-    let options = ListenOptions { tls: Some(tls), ..ListenOptions::new("127.0.0.1:0") };
-    let error = fencepost_pgserver::listen(&database, options).err().expect("no certificate");
+    let tls = TlsOptions {
+        certificate: fixture("localhost.key"),
+        key: fixture("nothing"),
+        required: false,
+    };
+    let options = ListenOptions {
+        tls: Some(tls),
+        ..ListenOptions::new("127.0.0.1:0")
+    };
+    let error = fencepost_pgserver::listen(&database, options)
+        .err()
+        .expect("no certificate");
     assert!(error.to_string().contains("no certificate"), "{error}");
 }

@@ -1,0 +1,129 @@
+//! `bank` over SQL: two updates in a block.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fencepost_fabric::random::Random;
+
+use super::{OPENING_BALANCE, Sum, TOO_LITTLE, Transfer, WATCH_PAUSE};
+use crate::error::BenchError;
+use crate::harness::{Attempt, Client, Workload};
+use crate::sql::{Arg, Cell, Prepared, SqlFailure, SqlSession, SqlSource};
+
+const TABLE: &str =
+    "CREATE TABLE bank_account (id integer NOT NULL PRIMARY KEY, balance bigint NOT NULL)";
+const SUM: &str =
+    "SELECT count(*), CAST(sum(balance) AS bigint), min(balance) FROM bank_account";
+
+/// `bank` on a database that speaks SQL. Its table is dropped and made again by the load.
+pub struct BankSql {
+    source: SqlSource,
+    accounts: u32,
+}
+
+impl BankSql {
+    /// With so many accounts, at least two.
+    pub fn new(source: SqlSource, accounts: u32) -> BankSql {
+        BankSql { source, accounts: accounts.max(2) }
+    }
+}
+
+/// One thread's session.
+pub struct BankClient {
+    session: Box<dyn SqlSession>,
+    accounts: u32,
+    pay: Prepared,
+    receive: Prepared,
+}
+
+impl Workload for BankSql {
+    type Client<'a> = BankClient;
+
+    fn name(&self) -> &'static str {
+        "bank"
+    }
+
+    fn prepare(&self, _say: &dyn Fn(&str)) -> Result<(), BenchError> {
+        let mut session = self.source.session()?;
+        session.script("DROP TABLE IF EXISTS bank_account")?;
+        session.script(TABLE)?;
+        let text: String =
+            (1..=self.accounts).map(|id| format!("{id}\t{OPENING_BALANCE}\n")).collect();
+        session.copy_in("COPY bank_account FROM STDIN", text.as_bytes())?;
+        Ok(())
+    }
+
+    fn client(&self, _thread: usize) -> Result<BankClient, BenchError> {
+        let mut session = self.source.session()?;
+        let pay = "UPDATE bank_account SET balance = balance - $1 WHERE id = $2 AND balance >= $1";
+        let receive = "UPDATE bank_account SET balance = balance + $1 WHERE id = $2";
+        Ok(BankClient {
+            pay: session.prepare(pay)?,
+            receive: session.prepare(receive)?,
+            session,
+            accounts: self.accounts,
+        })
+    }
+
+    fn watch(&self, stop: &AtomicBool) -> Result<Option<String>, BenchError> {
+        let mut session = self.source.session()?;
+        let sum = session.prepare(SUM)?;
+        while !stop.load(Ordering::Relaxed) {
+            match sum_of(session.as_mut(), sum) {
+                Ok(sum) => {
+                    if let Some(broken) = sum.broken(self.accounts) {
+                        return Ok(Some(broken));
+                    }
+                }
+                Err(failure) if failure.conflict().is_some() => {}
+                Err(failure) => return Err(failure.into()),
+            }
+            thread::sleep(WATCH_PAUSE);
+        }
+        Ok(None)
+    }
+
+    fn verify(&self) -> Result<Option<String>, BenchError> {
+        let mut session = self.source.session()?;
+        let sum = session.prepare(SUM)?;
+        Ok(sum_of(session.as_mut(), sum)?.broken(self.accounts))
+    }
+}
+
+fn sum_of(session: &mut dyn SqlSession, sum: Prepared) -> Result<Sum, SqlFailure> {
+    let rows = session.query(sum, &[])?;
+    let cell = |at: usize| rows.first().and_then(|row| row.get(at)).and_then(Cell::int);
+    Ok(Sum {
+        accounts: cell(0).unwrap_or(0) as u64,
+        total: cell(1).unwrap_or(0),
+        least: cell(2).unwrap_or(0),
+    })
+}
+
+impl Client for BankClient {
+    type Request = Transfer;
+
+    fn generate(&mut self, random: &mut Random) -> Transfer {
+        Transfer::draw(self.accounts, random)
+    }
+
+    fn execute(&mut self, transfer: &Transfer) -> Result<Attempt, BenchError> {
+        let (pay, receive) = (self.pay, self.receive);
+        let done = self.session.in_block(|session| {
+            let amount = Arg::Int8(transfer.amount);
+            if session.execute(pay, &[amount, Arg::Int4(transfer.from as i32)])? == 0 {
+                return Ok(None);
+            }
+            session.execute(receive, &[amount, Arg::Int4(transfer.to as i32)])?;
+            Ok(Some(()))
+        });
+        match done {
+            Ok(Some(())) => Ok(Attempt::Committed),
+            Ok(None) => Ok(Attempt::Failed(TOO_LITTLE)),
+            Err(failure) => match failure.conflict() {
+                Some(reason) => Ok(Attempt::Aborted(reason)),
+                None => Err(failure.into()),
+            },
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a thread measures: its own numbers, and two that the progress line reads while it runs.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// Longest latency that is told apart, in nanoseconds.
+const LONGEST_NS: u64 = 100_000_000_000;
+/// Significant digits of latencies.
+const DIGITS: u8 = 3;
+
+/// What others may see of a running thread, on cache lines of its own.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    committed: AtomicU64,
+    aborted: AtomicU64,
+}
+
+impl Live {
+    pub fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    pub fn aborted(&self) -> u64 {
+        self.aborted.load(Ordering::Relaxed)
+    }
+
+    /// Adds one; its thread alone writes, so no atomic addition is needed.
+    fn bump(counter: &AtomicU64) {
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+}
+
+/// What one thread, or all of them together, did in the measured seconds.
+#[derive(Debug)]
+pub(super) struct Meter {
+    pub committed: u64,
+    pub failed: BTreeMap<&'static str, u64>,
+    pub aborted: BTreeMap<&'static str, u64>,
+    pub latency_ns: Histogram<u64>,
+}
+
+impl Meter {
+    pub fn new() -> Meter {
+        let latency_ns = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
+            .expect("the bounds of latencies are in range");
+        Meter { committed: 0, failed: BTreeMap::new(), aborted: BTreeMap::new(), latency_ns }
+    }
+
+    pub fn clear(&mut self) {
+        self.committed = 0;
+        self.failed.clear();
+        self.aborted.clear();
+        self.latency_ns.clear();
+    }
+
+    #[inline]
+    pub fn commit(&mut self, live: &Live) {
+        self.committed += 1;
+        Live::bump(&live.committed);
+    }
+
+    #[inline]
+    pub fn fail(&mut self, reason: &'static str) {
+        *self.failed.entry(reason).or_default() += 1;
+    }
+
+    pub fn abort(&mut self, reason: &'static str, live: &Live) {
+        *self.aborted.entry(reason).or_default() += 1;
+        Live::bump(&live.aborted);
+    }
+
+    #[inline]
+    pub fn took(&mut self, time: Duration) {
+        self.latency_ns.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(LONGEST_NS));
+    }
+
+    /// Adds another thread's numbers.
+    pub fn merge(&mut self, other: &Meter) {
+        self.committed += other.committed;
+        for (reason, count) in &other.failed {
+            *self.failed.entry(reason).or_default() += count;
+        }
+        for (reason, count) in &other.aborted {
+            *self.aborted.entry(reason).or_default() += count;
+        }
+        self.latency_ns.add(&other.latency_ns).expect("all histograms have the same bounds");
+    }
+}

@@ -1,0 +1,32 @@
+//! The line on stderr each second.
+
+use std::time::Duration;
+
+use super::meter::Live;
+
+/// Prints what the threads did since the line before.
+pub(super) struct Progress {
+    shown: bool,
+    committed: u64,
+    aborted: u64,
+}
+
+impl Progress {
+    pub fn new(shown: bool) -> Progress {
+        Progress { shown, committed: 0, aborted: 0 }
+    }
+
+    /// One line: `phase`, the time in it, and rates over `since_last`.
+    pub fn line(&mut self, phase: &str, at: Duration, since_last: Duration, threads: &[Live]) {
+        let committed: u64 = threads.iter().map(Live::committed).sum();
+        let aborted: u64 = threads.iter().map(Live::aborted).sum();
+        let seconds = since_last.as_secs_f64().max(1e-9);
+        let rate = (committed - self.committed) as f64 / seconds;
+        let aborts = (aborted - self.aborted) as f64 / seconds;
+        (self.committed, self.aborted) = (committed, aborted);
+        if self.shown {
+            let at = at.as_secs_f64();
+            eprintln!("{phase:<8} {at:>6.1} s {rate:>14.0} committed/s {aborts:>10.0} aborted/s");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What a run answers: a few lines for people, JSON for programs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::run::{Measured, RunOptions};
+use super::workload::Counters;
+
+/// What was run, as the caller knows it.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// `native`, `embedded` or `pg`.
+    pub via: String,
+    /// The durability tier, or `server` where the server decides.
+    pub durability: String,
+    /// Machines of the database.
+    pub machines: usize,
+    /// The workload's parameters by name.
+    pub parameters: BTreeMap<String, Value>,
+}
+
+/// Latencies in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+/// The outcome of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Name of the workload.
+    pub workload: String,
+    /// What was run.
+    pub facts: Facts,
+    /// Threads, each a client.
+    pub threads: usize,
+    /// Seconds that were measured.
+    pub seconds: f64,
+    /// Requests that committed.
+    pub committed: u64,
+    /// Tries: committed, failed and aborted ones.
+    pub attempted: u64,
+    /// Requests that the data refused, by reason.
+    pub failed: BTreeMap<String, u64>,
+    /// Tries that conflicted, by reason.
+    pub aborts: BTreeMap<String, u64>,
+    /// Latency of requests, tries that conflicted included.
+    pub latency: Latency,
+    /// One request in this many was timed.
+    pub sampled: u64,
+    /// Operation counters of the measured seconds.
+    pub counters: Counters,
+    /// `None` if the data are whole, or what broke.
+    pub check: Option<String>,
+}
+
+impl Report {
+    pub(super) fn new(
+        workload: &str,
+        facts: Facts,
+        options: &RunOptions,
+        measured: &Measured,
+        sampled: u64,
+        check: Option<String>,
+    ) -> Report {
+        let meter = &measured.meter;
+        let owned = |counts: &BTreeMap<&'static str, u64>| {
+            counts.iter().map(|(reason, count)| ((*reason).to_string(), *count)).collect()
+        };
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let at = |quantile: f64| us(meter.latency_ns.value_at_quantile(quantile));
+        let refused: u64 = meter.failed.values().chain(meter.aborted.values()).sum();
+        Report {
+            workload: workload.to_string(),
+            facts,
+            threads: options.threads.max(1),
+            seconds: measured.took.as_secs_f64(),
+            committed: meter.committed,
+            attempted: meter.committed + refused,
+            failed: owned(&meter.failed),
+            aborts: owned(&meter.aborted),
+            latency: Latency {
+                mean: meter.latency_ns.mean() / 1000.0,
+                p50: at(0.5),
+                p95: at(0.95),
+                p99: at(0.99),
+                p999: at(0.999),
+                max: us(meter.latency_ns.max()),
+            },
+            sampled,
+            counters: measured.counters.clone(),
+            check,
+        }
+    }
+
+    /// Committed requests a second.
+    pub fn committed_per_s(&self) -> f64 {
+        self.committed as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Tries a second.
+    pub fn attempted_per_s(&self) -> f64 {
+        self.attempted as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Whether the data were whole after the run.
+    pub fn is_ok(&self) -> bool {
+        self.check.is_none()
+    }
+
+    /// The report for programs.
+    pub fn to_json(&self) -> Value {
+        let each = |count: u64| round(count as f64 / (self.committed.max(1)) as f64, 4);
+        json!({
+            "workload": self.workload,
+            "via": self.facts.via,
+            "durability": self.facts.durability,
+            "machines": self.facts.machines,
+            "threads": self.threads,
+            "seconds": round(self.seconds, 3),
+            "parameters": self.facts.parameters,
+            "committed_per_s": round(self.committed_per_s(), 1),
+            "attempted_per_s": round(self.attempted_per_s(), 1),
+            "failed": self.failed,
+            "aborts": self.aborts,
+            "latency_us": {
+                "mean": round(self.latency.mean, 3),
+                "p50": self.latency.p50,
+                "p95": self.latency.p95,
+                "p99": self.latency.p99,
+                "p999": self.latency.p999,
+                "max": self.latency.max,
+                "sampled_one_in": self.sampled,
+            },
+            "fabric": {
+                "reads": each(self.counters.reads),
+                "writes": each(self.counters.writes),
+                "messages": each(self.counters.messages),
+            },
+            "counters": self.counters.others,
+            "check": self.check.as_deref().unwrap_or("ok"),
+        })
+    }
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} via {} ({}), {} thread(s), {:.1} s",
+            self.workload, self.facts.via, self.facts.durability, self.threads, self.seconds
+        )?;
+        writeln!(f, "  committed  {:>14.0} /s", self.committed_per_s())?;
+        writeln!(f, "  attempted  {:>14.0} /s", self.attempted_per_s())?;
+        for (what, counts) in [("refused", &self.failed), ("aborted", &self.aborts)] {
+            for (reason, count) in counts {
+                writeln!(f, "  {what:<10} {count:>14}    {reason}")?;
+            }
+        }
+        let l = &self.latency;
+        writeln!(
+            f,
+            "  latency us  p50 {:.2}  p95 {:.2}  p99 {:.2}  p99.9 {:.2}  max {:.0}",
+            l.p50, l.p95, l.p99, l.p999, l.max
+        )?;
+        if self.counters.reads > 0 {
+            let reads = self.counters.reads as f64 / self.committed.max(1) as f64;
+            writeln!(f, "  one-sided reads {reads:.3} a commit")?;
+        }
+        write!(f, "  check      {}", self.check.as_deref().unwrap_or("ok"))
+    }
+}

@@ -1,0 +1,236 @@
+//! Threads and phases of a run.
+//!
+//! Failure: the first error of any thread stops all of them and is what the run answers.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fencepost_fabric::random::Random;
+
+use super::meter::{Live, Meter};
+use super::progress::Progress;
+use super::report::{Facts, Report};
+use super::workload::{Attempt, Client, Workload};
+use crate::error::BenchError;
+
+/// How long and how wide a run is.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Threads; each is one client.
+    pub threads: usize,
+    /// Measured time.
+    pub seconds: Duration,
+    /// Time before it.
+    pub warmup: Duration,
+    /// All requests follow from it.
+    pub seed: u64,
+    /// Whether a line is printed each second.
+    pub progress: bool,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        RunOptions {
+            threads: 1,
+            seconds: Duration::from_secs(10),
+            warmup: Duration::from_secs(2),
+            seed: 1,
+            progress: true,
+        }
+    }
+}
+
+const WARMUP: u8 = 0;
+const MEASURED: u8 = 1;
+const STOPPED: u8 = 2;
+/// Time between two progress lines.
+const LINE: Duration = Duration::from_secs(1);
+/// How soon a run notices that a thread has failed.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What the threads of a run share.
+struct Shared {
+    phase: AtomicU8,
+    failed: AtomicBool,
+    watch_ends: AtomicBool,
+    started: Barrier,
+}
+
+/// Prepares, runs and verifies a workload.
+///
+/// # Errors
+/// Whatever the workload does not expect. Broken data is no error: see [`Report::check`].
+pub fn run<W: Workload>(
+    workload: &W,
+    options: &RunOptions,
+    facts: Facts,
+) -> Result<Report, BenchError> {
+    let say = |text: &str| {
+        if options.progress {
+            eprintln!("{text}");
+        }
+    };
+    let began = Instant::now();
+    workload.prepare(&say)?;
+    say(&format!("loaded in {:.1} s", began.elapsed().as_secs_f64()));
+    let measured = measure(workload, options)?;
+    say("checking the data");
+    let check = match &measured.watched {
+        Some(broken) => Some(format!("while running: {broken}")),
+        None => workload.verify()?,
+    };
+    let sampled = W::SAMPLED;
+    let report = Report::new(workload.name(), facts, options, &measured, sampled, check);
+    say(&report.to_string());
+    Ok(report)
+}
+
+/// What the measured seconds gave.
+pub(super) struct Measured {
+    pub meter: Meter,
+    pub took: Duration,
+    pub counters: super::Counters,
+    pub watched: Option<String>,
+}
+
+fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, BenchError> {
+    let threads = options.threads.max(1);
+    let live: Vec<Live> = (0..threads).map(|_| Live::default()).collect();
+    let shared = Shared {
+        phase: AtomicU8::new(WARMUP),
+        failed: AtomicBool::new(false),
+        watch_ends: AtomicBool::new(false),
+        started: Barrier::new(threads + 1),
+    };
+    let mut seeds = Random::new(options.seed);
+    thread::scope(|scope| {
+        let mut clients = Vec::with_capacity(threads);
+        for (index, live) in live.iter().enumerate() {
+            let (shared, random) = (&shared, seeds.fork());
+            clients.push(scope.spawn(move || {
+                let end = Ending { shared, joined: false };
+                client_thread(workload, index, random, end, live)
+            }));
+        }
+        shared.started.wait();
+        let watcher = scope.spawn(|| {
+            let found = workload.watch(&shared.watch_ends);
+            if !matches!(found, Ok(None)) {
+                shared.failed.store(true, Ordering::Relaxed);
+            }
+            found
+        });
+        let mut progress = Progress::new(options.progress);
+        pass(options.warmup, "warm-up", &shared, &live, &mut progress);
+        let before = workload.counters();
+        let began = Instant::now();
+        shared.phase.store(MEASURED, Ordering::Relaxed);
+        pass(options.seconds, "measured", &shared, &live, &mut progress);
+        let took = began.elapsed();
+        let counters = workload.counters().since(&before);
+        shared.phase.store(STOPPED, Ordering::Relaxed);
+        let mut meter = Meter::new();
+        let mut first_error = None;
+        for client in clients {
+            match client.join() {
+                Ok(Ok(own)) => meter.merge(&own),
+                Ok(Err(error)) => first_error = first_error.or(Some(error)),
+                Err(_) => first_error = first_error.or(Some(BenchError::Panicked)),
+            }
+        }
+        shared.watch_ends.store(true, Ordering::Relaxed);
+        let watched = watcher.join().map_err(|_| BenchError::Panicked)?;
+        match first_error {
+            Some(error) => Err(error),
+            None => Ok(Measured { meter, took, counters, watched: watched? }),
+        }
+    })
+}
+
+/// Lets time pass, or returns early when a thread has failed.
+fn pass(time: Duration, phase: &str, shared: &Shared, live: &[Live], progress: &mut Progress) {
+    let began = Instant::now();
+    let mut last = began;
+    loop {
+        let now = Instant::now();
+        let done = now - began >= time || shared.failed.load(Ordering::Relaxed);
+        if now - last >= LINE || done && now - last > LINE / 10 {
+            progress.line(phase, now - began, now - last, live);
+            last = now;
+        }
+        if done {
+            return;
+        }
+        thread::sleep(LOOK.min(time - (now - began)));
+    }
+}
+
+/// Tells the others when a thread ends early, so that none waits for it.
+struct Ending<'a> {
+    shared: &'a Shared,
+    joined: bool,
+}
+
+impl Ending<'_> {
+    fn join_start(&mut self) {
+        self.joined = true;
+        self.shared.started.wait();
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if self.shared.phase.load(Ordering::Relaxed) != STOPPED {
+            self.shared.failed.store(true, Ordering::Relaxed);
+        }
+        if !self.joined {
+            self.shared.started.wait();
+        }
+    }
+}
+
+fn client_thread<W: Workload>(
+    workload: &W,
+    index: usize,
+    mut random: Random,
+    mut end: Ending<'_>,
+    live: &Live,
+) -> Result<Meter, BenchError> {
+    let mut client = workload.client(index)?;
+    end.join_start();
+    let shared = end.shared;
+    let mut meter = Meter::new();
+    let mut phase = WARMUP;
+    let mut number = 0u64;
+    loop {
+        let now = shared.phase.load(Ordering::Relaxed);
+        if now != phase {
+            if now == STOPPED {
+                return Ok(meter);
+            }
+            meter.clear();
+            phase = now;
+        }
+        number += 1;
+        let request = client.generate(&mut random);
+        let began = number.is_multiple_of(W::SAMPLED).then(Instant::now);
+        loop {
+            match client.execute(&request)? {
+                Attempt::Committed => meter.commit(live),
+                Attempt::Failed(reason) => meter.fail(reason),
+                Attempt::Aborted(reason) => {
+                    meter.abort(reason, live);
+                    if shared.phase.load(Ordering::Relaxed) != STOPPED {
+                        continue;
+                    }
+                }
+            }
+            break;
+        }
+        if let Some(began) = began {
+            meter.took(began.elapsed());
+        }
+    }
+}

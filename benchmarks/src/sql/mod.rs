@@ -1,0 +1,189 @@
+//! One way to run SQL, whatever is behind it: the library in this process, or a server of any make.
+//!
+//! ```text
+//!   workload ──► SqlSession ──┬── EmbeddedSession ──► fencepost::Session
+//!                             └── PgSession ──► tokio-postgres ──► Fencepost, PostgreSQL, …
+//! ```
+//! A session belongs to one thread and waits for each answer.
+
+mod embedded;
+mod pg;
+
+use std::fmt;
+
+use crate::error::BenchError;
+pub use embedded::Embedded;
+pub use pg::PgSession;
+
+/// A value sent along with a prepared statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arg<'a> {
+    /// `smallint`.
+    Int2(i16),
+    /// `integer`.
+    Int4(i32),
+    /// `bigint`.
+    Int8(i64),
+    /// `varchar` or `text`.
+    Text(&'a str),
+}
+
+/// A value that came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// NULL.
+    Null,
+    /// Any integer.
+    Int(i64),
+    /// Any string.
+    Text(String),
+}
+
+impl Cell {
+    /// The integer, if it is one.
+    pub fn int(&self) -> Option<i64> {
+        match self {
+            Cell::Int(value) => Some(*value),
+            Cell::Null | Cell::Text(_) => None,
+        }
+    }
+}
+
+/// The rows of an answer.
+pub type Rows = Vec<Vec<Cell>>;
+
+/// A prepared statement of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepared(usize);
+
+/// Why a statement failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct SqlFailure {
+    /// The SQLSTATE; 08006 where the connection is gone.
+    pub sqlstate: String,
+    /// What the server said.
+    pub message: String,
+}
+
+impl fmt::Display for SqlFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.sqlstate, self.message)
+    }
+}
+
+impl SqlFailure {
+    fn new(sqlstate: &str, message: impl Into<String>) -> SqlFailure {
+        SqlFailure { sqlstate: sqlstate.to_string(), message: message.into() }
+    }
+
+    /// The name of the conflict, if running the transaction again is the answer.
+    pub fn conflict(&self) -> Option<&'static str> {
+        match self.sqlstate.as_str() {
+            "40001" => Some("serialization_failure"),
+            "40P01" => Some("deadlock_detected"),
+            _ => None,
+        }
+    }
+
+    /// Whether a unique index already has the key.
+    pub fn is_duplicate(&self) -> bool {
+        self.sqlstate == "23505"
+    }
+
+    /// Whether nothing more can be asked of the session.
+    pub fn is_connection_lost(&self) -> bool {
+        self.sqlstate.starts_with("08") || self.sqlstate.starts_with("57P")
+    }
+}
+
+/// A session that runs SQL.
+pub trait SqlSession {
+    /// Prepares a statement.
+    ///
+    /// # Errors
+    /// As every other call: what the server answers.
+    fn prepare(&mut self, sql: &str) -> Result<Prepared, SqlFailure>;
+
+    /// Runs a prepared statement that answers no rows; how many it touched.
+    ///
+    /// # Errors
+    /// What the server answers.
+    fn execute(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<u64, SqlFailure>;
+
+    /// Runs a prepared statement for its rows.
+    ///
+    /// # Errors
+    /// What the server answers.
+    fn query(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<Rows, SqlFailure>;
+
+    /// Runs statements without looking at rows.
+    ///
+    /// # Errors
+    /// What the server answers.
+    fn script(&mut self, sql: &str) -> Result<(), SqlFailure>;
+
+    /// `COPY … FROM STDIN` with the whole of its text.
+    ///
+    /// # Errors
+    /// What the server answers.
+    fn copy_in(&mut self, sql: &str, text: &[u8]) -> Result<u64, SqlFailure>;
+}
+
+impl dyn SqlSession + '_ {
+    /// The one integer that a query answers.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub fn number(&mut self, sql: &str) -> Result<i64, SqlFailure> {
+        let statement = self.prepare(sql)?;
+        let rows = self.query(statement, &[])?;
+        match rows.first().and_then(|row| row.first()) {
+            Some(Cell::Int(value)) => Ok(*value),
+            // The sum of no rows.
+            Some(Cell::Null) => Ok(0),
+            _ => Err(SqlFailure::new("XX000", format!("not one number: {sql}"))),
+        }
+    }
+
+    /// Runs `body` between BEGIN and COMMIT; `Ok(None)` and errors roll back.
+    ///
+    /// # Errors
+    /// What `body` or the server answers.
+    pub fn in_block<T>(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<Option<T>, SqlFailure>,
+    ) -> Result<Option<T>, SqlFailure> {
+        self.script("BEGIN")?;
+        match body(self) {
+            Ok(Some(value)) => self.script("COMMIT").map(|()| Some(value)),
+            Ok(None) => self.script("ROLLBACK").map(|()| None),
+            Err(failure) => {
+                if !failure.is_connection_lost() {
+                    self.script("ROLLBACK")?;
+                }
+                Err(failure)
+            }
+        }
+    }
+}
+
+/// Where sessions come from.
+pub enum SqlSource {
+    /// A database in this process.
+    Embedded(Embedded),
+    /// `postgresql://…` or `host=… port=…`.
+    Pg(String),
+}
+
+impl SqlSource {
+    /// A new session.
+    ///
+    /// # Errors
+    /// A server that cannot be reached or that refuses.
+    pub fn session(&self) -> Result<Box<dyn SqlSession>, BenchError> {
+        match self {
+            SqlSource::Embedded(database) => Ok(Box::new(database.session()?)),
+            SqlSource::Pg(url) => Ok(Box::new(PgSession::connect(url)?)),
+        }
+    }
+}

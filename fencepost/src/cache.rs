@@ -1,0 +1,76 @@
+//! The plan cache: plans by the text of their statements, shared by all sessions.
+//!
+//! The key is the text with its literals lifted, the declared parameter types, and the settings
+//! that a literal's meaning depends on. A plan whose table has changed is found out when it runs,
+//! and replaced.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::{HashMap, HashMapExt};
+use parking_lot::RwLock;
+
+use crate::prepared::Planned;
+
+/// Plans kept.
+const PLANS_MAX: usize = 2048;
+/// Longest text worth a place.
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// The plans and when they were last used.
+#[derive(Default)]
+pub(crate) struct PlanCache {
+    plans: RwLock<HashMap<Box<str>, Entry>>,
+    clock: AtomicU64,
+}
+
+struct Entry {
+    plan: Arc<Planned>,
+    used: AtomicU64,
+}
+
+impl PlanCache {
+    /// The plan under `key`.
+    pub fn get(&self, key: &str) -> Option<Arc<Planned>> {
+        let plans = self.plans.read();
+        let entry = plans.get(key)?;
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        entry.used.store(now, Ordering::Relaxed);
+        Some(Arc::clone(&entry.plan))
+    }
+
+    /// Keeps `plan` under `key`; the least recently used give way.
+    pub fn put(&self, key: &str, plan: &Arc<Planned>) {
+        if key.len() > TEXT_BYTES_MAX {
+            return;
+        }
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let mut plans = self.plans.write();
+        if plans.len() >= PLANS_MAX && !plans.contains_key(key) {
+            let mut ages: Vec<u64> = ages(&plans);
+            let middle = ages.len() / 2;
+            let (_, median, _) = ages.select_nth_unstable(middle);
+            let median = *median;
+            plans.retain(|_, e| e.used.load(Ordering::Relaxed) >= median);
+        }
+        plans.insert(
+            key.into(),
+            Entry {
+                plan: Arc::clone(plan),
+                used: AtomicU64::new(now),
+            },
+        );
+    }
+
+    /// Forgets every plan.
+    pub fn clear(&self) {
+        *self.plans.write() = HashMap::new();
+    }
+}
+
+fn ages(plans: &HashMap<Box<str>, Entry>) -> Vec<u64> {
+    plans
+        .values()
+        .map(|e| e.used.load(Ordering::Relaxed))
+        .collect()
+}

@@ -1,0 +1,152 @@
+//! A database: one machine, its catalog, and what its sessions share.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use fencepost_sql::catalog::{Catalog, CatalogView, RoleDef};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+use fencepost_txn::{Machine, MachineOptions, Mode, Outcome};
+use pollster::FutureExt;
+
+use crate::blocking::BlockingSession;
+use crate::cache::PlanCache;
+use crate::error::{Error, OpenError};
+use crate::options::{Durability, Options};
+use crate::session::{Session, SessionOptions};
+
+/// The one database of a machine, by its SQL name.
+pub const DATABASE_NAME: &str = "postgres";
+
+/// An open database. Clones are handles on the same one; the last to go closes it.
+#[derive(Clone)]
+pub struct Database {
+    shared: Arc<Shared>,
+}
+
+/// What all sessions of a database share.
+pub(crate) struct Shared {
+    pub machine: Arc<Machine>,
+    pub catalog: Catalog,
+    pub plans: PlanCache,
+    next_pid: AtomicI32,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Sessions hold the database, so none is left. There is nobody to tell of an error here;
+        // `Database::close` tells.
+        let _ = self.machine.close();
+    }
+}
+
+impl Database {
+    /// A fresh database in memory.
+    pub fn in_memory() -> Result<Database, OpenError> {
+        Database::options().durability(Durability::Memory).open()
+    }
+
+    /// The database in the directory `path`, made if there is none; every commit is on disk.
+    pub fn open(path: impl AsRef<Path>) -> Result<Database, OpenError> {
+        Database::options().data_dir(path).open()
+    }
+
+    /// More ways to open a database.
+    pub fn options() -> Options {
+        Options::new()
+    }
+
+    pub(crate) fn start(options: MachineOptions) -> Result<Database, OpenError> {
+        let machine = Machine::open(options)?;
+        let catalog = open_catalog(&machine).block_on().map_err(Error::from)?;
+        Ok(Database {
+            shared: Arc::new(Shared {
+                machine,
+                catalog,
+                plans: PlanCache::default(),
+                next_pid: AtomicI32::new(1),
+            }),
+        })
+    }
+
+    /// A session of the superuser.
+    pub fn session(&self) -> Session {
+        Session::new(&self.shared, SessionOptions::default())
+    }
+
+    /// A session of a role, with settings. 28000 and 3D000 where the role or the database is not
+    /// there, 22023 for a bad setting.
+    pub fn session_with(&self, options: SessionOptions) -> Result<Session, SqlError> {
+        let known = self.role(&options.user);
+        if !known.is_some_and(|role| role.login) {
+            return Err(SqlError::new(
+                SqlState::INVALID_AUTHORIZATION,
+                format!("role \"{}\" does not exist", options.user),
+            ));
+        }
+        if options.database != DATABASE_NAME {
+            return Err(SqlError::new(
+                SqlState::INVALID_CATALOG_NAME,
+                format!("database \"{}\" does not exist", options.database),
+            ));
+        }
+        let settings = options.settings.clone();
+        let mut session = Session::new(&self.shared, options);
+        session.apply_startup(&settings)?;
+        Ok(session)
+    }
+
+    /// A session for threads without an async runtime.
+    pub fn blocking(&self) -> BlockingSession {
+        BlockingSession::new(self.session())
+    }
+
+    /// The role `name`.
+    pub fn role(&self, name: &str) -> Option<Arc<RoleDef>> {
+        self.shared.catalog.newest().role(name).ok().flatten()
+    }
+
+    /// The machine below, for tools and benchmarks.
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.shared.machine
+    }
+
+    /// Makes everything committed durable and stops the log. Dropping the last handle does the
+    /// same, but cannot tell of a failure.
+    pub fn close(self) -> Result<(), Error> {
+        self.shared.machine.close().map_err(|error| {
+            Error::from(SqlError::new(SqlState::IO_ERROR, error.to_string()))
+        })
+    }
+}
+
+impl Shared {
+    /// A number for a new session.
+    pub fn next_pid(&self) -> i32 {
+        self.next_pid.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// The catalog of the machine, made on a fresh one, with its newest snapshot loaded.
+async fn open_catalog(machine: &Arc<Machine>) -> Result<Catalog, SqlError> {
+    let mut coordinator = machine.coordinator();
+    let catalog = if machine.is_fresh() {
+        let mut tx = coordinator.begin(Mode::ReadWrite);
+        let created = Catalog::create(&mut tx, machine.root()).await;
+        let catalog = created.map_err(Halt::into_error)?;
+        match tx.commit().await.map_err(|stop| Halt::Stop(stop).into_error())? {
+            Outcome::Committed(_) => catalog,
+            Outcome::Aborted(_) => {
+                return Err(SqlError::internal("the catalog could not be made"));
+            }
+        }
+    } else {
+        let mut tx = coordinator.begin(Mode::ReadOnly);
+        let opened = Catalog::open(&mut tx, machine.root()).await;
+        opened.map_err(Halt::into_error)?
+    };
+    let mut tx = coordinator.begin(Mode::ReadOnly);
+    catalog.snapshot(&mut tx).await.map_err(Halt::into_error)?;
+    Ok(catalog)
+}

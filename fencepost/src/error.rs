@@ -1,0 +1,48 @@
+//! The errors of the library.
+
+use fencepost_sql::error::{SqlError, SqlState};
+
+/// Why a database did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The machine did not start.
+    #[error(transparent)]
+    Machine(#[from] fencepost_txn::OpenError),
+    /// The data directory cannot be used.
+    #[error("the data directory cannot be used: {0}")]
+    Disk(std::io::Error),
+    /// Durability was asked for, and no directory given.
+    #[error("durability on disk needs a data directory")]
+    NoDirectory,
+    /// The catalog cannot be read.
+    #[error(transparent)]
+    Catalog(#[from] Error),
+}
+
+/// Why a statement failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(Box<SqlError>);
+
+impl Error {
+    /// The SQLSTATE.
+    pub fn code(&self) -> SqlState {
+        self.0.sqlstate()
+    }
+
+    /// May the whole transaction succeed when it is tried again?
+    pub fn is_retryable(&self) -> bool {
+        [SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED].contains(&self.code())
+    }
+
+    /// All that is known about it.
+    pub fn report(&self) -> &SqlError {
+        &self.0
+    }
+}
+
+impl From<SqlError> for Error {
+    fn from(error: SqlError) -> Error {
+        Error(Box::new(error))
+    }
+}

@@ -1,0 +1,89 @@
+//! How a database is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fencepost_fabric::disk::OsDisk;
+use fencepost_storage::log::LogOptions;
+use fencepost_txn::{Durable, MachineOptions};
+
+use crate::database::Database;
+use crate::error::OpenError;
+
+/// What "committed" means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// In memory; a restart finds nothing.
+    Memory,
+    /// On disk: survives power loss.
+    Ssd,
+}
+
+/// How a database is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    data_dir: Option<PathBuf>,
+    durability: Option<Durability>,
+    memory_limit: Option<u64>,
+    region_bytes: Option<usize>,
+}
+
+impl Options {
+    pub(crate) fn new() -> Options {
+        Options {
+            data_dir: None,
+            durability: None,
+            memory_limit: None,
+            region_bytes: None,
+        }
+    }
+
+    /// Where the data are. With a directory the durability is `Ssd` unless said otherwise.
+    pub fn data_dir(mut self, path: impl AsRef<Path>) -> Options {
+        self.data_dir = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// What "committed" means.
+    pub fn durability(mut self, durability: Durability) -> Options {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// The memory that the data may take, in bytes. At the limit writes fail with 53200.
+    pub fn memory_limit(mut self, bytes: u64) -> Options {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// The size of a region: a power of two from 16 MiB to 2 GiB.
+    pub fn region_size(mut self, bytes: usize) -> Options {
+        self.region_bytes = Some(bytes);
+        self
+    }
+
+    /// Opens the database, and makes it first if there is none.
+    pub fn open(self) -> Result<Database, OpenError> {
+        let mut options = MachineOptions::default();
+        if let Some(limit) = self.memory_limit {
+            options.memory_limit = limit;
+        }
+        if let Some(bytes) = self.region_bytes {
+            options.region_bytes = bytes;
+        }
+        let durable = self.durability != Some(Durability::Memory);
+        match (&self.data_dir, durable) {
+            (Some(path), true) => {
+                options.durable = Some(Durable {
+                    disk: Arc::new(OsDisk::open(path).map_err(OpenError::Disk)?),
+                    log: LogOptions::default(),
+                });
+            }
+            (None, _) if self.durability == Some(Durability::Ssd) => {
+                return Err(OpenError::NoDirectory);
+            }
+            _ => {}
+        }
+        Database::start(options)
+    }
+}

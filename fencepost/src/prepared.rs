@@ -1,0 +1,106 @@
+//! Prepared statements: a plan that sessions share, and what one use of it adds.
+
+use std::sync::Arc;
+
+use fencepost_planner::{Execution, Plan, TablePlan};
+use fencepost_sql::bound;
+use fencepost_sql::types::Type;
+use fencepost_sql::value::Value;
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// The oid of the table it comes from, or 0.
+    pub table_oid: u32,
+    /// Its number in that table, or 0.
+    pub attnum: i16,
+}
+
+/// A statement bound and planned; sessions share it.
+pub(crate) struct Planned {
+    /// Its text, to plan it again when a table has changed.
+    pub text: String,
+    /// The types of all parameters.
+    pub params: Vec<Type>,
+    /// The columns of its result.
+    pub columns: Option<Arc<[Column]>>,
+    /// What it does.
+    pub body: Body,
+}
+
+/// What a statement does.
+pub(crate) enum Body {
+    /// Nothing: an empty text.
+    Empty,
+    /// It runs by a plan over these tables.
+    Plan(Plan, Vec<Arc<TablePlan>>),
+    /// EXPLAIN: the lines, and the plan to run where ANALYZE asks for it.
+    Explain(Vec<String>, Option<Arc<Planned>>),
+    /// It is for the session or the catalog.
+    Utility(bound::Statement),
+}
+
+/// A prepared statement of a session.
+pub struct Prepared {
+    pub(crate) planned: Arc<Planned>,
+    /// Values of the parameters that were literals in the text.
+    pub(crate) literals: Vec<Value>,
+}
+
+impl Prepared {
+    pub(crate) fn new(planned: Arc<Planned>, literals: Vec<Value>) -> Arc<Prepared> {
+        Arc::new(Prepared { planned, literals })
+    }
+
+    /// The types of the parameters that a client gives.
+    pub fn parameter_types(&self) -> &[Type] {
+        let client = self.planned.params.len() - self.literals.len();
+        &self.planned.params[..client]
+    }
+
+    /// The columns of the result; `None` where there are no rows.
+    pub fn columns(&self) -> Option<&[Column]> {
+        self.planned.columns.as_deref()
+    }
+
+    /// The number of columns of a COPY TO STDOUT.
+    pub fn copy_out_columns(&self) -> Option<usize> {
+        match &self.planned.body {
+            Body::Plan(plan, _) => plan.copied_columns(),
+            _ => None,
+        }
+    }
+
+    /// Does it end a transaction block, and so run in a failed one?
+    pub(crate) fn ends_block(&self) -> bool {
+        matches!(
+            self.planned.body,
+            Body::Utility(
+                bound::Statement::Commit { .. }
+                    | bound::Statement::Rollback { .. }
+                    | bound::Statement::RollbackTo(_)
+            )
+        )
+    }
+}
+
+/// A prepared statement with its parameters, perhaps on its way.
+pub struct Portal {
+    pub(crate) prepared: Arc<Prepared>,
+    /// The parameters of the client, then the literals.
+    pub(crate) params: Vec<Value>,
+    pub(crate) execution: Execution,
+    /// The transaction it runs in; it is closed with that.
+    pub(crate) transaction: Option<u64>,
+}
+
+impl Portal {
+    /// The statement.
+    pub fn prepared(&self) -> &Arc<Prepared> {
+        &self.prepared
+    }
+}

@@ -1,0 +1,10 @@
+//! The server as its clients see it: a real one is started, and talked to over sockets.
+
+mod common;
+mod copy;
+mod driver;
+mod extended;
+mod frames;
+mod login;
+mod sessions;
+mod tools;

@@ -1,0 +1,293 @@
+//! EXPLAIN: a plan as a tree of lines, in PostgreSQL's words and without costs.
+
+mod text;
+
+use fencepost_sql::bound::{JoinKind, OrderKey, Target};
+
+use crate::plan::{Access, Join, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
+use crate::statement::Plan;
+use crate::write::{ChangePlan, InsertSource};
+use text::Names;
+
+/// The lines that EXPLAIN shows for `plan`.
+pub fn explain(plan: &Plan) -> Vec<String> {
+    let mut out = Lines::default();
+    match plan {
+        Plan::Point(select) | Plan::Select(select) | Plan::CopyOut(_, select) => {
+            out.select(select, 0);
+        }
+        Plan::Insert(insert) => {
+            out.node(0, format!("Insert on {}", insert.table.def.name));
+            match &insert.source {
+                InsertSource::Values(rows) if rows.len() == 1 => out.node(1, "Result".into()),
+                InsertSource::Values(_) => out.node(1, "Values Scan on \"*VALUES*\"".into()),
+                InsertSource::Select { plan, .. } => out.select(plan, 1),
+            }
+        }
+        Plan::Update(change) => out.change("Update", change),
+        Plan::Delete(change) => out.change("Delete", change),
+        Plan::CopyIn(_) => out.node(0, "Copy".into()),
+    }
+    out.0
+}
+
+#[derive(Default)]
+struct Lines(Vec<String>);
+
+impl Lines {
+    /// A node at `depth`: the root is bare, each child has an arrow.
+    fn node(&mut self, depth: usize, text: String) {
+        let line = match depth {
+            0 => text,
+            n => format!("{}->  {text}", " ".repeat(6 * n - 4)),
+        };
+        self.0.push(line);
+    }
+
+    fn detail(&mut self, depth: usize, name: &str, text: &str) {
+        let indent = " ".repeat(6 * depth + 2);
+        self.0.push(format!("{indent}{name}: {text}"));
+    }
+
+    fn change(&mut self, verb: &str, change: &ChangePlan) {
+        self.node(0, format!("{verb} on {}", change.table.def.name));
+        let names = slot_names(&change.source);
+        self.source(&change.source, &names, 1);
+        if let Some(filter) = &change.filter {
+            self.detail(1, "Filter", &names.text(filter));
+        }
+    }
+
+    fn select(&mut self, plan: &SelectPlan, mut depth: usize) {
+        let from_names = slot_names(&plan.source);
+        let row_names = match &plan.grouping {
+            None => from_names.clone(),
+            Some(grouping) => from_names.grouped(grouping),
+        };
+        if plan.limit.is_some() || plan.offset.is_some() {
+            self.node(depth, "Limit".into());
+            depth += 1;
+        }
+        if !plan.sort.is_empty() {
+            self.node(depth, "Sort".into());
+            let keys = sort_keys(&plan.sort, &plan.targets, &row_names);
+            self.detail(depth, "Sort Key", &keys);
+            depth += 1;
+        }
+        if plan.distinct {
+            self.node(depth, "HashAggregate".into());
+            let visible = plan.targets[..plan.visible].iter();
+            let keys: Vec<String> = visible.map(|t| row_names.text(&t.expr)).collect();
+            self.detail(depth, "Group Key", &keys.join(", "));
+            depth += 1;
+        }
+        if let Some(grouping) = &plan.grouping {
+            let name = if grouping.keys.is_empty() { "Aggregate" } else { "HashAggregate" };
+            self.node(depth, name.into());
+            if !grouping.keys.is_empty() {
+                self.detail(depth, "Group Key", &from_names.list(&grouping.keys));
+            }
+            if let Some(having) = &plan.having {
+                self.detail(depth, "Filter", &row_names.text(having));
+            }
+            depth += 1;
+        }
+        self.source(&plan.source, &from_names, depth);
+        if let Some(filter) = &plan.filter {
+            self.detail(depth, "Filter", &from_names.text(filter));
+        }
+    }
+
+    fn source(&mut self, source: &Source, names: &Names, depth: usize) {
+        match source {
+            Source::One => self.node(depth, "Result".into()),
+            Source::Scan(scan) => self.scan(scan, names, depth),
+            Source::Values { .. } => self.node(depth, "Values Scan on \"*VALUES*\"".into()),
+            Source::Function { .. } => {
+                self.node(depth, "Function Scan on generate_series".into());
+            }
+            Source::Subquery { plan, alias, .. } => {
+                self.node(depth, format!("Subquery Scan on {alias}"));
+                self.select(plan, depth + 1);
+            }
+            Source::Filter { input, filter } => {
+                self.source(input, names, depth);
+                self.detail(depth, "Filter", &names.text(filter));
+            }
+            Source::Join(join) => self.join(join, names, depth),
+        }
+    }
+
+    fn join(&mut self, join: &Join, names: &Names, depth: usize) {
+        let kind = match join.kind {
+            JoinKind::Inner => "",
+            JoinKind::Left => " Left",
+            JoinKind::Right => " Right",
+            JoinKind::Full => " Full",
+        };
+        match &join.method {
+            JoinMethod::Hash {
+                left_keys,
+                right_keys,
+            } => {
+                self.node(depth, format!("Hash{kind} Join"));
+                let pairs = left_keys.iter().zip(right_keys);
+                let conditions: Vec<String> = pairs
+                    .map(|(l, r)| format!("({} = {})", names.text(l), names.text(r)))
+                    .collect();
+                self.detail(depth, "Hash Cond", &all(conditions));
+            }
+            JoinMethod::Index | JoinMethod::Loop => {
+                let suffix = if kind.is_empty() { "" } else { " Join" };
+                self.node(depth, format!("Nested Loop{kind}{suffix}"));
+            }
+        }
+        if let Some(on) = &join.on {
+            self.detail(depth, "Join Filter", &names.text(on));
+        }
+        self.source(&join.left, names, depth + 1);
+        if let JoinMethod::Hash { .. } = join.method {
+            self.node(depth + 1, "Hash".into());
+            self.source(&join.right, names, depth + 2);
+        } else {
+            self.source(&join.right, names, depth + 1);
+        }
+    }
+
+    fn scan(&mut self, scan: &Scan, names: &Names, depth: usize) {
+        let table = &scan.table.def.name;
+        let on = match scan.alias == *table {
+            true => table.clone(),
+            false => format!("{table} {}", scan.alias),
+        };
+        let index = scan.table.index(scan.index);
+        let direction = if scan.backward { " Backward" } else { "" };
+        match &scan.access {
+            Access::Full if index.is_hidden() || (scan.index == 0 && !scan.backward) => {
+                self.node(depth, format!("Seq Scan on {on}"));
+            }
+            _ => self.node(
+                depth,
+                format!("Index Scan{direction} using {} on {on}", index.name),
+            ),
+        }
+        let conditions = index_conditions(scan, names);
+        if !conditions.is_empty() {
+            self.detail(depth, "Index Cond", &all(conditions));
+        }
+        if let Some(filter) = &scan.filter {
+            self.detail(depth, "Filter", &names.text(filter));
+        }
+    }
+}
+
+/// What the access does, as conditions on the key columns.
+fn index_conditions(scan: &Scan, names: &Names) -> Vec<String> {
+    let column = |position: usize| {
+        let column = scan.table.index(scan.index).columns[position].column;
+        names.0[scan.first_slot + column].clone()
+    };
+    let (terms, lower, upper) = match &scan.access {
+        Access::Full => return Vec::new(),
+        Access::Points(terms) => (terms, None, None),
+        Access::Ranges {
+            prefix,
+            lower,
+            upper,
+        } => (prefix, lower.as_ref(), upper.as_ref()),
+    };
+    let mut found = Vec::new();
+    for (position, term) in terms.iter().enumerate() {
+        let name = column(position);
+        found.push(match term {
+            KeyTerm::One(value) => format!("({name} = {})", names.text(value)),
+            KeyTerm::Any(values) => format!("({name} = ANY ({}))", names.list(values)),
+        });
+    }
+    for (bound, strict, loose) in [(lower, ">", ">="), (upper, "<", "<=")] {
+        if let Some((value, included)) = bound {
+            let operator = if *included { loose } else { strict };
+            found.push(format!("({} {operator} {})", column(terms.len()), names.text(value)));
+        }
+    }
+    found
+}
+
+fn all(mut conditions: Vec<String>) -> String {
+    match conditions.len() {
+        1 => conditions.remove(0),
+        _ => format!("({})", conditions.join(" AND ")),
+    }
+}
+
+fn sort_keys(keys: &[OrderKey], targets: &[Target], names: &Names) -> String {
+    let keys: Vec<String> = keys
+        .iter()
+        .map(|key| {
+            let text = names.text(&targets[key.target].expr);
+            let direction = if key.desc { " DESC" } else { "" };
+            let nulls = match (key.nulls_first, key.desc) {
+                (true, false) => " NULLS FIRST",
+                (false, true) => " NULLS LAST",
+                _ => "",
+            };
+            format!("{text}{direction}{nulls}")
+        })
+        .collect();
+    keys.join(", ")
+}
+
+/// The names of the from row's slots, with the relation's name where there are several.
+fn slot_names(source: &Source) -> Names {
+    let mut leaves: Vec<(usize, String, Vec<String>)> = Vec::new();
+    collect(source, &mut leaves);
+    let qualified = leaves.len() > 1;
+    let mut names = Names::default();
+    for (first, alias, columns) in leaves {
+        let end = first + columns.len();
+        if names.0.len() < end {
+            names.0.resize(end, String::new());
+        }
+        for (slot, column) in columns.into_iter().enumerate() {
+            names.0[first + slot] = match qualified {
+                true => format!("{alias}.{column}"),
+                false => column,
+            };
+        }
+    }
+    names
+}
+
+fn collect(source: &Source, out: &mut Vec<(usize, String, Vec<String>)>) {
+    match source {
+        Source::One => {}
+        Source::Scan(scan) => {
+            let columns = scan.table.def.columns.iter();
+            let names = columns.map(|c| c.name.clone()).collect();
+            out.push((scan.first_slot, scan.alias.clone(), names));
+        }
+        Source::Values { rows, first_slot } => {
+            let width = rows.first().map_or(0, Vec::len);
+            let names = (1..=width).map(|n| format!("column{n}")).collect();
+            out.push((*first_slot, "\"*VALUES*\"".into(), names));
+        }
+        Source::Function { first_slot, .. } => {
+            let name = "generate_series".to_owned();
+            out.push((*first_slot, name.clone(), vec![name]));
+        }
+        Source::Subquery {
+            plan,
+            first_slot,
+            alias,
+        } => {
+            let visible = plan.targets[..plan.visible].iter();
+            let names = visible.map(|t| t.name.clone()).collect();
+            out.push((*first_slot, alias.clone(), names));
+        }
+        Source::Filter { input, .. } => collect(input, out),
+        Source::Join(join) => {
+            collect(&join.left, out);
+            collect(&join.right, out);
+        }
+    }
+}

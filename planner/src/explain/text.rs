@@ -1,0 +1,151 @@
+//! Expressions as text, the way EXPLAIN shows them.
+
+use fencepost_sql::bound::{AggregateKind, BoolTest, Expr, Grouping, LikeKind, Node};
+use fencepost_sql::settings::Settings;
+use fencepost_sql::types::to_text;
+
+/// What the slots are called.
+#[derive(Clone, Debug, Default)]
+pub struct Names(pub Vec<String>);
+
+impl Names {
+    /// The text of `expr`.
+    pub fn text(&self, expr: &Expr) -> String {
+        match &expr.node {
+            Node::Const(value) if value.is_null() => format!("NULL::{}", expr.ty.name()),
+            Node::Const(value) => {
+                let text = to_text(value, &expr.ty, &Settings::new());
+                let plain = expr.ty.kind.is_integer() || text == "t" || text == "f";
+                match (plain, text.as_str()) {
+                    (true, "t") => "true".to_owned(),
+                    (true, "f") => "false".to_owned(),
+                    (true, _) => text,
+                    (false, _) => format!("'{}'::{}", text.replace('\'', "''"), expr.ty.kind.name()),
+                }
+            }
+            Node::Column(slot) => self.0.get(*slot).cloned().unwrap_or_default(),
+            Node::Param(n) => format!("${}", n + 1),
+            Node::Compare {
+                op, left, right, ..
+            } => self.binary(left, op.symbol(), right),
+            Node::Arith {
+                op, left, right, ..
+            } => self.binary(left, op.symbol(), right),
+            Node::Distinct {
+                negated,
+                left,
+                right,
+            } => self.binary(left, &format!("IS {}DISTINCT FROM", not(*negated)), right),
+            Node::And(parts) => self.joined(parts, " AND "),
+            Node::Or(parts) => self.joined(parts, " OR "),
+            Node::Not(input) => format!("(NOT {})", self.text(input)),
+            Node::IsNull { negated, input } => {
+                format!("({} IS {}NULL)", self.text(input), not(*negated))
+            }
+            Node::BoolTest {
+                test,
+                negated,
+                input,
+            } => {
+                let name = match test {
+                    BoolTest::True => "TRUE",
+                    BoolTest::False => "FALSE",
+                    BoolTest::Unknown => "UNKNOWN",
+                };
+                format!("({} IS {}{name})", self.text(input), not(*negated))
+            }
+            Node::Negate { input, .. } => format!("(- {})", self.text(input)),
+            Node::Cast { input, .. } => format!("({})::{}", self.text(input), expr.ty.name()),
+            Node::Between {
+                negated,
+                input,
+                low,
+                high,
+                ..
+            } => format!(
+                "({} {}BETWEEN {} AND {})",
+                self.text(input),
+                not(*negated),
+                self.text(low),
+                self.text(high)
+            ),
+            Node::InList {
+                negated,
+                input,
+                list,
+                ..
+            } => {
+                let operator = if *negated { "<> ALL" } else { "= ANY" };
+                format!("({} {operator} ({}))", self.text(input), self.list(list))
+            }
+            Node::Like {
+                kind,
+                negated,
+                input,
+                pattern,
+                ..
+            } => {
+                let operator = match (kind, negated) {
+                    (LikeKind::Like, false) => "~~",
+                    (LikeKind::Like, true) => "!~~",
+                    (LikeKind::ILike, false) => "~~*",
+                    (LikeKind::ILike, true) => "!~~*",
+                };
+                self.binary(input, operator, pattern)
+            }
+            Node::Case { .. } => "CASE ... END".to_owned(),
+            Node::Coalesce(args) => format!("COALESCE({})", self.list(args)),
+            Node::NullIf { left, right, .. } => {
+                format!("NULLIF({}, {})", self.text(left), self.text(right))
+            }
+            Node::Extreme { greatest, args, .. } => {
+                let name = if *greatest { "GREATEST" } else { "LEAST" };
+                format!("{name}({})", self.list(args))
+            }
+            Node::Call { function, args } => format!("{}({})", function.name, self.list(args)),
+        }
+    }
+
+    fn binary(&self, left: &Expr, operator: &str, right: &Expr) -> String {
+        format!("({} {operator} {})", self.text(left), self.text(right))
+    }
+
+    fn joined(&self, parts: &[Expr], between: &str) -> String {
+        let parts: Vec<String> = parts.iter().map(|p| self.text(p)).collect();
+        format!("({})", parts.join(between))
+    }
+
+    /// Texts with commas between.
+    pub fn list(&self, parts: &[Expr]) -> String {
+        let parts: Vec<String> = parts.iter().map(|p| self.text(p)).collect();
+        parts.join(", ")
+    }
+
+    /// The names of the group row.
+    pub fn grouped(&self, grouping: &Grouping) -> Names {
+        let mut names: Vec<String> = grouping.keys.iter().map(|k| self.text(k)).collect();
+        for aggregate in &grouping.aggregates {
+            let name = match aggregate.kind {
+                AggregateKind::CountStar | AggregateKind::Count => "count",
+                AggregateKind::Sum => "sum",
+                AggregateKind::Avg => "avg",
+                AggregateKind::Min => "min",
+                AggregateKind::Max => "max",
+                AggregateKind::BoolAnd => "bool_and",
+                AggregateKind::BoolOr => "bool_or",
+                AggregateKind::StringAgg => "string_agg",
+            };
+            let args = match aggregate.kind {
+                AggregateKind::CountStar => "*".to_owned(),
+                _ => self.list(&aggregate.args),
+            };
+            let distinct = if aggregate.distinct { "DISTINCT " } else { "" };
+            names.push(format!("{name}({distinct}{args})"));
+        }
+        Names(names)
+    }
+}
+
+fn not(negated: bool) -> &'static str {
+    if negated { "NOT " } else { "" }
+}

@@ -1,0 +1,251 @@
+//! Plans run: rows to the sink, a count for the command tag.
+
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
+use fencepost_sql::value::Value;
+
+use crate::copy::CopyWriter;
+use crate::exec::{Batch, Cx, SelectState, fetch_point, point_key};
+use crate::plan::SelectPlan;
+use crate::sink::RowSink;
+use crate::statement::Plan;
+use crate::write::{Returning, run_change, run_insert};
+
+const CHUNK: usize = 256;
+const COPY_BYTES: usize = 64 * 1024;
+
+/// How far a run came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All rows are out; this many were given or changed in all.
+    Done(u64),
+    /// The row limit is reached; there may be more.
+    Suspended,
+}
+
+/// A plan on its way, kept by a portal from call to call.
+#[derive(Default)]
+pub struct Execution {
+    state: Option<State>,
+    /// Rows given so far.
+    given: u64,
+}
+
+enum State {
+    Select {
+        state: Box<SelectState>,
+        batch: Batch,
+        at: usize,
+        more: bool,
+    },
+    /// The rows of RETURNING, and how many rows were changed.
+    Kept { rows: Batch, at: usize, count: u64 },
+    /// Nothing is left.
+    Over,
+}
+
+impl Execution {
+    /// Runs `plan` on, giving at most `max_rows` rows (0: all).
+    pub async fn run(
+        &mut self,
+        plan: &Plan,
+        cx: &mut Cx<'_>,
+        sink: &mut dyn RowSink,
+        max_rows: usize,
+    ) -> Result<Progress, Halt> {
+        match plan {
+            Plan::Point(select) if self.state.is_none() => {
+                let count = run_point(select, cx, sink).await?;
+                self.state = Some(State::Over);
+                Ok(Progress::Done(count))
+            }
+            Plan::Select(select) => self.run_select(select, cx, sink, max_rows).await,
+            Plan::CopyOut(copy, select) => {
+                let count = run_copy_out(copy, select, cx, sink).await?;
+                Ok(Progress::Done(count))
+            }
+            Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
+                self.run_write(plan, cx, sink, max_rows).await
+            }
+            Plan::Point(_) | Plan::CopyIn(_) => Ok(Progress::Done(0)),
+        }
+    }
+
+    async fn run_select(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+        sink: &mut dyn RowSink,
+        max_rows: usize,
+    ) -> Result<Progress, Halt> {
+        let current = self.state.get_or_insert_with(|| State::Select {
+            state: Box::new(SelectState::new(plan)),
+            batch: Batch::new(plan.targets.len()),
+            at: 0,
+            more: true,
+        });
+        let State::Select {
+            state,
+            batch,
+            at,
+            more,
+        } = current
+        else {
+            return Ok(Progress::Done(0));
+        };
+        let mut left = if max_rows == 0 { usize::MAX } else { max_rows };
+        loop {
+            while *at < batch.len() {
+                if left == 0 {
+                    return Ok(Progress::Suspended);
+                }
+                sink.row(&batch.row(*at)[..plan.visible])?;
+                *at += 1;
+                left -= 1;
+                self.given += 1;
+            }
+            if !*more {
+                // The tag of a portal's last piece counts the rows of that piece, as PostgreSQL's.
+                let count = if max_rows == 0 { self.given } else { (max_rows - left) as u64 };
+                return Ok(Progress::Done(count));
+            }
+            if left == 0 {
+                return Ok(Progress::Suspended);
+            }
+            if sink.should_flush() {
+                sink.flush().await?;
+            }
+            batch.clear();
+            *at = 0;
+            *more = state.next(plan, cx, batch, CHUNK.min(left)).await?;
+        }
+    }
+
+    async fn run_write(
+        &mut self,
+        plan: &Plan,
+        cx: &mut Cx<'_>,
+        sink: &mut dyn RowSink,
+        max_rows: usize,
+    ) -> Result<Progress, Halt> {
+        if self.state.is_none() {
+            let keep = max_rows > 0 && !plan.returning().is_empty();
+            let mut returning = match keep {
+                true => Returning::Keep(Batch::new(plan.returning().len())),
+                false => Returning::Sink(sink, Vec::new()),
+            };
+            let count = match plan {
+                Plan::Insert(insert) => run_insert(insert, cx, &mut returning).await?,
+                Plan::Update(change) | Plan::Delete(change) => {
+                    run_change(change, cx, &mut returning).await?
+                }
+                _ => 0,
+            };
+            match returning {
+                Returning::Sink(..) => {
+                    self.state = Some(State::Over);
+                    return Ok(Progress::Done(count));
+                }
+                Returning::Keep(rows) => self.state = Some(State::Kept { rows, at: 0, count }),
+            }
+        }
+        let Some(State::Kept { rows, at, count }) = &mut self.state else {
+            return Ok(Progress::Done(0));
+        };
+        let end = match max_rows {
+            0 => rows.len(),
+            max => rows.len().min(*at + max),
+        };
+        while *at < end {
+            sink.row(rows.row(*at))?;
+            *at += 1;
+        }
+        match end < rows.len() {
+            true => Ok(Progress::Suspended),
+            false => Ok(Progress::Done(*count)),
+        }
+    }
+}
+
+/// One row by its key: from the index to the client without operators or batches.
+async fn run_point(
+    plan: &SelectPlan,
+    cx: &mut Cx<'_>,
+    sink: &mut dyn RowSink,
+) -> Result<u64, Halt> {
+    let Some((scan, terms)) = plan
+        .point_scan()
+        .and_then(|scan| scan.single_point().map(|terms| (scan, terms)))
+    else {
+        return Ok(0);
+    };
+    let mut key = std::mem::take(&mut cx.scratch.key);
+    let mut words = std::mem::take(&mut cx.scratch.words);
+    let mut row = std::mem::take(&mut cx.scratch.row);
+    let mut out = std::mem::take(&mut cx.scratch.out);
+    let result = async {
+        if !point_key(scan, terms, cx, &[], &mut key)? {
+            return Ok(0);
+        }
+        if fetch_point(scan, cx, &key, &mut words).await?.is_none() {
+            return Ok(0);
+        }
+        if row.len() < plan.width {
+            row.resize(plan.width, Value::Null);
+        }
+        scan.table
+            .layout
+            .decode_some(&words, &scan.columns, &mut row)?;
+        if !cx.holds(scan.filter.as_ref(), &row)? {
+            return Ok(0);
+        }
+        out.clear();
+        for target in &plan.targets[..plan.visible] {
+            out.push(cx.value(&target.expr, &row)?);
+        }
+        sink.row(&out)?;
+        Ok(1)
+    }
+    .await;
+    cx.scratch.key = key;
+    cx.scratch.words = words;
+    cx.scratch.row = row;
+    cx.scratch.out = out;
+    result
+}
+
+async fn run_copy_out(
+    copy: &fencepost_sql::bound::Copy,
+    plan: &SelectPlan,
+    cx: &mut Cx<'_>,
+    sink: &mut dyn RowSink,
+) -> Result<u64, Halt> {
+    let columns = &plan.targets[..plan.visible];
+    let types: Vec<Type> = columns.iter().map(|t| t.expr.ty).collect();
+    let mut writer = CopyWriter::new(&copy.options, &cx.eval.settings, types);
+    let mut bytes = Vec::with_capacity(COPY_BYTES);
+    if copy.options.header {
+        writer.header(columns.iter().map(|t| t.name.as_str()), &mut bytes);
+    }
+    let mut state = SelectState::new(plan);
+    let mut batch = Batch::new(plan.targets.len());
+    let mut more = true;
+    let mut count = 0;
+    while more {
+        batch.clear();
+        more = state.next(plan, cx, &mut batch, CHUNK).await?;
+        for i in 0..batch.len() {
+            writer.row(&batch.row(i)[..plan.visible], &mut bytes);
+            sink.copy_data(&bytes)?;
+            bytes.clear();
+        }
+        count += batch.len() as u64;
+        if sink.should_flush() {
+            sink.flush().await?;
+        }
+    }
+    if !bytes.is_empty() {
+        sink.copy_data(&bytes)?;
+    }
+    Ok(count)
+}

@@ -1,0 +1,225 @@
+//! Statements that run by a plan, as opposed to those that only the session or the catalog knows.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{
+    Copy, CopyDirection, CopySource, From, Leaf, LeafSource, Select, Statement, Target,
+};
+use fencepost_sql::bound::{ColumnOrigin, Expr};
+use fencepost_sql::error::SqlError;
+
+use crate::build::plan_select;
+use crate::plan::{Scan, SelectPlan, Source, TablePlan};
+use crate::write::{ChangePlan, InsertPlan, InsertSource, plan_delete, plan_insert, plan_update};
+
+/// A planned statement.
+#[derive(Debug)]
+pub enum Plan {
+    /// A SELECT of one row at most by a whole unique key.
+    Point(SelectPlan),
+    /// Any other SELECT.
+    Select(SelectPlan),
+    /// INSERT.
+    Insert(InsertPlan),
+    /// UPDATE.
+    Update(ChangePlan),
+    /// DELETE.
+    Delete(ChangePlan),
+    /// COPY TO: the statement for its options, the plan of its rows.
+    CopyOut(Box<Copy>, SelectPlan),
+    /// COPY FROM.
+    CopyIn(Box<Copy>),
+}
+
+/// The plan of a statement, or the statement back if it has none.
+pub fn plan(statement: Statement) -> Result<Plan, Statement> {
+    Ok(match statement {
+        Statement::Select(select) => {
+            let plan = plan_select(*select);
+            match plan.point_scan() {
+                Some(_) => Plan::Point(plan),
+                None => Plan::Select(plan),
+            }
+        }
+        Statement::Insert(insert) => Plan::Insert(plan_insert(*insert)),
+        Statement::Update(update) => Plan::Update(plan_update(*update)),
+        Statement::Delete(delete) => Plan::Delete(plan_delete(*delete)),
+        Statement::Copy(mut copy) => match copy.direction {
+            CopyDirection::In => Plan::CopyIn(copy),
+            CopyDirection::Out => {
+                let select = copied_rows(&mut copy);
+                Plan::CopyOut(copy, plan_select(select))
+            }
+        },
+        other => return Err(other),
+    })
+}
+
+/// The SELECT that a COPY TO writes out.
+fn copied_rows(copy: &mut Copy) -> Select {
+    let (table, columns) = match &mut copy.source {
+        CopySource::Query(select) => {
+            let empty = Select {
+                from: From::Nothing,
+                filter: None,
+                grouping: None,
+                having: None,
+                targets: Vec::new(),
+                visible: 0,
+                distinct: false,
+                order_by: Vec::new(),
+                limit: None,
+                offset: None,
+                locking: None,
+            };
+            return std::mem::replace(&mut **select, empty);
+        }
+        CopySource::Table { table, columns, .. } => (Arc::clone(table), columns.clone()),
+    };
+    let targets: Vec<Target> = columns
+        .iter()
+        .map(|&c| Target {
+            name: table.columns[c].name.clone(),
+            expr: Expr::column(table.columns[c].ty, c),
+            origin: Some(ColumnOrigin {
+                table: table.id,
+                attnum: table.columns[c].attnum,
+            }),
+        })
+        .collect();
+    Select {
+        from: From::Leaf(Leaf {
+            alias: table.name.clone(),
+            column_names: table.columns.iter().map(|c| c.name.clone()).collect(),
+            column_types: table.columns.iter().map(|c| c.ty).collect(),
+            first_slot: 0,
+            source: LeafSource::Table(table),
+        }),
+        filter: None,
+        grouping: None,
+        having: None,
+        visible: targets.len(),
+        targets,
+        distinct: false,
+        order_by: Vec::new(),
+        limit: None,
+        offset: None,
+        locking: None,
+    }
+}
+
+impl SelectPlan {
+    /// The scan, where the plan is just one row by a whole unique key.
+    pub fn point_scan(&self) -> Option<&Scan> {
+        let plain = self.grouping.is_none()
+            && self.filter.is_none()
+            && !self.distinct
+            && self.limit.is_none()
+            && self.offset.is_none();
+        match &self.source {
+            Source::Scan(scan) if plain => scan.single_point().is_some().then_some(scan),
+            _ => None,
+        }
+    }
+}
+
+impl Plan {
+    /// The tables that the plan uses, each maybe more than once.
+    pub fn tables(&self) -> Vec<Arc<TablePlan>> {
+        let mut tables: Vec<Arc<TablePlan>> = Vec::new();
+        let mut add = |table: &Arc<TablePlan>| {
+            if tables.iter().all(|t| t.def.id != table.def.id) {
+                tables.push(Arc::clone(table));
+            }
+        };
+        match self {
+            Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
+                plan.for_each_table(&mut add);
+            }
+            Plan::Insert(insert) => {
+                add(&insert.table);
+                if let InsertSource::Select { plan, .. } = &insert.source {
+                    plan.for_each_table(&mut add);
+                }
+            }
+            Plan::Update(change) | Plan::Delete(change) => {
+                add(&change.table);
+                change.source.for_each_table(&mut add);
+            }
+            Plan::CopyIn(copy) => {
+                if let CopySource::Table { table, .. } = &copy.source {
+                    tables.push(Arc::new(TablePlan::new(table)));
+                }
+            }
+        }
+        tables
+    }
+
+    /// RETURNING, where the plan changes rows; empty for none.
+    pub fn returning(&self) -> &[Target] {
+        match self {
+            Plan::Insert(insert) => &insert.returning,
+            Plan::Update(change) | Plan::Delete(change) => &change.returning,
+            Plan::Point(_) | Plan::Select(_) | Plan::CopyOut(..) | Plan::CopyIn(_) => &[],
+        }
+    }
+
+    /// The number of columns of a COPY TO.
+    pub fn copied_columns(&self) -> Option<usize> {
+        match self {
+            Plan::CopyOut(_, select) => Some(select.visible),
+            _ => None,
+        }
+    }
+
+    /// Does it only read, without taking intents?
+    pub fn is_snapshot_read(&self) -> bool {
+        match self {
+            Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => !plan.locks(),
+            Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) | Plan::CopyIn(_) => false,
+        }
+    }
+
+    /// Does it change rows?
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self,
+            Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) | Plan::CopyIn(_)
+        )
+    }
+
+    /// The name of the command, for messages.
+    pub fn command(&self) -> &'static str {
+        match self {
+            Plan::Point(_) | Plan::Select(_) => "SELECT",
+            Plan::Insert(_) => "INSERT",
+            Plan::Update(_) => "UPDATE",
+            Plan::Delete(_) => "DELETE",
+            Plan::CopyOut(..) | Plan::CopyIn(_) => "COPY",
+        }
+    }
+
+    /// The command tag after `count` rows.
+    pub fn tag(&self, count: u64) -> String {
+        match self {
+            Plan::Insert(_) => format!("INSERT 0 {count}"),
+            other => format!("{} {count}", other.command()),
+        }
+    }
+}
+
+/// 0A000 for what the executor does not do.
+pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
+    use fencepost_sql::bound::{CopyFormat, WaitPolicy};
+    match statement {
+        Statement::Select(select) => match select.locking.map(|l| l.wait) {
+            Some(WaitPolicy::NoWait) => Err(SqlError::unsupported("NOWAIT")),
+            Some(WaitPolicy::Skip) => Err(SqlError::unsupported("SKIP LOCKED")),
+            Some(WaitPolicy::Block) | None => Ok(()),
+        },
+        Statement::Copy(copy) if copy.options.format == CopyFormat::Binary => {
+            Err(SqlError::unsupported("COPY in binary format"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,199 @@
+//! Giving an expression another type, and finding the type that several have in common.
+
+use super::Binder;
+use crate::bound::{Expr, Node, Volatility};
+use crate::catalog::ColumnDef;
+use crate::error::{SqlError, SqlState};
+use crate::functions::{CastContext, cast_context, cast_volatility, eval, no_cast};
+use crate::types::{Type, TypeKind};
+use crate::value::Value;
+
+/// Can a value of one type be used as the other without being told?
+pub(super) fn implicitly(from: TypeKind, to: TypeKind) -> bool {
+    cast_context(from, to) == Some(CastContext::Implicit)
+}
+
+impl Binder<'_> {
+    /// The expression as a value of type `to`; the cast must be allowed in `context`.
+    pub(super) fn coerce(
+        &mut self,
+        expr: Expr,
+        to: Type,
+        context: CastContext,
+    ) -> Result<Expr, SqlError> {
+        if expr.ty == to {
+            return Ok(expr);
+        }
+        if expr.ty == Type::UNKNOWN {
+            return self.tell(expr, to, context);
+        }
+        if expr.ty.kind != to.kind {
+            match cast_context(expr.ty.kind, to.kind) {
+                Some(needed) if needed <= context => {}
+                _ => return Err(no_cast(&expr.ty, &to)),
+            }
+        }
+        Ok(self.cast_node(expr, to, context))
+    }
+
+    /// A cast that is allowed.
+    fn cast_node(&self, mut expr: Expr, to: Type, context: CastContext) -> Expr {
+        let same_values = expr.ty.kind == to.kind
+            || (expr.ty.kind.is_string() && to.kind == TypeKind::Text)
+            || (expr.ty.kind.is_string() && to.kind == TypeKind::VarChar);
+        if same_values && to.typmod == -1 && !(expr.ty.length().is_some() && to.kind == expr.ty.kind)
+        {
+            // A padded char(n) as text has no padding, which is how it is stored.
+            expr.ty = to;
+            return expr;
+        }
+        if expr.ty.kind == to.kind && to.typmod == -1 {
+            expr.ty = to;
+            return expr;
+        }
+        self.fold(Expr::new(
+            to,
+            Node::Cast {
+                explicit: context == CastContext::Explicit,
+                input: Box::new(expr),
+            },
+        ))
+    }
+
+    /// The surroundings tell the type of a literal or parameter of unknown type.
+    fn tell(&mut self, expr: Expr, to: Type, context: CastContext) -> Result<Expr, SqlError> {
+        let plain = Type::of(to.kind);
+        match expr.node {
+            Node::Param(index) => {
+                self.params.set(index, plain)?;
+                let typed = Expr::new(plain, Node::Param(index));
+                if to == plain {
+                    return Ok(typed);
+                }
+                Ok(self.cast_node(typed, to, context))
+            }
+            Node::Const(Value::Null) => Ok(Expr::constant(to, Value::Null)),
+            node => {
+                let cast = Expr::new(
+                    to,
+                    Node::Cast {
+                        explicit: context == CastContext::Explicit,
+                        input: Box::new(Expr::new(Type::UNKNOWN, node)),
+                    },
+                );
+                if to.kind.is_string() && to.typmod == -1 && to.kind != TypeKind::BpChar {
+                    if let Node::Cast { input, .. } = cast.node {
+                        return Ok(Expr::new(to, input.node));
+                    }
+                    return Ok(cast);
+                }
+                // A literal that is no value of the type fails now. One that reads settings is kept
+                // to be read again, where other settings may hold.
+                let value = eval(&cast, &[], &[], self.cx)?;
+                match cast_volatility(Type::UNKNOWN, to) {
+                    Volatility::Immutable => Ok(Expr::constant(to, value)),
+                    _ => Ok(cast),
+                }
+            }
+        }
+    }
+
+    /// What is still unknown becomes text.
+    pub(super) fn settle(&mut self, expr: Expr) -> Result<Expr, SqlError> {
+        if expr.ty == Type::UNKNOWN {
+            return self.coerce(expr, Type::TEXT, CastContext::Implicit);
+        }
+        Ok(expr)
+    }
+
+    /// The expression as the value of a column: 42804 if it cannot be, length limits applied.
+    pub(super) fn assign(&mut self, expr: Expr, column: &ColumnDef) -> Result<Expr, SqlError> {
+        let from = expr.ty;
+        if from != Type::UNKNOWN && cast_context(from.kind, column.ty.kind).is_none_or(|c| c > CastContext::Assignment) {
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!(
+                    "column \"{}\" is of type {} but expression is of type {}",
+                    column.name, column.ty.kind, from.kind
+                ),
+            )
+            .hint("You will need to rewrite or cast the expression."));
+        }
+        self.coerce(expr, column.ty, CastContext::Assignment)
+    }
+
+    /// A condition: 42804 unless it is boolean.
+    pub(super) fn condition(&mut self, expr: Expr, clause: &str) -> Result<Expr, SqlError> {
+        if expr.ty == Type::UNKNOWN || expr.ty == Type::BOOL {
+            return self.coerce(expr, Type::BOOL, CastContext::Implicit);
+        }
+        Err(SqlError::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!(
+                "argument of {clause} must be type boolean, not type {}",
+                expr.ty.kind
+            ),
+        ))
+    }
+
+    /// Gives all expressions the type they have in common; `what` names the construct in messages.
+    pub(super) fn unify(
+        &mut self,
+        exprs: Vec<Expr>,
+        what: &str,
+    ) -> Result<(Type, Vec<Expr>), SqlError> {
+        let ty = common_type(&exprs, what)?;
+        let mut unified = Vec::with_capacity(exprs.len());
+        for expr in exprs {
+            unified.push(self.coerce(expr, ty, CastContext::Implicit).map_err(|e| {
+                match e.sqlstate() == SqlState::CANNOT_COERCE {
+                    true => SqlError::new(
+                        SqlState::CANNOT_COERCE,
+                        format!("{what} could not convert to type {}", ty.kind),
+                    ),
+                    false => e,
+                }
+            })?);
+        }
+        Ok((ty, unified))
+    }
+}
+
+/// The type that all can be cast to; unknowns follow the others, alone they are text.
+pub(super) fn common_type(exprs: &[Expr], what: &str) -> Result<Type, SqlError> {
+    let mut known = exprs.iter().map(|e| e.ty).filter(|t| *t != Type::UNKNOWN);
+    let Some(first) = known.next() else {
+        return Ok(Type::TEXT);
+    };
+    let mut chosen = first;
+    for ty in known {
+        if ty == chosen {
+            continue;
+        }
+        if ty.kind == chosen.kind {
+            chosen = Type::of(chosen.kind);
+            continue;
+        }
+        if ty.kind.category() != chosen.kind.category() {
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!("{what} types {} and {} cannot be matched", chosen.kind, ty.kind),
+            ));
+        }
+        let wider = !chosen.kind.is_preferred()
+            && implicitly(chosen.kind, ty.kind)
+            && !implicitly(ty.kind, chosen.kind);
+        // varchar and char go both ways; then the first stays.
+        chosen = Type::of(if wider || prefers(ty.kind, chosen.kind) {
+            ty.kind
+        } else {
+            chosen.kind
+        });
+    }
+    Ok(chosen)
+}
+
+/// text wins over the other strings, which all cast to each other.
+fn prefers(ty: TypeKind, over: TypeKind) -> bool {
+    ty == TypeKind::Text && over.is_string()
+}

@@ -1,0 +1,95 @@
+//! Constants and parameters as they are written, and folding of what is constant.
+
+use sqlparser::ast;
+
+use super::Binder;
+use crate::bound::{Expr, Node, Volatility};
+use crate::error::{SqlError, SqlState};
+use crate::functions::eval;
+use crate::types::{Type, numeric};
+use crate::value::Value;
+
+/// Parameters are numbered up to this.
+const PARAM_NUMBER_MAX: usize = 65_535;
+
+impl Binder<'_> {
+    /// A constant or parameter.
+    pub(super) fn literal(&mut self, value: &ast::ValueWithSpan) -> Result<Expr, SqlError> {
+        let position = self.position(value.span);
+        match &value.value {
+            ast::Value::Number(text, _) => number(text).map_err(|e| e.or_at(position)),
+            ast::Value::Null => Ok(Expr::constant(Type::UNKNOWN, Value::Null)),
+            ast::Value::Boolean(b) => Ok(Expr::constant(Type::BOOL, Value::Bool(*b))),
+            ast::Value::Placeholder(text) => self.parameter(text).map_err(|e| e.or_at(position)),
+            other => match string_of(other) {
+                Some(text) => Ok(Expr::constant(Type::UNKNOWN, Value::text(text))),
+                None => Err(SqlError::unsupported(format!("the literal {other}")).or_at(position)),
+            },
+        }
+    }
+
+    fn parameter(&mut self, text: &str) -> Result<Expr, SqlError> {
+        let number: Option<usize> = text.strip_prefix('$').and_then(|n| n.parse().ok());
+        match number {
+            Some(n @ 1..=PARAM_NUMBER_MAX) => {
+                let ty = self.params.get(n - 1);
+                Ok(Expr::new(ty, Node::Param(n - 1)))
+            }
+            _ => Err(SqlError::new(
+                SqlState::UNDEFINED_PARAMETER,
+                format!("there is no parameter {text}"),
+            )),
+        }
+    }
+
+    /// Evaluates an expression over constants for good. One that fails stays, to fail when it is
+    /// reached: it may never be.
+    pub(super) fn fold(&self, expr: Expr) -> Expr {
+        let mut constant = expr_is_foldable(&expr);
+        expr.for_each_part(|part| constant &= matches!(part.node, Node::Const(_)));
+        if !constant {
+            return expr;
+        }
+        match eval(&expr, &[], &[], self.cx) {
+            Ok(value) => Expr::constant(expr.ty, value),
+            Err(_) => expr,
+        }
+    }
+}
+
+fn expr_is_foldable(expr: &Expr) -> bool {
+    match &expr.node {
+        Node::Const(_) | Node::Column(_) | Node::Param(_) => false,
+        Node::Call { function, .. } => function.volatility == Volatility::Immutable,
+        Node::Cast { input, .. } => {
+            crate::functions::cast_volatility(input.ty, expr.ty) == Volatility::Immutable
+        }
+        _ => true,
+    }
+}
+
+/// The text of a string literal in any of its forms.
+pub(super) fn string_of(value: &ast::Value) -> Option<&str> {
+    match value {
+        ast::Value::SingleQuotedString(text)
+        | ast::Value::EscapedStringLiteral(text)
+        | ast::Value::UnicodeStringLiteral(text)
+        | ast::Value::NationalStringLiteral(text) => Some(text),
+        ast::Value::DollarQuotedString(quoted) => Some(&quoted.value),
+        _ => None,
+    }
+}
+
+/// A number has the smallest of integer, bigint and numeric that holds it.
+fn number(text: &str) -> Result<Expr, SqlError> {
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        if let Ok(v) = text.parse::<i32>() {
+            return Ok(Expr::constant(Type::INT4, Value::Int4(v)));
+        }
+        if let Ok(v) = text.parse::<i64>() {
+            return Ok(Expr::constant(Type::INT8, Value::Int8(v)));
+        }
+    }
+    let value = numeric::parse(text)?;
+    Ok(Expr::constant(Type::NUMERIC, Value::Numeric(value)))
+}

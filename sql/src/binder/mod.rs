@@ -1,0 +1,175 @@
+//! From syntax trees to bound trees: names, types and functions resolved by PostgreSQL's rules.
+//!
+//! One `Binder` lives for one statement. It knows the catalog at one moment, learns the types of the
+//! parameters as it meets them, and evaluates constants it can evaluate for good.
+//!
+//! Invariants
+//! - BIN-1: the binder never recurses deeper than `EXPR_DEPTH_MAX` (54001), and bound expressions
+//!   are no deeper than a few times that.
+//! - BIN-2: what PostgreSQL has and we have not answers 0A000 and names it.
+
+mod aggregate;
+mod call;
+mod coerce;
+mod column_name;
+mod copy;
+mod ddl;
+mod delete;
+mod expr;
+mod from;
+mod group;
+mod insert;
+mod literal;
+mod names;
+mod operator;
+mod params;
+mod query;
+mod scope;
+mod select;
+mod special;
+#[cfg(test)]
+mod tests;
+mod type_name;
+mod update;
+
+use sqlparser::ast;
+use sqlparser::tokenizer::Span;
+
+use crate::bound::{Explain, Statement};
+use crate::catalog::CatalogView;
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::parser::{self, Parsed, position_of};
+
+pub use params::ParamTypes;
+pub use type_name::type_of;
+
+/// How deep expressions and subqueries may nest.
+pub const EXPR_DEPTH_MAX: usize = 250;
+
+/// Binds a statement. The context gives the settings; its clock is not looked at.
+pub fn bind(
+    parsed: &Parsed,
+    catalog: &dyn CatalogView,
+    params: &mut ParamTypes,
+    cx: &EvalContext,
+) -> Result<Statement, SqlError> {
+    let mut binder = Binder {
+        text: &parsed.text,
+        catalog,
+        params,
+        cx,
+        depth: 0,
+    };
+    let bound = binder
+        .statement(&parsed.statement)
+        .map_err(|e| match e.fields().position {
+            Some(position) => e.at(position + parsed.offset),
+            None => e,
+        })?;
+    binder.params.finish()?;
+    Ok(bound)
+}
+
+struct Binder<'a> {
+    text: &'a str,
+    catalog: &'a dyn CatalogView,
+    params: &'a mut ParamTypes,
+    cx: &'a EvalContext,
+    depth: usize,
+}
+
+impl Binder<'_> {
+    fn statement(&mut self, statement: &parser::Statement) -> Result<Statement, SqlError> {
+        match statement {
+            parser::Statement::Ready(ready) => Ok(Statement::clone(ready)),
+            parser::Statement::Copy(copy) => self.copy(copy),
+            parser::Statement::Explain {
+                analyze,
+                verbose,
+                costs,
+                statement,
+            } => Ok(Statement::Explain(Explain {
+                analyze: *analyze,
+                verbose: *verbose,
+                costs: *costs,
+                statement: Box::new(self.statement(statement)?),
+            })),
+            parser::Statement::Sql(sql) => self.sql(sql),
+        }
+    }
+
+    fn sql(&mut self, statement: &ast::Statement) -> Result<Statement, SqlError> {
+        match statement {
+            ast::Statement::Query(query) => {
+                Ok(Statement::Select(Box::new(self.top_query(query)?)))
+            }
+            ast::Statement::Insert(insert) => self.insert(insert),
+            ast::Statement::Update(update) => self.update(update),
+            ast::Statement::Delete(delete) => self.delete(delete),
+            ast::Statement::CreateTable(create) => self.create_table(create),
+            ast::Statement::CreateIndex(create) => self.create_index(create),
+            ast::Statement::AlterTable(alter) => self.alter_table(alter),
+            ast::Statement::Truncate(truncate) => self.truncate(truncate),
+            ast::Statement::Drop {
+                object_type,
+                if_exists,
+                names,
+                ..
+            } => self.drop(object_type, *if_exists, names),
+            ast::Statement::Execute {
+                name: Some(name),
+                parameters,
+                ..
+            } => self.execute(name, parameters),
+            other => Err(unsupported_statement(other)),
+        }
+    }
+
+    fn execute(
+        &mut self,
+        name: &ast::ObjectName,
+        parameters: &[ast::Expr],
+    ) -> Result<Statement, SqlError> {
+        let (_, name) = names::table_name(name)?;
+        let scope = scope::Scope::default();
+        let mut args = Vec::with_capacity(parameters.len());
+        for parameter in parameters {
+            args.push(self.scalar(parameter, &scope, expr::Clause::Execute)?);
+        }
+        Ok(Statement::Execute { name, args })
+    }
+
+    /// The position of a place in the text.
+    fn position(&self, span: Span) -> u32 {
+        position_of(self.text, span.start.line, span.start.column)
+    }
+
+    /// Runs `f` one level deeper.
+    fn deeper<T>(
+        &mut self,
+        f: impl FnOnce(&mut Self) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        if self.depth >= EXPR_DEPTH_MAX {
+            return Err(parser::too_deep());
+        }
+        self.depth += 1;
+        let result = f(self);
+        self.depth -= 1;
+        result
+    }
+}
+
+/// 0A000 with the statement's first two words.
+fn unsupported_statement(statement: &ast::Statement) -> SqlError {
+    let text = statement.to_string();
+    let words: Vec<&str> = text
+        .split_whitespace()
+        .take(2)
+        .take_while(|w| w.bytes().all(|b| b.is_ascii_uppercase()))
+        .collect();
+    SqlError::unsupported(match words.is_empty() {
+        true => "this statement".to_owned(),
+        false => words.join(" "),
+    })
+}

@@ -1,0 +1,102 @@
+//! Identifiers and qualified names.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+
+use super::Binder;
+use crate::catalog::TableDef;
+use crate::error::{SqlError, SqlState};
+
+/// An identifier as PostgreSQL keeps it: folded to lower case unless quoted, 63 bytes at most.
+pub(super) fn fold(ident: &Ident) -> String {
+    const NAME_BYTES_MAX: usize = 63;
+    let mut name = match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_ascii_lowercase(),
+    };
+    if name.len() > NAME_BYTES_MAX {
+        name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
+    }
+    name
+}
+
+/// The identifiers of a name.
+pub(super) fn parts(name: &ObjectName) -> Result<Vec<&Ident>, SqlError> {
+    name.0
+        .iter()
+        .map(|part| match part {
+            ObjectNamePart::Identifier(ident) => Ok(ident),
+            ObjectNamePart::Function(_) => Err(SqlError::unsupported("a name made by a function")),
+        })
+        .collect()
+}
+
+/// Schema and name of a relation.
+pub(super) fn table_name(name: &ObjectName) -> Result<(Option<String>, String), SqlError> {
+    match parts(name)?.as_slice() {
+        [table] => Ok((None, fold(table))),
+        [schema, table] => Ok((Some(fold(schema)), fold(table))),
+        [_, schema, table] => Ok((Some(fold(schema)), fold(table))),
+        _ => Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            format!("improper qualified name (too many dotted names): {name}"),
+        )),
+    }
+}
+
+/// The name in messages.
+pub(super) fn shown(schema: Option<&str>, name: &str) -> String {
+    match schema {
+        Some(schema) => format!("{schema}.{name}"),
+        None => name.to_owned(),
+    }
+}
+
+/// 42P01.
+pub(super) fn no_relation(schema: Option<&str>, name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_TABLE,
+        format!("relation \"{}\" does not exist", shown(schema, name)),
+    )
+}
+
+impl Binder<'_> {
+    /// The table of a name, or 42P01.
+    pub(super) fn table(&self, name: &ObjectName) -> Result<Arc<TableDef>, SqlError> {
+        let (schema, table) = table_name(name)?;
+        let position = match name.0.first() {
+            Some(ObjectNamePart::Identifier(ident)) => self.position(ident.span),
+            _ => 0,
+        };
+        self.table_called(schema.as_deref(), &table)
+            .map_err(|e| e.or_at(position))
+    }
+
+    /// The table of a name, or 42P01.
+    pub(super) fn table_called(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Arc<TableDef>, SqlError> {
+        self.catalog
+            .table(schema, name)?
+            .ok_or_else(|| no_relation(schema, name))
+    }
+
+    /// Position of a column of a table, or 42703 as DML and DDL word it.
+    pub(super) fn column_of(&self, table: &TableDef, ident: &Ident) -> Result<usize, SqlError> {
+        let name = fold(ident);
+        table.column(&name).ok_or_else(|| {
+            no_column_of(&name, &table.name).or_at(self.position(ident.span))
+        })
+    }
+}
+
+/// 42703 for a column of a known table.
+pub(super) fn no_column_of(column: &str, table: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_COLUMN,
+        format!("column \"{column}\" of relation \"{table}\" does not exist"),
+    )
+}

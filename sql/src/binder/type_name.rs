@@ -1,0 +1,152 @@
+//! Types as they are written.
+
+use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+
+use super::names;
+use crate::error::{SqlError, SqlState};
+use crate::types::numeric::MAX_SCALE;
+use crate::types::{Type, TypeKind};
+
+const LENGTH_MAX: u64 = 10_485_760;
+const PRECISION_MAX: u64 = 1000;
+
+/// The type that a type name means.
+pub fn type_of(data_type: &DataType) -> Result<Type, SqlError> {
+    use DataType as D;
+    Ok(match data_type {
+        D::Bool | D::Boolean => Type::BOOL,
+        D::SmallInt(None) | D::Int2(None) => Type::INT2,
+        D::Int(None) | D::Integer(None) | D::Int4(None) => Type::INT4,
+        D::BigInt(None) | D::Int8(None) => Type::INT8,
+        D::Real | D::Float4 => Type::FLOAT4,
+        D::Double(_) | D::DoublePrecision | D::Float8 => Type::FLOAT8,
+        D::Float(ExactNumberInfo::None) => Type::FLOAT8,
+        D::Float(ExactNumberInfo::Precision(1..=24)) => Type::FLOAT4,
+        D::Float(ExactNumberInfo::Precision(25..=53)) => Type::FLOAT8,
+        D::Float(_) => {
+            return Err(invalid("precision for type float must be less than 54 bits"));
+        }
+        D::Numeric(info) | D::Decimal(info) | D::Dec(info) => numeric(info)?,
+        D::Text => Type::TEXT,
+        D::Varchar(length) | D::CharVarying(length) | D::CharacterVarying(length) => {
+            sized(TypeKind::VarChar, length.as_ref())?
+        }
+        D::Char(None) | D::Character(None) => Type::char(1),
+        D::Char(length) | D::Character(length) => sized(TypeKind::BpChar, length.as_ref())?,
+        D::Bytea => Type::BYTEA,
+        D::Date => Type::DATE,
+        D::Timestamp(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            timed(TypeKind::Timestamp, *precision)
+        }
+        D::Timestamp(precision, _) => timed(TypeKind::TimestampTz, *precision),
+        D::Uuid => Type::UUID,
+        D::Custom(name, arguments) => return custom(name, arguments),
+        other => return Err(unsupported(&other.to_string())),
+    })
+}
+
+fn sized(kind: TypeKind, length: Option<&CharacterLength>) -> Result<Type, SqlError> {
+    let Some(length) = length else {
+        return Ok(Type::of(kind));
+    };
+    let name = match kind {
+        TypeKind::VarChar => "varchar",
+        _ => "char",
+    };
+    match length {
+        CharacterLength::IntegerLength { length: 0, .. } => Err(invalid(&format!(
+            "length for type {name} must be at least 1"
+        ))),
+        CharacterLength::IntegerLength { length, .. } if *length <= LENGTH_MAX => {
+            Ok(Type::with(kind, *length as i32 + 4))
+        }
+        _ => Err(invalid(&format!(
+            "length for type {name} cannot exceed {LENGTH_MAX}"
+        ))),
+    }
+}
+
+fn numeric(info: &ExactNumberInfo) -> Result<Type, SqlError> {
+    let (precision, scale) = match info {
+        ExactNumberInfo::None => return Ok(Type::NUMERIC),
+        ExactNumberInfo::Precision(precision) => (*precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (*precision, *scale),
+    };
+    if !(1..=PRECISION_MAX).contains(&precision) {
+        return Err(invalid(&format!(
+            "NUMERIC precision {precision} must be between 1 and {PRECISION_MAX}"
+        )));
+    }
+    match u32::try_from(scale) {
+        Ok(scale) if scale <= MAX_SCALE => Ok(Type::with(
+            TypeKind::Numeric,
+            ((precision as i32) << 16 | scale as i32) + 4,
+        )),
+        _ => Err(SqlError::unsupported(format!(
+            "NUMERIC with a scale of {scale}"
+        ))),
+    }
+}
+
+fn timed(kind: TypeKind, precision: Option<u64>) -> Type {
+    match precision {
+        None => Type::of(kind),
+        Some(digits) => Type::with(kind, digits.min(6) as i32),
+    }
+}
+
+/// Types that sqlparser does not know by themselves.
+fn custom(
+    name: &sqlparser::ast::ObjectName,
+    arguments: &[String],
+) -> Result<Type, SqlError> {
+    let parts = names::parts(name)?;
+    let Some(last) = parts.last() else {
+        return Err(unsupported(""));
+    };
+    let folded = names::fold(last);
+    let kind = TypeKind::COLUMN_TYPES
+        .into_iter()
+        .find(|k| k.catalog_name() == folded);
+    match (kind, arguments) {
+        (Some(kind), []) => Ok(Type::of(kind)),
+        (Some(kind @ (TypeKind::VarChar | TypeKind::BpChar)), [length]) => match length.parse() {
+            Ok(length) => sized(
+                kind,
+                Some(&CharacterLength::IntegerLength { length, unit: None }),
+            ),
+            Err(_) => Err(invalid(&format!("invalid length \"{length}\""))),
+        },
+        (Some(kind @ (TypeKind::Timestamp | TypeKind::TimestampTz)), [digits]) => {
+            Ok(timed(kind, digits.parse().ok()))
+        }
+        (Some(_), _) => Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            format!("type modifier is not allowed for type \"{folded}\""),
+        )),
+        (None, _) if is_postgres_type(&folded) => Err(unsupported(&folded)),
+        (None, _) => Err(SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("type \"{}\" does not exist", name.to_string().to_ascii_lowercase()),
+        )),
+    }
+}
+
+fn unsupported(name: &str) -> SqlError {
+    SqlError::unsupported(format!("type {}", name.to_ascii_lowercase()))
+}
+
+fn invalid(message: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+fn is_postgres_type(name: &str) -> bool {
+    const KNOWN: [&str; 40] = [
+        "serial", "bigserial", "smallserial", "serial4", "serial8", "serial2", "oid", "regclass",
+        "regtype", "regproc", "regnamespace", "regrole", "xid", "xid8", "cid", "tid", "json",
+        "jsonb", "jsonpath", "xml", "money", "inet", "cidr", "macaddr", "macaddr8", "point",
+        "line", "lseg", "box", "path", "polygon", "circle", "interval", "time", "timetz", "bit",
+        "varbit", "tsvector", "tsquery", "citext",
+    ];
+    KNOWN.contains(&name)
+}

@@ -1,0 +1,352 @@
+//! COPY: its syntax, old and new.
+
+use sqlparser::ast;
+
+use super::cursor::Cursor;
+use super::lexer::Kind;
+use super::{depth, lexer, syntax};
+use crate::bound::{CopyDirection, CopyFormat, CopyOptions};
+use crate::error::{SqlError, SqlState};
+
+/// A COPY statement.
+#[derive(Debug)]
+pub struct CopySyntax {
+    /// What is copied.
+    pub source: CopyFrom,
+    /// In or out.
+    pub direction: CopyDirection,
+    /// How; `force_quote` is resolved by the binder.
+    pub options: CopyOptions,
+    /// FORCE_QUOTE columns; empty and `force_quote_all` unset is none.
+    pub force_quote: Vec<String>,
+    /// FORCE_QUOTE *
+    pub force_quote_all: bool,
+}
+
+/// What a COPY copies.
+#[derive(Debug)]
+pub enum CopyFrom {
+    /// A table and maybe some of its columns.
+    Table {
+        /// The schema, if given.
+        schema: Option<String>,
+        /// The table.
+        name: String,
+        /// The columns; empty for all.
+        columns: Vec<String>,
+    },
+    /// A query.
+    Query(Box<ast::Query>),
+}
+
+/// Reads what follows COPY.
+pub(super) fn parse(cursor: &mut Cursor<'_>) -> Result<CopySyntax, SqlError> {
+    let binary = cursor.accept("binary");
+    let source = match cursor.peek().map(|t| t.kind) {
+        Some(Kind::Open) => {
+            let (start, end) = cursor.bracketed()?;
+            let text = cursor.sql.get(start..end).unwrap_or("");
+            let tokens = lexer::tokens(text)?;
+            depth::check(text, &tokens)?;
+            CopyFrom::Query(syntax::query(text, &tokens)?)
+        }
+        _ => {
+            let (schema, name) = cursor.qualified()?;
+            CopyFrom::Table {
+                schema,
+                name,
+                columns: column_list(cursor)?,
+            }
+        }
+    };
+    let direction = if cursor.accept("from") {
+        CopyDirection::In
+    } else {
+        cursor.expect("to")?;
+        CopyDirection::Out
+    };
+    if matches!(source, CopyFrom::Query(_)) && direction == CopyDirection::In {
+        return Err(cursor.unexpected());
+    }
+    endpoint(cursor)?;
+    let mut copy = CopySyntax {
+        source,
+        direction,
+        options: CopyOptions::default(),
+        force_quote: Vec::new(),
+        force_quote_all: false,
+    };
+    let mut given = Given::default();
+    if binary {
+        copy.options.format = CopyFormat::Binary;
+    }
+    legacy_delimiter(cursor, &mut given)?;
+    cursor.accept("with");
+    if cursor.peek().is_some_and(|t| t.kind == Kind::Open) {
+        generic_options(cursor, &mut copy, &mut given)?;
+    } else {
+        legacy_options(cursor, &mut copy, &mut given)?;
+    }
+    if cursor.sees("where") {
+        return Err(SqlError::unsupported("COPY FROM with WHERE"));
+    }
+    cursor.end()?;
+    settle(copy, given)
+}
+
+/// Only the client's streams are at either end.
+fn endpoint(cursor: &mut Cursor<'_>) -> Result<(), SqlError> {
+    if cursor.accept("stdin") || cursor.accept("stdout") {
+        return Ok(());
+    }
+    if cursor.sees("program") || cursor.string().is_ok() {
+        return Err(SqlError::unsupported("COPY to or from files of the server")
+            .hint("Anyone can COPY to stdout or from stdin. psql's \\copy command also works for anyone."));
+    }
+    Err(cursor.unexpected())
+}
+
+fn column_list(cursor: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {
+    let mut columns = Vec::new();
+    if cursor.accept_kind(Kind::Open).is_none() {
+        return Ok(columns);
+    }
+    loop {
+        columns.push(cursor.identifier()?);
+        if cursor.accept_kind(Kind::Comma).is_none() {
+            cursor.expect_kind(Kind::Close)?;
+            return Ok(columns);
+        }
+    }
+}
+
+/// Options whose defaults depend on the format.
+#[derive(Default)]
+struct Given {
+    delimiter: Option<String>,
+    null: Option<String>,
+    quote: Option<String>,
+    escape: Option<String>,
+}
+
+fn legacy_delimiter(cursor: &mut Cursor<'_>, given: &mut Given) -> Result<(), SqlError> {
+    cursor.accept("using");
+    if cursor.accept("delimiters") || cursor.accept("delimiter") {
+        cursor.accept("as");
+        given.delimiter = Some(cursor.string()?);
+    }
+    Ok(())
+}
+
+/// `CSV HEADER NULL 'x' …`
+fn legacy_options(
+    cursor: &mut Cursor<'_>,
+    copy: &mut CopySyntax,
+    given: &mut Given,
+) -> Result<(), SqlError> {
+    while cursor.peek().is_some() && !cursor.sees("where") {
+        let option = cursor.identifier()?;
+        match option.as_str() {
+            "binary" => copy.options.format = CopyFormat::Binary,
+            "csv" => copy.options.format = CopyFormat::Csv,
+            "freeze" => {}
+            "header" => copy.options.header = true,
+            "force" => {
+                if !cursor.accept("quote") {
+                    return Err(SqlError::unsupported("COPY with FORCE NULL"));
+                }
+                if cursor.accept_operator("*") {
+                    copy.force_quote_all = true;
+                    continue;
+                }
+                loop {
+                    copy.force_quote.push(cursor.identifier()?);
+                    if cursor.accept_kind(Kind::Comma).is_none() {
+                        break;
+                    }
+                }
+            }
+            "delimiter" | "null" | "quote" | "escape" | "encoding" => {
+                cursor.accept("as");
+                set_text(&option, cursor.string()?, given)?;
+            }
+            _ => return Err(cursor.unexpected()),
+        }
+    }
+    Ok(())
+}
+
+/// `(FORMAT csv, HEADER true, …)`
+fn generic_options(
+    cursor: &mut Cursor<'_>,
+    copy: &mut CopySyntax,
+    given: &mut Given,
+) -> Result<(), SqlError> {
+    cursor.expect_kind(Kind::Open)?;
+    loop {
+        let option = cursor.identifier()?;
+        match option.as_str() {
+            "format" => {
+                let name = word_or_string(cursor)?;
+                copy.options.format = match name.to_ascii_lowercase().as_str() {
+                    "text" => CopyFormat::Text,
+                    "csv" => CopyFormat::Csv,
+                    "binary" => CopyFormat::Binary,
+                    _ => {
+                        return Err(invalid(format!("COPY format \"{name}\" not recognized")));
+                    }
+                };
+            }
+            "freeze" => {
+                boolean(cursor, "freeze")?;
+            }
+            "header" => {
+                if cursor.accept("match") {
+                    copy.options.header = true;
+                    copy.options.header_match = true;
+                } else {
+                    copy.options.header = boolean(cursor, "header")?;
+                }
+            }
+            "delimiter" | "null" | "quote" | "escape" | "encoding" => {
+                set_text(&option, word_or_string(cursor)?, given)?;
+            }
+            "force_quote" => {
+                if cursor.accept_operator("*") {
+                    copy.force_quote_all = true;
+                } else {
+                    copy.force_quote = column_list(cursor)?;
+                }
+            }
+            "force_null" | "force_not_null" => {
+                return Err(SqlError::unsupported("COPY with FORCE_NULL"));
+            }
+            other => {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    format!("option \"{other}\" not recognized"),
+                ));
+            }
+        }
+        if cursor.accept_kind(Kind::Comma).is_none() {
+            break;
+        }
+    }
+    cursor.expect_kind(Kind::Close)?;
+    Ok(())
+}
+
+fn set_text(option: &str, value: String, given: &mut Given) -> Result<(), SqlError> {
+    match option {
+        "delimiter" => given.delimiter = Some(value),
+        "null" => given.null = Some(value),
+        "quote" => given.quote = Some(value),
+        "escape" => given.escape = Some(value),
+        _ => {
+            let plain = value.to_ascii_lowercase().replace(['-', '_'], "");
+            if plain != "utf8" && plain != "unicode" {
+                return Err(SqlError::unsupported(format!("encoding \"{value}\"")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn word_or_string(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
+    match cursor.peek().map(|t| t.kind) {
+        Some(Kind::Word | Kind::QuotedIdent) => cursor.identifier(),
+        _ => cursor.string(),
+    }
+}
+
+fn boolean(cursor: &mut Cursor<'_>, option: &str) -> Result<bool, SqlError> {
+    let value = match cursor.peek() {
+        Some(t) if matches!(t.kind, Kind::Word | Kind::String) => word_or_string(cursor)?,
+        Some(t) if t.kind == Kind::Integer => {
+            cursor.next_token();
+            t.text(cursor.sql).to_owned()
+        }
+        // The bare option means yes.
+        _ => return Ok(true),
+    };
+    crate::settings::parse_bool(&value).ok_or_else(|| {
+        SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            format!("{option} requires a Boolean value"),
+        )
+    })
+}
+
+fn invalid(message: String) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+/// Fills in the format's defaults and checks what goes together.
+fn settle(mut copy: CopySyntax, given: Given) -> Result<CopySyntax, SqlError> {
+    let csv = copy.options.format == CopyFormat::Csv;
+    if csv {
+        copy.options.delimiter = b',';
+        copy.options.null = String::new();
+    }
+    if let Some(text) = given.delimiter {
+        copy.options.delimiter = one_byte("delimiter", &text)?;
+    }
+    if let Some(null) = given.null {
+        copy.options.null = null;
+    }
+    let only_csv = |what: &str| {
+        SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("COPY {what} available only in CSV mode"),
+        )
+    };
+    match given.quote {
+        Some(_) if !csv => return Err(only_csv("quote")),
+        Some(text) => {
+            copy.options.quote = one_byte("quote", &text)?;
+            copy.options.escape = copy.options.quote;
+        }
+        None => {}
+    }
+    match given.escape {
+        Some(_) if !csv => return Err(only_csv("escape")),
+        Some(text) => copy.options.escape = one_byte("escape", &text)?,
+        None => {}
+    }
+    if (copy.force_quote_all || !copy.force_quote.is_empty()) && !csv {
+        return Err(only_csv("force quote"));
+    }
+    if copy.options.format == CopyFormat::Binary && copy.options.header {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "cannot specify HEADER in BINARY mode",
+        ));
+    }
+    let text = copy.options.format == CopyFormat::Text;
+    let delimiter = copy.options.delimiter;
+    if text && (delimiter.is_ascii_lowercase() || delimiter.is_ascii_digit() || delimiter == b'.') {
+        return Err(invalid(format!(
+            "COPY delimiter cannot be \"{}\"",
+            delimiter as char
+        )));
+    }
+    if csv && delimiter == copy.options.quote {
+        return Err(invalid(
+            "COPY delimiter and quote must be different".to_owned(),
+        ));
+    }
+    Ok(copy)
+}
+
+fn one_byte(what: &str, text: &str) -> Result<u8, SqlError> {
+    match text.as_bytes() {
+        [b] if !matches!(b, b'\n' | b'\r') => Ok(*b),
+        [_] => Err(invalid(format!(
+            "COPY {what} cannot be newline or carriage return"
+        ))),
+        _ => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("COPY {what} must be a single one-byte character"),
+        )),
+    }
+}

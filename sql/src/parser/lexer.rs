@@ -1,0 +1,343 @@
+//! A quick lexer over SQL text: where tokens begin and end, and of what kind they are.
+//!
+//! It allocates nothing and knows no grammar. Statement splitting, the depth limit, literal lifting
+//! and the statements we parse ourselves work on it; the rest goes on to sqlparser, whose own
+//! lexer reads the same text.
+
+use crate::error::{SqlError, SqlState};
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A keyword or an identifier without quotes.
+    Word,
+    /// `"identifier"`
+    QuotedIdent,
+    /// Digits only.
+    Integer,
+    /// A number with a point or an exponent.
+    Decimal,
+    /// `'text'`
+    String,
+    /// `E'text'`, `B'…'`, `X'…'`, `N'…'`, `U&'…'` or `$tag$text$tag$`
+    OtherString,
+    /// `$1`
+    Param,
+    /// `(` or `[`
+    Open,
+    /// `)` or `]`
+    Close,
+    /// `,`
+    Comma,
+    /// `;`
+    Semicolon,
+    /// `.`
+    Dot,
+    /// `::`
+    Cast,
+    /// Operator characters.
+    Operator,
+    /// Any other character.
+    Other,
+}
+
+/// One token: bytes `start..end` of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl Token {
+    /// The token's text.
+    pub(super) fn text<'a>(&self, sql: &'a str) -> &'a str {
+        sql.get(self.start..self.end).unwrap_or("")
+    }
+
+    /// Is it this keyword?
+    pub(super) fn is(&self, sql: &str, keyword: &str) -> bool {
+        self.kind == Kind::Word && self.text(sql).eq_ignore_ascii_case(keyword)
+    }
+}
+
+/// Walks the tokens of a text.
+#[derive(Clone)]
+pub(super) struct Lexer<'a> {
+    sql: &'a str,
+    at: usize,
+}
+
+const OPERATOR_CHARS: &[u8] = b"+-*/<>=~!@#%^&|`?";
+
+impl<'a> Lexer<'a> {
+    pub(super) fn new(sql: &'a str) -> Lexer<'a> {
+        Lexer { sql, at: 0 }
+    }
+
+    fn byte(&self, i: usize) -> u8 {
+        self.sql.as_bytes().get(i).copied().unwrap_or(0)
+    }
+
+    /// The next token; `None` at the end.
+    pub(super) fn next_token(&mut self) -> Result<Option<Token>, SqlError> {
+        self.skip_blank()?;
+        let start = self.at;
+        if start >= self.sql.len() {
+            return Ok(None);
+        }
+        let first = self.byte(start);
+        let kind = match first {
+            b'\'' => {
+                self.quoted(start, start, b'\'', false)?;
+                Kind::String
+            }
+            b'"' => {
+                self.quoted(start, start, b'"', false)?;
+                if self.at == start + 2 {
+                    return Err(lexical(
+                        self.sql,
+                        start,
+                        "zero-length delimited identifier",
+                    ));
+                }
+                Kind::QuotedIdent
+            }
+            b'0'..=b'9' => self.number(),
+            b'.' if self.byte(start + 1).is_ascii_digit() => self.number(),
+            b'$' => self.dollar(start)?,
+            b'(' | b'[' | b'{' => self.single(Kind::Open),
+            b')' | b']' | b'}' => self.single(Kind::Close),
+            b',' => self.single(Kind::Comma),
+            b';' => self.single(Kind::Semicolon),
+            b'.' => self.single(Kind::Dot),
+            b':' if self.byte(start + 1) == b':' => {
+                self.at += 2;
+                Kind::Cast
+            }
+            b if is_word_start(b) => self.word(start)?,
+            b if OPERATOR_CHARS.contains(&b) => {
+                self.operator();
+                Kind::Operator
+            }
+            _ => self.single(Kind::Other),
+        };
+        Ok(Some(Token {
+            kind,
+            start,
+            end: self.at,
+        }))
+    }
+
+    fn single(&mut self, kind: Kind) -> Kind {
+        self.at += 1;
+        kind
+    }
+
+    /// Skips white space and comments; block comments nest.
+    fn skip_blank(&mut self) -> Result<(), SqlError> {
+        loop {
+            match (self.byte(self.at), self.byte(self.at + 1)) {
+                (b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, _) => self.at += 1,
+                (b'-', b'-') => {
+                    let rest = &self.sql.as_bytes()[self.at..];
+                    let length = rest.iter().position(|b| matches!(b, b'\n' | b'\r'));
+                    self.at += length.unwrap_or(rest.len());
+                }
+                (b'/', b'*') => self.block_comment()?,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn block_comment(&mut self) -> Result<(), SqlError> {
+        let start = self.at;
+        let mut depth = 0usize;
+        while self.at < self.sql.len() {
+            match (self.byte(self.at), self.byte(self.at + 1)) {
+                (b'/', b'*') => {
+                    depth += 1;
+                    self.at += 2;
+                }
+                (b'*', b'/') => {
+                    depth -= 1;
+                    self.at += 2;
+                    if depth == 0 {
+                        return Ok(());
+                    }
+                }
+                _ => self.at += 1,
+            }
+        }
+        Err(lexical(self.sql, start, "unterminated /* comment"))
+    }
+
+    /// Reads to the closing quote; the opening one is at `open`.
+    fn quoted(
+        &mut self,
+        start: usize,
+        open: usize,
+        quote: u8,
+        backslash: bool,
+    ) -> Result<(), SqlError> {
+        self.at = open + 1;
+        loop {
+            match self.byte(self.at) {
+                b if b == quote && self.byte(self.at + 1) == quote => self.at += 2,
+                b if b == quote => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                b'\\' if backslash && self.at + 1 < self.sql.len() => self.at += 2,
+                _ if self.at >= self.sql.len() => {
+                    let what = match quote {
+                        b'"' => "unterminated quoted identifier",
+                        _ => "unterminated quoted string",
+                    };
+                    self.at = self.sql.len();
+                    return Err(lexical(self.sql, start, what));
+                }
+                _ => self.at += 1,
+            }
+        }
+    }
+
+    fn number(&mut self) -> Kind {
+        let mut kind = Kind::Integer;
+        self.digits();
+        // `1..2` is a number and two dots.
+        if self.byte(self.at) == b'.' && self.byte(self.at + 1) != b'.' {
+            kind = Kind::Decimal;
+            self.at += 1;
+            self.digits();
+        }
+        if matches!(self.byte(self.at), b'e' | b'E') {
+            let sign = matches!(self.byte(self.at + 1), b'+' | b'-') as usize;
+            if self.byte(self.at + 1 + sign).is_ascii_digit() {
+                kind = Kind::Decimal;
+                self.at += 1 + sign;
+                self.digits();
+            }
+        }
+        kind
+    }
+
+    fn digits(&mut self) {
+        while self.byte(self.at).is_ascii_digit() {
+            self.at += 1;
+        }
+    }
+
+    /// `$1`, or a dollar-quoted string.
+    fn dollar(&mut self, start: usize) -> Result<Kind, SqlError> {
+        self.at += 1;
+        if self.byte(self.at).is_ascii_digit() {
+            self.digits();
+            return Ok(Kind::Param);
+        }
+        while is_word(self.byte(self.at)) && self.byte(self.at) != b'$' {
+            self.at += 1;
+        }
+        if self.byte(self.at) != b'$' {
+            self.at = start + 1;
+            return Ok(Kind::Other);
+        }
+        self.at += 1;
+        let tag = &self.sql[start..self.at];
+        match self.sql[self.at..].find(tag) {
+            Some(length) => {
+                self.at += length + tag.len();
+                Ok(Kind::OtherString)
+            }
+            None => Err(lexical(
+                self.sql,
+                start,
+                "unterminated dollar-quoted string",
+            )),
+        }
+    }
+
+    fn word(&mut self, start: usize) -> Result<Kind, SqlError> {
+        let prefix = self.byte(start).to_ascii_lowercase();
+        let (next, third) = (self.byte(start + 1), self.byte(start + 2));
+        match (prefix, next, third) {
+            (b'e' | b'b' | b'x' | b'n', b'\'', _) => {
+                self.quoted(start, start + 1, b'\'', prefix == b'e')?;
+                return Ok(Kind::OtherString);
+            }
+            (b'u', b'&', quote @ (b'\'' | b'"')) => {
+                self.quoted(start, start + 2, quote, false)?;
+                return Ok(if quote == b'"' {
+                    Kind::QuotedIdent
+                } else {
+                    Kind::OtherString
+                });
+            }
+            _ => {}
+        }
+        while is_word(self.byte(self.at)) {
+            self.at += 1;
+        }
+        Ok(Kind::Word)
+    }
+
+    fn operator(&mut self) {
+        self.at += 1;
+        loop {
+            let (b, next) = (self.byte(self.at), self.byte(self.at + 1));
+            let comment = matches!((b, next), (b'-', b'-') | (b'/', b'*'));
+            if comment || !OPERATOR_CHARS.contains(&b) {
+                return;
+            }
+            self.at += 1;
+        }
+    }
+}
+
+fn is_word_start(b: u8) -> bool {
+    b.is_ascii_alphabetic() || b == b'_' || b >= 0x80
+}
+
+fn is_word(b: u8) -> bool {
+    is_word_start(b) || b.is_ascii_digit() || b == b'$'
+}
+
+/// All tokens of a text.
+pub(super) fn tokens(sql: &str) -> Result<Vec<Token>, SqlError> {
+    let mut lexer = Lexer::new(sql);
+    let mut out = Vec::new();
+    while let Some(token) = lexer.next_token()? {
+        out.push(token);
+    }
+    Ok(out)
+}
+
+/// The position of a byte in characters, from 1.
+pub(super) fn position(sql: &str, byte: usize) -> u32 {
+    let before = sql.get(..byte).unwrap_or(sql);
+    u32::try_from(before.chars().count() + 1).unwrap_or(u32::MAX)
+}
+
+/// 42601 for text that is no tokens: PostgreSQL shows all from the bad token on.
+#[cold]
+fn lexical(sql: &str, start: usize, what: &str) -> SqlError {
+    SqlError::new(
+        SqlState::SYNTAX_ERROR,
+        format!("{what} at or near \"{}\"", &sql[start..]),
+    )
+    .at(position(sql, start))
+}
+
+/// 42601 at a token, or at the end of the text.
+#[cold]
+pub(super) fn syntax_error(sql: &str, token: Option<Token>) -> SqlError {
+    match token {
+        Some(token) => SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            format!("syntax error at or near \"{}\"", token.text(sql)),
+        )
+        .at(position(sql, token.start)),
+        None => SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at end of input")
+            .at(position(sql, sql.len())),
+    }
+}

@@ -1,0 +1,301 @@
+//! Literal lifting: an unprepared statement's literals become parameters, so that the same text with
+//! other values finds the same plan.
+//!
+//! ```text
+//!   UPDATE t SET a = a + 5 WHERE b = 'x'   ──▶   UPDATE t SET a = a + $1 WHERE b = $2/*:it*/
+//! ```
+//! The comment at the end tells the literals' kinds, so the lifted text alone is the key of a plan
+//! cache. A number keeps the type that PostgreSQL gives the literal; a string stays of unknown type,
+//! to be told by its surroundings as an untyped parameter is.
+//!
+//! A literal is lifted only behind a token that an expression must follow, and never where its
+//! value is part of the meaning: ORDER BY and GROUP BY (ordinals), type modifiers, typed literals.
+//! Statements with GROUP BY or DISTINCT are left alone, because their expressions are matched by
+//! text. If the lifted text does not bind, bind the original for the right error.
+
+use compact_str::CompactString;
+use rust_decimal::Decimal;
+
+use super::cursor::unquoted;
+use super::lexer::{Kind, Lexer, Token};
+use crate::types::{Type, numeric};
+use crate::value::Value;
+
+/// More literals than this are not worth a plan of their own.
+const LITERALS_MAX: usize = 64;
+
+/// A lifted statement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lifted {
+    /// The text with parameters, which is also the cache key.
+    pub text: String,
+    /// The literals: the value of `$1` and so on.
+    pub literals: Vec<Literal>,
+}
+
+/// A lifted literal.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// An integer that fits four bytes.
+    Int4(i32),
+    /// An integer that fits eight.
+    Int8(i64),
+    /// A longer integer, or one with a point or exponent.
+    Numeric(Decimal),
+    /// A string of yet unknown type.
+    Text(CompactString),
+}
+
+impl Literal {
+    /// The parameter's type; unknown for a string.
+    pub fn ty(&self) -> Type {
+        match self {
+            Literal::Int4(_) => Type::INT4,
+            Literal::Int8(_) => Type::INT8,
+            Literal::Numeric(_) => Type::NUMERIC,
+            Literal::Text(_) => Type::UNKNOWN,
+        }
+    }
+
+    /// Its value; that of a string is still text, for the input function of the parameter's type.
+    pub fn value(&self) -> Value {
+        match self {
+            Literal::Int4(v) => Value::Int4(*v),
+            Literal::Int8(v) => Value::Int8(*v),
+            Literal::Numeric(v) => Value::Numeric(*v),
+            Literal::Text(v) => Value::Text(v.clone()),
+        }
+    }
+
+    fn tag(&self) -> char {
+        match self {
+            Literal::Int4(_) => 'i',
+            Literal::Int8(_) => 'l',
+            Literal::Numeric(_) => 'n',
+            Literal::Text(_) => 't',
+        }
+    }
+}
+
+/// Keywords behind which an expression begins.
+const BEFORE_EXPRESSION: [&str; 19] = [
+    "select", "where", "and", "or", "not", "like", "ilike", "between", "then", "else", "when",
+    "case", "limit", "offset", "returning", "on", "having", "in", "values",
+];
+
+/// Words that a type modifier may follow in brackets.
+const TYPES_WITH_MODIFIER: [&str; 17] = [
+    "char",
+    "character",
+    "varchar",
+    "varying",
+    "nchar",
+    "bpchar",
+    "numeric",
+    "decimal",
+    "dec",
+    "float",
+    "bit",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "interval",
+    "current_timestamp",
+    "localtimestamp",
+];
+
+/// Lifts the literals of a SELECT, INSERT, UPDATE or DELETE; `None` where there is nothing to gain.
+pub fn lift(sql: &str) -> Option<Lifted> {
+    let mut lexer = Lexer::new(sql);
+    let first = lexer.next_token().ok()??;
+    let liftable = ["select", "insert", "update", "delete"]
+        .iter()
+        .any(|w| first.is(sql, w));
+    if !liftable {
+        return None;
+    }
+    let mut walk = Walk {
+        sql,
+        text: String::with_capacity(sql.len() + 16),
+        copied: first.start,
+        literals: Vec::new(),
+        order_by_at: None,
+        modifier_at: None,
+        depth: 0,
+    };
+    let mut before = first;
+    let mut before_that = None;
+    let mut current = lexer.next_token().ok()?;
+    while let Some(token) = current {
+        let next = lexer.next_token().ok()?;
+        walk.token(token, before, before_that, next)?;
+        before_that = Some(before);
+        before = token;
+        current = next;
+    }
+    walk.finish(before)
+}
+
+struct Walk<'a> {
+    sql: &'a str,
+    text: String,
+    /// How much of the source is in `text`.
+    copied: usize,
+    literals: Vec<Literal>,
+    /// The bracket depth of an ORDER BY we are in.
+    order_by_at: Option<usize>,
+    /// The bracket depth of a type modifier we are in.
+    modifier_at: Option<usize>,
+    depth: usize,
+}
+
+impl Walk<'_> {
+    /// `None` gives up on the whole statement.
+    fn token(
+        &mut self,
+        token: Token,
+        before: Token,
+        before_that: Option<Token>,
+        next: Option<Token>,
+    ) -> Option<()> {
+        match token.kind {
+            Kind::Semicolon if next.is_some() => return None,
+            Kind::Param => return None,
+            Kind::Open => {
+                self.depth += 1;
+                let typed = before.kind == Kind::Word && is_one_of(before, self.sql, &TYPES_WITH_MODIFIER);
+                if typed && self.modifier_at.is_none() {
+                    self.modifier_at = Some(self.depth);
+                }
+            }
+            Kind::Close => {
+                if self.order_by_at == Some(self.depth) {
+                    self.order_by_at = None;
+                }
+                if self.modifier_at == Some(self.depth) {
+                    self.modifier_at = None;
+                }
+                self.depth = self.depth.checked_sub(1)?;
+            }
+            Kind::Word => self.word(token)?,
+            Kind::Integer | Kind::Decimal | Kind::String => {
+                self.literal(token, before, before_that, next)?;
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn word(&mut self, token: Token) -> Option<()> {
+        let text = token.text(self.sql);
+        match text.len() {
+            5 if text.eq_ignore_ascii_case("group") => return None,
+            8 if text.eq_ignore_ascii_case("distinct") => return None,
+            5 if text.eq_ignore_ascii_case("order") => self.order_by_at = Some(self.depth),
+            5 if text.eq_ignore_ascii_case("limit") => self.order_by_at = None,
+            6 if text.eq_ignore_ascii_case("offset") => self.order_by_at = None,
+            5 if text.eq_ignore_ascii_case("union") => return None,
+            6 if text.eq_ignore_ascii_case("window") => return None,
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn literal(
+        &mut self,
+        token: Token,
+        before: Token,
+        before_that: Option<Token>,
+        next: Option<Token>,
+    ) -> Option<()> {
+        if self.order_by_at.is_some() || self.modifier_at.is_some() {
+            return Some(());
+        }
+        // A minus that has nothing to its left is the literal's sign.
+        let minus = before.kind == Kind::Operator && before.text(self.sql) == "-";
+        let signed = minus
+            && token.kind != Kind::String
+            && before_that.is_some_and(|t| self.expression_follows(t))
+            && !next.is_some_and(|t| self.binds_tighter_than_minus(t));
+        if !signed && !self.expression_follows(before) {
+            return Some(());
+        }
+        if token.kind == Kind::String && next.is_some_and(|t| t.kind == Kind::String) {
+            return None;
+        }
+        let literal = self.read(token, signed)?;
+        let start = if signed { before.start } else { token.start };
+        self.text.push_str(self.sql.get(self.copied..start)?);
+        self.copied = token.end;
+        self.literals.push(literal);
+        if self.literals.len() > LITERALS_MAX {
+            return None;
+        }
+        self.text.push('$');
+        self.text.push_str(&self.literals.len().to_string());
+        Some(())
+    }
+
+    fn read(&self, token: Token, negative: bool) -> Option<Literal> {
+        let text = token.text(self.sql);
+        match token.kind {
+            Kind::String => Some(Literal::Text(unquoted(text).into())),
+            Kind::Integer => Some(match text.parse::<i64>() {
+                Ok(v) => match i32::try_from(v) {
+                    Ok(v) => Literal::Int4(if negative { -v } else { v }),
+                    Err(_) => Literal::Int8(if negative { -v } else { v }),
+                },
+                Err(_) => self.decimal(text, negative)?,
+            }),
+            _ => self.decimal(text, negative),
+        }
+    }
+
+    fn decimal(&self, text: &str, negative: bool) -> Option<Literal> {
+        let value = numeric::parse(text).ok()?;
+        Some(Literal::Numeric(if negative { -value } else { value }))
+    }
+
+    /// Must an expression follow this token?
+    fn expression_follows(&self, token: Token) -> bool {
+        match token.kind {
+            Kind::Open | Kind::Comma => true,
+            Kind::Operator => true,
+            Kind::Word => is_one_of(token, self.sql, &BEFORE_EXPRESSION),
+            _ => false,
+        }
+    }
+
+    /// Would this token take the number before the minus does?
+    fn binds_tighter_than_minus(&self, token: Token) -> bool {
+        match token.kind {
+            Kind::Cast | Kind::Open | Kind::Dot => true,
+            Kind::Operator => token.text(self.sql).starts_with('^'),
+            Kind::Word => token.is(self.sql, "collate") || token.is(self.sql, "at"),
+            _ => false,
+        }
+    }
+
+    fn finish(mut self, last: Token) -> Option<Lifted> {
+        if self.literals.is_empty() {
+            return None;
+        }
+        let end = match last.kind {
+            Kind::Semicolon => last.start,
+            _ => last.end,
+        };
+        self.text.push_str(self.sql.get(self.copied..end)?);
+        self.text.push_str("/*:");
+        self.text.extend(self.literals.iter().map(Literal::tag));
+        self.text.push_str("*/");
+        Some(Lifted {
+            text: self.text,
+            literals: self.literals,
+        })
+    }
+}
+
+fn is_one_of(token: Token, sql: &str, words: &[&str]) -> bool {
+    let text = token.text(sql);
+    words.iter().any(|w| w.eq_ignore_ascii_case(text))
+}

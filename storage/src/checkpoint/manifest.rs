@@ -1,0 +1,159 @@
+//! The manifest: one small file that says which checkpoint counts and where replay begins.
+//!
+//! *Invariants.* It is replaced by a rename of a synced file, so it is the old one or the new one
+//! after any crash; a damaged one is damage, not a crash.
+
+use std::io;
+
+use fencepost_fabric::Disk;
+
+use super::error::CheckpointError;
+use super::format::crc;
+use crate::log::{Lsn, Needed};
+use crate::timestamp::Timestamp;
+
+const NAME: &str = "MANIFEST";
+const DRAFT: &str = "MANIFEST.tmp";
+const SUFFIX: &str = ".ckpt";
+const MAGIC: u64 = u64::from_le_bytes(*b"FencMan\x01");
+const WORDS: usize = 12;
+
+/// What a checkpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Manifest {
+    /// Checkpoints are numbered from 1; the file's name is made of this.
+    pub sequence: u64,
+    /// Replay begins here.
+    pub begin: Lsn,
+    /// The log was durable up to here before the checkpoint counted.
+    pub end: Lsn,
+    /// No version in the checkpoint is newer.
+    pub clock: Timestamp,
+    /// Objects in it, tombstones not counted.
+    pub objects: u64,
+    /// Size of the regions it was taken from.
+    pub region_bytes: u64,
+    /// Where the index begins in the file.
+    pub index_offset: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Number of sections.
+    pub sections: u64,
+}
+
+impl Manifest {
+    /// What the log must have for this checkpoint.
+    pub fn needed(&self) -> Needed {
+        Needed {
+            from: self.begin,
+            through: self.end,
+        }
+    }
+
+    /// Name of the file with the objects.
+    pub(super) fn file_name(&self) -> String {
+        file_name(self.sequence)
+    }
+
+    fn encode(&self) -> [u64; WORDS] {
+        let mut words = [
+            MAGIC,
+            self.sequence,
+            self.begin.raw(),
+            self.end.raw(),
+            self.clock.raw(),
+            self.objects,
+            self.region_bytes,
+            self.index_offset,
+            self.bytes,
+            self.sections,
+            0,
+            0,
+        ];
+        words[WORDS - 1] = crc(&words[..WORDS - 1]);
+        words
+    }
+
+    fn decode(words: &[u64; WORDS]) -> Option<Self> {
+        let [
+            magic,
+            sequence,
+            begin,
+            end,
+            clock,
+            objects,
+            region_bytes,
+            index_offset,
+            bytes,
+            sections,
+            _,
+            told,
+        ] = *words;
+        let whole = magic == MAGIC && crc(&words[..WORDS - 1]) == told;
+        whole.then_some(Self {
+            sequence,
+            begin: Lsn::from_raw(begin),
+            end: Lsn::from_raw(end),
+            clock: Timestamp::from_raw(clock),
+            objects,
+            region_bytes,
+            index_offset,
+            bytes,
+            sections,
+        })
+    }
+}
+
+pub(super) fn file_name(sequence: u64) -> String {
+    format!("{sequence:012}{SUFFIX}")
+}
+
+/// The checkpoint that counts; `None` when there has never been one.
+///
+/// # Errors
+/// [`CheckpointError`] when the manifest cannot be read or is damaged.
+pub fn read_manifest(disk: &dyn Disk) -> Result<Option<Manifest>, CheckpointError> {
+    let path = disk.path(NAME);
+    let file = match disk.open(NAME) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(CheckpointError::io(path)(error)),
+    };
+    let mut words = [0u64; WORDS];
+    let read = file.read_at(0, bytemuck::cast_slice_mut(&mut words));
+    let n = read.map_err(CheckpointError::io(path.as_str()))?;
+    match Manifest::decode(&words).filter(|_| n == size_of_val(&words)) {
+        Some(manifest) => Ok(Some(manifest)),
+        None => {
+            let what = "the manifest is damaged";
+            Err(CheckpointError::Corrupt {
+                file: path,
+                offset: 0,
+                what,
+            })
+        }
+    }
+}
+
+/// Makes `manifest` the one that counts.
+pub(super) fn publish(disk: &dyn Disk, manifest: &Manifest) -> Result<(), CheckpointError> {
+    let written = disk.create(DRAFT).and_then(|file| {
+        file.write_at(0, bytemuck::cast_slice(&manifest.encode()))?;
+        file.sync_all()?;
+        disk.rename(DRAFT, NAME)?;
+        disk.sync_dir()
+    });
+    written.map_err(CheckpointError::io(disk.path(NAME)))
+}
+
+/// Removes every checkpoint file but that of `kept`.
+pub(super) fn remove_others(disk: &dyn Disk, kept: Option<u64>) -> Result<(), CheckpointError> {
+    let kept = kept.map(file_name);
+    let removed = disk.list().and_then(|names| {
+        let mut others = names
+            .iter()
+            .filter(|name| name.ends_with(SUFFIX) && Some(*name) != kept.as_ref());
+        others.try_for_each(|name| disk.remove(name))
+    });
+    removed.map_err(CheckpointError::io(disk.path("")))
+}

@@ -1,0 +1,120 @@
+//! Copying one block: the newest committed version of each of its objects.
+//!
+//! *Concurrency.* Reads as the sequence lock of [`crate::object`] asks: a locked object is waited
+//! for, a changed one is copied again.
+
+use std::thread;
+use std::time::Duration;
+
+use super::error::CheckpointError;
+use super::format::{ObjectHead, SECTION_HEADER_WORDS};
+use crate::addr::Addr;
+use crate::classes::Class;
+use crate::header::Header;
+use crate::object::ObjectRef;
+use crate::region::{BlockId, Regions};
+
+/// Looks at a locked object before the thread begins to sleep between them.
+const LOOKS: u32 = 200;
+const NAP: Duration = Duration::from_micros(50);
+/// Naps before a lock counts as forgotten: about ten seconds.
+const NAPS: u32 = 200_000;
+
+/// What a block held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Scanned {
+    pub class: Class,
+    /// Entries written, tombstones included.
+    pub entries: u64,
+    /// Objects among them.
+    pub objects: u64,
+}
+
+/// Copies a block behind the room for a section header in `words`; `None` when it is not in use.
+pub(super) fn block(
+    regions: &Regions,
+    id: BlockId,
+    words: &mut Vec<u64>,
+) -> Result<Option<Scanned>, CheckpointError> {
+    let class_now = || {
+        regions
+            .region(id.region)
+            .and_then(|region| region.class(id.block as usize))
+    };
+    while let Some(class) = class_now() {
+        words.clear();
+        words.resize(SECTION_HEADER_WORDS, 0);
+        let mut scanned = Scanned {
+            class,
+            entries: 0,
+            objects: 0,
+        };
+        for slot in 0..class.slots() {
+            let addr = id.slot(class, slot);
+            if let Some(object) = regions.object(addr)
+                && let Some(header) = entry(&object, addr, slot, words)?
+            {
+                scanned.entries += 1;
+                scanned.objects += u64::from(header.is_allocated());
+            }
+        }
+        if class_now() == Some(class) {
+            return Ok(Some(scanned));
+        }
+    }
+    Ok(None)
+}
+
+/// Copies one slot; gives its header, or nothing for a slot that was never used.
+fn entry(
+    object: &ObjectRef<'_>,
+    addr: Addr,
+    slot: usize,
+    words: &mut Vec<u64>,
+) -> Result<Option<Header>, CheckpointError> {
+    let start = words.len();
+    loop {
+        let header = unlocked(object, addr)?;
+        if header == Header(0) {
+            return Ok(None);
+        }
+        let payload = start + ObjectHead::WORDS;
+        words.resize(payload, 0);
+        if header.is_allocated() {
+            words.resize(payload + object.len(), 0);
+            object.copy(0, &mut words[payload..]);
+        }
+        let incarnation = object.link().incarnation();
+        if !object.unchanged(header) {
+            continue;
+        }
+        let used = words[payload..]
+            .iter()
+            .rposition(|word| *word != 0)
+            .map_or(0, |last| last + 1);
+        words.truncate(payload + used);
+        let head = ObjectHead {
+            header,
+            incarnation,
+            slot,
+            words: used,
+        };
+        words[start..payload].copy_from_slice(&head.encode());
+        return Ok(Some(header));
+    }
+}
+
+fn unlocked(object: &ObjectRef<'_>, addr: Addr) -> Result<Header, CheckpointError> {
+    for look in 0..LOOKS + NAPS {
+        let header = object.header();
+        if !header.is_locked() {
+            return Ok(header);
+        }
+        if look < LOOKS {
+            thread::yield_now();
+        } else {
+            thread::sleep(NAP);
+        }
+    }
+    Err(CheckpointError::Stuck(addr))
+}

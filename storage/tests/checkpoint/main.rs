@@ -1,0 +1,5 @@
+//! Checkpoints while writers run, through crashes, faults and damage.
+
+mod faults;
+mod fuzzy;
+mod house;
