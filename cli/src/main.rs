@@ -1,2 +1,63 @@
-//! The `fencepost` program.
-fn main() {}
+//! The `fencepost` program: one command a file.
+//!
+//! ```text
+//!   fencepost start    serves PostgreSQL clients until SIGTERM or SIGINT
+//!   fencepost bench    runs a benchmark and checks its data
+//!   fencepost check    verifies a stopped database
+//!   fencepost status   shows a running one
+//! ```
+//! Exit codes: 0 done, 1 it failed or something is broken (stderr says what), 2 wrong usage.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod check;
+mod failure;
+mod size;
+mod start;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// An SQL OLTP database that speaks the PostgreSQL protocol.
+#[derive(Debug, Parser)]
+#[command(name = "fencepost", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve PostgreSQL clients.
+    Start(start::Start),
+    /// Run a benchmark, check its data and report.
+    Bench(bench::Bench),
+    /// Verify a stopped database.
+    Check(check::Check),
+    /// Show a running database.
+    Status(status::Status),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Start(start) => start.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::Check(check) => check.run(),
+        Command::Status(status) => status.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("fencepost: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What every command answers.
+type Done = Result<(), Failure>;

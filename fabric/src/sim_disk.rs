@@ -52,6 +52,8 @@ pub enum DiskOp {
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
     prefix: String,
+    /// The life of the disk this handle belongs to; none for one that outlives crashes.
+    life: Option<u64>,
 }
 
 impl SimDisk {
@@ -61,6 +63,17 @@ impl SimDisk {
         Self {
             state: Arc::new(Mutex::new(state)),
             prefix: String::new(),
+            life: None,
+        }
+    }
+
+    /// The disk as one process sees it: dead, names and all, once the disk has crashed. Give this
+    /// to what is to be crashed, and keep the other handle.
+    pub fn boot(&self) -> SimDisk {
+        let life = Some(self.state.lock().life);
+        Self {
+            life,
+            ..self.clone()
         }
     }
 
@@ -76,6 +89,7 @@ impl SimDisk {
         Self {
             state: Arc::new(Mutex::new(state)),
             prefix: self.prefix.clone(),
+            life: None,
         }
     }
 
@@ -151,6 +165,16 @@ impl SimDisk {
         format!("{}{name}", self.prefix)
     }
 
+    /// Counts a call on names, unless the process of this handle has died or a fault is due.
+    fn enter(&self, state: &mut State) -> io::Result<()> {
+        if self.life.is_some_and(|life| life != state.life) {
+            return Err(io::Error::other(
+                "the disk crashed since this process began",
+            ));
+        }
+        state.enter(DiskOp::Names)
+    }
+
     fn handle(&self, state: &State, id: usize) -> Arc<dyn DiskFile> {
         Arc::new(SimFile {
             state: Arc::clone(&self.state),
@@ -163,14 +187,14 @@ impl SimDisk {
 impl Disk for SimDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
-        state.enter(DiskOp::Names)?;
+        self.enter(&mut state)?;
         let id = state.add(self.full(name));
         Ok(self.handle(&state, id))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state.lock();
-        state.enter(DiskOp::Names)?;
+        self.enter(&mut state)?;
         let id = *state
             .names
             .get(&self.full(name))
@@ -180,7 +204,7 @@ impl Disk for SimDisk {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut state = self.state.lock();
-        state.enter(DiskOp::Names)?;
+        self.enter(&mut state)?;
         let inside = state
             .names
             .keys()
@@ -193,7 +217,7 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.enter(DiskOp::Names)?;
+        self.enter(&mut state)?;
         let id = *state
             .names
             .get(&self.full(from))
@@ -209,13 +233,13 @@ impl Disk for SimDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.enter(DiskOp::Names)?;
+        self.enter(&mut state)?;
         state.forget(&self.full(name)).map(drop)
     }
 
     fn sync_dir(&self) -> io::Result<()> {
         let mut state = self.state.lock();
-        state.enter(DiskOp::Names)?;
+        self.enter(&mut state)?;
         state.sync_names();
         Ok(())
     }
@@ -246,6 +270,7 @@ impl SimDisk {
         Self {
             state: Arc::clone(&self.state),
             prefix: format!("{}{name}/", self.prefix),
+            life: self.life,
         }
     }
 }

@@ -8,7 +8,7 @@ use fencepost_sql::bound::{self, Explain, ResultColumn};
 use fencepost_sql::catalog::Snapshot;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::{self, Lifted, Literal};
-use fencepost_sql::settings::Settings;
+use fencepost_sql::context::EvalContext;
 use fencepost_sql::types::{Type, text_in};
 use fencepost_sql::value::Value;
 
@@ -29,15 +29,14 @@ pub(crate) enum Syntax {
 pub(crate) fn plan_statement(
     parsed: parser::Parsed,
     snapshot: &Snapshot,
-    declared: &[Type],
-    settings: &Settings,
+    mut types: ParamTypes,
+    cx: &EvalContext,
 ) -> Result<Planned, SqlError> {
-    let mut types = ParamTypes::new(declared);
-    let bound = bind(&parsed.statement, snapshot, &mut types, settings)
-        .map_err(|e| moved(e, parsed.offset))?;
+    let bound =
+        bind(&parsed, snapshot, &mut types, cx).map_err(|e| moved(e, parsed.offset))?;
     check_supported(&bound)?;
     let columns = bound.columns().map(|c| c.into_iter().map(column).collect());
-    let params = types.finish()?;
+    let params = types.types().to_vec();
     let body = body(bound, &parsed.text, &params)?;
     Ok(Planned {
         text: parsed.text,
@@ -110,12 +109,12 @@ fn moved(error: SqlError, offset: u32) -> SqlError {
 pub(crate) fn literal_values(
     literals: &[Literal],
     types: &[Type],
-    settings: &Settings,
+    cx: &EvalContext,
 ) -> Option<Vec<Value>> {
     let mut values = Vec::with_capacity(literals.len());
     for (literal, ty) in literals.iter().zip(types) {
         values.push(match literal {
-            Literal::Text(text) => text_in(ty, text, settings).ok()?,
+            Literal::Text(text) => text_in(ty, text, &cx.settings).ok()?,
             other => other.value(),
         });
     }

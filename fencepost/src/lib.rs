@@ -1,1 +1,48 @@
 //! Fencepost, the engine as a library.
+//!
+//! ```
+//! use fencepost::{Database, params};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let db = Database::in_memory()?;
+//! let mut session = db.blocking();
+//! session.execute("CREATE TABLE t (a int PRIMARY KEY, b text)", &[])?;
+//! session.execute("INSERT INTO t VALUES ($1, $2)", params![1, "one"])?;
+//! let row = session.query_one("SELECT b FROM t WHERE a = $1", params![1])?;
+//! assert_eq!(row.get::<String>("b")?, "one");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Database`] is a handle to share; a [`Session`] runs one user's statements. All futures are
+//! `Send` and need no particular runtime.
+
+#![forbid(unsafe_code)]
+
+mod blocking;
+mod cache;
+mod database;
+mod error;
+mod front;
+mod options;
+mod prepared;
+mod row;
+mod session;
+
+pub use blocking::BlockingSession;
+pub use database::{DATABASE_NAME, Database};
+pub use error::{Error, OpenError};
+pub use fencepost_planner::{Collected, Flushed, Notice, RowSink};
+pub use fencepost_sql::catalog::RoleDef;
+pub use fencepost_sql::error::{SqlError, SqlState};
+pub use fencepost_sql::settings::Settings;
+pub use fencepost_sql::types::{self, Type, TypeKind};
+pub use fencepost_sql::value::Value;
+pub use front::Parsed;
+pub use options::{Durability, Options};
+pub use prepared::{Column, Portal, Prepared};
+pub use row::{FromValue, Row, RowIndex, ToValue};
+pub use session::{
+    CancelToken, Completion, CopyIn, Query, Session, SessionOptions, Statement, TransactionBody,
+    TxStatus,
+};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fencepost_fabric::disk::OsDisk;
+use fencepost_fabric::OsDisk;
 use fencepost_storage::log::LogOptions;
 use fencepost_txn::{Durable, MachineOptions};
 

@@ -10,7 +10,7 @@ use fencepost_fabric::{Disk, OsDisk};
 use fencepost_storage::checkpoint::{Plan, load, read_manifest, write};
 use fencepost_storage::classes::Class;
 use fencepost_storage::header::{Header, Link, OldPlace};
-use fencepost_storage::lanes::Lanes;
+use fencepost_storage::lanes::{Lanes, Supply};
 use fencepost_storage::log::{LogOptions, LogRecovery, Needed};
 use fencepost_storage::region::Regions;
 use fencepost_storage::{Account, Addr, Timestamp};
@@ -61,8 +61,10 @@ fn furnish(regions: &Regions, objects: u64) -> Result<(), Box<dyn Error>> {
     let (lanes, account) = (Lanes::new(1), Account::new(64 << 30));
     let class = Class::for_payload(PAYLOAD_WORDS).ok_or("a class for small objects")?;
     let mut lane = lanes.enter(0);
+    let supply =
+        Supply { regions, account: &account, oldest: &|| Timestamp::ZERO, may_reuse_blocks: &|| true };
     for i in 1..=objects {
-        let addr = lane.alloc(regions, &account, class, Addr::NULL, &|| Timestamp::ZERO)?;
+        let addr = lane.alloc(supply, class, Addr::NULL)?;
         let object = regions.object(addr).ok_or("the slot is there")?;
         object.put(0, &[i; PAYLOAD_WORDS]);
         let header = Header(0).succeed(Timestamp::from_raw(i), true);

@@ -63,6 +63,19 @@ pub struct Lane {
     pub old: OldLane,
 }
 
+/// Where lanes get memory from.
+#[derive(Clone, Copy)]
+pub struct Supply<'a> {
+    /// The regions.
+    pub regions: &'a Regions,
+    /// What memory is charged to.
+    pub account: &'a Account,
+    /// The oldest read timestamp that anybody uses or will use.
+    pub oldest: &'a dyn Fn() -> Timestamp,
+    /// Whether blocks may get another class now (the durable log has to agree).
+    pub may_reuse_blocks: &'a dyn Fn() -> bool,
+}
+
 /// All lanes of a machine.
 pub struct Lanes {
     lanes: Box<[Mutex<Lane>]>,
@@ -128,6 +141,12 @@ impl Lanes {
     }
 }
 
+impl Supply<'_> {
+    fn block(&self, class: Class) -> Result<BlockId, OutOfMemory> {
+        self.regions.acquire_block(class, (self.oldest)(), (self.may_reuse_blocks)())
+    }
+}
+
 impl Lane {
     /// Takes a slot of `class`, near `near` if it can: the hint's block, then its region, then the
     /// slab that answered last, then any, then a new block.
@@ -136,12 +155,11 @@ impl Lane {
     /// [`OutOfMemory`] at the limit.
     pub fn alloc(
         &mut self,
-        regions: &Regions,
-        account: &Account,
+        supply: Supply<'_>,
         class: Class,
         near: Addr,
-        oldest: &dyn Fn() -> Timestamp,
     ) -> Result<Addr, OutOfMemory> {
+        let Supply { regions, account, .. } = supply;
         let slabs = &mut self.classes[class.0 as usize];
         let near_block = (!near.is_null()).then(|| BlockId::of(near));
         for id in near_block.into_iter().chain(slabs.current) {
@@ -150,7 +168,7 @@ impl Lane {
             }
         }
         if slabs.free == 0 && !self.retired.is_empty() {
-            self.reuse_retired(regions, oldest());
+            self.reuse_retired(regions, (supply.oldest)());
         }
         let slabs = &mut self.classes[class.0 as usize];
         let in_region = near_block.and_then(|hint| {
@@ -163,7 +181,7 @@ impl Lane {
             Some(id) => id,
             None => {
                 slabs.drop_full(class);
-                let id = regions.acquire_block(class, oldest())?;
+                let id = supply.block(class)?;
                 slabs.slabs.insert(id, Slab::default());
                 id
             }
@@ -178,11 +196,9 @@ impl Lane {
     /// [`OutOfMemory`] at the limit, or when a block does not hold so many.
     pub fn alloc_run(
         &mut self,
-        regions: &Regions,
-        account: &Account,
+        supply: Supply<'_>,
         class: Class,
         count: usize,
-        oldest: &dyn Fn() -> Timestamp,
     ) -> Result<Addr, OutOfMemory> {
         if count > class.slots() {
             return Err(OutOfMemory);
@@ -192,14 +208,14 @@ impl Lane {
         let id = match slabs.slabs.iter().find(|(_, slab)| room(slab)).map(|(id, _)| *id) {
             Some(id) => id,
             None => {
-                let id = regions.acquire_block(class, oldest())?;
+                let id = supply.block(class)?;
                 slabs.slabs.insert(id, Slab::default());
                 id
             }
         };
         let slab = slabs.slabs.get_mut(&id).ok_or(OutOfMemory)?;
         let first = slab.carved;
-        slab.charge(account, (first + count) * class.slot_words() * WORD_BYTES)?;
+        slab.charge(supply.account, (first + count) * class.slot_words() * WORD_BYTES)?;
         slab.carved += count;
         Ok(id.slot(class, first))
     }
@@ -283,8 +299,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    fn never() -> Timestamp {
-        Timestamp::ZERO
+    fn supply<'a>(regions: &'a Regions, account: &'a Account) -> Supply<'a> {
+        Supply { regions, account, oldest: &|| Timestamp::ZERO, may_reuse_blocks: &|| true }
     }
 
     #[test]
@@ -294,14 +310,14 @@ mod tests {
         let mut lane = lanes.enter(0);
         let mut all = Vec::new();
         for _ in 0..class.slots() * 2 + 1 {
-            all.push(lane.alloc(&regions, &account, class, Addr::NULL, &never).expect("fits"));
+            all.push(lane.alloc(supply(&regions, &account), class, Addr::NULL).expect("fits"));
         }
         let (first, middle) = (all[3], all[class.slots() + 3]);
         lane.give_back(&regions, first);
         lane.give_back(&regions, middle);
         let near = all[class.slots() + 5];
-        assert_eq!(lane.alloc(&regions, &account, class, near, &never), Ok(middle));
-        assert_eq!(lane.alloc(&regions, &account, class, all[0], &never), Ok(first));
+        assert_eq!(lane.alloc(supply(&regions, &account), class, near), Ok(middle));
+        assert_eq!(lane.alloc(supply(&regions, &account), class, all[0]), Ok(first));
     }
 
     #[test]
@@ -309,14 +325,14 @@ mod tests {
         let (regions, account, lanes) = (Regions::new(MIN_REGION_BYTES), Account::new(1 << 30), Lanes::new(1));
         let class = Class::for_payload(30).expect("fits");
         let mut lane = lanes.enter(0);
-        let first = lane.alloc_run(&regions, &account, class, 100, &never).expect("fits a block");
-        let next = lane.alloc(&regions, &account, class, Addr::NULL, &never).expect("fits");
+        let first = lane.alloc_run(supply(&regions, &account), class, 100).expect("fits a block");
+        let next = lane.alloc(supply(&regions, &account), class, Addr::NULL).expect("fits");
         assert_eq!(next.offset() - first.offset(), (100 * class.slot_words() * WORD_BYTES) as u32);
         lane.retire(next, Timestamp::from_raw(10));
         lane.reuse_retired(&regions, Timestamp::from_raw(9));
-        assert_ne!(lane.alloc(&regions, &account, class, next, &never), Ok(next));
+        assert_ne!(lane.alloc(supply(&regions, &account), class, next), Ok(next));
         lane.reuse_retired(&regions, Timestamp::from_raw(10));
-        assert_eq!(lane.alloc(&regions, &account, class, next, &never), Ok(next));
+        assert_eq!(lane.alloc(supply(&regions, &account), class, next), Ok(next));
     }
 
     #[test]
@@ -325,13 +341,13 @@ mod tests {
         let class = Class::for_payload(100).expect("fits");
         let mut lane = lanes.enter(0);
         let mut got = Vec::new();
-        while let Ok(addr) = lane.alloc(&regions, &account, class, Addr::NULL, &never) {
+        while let Ok(addr) = lane.alloc(supply(&regions, &account), class, Addr::NULL) {
             got.push(addr);
         }
         assert!(account.used() <= 256 << 10 && got.len() > 200);
         let back = got[17];
         lane.give_back(&regions, back);
-        assert_eq!(lane.alloc(&regions, &account, class, Addr::NULL, &never), Ok(back));
+        assert_eq!(lane.alloc(supply(&regions, &account), class, Addr::NULL), Ok(back));
     }
 
     proptest! {
@@ -347,7 +363,7 @@ mod tests {
                 if what < 2 || held.is_empty() {
                     let class = Class::for_payload(words).expect("small");
                     let near = if what == 1 && !held.is_empty() { held[pick.index(held.len())].0 } else { Addr::NULL };
-                    let addr = lane.alloc(&regions, &account, class, near, &never).expect("no limit");
+                    let addr = lane.alloc(supply(&regions, &account), class, near).expect("no limit");
                     prop_assert!(set.insert(addr), "{addr} twice");
                     prop_assert_eq!(regions.class_of(addr), Some(class));
                     let within = addr.offset() as usize % BLOCK_BYTES;

@@ -136,6 +136,13 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
+    /// Writes the link alone; for a slot that was never used.
+    pub fn put_link(&self, link: Link) {
+        if let Some(word) = self.logical(0) {
+            word.store(link.0, Ordering::Relaxed);
+        }
+    }
+
     /// Zeroes the whole payload; the same conditions as [`Self::put`].
     pub fn clear(&self) {
         let zeroes = [0u64; 7];
@@ -149,9 +156,7 @@ impl<'a> ObjectRef<'a> {
 
     /// Ends an install: link, line versions, and last the header, which unlocks.
     pub fn finish_install(&self, header: Header, link: Link) {
-        if let Some(word) = self.logical(0) {
-            word.store(link.0, Ordering::Relaxed);
-        }
+        self.put_link(link);
         let mut line = LINE_WORDS - self.s;
         while let Some(word) = self.words.get(line) {
             word.store(header.0, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //! # Picture
 //! ```text
 //! region  | block 0: header block | block 1 | block 2 | ...          1 MiB each
-//! header  | word b: class of block b + 1, or 0 while the block is free |
+//! header  | word b: generation of block b (48) | its class + 1, or 0 while it is free (16) |
 //! block   | slot | slot | slot | ... | rest |
 //! ```
 //! A region is reserved whole and populated as it is touched, so a new one costs next to nothing.
@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use crate::account::{Account, OutOfMemory};
 use crate::addr::{Addr, RegionId};
 use crate::classes::{Class, MAX_SLOT_WORDS};
+use crate::header::{Link, OldPlace};
 use crate::object::ObjectRef;
 use crate::raw::{Memory, WORD_BYTES};
 use crate::sync::{AtomicU64, Ordering};
@@ -35,6 +36,8 @@ pub const MIN_REGION_BYTES: usize = 16 << 20;
 pub const MAX_REGION_BYTES: usize = 2 << 30;
 /// Regions of a machine.
 pub const MAX_REGIONS: usize = 4096;
+/// Bits of a block's header word that hold its class + 1; above them a generation.
+const CLASS_MASK: u64 = 0xFFFF;
 /// Blocks in use before a region asks for huge pages: small databases stay small.
 const HUGE_PAGES_FROM_BLOCK: usize = 32;
 
@@ -83,7 +86,7 @@ impl Region {
     /// Size class of a block in use.
     #[inline]
     pub fn class(&self, block: usize) -> Option<Class> {
-        match self.class_word(block)?.load(Ordering::Acquire) {
+        match self.class_word(block)?.load(Ordering::Acquire) & CLASS_MASK {
             0 => None,
             class => Some(Class((class - 1) as u8)),
         }
@@ -154,19 +157,32 @@ impl Regions {
         self.region(addr.region())?.object(addr.offset() as usize)
     }
 
+    /// The slot at `addr` and a number that changes whenever its block gets another class. `None`
+    /// where no slot begins.
+    pub fn slot_at(&self, addr: Addr) -> Option<(ObjectRef<'_>, u64)> {
+        let region = self.region(addr.region())?;
+        let offset = addr.offset() as usize;
+        let class = region.class_word(offset / BLOCK_BYTES)?.load(Ordering::Acquire);
+        let bytes = Class((class & CLASS_MASK).checked_sub(1)? as u8).slot_words() * WORD_BYTES;
+        (offset % BLOCK_BYTES % bytes == 0).then_some((region.object(offset)?, class))
+    }
+
     /// Size class of the block that holds `addr`.
     pub fn class_of(&self, addr: Addr) -> Option<Class> {
         self.region(addr.region())?.class(addr.offset() as usize / BLOCK_BYTES)
     }
 
-    /// Takes a block for slots of `class`: one whose freeing `oldest` has passed, or a new one.
+    /// Takes a block for slots of `class`: one whose freeing `oldest` has passed, if blocks `may` be
+    /// used `again` now, or a new one.
     ///
     /// # Errors
     /// [`OutOfMemory`] when every region is full or the kernel gives no more address space.
-    pub fn acquire_block(&self, class: Class, oldest: Timestamp) -> Result<BlockId, OutOfMemory> {
+    pub fn acquire_block(&self, class: Class, oldest: Timestamp, may_again: bool) -> Result<BlockId, OutOfMemory> {
         let mut growth = self.growth.lock();
-        if let Some(at) = growth.free.iter().position(|(_, freed)| *freed <= oldest) {
+        let passed = |(_, freed): &(BlockId, Timestamp)| *freed <= oldest && (may_again || freed.raw() == 0);
+        if let Some(at) = growth.free.iter().position(passed) {
             let (id, _) = growth.free.swap_remove(at);
+            self.clear_block(id, class);
             self.set_class(id, class)?;
             return Ok(id);
         }
@@ -220,11 +236,40 @@ impl Regions {
         self.set_class(id, class)
     }
 
+    /// Gives block `id` to `class` although it had another class before, as the log says: by then all
+    /// that was in it had been freed.
+    ///
+    /// # Errors
+    /// As [`Self::restore_block`].
+    pub fn restore_block_anew(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
+        let there = self.region(id.region).and_then(|region| region.class(id.block as usize));
+        if there.is_none_or(|there| there == class) {
+            return self.restore_block(id, class);
+        }
+        self.clear_block(id, class);
+        self.set_class(id, class)
+    }
+
+    /// Empties a block for slots of `class`. Incarnations do not begin anew: each slot goes on from a
+    /// number that its words had nothing to do with, so that a stale fat pointer does not fit.
+    fn clear_block(&self, id: BlockId, class: Class) {
+        let Some(region) = self.region(id.region) else { return };
+        let from = id.block as usize * BLOCK_BYTES / WORD_BYTES;
+        let Some(words) = region.memory.words().get(from..from + MAX_SLOT_WORDS) else { return };
+        let salt = words.first().map_or(0, |word| word.load(Ordering::Relaxed)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        for slot in 0..class.slots() {
+            let at = slot * class.slot_words();
+            let object = ObjectRef::new(&words[at..at + class.slot_words()], at);
+            object.put_link(Link::new((salt >> 48) as u16, OldPlace::NONE));
+        }
+    }
+
     /// Gives a block back whose every slot is free; it is used again once all readers have passed
     /// `freed`.
     pub fn release_block(&self, id: BlockId, freed: Timestamp) {
         if let Some(word) = self.region(id.region).and_then(|r| r.class_word(id.block as usize)) {
-            word.store(0, Ordering::Release);
+            word.fetch_and(!CLASS_MASK, Ordering::AcqRel);
             self.growth.lock().free.push((id, freed));
         }
     }
@@ -257,7 +302,8 @@ impl Regions {
     fn set_class(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
         let region = self.region(id.region).ok_or(OutOfMemory)?;
         let word = region.class_word(id.block as usize).ok_or(OutOfMemory)?;
-        word.store(u64::from(class.0) + 1, Ordering::Release);
+        let generation = (word.load(Ordering::Relaxed) & !CLASS_MASK).wrapping_add(CLASS_MASK + 1);
+        word.store(generation | (u64::from(class.0) + 1), Ordering::Release);
         if id.block as usize == HUGE_PAGES_FROM_BLOCK {
             region.memory.advise_huge_pages();
         }
@@ -279,7 +325,7 @@ mod tests {
         let regions = Regions::new(MIN_REGION_BYTES);
         let class = Class::for_payload(10).expect("small");
         let ids: Vec<BlockId> =
-            (0..20).map(|_| regions.acquire_block(class, Timestamp::ZERO).expect("two regions are enough")).collect();
+            (0..20).map(|_| regions.acquire_block(class, Timestamp::ZERO, true).expect("two regions are enough")).collect();
         assert_eq!(regions.count(), 2);
         assert_eq!((ids[0].region.0, ids[0].block, ids[15].region.0, ids[15].block), (0, 1, 1, 1));
         let addr = ids[3].slot(class, 5);
@@ -292,10 +338,11 @@ mod tests {
     fn a_released_block_waits_for_its_readers() {
         let regions = Regions::new(MIN_REGION_BYTES);
         let (small, large) = (Class(0), Class(200));
-        let id = regions.acquire_block(small, Timestamp::ZERO).expect("first block");
+        let id = regions.acquire_block(small, Timestamp::ZERO, true).expect("first block");
         regions.release_block(id, Timestamp::from_raw(50));
-        assert_ne!(regions.acquire_block(large, Timestamp::from_raw(49)).expect("a new block"), id);
-        assert_eq!(regions.acquire_block(large, Timestamp::from_raw(50)).expect("the old block"), id);
+        assert_ne!(regions.acquire_block(large, Timestamp::from_raw(49), true).expect("a new block"), id);
+        assert_ne!(regions.acquire_block(large, Timestamp::from_raw(50), false).expect("not again now"), id);
+        assert_eq!(regions.acquire_block(large, Timestamp::from_raw(50), true).expect("the old block"), id);
     }
 
     #[test]
@@ -308,7 +355,7 @@ mod tests {
         assert_eq!(regions.restore_block(at(0, 2), Class(2)), Err(OutOfMemory));
         let mut seen = vec![at(1, 4), at(0, 2)];
         for _ in 0..28 {
-            let id = regions.acquire_block(Class(0), Timestamp::ZERO).expect("30 blocks in two regions");
+            let id = regions.acquire_block(Class(0), Timestamp::ZERO, true).expect("30 blocks in two regions");
             assert!(!seen.contains(&id), "{id:?} handed out twice");
             seen.push(id);
         }

@@ -40,6 +40,7 @@ pub(crate) struct Checkpointer {
     every_bytes: u64,
     /// One checkpoint at a time.
     taking: Mutex<()>,
+    is_taking: AtomicBool,
     ending: Arc<Ending>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -51,6 +52,7 @@ impl Checkpointer {
             since: AtomicU64::new(since.raw()),
             every_bytes,
             taking: Mutex::new(()),
+            is_taking: AtomicBool::new(false),
             ending: Arc::default(),
             thread: Mutex::new(None),
         }
@@ -84,6 +86,18 @@ impl Checkpointer {
     /// Takes a checkpoint.
     pub fn take(&self, machine: &Machine, log: &Log) -> Result<(), CheckpointError> {
         let _one = self.taking.lock();
+        self.is_taking.store(true, Ordering::SeqCst);
+        let taken = self.take_alone(machine, log);
+        self.is_taking.store(false, Ordering::SeqCst);
+        taken
+    }
+
+    /// Whether a checkpoint is being taken.
+    pub fn is_taking(&self) -> bool {
+        self.is_taking.load(Ordering::SeqCst)
+    }
+
+    fn take_alone(&self, machine: &Machine, log: &Log) -> Result<(), CheckpointError> {
         let begin = begin_of_replay(machine, log);
         // Counted from here even if it fails: a full disk is not asked again at once.
         self.since.store(log.position().raw(), Ordering::Relaxed);

@@ -17,7 +17,7 @@ use fencepost_fabric::{Disk, DiskLock};
 use fencepost_storage::checkpoint::{self, CheckpointError, read_manifest};
 use fencepost_storage::classes::Class;
 use fencepost_storage::header::{Header, Link, OldPlace};
-use fencepost_storage::lanes::Lanes;
+use fencepost_storage::lanes::{Lanes, Supply};
 use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Needed};
 use fencepost_storage::old_versions::OldVersions;
 use fencepost_storage::region::{BlockId, Regions};
@@ -306,6 +306,22 @@ impl Machine {
 
     pub(crate) fn readers(&self) -> &Readers {
         &self.order.readers
+    }
+
+    /// What the allocator works with.
+    pub(crate) fn with_supply<T>(&self, f: impl FnOnce(Supply<'_>) -> T) -> T {
+        // A block that changed its class must not meet records of its former life in a replay:
+        // neither a checkpoint under way nor a hold on the log may reach back before the change.
+        let may_reuse_blocks = || {
+            let idle = self.checkpointer.as_ref().is_none_or(|checkpointer| !checkpointer.is_taking());
+            idle && self.order.readers.first_lsn().is_none()
+        };
+        f(Supply {
+            regions: &self.regions,
+            account: &self.account,
+            oldest: &|| self.order.readers.oldest(&self.order.clock),
+            may_reuse_blocks: &may_reuse_blocks,
+        })
     }
 
     pub(crate) fn lanes(&self) -> &Lanes {

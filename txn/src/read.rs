@@ -47,7 +47,7 @@ pub enum LockFree {
 impl Machine {
     /// Reads one object without a transaction: its newest committed version, whole (NSDI'14 §3.5).
     pub fn read_lockfree(&self, ptr: FatPtr, out: &mut Vec<u64>) -> LockFree {
-        let Some(object) = self.regions().object(ptr.addr) else { return LockFree::Gone };
+        let Some((object, block)) = self.regions().slot_at(ptr.addr) else { return LockFree::Gone };
         let words = (ptr.size as usize).div_ceil(8).min(object.len());
         let mut round = 0;
         loop {
@@ -64,7 +64,9 @@ impl Machine {
                 object.copy(0, out);
             }
             if object.unchanged(header) {
-                let same = header.is_allocated() && u32::from(link.incarnation()) == ptr.incarnation;
+                // No transaction keeps the block from being given to objects of another size.
+                let moved = self.regions().slot_at(ptr.addr).is_none_or(|(_, now)| now != block);
+                let same = !moved && header.is_allocated() && u32::from(link.incarnation()) == ptr.incarnation;
                 return if same { LockFree::Found } else { LockFree::Gone };
             }
         }

@@ -9,7 +9,7 @@
 //! # Invariants
 //! * REPLAY-1: a write applies only to an object that is older than it. So it does not matter how
 //!   much of the log the checkpoint already holds, object by object.
-//! * REPLAY-2: one object's writes are applied by one worker, in log order, which is the order of
+//! * REPLAY-2: one block's writes are applied by one worker, in log order, which is the order of
 //!   their commits because a commit logs before it unlocks.
 //! * REPLAY-3: a transaction without COMMIT-PRIMARY never happened.
 
@@ -152,8 +152,8 @@ fn apply_all(queue: &Receiver<Batch>, regions: &Regions, share: (usize, usize), 
 }
 
 fn share_of(addr: Addr, workers: usize) -> usize {
-    // Neighbours in a cache line go to one worker more often than not.
-    (addr.raw() >> 12) as usize % workers
+    // Whole blocks: a block may change its class in the course of the log.
+    (addr.raw() >> 20) as usize % workers
 }
 
 fn apply(regions: &Regions, addr: Addr, write: &LoggedWrite<'_>, w: Timestamp) -> Result<(), BadRecord> {
@@ -162,7 +162,7 @@ fn apply(regions: &Regions, addr: Addr, write: &LoggedWrite<'_>, w: Timestamp) -
         if usize::from(*class) >= CLASSES {
             return Err(BadRecord("unknown size class"));
         }
-        let restored = regions.restore_block(BlockId::of(addr), Class(*class));
+        let restored = regions.restore_block_anew(BlockId::of(addr), Class(*class));
         restored.map_err(|_| BadRecord("a block cannot be restored with the class that the log names"))?;
     }
     let object = regions.object(addr).ok_or(NOWHERE)?;

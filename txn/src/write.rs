@@ -209,10 +209,7 @@ impl Transaction {
         let class = class_for(words)?;
         let context = self.context_mut();
         let machine = &context.machine;
-        let oldest = || machine.readers().oldest(machine.clock());
-        let take = || {
-            machine.lanes().enter(context.lane).alloc(machine.regions(), machine.account(), class, near, &oldest)
-        };
+        let take = || machine.with_supply(|supply| machine.lanes().enter(context.lane).alloc(supply, class, near));
         let addr = take().or_else(|_| {
             // Blocks that are empty may serve another size class.
             machine.release_empty_blocks();
@@ -226,7 +223,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Self::alloc`]; [`Stop::TooLarge`] where a block does not hold so many.
-    pub fn alloc_run(&mut self, words: usize, count: usize, near: Addr) -> Result<FatPtr, Stop> {
+    pub fn alloc_run(&mut self, words: usize, count: usize) -> Result<FatPtr, Stop> {
         self.writable()?;
         let class = class_for(words)?;
         if count == 0 || count > class.slots() {
@@ -234,10 +231,7 @@ impl Transaction {
         }
         let context = self.context_mut();
         let machine = &context.machine;
-        let oldest = || machine.readers().oldest(machine.clock());
-        let first =
-            machine.lanes().enter(context.lane).alloc_run(machine.regions(), machine.account(), class, count, &oldest)?;
-        let _ = near;
+        let first = machine.with_supply(|supply| machine.lanes().enter(context.lane).alloc_run(supply, class, count))?;
         let stride = slot_bytes(words)? as u64;
         let mut answer = FatPtr::NULL;
         for i in 0..count {

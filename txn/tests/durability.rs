@@ -225,3 +225,48 @@ proptest! {
         }
     }
 }
+
+/// Allocates `count` objects of `words` words in one transaction.
+fn fill(machine: &Arc<Machine>, words: usize, count: usize) -> Vec<Addr> {
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    let new = |tx: &mut fencepost_txn::Transaction| {
+        let ptr = tx.alloc(words, Addr::NULL).expect("memory");
+        tx.write_new(ptr, &vec![words as u64; words]).expect("own");
+        ptr.addr
+    };
+    let addrs = (0..count).map(|_| new(&mut tx)).collect();
+    assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
+    addrs
+}
+
+#[test]
+fn a_block_that_serves_another_size_comes_back_as_what_it_was_last() {
+    for checkpoint_before in [false, true] {
+        let disk = SimDisk::new(5);
+        let machine = open(&disk).expect("fresh");
+        let small = fill(&machine, 30, 20_000);
+        if checkpoint_before {
+            machine.checkpoint().expect("there is room");
+        }
+        let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+        for addr in &small {
+            block_on(tx.free(*addr)).expect("exists");
+        }
+        assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
+        let before = machine.regions().blocks().len();
+        machine.release_empty_blocks();
+        assert!(machine.regions().blocks().len() < before);
+        let large = fill(&machine, 5000, 60);
+        let blocks = |addrs: &[Addr]| -> std::collections::HashSet<u64> { addrs.iter().map(|a| a.raw() >> 20).collect() };
+        assert!(!blocks(&small).is_disjoint(&blocks(&large)), "the blocks were used again");
+        let crashed = disk.fork();
+        crashed.crash(CrashLoss::All);
+        drop(machine);
+        let machine = open(&crashed).expect("recovers");
+        for addr in &large {
+            assert_eq!(value(&machine, *addr).expect("there")[..5000], [5000; 5000]);
+        }
+        assert_eq!(machine.inventory().objects.len(), 61);
+        assert!(machine.inventory().locked.is_empty() && machine.inventory().torn.is_empty());
+    }
+}

@@ -38,16 +38,10 @@ impl Binder<'_> {
 
     /// A cast that is allowed.
     fn cast_node(&self, mut expr: Expr, to: Type, context: CastContext) -> Expr {
-        let same_values = expr.ty.kind == to.kind
-            || (expr.ty.kind.is_string() && to.kind == TypeKind::Text)
-            || (expr.ty.kind.is_string() && to.kind == TypeKind::VarChar);
-        if same_values && to.typmod == -1 && !(expr.ty.length().is_some() && to.kind == expr.ty.kind)
-        {
-            // A padded char(n) as text has no padding, which is how it is stored.
-            expr.ty = to;
-            return expr;
-        }
-        if expr.ty.kind == to.kind && to.typmod == -1 {
+        // These have the same values; a char(n) is stored without its padding.
+        let relabel = expr.ty.kind == to.kind
+            || (expr.ty.kind.is_string() && matches!(to.kind, TypeKind::Text | TypeKind::VarChar));
+        if relabel && to.typmod == -1 {
             expr.ty = to;
             return expr;
         }
@@ -184,16 +178,7 @@ pub(super) fn common_type(exprs: &[Expr], what: &str) -> Result<Type, SqlError> 
             && implicitly(chosen.kind, ty.kind)
             && !implicitly(ty.kind, chosen.kind);
         // varchar and char go both ways; then the first stays.
-        chosen = Type::of(if wider || prefers(ty.kind, chosen.kind) {
-            ty.kind
-        } else {
-            chosen.kind
-        });
+        chosen = Type::of(if wider { ty.kind } else { chosen.kind });
     }
     Ok(chosen)
-}
-
-/// text wins over the other strings, which all cast to each other.
-fn prefers(ty: TypeKind, over: TypeKind) -> bool {
-    ty == TypeKind::Text && over.is_string()
 }

@@ -42,8 +42,6 @@ pub(super) struct ScopeColumn {
 pub(super) struct Merged {
     pub(super) name: String,
     pub(super) expr: Expr,
-    /// The first slot of the join's rows, to tell which joins it stands for.
-    pub(super) slots: (usize, usize),
 }
 
 /// What a name was found to be.

@@ -35,7 +35,7 @@ fn furnished(disk: &SimDisk, seed: u64) -> (House, Model) {
 fn whichever_disk_operation_fails_nothing_is_lost() {
     let mut failures = 0;
     for op in [DiskOp::Write, DiskOp::Sync, DiskOp::Names] {
-        for nth in 1..40 {
+        for nth in 1..25 {
             let disk = SimDisk::new(nth);
             let (house, model) = furnished(&disk, nth);
             house.checkpoint().expect("the disk is well");

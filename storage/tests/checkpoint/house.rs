@@ -8,7 +8,7 @@ use fencepost_fabric::SimDisk;
 use fencepost_storage::checkpoint::{self, CheckpointError, Manifest, Plan};
 use fencepost_storage::classes::Class;
 use fencepost_storage::header::{Header, Link, OldPlace};
-use fencepost_storage::lanes::Lanes;
+use fencepost_storage::lanes::{Lanes, Supply};
 use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Lsn, Needed};
 use fencepost_storage::region::{BlockId, MIN_REGION_BYTES, Regions};
 use fencepost_storage::{Account, Addr, Timestamp};
@@ -38,6 +38,7 @@ impl House {
     /// Opens what is on the disk.
     pub fn open(disk: &SimDisk) -> Result<House, CheckpointError> {
         let regions = Regions::new(MIN_REGION_BYTES);
+        let disk = disk.boot();
         let checkpoints = disk.inside("checkpoint");
         let manifest = checkpoint::read_manifest(&checkpoints)?;
         let (mut newest, mut loaded, mut needed) = (0, 0, Needed::default());
@@ -61,7 +62,7 @@ impl House {
             lanes.adopt(id, class, free.map(Addr::offset).collect());
         }
         Ok(House {
-            disk: disk.clone(),
+            disk,
             regions,
             lanes,
             account: Account::new(1 << 30),
@@ -74,8 +75,13 @@ impl House {
     pub fn alloc(&self, lane: usize, words: usize) -> Addr {
         let class = Class::for_payload(words).expect("small");
         let mut lane = self.lanes.enter(lane);
-        let never = || Timestamp::ZERO;
-        lane.alloc(&self.regions, &self.account, class, Addr::NULL, &never)
+        let supply = Supply {
+            regions: &self.regions,
+            account: &self.account,
+            oldest: &|| Timestamp::ZERO,
+            may_reuse_blocks: &|| true,
+        };
+        lane.alloc(supply, class, Addr::NULL)
             .expect("there is room")
     }
 

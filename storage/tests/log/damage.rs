@@ -169,6 +169,6 @@ fn last_used(disk: &SimDisk, files: &[String], all: &[Found]) -> (usize, u64) {
 fn last_batch_start(disk: &SimDisk, file: &str, index: usize) -> u64 {
     let bytes = disk.bytes(file).expect("the file is there");
     let starts = (4096..bytes.len()).step_by(512);
-    let batches = starts.filter(|&at| bytes[at..].starts_with(b"FencBat\x01"));
-    place(index, batches.last().expect("a batch") as u64)
+    let mut batches = starts.filter(|&at| bytes[at..].starts_with(b"FencBat\x01"));
+    place(index, batches.next_back().expect("a batch") as u64)
 }

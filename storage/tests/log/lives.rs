@@ -9,10 +9,13 @@ use proptest::prelude::*;
 
 use crate::support::{SEGMENT_BYTES, body, from, open, segment_files};
 
-/// What has been appended and not truncated, in order: end of the append, its records.
+/// The end of an append, and its records.
+type Append = (Lsn, Vec<(u8, Vec<u8>)>);
+
+/// What has been appended and not truncated, in order.
 #[derive(Default)]
 struct Model {
-    appends: Vec<(Lsn, Vec<(u8, Vec<u8>)>)>,
+    appends: Vec<Append>,
     acknowledged: Lsn,
     begin: Lsn,
 }

@@ -31,14 +31,14 @@ pub fn small() -> LogOptions {
 
 /// Reads a log without opening it for writing.
 pub fn read(disk: &SimDisk, needed: Needed) -> Result<(Vec<Found>, RecoveryReport), LogError> {
-    let mut recovery = LogRecovery::open(Arc::new(disk.clone()), &small(), needed)?;
+    let mut recovery = LogRecovery::open(Arc::new(disk.boot()), &small(), needed)?;
     let found = collect(&mut recovery)?;
     Ok((found, recovery.report()))
 }
 
 /// Recovers a log, and opens it.
 pub fn open(disk: &SimDisk, needed: Needed) -> Result<(Log, Vec<Found>), LogError> {
-    let mut recovery = LogRecovery::open(Arc::new(disk.clone()), &small(), needed)?;
+    let mut recovery = LogRecovery::open(Arc::new(disk.boot()), &small(), needed)?;
     let found = collect(&mut recovery)?;
     let (log, _) = recovery.finish(Box::new(|| 0))?;
     Ok((log, found))

@@ -1,0 +1,204 @@
+//! Benchmarks by name: what the `fencepost bench` command asks for.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fencepost_fabric::disk::OsDisk;
+use fencepost_storage::log::LogOptions;
+use fencepost_txn::machine::Durable;
+use fencepost_txn::{Machine, MachineOptions};
+use serde_json::{Value, json};
+
+use crate::bank::{self, BankNative, BankSql};
+use crate::error::BenchError;
+use crate::harness::{Facts, Report, RunOptions, run};
+use crate::kv::{self, Kv, KvOptions};
+use crate::sql::{Embedded, SqlSource};
+use crate::tatp::{self, TatpNative, TatpSql};
+
+/// A workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// Lookups and updates of single keys.
+    Kv,
+    /// The mobile operator's database.
+    Tatp,
+    /// Transfers; the total must hold.
+    Bank,
+}
+
+/// How the database is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// The transaction API, in this process.
+    Native,
+    /// SQL through the library, in this process.
+    Embedded,
+    /// SQL over the wire.
+    Pg,
+}
+
+impl Via {
+    const fn name(self) -> &'static str {
+        match self {
+            Via::Native => "native",
+            Via::Embedded => "embedded",
+            Via::Pg => "pg",
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// The workload.
+    pub name: Name,
+    /// How the database is reached.
+    pub via: Via,
+    /// The server, for [`Via::Pg`].
+    pub url: Option<String>,
+    /// Keys, subscribers or accounts; each workload has its own default.
+    pub rows: Option<u64>,
+    /// Zipf's θ of `kv`; uniform without.
+    pub zipf: Option<f64>,
+    /// Percent of `kv` requests that are updates.
+    pub update_percent: u32,
+    /// Machines on this host.
+    pub machines: usize,
+    /// Where the data are; with it commits are on disk before they count.
+    pub data_dir: Option<PathBuf>,
+    /// Bytes that the data may take.
+    pub memory_limit: Option<u64>,
+    /// Bytes of a region.
+    pub region_bytes: Option<usize>,
+    /// Threads and times.
+    pub run: RunOptions,
+}
+
+/// Loads, runs and checks what `options` say.
+///
+/// # Errors
+/// [`BenchError`]; data that are not whole are in the report.
+pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
+    if options.machines != 1 {
+        return Err(BenchError::Options("a database has one machine so far".to_string()));
+    }
+    match (options.name, options.via) {
+        (Name::Kv, Via::Native) => run_kv(options),
+        (Name::Kv, _) => Err(BenchError::Options("kv runs --via native".to_string())),
+        (Name::Tatp, via) => {
+            let subscribers = rows(options, tatp::SUBSCRIBERS)?;
+            let facts = facts(options, json!({ "subscribers": subscribers }));
+            let seed = options.run.seed;
+            match via {
+                Via::Native => {
+                    let workload = TatpNative::new(machine(options)?, subscribers, seed)?;
+                    run(&workload, &options.run, facts)
+                }
+                _ => run(&TatpSql::new(source(options)?, subscribers, seed), &options.run, facts),
+            }
+        }
+        (Name::Bank, via) => {
+            let accounts = rows(options, bank::ACCOUNTS)?;
+            let facts = facts(options, json!({ "accounts": accounts }));
+            match via {
+                Via::Native => {
+                    run(&BankNative::new(machine(options)?, accounts)?, &options.run, facts)
+                }
+                _ => run(&BankSql::new(source(options)?, accounts), &options.run, facts),
+            }
+        }
+    }
+}
+
+fn run_kv(options: &BenchOptions) -> Result<Report, BenchError> {
+    if options.zipf.is_some_and(|theta| !(0.0..1.0).contains(&theta) || theta == 0.0) {
+        return Err(BenchError::Options("Zipf's theta is between 0 and 1".to_string()));
+    }
+    let kv_options = KvOptions {
+        keys: options.rows.unwrap_or(kv::KEYS).max(1),
+        zipf: options.zipf,
+        update_percent: options.update_percent.min(100),
+    };
+    let parameters = json!({
+        "keys": kv_options.keys,
+        "zipf": kv_options.zipf,
+        "update_percent": kv_options.update_percent,
+        "key_bytes": 16,
+        "value_bytes": 32,
+        "occupancy": 0.9,
+    });
+    let workload = Kv::new(machine(options)?, kv_options)?;
+    run(&workload, &options.run, facts(options, parameters))
+}
+
+fn rows(options: &BenchOptions, default: u32) -> Result<u32, BenchError> {
+    let rows = options.rows.unwrap_or(u64::from(default));
+    match u32::try_from(rows) {
+        Ok(rows @ 2..=0x7fff_ffff) => Ok(rows),
+        _ => Err(BenchError::Options("between 2 and 2147483647 rows".to_string())),
+    }
+}
+
+fn facts(options: &BenchOptions, parameters: Value) -> Facts {
+    let durability = match (options.via, &options.data_dir) {
+        (Via::Pg, _) => "server",
+        (_, Some(_)) => "ssd",
+        (_, None) => "memory",
+    };
+    let mut parameters: BTreeMap<String, Value> = match parameters {
+        Value::Object(map) => map.into_iter().collect(),
+        _ => BTreeMap::new(),
+    };
+    parameters.insert("seed".to_string(), json!(options.run.seed));
+    Facts {
+        via: options.via.name().to_string(),
+        durability: durability.to_string(),
+        machines: options.machines,
+        parameters,
+    }
+}
+
+fn source(options: &BenchOptions) -> Result<SqlSource, BenchError> {
+    match (options.via, &options.url) {
+        (Via::Pg, Some(url)) => Ok(SqlSource::Pg(url.clone())),
+        (Via::Pg, None) => Err(BenchError::Options("--via pg needs --url".to_string())),
+        _ => {
+            let mut database = fencepost::Database::options();
+            if let Some(dir) = &options.data_dir {
+                database = database.data_dir(dir);
+            }
+            if let Some(bytes) = options.memory_limit {
+                database = database.memory_limit(bytes);
+            }
+            if let Some(bytes) = options.region_bytes {
+                database = database.region_size(bytes);
+            }
+            let opened = database.open().map_err(|error| BenchError::Embedded(error.to_string()))?;
+            Ok(SqlSource::Embedded(Embedded::new(opened)))
+        }
+    }
+}
+
+fn machine(options: &BenchOptions) -> Result<Arc<Machine>, BenchError> {
+    let mut machine = MachineOptions::default();
+    if let Some(bytes) = options.memory_limit {
+        machine.memory_limit = bytes;
+    }
+    if let Some(bytes) = options.region_bytes {
+        machine.region_bytes = bytes;
+    }
+    if let Some(dir) = &options.data_dir {
+        let disk = OsDisk::open(dir).map_err(|error| BenchError::Io {
+            what: dir.display().to_string(),
+            error,
+        })?;
+        machine.durable = Some(Durable { disk: Arc::new(disk), log: LogOptions::default() });
+    }
+    let machine = Machine::open(machine)?;
+    match machine.is_fresh() {
+        true => Ok(machine),
+        false => Err(BenchError::Options("native runs need an empty data directory".to_string())),
+    }
+}

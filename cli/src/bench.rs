@@ -1,0 +1,147 @@
+//! `fencepost bench`: a benchmark from the command line.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use fencepost_benchmarks::harness::RunOptions;
+use fencepost_benchmarks::{BenchOptions, Name, Via, null_server, run_named};
+
+use crate::failure::Failure;
+use crate::size;
+
+/// Run a benchmark, check its data and report.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// What to run.
+    name: Benchmark,
+    /// How the database is reached.
+    #[arg(long, default_value = "native")]
+    via: Access,
+    /// Server for --via pg: postgresql://user@host:port/database, or host=… port=…. Any PostgreSQL
+    /// will do. Tables of the benchmark are dropped and made again.
+    #[arg(long)]
+    url: Option<String>,
+    /// Threads, each one client.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Machines of the database on this host.
+    #[arg(long, default_value_t = 1)]
+    machines: usize,
+    /// Seconds that are measured.
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    seconds: f64,
+    /// Seconds before them.
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    warmup: f64,
+    /// Keys (kv), subscribers (tatp) or accounts (bank).
+    #[arg(long, value_name = "N")]
+    rows: Option<u64>,
+    /// kv: draw keys by Zipf's law with this theta, for example 0.99. [default: uniform]
+    #[arg(long, value_name = "THETA")]
+    zipf: Option<f64>,
+    /// kv: percent of requests that are updates.
+    #[arg(long, value_name = "P", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    update_percent: u32,
+    /// Directory of the database (native: an empty one). With it, commits are on disk before they
+    /// count.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Memory that the data may take, for example 8G.
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    memory_limit: Option<u64>,
+    /// Size of a region: a power of two from 16M to 2G.
+    #[arg(long, value_name = "SIZE", value_parser = size::region_bytes)]
+    region_size: Option<usize>,
+    /// All requests follow from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the report to this file as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// null-server: address to listen on.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5434")]
+    listen: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Benchmark {
+    /// Lookups and updates of single keys, 16 B keys and 32 B values.
+    Kv,
+    /// The mobile operator's database.
+    Tatp,
+    /// Transfers between accounts; the total must hold.
+    Bank,
+    /// Not a benchmark but its limit: a server that answers every statement from a constant.
+    NullServer,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Access {
+    /// The transaction API, in this process.
+    Native,
+    /// SQL through the library, in this process.
+    Embedded,
+    /// SQL over the wire.
+    Pg,
+}
+
+impl Bench {
+    pub fn run(self) -> crate::Done {
+        let name = match self.name {
+            Benchmark::Kv => Name::Kv,
+            Benchmark::Tatp => Name::Tatp,
+            Benchmark::Bank => Name::Bank,
+            Benchmark::NullServer => return self.serve_nothing(),
+        };
+        let json = self.json.clone();
+        let report = run_named(&self.options(name)?)?;
+        if let Some(path) = json {
+            let text = format!("{:#}\n", report.to_json());
+            std::fs::write(&path, text).map_err(Failure::io(path.display().to_string()))?;
+        }
+        match report.check {
+            None => Ok(()),
+            Some(broken) => Err(Failure::Broken(format!("the data are not whole: {broken}"))),
+        }
+    }
+
+    fn options(self, name: Name) -> Result<BenchOptions, Failure> {
+        let time = |seconds: f64| {
+            Duration::try_from_secs_f64(seconds)
+                .map_err(|_| Failure::Broken("seconds are a positive number".to_string()))
+        };
+        Ok(BenchOptions {
+            name,
+            via: match self.via {
+                Access::Native => Via::Native,
+                Access::Embedded => Via::Embedded,
+                Access::Pg => Via::Pg,
+            },
+            url: self.url,
+            rows: self.rows,
+            zipf: self.zipf,
+            update_percent: self.update_percent,
+            machines: self.machines,
+            data_dir: self.data_dir,
+            memory_limit: self.memory_limit,
+            region_bytes: self.region_size,
+            run: RunOptions {
+                threads: self.threads,
+                seconds: time(self.seconds)?,
+                warmup: time(self.warmup)?,
+                seed: self.seed,
+                progress: true,
+            },
+        })
+    }
+
+    fn serve_nothing(&self) -> crate::Done {
+        let listener =
+            TcpListener::bind(&self.listen).map_err(Failure::io(self.listen.clone()))?;
+        let address = listener.local_addr().map_err(Failure::io(self.listen.clone()))?;
+        println!("null server ready on {address}");
+        null_server::serve(listener).map_err(Failure::io("null server"))
+    }
+}

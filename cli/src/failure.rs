@@ -1,0 +1,40 @@
+//! Why a command failed, in words for whoever typed it.
+
+use fencepost_benchmarks::BenchError;
+use fencepost_pgserver::ListenError;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The database did not open.
+    #[error("could not open the database: {0}")]
+    Open(#[from] fencepost::OpenError),
+    /// The database did not close well.
+    #[error("could not close the database: {0}")]
+    Close(fencepost::Error),
+    /// The server did not start.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The benchmark did not run.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    /// Something is not as it must be.
+    #[error("{0}")]
+    Broken(String),
+    /// A file, a signal or a thread.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+impl Failure {
+    /// Names what was being done when the system said no.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Failure {
+        let what = what.into();
+        move |error| Failure::Io { what, error }
+    }
+}

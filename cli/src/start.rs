@@ -1,0 +1,175 @@
+//! `fencepost start`: opens the database, listens, and ends in good order on SIGTERM or SIGINT.
+//!
+//! ```text
+//!   open (recovery) ──► listen ──► "ready" line ──► signal ──► statements end ──► close
+//!                                                   a second signal ends at once
+//! ```
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use fencepost::{Database, Durability};
+use fencepost_pgserver::{AuthMode, ListenOptions, TlsOptions, listen};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::size;
+
+/// How long statements may go on after the signal.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Serve PostgreSQL clients until SIGTERM or SIGINT.
+#[derive(Debug, Args)]
+pub struct Start {
+    /// Address to listen on; port 0 picks a free one.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
+    listen: String,
+    /// Directory of the database, made if there is none. Without it the data are gone at the end.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// When a commit is reported: once it is in memory, or once it is on disk. [default: ssd with
+    /// --data-dir, else memory]
+    #[arg(long)]
+    durability: Option<Tier>,
+    /// Memory that the data may take, for example 8G; at the limit writes fail with 53200.
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    memory_limit: Option<u64>,
+    /// Size of a region: a power of two from 16M to 2G.
+    #[arg(long, value_name = "SIZE", value_parser = size::region_bytes)]
+    region_size: Option<usize>,
+    /// Certificate chain in PEM; with --tls-key, clients may use TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Refuse clients of other hosts that do not use TLS.
+    #[arg(long, requires = "tls_cert")]
+    tls_required: bool,
+    /// Who must prove a password.
+    #[arg(long, default_value = "trust-loopback")]
+    auth: Auth,
+    /// Worker threads; 0 for one a core.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    workers: usize,
+    /// The most sessions at a time.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    max_connections: usize,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Tier {
+    /// Survives nothing.
+    Memory,
+    /// Survives kill -9 and power loss.
+    Ssd,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Auth {
+    /// Clients of other hosts (SCRAM-SHA-256); those of this host are trusted.
+    TrustLoopback,
+    /// Everybody (SCRAM-SHA-256).
+    Scram,
+    /// Nobody.
+    Trust,
+}
+
+impl Start {
+    pub fn run(self) -> crate::Done {
+        let began = Instant::now();
+        let runtime =
+            Builder::new_current_thread().enable_io().build().map_err(Failure::io("runtime"))?;
+        // Before the ready line, so that a signal sent on seeing it is not lost.
+        let mut signals = {
+            let _entered = runtime.enter();
+            Signals::new().map_err(Failure::io("signals"))?
+        };
+        let database = self.open()?;
+        let server = listen(&database, self.listen_options(&database))?;
+        let where_to = match &self.data_dir {
+            Some(dir) => format!("data in {}", dir.display()),
+            None => "data in memory only".to_string(),
+        };
+        println!(
+            "fencepost {} ready on {} ({where_to}; started in {} ms)",
+            env!("CARGO_PKG_VERSION"),
+            server.local_addr(),
+            began.elapsed().as_millis()
+        );
+        runtime.block_on(async {
+            let name = signals.next().await;
+            eprintln!("fencepost: {name}: ending sessions");
+            tokio::select! {
+                () = server.shutdown(PATIENCE) => Ok(()),
+                name = signals.next() => {
+                    Err(Failure::Broken(format!("{name} again: ended before sessions did")))
+                }
+            }
+        })?;
+        database.close().map_err(Failure::Close)
+    }
+
+    fn open(&self) -> Result<Database, Failure> {
+        let mut options = Database::options();
+        if let Some(dir) = &self.data_dir {
+            options = options.data_dir(dir);
+        }
+        if let Some(tier) = self.durability {
+            options = options.durability(match tier {
+                Tier::Memory => Durability::Memory,
+                Tier::Ssd => Durability::Ssd,
+            });
+        }
+        if let Some(bytes) = self.memory_limit {
+            options = options.memory_limit(bytes);
+        }
+        if let Some(bytes) = self.region_size {
+            options = options.region_size(bytes);
+        }
+        Ok(options.open()?)
+    }
+
+    fn listen_options(&self, _database: &Database) -> ListenOptions {
+        let mut options = ListenOptions::new(&self.listen);
+        options.auth = match self.auth {
+            Auth::TrustLoopback => AuthMode::TrustLoopback,
+            Auth::Scram => AuthMode::Scram,
+            Auth::Trust => AuthMode::Trust,
+        };
+        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            options.tls = Some(TlsOptions {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                required: self.tls_required,
+            });
+        }
+        options.workers = self.workers;
+        options.connections_max = self.max_connections;
+        options
+    }
+}
+
+/// The signals that end the server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Transaction blocks: BEGIN, COMMIT, ROLLBACK, savepoints.
+
+use std::sync::Arc;
+
+use fencepost_planner::Notice;
+use fencepost_sql::bound::{Isolation, TransactionModes};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+use fencepost_txn::{AbortReason, Mode, Outcome, Stop};
+
+use super::{Block, OpenSavepoint, Session, now};
+
+/// The modes of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Modes {
+    pub isolation: Isolation,
+    pub read_only: bool,
+    pub deferrable: bool,
+}
+
+impl Default for Modes {
+    fn default() -> Modes {
+        Modes {
+            isolation: Isolation::ReadCommitted,
+            read_only: false,
+            deferrable: false,
+        }
+    }
+}
+
+impl Session {
+    /// The modes that a transaction begins with.
+    pub(super) fn default_modes(&self) -> Modes {
+        let setting = |name| self.eval.settings.get(name).unwrap_or_default();
+        let isolation = match &*setting("default_transaction_isolation") {
+            "serializable" => Isolation::Serializable,
+            "repeatable read" => Isolation::RepeatableRead,
+            "read uncommitted" => Isolation::ReadUncommitted,
+            _ => Isolation::ReadCommitted,
+        };
+        Modes {
+            isolation,
+            read_only: setting("default_transaction_read_only") == "on",
+            deferrable: setting("default_transaction_deferrable") == "on",
+        }
+    }
+
+    /// Opens the implicit transaction of a statement outside a block.
+    pub(super) fn enter(&mut self) {
+        if self.block == Block::Idle {
+            self.block = Block::Implicit;
+            self.open_block();
+        }
+    }
+
+    fn open_block(&mut self) {
+        self.transaction += 1;
+        self.statements = 0;
+        self.doomed = false;
+        self.modes = self.default_modes();
+        self.before = None;
+        self.eval.transaction_start = now();
+    }
+
+    /// The transaction below, begun at the first statement that needs it.
+    pub(super) fn begin_transaction(&mut self, snapshot_read: bool) {
+        if self.tx.is_some() {
+            return;
+        }
+        let mode = match self.modes.read_only || snapshot_read {
+            true => Mode::ReadOnly,
+            false => Mode::ReadWrite,
+        };
+        let mut tx = self.coordinator.begin(mode);
+        tx.set_synchronous(self.eval.settings.synchronous_commit);
+        for savepoint in &mut self.savepoints {
+            savepoint.point = Some(tx.savepoint());
+        }
+        self.tx = Some(tx);
+    }
+
+    /// Commits what is open.
+    pub(super) async fn commit_transaction(&mut self) -> Result<(), Halt> {
+        let outcome = match self.tx.take() {
+            None => Ok(()),
+            Some(mut tx) => {
+                tx.set_synchronous(self.eval.settings.synchronous_commit);
+                match tx.commit().await {
+                    Ok(Outcome::Committed(_)) => Ok(()),
+                    Ok(Outcome::Aborted(reason)) => Err(Halt::Stop(Stop::Retry(reason))),
+                    Err(stop) => Err(Halt::Stop(stop)),
+                }
+            }
+        };
+        let committed = outcome.is_ok();
+        if let Some(private) = self.private.take()
+            && committed
+        {
+            self.db.catalog.publish(&private);
+        }
+        self.close_block(committed);
+        outcome
+    }
+
+    /// Aborts what is open.
+    pub(super) fn abort_transaction(&mut self) {
+        if let Some(tx) = self.tx.take() {
+            tx.abort();
+        }
+        self.private = None;
+        self.close_block(false);
+    }
+
+    fn close_block(&mut self, committed: bool) {
+        self.block = Block::Idle;
+        self.savepoints.clear();
+        self.transaction += 1;
+        let after = match (committed, self.before.take()) {
+            (false, Some(before)) => before,
+            _ => Arc::clone(&self.lasting),
+        };
+        if !Arc::ptr_eq(&after, &self.eval.settings) {
+            self.eval.settings = Arc::clone(&after);
+            self.settings_changed();
+        }
+        self.lasting = after;
+    }
+
+    /// An error was reported: the implicit transaction ends, a block fails.
+    pub fn fail(&mut self) {
+        match self.block {
+            Block::Idle | Block::Failed => {}
+            Block::Implicit => self.abort_transaction(),
+            Block::Explicit => self.block = Block::Failed,
+        }
+    }
+
+    /// The end of the statements of a simple query or of an extended one's Sync: commits the
+    /// implicit transaction.
+    pub async fn sync(&mut self) -> Result<(), SqlError> {
+        match self.block {
+            Block::Implicit => self.commit_transaction().await.map_err(Halt::into_error),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn begin_block(
+        &mut self,
+        start: bool,
+        modes: &TransactionModes,
+    ) -> Result<&'static str, SqlError> {
+        let tag = if start { "START TRANSACTION" } else { "BEGIN" };
+        if self.block == Block::Explicit {
+            self.notices.push(Notice::warning(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "there is already a transaction in progress",
+            ));
+            return Ok(tag);
+        }
+        self.enter();
+        self.block = Block::Explicit;
+        self.set_modes(modes)?;
+        Ok(tag)
+    }
+
+    /// SET TRANSACTION and the modes of BEGIN.
+    pub(super) fn set_modes(&mut self, modes: &TransactionModes) -> Result<(), SqlError> {
+        let begun = self.tx.is_some();
+        if let Some(isolation) = modes.isolation {
+            if begun && isolation != self.modes.isolation {
+                return Err(SqlError::new(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                ));
+            }
+            self.modes.isolation = isolation;
+        }
+        if let Some(read_only) = modes.read_only {
+            let was_reader = self.tx.as_ref().is_some_and(|tx| tx.mode() == Mode::ReadOnly);
+            if !read_only && was_reader {
+                return Err(SqlError::new(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "transaction read-write mode must be set before any query",
+                ));
+            }
+            self.modes.read_only = read_only;
+        }
+        self.modes.deferrable = modes.deferrable.unwrap_or(self.modes.deferrable);
+        Ok(())
+    }
+
+    /// COMMIT, or what it means where there is nothing to commit.
+    pub(super) async fn commit_block(&mut self, chain: bool) -> Result<&'static str, Halt> {
+        let modes = self.modes;
+        let tag = match self.block {
+            Block::Failed => {
+                self.abort_transaction();
+                "ROLLBACK"
+            }
+            Block::Explicit => {
+                self.commit_transaction().await?;
+                "COMMIT"
+            }
+            Block::Idle | Block::Implicit => {
+                self.no_transaction(chain)?;
+                self.commit_transaction().await?;
+                "COMMIT"
+            }
+        };
+        self.chain(chain, modes);
+        Ok(tag)
+    }
+
+    /// ROLLBACK.
+    pub(super) fn rollback_block(&mut self, chain: bool) -> Result<&'static str, SqlError> {
+        let modes = self.modes;
+        if matches!(self.block, Block::Idle | Block::Implicit) {
+            self.no_transaction(chain)?;
+        }
+        self.abort_transaction();
+        self.chain(chain, modes);
+        Ok("ROLLBACK")
+    }
+
+    fn no_transaction(&mut self, chain: bool) -> Result<(), SqlError> {
+        if chain {
+            return Err(SqlError::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "COMMIT AND CHAIN can only be used in transaction blocks",
+            ));
+        }
+        self.notices.push(Notice::warning(
+            SqlState::NO_ACTIVE_SQL_TRANSACTION,
+            "there is no transaction in progress",
+        ));
+        Ok(())
+    }
+
+    fn chain(&mut self, chain: bool, modes: Modes) {
+        if chain {
+            self.block = Block::Explicit;
+            self.open_block();
+            self.modes = modes;
+        }
+    }
+
+    pub(super) fn savepoint(&mut self, name: &str) -> Result<&'static str, SqlError> {
+        self.in_block("SAVEPOINT")?;
+        let point = self.tx.as_mut().map(|tx| tx.savepoint());
+        self.savepoints.push(OpenSavepoint {
+            name: name.to_owned(),
+            point,
+            lasting: Arc::clone(&self.lasting),
+            current: Arc::clone(&self.eval.settings),
+        });
+        Ok("SAVEPOINT")
+    }
+
+    pub(super) fn release(&mut self, name: &str) -> Result<&'static str, SqlError> {
+        self.in_block("RELEASE SAVEPOINT")?;
+        let found = self.find_savepoint(name)?;
+        let mut released = self.savepoints.drain(found..);
+        if let (Some(first), Some(tx)) = (released.next(), &mut self.tx)
+            && let Some(point) = first.point
+        {
+            tx.release(point);
+        }
+        Ok("RELEASE")
+    }
+
+    /// ROLLBACK TO SAVEPOINT.
+    pub(super) async fn rollback_to(&mut self, name: &str) -> Result<&'static str, Halt> {
+        if self.block != Block::Failed {
+            self.in_block("ROLLBACK TO SAVEPOINT")?;
+        }
+        let found = self.find_savepoint(name)?;
+        if self.doomed {
+            return Err(Halt::Stop(Stop::Retry(AbortReason::Requested)));
+        }
+        self.savepoints.truncate(found + 1);
+        let savepoint = &self.savepoints[found];
+        if let (Some(point), Some(tx)) = (&savepoint.point, &mut self.tx) {
+            tx.rollback_to(point);
+        }
+        self.lasting = Arc::clone(&savepoint.lasting);
+        self.eval.settings = Arc::clone(&savepoint.current);
+        self.settings_changed();
+        self.block = Block::Explicit;
+        if self.private.is_some()
+            && let Some(tx) = &mut self.tx
+        {
+            self.private = Some(self.db.catalog.snapshot(tx).await?);
+        }
+        Ok("ROLLBACK")
+    }
+
+    fn find_savepoint(&self, name: &str) -> Result<usize, SqlError> {
+        self.savepoints
+            .iter()
+            .rposition(|s| s.name == name)
+            .ok_or_else(|| {
+                SqlError::new(
+                    SqlState::INVALID_SAVEPOINT,
+                    format!("savepoint \"{name}\" does not exist"),
+                )
+            })
+    }
+
+    /// 25P01 outside a block.
+    pub(super) fn in_block(&self, command: &str) -> Result<(), SqlError> {
+        match self.block {
+            Block::Explicit | Block::Failed => Ok(()),
+            Block::Idle | Block::Implicit => Err(SqlError::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{command} can only be used in transaction blocks"),
+            )),
+        }
+    }
+}

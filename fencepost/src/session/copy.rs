@@ -1,0 +1,70 @@
+//! COPY FROM STDIN: the client feeds a statement that has begun.
+
+use fencepost_planner::CopyInput;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+
+use super::{Block, Session, cx};
+
+/// A COPY FROM STDIN under way. The session does nothing else until it is over.
+pub struct CopyIn {
+    input: Box<CopyInput>,
+    transaction: u64,
+}
+
+impl CopyIn {
+    pub(super) fn new(input: CopyInput, transaction: u64) -> CopyIn {
+        CopyIn {
+            input: Box::new(input),
+            transaction,
+        }
+    }
+
+    /// Number of columns in the data.
+    pub fn columns(&self) -> usize {
+        self.input.width()
+    }
+
+    /// Takes the next piece of the data, cut anywhere.
+    pub async fn data(&mut self, session: &mut Session, data: &[u8]) -> Result<(), SqlError> {
+        self.feed(session, Some(data)).await.map(|_| ())
+    }
+
+    /// The data is complete: the command tag.
+    pub async fn finish(mut self, session: &mut Session) -> Result<String, SqlError> {
+        let count = self.feed(session, None).await?;
+        Ok(format!("COPY {count}"))
+    }
+
+    /// The client gives up.
+    pub fn fail(self, session: &mut Session) {
+        session.fail();
+    }
+
+    async fn feed(&mut self, session: &mut Session, data: Option<&[u8]>) -> Result<u64, SqlError> {
+        let intents = session.block == Block::Explicit;
+        let result = match &mut session.tx {
+            Some(tx) if self.transaction == session.transaction => {
+                let mut cx = cx(
+                    tx,
+                    &[],
+                    &session.eval,
+                    &session.cancel,
+                    &mut session.scratch,
+                    session.deadline,
+                    intents,
+                );
+                match data {
+                    Some(data) => self.input.data(&mut cx, data).await.map(|()| 0),
+                    None => self.input.finish(&mut cx).await,
+                }
+            }
+            _ => Err(SqlError::internal("COPY outlived its transaction").into()),
+        };
+        result.map_err(|halt| {
+            session.doomed |= !matches!(halt, Halt::Error(_));
+            session.fail();
+            halt.into_error()
+        })
+    }
+}

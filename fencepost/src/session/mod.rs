@@ -1,0 +1,266 @@
+//! A session: one user's statements, one after the other, and the transaction they are in.
+//!
+//! ```text
+//!            statement            BEGIN                error
+//!   Idle ───────────────▶ Implicit ─────▶ Block ───────────────▶ Failed
+//!    ▲      sync: commit     │              │ COMMIT, ROLLBACK     │ ROLLBACK, ROLLBACK TO
+//!    └───────────────────────┴──────────────┴──────────────────────┘
+//! ```
+//!
+//! Invariants
+//! - SES-1: a statement outside a block is run again unseen when it meets a conflict, as long as it
+//!   is all its transaction did and the client has seen nothing of it.
+//! - SES-2: a plan runs only on the versions of its tables that it was made for; the transaction has
+//!   their guards in its read set.
+//! - SES-3: a session that is dropped aborts its transaction.
+
+mod block;
+mod copy;
+mod protocol;
+mod run;
+mod settings;
+mod statement;
+mod utility;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use fencepost_fabric::entropy_seed;
+use fencepost_planner::{CancelFlag, Cx, Notice, Scratch};
+use fencepost_sql::catalog::Snapshot;
+use fencepost_sql::context::EvalContext;
+use fencepost_sql::settings::Settings;
+use fencepost_sql::value::Value;
+use fencepost_txn::{Coordinator, Savepoint, Transaction};
+
+use crate::database::{DATABASE_NAME, Shared};
+use crate::prepared::Prepared;
+use block::Modes;
+
+pub use copy::CopyIn;
+pub use protocol::Completion;
+pub use statement::{Query, Statement, TransactionBody};
+
+/// Microseconds from 1970-01-01 to 2000-01-01.
+const EPOCH_US: i64 = 946_684_800_000_000;
+
+/// Who opens a session, and with what settings.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// The role.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// Settings of the start-up message.
+    pub settings: Vec<(String, String)>,
+    /// What `pg_backend_pid()` says; 0 to be given a number.
+    pub backend_pid: i32,
+}
+
+impl Default for SessionOptions {
+    fn default() -> SessionOptions {
+        SessionOptions {
+            user: "postgres".to_owned(),
+            database: DATABASE_NAME.to_owned(),
+            settings: Vec::new(),
+            backend_pid: 0,
+        }
+    }
+}
+
+/// Where a session stands, as ReadyForQuery tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxStatus {
+    /// In no transaction block.
+    Idle,
+    /// In a transaction block.
+    InBlock,
+    /// In a transaction block that has failed.
+    Failed,
+}
+
+/// What kind of transaction is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Block {
+    /// None.
+    Idle,
+    /// That of the statements up to the next sync.
+    Implicit,
+    /// That of BEGIN.
+    Explicit,
+    /// That of BEGIN, failed.
+    Failed,
+}
+
+/// A session. One task uses it at a time; it may move between threads.
+pub struct Session {
+    db: Arc<Shared>,
+    coordinator: Coordinator,
+    tx: Option<Transaction>,
+    block: Block,
+    /// Counts transactions; portals of earlier ones are closed.
+    transaction: u64,
+    /// Statements run in the implicit transaction.
+    statements: u32,
+    /// The transaction can only be rolled back as a whole.
+    doomed: bool,
+    modes: Modes,
+    savepoints: Vec<OpenSavepoint>,
+    /// The catalog as a transaction that changed it sees it.
+    private: Option<Arc<Snapshot>>,
+    /// Settings that outlive the transaction if it commits.
+    lasting: Arc<Settings>,
+    /// Settings at the start of the transaction.
+    before: Option<Arc<Settings>>,
+    /// Settings that the client was told of last.
+    reported: Arc<Settings>,
+    timeout: Option<Duration>,
+    deadline: Option<Instant>,
+    /// What of the settings a plan depends on.
+    plan_tag: String,
+    named: HashMap<String, Arc<Prepared>>,
+    notices: Vec<Notice>,
+    cancel: CancelFlag,
+    scratch: Scratch,
+    eval: EvalContext,
+    key: String,
+}
+
+struct OpenSavepoint {
+    name: String,
+    /// Where the transaction goes back to; taken when the transaction had not begun.
+    point: Option<Savepoint>,
+    lasting: Arc<Settings>,
+    current: Arc<Settings>,
+}
+
+/// Ends the running statement of a session, from any thread.
+#[derive(Clone, Debug)]
+pub struct CancelToken(CancelFlag);
+
+impl CancelToken {
+    /// The running statement ends with 57014; nothing happens where none runs.
+    pub fn cancel(&self) {
+        self.0.cancel();
+    }
+
+    /// The session's statements end with 57P01 from now on.
+    pub fn shut_down(&self) {
+        self.0.shut_down();
+    }
+}
+
+impl Session {
+    pub(crate) fn new(db: &Arc<Shared>, options: SessionOptions) -> Session {
+        let settings = Arc::new(Settings::new());
+        let pid = match options.backend_pid {
+            0 => db.next_pid(),
+            pid => pid,
+        };
+        let mut eval = EvalContext::new(Arc::clone(&settings), now(), entropy_seed());
+        eval.user = options.user;
+        eval.database = options.database;
+        eval.backend_pid = pid;
+        let mut session = Session {
+            db: Arc::clone(db),
+            coordinator: db.machine.coordinator(),
+            tx: None,
+            block: Block::Idle,
+            transaction: 0,
+            statements: 0,
+            doomed: false,
+            modes: Modes::default(),
+            savepoints: Vec::new(),
+            private: None,
+            lasting: Arc::clone(&settings),
+            before: None,
+            reported: settings,
+            timeout: None,
+            deadline: None,
+            plan_tag: String::new(),
+            named: HashMap::new(),
+            notices: Vec::new(),
+            cancel: CancelFlag::default(),
+            scratch: Scratch::default(),
+            eval,
+            key: String::new(),
+        };
+        session.settings_changed();
+        session
+    }
+
+    /// Where the session stands.
+    pub fn status(&self) -> TxStatus {
+        match self.block {
+            Block::Idle | Block::Implicit => TxStatus::Idle,
+            Block::Explicit => TxStatus::InBlock,
+            Block::Failed => TxStatus::Failed,
+        }
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.eval.settings
+    }
+
+    /// The token that ends this session's running statement.
+    pub fn cancel_token(&self) -> CancelToken {
+        CancelToken(self.cancel.clone())
+    }
+
+    /// The notices since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// The settings that the client is to be told of: those that changed since the last call.
+    pub fn take_parameter_changes(&mut self) -> Vec<(String, String)> {
+        if Arc::ptr_eq(&self.reported, &self.eval.settings) {
+            return Vec::new();
+        }
+        let old = self.reported.reported();
+        let new = self.eval.settings.reported();
+        self.reported = Arc::clone(&self.eval.settings);
+        new.into_iter()
+            .zip(old)
+            .filter(|(new, old)| new != old)
+            .map(|((name, value), _)| (name.to_owned(), value))
+            .collect()
+    }
+
+    /// The number of the session, as `pg_backend_pid()` tells it.
+    pub fn backend_pid(&self) -> i32 {
+        self.eval.backend_pid
+    }
+}
+
+/// Microseconds from 2000-01-01 UTC to now.
+fn now() -> i64 {
+    let since_1970 = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX));
+    since_1970 - EPOCH_US
+}
+
+/// What running a plan needs, from the parts of a session that it may borrow.
+fn cx<'a>(
+    tx: &'a mut Transaction,
+    params: &'a [Value],
+    eval: &'a EvalContext,
+    cancel: &'a CancelFlag,
+    scratch: &'a mut Scratch,
+    deadline: Option<Instant>,
+    intents: bool,
+) -> Cx<'a> {
+    Cx {
+        tx,
+        params,
+        eval,
+        cancel,
+        intents,
+        scratch,
+        deadline,
+        batches: 0,
+    }
+}

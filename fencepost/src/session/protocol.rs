@@ -1,0 +1,204 @@
+//! What a server of some protocol needs: texts into statements, statements into portals.
+
+use std::sync::Arc;
+
+use fencepost_sql::binder::ParamTypes;
+use fencepost_sql::bound;
+use fencepost_sql::catalog::Snapshot;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::parser;
+use fencepost_sql::value::Value;
+
+use super::copy::CopyIn;
+use super::{Block, Session};
+use crate::front::{Parsed, Syntax, literal_values, parse_single, plan_statement};
+use crate::prepared::{Body, Planned, Portal, Prepared};
+
+/// How far a portal came.
+pub enum Completion {
+    /// It is done; the command tag.
+    Complete(String),
+    /// The row limit is reached; there may be more.
+    Suspended,
+    /// The text was empty.
+    Empty,
+    /// It waits for the data of a COPY FROM STDIN.
+    CopyIn(CopyIn),
+}
+
+impl Session {
+    /// The statements of a simple query; none for an empty text.
+    pub fn split(&mut self, sql: &str) -> Result<Vec<Parsed>, SqlError> {
+        if let Some(lifted) = parser::lift(sql) {
+            return Ok(vec![Parsed(Syntax::Lifted(lifted, sql.to_owned()))]);
+        }
+        let statements = parser::parse(sql).inspect_err(|_| self.fail())?;
+        let trees = statements.into_iter().map(|p| Parsed(Syntax::Tree(Box::new(p))));
+        Ok(trees.collect())
+    }
+
+    /// Prepares one of the statements that [`Session::split`] gave.
+    pub fn prepare_parsed(&mut self, parsed: Parsed) -> Result<Arc<Prepared>, SqlError> {
+        let prepared = match parsed.0 {
+            Syntax::Tree(tree) => self.prepare_tree(*tree, ParamTypes::new()),
+            Syntax::Lifted(lifted, original) => match self.prepare_lifted(&lifted) {
+                Some(prepared) => Ok(prepared),
+                None => match parse_single(&original) {
+                    Ok(Some(tree)) => self.prepare_tree(tree, ParamTypes::new()),
+                    Ok(None) => Ok(empty()),
+                    Err(error) => Err(error),
+                },
+            },
+        };
+        prepared
+            .and_then(|p| self.usable(p))
+            .inspect_err(|_| self.fail())
+    }
+
+    /// Prepares a text with one statement. The types of parameters that have none are found out.
+    pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Prepared>, SqlError> {
+        self.parse_typed(sql, param_oids)
+            .and_then(|p| self.usable(p))
+            .inspect_err(|_| self.fail())
+    }
+
+    fn parse_typed(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Prepared>, SqlError> {
+        self.set_key(sql, param_oids);
+        if self.private.is_none()
+            && let Some(planned) = self.db.plans.get(&self.key)
+        {
+            return Ok(Prepared::new(planned, Vec::new()));
+        }
+        let Some(tree) = parse_single(sql)? else {
+            return Ok(empty());
+        };
+        let types = ParamTypes::from_oids(param_oids)?;
+        let planned = self.plan(tree, types)?;
+        self.keep(&planned);
+        Ok(Prepared::new(planned, Vec::new()))
+    }
+
+    fn prepare_tree(
+        &mut self,
+        tree: parser::Parsed,
+        types: ParamTypes,
+    ) -> Result<Arc<Prepared>, SqlError> {
+        let planned = self.plan(tree, types)?;
+        Ok(Prepared::new(planned, Vec::new()))
+    }
+
+    /// `None` where the lifted text does not do: then the text as written is prepared.
+    fn prepare_lifted(&mut self, lifted: &parser::Lifted) -> Option<Arc<Prepared>> {
+        self.set_key(&lifted.text, &[]);
+        let cached = match self.private {
+            None => self.db.plans.get(&self.key),
+            Some(_) => None,
+        };
+        let planned = match cached {
+            Some(planned) => planned,
+            None => {
+                let tree = parse_single(&lifted.text).ok()??;
+                let types = lifted.literals.iter().map(|l| l.ty()).collect();
+                let planned = self.plan(tree, ParamTypes::declared(types)).ok()?;
+                self.keep(&planned);
+                planned
+            }
+        };
+        let literals = literal_values(&lifted.literals, &planned.params, &self.eval)?;
+        Some(Prepared::new(planned, literals))
+    }
+
+    /// The key of a text in the plan cache.
+    fn set_key(&mut self, text: &str, param_oids: &[u32]) {
+        self.key.clear();
+        self.key.push_str(text);
+        self.key.push_str(&self.plan_tag);
+        for oid in param_oids {
+            self.key.push_str(&oid.to_string());
+            self.key.push(' ');
+        }
+    }
+
+    /// Puts a plan into the cache under the key of the last [`Session::set_key`], where other
+    /// sessions may use it.
+    fn keep(&self, planned: &Arc<Planned>) {
+        if self.private.is_none() && matches!(planned.body, Body::Plan(..)) {
+            self.db.plans.put(&self.key, planned);
+        }
+    }
+
+    fn plan(&self, tree: parser::Parsed, types: ParamTypes) -> Result<Arc<Planned>, SqlError> {
+        let snapshot = self.snapshot();
+        let mut planned = plan_statement(tree, &snapshot, types, &self.eval)?;
+        if let Body::Utility(bound::Statement::Execute { name, .. }) = &planned.body {
+            let named = self.named(name)?;
+            planned.columns = named.planned.columns.clone();
+        }
+        Ok(Arc::new(planned))
+    }
+
+    /// The catalog that statements are bound with: the newest, or what this transaction made of it.
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        match &self.private {
+            Some(private) => Arc::clone(private),
+            None => self.db.catalog.newest(),
+        }
+    }
+
+    /// The statement of PREPARE `name`.
+    pub(super) fn named(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
+        self.named.get(name).ok_or_else(|| {
+            SqlError::new(
+                SqlState::INVALID_SQL_STATEMENT_NAME,
+                format!("prepared statement \"{name}\" does not exist"),
+            )
+        })
+    }
+
+    /// In a failed block only the statements that end it are prepared.
+    fn usable(&self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>, SqlError> {
+        match self.block == Block::Failed && !prepared.ends_block() {
+            true => Err(block_failed()),
+            false => Ok(prepared),
+        }
+    }
+
+    /// A portal of `prepared` with these parameters.
+    pub fn bind(&mut self, prepared: &Arc<Prepared>, params: Vec<Value>) -> Result<Portal, SqlError> {
+        let mut params = params;
+        let wanted = prepared.parameter_types().len();
+        if params.len() != wanted {
+            let error = SqlError::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!("{} parameters given, {wanted} needed", params.len()),
+            );
+            self.fail();
+            return Err(error);
+        }
+        params.extend(prepared.literals.iter().cloned());
+        Ok(Portal {
+            prepared: Arc::clone(prepared),
+            params,
+            execution: Default::default(),
+            transaction: None,
+        })
+    }
+}
+
+fn empty() -> Arc<Prepared> {
+    let planned = Planned {
+        text: String::new(),
+        params: Vec::new(),
+        columns: None,
+        body: Body::Empty,
+    };
+    Prepared::new(Arc::new(planned), Vec::new())
+}
+
+/// 25P02
+pub(super) fn block_failed() -> SqlError {
+    SqlError::new(
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
+}

@@ -1,0 +1,256 @@
+//! Running portals: plans in transactions, with the retries that a client never sees.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use fencepost_planner::{CopyInput, Execution, Plan, Progress, RowSink, TablePlan};
+use fencepost_sql::bound::Copy;
+use fencepost_sql::binder::ParamTypes;
+use fencepost_sql::catalog::guard_table;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+
+use super::copy::CopyIn;
+use super::protocol::{Completion, block_failed};
+use super::{Block, Session, cx};
+use crate::front::{parse_single, plan_statement};
+use crate::prepared::{Body, Planned, Portal, Prepared};
+
+/// Runs of one statement before its conflict is the client's.
+const ATTEMPTS_MAX: u32 = 64;
+/// From this attempt on a statement queues for its rows as those of a block do.
+const ATTEMPTS_BEFORE_INTENTS: u32 = 2;
+/// Plans of one statement before a catalog that keeps changing is the client's.
+const PLANS_MAX: u32 = 8;
+
+impl Session {
+    /// Runs a portal on, giving at most `max_rows` rows (0: all) to `sink`. The implicit
+    /// transaction stays open for the statements up to the next [`Session::sync`].
+    pub async fn run(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion, SqlError> {
+        self.run_portal(portal, max_rows, sink, false).await
+    }
+
+    /// As [`Session::run`], for the last statement before a sync: outside a block it has committed
+    /// when this returns, and conflicts are dealt with unseen as long as `sink` can rewind.
+    pub async fn run_last(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion, SqlError> {
+        self.run_portal(portal, max_rows, sink, true).await
+    }
+
+    async fn run_portal(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+        last: bool,
+    ) -> Result<Completion, SqlError> {
+        if self.block == Block::Failed && !portal.prepared.ends_block() {
+            return Err(block_failed());
+        }
+        self.start_statement();
+        let prepared = Arc::clone(&portal.prepared);
+        let result = match &prepared.planned.body {
+            Body::Empty => Ok(Completion::Empty),
+            Body::Plan(..) => self.run_plan(portal, max_rows, sink, last).await,
+            Body::Utility(statement) => {
+                Box::pin(self.run_utility(statement, portal, max_rows, sink, last)).await
+            }
+            Body::Explain(lines, run) => {
+                Box::pin(self.run_explain(lines, run.as_ref(), portal, sink)).await
+            }
+        };
+        result.map_err(|halt| {
+            self.doomed |= !matches!(halt, Halt::Error(_));
+            self.fail();
+            halt.into_error()
+        })
+    }
+
+    /// Runs a portal of a plan, again and again where conflicts allow it (SES-1).
+    pub(super) async fn run_plan(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+        last: bool,
+    ) -> Result<Completion, Halt> {
+        if portal.transaction.is_some_and(|t| t != self.transaction) {
+            return Err(SqlError::new(SqlState::INVALID_CURSOR_NAME, "the portal is closed").into());
+        }
+        self.enter();
+        let alone = self.block == Block::Implicit && self.statements == 0;
+        let begun = self.transaction;
+        let mut attempt = 0;
+        loop {
+            portal.transaction = Some(self.transaction);
+            let intents = self.block == Block::Explicit || attempt >= ATTEMPTS_BEFORE_INTENTS;
+            let mut result = self.attempt(portal, max_rows, sink, last, intents).await;
+            let complete = matches!(result, Ok(Completion::Complete(_)));
+            if complete && last && self.block == Block::Implicit {
+                if let Err(halt) = self.commit_transaction().await {
+                    result = Err(halt);
+                }
+            }
+            match result {
+                Err(halt) if halt.is_retryable() && alone && attempt < ATTEMPTS_MAX => {
+                    if !sink.rewind() {
+                        return Err(halt);
+                    }
+                    self.abort_transaction();
+                    self.cancel.check()?;
+                    back_off(attempt).await;
+                    attempt += 1;
+                    self.enter();
+                    portal.execution = Execution::default();
+                }
+                Ok(done) => {
+                    if self.transaction == begun {
+                        self.statements += 1;
+                    }
+                    return Ok(done);
+                }
+                Err(halt) => return Err(halt),
+            }
+        }
+    }
+
+    /// One run of a portal's plan in the open transaction.
+    async fn attempt(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+        last: bool,
+        intents: bool,
+    ) -> Result<Completion, Halt> {
+        let mut planned = Arc::clone(&portal.prepared.planned);
+        let Body::Plan(plan, _) = &planned.body else {
+            return Err(SqlError::internal("not a plan").into());
+        };
+        if self.modes.read_only && plan.is_write() {
+            return Err(read_only(plan.command()).into());
+        }
+        let alone = last && max_rows == 0 && self.block == Block::Implicit && self.statements == 0;
+        self.begin_transaction(alone && plan.is_snapshot_read());
+        for _ in 0..PLANS_MAX {
+            let Body::Plan(_, tables) = &planned.body else {
+                return Err(SqlError::internal("not a plan").into());
+            };
+            if self.guard(tables).await? {
+                return self.run_guarded(&planned, portal, max_rows, sink, intents).await;
+            }
+            planned = self.plan_again(&planned).await?;
+            let literals = portal.prepared.literals.clone();
+            portal.prepared = Prepared::new(Arc::clone(&planned), literals);
+            portal.execution = Execution::default();
+        }
+        Err(Halt::Stale)
+    }
+
+    /// Puts the tables' guards into the read set; false where one is not as it was planned with
+    /// (SES-2).
+    async fn guard(&mut self, tables: &[Arc<TablePlan>]) -> Result<bool, Halt> {
+        let Some(tx) = &mut self.tx else {
+            return Err(SqlError::internal("no transaction").into());
+        };
+        for table in tables {
+            if !guard_table(tx, &table.def).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Plans a statement on the catalog as the transaction sees it.
+    async fn plan_again(&mut self, planned: &Planned) -> Result<Arc<Planned>, Halt> {
+        let Some(tx) = &mut self.tx else {
+            return Err(SqlError::internal("no transaction").into());
+        };
+        let snapshot = self.db.catalog.snapshot(tx).await?;
+        let Some(tree) = parse_single(&planned.text)? else {
+            return Err(SqlError::internal("a plan without a text").into());
+        };
+        let types = ParamTypes::declared(planned.params.clone());
+        let again = plan_statement(tree, &snapshot, types, &self.eval)?;
+        if again.columns != planned.columns {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cached plan must not change result type",
+            )
+            .into());
+        }
+        Ok(Arc::new(again))
+    }
+
+    async fn run_guarded(
+        &mut self,
+        planned: &Planned,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+        intents: bool,
+    ) -> Result<Completion, Halt> {
+        let Body::Plan(plan, _) = &planned.body else {
+            return Err(SqlError::internal("not a plan").into());
+        };
+        if let Plan::CopyIn(copy) = plan {
+            return self.begin_copy(copy).map_err(Halt::Error);
+        }
+        let Some(tx) = &mut self.tx else {
+            return Err(SqlError::internal("no transaction").into());
+        };
+        let mut cx = cx(
+            tx,
+            &portal.params,
+            &self.eval,
+            &self.cancel,
+            &mut self.scratch,
+            self.deadline,
+            intents,
+        );
+        let progress = portal.execution.run(plan, &mut cx, sink, max_rows).await?;
+        self.take_set_config()?;
+        Ok(match progress {
+            Progress::Done(count) => Completion::Complete(plan.tag(count)),
+            Progress::Suspended => Completion::Suspended,
+        })
+    }
+
+    fn begin_copy(&mut self, copy: &Copy) -> Result<Completion, SqlError> {
+        let input = CopyInput::new(copy)?;
+        Ok(Completion::CopyIn(CopyIn::new(input, self.transaction)))
+    }
+}
+
+/// 25006
+pub(super) fn read_only(command: &str) -> SqlError {
+    SqlError::new(
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        format!("cannot execute {command} in a read-only transaction"),
+    )
+}
+
+/// Lets other tasks of the thread run, longer from attempt to attempt.
+async fn back_off(attempt: u32) {
+    let mut turns = 1u32 << attempt.min(6);
+    poll_fn(|task| {
+        if turns == 0 {
+            return Poll::Ready(());
+        }
+        turns -= 1;
+        std::thread::yield_now();
+        task.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

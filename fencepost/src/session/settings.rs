@@ -1,0 +1,203 @@
+//! SET, RESET and SHOW, and how long what they set holds.
+//!
+//! Settings are shared and replaced as a whole: `lasting` is what the session keeps if the
+//! transaction commits, the current ones in the evaluation context also have what SET LOCAL set.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencepost_planner::Notice;
+use fencepost_sql::bound::{SetScope, SetStatement, SetValue, TransactionModes};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::settings::Settings;
+use fencepost_sql::value::Value;
+
+use super::{Block, Session};
+
+impl Session {
+    /// Settings from the start-up message: RESET goes back to them.
+    pub(crate) fn apply_startup(&mut self, given: &[(String, String)]) -> Result<(), SqlError> {
+        let mut settings = Settings::clone(&self.eval.settings);
+        for (name, value) in given {
+            settings.set_default(name, value)?;
+        }
+        settings.set_fixed("session_authorization", &self.eval.user);
+        let settings = Arc::new(settings);
+        self.lasting = Arc::clone(&settings);
+        self.eval.settings = settings;
+        self.settings_changed();
+        Ok(())
+    }
+
+    /// Keeps what is derived from the settings in step with them.
+    pub(super) fn settings_changed(&mut self) {
+        let settings = &self.eval.settings;
+        self.timeout = settings
+            .get("statement_timeout")
+            .and_then(|text| duration(&text));
+        let zone = settings.get("TimeZone").unwrap_or_default();
+        let style = settings.get("DateStyle").unwrap_or_default();
+        self.plan_tag = format!("\0{zone}\0{style}\0");
+    }
+
+    /// The clocks of a new statement.
+    pub(super) fn start_statement(&mut self) {
+        self.eval.statement_start = super::now();
+        self.deadline = self.timeout.map(|t| Instant::now() + t);
+        self.cancel.reset();
+    }
+
+    pub(super) fn set(&mut self, set: &SetStatement) -> Result<(), SqlError> {
+        let local = set.scope == SetScope::Local;
+        if local && self.block != Block::Explicit {
+            self.notices.push(Notice::warning(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "SET LOCAL can only be used in transaction blocks",
+            ));
+        }
+        if let Some(modes) = transaction_mode(set)? {
+            return self.set_modes(&modes);
+        }
+        self.change(local, |settings| match &set.value {
+            SetValue::Default => settings.reset(&set.name),
+            SetValue::Value(value) => settings.set(&set.name, value),
+        })
+    }
+
+    pub(super) fn reset(&mut self, name: Option<&str>) -> Result<(), SqlError> {
+        self.change(false, |settings| match name {
+            Some(name) => settings.reset(name),
+            None => {
+                settings.reset_all();
+                Ok(())
+            }
+        })
+    }
+
+    /// Changes the settings, for the transaction or (if it commits) for the session.
+    pub(super) fn change(
+        &mut self,
+        local: bool,
+        change: impl Fn(&mut Settings) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let mut current = Settings::clone(&self.eval.settings);
+        change(&mut current)?;
+        self.before.get_or_insert_with(|| Arc::clone(&self.lasting));
+        if !local {
+            if Arc::ptr_eq(&self.lasting, &self.eval.settings) {
+                self.lasting = Arc::new(current);
+                self.eval.settings = Arc::clone(&self.lasting);
+                self.settings_changed();
+                return Ok(());
+            }
+            let mut lasting = Settings::clone(&self.lasting);
+            change(&mut lasting)?;
+            self.lasting = Arc::new(lasting);
+        }
+        self.eval.settings = Arc::new(current);
+        self.settings_changed();
+        Ok(())
+    }
+
+    /// SET SESSION CHARACTERISTICS.
+    pub(super) fn set_characteristics(&mut self, modes: &TransactionModes) -> Result<(), SqlError> {
+        let on = |flag| if flag { "on" } else { "off" };
+        self.change(false, |settings| {
+            if let Some(isolation) = modes.isolation {
+                settings.set("default_transaction_isolation", isolation.name())?;
+            }
+            if let Some(read_only) = modes.read_only {
+                settings.set("default_transaction_read_only", on(read_only))?;
+            }
+            if let Some(deferrable) = modes.deferrable {
+                settings.set("default_transaction_deferrable", on(deferrable))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The rows of SHOW.
+    pub(super) fn show(&self, name: &str) -> Result<Vec<Vec<Value>>, SqlError> {
+        if name == "all" {
+            let all = self.eval.settings.all().into_iter();
+            let rows = all.map(|(name, value, description)| {
+                vec![Value::text(name), Value::text(value), Value::text(description)]
+            });
+            return Ok(rows.collect());
+        }
+        let modes = match self.block {
+            Block::Idle => self.default_modes(),
+            _ => self.modes,
+        };
+        let on = |flag| Value::text(if flag { "on" } else { "off" });
+        let value = match name {
+            "transaction_isolation" => Value::text(modes.isolation.name()),
+            "transaction_read_only" => on(modes.read_only),
+            "transaction_deferrable" => on(modes.deferrable),
+            name => match self.eval.settings.get(name) {
+                Some(value) => Value::text(value),
+                None => {
+                    return Err(SqlError::new(
+                        SqlState::UNDEFINED_OBJECT,
+                        format!("unrecognized configuration parameter \"{name}\""),
+                    ));
+                }
+            },
+        };
+        Ok(vec![vec![value]])
+    }
+
+    /// Takes over what `set_config` asked for.
+    pub(super) fn take_set_config(&mut self) -> Result<(), SqlError> {
+        for (name, value, local) in self.eval.take_changes() {
+            self.change(local, |settings| settings.set(&name, &value))?;
+        }
+        Ok(())
+    }
+}
+
+/// `SET transaction_isolation = …` means SET TRANSACTION.
+fn transaction_mode(set: &SetStatement) -> Result<Option<TransactionModes>, SqlError> {
+    use fencepost_sql::bound::Isolation;
+    let SetValue::Value(value) = &set.value else {
+        return Ok(None);
+    };
+    let value = value.to_ascii_lowercase();
+    let flag = matches!(&*value, "on" | "true" | "yes" | "1");
+    let mut modes = TransactionModes::default();
+    match set.name.as_str() {
+        "transaction_read_only" => modes.read_only = Some(flag),
+        "transaction_deferrable" => modes.deferrable = Some(flag),
+        "transaction_isolation" => {
+            modes.isolation = Some(match &*value {
+                "serializable" => Isolation::Serializable,
+                "repeatable read" => Isolation::RepeatableRead,
+                "read committed" => Isolation::ReadCommitted,
+                "read uncommitted" => Isolation::ReadUncommitted,
+                _ => {
+                    return Err(SqlError::new(
+                        SqlState::INVALID_PARAMETER_VALUE,
+                        format!("invalid value for parameter \"transaction_isolation\": \"{value}\""),
+                    ));
+                }
+            });
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(modes))
+}
+
+/// A time setting in its canonical form; `None` for 0, which is no limit.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit_ms = match &text[digits..] {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    (number > 0).then(|| Duration::from_millis(number * unit_ms))
+}

@@ -1,0 +1,244 @@
+//! The library's own way to run statements: typed parameters in, typed rows out, retries inside.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use fencepost_planner::Collected;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions::assign;
+use fencepost_sql::types::{Type, TypeKind};
+use fencepost_sql::value::Value;
+
+use super::{Session, TxStatus};
+use crate::error::Error;
+use crate::prepared::{Column, Prepared};
+use crate::row::Row;
+use super::protocol::Completion;
+
+/// Runs of a [`Session::transaction`] before its conflict is the caller's.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// The future of a transaction's body.
+pub type TransactionBody<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// A prepared statement.
+#[derive(Clone)]
+pub struct Statement(pub(crate) Arc<Prepared>);
+
+impl Statement {
+    /// The types of the parameters.
+    pub fn parameter_types(&self) -> &[Type] {
+        self.0.parameter_types()
+    }
+
+    /// The columns of the result; none where there are no rows.
+    pub fn columns(&self) -> &[Column] {
+        self.0.columns().unwrap_or(&[])
+    }
+}
+
+/// A statement to run: text, or prepared.
+pub trait Query: Sync {
+    /// The statement, prepared.
+    fn prepare(&self, session: &mut Session) -> Result<Arc<Prepared>, SqlError>;
+}
+
+impl Query for str {
+    fn prepare(&self, session: &mut Session) -> Result<Arc<Prepared>, SqlError> {
+        session.parse(self, &[])
+    }
+}
+
+impl Query for String {
+    fn prepare(&self, session: &mut Session) -> Result<Arc<Prepared>, SqlError> {
+        session.parse(self, &[])
+    }
+}
+
+impl Query for Statement {
+    fn prepare(&self, _session: &mut Session) -> Result<Arc<Prepared>, SqlError> {
+        Ok(Arc::clone(&self.0))
+    }
+}
+
+impl Session {
+    /// Prepares a statement.
+    pub fn prepare(&mut self, sql: &str) -> Result<Statement, Error> {
+        Ok(Statement(self.parse(sql, &[])?))
+    }
+
+    /// Runs a statement and gives its rows.
+    pub async fn query(
+        &mut self,
+        statement: &(impl Query + ?Sized),
+        params: &[Value],
+    ) -> Result<Vec<Row>, Error> {
+        let prepared = statement.prepare(self)?;
+        let (collected, _) = self.run_collected(&prepared, params).await?;
+        let columns: Arc<[Column]> = prepared.columns().unwrap_or(&[]).into();
+        let rows = collected.rows.into_iter();
+        Ok(rows.map(|values| Row::new(Arc::clone(&columns), values)).collect())
+    }
+
+    /// Runs a statement and gives its only row; 02000 where there is none, 21000 where there are
+    /// several.
+    pub async fn query_one(
+        &mut self,
+        statement: &(impl Query + ?Sized),
+        params: &[Value],
+    ) -> Result<Row, Error> {
+        let mut rows = self.query(statement, params).await?;
+        match (rows.pop(), rows.is_empty()) {
+            (Some(row), true) => Ok(row),
+            (None, _) => Err(SqlError::new(SqlState::new(b"02000"), "no row").into()),
+            (Some(_), false) => {
+                Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, "more than one row").into())
+            }
+        }
+    }
+
+    /// Runs a statement and gives the number of rows it concerned.
+    pub async fn execute(
+        &mut self,
+        statement: &(impl Query + ?Sized),
+        params: &[Value],
+    ) -> Result<u64, Error> {
+        let prepared = statement.prepare(self)?;
+        let (_, tag) = self.run_collected(&prepared, params).await?;
+        let count = tag.rsplit(' ').next().and_then(|n| n.parse().ok());
+        Ok(count.unwrap_or(0))
+    }
+
+    /// Runs every statement of a text, as one transaction unless it says otherwise.
+    pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
+        let statements = self.split(sql)?;
+        let count = statements.len();
+        for (position, parsed) in statements.into_iter().enumerate() {
+            let prepared = self.prepare_parsed(parsed)?;
+            let mut portal = self.bind(&prepared, Vec::new())?;
+            let mut sink = Collected::default();
+            let run = match position + 1 == count {
+                true => self.run_last(&mut portal, 0, &mut sink).await,
+                false => self.run(&mut portal, 0, &mut sink).await,
+            };
+            self.completed(run?)?;
+        }
+        Ok(self.sync().await?)
+    }
+
+    async fn run_collected(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: &[Value],
+    ) -> Result<(Collected, String), Error> {
+        let values = self.fit(prepared.parameter_types(), params)?;
+        let mut portal = self.bind(prepared, values)?;
+        let mut sink = Collected::default();
+        let run = self.run_last(&mut portal, 0, &mut sink).await?;
+        let tag = self.completed(run)?;
+        self.sync().await?;
+        Ok((sink, tag))
+    }
+
+    fn completed(&mut self, run: Completion) -> Result<String, SqlError> {
+        match run {
+            Completion::Complete(tag) => Ok(tag),
+            Completion::Suspended | Completion::Empty => Ok(String::new()),
+            Completion::CopyIn(copy) => {
+                copy.fail(self);
+                Err(SqlError::unsupported("COPY FROM STDIN outside Session::copy_in"))
+            }
+        }
+    }
+
+    /// COPY … FROM STDIN with all its data; the number of rows.
+    pub async fn copy_in(&mut self, sql: &str, data: &[u8]) -> Result<u64, Error> {
+        let prepared = self.parse(sql, &[])?;
+        let mut portal = self.bind(&prepared, Vec::new())?;
+        let mut sink = Collected::default();
+        let Completion::CopyIn(mut copy) = self.run(&mut portal, 0, &mut sink).await? else {
+            self.fail();
+            let error = SqlError::new(SqlState::SYNTAX_ERROR, "not a COPY FROM STDIN");
+            return Err(error.into());
+        };
+        copy.data(self, data).await?;
+        let tag = copy.finish(self).await?;
+        self.sync().await?;
+        let count = tag.rsplit(' ').next().and_then(|n| n.parse().ok());
+        Ok(count.unwrap_or(0))
+    }
+
+    /// COPY … TO STDOUT: its data.
+    pub async fn copy_out(&mut self, sql: &str) -> Result<Vec<u8>, Error> {
+        let prepared = self.parse(sql, &[])?;
+        Ok(self.run_collected(&prepared, &[]).await?.0.data)
+    }
+
+    /// Runs `body` in a transaction: commits if it succeeds, rolls back if it fails, and starts
+    /// over when it met a conflict. `body` must be fit to run several times.
+    pub async fn transaction<T, F>(&mut self, mut body: F) -> Result<T, Error>
+    where
+        F: for<'a> FnMut(&'a mut Session) -> TransactionBody<'a, T>,
+    {
+        let mut attempt = 0;
+        loop {
+            let result = self.transaction_once(&mut body).await;
+            match result {
+                Err(error) if error.is_retryable() && attempt < ATTEMPTS_MAX => attempt += 1,
+                result => return result,
+            }
+        }
+    }
+
+    async fn transaction_once<T, F>(&mut self, body: &mut F) -> Result<T, Error>
+    where
+        F: for<'a> FnMut(&'a mut Session) -> TransactionBody<'a, T>,
+    {
+        self.execute("BEGIN", &[]).await?;
+        let result = body(self).await;
+        if self.status() == TxStatus::Idle {
+            // The body has ended the transaction itself.
+            return result;
+        }
+        match result {
+            Ok(value) => {
+                self.execute("COMMIT", &[]).await?;
+                Ok(value)
+            }
+            Err(error) => {
+                self.execute("ROLLBACK", &[]).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Parameters as the statement's types have them.
+    fn fit(&self, types: &[Type], params: &[Value]) -> Result<Vec<Value>, SqlError> {
+        let fitted = params.iter().zip(types).map(|(value, ty)| {
+            assign(value.clone(), &natural_type(value), ty, &self.eval)
+        });
+        let mut values = fitted.collect::<Result<Vec<Value>, SqlError>>()?;
+        values.extend(params.iter().skip(types.len()).cloned());
+        Ok(values)
+    }
+}
+
+/// The type that a value has by itself.
+fn natural_type(value: &Value) -> Type {
+    Type::of(match value {
+        Value::Null | Value::Text(_) => TypeKind::Unknown,
+        Value::Bool(_) => TypeKind::Bool,
+        Value::Int2(_) => TypeKind::Int2,
+        Value::Int4(_) => TypeKind::Int4,
+        Value::Int8(_) => TypeKind::Int8,
+        Value::Float4(_) => TypeKind::Float4,
+        Value::Float8(_) => TypeKind::Float8,
+        Value::Numeric(_) => TypeKind::Numeric,
+        Value::Bytea(_) => TypeKind::Bytea,
+        Value::Date(_) => TypeKind::Date,
+        Value::Timestamp(_) => TypeKind::Timestamp,
+        Value::TimestampTz(_) => TypeKind::TimestampTz,
+        Value::Uuid(_) => TypeKind::Uuid,
+    })
+}

@@ -1,0 +1,291 @@
+//! Statements of the session and the catalog.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fencepost_planner::{Collected, DdlCx, RowSink, is_ddl, run_ddl};
+use fencepost_sql::bound::{DiscardKind, Expr, Statement};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions::{assign, eval};
+use fencepost_sql::parser;
+use fencepost_sql::binder::ParamTypes;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
+use fencepost_sql::value::Value;
+
+use super::protocol::Completion;
+use super::run::read_only;
+use super::{Block, Session, cx};
+use crate::front::plan_statement;
+use crate::prepared::{Body, Planned, Portal, Prepared};
+
+/// Runs of a DDL statement outside a block before its conflict is the client's.
+const ATTEMPTS_MAX: u32 = 16;
+
+impl Session {
+    pub(super) async fn run_utility(
+        &mut self,
+        statement: &Statement,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+        last: bool,
+    ) -> Result<Completion, Halt> {
+        let tag = match statement {
+            Statement::Begin { start, modes } => self.begin_block(*start, modes)?,
+            Statement::Commit { chain } => self.commit_block(*chain).await?,
+            Statement::Rollback { chain } => self.rollback_block(*chain)?,
+            Statement::Savepoint(name) => self.savepoint(name)?,
+            Statement::Release(name) => self.release(name)?,
+            Statement::RollbackTo(name) => self.rollback_to(name).await?,
+            Statement::SetTransaction(modes) => {
+                self.enter();
+                self.set_modes(modes)?;
+                "SET"
+            }
+            Statement::SetSessionCharacteristics(modes) => {
+                self.set_characteristics(modes)?;
+                "SET"
+            }
+            Statement::Set(set) => {
+                self.enter();
+                self.set(set)?;
+                "SET"
+            }
+            Statement::Reset(name) => {
+                self.enter();
+                self.reset(name.as_deref())?;
+                "RESET"
+            }
+            Statement::Show(name) => {
+                for row in self.show(name)? {
+                    sink.row(&row)?;
+                }
+                "SHOW"
+            }
+            Statement::Prepare {
+                name,
+                param_types,
+                text,
+            } => self.prepare_named(name, param_types, text)?,
+            Statement::Execute { name, args } => {
+                return self.run_named(name, args, portal, max_rows, sink, last).await;
+            }
+            Statement::Deallocate(name) => self.deallocate(name.as_deref())?,
+            Statement::Discard(kind) => self.discard(*kind)?,
+            Statement::Close(None) => "CLOSE CURSOR ALL",
+            Statement::Close(Some(name)) => {
+                return Err(SqlError::new(
+                    SqlState::INVALID_CURSOR_NAME,
+                    format!("cursor \"{name}\" does not exist"),
+                )
+                .into());
+            }
+            Statement::Vacuum => {
+                self.outside_block("VACUUM")?;
+                "VACUUM"
+            }
+            Statement::Analyze => "ANALYZE",
+            Statement::Checkpoint => "CHECKPOINT",
+            Statement::Unlisten => "UNLISTEN",
+            Statement::LockTable => {
+                self.in_block("LOCK TABLE")?;
+                "LOCK TABLE"
+            }
+            ddl if is_ddl(ddl) => self.run_ddl(&portal.prepared, last).await?,
+            _ => return Err(SqlError::internal("a statement that nobody runs").into()),
+        };
+        Ok(Completion::Complete(tag.to_owned()))
+    }
+
+    /// DDL in the open transaction, bound anew where the catalog has moved on.
+    async fn run_ddl(&mut self, prepared: &Prepared, last: bool) -> Result<&'static str, Halt> {
+        self.enter();
+        if self.modes.read_only {
+            return Err(read_only("DDL").into());
+        }
+        let alone = self.block == Block::Implicit && self.statements == 0;
+        let mut attempt = 0;
+        loop {
+            let mut result = self.ddl_attempt(&prepared.planned).await;
+            if result.is_ok() && last && self.block == Block::Implicit {
+                result = self.commit_transaction().await.and(result);
+            }
+            match result {
+                Ok(tag) => {
+                    self.statements += 1;
+                    return Ok(tag);
+                }
+                Err(halt) if halt.is_retryable() && alone && attempt < ATTEMPTS_MAX => {
+                    attempt += 1;
+                    self.abort_transaction();
+                    self.enter();
+                }
+                Err(halt) => return Err(halt),
+            }
+        }
+    }
+
+    async fn ddl_attempt(&mut self, planned: &Planned) -> Result<&'static str, Halt> {
+        self.begin_transaction(false);
+        let Some(tx) = &mut self.tx else {
+            return Err(SqlError::internal("no transaction").into());
+        };
+        let snapshot = self.db.catalog.snapshot(tx).await?;
+        let Some(tree) = parser::parse(&planned.text)?.pop() else {
+            return Err(SqlError::internal("DDL without a text").into());
+        };
+        let again = plan_statement(tree, &snapshot, ParamTypes::new(), &self.eval)?;
+        let Body::Utility(statement) = &again.body else {
+            return Err(SqlError::internal("not DDL").into());
+        };
+        let mut notices = Vec::new();
+        let mut ddl = DdlCx {
+            catalog: &self.db.catalog,
+            snapshot: &snapshot,
+            notices: &mut notices,
+        };
+        let mut cx = cx(
+            tx,
+            &[],
+            &self.eval,
+            &self.cancel,
+            &mut self.scratch,
+            self.deadline,
+            true,
+        );
+        let tag = run_ddl(statement, &mut cx, &mut ddl).await?;
+        self.private = Some(self.db.catalog.snapshot(tx).await?);
+        self.notices.append(&mut notices);
+        Ok(tag)
+    }
+
+    pub(super) async fn run_explain(
+        &mut self,
+        lines: &[String],
+        run: Option<&Arc<Planned>>,
+        portal: &mut Portal,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion, Halt> {
+        let mut lines = lines.to_vec();
+        if let Some(planned) = run {
+            let started = Instant::now();
+            let mut rows = Collected::default();
+            let mut inner = Portal {
+                prepared: Prepared::new(Arc::clone(planned), Vec::new()),
+                params: portal.params.clone(),
+                execution: Default::default(),
+                transaction: None,
+            };
+            self.run_plan(&mut inner, 0, &mut rows, false).await?;
+            if let Some(first) = lines.first_mut() {
+                first.push_str(&format!(" (actual rows={})", rows.rows.len()));
+            }
+            let elapsed = started.elapsed().as_secs_f64() * 1000.0;
+            lines.push(format!("Execution Time: {elapsed:.3} ms"));
+        }
+        for line in lines {
+            sink.row(&[Value::text(line)])?;
+        }
+        Ok(Completion::Complete("EXPLAIN".to_owned()))
+    }
+
+    fn prepare_named(
+        &mut self,
+        name: &str,
+        param_types: &[Type],
+        text: &str,
+    ) -> Result<&'static str, SqlError> {
+        if self.named.contains_key(name) {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
+        }
+        let oids: Vec<u32> = param_types.iter().map(|ty| match *ty {
+            Type::UNKNOWN => 0,
+            ty => ty.oid(),
+        }).collect();
+        let prepared = self.parse(text, &oids)?;
+        self.named.insert(name.to_owned(), prepared);
+        Ok("PREPARE")
+    }
+
+    async fn run_named(
+        &mut self,
+        name: &str,
+        args: &[Expr],
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+        last: bool,
+    ) -> Result<Completion, Halt> {
+        let prepared = Arc::clone(self.named(name)?);
+        let types = prepared.parameter_types();
+        if types.len() != args.len() {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("wrong number of parameters for prepared statement \"{name}\""),
+            )
+            .detail(format!(
+                "Expected {} parameters but got {}.",
+                types.len(),
+                args.len()
+            ))
+            .into());
+        }
+        let mut params = Vec::with_capacity(args.len());
+        for (arg, ty) in args.iter().zip(types) {
+            let value = eval(arg, &[], &portal.params, &self.eval)?;
+            params.push(assign(value, &arg.ty, ty, &self.eval)?);
+        }
+        let mut inner = self.bind(&prepared, params)?;
+        std::mem::swap(&mut inner.execution, &mut portal.execution);
+        inner.transaction = portal.transaction;
+        let done = match &prepared.planned.body {
+            Body::Plan(..) => self.run_plan(&mut inner, max_rows, sink, last).await,
+            _ => Err(SqlError::unsupported("EXECUTE of a utility statement").into()),
+        };
+        portal.execution = inner.execution;
+        portal.transaction = inner.transaction;
+        done
+    }
+
+    fn deallocate(&mut self, name: Option<&str>) -> Result<&'static str, SqlError> {
+        let Some(name) = name else {
+            self.named.clear();
+            return Ok("DEALLOCATE ALL");
+        };
+        self.named(name)?;
+        self.named.remove(name);
+        Ok("DEALLOCATE")
+    }
+
+    fn discard(&mut self, kind: DiscardKind) -> Result<&'static str, SqlError> {
+        Ok(match kind {
+            DiscardKind::All => {
+                self.outside_block("DISCARD ALL")?;
+                self.named.clear();
+                self.reset(None)?;
+                "DISCARD ALL"
+            }
+            DiscardKind::Plans => {
+                self.db.plans.clear();
+                "DISCARD PLANS"
+            }
+            DiscardKind::Sequences => "DISCARD SEQUENCES",
+            DiscardKind::Temp => "DISCARD TEMP",
+        })
+    }
+
+    /// 25001 inside a block.
+    fn outside_block(&self, command: &str) -> Result<(), SqlError> {
+        match self.block {
+            Block::Idle | Block::Implicit => Ok(()),
+            Block::Explicit | Block::Failed => Err(SqlError::new(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                format!("{command} cannot run inside a transaction block"),
+            )),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Buckets, blocks, directory and root, as the commit protocol sees them.
+//!
+//! A note says which key was looked for and what was found of it:
+//! `| flags 32 · key length 32 | hash | root | stride 32 · index 32 | joint versions | value hash | key |`.
+//! For a key that was absent the home bucket alone is remembered: whoever puts a key elsewhere changes
+//! its home's joint versions.
+
+use fencepost_storage::{Addr, Timestamp, View};
+use fencepost_txn::{NodeKind, Refusal, Rerouting, Revalidate, Transaction};
+use smallvec::SmallVec;
+
+use crate::image;
+use crate::layout::{Bucket, DIRECTORY_HEADER, DIRECTORY_MAGIC, Key, MAX_KEY_WORDS, Root, Versions, low_bits, shard_of};
+use crate::op::{self, Code};
+use crate::write;
+
+/// The one value of [`TableKind`].
+pub(crate) static TABLE: TableKind = TableKind;
+
+/// Any object of a hash table.
+pub(crate) struct TableKind;
+
+/// Number of the kind in log records.
+const TABLE_KIND: u8 = 2;
+
+/// The note is of a key that was found.
+const FLAG_HIT: u64 = 1;
+const NOTE_FIXED: usize = 6;
+
+/// Words of a note.
+pub(crate) type Note = SmallVec<[u64; 16]>;
+
+/// The note of a lookup. `hit` is the hash of the value that was found.
+pub(crate) fn note(key: &Key, table: Addr, root: &Root, versions: Versions, hit: Option<u64>) -> Note {
+    let flags = if hit.is_some() { FLAG_HIT } else { 0 };
+    let place = ((root.stride as u64) << 32) | root.home(key.hash) as u64;
+    let mut note = Note::new();
+    note.extend_from_slice(&[
+        (flags << 32) | key.len as u64,
+        key.hash,
+        table.raw(),
+        place,
+        versions.to_word(),
+        hit.unwrap_or(0),
+    ]);
+    note.extend_from_slice(&key.words[..key.used_words()]);
+    note
+}
+
+impl NodeKind for TableKind {
+    fn id(&self) -> u8 {
+        TABLE_KIND
+    }
+
+    /// Root and directory say only where shards are; a newer one is as good. Buckets are not admitted.
+    fn admits(&self, node: &View<'_>, _r: Timestamp) -> bool {
+        Root::open(node).is_some() || node.word(0) >> 48 == DIRECTORY_MAGIC
+    }
+
+    fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
+        if op::code(op) == Some(Code::Grow) { apply_grow(op, image) } else { apply_pair(op, image) }
+    }
+
+    fn stamp(&self, _image: &mut [u64], _w: Timestamp) {}
+
+    fn revalidate(&self, note: &[u64], now: &View<'_>) -> Revalidate {
+        revalidate(note, now).unwrap_or(Revalidate::Invalid)
+    }
+
+    fn gone(&self, note: &[u64]) -> Revalidate {
+        note.get(2).map_or(Revalidate::Invalid, |root| Revalidate::ContinueAt(Addr::from_raw(*root)))
+    }
+
+    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
+        write::reroute(tx, addr)
+    }
+}
+
+fn apply_pair(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
+    let op = op::decode(op).ok_or(Refusal::WrongNode)?;
+    let look = |bucket: Bucket<'_, '_>| {
+        let home = bucket.is_home(op.key.hash, op.index);
+        (bucket.shape, home, bucket.find(&op.key), bucket.free_slot(), bucket.versions(), bucket.chain().is_null())
+    };
+    let Some((shape, home, found, free, versions, no_chain)) = image::with(image, op.root, look) else {
+        return Err(Refusal::WrongNode);
+    };
+    match (op.code, found) {
+        (Code::Update, Some(slot)) => image::set_value(image, shape, slot, op.value),
+        (Code::Insert, _) if !home => return Err(Refusal::WrongNode),
+        (Code::Insert, Some(_)) => return Err(Refusal::Exists),
+        (Code::Insert, None) => {
+            if versions.away > 0 {
+                return Err(Refusal::WrongNode);
+            }
+            let slot = free.ok_or(Refusal::Full)?;
+            image::put(image, shape, slot, &image::pair(shape, &op.key, op.value));
+        }
+        (Code::Remove, Some(slot)) if home && no_chain => {
+            image::take(image, shape, slot);
+        }
+        (Code::Remove, None) if home && versions.away == 0 => return Err(Refusal::Missing),
+        _ => return Err(Refusal::WrongNode),
+    }
+    Ok(())
+}
+
+fn apply_grow(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
+    let &[_, prefix, root, depth, old, new, ..] = op else { return Err(Refusal::WrongNode) };
+    let first = image.first().copied().unwrap_or(0);
+    let here = (first >> 40) as u8;
+    if first >> 48 != DIRECTORY_MAGIC || image.get(1) != Some(&root) || u64::from(here) <= depth || here > 32 {
+        return Err(Refusal::WrongNode);
+    }
+    let entries = image.get_mut(DIRECTORY_HEADER..DIRECTORY_HEADER + (1 << here)).ok_or(Refusal::WrongNode)?;
+    let ours = |i: usize| low_bits(i as u64, depth as u8 + 1) == prefix;
+    if entries.iter().enumerate().any(|(i, entry)| ours(i) && *entry != old) {
+        return Err(Refusal::WrongNode);
+    }
+    for (i, entry) in entries.iter_mut().enumerate() {
+        if ours(i) {
+            *entry = new;
+        }
+    }
+    Ok(())
+}
+
+fn revalidate(note: &[u64], now: &View<'_>) -> Option<Revalidate> {
+    let (fixed, words) = note.split_at_checked(NOTE_FIXED)?;
+    let (hit, len) = ((fixed[0] >> 32) & FLAG_HIT != 0, fixed[0] as u32 as usize);
+    let (hash, table) = (fixed[1], Addr::from_raw(fixed[2]));
+    let (stride, index) = (fixed[3] >> 32, fixed[3] as u32 as usize);
+    if let Some(root) = Root::open(now) {
+        return Some(Revalidate::ContinueAt(root.directory));
+    }
+    if let Some(first) = shard_of(now, table, hash) {
+        return Some(Revalidate::ContinueAt(Addr::from_raw(first.raw() + index as u64 * stride)));
+    }
+    let bucket = Bucket::open(now, table)?;
+    let mut key = Key { hash, len, words: [0; MAX_KEY_WORDS] };
+    let used = key.used_words();
+    key.words.get_mut(..used)?.copy_from_slice(words.get(..used)?);
+    let found = bucket.find(&key);
+    let verdict = if hit {
+        found.is_some_and(|slot| bucket.value_hash(slot) == fixed[5])
+    } else if !bucket.is_home(hash, index) {
+        // The shard has been split.
+        return Some(if bucket.is_block { Revalidate::Invalid } else { Revalidate::ContinueAt(table) });
+    } else {
+        let (then, now) = (Versions::from_word(fixed[4]), bucket.versions());
+        found.is_none() && (now.away == 0 || (now.forward, now.chain) == (then.forward, then.chain))
+    };
+    Some(if verdict { Revalidate::Valid } else { Revalidate::Invalid })
+}

@@ -1,0 +1,325 @@
+//! The objects of a hash table, read in place.
+//!
+//! ```text
+//! root       | magic 16 | depth 8 | slots 8 | key words 8 | value words 8 | flags 16 |
+//!            | address of the directory | buckets of a shard 32 · stride 32 | root |
+//! directory  | magic 16 | depth 8 | | root | address of the first bucket of a shard, 2^depth times
+//! bucket     | magic 16 | depth 8 | slots 8 | key words 8 | value words 8 | |
+//!            | forward 16 | backward 16 | chain 16 | away 16 |     joint versions, keys kept elsewhere
+//!            | prefix 32 · index 32 | root | overflow chain: fat pointer (2) | slots
+//! block      as a bucket, with two slots; the fat pointer is that of the next block
+//! slot       | used 1 | key length 15 | hash 48 | key | value |     all 0: free
+//! ```
+//! The low `depth` bits of a key's hash say which shard it is in, the high half which bucket is its
+//! *home*. It lies in its home, in the bucket after it, or in the home's overflow chain. `away` counts
+//! the home's keys that lie outside it. `forward` of a bucket equals `backward` of the next one; both
+//! change when a key of the one comes to, leaves or is moved in the other. `chain` changes with the
+//! overflow chain.
+
+use fencepost_storage::{Addr, FatPtr, View};
+
+use crate::hash;
+
+pub(crate) const ROOT_MAGIC: u64 = 0x4A50;
+pub(crate) const DIRECTORY_MAGIC: u64 = 0x4A51;
+pub(crate) const BUCKET_MAGIC: u64 = 0x4A52;
+pub(crate) const BLOCK_MAGIC: u64 = 0x4A53;
+
+/// Words of a root.
+pub(crate) const ROOT_WORDS: usize = 4;
+/// Words of a directory before its entries.
+pub(crate) const DIRECTORY_HEADER: usize = 2;
+/// Words of a bucket or block before its slots.
+pub(crate) const HEADER_WORDS: usize = 6;
+/// Pairs of an overflow block.
+pub(crate) const BLOCK_SLOTS: usize = 2;
+/// Bytes of the longest key that can be asked to fit a slot.
+pub(crate) const MAX_KEY_BYTES: usize = 256;
+pub(crate) const MAX_KEY_WORDS: usize = MAX_KEY_BYTES / 8;
+/// Words of the largest inline value.
+pub(crate) const MAX_VALUE_WORDS: usize = 128;
+
+/// Hits are guarded: values are in the slots, not behind pointers to objects that are guarded.
+pub(crate) const FLAG_GUARD_HITS: u64 = 1;
+
+const USED: u64 = 1 << 63;
+
+/// A key with its hash, in the words that slots hold.
+pub(crate) struct Key {
+    pub(crate) hash: u64,
+    pub(crate) len: usize,
+    pub(crate) words: [u64; MAX_KEY_WORDS],
+}
+
+impl Key {
+    /// Nothing if the key is longer than any slot.
+    #[inline]
+    pub(crate) fn new(bytes: &[u8]) -> Option<Key> {
+        if bytes.len() > MAX_KEY_BYTES {
+            return None;
+        }
+        let mut words = [0; MAX_KEY_WORDS];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
+            *word = hash::word(chunk);
+        }
+        Some(Key { hash: hash::hash(bytes), len: bytes.len(), words })
+    }
+
+    /// The slot's first word.
+    #[inline]
+    pub(crate) fn tag(&self) -> u64 {
+        USED | ((self.len as u64) << 48) | (self.hash >> 16)
+    }
+
+    #[inline]
+    pub(crate) fn used_words(&self) -> usize {
+        self.len.div_ceil(8)
+    }
+}
+
+/// How slots of a table look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) slots: usize,
+    pub(crate) key_words: usize,
+    pub(crate) value_words: usize,
+}
+
+impl Shape {
+    #[inline]
+    pub(crate) fn slot_words(self) -> usize {
+        1 + self.key_words + self.value_words
+    }
+
+    pub(crate) fn words(self) -> usize {
+        HEADER_WORDS + self.slots * self.slot_words()
+    }
+
+    pub(crate) fn block(self) -> Shape {
+        Shape { slots: BLOCK_SLOTS, ..self }
+    }
+
+    #[inline]
+    pub(crate) fn slot(self, i: usize) -> usize {
+        HEADER_WORDS + i * self.slot_words()
+    }
+
+    #[inline]
+    fn from_word(word: u64) -> Shape {
+        Shape {
+            slots: (word >> 32) as u8 as usize,
+            key_words: (word >> 24) as u8 as usize,
+            value_words: (word >> 16) as u8 as usize,
+        }
+    }
+
+    pub(crate) fn to_word(self, magic: u64, depth: u8, flags: u64) -> u64 {
+        (magic << 48)
+            | (u64::from(depth) << 40)
+            | ((self.slots as u64) << 32)
+            | ((self.key_words as u64) << 24)
+            | ((self.value_words as u64) << 16)
+            | flags
+    }
+}
+
+/// A decoded root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Root {
+    pub(crate) depth: u8,
+    pub(crate) shape: Shape,
+    pub(crate) flags: u64,
+    pub(crate) directory: Addr,
+    /// Buckets of a shard that are homes; one more follows them.
+    pub(crate) buckets: usize,
+    /// Bytes from one bucket to the next.
+    pub(crate) stride: usize,
+}
+
+impl Root {
+    #[inline]
+    pub(crate) fn open(view: &View<'_>) -> Option<Root> {
+        let (first, sizes) = (view.word(0), view.word(2));
+        (first >> 48 == ROOT_MAGIC).then(|| Root {
+            depth: (first >> 40) as u8,
+            shape: Shape::from_word(first),
+            flags: first & 0xFFFF,
+            directory: Addr::from_raw(view.word(1)),
+            buckets: (sizes >> 32) as usize,
+            stride: sizes as u32 as usize,
+        })
+    }
+
+    pub(crate) fn to_words(self, root: Addr) -> [u64; ROOT_WORDS] {
+        let sizes = ((self.buckets as u64) << 32) | self.stride as u64;
+        [self.shape.to_word(ROOT_MAGIC, self.depth, self.flags), self.directory.raw(), sizes, root.raw()]
+    }
+
+    /// Index of a key's home in its shard.
+    #[inline]
+    pub(crate) fn home(&self, hash: u64) -> usize {
+        home(hash, self.buckets)
+    }
+
+    /// Address of bucket `index` of the shard that begins at `first`.
+    #[inline]
+    pub(crate) fn bucket(&self, first: Addr, index: usize) -> Addr {
+        Addr::from_raw(first.raw() + (index * self.stride) as u64)
+    }
+}
+
+/// Index of the home of a hash among `buckets`.
+#[inline]
+pub(crate) fn home(hash: u64, buckets: usize) -> usize {
+    (((hash >> 32) * buckets as u64) >> 32) as usize
+}
+
+/// The shard of a hash in a directory; nothing if the view is no directory of the table.
+#[inline]
+pub(crate) fn shard_of(view: &View<'_>, root: Addr, hash: u64) -> Option<Addr> {
+    let first = view.word(0);
+    if first >> 48 != DIRECTORY_MAGIC || view.word(1) != root.raw() {
+        return None;
+    }
+    let depth = (first >> 40) as u8;
+    Some(Addr::from_raw(view.word(DIRECTORY_HEADER + low_bits(hash, depth) as usize)))
+}
+
+/// The low `depth` bits.
+#[inline]
+pub(crate) fn low_bits(hash: u64, depth: u8) -> u64 {
+    hash & ((1u64 << (depth & 63)) - 1)
+}
+
+/// A bucket or block under a view.
+#[derive(Clone, Copy)]
+pub(crate) struct Bucket<'a, 'v> {
+    pub(crate) view: &'a View<'v>,
+    pub(crate) shape: Shape,
+    pub(crate) depth: u8,
+    pub(crate) is_block: bool,
+}
+
+impl<'a, 'v> Bucket<'a, 'v> {
+    /// The bucket or block, or nothing if these words are none of the table with this root.
+    #[inline]
+    pub(crate) fn open(view: &'a View<'v>, root: Addr) -> Option<Self> {
+        let first = view.word(0);
+        let magic = first >> 48;
+        if magic != BUCKET_MAGIC && magic != BLOCK_MAGIC || view.word(3) != root.raw() {
+            return None;
+        }
+        let shape = Shape::from_word(first);
+        Some(Bucket { view, shape, depth: (first >> 40) as u8, is_block: magic == BLOCK_MAGIC })
+    }
+
+    #[inline]
+    pub(crate) fn versions(&self) -> Versions {
+        Versions::from_word(self.view.word(1))
+    }
+
+    #[inline]
+    pub(crate) fn prefix(&self) -> u64 {
+        self.view.word(2) >> 32
+    }
+
+    #[inline]
+    pub(crate) fn index(&self) -> usize {
+        self.view.word(2) as u32 as usize
+    }
+
+    /// First overflow block or, of a block, the next one.
+    #[inline]
+    pub(crate) fn chain(&self) -> FatPtr {
+        FatPtr::from_words([self.view.word(4), self.view.word(5)])
+    }
+
+    /// Whether this is the bucket with that index of the shard that the hash belongs to.
+    #[inline]
+    pub(crate) fn is_home(&self, hash: u64, index: usize) -> bool {
+        !self.is_block && self.index() == index && low_bits(hash, self.depth) == self.prefix()
+    }
+
+    /// Slot of a key.
+    #[inline]
+    pub(crate) fn find(&self, key: &Key) -> Option<usize> {
+        let tag = key.tag();
+        (0..self.shape.slots).find(|i| {
+            let at = self.shape.slot(*i);
+            self.view.word(at) == tag && (0..key.used_words()).all(|w| self.view.word(at + 1 + w) == key.words[w])
+        })
+    }
+
+    #[inline]
+    pub(crate) fn is_free(&self, slot: usize) -> bool {
+        self.view.word(self.shape.slot(slot)) == 0
+    }
+
+    #[inline]
+    pub(crate) fn free_slot(&self) -> Option<usize> {
+        (0..self.shape.slots).find(|i| self.is_free(*i))
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        (0..self.shape.slots).filter(|i| !self.is_free(*i)).count()
+    }
+
+    /// The hash of the key in a slot, but for its low 16 bits.
+    #[inline]
+    pub(crate) fn hash_of(&self, slot: usize) -> u64 {
+        (self.view.word(self.shape.slot(slot)) & ((1 << 48) - 1)) << 16
+    }
+
+    /// Copies a value.
+    #[inline]
+    pub(crate) fn value(&self, slot: usize, out: &mut [u64]) {
+        self.view.copy(self.shape.slot(slot) + 1 + self.shape.key_words, out);
+    }
+
+    /// A hash of a value, for guards.
+    pub(crate) fn value_hash(&self, slot: usize) -> u64 {
+        let at = self.shape.slot(slot) + 1 + self.shape.key_words;
+        (0..self.shape.value_words).fold(1, |state: u64, i| {
+            (state ^ self.view.word(at + i)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+        })
+    }
+
+    /// Appends the key of a slot.
+    pub(crate) fn append_key(&self, slot: usize, out: &mut Vec<u8>) {
+        let at = self.shape.slot(slot);
+        let len = ((self.view.word(at) >> 48) as usize & 0x7FFF).min(self.shape.key_words * 8);
+        for i in 0..len.div_ceil(8) {
+            let run = (len - i * 8).min(8);
+            out.extend_from_slice(&self.view.word(at + 1 + i).to_le_bytes()[..run]);
+        }
+    }
+}
+
+/// Joint versions and the number of keys kept elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Versions {
+    pub(crate) forward: u16,
+    pub(crate) backward: u16,
+    pub(crate) chain: u16,
+    pub(crate) away: u16,
+}
+
+impl Versions {
+    #[inline]
+    pub(crate) fn from_word(word: u64) -> Self {
+        Versions {
+            forward: (word >> 48) as u16,
+            backward: (word >> 32) as u16,
+            chain: (word >> 16) as u16,
+            away: word as u16,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn to_word(self) -> u64 {
+        (u64::from(self.forward) << 48)
+            | (u64::from(self.backward) << 32)
+            | (u64::from(self.chain) << 16)
+            | u64::from(self.away)
+    }
+}

@@ -1,0 +1,80 @@
+//! The words of a patch: what a transaction wants done to a bucket, a block or the directory.
+//!
+//! `| code 32 · key length 32 | hash | root | index | key | value |` for pairs, and
+//! `| code | prefix of the new half | root | depth | first bucket of the old shard | of the new |` for a
+//! shard that was split in two.
+
+use fencepost_storage::Addr;
+use smallvec::SmallVec;
+
+use crate::layout::{Key, MAX_KEY_WORDS};
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// Put the pair into the key's home, which has none of its keys elsewhere.
+    Insert,
+    /// Overwrite the value where the key is.
+    Update,
+    /// Take the pair out of the key's home, which has no overflow chain.
+    Remove,
+    /// Point the upper half of a shard to its new place.
+    Grow,
+}
+
+pub(crate) const FIXED: usize = 4;
+
+/// Words of a patch.
+pub(crate) type Words = SmallVec<[u64; 24]>;
+
+/// A patch of a pair.
+pub(crate) fn encode(code: Code, key: &Key, root: Addr, index: usize, value: &[u64]) -> Words {
+    let mut op = Words::new();
+    op.push(((code as u64) << 32) | key.len as u64);
+    op.extend_from_slice(&[key.hash, root.raw(), index as u64]);
+    op.extend_from_slice(&key.words[..key.used_words()]);
+    op.extend_from_slice(value);
+    op
+}
+
+/// A patch of the directory.
+pub(crate) fn encode_grow(root: Addr, prefix: u64, depth: u8, old: Addr, new: Addr) -> Words {
+    let mut op = Words::new();
+    op.extend_from_slice(&[(Code::Grow as u64) << 32, prefix, root.raw(), u64::from(depth), old.raw(), new.raw()]);
+    op
+}
+
+/// A decoded patch of a pair.
+pub(crate) struct Op<'a> {
+    pub(crate) code: Code,
+    pub(crate) key: Key,
+    pub(crate) root: Addr,
+    pub(crate) index: usize,
+    pub(crate) value: &'a [u64],
+}
+
+/// The code of a patch.
+pub(crate) fn code(op: &[u64]) -> Option<Code> {
+    match op.first()? >> 32 {
+        0 => Some(Code::Insert),
+        1 => Some(Code::Update),
+        2 => Some(Code::Remove),
+        3 => Some(Code::Grow),
+        _ => None,
+    }
+}
+
+/// Decodes a patch of a pair.
+pub(crate) fn decode(op: &[u64]) -> Option<Op<'_>> {
+    let code = code(op)?;
+    let (fixed, rest) = op.split_at_checked(FIXED)?;
+    let len = fixed[0] as u32 as usize;
+    let used = len.div_ceil(8);
+    if used > MAX_KEY_WORDS || used > rest.len() {
+        return None;
+    }
+    let mut words = [0; MAX_KEY_WORDS];
+    words[..used].copy_from_slice(&rest[..used]);
+    let key = Key { hash: fixed[1], len, words };
+    Some(Op { code, key, root: Addr::from_raw(fixed[2]), index: fixed[3] as usize, value: &rest[used..] })
+}

@@ -1,0 +1,208 @@
+//! Aggregate calls: they leave a placeholder column in the expression and go into a list.
+
+use sqlparser::ast;
+
+use super::Binder;
+use super::call::plain_argument;
+use super::expr::{Around, Clause};
+use crate::bound::{Aggregate, AggregateKind, Expr, Node};
+use crate::error::{SqlError, SqlState};
+use crate::functions::CastContext;
+use crate::types::{Type, TypeCategory, TypeKind};
+
+/// Slots from here on are aggregates, until `group` gives them their place in the group row.
+pub(super) const AGGREGATE_SLOTS: usize = 1 << 40;
+
+/// The aggregate calls of one SELECT.
+#[derive(Debug, Default)]
+pub(super) struct Aggregates {
+    pub(super) list: Vec<Aggregate>,
+}
+
+impl Aggregates {
+    /// The placeholder of a call; equal calls share one.
+    fn add(&mut self, aggregate: Aggregate) -> Expr {
+        let ty = aggregate.ty;
+        let at = match self.list.iter().position(|a| *a == aggregate) {
+            Some(at) => at,
+            None => {
+                self.list.push(aggregate);
+                self.list.len() - 1
+            }
+        };
+        Expr::column(ty, AGGREGATE_SLOTS + at)
+    }
+}
+
+fn kind_of(name: &str) -> Option<AggregateKind> {
+    Some(match name {
+        "count" => AggregateKind::Count,
+        "sum" => AggregateKind::Sum,
+        "avg" => AggregateKind::Avg,
+        "min" => AggregateKind::Min,
+        "max" => AggregateKind::Max,
+        "bool_and" | "every" => AggregateKind::BoolAnd,
+        "bool_or" => AggregateKind::BoolOr,
+        "string_agg" => AggregateKind::StringAgg,
+        _ => return None,
+    })
+}
+
+impl Binder<'_> {
+    /// The call's placeholder if it is one of an aggregate.
+    pub(super) fn aggregate_call(
+        &mut self,
+        name: &str,
+        function: &ast::Function,
+        around: &mut Around<'_>,
+    ) -> Result<Option<Expr>, SqlError> {
+        let Some(mut kind) = kind_of(name) else {
+            return Ok(None);
+        };
+        if around.aggregates.is_none() {
+            let message = match around.clause {
+                Clause::Argument | Clause::Filter => {
+                    "aggregate function calls cannot be nested".to_owned()
+                }
+                clause => format!("aggregate functions are not allowed in {}", clause.name()),
+            };
+            return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
+        }
+        let ast::FunctionArguments::List(list) = &function.args else {
+            return Err(super::call::no_function(name, &[]));
+        };
+        let mut args = Vec::new();
+        let star = matches!(
+            list.args.as_slice(),
+            [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)]
+        );
+        if star && kind == AggregateKind::Count {
+            kind = AggregateKind::CountStar;
+        } else {
+            for arg in &list.args {
+                args.push(self.scalar(plain_argument(arg)?, around.scope, Clause::Argument)?);
+            }
+        }
+        let distinct = matches!(
+            list.duplicate_treatment,
+            Some(ast::DuplicateTreatment::Distinct)
+        );
+        let order_by = self.inner_order(&list.clauses, around)?;
+        let filter = match &function.filter {
+            None => None,
+            Some(filter) => {
+                let filter = self.scalar(filter, around.scope, Clause::Filter)?;
+                Some(self.condition(filter, "FILTER")?)
+            }
+        };
+        let (ty, args) = self.aggregate_types(name, kind, args)?;
+        if distinct && order_by.iter().any(|(key, _, _)| !args.contains(key)) {
+            return Err(SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
+            ));
+        }
+        let aggregate = Aggregate {
+            kind,
+            distinct,
+            args,
+            filter,
+            order_by,
+            ty,
+        };
+        Ok(around.aggregates.as_mut().map(|list| list.add(aggregate)))
+    }
+
+    fn inner_order(
+        &mut self,
+        clauses: &[ast::FunctionArgumentClause],
+        around: &Around<'_>,
+    ) -> Result<Vec<(Expr, bool, bool)>, SqlError> {
+        let mut order = Vec::new();
+        for clause in clauses {
+            let ast::FunctionArgumentClause::OrderBy(keys) = clause else {
+                return Err(SqlError::unsupported("this clause in an aggregate call"));
+            };
+            for key in keys {
+                let expr = self.scalar(&key.expr, around.scope, Clause::Argument)?;
+                let expr = self.settle(expr)?;
+                let desc = key.options.asc == Some(false);
+                order.push((expr, desc, key.options.nulls_first.unwrap_or(desc)));
+            }
+        }
+        Ok(order)
+    }
+
+    /// The type of the result, and the arguments cast as the aggregate wants them.
+    fn aggregate_types(
+        &mut self,
+        name: &str,
+        kind: AggregateKind,
+        args: Vec<Expr>,
+    ) -> Result<(Type, Vec<Expr>), SqlError> {
+        use AggregateKind as K;
+        use TypeKind as T;
+        let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+        let missing = || super::call::no_function(name, &types);
+        let mut args = args.into_iter();
+        match (kind, args.next(), args.next(), args.next()) {
+            (K::CountStar, None, None, None) => Ok((Type::INT8, Vec::new())),
+            (K::Count, Some(arg), None, None) => Ok((Type::INT8, vec![self.settle(arg)?])),
+            (K::Sum | K::Avg, Some(arg), None, None) => {
+                let average = kind == K::Avg;
+                let ty = match arg.ty.kind {
+                    T::Int2 | T::Int4 if !average => Type::INT8,
+                    T::Int2 | T::Int4 | T::Int8 | T::Numeric => Type::NUMERIC,
+                    T::Float4 if !average => Type::FLOAT4,
+                    T::Float4 | T::Float8 => Type::FLOAT8,
+                    T::Unknown => {
+                        let arg = self.coerce(arg, Type::FLOAT8, CastContext::Implicit)?;
+                        return Ok((Type::FLOAT8, vec![arg]));
+                    }
+                    _ => return Err(missing()),
+                };
+                Ok((ty, vec![arg]))
+            }
+            (K::Min | K::Max, Some(arg), None, None) => {
+                let arg = self.settle(arg)?;
+                let ty = match arg.ty.kind {
+                    T::VarChar | T::Name => Type::TEXT,
+                    T::Bool | T::Bytea | T::Uuid | T::Void => return Err(missing()),
+                    kind => Type::of(kind),
+                };
+                Ok((ty, vec![arg]))
+            }
+            (K::BoolAnd | K::BoolOr, Some(arg), None, None) => {
+                if !matches!(
+                    arg.ty.kind.category(),
+                    TypeCategory::Boolean | TypeCategory::Unknown
+                ) {
+                    return Err(missing());
+                }
+                let arg = self.coerce(arg, Type::BOOL, CastContext::Implicit)?;
+                Ok((Type::BOOL, vec![arg]))
+            }
+            (K::StringAgg, Some(arg), Some(separator), None) => {
+                if !arg.ty.kind.is_string() || !separator.ty.kind.is_string() {
+                    return Err(missing());
+                }
+                let arg = self.coerce(arg, Type::TEXT, CastContext::Implicit)?;
+                let separator = self.coerce(separator, Type::TEXT, CastContext::Implicit)?;
+                Ok((Type::TEXT, vec![arg, separator]))
+            }
+            (K::Count, None, None, None) => Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                "count(*) must be used to call a parameterless aggregate function",
+            )),
+            _ => Err(missing()),
+        }
+    }
+}
+
+/// Is the slot an aggregate's placeholder?
+pub(super) fn placeholder(expr: &Expr) -> Option<usize> {
+    match expr.node {
+        Node::Column(slot) => slot.checked_sub(AGGREGATE_SLOTS),
+        _ => None,
+    }
+}

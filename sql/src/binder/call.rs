@@ -1,0 +1,325 @@
+//! Function calls: finding the function that the argument types choose.
+
+use sqlparser::ast;
+
+use super::Binder;
+use super::coerce::implicitly;
+use super::expr::Around;
+use super::names;
+use crate::bound::{Expr, Node};
+use crate::error::{SqlError, SqlState};
+use crate::functions::{CastContext, ScalarFunction, candidates};
+use crate::types::{Type, TypeCategory, TypeKind};
+
+impl Binder<'_> {
+    /// A call as it is written.
+    pub(super) fn function(
+        &mut self,
+        function: &ast::Function,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let position = match function.name.0.first() {
+            Some(ast::ObjectNamePart::Identifier(ident)) => self.position(ident.span),
+            _ => 0,
+        };
+        self.function_here(function, around)
+            .map_err(|e| e.or_at(position))
+    }
+
+    fn function_here(
+        &mut self,
+        function: &ast::Function,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let name = function_name(&function.name)?;
+        if function.over.is_some() {
+            return Err(SqlError::unsupported("a window function"));
+        }
+        if !function.within_group.is_empty() {
+            return Err(SqlError::unsupported("WITHIN GROUP"));
+        }
+        if let Some(aggregate) = self.aggregate_call(&name, function, around)? {
+            return Ok(aggregate);
+        }
+        let refused = |what: &str| {
+            SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("{what} specified, but {name} is not an aggregate function"),
+            )
+        };
+        if function.filter.is_some() {
+            return Err(refused("FILTER"));
+        }
+        let mut args = Vec::new();
+        match &function.args {
+            ast::FunctionArguments::None => {}
+            ast::FunctionArguments::Subquery(_) => {
+                return Err(SqlError::unsupported("a subquery in an expression"));
+            }
+            ast::FunctionArguments::List(list) => {
+                if list.duplicate_treatment.is_some() {
+                    return Err(refused("DISTINCT"));
+                }
+                for arg in &list.args {
+                    args.push(self.expr(plain_argument(arg)?, around)?);
+                }
+            }
+        }
+        match name.as_str() {
+            "coalesce" => self.coalesce(args),
+            "greatest" | "least" => self.extreme(name == "greatest", args),
+            "nullif" => self.nullif(args),
+            "concat" | "concat_ws" => self.concat_all(&name, args),
+            "generate_series" | "unnest" => Err(SqlError::unsupported(format!(
+                "the set-returning function {name} here"
+            ))),
+            "current_timestamp" | "localtimestamp" if args.len() == 1 => {
+                self.clock_with_precision(&name, &args[0])
+            }
+            _ => self.call(&name, args),
+        }
+    }
+
+    fn clock_with_precision(&mut self, name: &str, digits: &Expr) -> Result<Expr, SqlError> {
+        let clock = self.call(name, Vec::new())?;
+        let digits = match &digits.node {
+            Node::Const(value) => value.as_int().unwrap_or(6).clamp(0, 6) as i32,
+            _ => return Err(SqlError::unsupported("a precision that is not a constant")),
+        };
+        let to = Type::with(clock.ty.kind, digits);
+        self.coerce(clock, to, CastContext::Explicit)
+    }
+
+    fn coalesce(&mut self, args: Vec<Expr>) -> Result<Expr, SqlError> {
+        let (ty, args) = self.unify(args, "COALESCE")?;
+        Ok(Expr::new(ty, Node::Coalesce(args)))
+    }
+
+    fn extreme(&mut self, greatest: bool, args: Vec<Expr>) -> Result<Expr, SqlError> {
+        let what = if greatest { "GREATEST" } else { "LEAST" };
+        let (ty, args) = self.unify(args, what)?;
+        let class = match ty.kind.is_integer() {
+            true => crate::bound::CompareClass::Int,
+            false => crate::bound::CompareClass::Same,
+        };
+        Ok(self.fold(Expr::new(
+            ty,
+            Node::Extreme {
+                greatest,
+                class,
+                args,
+            },
+        )))
+    }
+
+    fn nullif(&mut self, args: Vec<Expr>) -> Result<Expr, SqlError> {
+        let [left, right] = <[Expr; 2]>::try_from(args).map_err(|args| {
+            let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+            no_function("nullif", &types)
+        })?;
+        let unknown = left.ty == Type::UNKNOWN;
+        let result = left.clone();
+        let (class, left, right) = self.comparable("=", left, right)?;
+        let result = match unknown {
+            true => left.clone(),
+            false => result,
+        };
+        Ok(Expr::new(
+            result.ty,
+            Node::NullIf {
+                class,
+                left: Box::new(left),
+                right: Box::new(right),
+                result: Box::new(result),
+            },
+        ))
+    }
+
+    /// concat takes anything, as its text.
+    fn concat_all(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
+        let Some(function) = candidates(name).next() else {
+            return Err(SqlError::internal("concat is not in the library"));
+        };
+        if args.len() < function.args.len() {
+            let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+            return Err(no_function(name, &types));
+        }
+        let mut texts = Vec::with_capacity(args.len());
+        for arg in args {
+            let arg = match arg.ty.kind {
+                // concat writes booleans as the wire does, t and f.
+                TypeKind::Bool => self.bool_letter(arg),
+                _ => arg,
+            };
+            texts.push(self.as_text(arg)?);
+        }
+        Ok(Expr::new(
+            Type::of(function.result),
+            Node::Call {
+                function,
+                args: texts,
+            },
+        ))
+    }
+
+    fn bool_letter(&mut self, input: Expr) -> Expr {
+        use crate::value::Value;
+        let letter = |text: &str| Expr::constant(Type::TEXT, Value::text(text));
+        let no = Expr::new(Type::BOOL, Node::Not(Box::new(input.clone())));
+        Expr::new(
+            Type::TEXT,
+            Node::Case {
+                operand: None,
+                branches: vec![(input, letter("t")), (no, letter("f"))],
+                otherwise: None,
+            },
+        )
+    }
+
+    /// A call of the function that fits best.
+    pub(super) fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
+        let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+        let function = choose(name, &types)?;
+        let mut cast = Vec::with_capacity(args.len());
+        for (i, arg) in args.into_iter().enumerate() {
+            cast.push(self.coerce(arg, Type::of(parameter(function, i)), CastContext::Implicit)?);
+        }
+        Ok(self.fold(Expr::new(
+            Type::of(function.result),
+            Node::Call {
+                function,
+                args: cast,
+            },
+        )))
+    }
+}
+
+/// The name of a function, without the schema of the built-in ones.
+pub(super) fn function_name(name: &ast::ObjectName) -> Result<String, SqlError> {
+    match names::parts(name)?.as_slice() {
+        [name] => Ok(names::fold(name)),
+        [schema, name] if names::fold(schema) == crate::catalog::CATALOG_SCHEMA => {
+            Ok(names::fold(name))
+        }
+        _ => Err(SqlError::new(
+            SqlState::UNDEFINED_FUNCTION,
+            format!("function {name} does not exist"),
+        )),
+    }
+}
+
+/// The expression of an argument without a name.
+pub(super) fn plain_argument(arg: &ast::FunctionArg) -> Result<&ast::Expr, SqlError> {
+    match arg {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Ok(expr),
+        _ => Err(SqlError::unsupported("a named or wildcard argument")),
+    }
+}
+
+/// 42883 for a function.
+pub(super) fn no_function(name: &str, types: &[Type]) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        format!("function {}({}) does not exist", name, shown(types)),
+    )
+    .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+}
+
+fn shown(types: &[Type]) -> String {
+    let names: Vec<&str> = types.iter().map(|t| t.kind.name()).collect();
+    names.join(", ")
+}
+
+/// The type of the i-th argument.
+fn parameter(function: &ScalarFunction, i: usize) -> TypeKind {
+    let last = function.args.len().saturating_sub(1);
+    function.args.get(i.min(last)).copied().unwrap_or(TypeKind::Unknown)
+}
+
+/// PostgreSQL's choice among functions of one name: exact types first, then what casts allow,
+/// then the preferred types, then what the unknown literals may be.
+fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFunction, SqlError> {
+    let arity = |f: &&ScalarFunction| f.args.len() == types.len() && !f.variadic;
+    let exact = candidates(name)
+        .filter(arity)
+        .find(|f| f.args.iter().zip(types).all(|(a, t)| *a == t.kind));
+    if let Some(function) = exact {
+        return Ok(function);
+    }
+    let mut fitting: Vec<&'static ScalarFunction> = candidates(name)
+        .filter(arity)
+        .filter(|f| f.args.iter().zip(types).all(|(a, t)| implicitly(t.kind, *a)))
+        .collect();
+    if fitting.is_empty() {
+        return Err(no_function(name, types));
+    }
+    keep_most(&mut fitting, |f| {
+        count(f, types, |a, t| a == t.kind)
+    });
+    keep_most(&mut fitting, |f| {
+        count(f, types, |a, t| {
+            a == t.kind || (a.is_preferred() && a.category() == t.kind.category())
+        })
+    });
+    if fitting.len() > 1 {
+        by_unknowns(&mut fitting, types);
+    }
+    match fitting.as_slice() {
+        [one] => Ok(one),
+        _ => Err(SqlError::new(
+            SqlState::AMBIGUOUS_FUNCTION,
+            format!("function {name}({}) is not unique", shown(types)),
+        )
+        .hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+    }
+}
+
+fn count(f: &ScalarFunction, types: &[Type], good: impl Fn(TypeKind, &Type) -> bool) -> usize {
+    f.args.iter().zip(types).filter(|(a, t)| good(**a, t)).count()
+}
+
+fn keep_most(list: &mut Vec<&'static ScalarFunction>, score: impl Fn(&ScalarFunction) -> usize) {
+    let best = list.iter().map(|f| score(f)).max().unwrap_or(0);
+    list.retain(|f| score(f) == best);
+}
+
+/// An unknown argument is taken for a string if any candidate takes one, else for what all agree on.
+fn by_unknowns(fitting: &mut Vec<&'static ScalarFunction>, types: &[Type]) {
+    for (i, ty) in types.iter().enumerate() {
+        if *ty != Type::UNKNOWN {
+            continue;
+        }
+        let takes_string = fitting
+            .iter()
+            .any(|f| f.args[i].category() == TypeCategory::String);
+        let category = match takes_string {
+            true => TypeCategory::String,
+            false => fitting[0].args[i].category(),
+        };
+        let narrowed: Vec<_> = fitting
+            .iter()
+            .copied()
+            .filter(|f| f.args[i].category() == category)
+            .collect();
+        *fitting = narrowed;
+        if fitting.iter().any(|f| f.args[i].is_preferred()) {
+            fitting.retain(|f| f.args[i].is_preferred());
+        }
+    }
+    if fitting.len() > 1 {
+        // The unknowns may be what all the known ones are.
+        let mut known = types.iter().filter(|t| **t != Type::UNKNOWN);
+        if let Some(first) = known.next()
+            && known.all(|t| t.kind == first.kind)
+        {
+            let same: Vec<_> = fitting
+                .iter()
+                .copied()
+                .filter(|f| f.args.iter().all(|a| *a == first.kind))
+                .collect();
+            if same.len() == 1 {
+                *fitting = same;
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The name of an output column that has no alias.
+
+use sqlparser::ast;
+
+use super::names;
+
+/// PostgreSQL's choice: the column's, function's or type's name, or `?column?`.
+pub(super) fn column_name(expr: &ast::Expr) -> String {
+    name_of(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
+}
+
+/// The name, and whether it is a good one: not just that of a type.
+fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
+    use ast::Expr as E;
+    let good = |name: &str| Some((name.to_owned(), true));
+    match expr {
+        E::Identifier(ident) => Some((names::fold(ident), true)),
+        E::CompoundIdentifier(idents) => idents.last().map(|i| (names::fold(i), true)),
+        E::Nested(inner) => name_of(inner),
+        E::Collate { expr, .. } => name_of(expr),
+        E::Function(function) => {
+            let name = names::parts(&function.name).ok()?;
+            name.last().map(|i| (names::fold(i), true))
+        }
+        E::Cast {
+            expr, data_type, ..
+        } => match name_of(expr) {
+            Some((name, true)) => Some((name, true)),
+            weak => match super::type_of(data_type) {
+                Ok(ty) => Some((ty.kind.catalog_name().to_owned(), false)),
+                Err(_) => weak,
+            },
+        },
+        E::TypedString(typed) => {
+            let ty = super::type_of(&typed.data_type).ok()?;
+            Some((ty.kind.catalog_name().to_owned(), false))
+        }
+        E::Case { else_result, .. } => match else_result.as_deref().and_then(name_of) {
+            Some((name, true)) => Some((name, true)),
+            _ => Some(("case".to_owned(), false)),
+        },
+        E::Value(value) => match value.value {
+            ast::Value::Boolean(_) => Some(("bool".to_owned(), false)),
+            _ => None,
+        },
+        E::Extract { .. } => good("extract"),
+        E::Ceil { .. } => good("ceil"),
+        E::Floor { .. } => good("floor"),
+        E::Position { .. } => good("position"),
+        E::Substring { shorthand, .. } => good(if *shorthand { "substr" } else { "substring" }),
+        E::AtTimeZone { .. } => good("timezone"),
+        E::Exists { .. } => good("exists"),
+        E::Trim { trim_where, .. } => good(match trim_where {
+            Some(ast::TrimWhereField::Leading) => "ltrim",
+            Some(ast::TrimWhereField::Trailing) => "rtrim",
+            _ => "btrim",
+        }),
+        _ => None,
+    }
+}

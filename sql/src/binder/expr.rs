@@ -1,0 +1,382 @@
+//! Binding expressions.
+
+use sqlparser::ast;
+
+use super::aggregate::Aggregates;
+use super::scope::Scope;
+use super::{Binder, names};
+use crate::bound::{BoolTest, Expr, LikeKind, Node};
+use crate::error::{SqlError, SqlState};
+use crate::functions::CastContext;
+use crate::types::{Type, TypeKind};
+
+/// Where an expression stands, for what is allowed in it and for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clause {
+    Where,
+    On,
+    GroupBy,
+    Having,
+    Select,
+    OrderBy,
+    Limit,
+    Values,
+    Set,
+    Returning,
+    Default,
+    Execute,
+    FromFunction,
+    Argument,
+    Filter,
+}
+
+impl Clause {
+    /// As PostgreSQL names it in "aggregate functions are not allowed in …".
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Clause::Where => "WHERE",
+            Clause::On => "JOIN conditions",
+            Clause::GroupBy => "GROUP BY",
+            Clause::Having => "HAVING",
+            Clause::Select => "SELECT",
+            Clause::OrderBy => "ORDER BY",
+            Clause::Limit => "LIMIT",
+            Clause::Values => "VALUES",
+            Clause::Set => "UPDATE",
+            Clause::Returning => "RETURNING",
+            Clause::Default => "DEFAULT expressions",
+            Clause::Execute => "EXECUTE parameters",
+            Clause::FromFunction => "functions in FROM",
+            Clause::Argument => "aggregate arguments",
+            Clause::Filter => "FILTER",
+        }
+    }
+}
+
+/// What an expression may see.
+pub(super) struct Around<'s> {
+    pub(super) scope: &'s Scope,
+    pub(super) clause: Clause,
+    /// Where aggregate calls go, if they are allowed.
+    pub(super) aggregates: Option<&'s mut Aggregates>,
+}
+
+impl Binder<'_> {
+    /// An expression without aggregates.
+    pub(super) fn scalar(
+        &mut self,
+        expr: &ast::Expr,
+        scope: &Scope,
+        clause: Clause,
+    ) -> Result<Expr, SqlError> {
+        self.expr(
+            expr,
+            &mut Around {
+                scope,
+                clause,
+                aggregates: None,
+            },
+        )
+    }
+
+    /// An expression.
+    pub(super) fn expr(
+        &mut self,
+        expr: &ast::Expr,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        self.deeper(|binder| binder.expr_here(expr, around))
+    }
+
+    fn expr_here(&mut self, expr: &ast::Expr, around: &mut Around<'_>) -> Result<Expr, SqlError> {
+        use ast::Expr as E;
+        match expr {
+            E::Value(value) => self.literal(value),
+            E::Identifier(ident) => self.column(ident, around),
+            E::CompoundIdentifier(idents) => self.qualified_column(idents, around),
+            E::Nested(inner) => self.expr(inner, around),
+            E::BinaryOp { left, op, right } => self.binary_here(left, op, right, around),
+            E::UnaryOp { op, expr } => self.unary_here(op, expr, around),
+            E::IsNull(input) => self.is_null(input, false, around),
+            E::IsNotNull(input) => self.is_null(input, true, around),
+            E::IsTrue(input) => self.bool_test(input, BoolTest::True, false, around),
+            E::IsNotTrue(input) => self.bool_test(input, BoolTest::True, true, around),
+            E::IsFalse(input) => self.bool_test(input, BoolTest::False, false, around),
+            E::IsNotFalse(input) => self.bool_test(input, BoolTest::False, true, around),
+            E::IsUnknown(input) => self.bool_test(input, BoolTest::Unknown, false, around),
+            E::IsNotUnknown(input) => self.bool_test(input, BoolTest::Unknown, true, around),
+            E::IsDistinctFrom(left, right) => self.distinct(left, right, false, around),
+            E::IsNotDistinctFrom(left, right) => self.distinct(left, right, true, around),
+            E::Cast {
+                expr,
+                data_type,
+                kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+                array: false,
+                format: None,
+            } => self.cast_here(expr, data_type, around),
+            E::TypedString(typed) => self.typed_string(typed),
+            E::Function(function) => self.function(function, around),
+            other => self.special(other, around),
+        }
+    }
+
+    fn column(&mut self, ident: &ast::Ident, around: &Around<'_>) -> Result<Expr, SqlError> {
+        let name = names::fold(ident);
+        if let Some(found) = around
+            .scope
+            .unqualified(&name)
+            .map_err(|e| e.or_at(self.position(ident.span)))?
+        {
+            return Ok(found.expr);
+        }
+        if ident.quote_style.is_none() {
+            // A few functions are called without brackets.
+            if matches!(name.as_str(), "current_schema" | "current_role" | "current_catalog") {
+                return self.call(&name, Vec::new());
+            }
+            if name == "default" {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "DEFAULT is not allowed in this context",
+                )
+                .or_at(self.position(ident.span)));
+            }
+        }
+        Err(SqlError::new(
+            SqlState::UNDEFINED_COLUMN,
+            format!("column \"{name}\" does not exist"),
+        )
+        .or_at(self.position(ident.span)))
+    }
+
+    fn qualified_column(
+        &mut self,
+        idents: &[ast::Ident],
+        around: &Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let position = idents.first().map_or(0, |i| self.position(i.span));
+        let folded: Vec<String> = idents.iter().map(names::fold).collect();
+        let found = match folded.as_slice() {
+            [alias, column] => around.scope.qualified(None, alias, column),
+            [schema, table, column] => around.scope.qualified(Some(schema), table, column),
+            _ => Err(SqlError::unsupported("a name with more than three parts")),
+        };
+        found.map(|f| f.expr).map_err(|e| e.or_at(position))
+    }
+
+    /// AND and OR chains are walked along their left spine, which may be long.
+    fn binary_here(
+        &mut self,
+        left: &ast::Expr,
+        op: &ast::BinaryOperator,
+        right: &ast::Expr,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        use ast::BinaryOperator as B;
+        if !matches!(op, B::And | B::Or) {
+            let left = self.expr(left, around)?;
+            let right_bound = self.expr(right, around)?;
+            return self
+                .binary(op, left, right_bound)
+                .map_err(|e| e.or_at(self.position_near(right)));
+        }
+        let mut operands = vec![right];
+        let mut rest = left;
+        while let ast::Expr::BinaryOp {
+            left,
+            op: inner,
+            right,
+        } = rest
+        {
+            if inner != op {
+                break;
+            }
+            operands.push(right);
+            rest = left;
+        }
+        operands.push(rest);
+        let name = if *op == B::And { "AND" } else { "OR" };
+        let mut parts = Vec::with_capacity(operands.len());
+        for operand in operands.into_iter().rev() {
+            let part = self.expr(operand, around)?;
+            parts.push(
+                self.condition(part, name)
+                    .map_err(|e| e.or_at(self.position_near(operand)))?,
+            );
+        }
+        Ok(Expr::new(
+            Type::BOOL,
+            match op {
+                B::And => Node::And(parts),
+                _ => Node::Or(parts),
+            },
+        ))
+    }
+
+    fn unary_here(
+        &mut self,
+        op: &ast::UnaryOperator,
+        input: &ast::Expr,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let bound = self.expr(input, around)?;
+        match op {
+            ast::UnaryOperator::Not => {
+                let bound = self.condition(bound, "NOT")?;
+                Ok(Expr::new(Type::BOOL, Node::Not(Box::new(bound))))
+            }
+            ast::UnaryOperator::Minus => self
+                .negate(bound)
+                .map_err(|e| e.or_at(self.position_near(input))),
+            ast::UnaryOperator::Plus => Ok(bound),
+            ast::UnaryOperator::PGAbs => self.call("abs", vec![bound]),
+            ast::UnaryOperator::PGSquareRoot => self.call("sqrt", vec![bound]),
+            ast::UnaryOperator::PGCubeRoot => self.call("cbrt", vec![bound]),
+            other => Err(SqlError::unsupported(format!("operator {other}"))),
+        }
+    }
+
+    fn is_null(
+        &mut self,
+        input: &ast::Expr,
+        negated: bool,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let input = self.expr(input, around)?;
+        let input = Box::new(self.settle(input)?);
+        Ok(self.fold(Expr::new(Type::BOOL, Node::IsNull { negated, input })))
+    }
+
+    fn bool_test(
+        &mut self,
+        input: &ast::Expr,
+        test: BoolTest,
+        negated: bool,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let input = self.expr(input, around)?;
+        let name = match (test, negated) {
+            (BoolTest::True, false) => "IS TRUE",
+            (BoolTest::True, true) => "IS NOT TRUE",
+            (BoolTest::False, false) => "IS FALSE",
+            (BoolTest::False, true) => "IS NOT FALSE",
+            (BoolTest::Unknown, false) => "IS UNKNOWN",
+            (BoolTest::Unknown, true) => "IS NOT UNKNOWN",
+        };
+        let input = Box::new(self.condition(input, name)?);
+        Ok(self.fold(Expr::new(
+            Type::BOOL,
+            Node::BoolTest {
+                test,
+                negated,
+                input,
+            },
+        )))
+    }
+
+    fn distinct(
+        &mut self,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        negated: bool,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let left = self.expr(left, around)?;
+        let right = self.expr(right, around)?;
+        let (_, left, right) = self.comparable("=", left, right)?;
+        Ok(self.fold(Expr::new(
+            Type::BOOL,
+            Node::Distinct {
+                negated,
+                left: Box::new(left),
+                right: Box::new(right),
+            },
+        )))
+    }
+
+    fn cast_here(
+        &mut self,
+        input: &ast::Expr,
+        data_type: &ast::DataType,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let to = super::type_of(data_type)?;
+        let bound = self.expr(input, around)?;
+        self.coerce(bound, to, CastContext::Explicit)
+            .map_err(|e| e.or_at(self.position_near(input)))
+    }
+
+    /// `date '2020-01-01'`
+    fn typed_string(&mut self, typed: &ast::TypedString) -> Result<Expr, SqlError> {
+        let to = super::type_of(&typed.data_type)?;
+        let literal = self.literal(&typed.value)?;
+        let position = self.position(typed.value.span);
+        self.coerce(literal, to, CastContext::Explicit)
+            .map_err(|e| e.or_at(position))
+    }
+
+    /// `[I]LIKE`; both sides are strings already bound.
+    pub(super) fn like(
+        &mut self,
+        kind: LikeKind,
+        negated: bool,
+        (input, pattern): (Expr, Expr),
+        escape: Option<Expr>,
+    ) -> Result<Expr, SqlError> {
+        let symbol = match (kind, negated) {
+            (LikeKind::Like, false) => "~~",
+            (LikeKind::Like, true) => "!~~",
+            (LikeKind::ILike, false) => "~~*",
+            (LikeKind::ILike, true) => "!~~*",
+        };
+        for side in [&input, &pattern] {
+            if side.ty.kind == TypeKind::Bytea {
+                return Err(SqlError::unsupported("LIKE on bytea"));
+            }
+            if !side.ty.kind.is_string() {
+                return Err(super::operator::no_operator(symbol, &input.ty, &pattern.ty));
+            }
+        }
+        let input = self.padded(input)?;
+        let pattern = self.settle(pattern)?;
+        Ok(self.fold(Expr::new(
+            Type::BOOL,
+            Node::Like {
+                kind,
+                negated,
+                input: Box::new(input),
+                pattern: Box::new(pattern),
+                escape: escape.map(Box::new),
+            },
+        )))
+    }
+
+    /// A string whose blanks count: LIKE sees the padding of `char(n)`.
+    fn padded(&mut self, input: Expr) -> Result<Expr, SqlError> {
+        match input.ty.length() {
+            Some(length) if input.ty.kind == TypeKind::BpChar => {
+                let length = i32::try_from(length).unwrap_or(i32::MAX);
+                let width = Expr::constant(Type::INT4, crate::value::Value::Int4(length));
+                let text = self.coerce(input, Type::TEXT, CastContext::Implicit)?;
+                self.call("rpad", vec![text, width])
+            }
+            _ => self.settle(input),
+        }
+    }
+
+    /// The position of an expression that starts with something we know the place of; 0 if not.
+    pub(super) fn position_near(&self, expr: &ast::Expr) -> u32 {
+        match expr {
+            ast::Expr::Value(value) => self.position(value.span),
+            ast::Expr::Identifier(ident) => self.position(ident.span),
+            ast::Expr::CompoundIdentifier(idents) => {
+                idents.first().map_or(0, |i| self.position(i.span))
+            }
+            ast::Expr::Function(function) => match function.name.0.first() {
+                Some(ast::ObjectNamePart::Identifier(ident)) => self.position(ident.span),
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! FROM: relations and joins, and the scope they make.
+
+use sqlparser::ast::{self, TableFactor};
+
+use super::call::{function_name, plain_argument};
+use super::expr::Clause;
+use super::scope::{Merged, Scope, ScopeColumn, ScopeLeaf};
+use super::{Binder, names};
+use crate::bound::{
+    ColumnOrigin, CompareOp, Expr, From, Join, JoinKind, Leaf, LeafSource, Node, TableFunction,
+};
+use crate::catalog::TableDef;
+use crate::error::{SqlError, SqlState};
+use crate::functions::CastContext;
+use crate::types::{Type, TypeKind};
+
+impl Binder<'_> {
+    /// A FROM list; its relations are added to the scope.
+    pub(super) fn from_list(
+        &mut self,
+        list: &[ast::TableWithJoins],
+        scope: &mut Scope,
+    ) -> Result<From, SqlError> {
+        if list.len() > super::EXPR_DEPTH_MAX {
+            return Err(crate::parser::too_deep());
+        }
+        let mut from = From::Nothing;
+        for item in list {
+            let right = self.joined(item, scope)?;
+            from = match from {
+                From::Nothing => right,
+                left => inner(left, right, None),
+            };
+        }
+        Ok(from)
+    }
+
+    /// One item of a FROM list. Its ON clauses see only the item's own relations.
+    fn joined(
+        &mut self,
+        item: &ast::TableWithJoins,
+        outer: &mut Scope,
+    ) -> Result<From, SqlError> {
+        let mut scope = Scope {
+            width: outer.width,
+            ..Scope::default()
+        };
+        // The tree leans left by one join each; who walks it recurses.
+        if item.joins.len() > super::EXPR_DEPTH_MAX {
+            return Err(crate::parser::too_deep());
+        }
+        let mut from = self.factor(&item.relation, &mut scope)?;
+        for join in &item.joins {
+            from = self.join(from, join, &mut scope)?;
+        }
+        for leaf in scope.leaves {
+            outer.push(leaf)?;
+        }
+        outer.merged.extend(scope.merged);
+        outer.width = scope.width;
+        Ok(from)
+    }
+
+    fn join(
+        &mut self,
+        left: From,
+        join: &ast::Join,
+        scope: &mut Scope,
+    ) -> Result<From, SqlError> {
+        use ast::JoinOperator as J;
+        let (kind, constraint) = match &join.join_operator {
+            J::Join(c) | J::Inner(c) | J::CrossJoin(c) => (JoinKind::Inner, c),
+            J::Left(c) | J::LeftOuter(c) => (JoinKind::Left, c),
+            J::Right(c) | J::RightOuter(c) => (JoinKind::Right, c),
+            J::FullOuter(c) => (JoinKind::Full, c),
+            _ => return Err(SqlError::unsupported("this kind of join")),
+        };
+        let mut right_scope = Scope {
+            width: scope.width,
+            ..Scope::default()
+        };
+        let right = self.factor(&join.relation, &mut right_scope)?;
+        let shared: Vec<String> = match constraint {
+            ast::JoinConstraint::Using(columns) => columns
+                .iter()
+                .map(|name| match names::parts(name)?.as_slice() {
+                    [ident] => Ok(names::fold(ident)),
+                    _ => Err(SqlError::unsupported("a qualified name in USING")),
+                })
+                .collect::<Result<_, _>>()?,
+            ast::JoinConstraint::Natural => scope
+                .star()
+                .into_iter()
+                .map(|(name, _)| name)
+                .filter(|name| matches!(right_scope.unqualified(name), Ok(Some(_))))
+                .collect(),
+            _ => Vec::new(),
+        };
+        let using = self.merge(kind, &shared, scope, &mut right_scope)?;
+        for leaf in right_scope.leaves {
+            scope.push(leaf)?;
+        }
+        scope.merged.extend(right_scope.merged);
+        let on = match constraint {
+            ast::JoinConstraint::On(condition) => {
+                let bound = self.scalar(condition, scope, Clause::On)?;
+                Some(self.condition(bound, "JOIN/ON").map_err(|e| {
+                    e.or_at(self.position_near(condition))
+                })?)
+            }
+            _ => using,
+        };
+        Ok(From::Join(Box::new(Join {
+            kind,
+            left,
+            right,
+            on,
+        })))
+    }
+
+    /// Merges the shared columns of two sides and gives the condition that they are equal.
+    fn merge(
+        &mut self,
+        kind: JoinKind,
+        shared: &[String],
+        left: &mut Scope,
+        right: &mut Scope,
+    ) -> Result<Option<Expr>, SqlError> {
+        let mut conditions = Vec::new();
+        let mut merged = Vec::new();
+        for name in shared {
+            let find = |scope: &Scope, side: &str| {
+                scope.unqualified(name)?.ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::UNDEFINED_COLUMN,
+                        format!("column \"{name}\" specified in USING clause does not exist in {side} table"),
+                    )
+                })
+            };
+            let l = find(left, "left")?.expr;
+            let r = find(right, "right")?.expr;
+            conditions.push(self.compare(CompareOp::Eq, l.clone(), r.clone())?);
+            let expr = match kind {
+                JoinKind::Inner | JoinKind::Left => l,
+                JoinKind::Right => r,
+                JoinKind::Full => {
+                    let (ty, args) = self.unify(vec![l, r], "JOIN/USING")?;
+                    Expr::new(ty, Node::Coalesce(args))
+                }
+            };
+            merged.push(Merged {
+                name: name.clone(),
+                expr,
+            });
+            hide(left, name);
+            hide(right, name);
+        }
+        // What was merged before and is not merged again stays behind the new ones.
+        merged.append(&mut left.merged);
+        left.merged = merged;
+        Ok(match conditions.len() {
+            0 => None,
+            1 => conditions.pop(),
+            _ => Some(Expr::new(Type::BOOL, Node::And(conditions))),
+        })
+    }
+
+    fn factor(&mut self, factor: &TableFactor, scope: &mut Scope) -> Result<From, SqlError> {
+        match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args: None,
+                with_hints,
+                version: None,
+                with_ordinality: false,
+                partitions,
+                sample: None,
+                ..
+            } if with_hints.is_empty() && partitions.is_empty() => {
+                let table = self.table(name)?;
+                let alias_name = alias.as_ref().map(|a| names::fold(&a.name));
+                let leaf = table_leaf(&table, alias_name, scope.width);
+                self.leaf(leaf, LeafSource::Table(table), alias.as_ref(), scope)
+            }
+            TableFactor::Table {
+                name,
+                alias,
+                args: Some(args),
+                with_ordinality: false,
+                ..
+            } => self.table_function(name, &args.args, alias.as_ref(), scope),
+            TableFactor::Function {
+                lateral: _,
+                name,
+                args,
+                with_ordinality: false,
+                alias,
+            } => self.table_function(name, args, alias.as_ref(), scope),
+            TableFactor::Derived {
+                lateral,
+                subquery,
+                alias,
+                sample: None,
+            } => {
+                if *lateral {
+                    return Err(SqlError::unsupported("LATERAL"));
+                }
+                self.derived(subquery, alias.as_ref(), scope)
+            }
+            TableFactor::NestedJoin {
+                table_with_joins,
+                alias,
+            } => {
+                if alias.is_some() {
+                    return Err(SqlError::unsupported("an alias of a join"));
+                }
+                self.deeper(|binder| binder.joined(table_with_joins, scope))
+            }
+            _ => Err(SqlError::unsupported("this kind of FROM item")),
+        }
+    }
+
+    /// A subquery in FROM.
+    fn derived(
+        &mut self,
+        subquery: &ast::Query,
+        alias: Option<&ast::TableAlias>,
+        scope: &mut Scope,
+    ) -> Result<From, SqlError> {
+        let Some(table_alias) = alias else {
+            let what = match subquery.body.as_ref() {
+                ast::SetExpr::Values(_) => "VALUES in FROM must have an alias",
+                _ => "subquery in FROM must have an alias",
+            };
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, what)
+                .hint("For example, FROM (SELECT ...) [AS] foo."));
+        };
+        let select = self.query(subquery)?;
+        let columns = select
+            .columns()
+            .iter()
+            .map(|t| ScopeColumn {
+                name: t.name.clone(),
+                ty: t.expr.ty,
+                origin: t.origin,
+                hidden: false,
+            })
+            .collect();
+        let leaf = ScopeLeaf {
+            alias: names::fold(&table_alias.name),
+            table_name: None,
+            schema: None,
+            first_slot: scope.width,
+            columns,
+            key: Vec::new(),
+        };
+        self.leaf(leaf, LeafSource::Subquery(Box::new(select)), alias, scope)
+    }
+
+    /// A function in FROM: generate_series, or any other, which gives one row.
+    fn table_function(
+        &mut self,
+        name: &ast::ObjectName,
+        args: &[ast::FunctionArg],
+        alias: Option<&ast::TableAlias>,
+        scope: &mut Scope,
+    ) -> Result<From, SqlError> {
+        let name = function_name(name)?;
+        let empty = Scope::default();
+        let mut bound = Vec::with_capacity(args.len());
+        for arg in args {
+            bound.push(self.scalar(plain_argument(arg)?, &empty, Clause::FromFunction)?);
+        }
+        let (ty, source) = if name == "generate_series" {
+            self.series(bound)?
+        } else {
+            let call = self.call(&name, bound)?;
+            (call.ty, LeafSource::Values(vec![vec![call]]))
+        };
+        let shown = match alias {
+            Some(alias) => names::fold(&alias.name),
+            None => name,
+        };
+        let leaf = ScopeLeaf {
+            alias: shown.clone(),
+            table_name: None,
+            schema: None,
+            first_slot: scope.width,
+            columns: vec![ScopeColumn {
+                name: shown,
+                ty,
+                origin: None,
+                hidden: false,
+            }],
+            key: Vec::new(),
+        };
+        self.leaf(leaf, source, alias, scope)
+    }
+
+    /// The arguments of generate_series, in the type they share.
+    pub(super) fn series(&mut self, args: Vec<Expr>) -> Result<(Type, LeafSource), SqlError> {
+        let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+        if args.len() < 2 || args.len() > 3 {
+            return Err(super::call::no_function("generate_series", &types));
+        }
+        let widest = types.iter().map(|t| t.kind).filter(|k| *k != TypeKind::Unknown).try_fold(
+            TypeKind::Int4,
+            |widest, kind| match kind {
+                TypeKind::Int2 | TypeKind::Int4 => Ok(widest),
+                TypeKind::Int8 if widest == TypeKind::Int4 => Ok(TypeKind::Int8),
+                TypeKind::Int8 => Ok(widest),
+                TypeKind::Numeric => Ok(TypeKind::Numeric),
+                TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampTz => Err(
+                    SqlError::unsupported("generate_series over dates and timestamps"),
+                ),
+                _ => Err(super::call::no_function("generate_series", &types)),
+            },
+        )?;
+        let ty = Type::of(widest);
+        let mut cast = Vec::with_capacity(args.len());
+        for arg in args {
+            cast.push(self.coerce(arg, ty, CastContext::Implicit)?);
+        }
+        let source = LeafSource::Function {
+            function: TableFunction::GenerateSeries,
+            args: cast,
+        };
+        Ok((ty, source))
+    }
+
+    /// Adds a relation to the scope, its columns renamed by the alias list.
+    fn leaf(
+        &mut self,
+        mut leaf: ScopeLeaf,
+        source: LeafSource,
+        alias: Option<&ast::TableAlias>,
+        scope: &mut Scope,
+    ) -> Result<From, SqlError> {
+        if let Some(alias) = alias {
+            if alias.columns.len() > leaf.columns.len() {
+                return Err(SqlError::new(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    format!(
+                        "table \"{}\" has {} columns available but {} columns specified",
+                        leaf.alias,
+                        leaf.columns.len(),
+                        alias.columns.len()
+                    ),
+                ));
+            }
+            for (column, renamed) in leaf.columns.iter_mut().zip(&alias.columns) {
+                column.name = names::fold(&renamed.name);
+            }
+        }
+        let from = From::Leaf(Leaf {
+            source,
+            alias: leaf.alias.clone(),
+            column_names: leaf.columns.iter().map(|c| c.name.clone()).collect(),
+            column_types: leaf.columns.iter().map(|c| c.ty).collect(),
+            first_slot: leaf.first_slot,
+        });
+        scope.push(leaf)?;
+        Ok(from)
+    }
+}
+
+/// A table as an expression sees it.
+pub(super) fn table_leaf(table: &TableDef, alias: Option<String>, first_slot: usize) -> ScopeLeaf {
+    let columns = table
+        .columns
+        .iter()
+        .map(|c| ScopeColumn {
+            name: c.name.clone(),
+            ty: c.ty,
+            origin: Some(ColumnOrigin {
+                table: table.id,
+                attnum: c.attnum,
+            }),
+            hidden: false,
+        })
+        .collect();
+    let key = table
+        .primary_key()
+        .map(|index| index.columns.iter().map(|c| first_slot + c.column).collect())
+        .unwrap_or_default();
+    ScopeLeaf {
+        table_name: alias.as_ref().map(|_| table.name.clone()),
+        alias: alias.unwrap_or_else(|| table.name.clone()),
+        schema: Some(table.schema.clone()),
+        first_slot,
+        columns,
+        key,
+    }
+}
+
+/// An inner join of two FROM items.
+pub(super) fn inner(left: From, right: From, on: Option<Expr>) -> From {
+    From::Join(Box::new(Join {
+        kind: JoinKind::Inner,
+        left,
+        right,
+        on,
+    }))
+}
+
+/// A merged column stands for those of this name.
+fn hide(scope: &mut Scope, name: &str) {
+    scope.merged.retain(|m| m.name != name);
+    for leaf in &mut scope.leaves {
+        for column in leaf.columns.iter_mut().filter(|c| c.name == name) {
+            column.hidden = true;
+        }
+    }
+}

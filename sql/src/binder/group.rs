@@ -1,0 +1,66 @@
+//! Grouping: expressions over the from row become expressions over the group row, or 42803.
+
+use super::aggregate::{AGGREGATE_SLOTS, placeholder};
+use super::scope::Scope;
+use crate::bound::{Expr, Node};
+use crate::error::{SqlError, SqlState};
+
+/// Rewrites expressions to read the group row.
+pub(super) struct Grouper<'s> {
+    pub(super) scope: &'s Scope,
+    /// The keys; columns that depend on a primary key among them are added.
+    pub(super) keys: Vec<Expr>,
+}
+
+impl Grouper<'_> {
+    /// Rewrites an expression. Until `place` the aggregates keep their placeholders.
+    pub(super) fn rewrite(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
+        if placeholder(expr).is_some() {
+            return Ok(());
+        }
+        if let Some(key) = self.keys.iter().position(|k| k.node == expr.node) {
+            expr.node = Node::Column(key);
+            return Ok(());
+        }
+        if let Node::Column(slot) = expr.node {
+            if !self.depends_on_keys(slot) {
+                return Err(SqlError::new(
+                    SqlState::GROUPING_ERROR,
+                    format!(
+                        "column \"{}\" must appear in the GROUP BY clause or be used in an aggregate function",
+                        self.scope.slot_name(slot)
+                    ),
+                ));
+            }
+            self.keys.push(expr.clone());
+            expr.node = Node::Column(self.keys.len() - 1);
+            return Ok(());
+        }
+        let mut result = Ok(());
+        expr.for_each_part_mut(|part| {
+            if result.is_ok() {
+                result = self.rewrite(part);
+            }
+        });
+        result
+    }
+
+    /// Is the slot a column of a table whose whole primary key is among the keys?
+    fn depends_on_keys(&self, slot: usize) -> bool {
+        let Some((leaf, _)) = self.scope.leaf_of_slot(slot) else {
+            return false;
+        };
+        let grouped = |slot: &usize| self.keys.iter().any(|k| k.node == Node::Column(*slot));
+        !leaf.key.is_empty() && leaf.key.iter().all(grouped)
+    }
+
+    /// Gives the aggregates their slots behind the keys. Only when all expressions are rewritten is
+    /// the number of keys known.
+    pub(super) fn place(&self, expr: &mut Expr) {
+        let keys = self.keys.len();
+        expr.remap_columns(&mut |slot| match slot.checked_sub(AGGREGATE_SLOTS) {
+            Some(aggregate) => keys + aggregate,
+            None => slot,
+        });
+    }
+}

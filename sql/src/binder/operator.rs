@@ -1,0 +1,361 @@
+//! Operators: which one the operand types choose.
+
+use sqlparser::ast::BinaryOperator;
+
+use super::Binder;
+use super::coerce::common_type;
+use crate::bound::{ArithClass, ArithOp, CompareClass, CompareOp, Expr, Node};
+use crate::error::{SqlError, SqlState};
+use crate::functions::CastContext;
+use crate::types::{Type, TypeCategory, TypeKind};
+use crate::value::Value;
+
+impl Binder<'_> {
+    /// A binary operator other than AND and OR.
+    pub(super) fn binary(
+        &mut self,
+        op: &BinaryOperator,
+        left: Expr,
+        right: Expr,
+    ) -> Result<Expr, SqlError> {
+        let compare = match op {
+            BinaryOperator::Eq => Some(CompareOp::Eq),
+            BinaryOperator::NotEq => Some(CompareOp::Ne),
+            BinaryOperator::Lt => Some(CompareOp::Lt),
+            BinaryOperator::LtEq => Some(CompareOp::Le),
+            BinaryOperator::Gt => Some(CompareOp::Gt),
+            BinaryOperator::GtEq => Some(CompareOp::Ge),
+            _ => None,
+        };
+        if let Some(compare) = compare {
+            return self.compare(compare, left, right);
+        }
+        let arith = match op {
+            BinaryOperator::Plus => ArithOp::Add,
+            BinaryOperator::Minus => ArithOp::Sub,
+            BinaryOperator::Multiply => ArithOp::Mul,
+            BinaryOperator::Divide => ArithOp::Div,
+            BinaryOperator::Modulo => ArithOp::Mod,
+            BinaryOperator::StringConcat => return self.concat(left, right),
+            BinaryOperator::PGExp => return self.call("power", vec![left, right]),
+            other => {
+                return Err(SqlError::unsupported(format!("operator {other}")));
+            }
+        };
+        self.arith(arith, left, right)
+    }
+
+    /// A comparison.
+    pub(super) fn compare(
+        &mut self,
+        op: CompareOp,
+        left: Expr,
+        right: Expr,
+    ) -> Result<Expr, SqlError> {
+        let (class, left, right) = self.comparable(op.symbol(), left, right)?;
+        Ok(self.fold(Expr::new(
+            Type::BOOL,
+            Node::Compare {
+                op,
+                class,
+                left: Box::new(left),
+                right: Box::new(right),
+            },
+        )))
+    }
+
+    /// Both sides as they can be compared.
+    pub(super) fn comparable(
+        &mut self,
+        symbol: &str,
+        left: Expr,
+        right: Expr,
+    ) -> Result<(CompareClass, Expr, Expr), SqlError> {
+        let (l, r) = (left.ty.kind, right.ty.kind);
+        if l.is_integer() && r.is_integer() {
+            let (left, right) = same_width(left, right);
+            return Ok((CompareClass::Int, left, right));
+        }
+        let target = match compare_type(l, r) {
+            Some(kind) => Type::of(kind),
+            None => return Err(no_operator(symbol, &left.ty, &right.ty)),
+        };
+        let class = match target.kind.is_integer() {
+            true => CompareClass::Int,
+            false => CompareClass::Same,
+        };
+        let left = self.side(left, target)?;
+        let right = self.side(right, target)?;
+        Ok((class, left, right))
+    }
+
+    /// One side of a comparison. Strings are compared as they are stored: only what is not one is
+    /// converted, so that a column stays a column.
+    fn side(&mut self, expr: Expr, target: Type) -> Result<Expr, SqlError> {
+        let stays = expr.ty.kind == target.kind
+            || (expr.ty != Type::UNKNOWN
+                && expr.ty.kind.is_string()
+                && target.kind.is_string()
+                && expr.ty.kind != TypeKind::Unknown);
+        if stays {
+            return Ok(expr);
+        }
+        self.coerce(expr, target, CastContext::Implicit)
+    }
+
+    /// All expressions as they can be compared with each other, for IN, CASE, GREATEST and so on.
+    pub(super) fn comparable_all(
+        &mut self,
+        exprs: Vec<Expr>,
+        what: &str,
+    ) -> Result<(CompareClass, Type, Vec<Expr>), SqlError> {
+        let ty = common_type(&exprs, what)?;
+        let mut out = Vec::with_capacity(exprs.len());
+        for expr in exprs {
+            let keeps = (ty.kind.is_integer() && expr.ty.kind.is_integer())
+                || (ty.kind.is_string() && expr.ty.kind.is_string() && expr.ty != Type::UNKNOWN);
+            out.push(match keeps {
+                true => expr,
+                false => self.coerce(expr, Type::of(ty.kind), CastContext::Implicit)?,
+            });
+        }
+        let class = match ty.kind.is_integer() {
+            true => CompareClass::Int,
+            false => CompareClass::Same,
+        };
+        Ok((class, ty, out))
+    }
+
+    fn arith(&mut self, op: ArithOp, left: Expr, right: Expr) -> Result<Expr, SqlError> {
+        let (l, r) = (left.ty.kind, right.ty.kind);
+        if l == TypeKind::Unknown && r == TypeKind::Unknown {
+            return Err(not_unique(op.symbol(), &left.ty, &right.ty));
+        }
+        if [l, r].iter().any(|k| k.category() == TypeCategory::DateTime) {
+            return self.date_arith(op, left, right);
+        }
+        let Some(kind) = arith_type(l, r) else {
+            return Err(no_operator(op.symbol(), &left.ty, &right.ty));
+        };
+        let class = arith_class(kind);
+        if op == ArithOp::Mod && matches!(class, ArithClass::Float4 | ArithClass::Float8) {
+            return Err(no_operator(op.symbol(), &left.ty, &right.ty));
+        }
+        let left = self.coerce(left, Type::of(kind), CastContext::Implicit)?;
+        let right = self.coerce(right, Type::of(kind), CastContext::Implicit)?;
+        Ok(self.arith_node(Type::of(kind), op, class, left, right))
+    }
+
+    fn date_arith(&mut self, op: ArithOp, left: Expr, right: Expr) -> Result<Expr, SqlError> {
+        use TypeKind as T;
+        let (l, r) = (left.ty.kind, right.ty.kind);
+        match (op, l, r) {
+            (ArithOp::Sub, T::Date, T::Date | T::Unknown) | (ArithOp::Sub, T::Unknown, T::Date) => {
+                let left = self.coerce(left, Type::DATE, CastContext::Implicit)?;
+                let right = self.coerce(right, Type::DATE, CastContext::Implicit)?;
+                Ok(self.arith_node(Type::INT4, op, ArithClass::DateDiff, left, right))
+            }
+            (ArithOp::Add | ArithOp::Sub, T::Date, T::Int2 | T::Int4) => {
+                let right = self.coerce(right, Type::INT4, CastContext::Implicit)?;
+                Ok(self.arith_node(Type::DATE, op, ArithClass::DateDays, left, right))
+            }
+            (ArithOp::Add, T::Int2 | T::Int4, T::Date) => {
+                let left = self.coerce(left, Type::INT4, CastContext::Implicit)?;
+                Ok(self.arith_node(Type::DATE, op, ArithClass::DateDays, right, left))
+            }
+            (ArithOp::Add, _, T::Unknown) | (ArithOp::Add, T::Unknown, _) => {
+                Err(not_unique(op.symbol(), &left.ty, &right.ty))
+            }
+            (ArithOp::Sub, a, b)
+                if [a, b].iter().all(|k| {
+                    k.category() == TypeCategory::DateTime || *k == T::Unknown
+                }) =>
+            {
+                Err(SqlError::unsupported("type interval"))
+            }
+            _ => Err(no_operator(op.symbol(), &left.ty, &right.ty)),
+        }
+    }
+
+    fn arith_node(
+        &self,
+        ty: Type,
+        op: ArithOp,
+        class: ArithClass,
+        left: Expr,
+        right: Expr,
+    ) -> Expr {
+        self.fold(Expr::new(
+            ty,
+            Node::Arith {
+                op,
+                class,
+                left: Box::new(left),
+                right: Box::new(right),
+            },
+        ))
+    }
+
+    /// Unary minus.
+    pub(super) fn negate(&mut self, input: Expr) -> Result<Expr, SqlError> {
+        let input = match input.ty == Type::UNKNOWN {
+            // Of the types that have a minus, the preferred one.
+            true => self.coerce(input, Type::FLOAT8, CastContext::Implicit)?,
+            false => input,
+        };
+        if input.ty.kind.category() != TypeCategory::Numeric {
+            return Err(no_prefix_operator("-", &input.ty));
+        }
+        let ty = Type::of(input.ty.kind);
+        Ok(self.fold(Expr::new(
+            ty,
+            Node::Negate {
+                class: arith_class(input.ty.kind),
+                input: Box::new(input),
+            },
+        )))
+    }
+
+    fn concat(&mut self, left: Expr, right: Expr) -> Result<Expr, SqlError> {
+        use TypeKind as T;
+        let (l, r) = (left.ty.kind, right.ty.kind);
+        if (l == T::Bytea && matches!(r, T::Bytea | T::Unknown)) || (l == T::Unknown && r == T::Bytea) {
+            return self.call("byteacat", vec![left, right]);
+        }
+        if !l.is_string() && !r.is_string() {
+            return Err(no_operator("||", &left.ty, &right.ty));
+        }
+        let left = self.as_text(left)?;
+        let right = self.as_text(right)?;
+        self.call("textcat", vec![left, right])
+    }
+
+    /// Any value as its text.
+    pub(super) fn as_text(&mut self, expr: Expr) -> Result<Expr, SqlError> {
+        self.coerce(expr, Type::TEXT, CastContext::Assignment)
+    }
+}
+
+/// The type both sides of a comparison get.
+fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
+    use TypeKind as T;
+    if left == right {
+        return Some(if left == T::Unknown { T::Text } else { left });
+    }
+    match (left, right) {
+        (T::Unknown, T::VarChar) | (T::VarChar, T::Unknown) => Some(T::Text),
+        (T::Unknown, known) | (known, T::Unknown) => Some(known),
+        (a, b) if a.is_string() && b.is_string() => Some(T::Text),
+        (a, b) if a.category() != b.category() => None,
+        (a, _) if a.category() == TypeCategory::Numeric => arith_type(left, right),
+        (a, _) if a.category() == TypeCategory::DateTime => Some(left.max_time(right)),
+        _ => None,
+    }
+}
+
+/// The type both sides of arithmetic get.
+fn arith_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
+    use TypeKind as T;
+    let (left, right) = match (left, right) {
+        (T::Unknown, known) | (known, T::Unknown) => (known, known),
+        both => both,
+    };
+    if [left, right]
+        .iter()
+        .any(|k| k.category() != TypeCategory::Numeric)
+    {
+        return None;
+    }
+    Some(match (left, right) {
+        (a, b) if a == b => a,
+        (T::Float4 | T::Float8, _) | (_, T::Float4 | T::Float8) => T::Float8,
+        (T::Numeric, _) | (_, T::Numeric) => T::Numeric,
+        (T::Int8, _) | (_, T::Int8) => T::Int8,
+        _ => T::Int4,
+    })
+}
+
+fn arith_class(kind: TypeKind) -> ArithClass {
+    match kind {
+        TypeKind::Int2 => ArithClass::Int2,
+        TypeKind::Int4 => ArithClass::Int4,
+        TypeKind::Int8 => ArithClass::Int8,
+        TypeKind::Float4 => ArithClass::Float4,
+        TypeKind::Float8 => ArithClass::Float8,
+        _ => ArithClass::Numeric,
+    }
+}
+
+/// Gives an integer constant the other side's width, where it fits.
+fn same_width(left: Expr, right: Expr) -> (Expr, Expr) {
+    match (&left.node, &right.node) {
+        (_, Node::Const(value)) => {
+            let resized = resized(value, left.ty);
+            match resized {
+                Some(value) => {
+                    let ty = Type::of(left.ty.kind);
+                    (left, Expr::constant(ty, value))
+                }
+                None => (left, right),
+            }
+        }
+        (Node::Const(value), _) => match resized(value, right.ty) {
+            Some(value) => (Expr::constant(Type::of(right.ty.kind), value), right),
+            None => (left, right),
+        },
+        _ => (left, right),
+    }
+}
+
+fn resized(value: &Value, ty: Type) -> Option<Value> {
+    let v = value.as_int()?;
+    match ty.kind {
+        TypeKind::Int2 => i16::try_from(v).ok().map(Value::Int2),
+        TypeKind::Int4 => i32::try_from(v).ok().map(Value::Int4),
+        TypeKind::Int8 => Some(Value::Int8(v)),
+        _ => None,
+    }
+}
+
+/// 42883 for an operator.
+pub(super) fn no_operator(symbol: &str, left: &Type, right: &Type) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        format!(
+            "operator does not exist: {} {symbol} {}",
+            left.kind, right.kind
+        ),
+    )
+    .hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
+}
+
+fn no_prefix_operator(symbol: &str, operand: &Type) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_FUNCTION,
+        format!("operator does not exist: {symbol} {}", operand.kind),
+    )
+    .hint("No operator matches the given name and argument type. You might need to add an explicit type cast.")
+}
+
+fn not_unique(symbol: &str, left: &Type, right: &Type) -> SqlError {
+    SqlError::new(
+        SqlState::AMBIGUOUS_FUNCTION,
+        format!(
+            "operator is not unique: {} {symbol} {}",
+            left.kind, right.kind
+        ),
+    )
+    .hint("Could not choose a best candidate operator. You might need to add explicit type casts.")
+}
+
+impl TypeKind {
+    /// Of two date types, the one the other converts to.
+    fn max_time(self, other: TypeKind) -> TypeKind {
+        use TypeKind as T;
+        match (self, other) {
+            (T::TimestampTz, _) | (_, T::TimestampTz) => T::TimestampTz,
+            (T::Timestamp, _) | (_, T::Timestamp) => T::Timestamp,
+            _ => T::Date,
+        }
+    }
+}
