@@ -195,11 +195,10 @@ tpcb() {
     row tpcb8 'TPC-B, prepared, 8 clients' ''
     row tpcb 'TPC-B, prepared, 32 clients' '≥ 1.5 × PostgreSQL'
     notes+=("Failed TPC-B transactions (32 clients): PostgreSQL ${failed[tpcb.pg]:-?}, Fencepost ${failed[tpcb.fp]:-?}.")
-    local sums
-    sums=$("$postgres/psql" -h 127.0.0.1 -p $fp_port -U postgres -X -A -t -d postgres -c "SELECT
-        (SELECT 1)" >/dev/null 2>&1 && for table in accounts:abalance tellers:tbalance branches:bbalance history:delta; do
-        "$postgres/psql" -h 127.0.0.1 -p $fp_port -U postgres -X -A -t -d postgres \
-            -c "SELECT coalesce(sum(${table#*:}), 0) FROM pgbench_${table%:*}"; done | sort -u | wc -l) || true
+    local sums of
+    sums=$(for of in accounts:abalance tellers:tbalance branches:bbalance history:delta; do
+        sql $fp_port "SELECT coalesce(sum(${of#*:}), 0) FROM pgbench_${of%:*}"
+    done | sort -u | wc -l)
     if [ "$sums" = 1 ]; then
         notes+=("Afterwards the sums of accounts, tellers, branches and history agree.")
     else

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fencepost_fabric::disk::OsDisk;
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::machine::Durable;
+use fencepost_txn::Durable;
 use fencepost_txn::{Machine, MachineOptions};
 use serde_json::{Value, json};
 

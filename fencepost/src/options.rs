@@ -5,10 +5,14 @@ use std::sync::Arc;
 
 use fencepost_fabric::OsDisk;
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::{Durable, MachineOptions};
+use fencepost_txn::MachineOptions;
+use fencepost_txn::Durable;
 
 use crate::database::Database;
 use crate::error::OpenError;
+
+/// Growth of the log between two checkpoints, where nothing else is said.
+const CHECKPOINT_BYTES: u64 = 256 << 20;
 
 /// What "committed" means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +30,7 @@ pub struct Options {
     durability: Option<Durability>,
     memory_limit: Option<u64>,
     region_bytes: Option<usize>,
+    checkpoint_bytes: u64,
 }
 
 impl Options {
@@ -35,6 +40,7 @@ impl Options {
             durability: None,
             memory_limit: None,
             region_bytes: None,
+            checkpoint_bytes: CHECKPOINT_BYTES,
         }
     }
 
@@ -62,6 +68,12 @@ impl Options {
         self
     }
 
+    /// A checkpoint is taken whenever the log has grown by this much.
+    pub fn checkpoint_bytes(mut self, bytes: u64) -> Options {
+        self.checkpoint_bytes = bytes;
+        self
+    }
+
     /// Opens the database, and makes it first if there is none.
     pub fn open(self) -> Result<Database, OpenError> {
         let mut options = MachineOptions::default();
@@ -77,6 +89,7 @@ impl Options {
                 options.durable = Some(Durable {
                     disk: Arc::new(OsDisk::open(path).map_err(OpenError::Disk)?),
                     log: LogOptions::default(),
+                    checkpoint_bytes: self.checkpoint_bytes,
                 });
             }
             (None, _) if self.durability == Some(Durability::Ssd) => {

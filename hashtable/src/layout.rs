@@ -75,6 +75,13 @@ impl Key {
     pub(crate) fn used_words(&self) -> usize {
         self.len.div_ceil(8)
     }
+
+    /// Appends the key's bytes.
+    pub(crate) fn append_bytes(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend(self.words[..self.used_words()].iter().flat_map(|word| word.to_le_bytes()));
+        out.truncate(start + self.len);
+    }
 }
 
 /// How slots of a table look.

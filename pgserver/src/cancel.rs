@@ -1,8 +1,12 @@
 //! Who may cancel what: the numbers and secrets of all sessions of a server.
+//!
+//! Cancelling raises the session's token and wakes its task, so that work that waits is polled and
+//! sees the token.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::task::Waker;
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -14,12 +18,20 @@ use crate::engine::CancelToken;
 #[derive(Default)]
 pub(crate) struct CancelMap {
     last: AtomicI32,
-    sessions: Mutex<HashMap<i32, (i32, CancelToken), RandomState>>,
+    sessions: Mutex<HashMap<i32, Arc<Target>, RandomState>>,
+}
+
+/// What a cancel request reaches.
+struct Target {
+    secret: i32,
+    token: CancelToken,
+    task: Mutex<Option<Waker>>,
 }
 
 /// A session's entry; it is taken out when this is dropped.
 pub(crate) struct CancelKey {
     map: Arc<CancelMap>,
+    target: Arc<Target>,
     pub(crate) pid: i32,
     pub(crate) secret: i32,
 }
@@ -34,9 +46,15 @@ impl CancelMap {
     pub(crate) fn enter(self: &Arc<Self>, pid: i32, token: CancelToken) -> CancelKey {
         let random = entropy();
         let secret = i32::from_be_bytes([random[0], random[1], random[2], random[3]]);
-        self.sessions.lock().insert(pid, (secret, token));
+        let target = Arc::new(Target {
+            secret,
+            token,
+            task: Mutex::default(),
+        });
+        self.sessions.lock().insert(pid, target.clone());
         CancelKey {
             map: self.clone(),
+            target,
             pid,
             secret,
         }
@@ -44,11 +62,29 @@ impl CancelMap {
 
     /// Cancels what session `pid` runs, if the secret is right.
     pub(crate) fn cancel(&self, pid: i32, secret: i32) {
-        let token = match self.sessions.lock().get(&pid) {
-            Some((wanted, token)) if *wanted == secret => token.clone(),
+        let target = match self.sessions.lock().get(&pid) {
+            Some(target) if target.secret == secret => target.clone(),
             _ => return,
         };
-        token.cancel();
+        target.token.cancel();
+        if let Some(task) = &*target.task.lock() {
+            task.wake_by_ref();
+        }
+    }
+}
+
+impl CancelKey {
+    /// The token of the session.
+    pub(crate) fn token(&self) -> &CancelToken {
+        &self.target.token
+    }
+
+    /// Has the task woken when it is cancelled.
+    pub(crate) fn watch(&self, waker: &Waker) {
+        let mut task = self.target.task.lock();
+        if !task.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *task = Some(waker.clone());
+        }
     }
 }
 

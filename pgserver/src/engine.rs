@@ -1,4 +1,12 @@
 //! Every call into the engine: the one file that follows its API.
+//!
+//! What the server relies on:
+//! - ENG-1: `run_last` (Sync or the end of the text follows) commits the implicit transaction
+//!   itself, and runs the statement again unseen when that meets a conflict.
+//! - ENG-2: a run that waits ends when it is polled after its token was cancelled or its statement
+//!   timeout has passed. It is polled again then: the server wakes the task of a session it
+//!   cancels.
+//! - ENG-3: a run that is dropped leaves a session that `fail` brings back to order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,40 +15,78 @@ pub(crate) use fencepost::{
     CancelToken, Column as OutputColumn, Completion, CopyIn, Flushed, Notice, Parsed, Portal,
     Prepared, RowSink, Session, SqlError, SqlState, Type, Value,
 };
-use fencepost::{Database, SessionOptions, TxStatus, types};
+use fencepost::{Database, SessionOptions, Settings, TxStatus, types};
 
+use crate::auth::Verifier;
 use crate::proto::encode::{Column, Ready};
 use crate::proto::startup::Startup;
 
-/// How values are written and read: the settings of a session.
-pub(crate) type Style = fencepost::Settings;
+/// The settings of a session as this crate needs them; made anew when they change.
+pub(crate) struct Style {
+    settings: Arc<Settings>,
+    /// The time a statement may take.
+    pub(crate) statement_timeout: Option<Duration>,
+    /// The time a client may leave a transaction block open and do nothing.
+    pub(crate) idle_in_transaction_timeout: Option<Duration>,
+}
+
+impl Style {
+    pub(crate) fn of(session: &Session) -> Style {
+        let settings = session.settings().clone();
+        let time = |name| settings.get(name).and_then(|text| time_limit(&text));
+        Style {
+            statement_timeout: time("statement_timeout"),
+            idle_in_transaction_timeout: time("idle_in_transaction_session_timeout"),
+            settings,
+        }
+    }
+
+    /// Follows the session's settings.
+    #[inline]
+    pub(crate) fn refresh(&mut self, session: &Session) {
+        if !Arc::ptr_eq(&self.settings, session.settings()) {
+            *self = Style::of(session);
+        }
+    }
+}
+
+/// A time setting in its canonical form; `None` for 0, which is no limit.
+fn time_limit(text: &str) -> Option<Duration> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit_ms = match unit {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    let number: u64 = number.parse().ok()?;
+    (number > 0).then(|| Duration::from_millis(number.saturating_mul(unit_ms)))
+}
 
 /// Opens the session a client asks for.
-pub(crate) fn open(database: &Database, startup: Startup, _pid: i32) -> Result<Session, SqlError> {
+pub(crate) fn open(database: &Database, startup: Startup, pid: i32) -> Result<Session, SqlError> {
     database.session_with(SessionOptions {
         user: startup.user,
         database: startup.database,
         settings: startup.settings,
-        ..Default::default()
+        backend_pid: pid,
     })
 }
 
-pub(crate) fn setting(session: &Session, name: &str) -> String {
-    session.settings().get(name).unwrap_or_default()
+/// The password of a role, where the database has one.
+pub(crate) fn verifier(database: &Database, user: &str) -> Option<Verifier> {
+    let role = database.role(user)?;
+    role.verifier.as_deref().and_then(Verifier::parse)
 }
 
-#[inline]
-pub(crate) fn style(session: &Session) -> Style {
-    session.settings().clone()
-}
-
-#[inline]
-pub(crate) fn statement_timeout(_session: &Session) -> Option<Duration> {
-    None
-}
-
-pub(crate) fn idle_in_transaction_timeout(_session: &Session) -> Option<Duration> {
-    None
+/// The settings that every client is told of, in order.
+pub(crate) fn reported(session: &Session) -> Vec<(&'static str, String)> {
+    session.settings().reported()
 }
 
 #[inline]
@@ -52,14 +98,17 @@ pub(crate) fn ready(session: &Session) -> Ready {
     }
 }
 
+/// The statements of a text.
 pub(crate) fn split(session: &mut Session, sql: &str) -> Result<Vec<Parsed>, SqlError> {
     session.split(sql)
 }
 
+/// Prepares one statement of a text.
 pub(crate) fn prepare(session: &mut Session, parsed: Parsed) -> Result<Arc<Prepared>, SqlError> {
     session.prepare_parsed(parsed)
 }
 
+/// Prepares the one statement of a Parse message.
 pub(crate) fn parse(
     session: &mut Session,
     sql: &str,
@@ -68,6 +117,7 @@ pub(crate) fn parse(
     session.parse(sql, types)
 }
 
+/// Makes a portal.
 #[inline]
 pub(crate) fn bind(
     session: &mut Session,
@@ -77,31 +127,40 @@ pub(crate) fn bind(
     session.bind(prepared, values)
 }
 
+/// Runs a portal for `rows_max` rows, or to its end when that is 0; `last` says that the implicit
+/// transaction ends with it.
 #[inline]
 pub(crate) async fn run(
     session: &mut Session,
     portal: &mut Portal,
     rows_max: usize,
     sink: &mut dyn RowSink,
-    _last: bool,
+    last: bool,
 ) -> Result<Completion, SqlError> {
-    session.run(portal, rows_max, sink).await
+    match last {
+        true => session.run_last(portal, rows_max, sink).await,
+        false => session.run(portal, rows_max, sink).await,
+    }
 }
 
+/// The columns of a statement's rows; `None` when it has none.
 #[inline]
 pub(crate) fn columns(prepared: &Prepared) -> Option<&[OutputColumn]> {
     prepared.columns()
 }
 
+/// The types of a statement's parameters.
 #[inline]
 pub(crate) fn parameter_types(prepared: &Prepared) -> &[Type] {
     prepared.parameter_types()
 }
 
+/// The oid of a type.
 pub(crate) fn oid(ty: &Type) -> u32 {
     ty.oid()
 }
 
+/// A column as RowDescription has it.
 pub(crate) fn describe(column: &OutputColumn, binary: bool) -> Column<'_> {
     Column {
         name: &column.name,
@@ -114,6 +173,7 @@ pub(crate) fn describe(column: &OutputColumn, binary: bool) -> Column<'_> {
     }
 }
 
+/// Appends a value that is not NULL.
 #[inline]
 pub(crate) fn write_value(
     value: &Value,
@@ -121,36 +181,29 @@ pub(crate) fn write_value(
     binary: bool,
     style: &Style,
     out: &mut Vec<u8>,
-) -> Result<(), SqlError> {
+) {
     match binary {
         true => types::binary_out(value, &column.ty, out),
-        false => types::text_out(value, &column.ty, style, out),
+        false => types::text_out(value, &column.ty, &style.settings, out),
     }
-    Ok(())
 }
 
+/// Reads a parameter.
 #[inline]
 pub(crate) fn read_value(
     bytes: Option<&[u8]>,
     ty: &Type,
     binary: bool,
-    _style: &Style,
+    style: &Style,
 ) -> Result<Value, SqlError> {
     match bytes {
         None => Ok(Value::Null),
         Some(bytes) if binary => types::binary_in(ty, bytes),
-        Some(bytes) => {
-            let text = std::str::from_utf8(bytes).map_err(|_| {
-                SqlError::new(
-                    SqlState::CHARACTER_NOT_IN_REPERTOIRE,
-                    "invalid byte sequence for encoding \"UTF8\"",
-                )
-            })?;
-            types::text_in(ty, text)
-        }
+        Some(bytes) => types::text_in(ty, types::check_utf8(bytes)?, &style.settings),
     }
 }
 
+/// 54000: a row does not fit a message.
 #[cold]
 pub(crate) fn row_too_large() -> SqlError {
     SqlError::new(
@@ -159,28 +212,48 @@ pub(crate) fn row_too_large() -> SqlError {
     )
 }
 
-/// The columns of a COPY TO STDOUT and whether it is binary.
+/// The columns of a COPY TO STDOUT.
 #[inline]
-pub(crate) fn copy_out_shape(prepared: &Prepared) -> Option<(usize, bool)> {
-    prepared.copy_out_columns().map(|columns| (columns, false))
+pub(crate) fn copy_out_columns(prepared: &Prepared) -> Option<usize> {
+    prepared.copy_out_columns()
 }
 
-pub(crate) fn copy_shape(copy: &CopyIn) -> (usize, bool) {
-    (copy.columns(), false)
+/// The columns of a COPY FROM STDIN.
+pub(crate) fn copy_in_columns(copy: &CopyIn) -> usize {
+    copy.columns()
 }
 
-pub(crate) async fn copy_feed(
-    copy: &mut CopyIn,
+/// Feeds a COPY.
+pub(crate) fn copy_feed<'a>(
+    copy: &'a mut CopyIn,
+    session: &'a mut Session,
+    data: &'a [u8],
+) -> impl Future<Output = Result<(), SqlError>> + 'a {
+    copy.data(session, data)
+}
+
+/// Ends a COPY well.
+pub(crate) fn copy_finish(
+    copy: CopyIn,
     session: &mut Session,
-    data: &[u8],
-) -> Result<(), SqlError> {
-    copy.data(session, data).await
+) -> impl Future<Output = Result<String, SqlError>> {
+    copy.finish(session)
 }
 
-pub(crate) async fn copy_finish(copy: CopyIn, session: &mut Session) -> Result<String, SqlError> {
-    copy.finish(session).await
-}
-
+/// Ends a COPY that the client gave up.
 pub(crate) fn copy_fail(copy: CopyIn, session: &mut Session) {
-    copy.fail(session)
+    copy.fail(session);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_limits_have_units() {
+        assert_eq!(time_limit("0"), None);
+        assert_eq!(time_limit("250"), Some(Duration::from_millis(250)));
+        assert_eq!(time_limit("2min"), Some(Duration::from_secs(120)));
+        assert_eq!(time_limit("soon"), None);
+    }
 }

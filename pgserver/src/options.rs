@@ -38,7 +38,7 @@ pub struct ListenOptions {
     pub address: String,
     /// Who must prove a password.
     pub auth: AuthMode,
-    /// Where passwords are looked up; without it SCRAM clients are refused.
+    /// Where passwords are looked up, instead of in the database's roles.
     pub passwords: Option<Arc<dyn AuthSource>>,
     /// TLS, when there is a certificate.
     pub tls: Option<TlsOptions>,

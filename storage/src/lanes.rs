@@ -15,7 +15,7 @@
 //! the lists are rebuilt from the allocated bits.
 //!
 //! # Failure
-//! At the memory limit [`Lanes::alloc`] answers [`OutOfMemory`]; slots already carved stay usable.
+//! At the memory limit [`Lane::alloc`] answers [`OutOfMemory`]; slots already carved stay usable.
 
 use std::collections::{BTreeMap, VecDeque};
 

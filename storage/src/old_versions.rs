@@ -46,6 +46,19 @@ pub struct OldVersions {
     used_bytes: Counter,
 }
 
+/// A version that a commit is about to replace.
+#[derive(Clone, Copy, Debug)]
+pub struct Replaced {
+    /// Its header.
+    pub header: Header,
+    /// The version before it.
+    pub before: OldPlace,
+    /// Words of its payload.
+    pub payload_words: usize,
+    /// Timestamp of the commit that replaces it.
+    pub at: Timestamp,
+}
+
 /// What the chain holds for a reader.
 pub enum Found<T> {
     /// The newest version that is not newer than the reader.
@@ -122,7 +135,7 @@ impl OldVersions {
         }
     }
 
-    /// Keeps a version that a commit at `replaced_at` is about to replace.
+    /// Keeps a version; `copy` is given where to put runs of its payload.
     ///
     /// `oldest` answers the oldest read timestamp that anybody uses or will use; it is asked only
     /// when a block is full. Past the limit the lane's oldest block is given up, and whoever needs
@@ -134,12 +147,11 @@ impl OldVersions {
         &self,
         lane: &mut OldLane,
         account: &Account,
-        version: (Header, OldPlace),
-        payload_words: usize,
-        replaced_at: Timestamp,
+        version: Replaced,
         oldest: &dyn Fn() -> Timestamp,
         copy: impl FnOnce(&mut dyn FnMut(usize, &[u64])),
     ) -> Result<OldPlace, OutOfMemory> {
+        let Replaced { header, before, payload_words, at: replaced_at } = version;
         let need = RECORD_HEAD + payload_words;
         let fits = |open: &Open| {
             self.block(open.block).is_some_and(|b| open.at + need <= b.memory.words().len() && open.at <= 0xFFFF)
@@ -153,8 +165,8 @@ impl OldVersions {
         let open = lane.open.as_mut().ok_or(OutOfMemory)?;
         let block = self.block(open.block).ok_or(OutOfMemory)?;
         let words = &block.memory.words()[open.at..open.at + need];
-        words[0].store(version.0.unlocked().0, Ordering::Relaxed);
-        words[1].store(version.1.0, Ordering::Relaxed);
+        words[0].store(header.unlocked().0, Ordering::Relaxed);
+        words[1].store(before.0, Ordering::Relaxed);
         words[2].store(payload_words as u64, Ordering::Relaxed);
         copy(&mut |from, part| {
             for (word, value) in words[RECORD_HEAD + from..].iter().zip(part) {
@@ -221,7 +233,8 @@ mod tests {
     fn keep(old: &OldVersions, lane: &mut OldLane, account: &Account, ts: u64, before: OldPlace, oldest: u64) -> OldPlace {
         let header = Header(0).succeed(Timestamp::from_raw(ts), true);
         let oldest = move || Timestamp::from_raw(oldest);
-        old.keep(lane, account, (header, before), 100, Timestamp::from_raw(ts + 10), &oldest, |put| {
+        let version = Replaced { header, before, payload_words: 100, at: Timestamp::from_raw(ts + 10) };
+        old.keep(lane, account, version, &oldest, |put| {
             put(0, &[ts; 60]);
             put(60, &[ts; 40]);
         })

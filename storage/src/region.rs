@@ -164,7 +164,7 @@ impl Regions {
         let offset = addr.offset() as usize;
         let class = region.class_word(offset / BLOCK_BYTES)?.load(Ordering::Acquire);
         let bytes = Class((class & CLASS_MASK).checked_sub(1)? as u8).slot_words() * WORD_BYTES;
-        (offset % BLOCK_BYTES % bytes == 0).then_some((region.object(offset)?, class))
+        (offset % BLOCK_BYTES).is_multiple_of(bytes).then_some((region.object(offset)?, class))
     }
 
     /// Size class of the block that holds `addr`.

@@ -1,16 +1,22 @@
 //! What the steps of a transaction cost on this machine: `cargo run --release -p fencepost-txn
 //! --example cost`.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_txn::{Addr, FatPtr, Machine, MachineOptions, Mode};
+use fencepost_txn::{Addr, FatPtr, Machine, MachineOptions, Mode, Stop};
 use pollster::block_on;
 
 const OBJECTS: usize = 1_000_000;
 const WORDS: usize = 5;
+const COUNT: usize = 1_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let machine = Machine::open(MachineOptions::default())?;
+    // One future for everything: entering an executor costs as much as a small transaction.
+    block_on(measure(Machine::open(MachineOptions::default())?)).map_err(Into::into)
+}
+
+async fn measure(machine: Arc<Machine>) -> Result<(), Stop> {
     let mut coordinator = machine.coordinator();
     let mut objects: Vec<FatPtr> = Vec::with_capacity(OBJECTS);
     let began = Instant::now();
@@ -21,39 +27,38 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             tx.write_new(ptr, &[objects.len() as u64; WORDS])?;
             objects.push(ptr);
         }
-        block_on(tx.commit())?;
+        tx.commit().await?;
     }
     report("allocate (1,000 a transaction)", OBJECTS, began.elapsed());
 
     let mut out = Vec::new();
     let mut next = draws();
-    run("read lock-free", || {
+    let began = Instant::now();
+    for _ in 0..COUNT {
         machine.read_lockfree(objects[next()], &mut out);
-        Ok(())
-    })?;
-    run("begin, read 1, commit (read-only)", || {
-        let mut tx = coordinator.begin(Mode::ReadOnly);
-        block_on(tx.read(objects[next()].addr, &mut out))?;
-        block_on(tx.commit()).map(drop)
-    })?;
-    run("begin, read 1, write it, commit", || {
-        let mut tx = coordinator.begin(Mode::ReadWrite);
-        let addr = objects[next()].addr;
-        block_on(tx.read(addr, &mut out))?;
-        block_on(tx.write(addr, &[1; WORDS]))?;
-        block_on(tx.commit()).map(drop)
-    })?;
-    run("begin, read 4, write 2, commit", || {
-        let mut tx = coordinator.begin(Mode::ReadWrite);
-        for i in 0..4 {
-            let addr = objects[next()].addr;
-            block_on(tx.read(addr, &mut out))?;
-            if i < 2 {
-                block_on(tx.write(addr, &[1; WORDS]))?;
+    }
+    report("read lock-free", COUNT, began.elapsed());
+
+    for (what, mode, reads, writes) in [
+        ("begin, commit", Mode::ReadOnly, 0, 0),
+        ("begin, read 1, commit (read-only)", Mode::ReadOnly, 1, 0),
+        ("begin, read 1, write it, commit", Mode::ReadWrite, 1, 1),
+        ("begin, read 4, write 2, commit", Mode::ReadWrite, 4, 2),
+    ] {
+        let began = Instant::now();
+        for _ in 0..COUNT {
+            let mut tx = coordinator.begin(mode);
+            for i in 0..reads {
+                let addr = objects[next()].addr;
+                tx.read(addr, &mut out).await?;
+                if i < writes {
+                    tx.write(addr, &[1; WORDS]).await?;
+                }
             }
+            tx.commit().await?;
         }
-        block_on(tx.commit()).map(drop)
-    })?;
+        report(what, COUNT, began.elapsed());
+    }
     Ok(())
 }
 
@@ -65,16 +70,6 @@ fn draws() -> impl FnMut() -> usize {
         state ^= state << 17;
         (state % OBJECTS as u64) as usize
     }
-}
-
-fn run(what: &str, mut f: impl FnMut() -> Result<(), fencepost_txn::Stop>) -> Result<(), fencepost_txn::Stop> {
-    const COUNT: usize = 1_000_000;
-    let began = Instant::now();
-    for _ in 0..COUNT {
-        f()?;
-    }
-    report(what, COUNT, began.elapsed());
-    Ok(())
 }
 
 fn report(what: &str, count: usize, took: Duration) {

@@ -4,6 +4,7 @@
 //! (nothing that leads to them is unlocked yet), then everything that was locked.
 
 use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::old_versions::Replaced;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::transaction::Context;
@@ -36,14 +37,16 @@ impl Context {
         for at in order {
             let write = &self.writes.writes[*at as usize];
             let place = machine.regions().object(write.addr).map_or(OldPlace::NONE, |object| {
-                let before = object.link().place();
-                let words = object.len();
+                let version = Replaced {
+                    header: write.base,
+                    before: object.link().place(),
+                    payload_words: object.len(),
+                    at: w,
+                };
                 let kept = machine.old_versions().keep(
                     &mut lane.old,
                     machine.account(),
-                    (write.base, before),
-                    words,
-                    w,
+                    version,
                     &oldest,
                     |put| object.copy_runs(|from, run| put(from, run)),
                 );

@@ -13,131 +13,25 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fencepost_fabric::{Disk, DiskLock};
-use fencepost_storage::checkpoint::{self, CheckpointError, read_manifest};
-use fencepost_storage::classes::Class;
-use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_fabric::DiskLock;
+use fencepost_storage::checkpoint::CheckpointError;
 use fencepost_storage::lanes::{Lanes, Supply};
-use fencepost_storage::log::{Log, LogError, LogOptions, LogRecovery, Needed};
+use fencepost_storage::log::{Log, LogError};
 use fencepost_storage::old_versions::OldVersions;
-use fencepost_storage::region::{BlockId, Regions};
-use fencepost_storage::{Account, Addr, OutOfMemory, RegionId, Timestamp};
+use fencepost_storage::region::Regions;
+use fencepost_storage::{Account, Addr, Timestamp};
 
 use crate::checkpointer::Checkpointer;
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::intent::Intents;
+use crate::options::{MachineOptions, OpenError, Started};
 use crate::readers::Readers;
-use crate::replay::{ReplayError, Replayed, replay};
+use crate::start::{self, BIRTH, Directory, Recovered};
 use crate::transaction::{Coordinator, Mode, Transaction};
 
 /// Payload words of the root object.
 pub const ROOT_WORDS: usize = 64;
-
-/// The root is the first slot of the first block.
-const ROOT_BLOCK: BlockId = BlockId { region: RegionId(0), block: 1 };
-/// Timestamp of the root before anybody wrote it.
-const BIRTH: Timestamp = Timestamp::from_raw(1);
-
-/// Name of the lock file in the data directory.
-const LOCK_FILE: &str = "lock";
-/// Directory of the log in the data directory.
-const LOG_DIR: &str = "log";
-/// Directory of the checkpoints in the data directory.
-const CHECKPOINT_DIR: &str = "checkpoint";
-
-/// Where a machine keeps what must survive it.
-#[derive(Clone)]
-pub struct Durable {
-    /// The data directory.
-    pub disk: Arc<dyn Disk>,
-    /// How the log is laid out.
-    pub log: LogOptions,
-    /// A checkpoint is taken whenever the log has grown by this much.
-    pub checkpoint_bytes: u64,
-}
-
-/// How a machine is made.
-#[derive(Clone)]
-pub struct MachineOptions {
-    /// Bytes of a region: a power of two between 16 MiB and 2 GiB.
-    pub region_bytes: usize,
-    /// Bytes that regions, old versions and large write sets may take together.
-    pub memory_limit: u64,
-    /// Bytes of old versions past which the oldest reader is given up.
-    pub old_version_limit: u64,
-    /// Lanes of the allocator; a few more than threads that run transactions.
-    pub lanes: usize,
-    /// `None` for the memory tier.
-    pub durable: Option<Durable>,
-}
-
-impl Default for MachineOptions {
-    fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self {
-            region_bytes: 2 << 30,
-            memory_limit: u64::MAX / 2,
-            old_version_limit: 1 << 30,
-            lanes: cores,
-            durable: None,
-        }
-    }
-}
-
-/// Why a machine did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process has the data directory open.
-    #[error("the data directory {0} is in use by another process")]
-    InUse(String),
-    /// The disk answered with an error.
-    #[error("{path}: {error}")]
-    Io {
-        /// File or directory.
-        path: String,
-        /// What the disk said.
-        error: std::io::Error,
-    },
-    /// The log is damaged or cannot be read.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// The checkpoint is damaged or cannot be read.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// The log does not fit what it is replayed onto.
-    #[error(transparent)]
-    Replay(ReplayError),
-    /// The data do not fit the memory that there is.
-    #[error("the database does not fit the memory that there is")]
-    OutOfMemory,
-}
-
-impl From<ReplayError> for OpenError {
-    fn from(error: ReplayError) -> Self {
-        match error {
-            ReplayError::Log(log) => OpenError::Log(log),
-            other => OpenError::Replay(other),
-        }
-    }
-}
-
-impl From<OutOfMemory> for OpenError {
-    fn from(_: OutOfMemory) -> Self {
-        OpenError::OutOfMemory
-    }
-}
-
-/// What a start found on disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Started {
-    /// Objects loaded from a checkpoint.
-    pub checkpoint_objects: u64,
-    /// What the log added.
-    pub replayed: Replayed,
-    /// What the last flush before a crash left half-written, in words.
-    pub torn_tail: Option<String>,
-}
 
 /// What orders transactions; shared with the log's flusher.
 #[derive(Default)]
@@ -173,20 +67,26 @@ impl Machine {
     /// # Errors
     /// [`OpenError`]; nothing that a later start needs has been changed then.
     pub fn open(options: MachineOptions) -> Result<Arc<Machine>, OpenError> {
-        let regions = Regions::new(options.region_bytes);
-        let root = make_root(&regions)?;
         let order = Arc::new(Order::default());
         let mut started = Started::default();
-        let mut found = None;
-        if let Some(durable) = &options.durable {
-            found = Some(recover(durable, &regions, &order, &mut started)?);
-        }
+        let directory = options.durable.as_ref().map(Directory::open).transpose()?;
+        // Addresses mean what they meant when the checkpoint was taken.
+        let manifest = directory.as_ref().and_then(|directory| directory.manifest);
+        let region_bytes = manifest.map_or(options.region_bytes, |manifest| manifest.region_bytes as usize);
+        let regions = Regions::new(region_bytes);
+        let root = start::make_root(&regions)?;
+        let found = match (directory, &options.durable) {
+            (Some(directory), Some(durable)) => {
+                Some(start::recover(directory, durable, &regions, &order, &mut started)?)
+            }
+            _ => None,
+        };
         order.clock.raise(started.replayed.newest.max(BIRTH));
         let lanes = Lanes::new(options.lanes);
         let account = Account::new(options.memory_limit);
-        adopt_blocks(&regions, &lanes, &account);
+        start::adopt_blocks(&regions, &lanes, &account);
         let (log, checkpointer, directory) = match found {
-            Some(Recovered { log, checkpointer, directory }) => (Some(log), Some(checkpointer), Some(directory)),
+            Some(Recovered { log, checkpointer, lock }) => (Some(log), Some(checkpointer), Some(lock)),
             None => (None, None, None),
         };
         let machine = Arc::new(Machine {
@@ -207,7 +107,7 @@ impl Machine {
             _directory: directory,
         });
         if let Some(checkpointer) = &machine.checkpointer {
-            checkpointer.start(&machine).map_err(|error| OpenError::Io { path: CHECKPOINT_DIR.into(), error })?;
+            checkpointer.start(&machine).map_err(|error| OpenError::Io { path: "the checkpointer".into(), error })?;
         }
         Ok(machine)
     }
@@ -351,68 +251,4 @@ impl Machine {
     pub(crate) fn give_back(&self, lane: usize, addr: Addr) {
         self.lanes.enter(lane).give_back(&self.regions, addr);
     }
-}
-
-fn root_class() -> Result<Class, OutOfMemory> {
-    Class::for_payload(ROOT_WORDS).ok_or(OutOfMemory)
-}
-
-fn make_root(regions: &Regions) -> Result<Addr, OutOfMemory> {
-    let class = root_class()?;
-    regions.restore_block(ROOT_BLOCK, class)?;
-    let addr = ROOT_BLOCK.slot(class, 0);
-    let object = regions.object(addr).ok_or(OutOfMemory)?;
-    object.finish_install(Header(0).succeed(BIRTH, true), Link::new(1, OldPlace::NONE));
-    Ok(addr)
-}
-
-/// Finds the free slots of every block by the allocated bits (SOSP'15 §5.5).
-fn adopt_blocks(regions: &Regions, lanes: &Lanes, account: &Account) {
-    for (id, class) in regions.blocks() {
-        let free = (0..class.slots()).rev().map(|slot| id.slot(class, slot)).filter(|addr| {
-            regions.object(*addr).is_some_and(|object| !object.header().is_allocated())
-        });
-        lanes.adopt(id, class, free.map(Addr::offset).collect());
-    }
-    regions.charge_restored(account);
-}
-
-struct Recovered {
-    log: Log,
-    checkpointer: Checkpointer,
-    directory: DiskLock,
-}
-
-fn recover(
-    durable: &Durable,
-    regions: &Regions,
-    order: &Arc<Order>,
-    started: &mut Started,
-) -> Result<Recovered, OpenError> {
-    let io = |path: &str| {
-        let path = durable.disk.path(path);
-        move |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => OpenError::InUse(path),
-            _ => OpenError::Io { path, error },
-        }
-    };
-    let directory = durable.disk.lock(LOCK_FILE).map_err(io(LOCK_FILE))?;
-    let log_dir = durable.disk.subdir(LOG_DIR).map_err(io(LOG_DIR))?;
-    let checkpoints = durable.disk.subdir(CHECKPOINT_DIR).map_err(io(CHECKPOINT_DIR))?;
-    let workers = std::thread::available_parallelism().map_or(2, usize::from);
-    let manifest = read_manifest(&*checkpoints)?;
-    let mut needed = Needed::default();
-    if let Some(manifest) = &manifest {
-        started.checkpoint_objects = checkpoint::load(&*checkpoints, manifest, regions, workers)?;
-        needed = manifest.needed();
-        order.clock.raise(manifest.clock);
-    }
-    let mut recovery = LogRecovery::open(log_dir, &durable.log, needed)?;
-    started.replayed = replay(&mut recovery, regions, workers)?;
-    let settling = Arc::clone(order);
-    let settled = move || settling.readers.settled(&settling.clock).raw();
-    let (log, report) = recovery.finish(Box::new(settled))?;
-    started.torn_tail = report.torn.map(|torn| format!("{}: {} bytes cut at {}", torn.file, torn.bytes, torn.offset));
-    let checkpointer = Checkpointer::new(checkpoints, needed.from, durable.checkpoint_bytes);
-    Ok(Recovered { log, checkpointer, directory })
 }

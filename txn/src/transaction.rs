@@ -34,6 +34,8 @@ pub enum Mode {
     ReadOnly,
 }
 
+/// Intents that are searched before another is taken.
+const FEW_INTENTS: usize = 16;
 /// Words of buffers that a coordinator keeps between transactions.
 const KEPT_WORDS: usize = 64 * 1024;
 
@@ -246,7 +248,8 @@ impl Transaction {
     pub async fn intend(&mut self, addr: Addr) -> Result<(), Stop> {
         let context = self.context();
         let holder = u64::from(context.number);
-        if context.intents.contains(&addr) {
+        // Taking and giving back twice is harmless, so a long list is not searched.
+        if context.intents.len() <= FEW_INTENTS && context.intents.contains(&addr) {
             return Ok(());
         }
         if !context.machine.intents().try_take(addr, holder) {

@@ -3,7 +3,7 @@
 //! New objects are the exception that is none: their slots are written at once, because nothing leads
 //! to them before the commit and their allocated bit is off until then.
 
-use fencepost_storage::classes::{Class, MAX_PAYLOAD_WORDS};
+use fencepost_storage::classes::Class;
 use fencepost_storage::header::Header;
 use fencepost_storage::raw::WORD_BYTES;
 use fencepost_storage::{Addr, FatPtr, View};
@@ -396,8 +396,7 @@ fn class_for(words: usize) -> Result<Class, Stop> {
 /// Bytes from one slot to the next of objects of `words` payload words.
 ///
 /// # Errors
-/// [`Stop::TooLarge`] beyond [`MAX_PAYLOAD_WORDS`].
+/// [`Stop::TooLarge`] where no block holds such an object.
 pub fn slot_bytes(words: usize) -> Result<usize, Stop> {
-    debug_assert!(MAX_PAYLOAD_WORDS > 0);
     class_for(words).map(|class| class.slot_words() * WORD_BYTES)
 }

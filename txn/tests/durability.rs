@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fencepost_fabric::{CrashLoss, Disk, SimDisk};
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::machine::Durable;
+use fencepost_txn::Durable;
 use fencepost_txn::{Addr, Machine, MachineOptions, Mode, OpenError, Outcome, Stop};
 use pollster::block_on;
 use proptest::prelude::*;

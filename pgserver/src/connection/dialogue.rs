@@ -5,19 +5,18 @@
 //!   Ready ──COPY … FROM STDIN──> CopyIn ──CopyDone | CopyFail | error──> Ready | SkipToSync
 //! ```
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
 use super::copy::Copying;
-use super::drive::{Handoff, Reason};
+use super::drive::Handoff;
 use super::extended::OpenPortal;
 use super::names::Names;
 use super::opening::{Opened, Seat};
 use super::{Ending, broken, report};
 use crate::cancel::CancelKey;
-use crate::engine::{self, CancelToken, Prepared, Session, SqlError, SqlState, Style};
+use crate::engine::{self, Prepared, Session, SqlError, SqlState, Style};
 use crate::io::{Input, Io, SEND_BYTES};
 use crate::proto::encode::{self, Ready};
 use crate::proto::frame::{self, Frame};
@@ -45,22 +44,19 @@ pub(super) struct Dialogue<'p> {
     pub(super) style: Style,
     pub(super) place: &'p Place,
     pub(super) handoff: Handoff,
-    pub(super) reason: Cell<Reason>,
-    pub(super) token: CancelToken,
-    _key: CancelKey,
+    pub(super) key: CancelKey,
     _seat: Seat,
 }
 
 /// Runs `$work`, which borrows the session, while the rest of the dialogue watches the client.
 macro_rules! watched {
     ($self:ident, $io:expr, $work:expr) => {{
-        let timeout = $crate::engine::statement_timeout(&$self.session);
+        let timeout = $self.style.statement_timeout;
         let watch = $crate::connection::drive::Watch {
             handoff: &$self.handoff,
-            token: &$self.token,
+            key: &$self.key,
             place: $self.place,
             timeout,
-            reason: &$self.reason,
         };
         $crate::connection::drive::drive($io, watch, $work).await
     }};
@@ -71,16 +67,14 @@ impl<'p> Dialogue<'p> {
     pub(super) fn new(opened: Opened, place: &'p Place) -> Self {
         let Opened { session, key, seat } = opened;
         Dialogue {
-            style: engine::style(&session),
-            token: session.cancel_token(),
+            style: Style::of(&session),
             session,
             statements: Names::new(),
             portals: Names::new(),
             mode: Mode::Ready,
             place,
             handoff: Handoff::default(),
-            reason: Cell::new(Reason::None),
-            _key: key,
+            key,
             _seat: seat,
         }
     }
@@ -173,7 +167,9 @@ impl<'p> Dialogue<'p> {
         let place = self.place;
         let mut idle = match engine::ready(&self.session) {
             Ready::Idle => None,
-            _ => engine::idle_in_transaction_timeout(&self.session)
+            _ => self
+                .style
+                .idle_in_transaction_timeout
                 .map(|limit| Box::pin(tokio::time::sleep(limit))),
         };
         let read = poll_fn(|cx| {
@@ -234,7 +230,7 @@ impl<'p> Dialogue<'p> {
         if changes.is_empty() {
             return;
         }
-        self.style = engine::style(&self.session);
+        self.style.refresh(&self.session);
         for (name, value) in changes {
             encode::parameter_status(&mut io.out, &name, &value);
         }
@@ -261,17 +257,9 @@ impl<'p> Dialogue<'p> {
         self.report_notices(io);
         self.session.fail();
         self.portals.clear();
-        let reason = self.reason.replace(Reason::None);
-        match (error.sqlstate(), reason) {
-            (SqlState::QUERY_CANCELED, Reason::Timeout) => {
-                let message = "canceling statement due to statement timeout";
-                let error = SqlError::new(SqlState::QUERY_CANCELED, message);
-                report::error(&mut io.out, Severity::Error, &error);
-                Ok(())
-            }
-            (SqlState::QUERY_CANCELED, Reason::Shutdown) => {
-                let message = "terminating connection due to administrator command";
-                report::fatal(&mut io.out, "57P01", message);
+        match error.sqlstate() {
+            SqlState::ADMIN_SHUTDOWN => {
+                report::error(&mut io.out, Severity::Fatal, error);
                 Err(Ending::LastWords)
             }
             _ => {

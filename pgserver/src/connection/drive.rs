@@ -7,7 +7,6 @@
 //! Failure: work that does not end within [`GONE_LIMIT`] after its client has gone is dropped,
 //! which aborts its transaction.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -17,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep};
 
 use super::Ending;
-use crate::engine::CancelToken;
+use crate::cancel::CancelKey;
 use crate::io::Io;
 use crate::worker::{Place, Stage};
 
@@ -73,24 +72,12 @@ impl Handoff {
     }
 }
 
-/// Why the server itself cancelled work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reason {
-    /// It did not.
-    None,
-    /// The statement timeout has passed.
-    Timeout,
-    /// The server shuts down.
-    Shutdown,
-}
-
 /// What work is watched with.
 pub(super) struct Watch<'a> {
     pub(super) handoff: &'a Handoff,
-    pub(super) token: &'a CancelToken,
+    pub(super) key: &'a CancelKey,
     pub(super) place: &'a Place,
     pub(super) timeout: Option<Duration>,
-    pub(super) reason: &'a Cell<Reason>,
 }
 
 /// What is only needed once work has had to wait.
@@ -98,6 +85,7 @@ struct Vigil {
     timeout: Option<Pin<Box<Sleep>>>,
     look: Option<Pin<Box<Sleep>>>,
     gone: Option<Pin<Box<Sleep>>>,
+    stopped: bool,
     sent: usize,
 }
 
@@ -138,11 +126,11 @@ enum Next {
 
 impl Vigil {
     fn start(watch: &Watch<'_>) -> Vigil {
-        watch.reason.set(Reason::None);
         Vigil {
-            timeout: watch.timeout.map(|t| Box::pin(sleep(t))),
+            timeout: watch.timeout.map(|limit| Box::pin(sleep(limit))),
             look: None,
             gone: None,
+            stopped: false,
             sent: 0,
         }
     }
@@ -150,8 +138,9 @@ impl Vigil {
     #[cold]
     fn poll(&mut self, cx: &mut Context<'_>, io: &mut Io, watch: &Watch<'_>) -> Poll<Next> {
         watch.place.watch(cx.waker());
+        watch.key.watch(cx.waker());
         if self.gone.is_none() && self.client_is_gone(cx, io) {
-            watch.token.cancel();
+            watch.key.token().cancel();
             self.gone = Some(Box::pin(sleep(GONE_LIMIT)));
         }
         if let Some(limit) = &mut self.gone {
@@ -164,7 +153,6 @@ impl Vigil {
             };
         }
         if self.must_stop(cx, watch) {
-            watch.token.cancel();
             return Poll::Ready(Next::Work);
         }
         self.poll_send(cx, io, watch.handoff)
@@ -216,13 +204,12 @@ impl Vigil {
         }
     }
 
-    /// Whether the server has a reason of its own to cancel; told once.
+    /// Whether the work must be polled to end: the server stops, or its time is over, which it
+    /// sees by itself.
     fn must_stop(&mut self, cx: &mut Context<'_>, watch: &Watch<'_>) -> bool {
-        if watch.reason.get() != Reason::None {
-            return false;
-        }
-        if watch.place.worker.stage() == Stage::Stopping {
-            watch.reason.set(Reason::Shutdown);
+        if watch.place.worker.stage() == Stage::Stopping && !self.stopped {
+            watch.key.token().shut_down();
+            self.stopped = true;
             return true;
         }
         match self
@@ -231,7 +218,7 @@ impl Vigil {
             .map(|timeout| timeout.as_mut().poll(cx))
         {
             Some(Poll::Ready(())) => {
-                watch.reason.set(Reason::Timeout);
+                self.timeout = None;
                 true
             }
             _ => false,

@@ -52,9 +52,9 @@ pub(super) fn describe_rows(out: &mut Vec<u8>, prepared: &Prepared, formats: &Re
 /// Appends the CopyOutResponse of a COPY TO STDOUT; the answer is whether it is one.
 #[inline]
 pub(super) fn begin_copy_out(out: &mut Vec<u8>, prepared: &Prepared) -> bool {
-    match engine::copy_out_shape(prepared) {
-        Some((columns, binary)) => {
-            encode::copy_response(out, b'H', columns, binary);
+    match engine::copy_out_columns(prepared) {
+        Some(columns) => {
+            encode::copy_response(out, b'H', columns);
             true
         }
         None => false,
@@ -214,8 +214,7 @@ impl Dialogue<'_> {
             Ok(Completion::Suspended) => encode::portal_suspended(&mut io.out),
             Ok(Completion::Empty) => encode::empty_query_response(&mut io.out),
             Ok(Completion::CopyIn(copy)) => {
-                let (columns, binary) = engine::copy_shape(&copy);
-                encode::copy_response(&mut io.out, b'G', columns, binary);
+                encode::copy_response(&mut io.out, b'G', engine::copy_in_columns(&copy));
                 self.mode = Mode::CopyIn(Box::new(Copying { copy, rest: None }));
             }
             Err(error) => return self.fail(io, &error),
@@ -229,6 +228,7 @@ impl Dialogue<'_> {
         if was != Ready::Idle && engine::ready(&self.session) == Ready::Idle {
             self.portals.clear();
         }
+        self.style.refresh(&self.session);
         if matches!(tag, "DEALLOCATE ALL" | "DISCARD ALL") {
             self.statements.clear();
         }

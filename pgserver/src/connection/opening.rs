@@ -33,23 +33,6 @@ use crate::server::Shared;
 use crate::socket::Socket;
 use crate::worker::{Place, Stage};
 
-/// The settings that are reported to every client, in PostgreSQL 15's order.
-const REPORTED: [&str; 13] = [
-    "application_name",
-    "client_encoding",
-    "DateStyle",
-    "default_transaction_read_only",
-    "in_hot_standby",
-    "integer_datetimes",
-    "IntervalStyle",
-    "is_superuser",
-    "server_encoding",
-    "server_version",
-    "session_authorization",
-    "standard_conforming_strings",
-    "TimeZone",
-];
-
 /// A session that has begun.
 pub(super) struct Opened {
     pub(super) session: Session,
@@ -219,11 +202,10 @@ async fn prove_password(
 ) -> Result<(), Ending> {
     let tls = io.socket.is_tls();
     encode::authentication_sasl(&mut io.out, shared.scram.mechanisms(tls));
-    let verifier = shared
-        .options
-        .passwords
-        .as_ref()
-        .and_then(|source| source.verifier(user));
+    let verifier = match &shared.options.passwords {
+        Some(source) => source.verifier(user),
+        None => engine::verifier(&shared.database, user),
+    };
     let first = password_message(io, place).await?;
     let (text, exchange) = match shared.scram.first(&first, user, tls, verifier) {
         Ok(answer) => answer,
@@ -287,8 +269,8 @@ fn begin(
             return Err(Ending::LastWords);
         }
     };
-    for name in REPORTED {
-        encode::parameter_status(&mut io.out, name, &engine::setting(&session, name));
+    for (name, value) in engine::reported(&session) {
+        encode::parameter_status(&mut io.out, name, &value);
     }
     let key = shared.cancels.enter(pid, session.cancel_token());
     encode::backend_key_data(&mut io.out, key.pid, key.secret);

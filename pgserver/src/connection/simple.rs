@@ -99,8 +99,7 @@ impl Dialogue<'_> {
         self.report_notices(io);
         match outcome {
             Ok(Completion::CopyIn(copy)) => {
-                let (columns, binary) = engine::copy_shape(&copy);
-                encode::copy_response(&mut io.out, b'G', columns, binary);
+                encode::copy_response(&mut io.out, b'G', engine::copy_in_columns(&copy));
                 Ok(Step::CopyIn(Box::new(Copying { copy, rest: None })))
             }
             Ok(Completion::Complete(tag)) => {

@@ -97,8 +97,8 @@ impl RowSink for WireSink<'_> {
                 Some(value) => {
                     let binary = self.formats.is_binary(index);
                     encode::field(&mut self.out, |out| {
-                        engine::write_value(value, column, binary, self.style, out)
-                    })?;
+                        engine::write_value(value, column, binary, self.style, out);
+                    });
                 }
             }
         }

@@ -239,12 +239,12 @@ pub fn field<T>(out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     answer
 }
 
-/// CopyInResponse (`G`) or CopyOutResponse (`H`) of `columns` columns.
-pub fn copy_response(out: &mut Vec<u8>, tag: u8, columns: usize, binary: bool) {
+/// CopyInResponse (`G`) or CopyOutResponse (`H`) of `columns` columns in text.
+pub fn copy_response(out: &mut Vec<u8>, tag: u8, columns: usize) {
     message(out, tag, |out| {
-        out.push(u8::from(binary));
+        out.push(0);
         i16(out, columns as i16);
-        (0..columns).for_each(|_| i16(out, i16::from(binary)));
+        (0..columns).for_each(|_| i16(out, 0));
     });
 }
 

@@ -214,7 +214,7 @@ impl Client {
     }
 
     /// The messages up to the end of the connection.
-    pub fn to_end(&mut self) -> Vec<Message> {
+    pub fn rest(&mut self) -> Vec<Message> {
         std::iter::from_fn(|| self.read()).collect()
     }
 
@@ -252,7 +252,7 @@ impl Client {
         let mut other = Client::connect(address);
         let body = [self.pid.to_be_bytes(), self.secret.to_be_bytes()].concat();
         other.send(&packet(80_877_102, &body));
-        assert_eq!(other.to_end(), [], "a cancel request has no answer");
+        assert_eq!(other.rest(), [], "a cancel request has no answer");
     }
 
     /// Goes away without a word.

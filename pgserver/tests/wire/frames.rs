@@ -10,7 +10,7 @@ fn last_words(bytes: &[u8]) -> (String, String) {
     let mut bystander = Client::start(server.local_addr());
     let mut client = Client::start(server.local_addr());
     client.send(bytes);
-    let messages = client.to_end();
+    let messages = client.rest();
     assert_eq!(tags(&messages), "E", "{messages:?}");
     assert_eq!(messages[0].field(b'S').as_deref(), Some("FATAL"));
     assert_eq!(bystander.value("SELECT 1"), "1");
@@ -116,7 +116,7 @@ fn start_up_packets_that_cannot_be_served() {
     let refused = |bytes: &[u8]| {
         let mut client = Client::connect(server.local_addr());
         client.send(bytes);
-        let messages = client.to_end();
+        let messages = client.rest();
         assert_eq!(tags(&messages), "E", "{messages:?}");
         error(&messages).0
     };
@@ -206,7 +206,7 @@ fn noise_ends_one_session_and_nothing_else() {
             _ => Client::connect(server.local_addr()),
         };
         client.send_all(&[frame(tag, &body), frame(b'X', b"")]);
-        client.to_end();
+        client.rest();
     }
     assert_eq!(bystander.value("SELECT 1"), "1");
 }

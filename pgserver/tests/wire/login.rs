@@ -78,7 +78,7 @@ fn scram_that_is_no_scram_ends_the_session() {
         client.send(&startup(""));
         assert_eq!(client.read().map(|message| message.tag), Some('R'));
         client.send(&crate::common::frame(b'p', answer));
-        let messages = client.to_end();
+        let messages = client.rest();
         assert_eq!(
             (tags(&messages).as_str(), error(&messages).0.as_str()),
             ("E", "08P01")
@@ -92,7 +92,7 @@ fn a_query_before_the_password_ends_the_session() {
     let mut client = Client::connect(server.local_addr());
     client.send(&startup(""));
     client.send(&crate::common::query("SELECT 1"));
-    let messages = client.to_end();
+    let messages = client.rest();
     assert_eq!(
         (tags(&messages).as_str(), error(&messages).0.as_str()),
         ("RE", "08P01")
@@ -124,7 +124,7 @@ fn plain_text_behind_a_tls_request_is_refused() {
             startup(""),
             crate::common::query("DROP TABLE t"),
         ]);
-        let messages = client.to_end();
+        let messages = client.rest();
         assert_eq!(
             (tags(&messages).as_str(), error(&messages).0.as_str()),
             ("E", "08P01")

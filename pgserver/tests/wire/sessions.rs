@@ -122,13 +122,13 @@ fn shutdown_ends_idle_sessions_and_lets_statements_finish() {
     let address = server.local_addr();
     let stopper = std::thread::spawn(move || block_on(server.shutdown(Duration::from_secs(10))));
     for client in [&mut idle, &mut holder] {
-        let messages = client.to_end();
+        let messages = client.rest();
         assert_eq!(
             (tags(&messages).as_str(), error(&messages).0.as_str()),
             ("E", "57P01")
         );
     }
-    let messages = waiter.to_end();
+    let messages = waiter.rest();
     assert_eq!(
         tags(&messages),
         "CZE",
@@ -159,7 +159,7 @@ fn there_is_a_last_seat() {
     let _second = Client::start(server.local_addr());
     let mut third = Client::connect(server.local_addr());
     third.send(&crate::common::startup(""));
-    assert_eq!(error(&third.to_end()).0, "53300");
+    assert_eq!(error(&third.rest()).0, "53300");
     first.vanish();
     eventually("a seat is free", || {
         let mut client = Client::connect(server.local_addr());

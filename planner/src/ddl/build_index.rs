@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
+use fencepost_btree::{BTree, Bulk, Direction, Insert, ScanBatch};
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::row::RowLayout;
@@ -92,8 +92,11 @@ async fn fill(
     entries: Vec<(Box<[u8]>, [u64; 2])>,
 ) -> Result<u64, Halt> {
     if index.kind == IndexKind::BTree {
-        let built = BTree::bulk_build(cx.tx, entries.iter().map(|(k, v)| (&**k, *v))).await?;
-        return Ok(built.root().raw());
+        let mut bulk = Bulk::new(cx.tx)?;
+        for (key, value) in &entries {
+            bulk.push(cx.tx, key, *value)?;
+        }
+        return Ok(bulk.finish(cx.tx)?.root().raw());
     }
     let root = create(cx.tx, index.kind).await?;
     let index = IndexDef {

@@ -1,7 +1,6 @@
 //! Scans: from keys to index entries to rows, a batch at a time.
 
 use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
-use fencepost_sql::catalog::IndexKind;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};

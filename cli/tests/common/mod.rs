@@ -1,0 +1,117 @@
+//! What tests of the real program share: a server process, and the tools that drive it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A `fencepost start` process; dropping it kills it.
+pub struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    /// Starts the program on a free port and waits until it is ready.
+    pub fn start(data_dir: Option<&Path>) -> Server {
+        let mut command = program(&["start", "--listen", "127.0.0.1:0", "--region-size", "64M"]);
+        if let Some(dir) = data_dir {
+            command.arg("--data-dir").arg(dir);
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        let stdout = child.stdout.take().expect("stdout is a pipe");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let address = line.split(" ready on ").nth(1).and_then(|rest| rest.split(' ').next());
+        let port = address.and_then(|address| address.rsplit(':').next()?.parse().ok());
+        let Some(port) = port else {
+            let status = child.wait().expect("ended");
+            panic!("no ready line but {line:?}; {status}");
+        };
+        Server { child, port }
+    }
+
+    /// Where clients connect.
+    pub fn url(&self) -> String {
+        format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
+    }
+
+    /// `kill -9`.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it was running");
+    }
+
+    /// SIGTERM; whether it ended with success.
+    pub fn terminate(mut self) -> bool {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        assert!(sent.success());
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            match self.child.try_wait().expect("a child") {
+                Some(status) => return status.success(),
+                None if Instant::now() > deadline => return false,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// A tool of PostgreSQL pointed at this server.
+    pub fn tool(&self, tool: &Path) -> Command {
+        let mut command = Command::new(tool);
+        command.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &self.port.to_string()]);
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program under test with arguments.
+pub fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fencepost"));
+    command.args(arguments);
+    command
+}
+
+/// A tool of PostgreSQL, or a line on stderr that says that the test is skipped for want of it.
+pub fn tool(name: &str, test: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    if let Ok(versions) = std::fs::read_dir("/usr/lib/postgresql") {
+        dirs.extend(versions.flatten().map(|version| version.path().join("bin")));
+    }
+    let found = dirs.into_iter().map(|dir| dir.join(name)).find(|path| path.is_file());
+    if found.is_none() {
+        // Not eprintln: that is hidden while the test passes.
+        let _ = writeln!(std::io::stderr(), "{test}: skipped, {name} is not installed");
+    }
+    found
+}
+
+/// Everything a process said, for failed assertions.
+pub fn said(output: &Output) -> String {
+    format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// `fencepost check` finds nothing.
+pub fn assert_clean(data_dir: &Path) {
+    let output = program(&["check", "--data-dir"]).arg(data_dir).output().expect("check runs");
+    assert!(output.status.success(), "fencepost check: {}", said(&output));
+}
+
+/// Rounds of a crash test: `FENCEPOST_CRASH_ROUNDS`, or few.
+pub fn crash_rounds() -> u32 {
+    std::env::var("FENCEPOST_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+}

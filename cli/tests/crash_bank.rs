@@ -1,0 +1,197 @@
+//! kill -9 under `bank` load in the ssd tier, again and again: every acknowledged transfer is there,
+//! nothing else is, no half of anything is, and `fencepost check` is clean.
+//!
+//! Each transfer inserts a row with an id of its own, so after a restart the table says which
+//! transfers took effect, and the clients' journal says which must have and which may have.
+//! `FENCEPOST_CRASH_ROUNDS=50 cargo test -p fencepost-cli --test crash_bank` runs as many rounds.
+
+mod common;
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Server, assert_clean, crash_rounds};
+use fencepost_benchmarks::sql::{Arg, Cell, PgSession, Prepared, SqlFailure, SqlSession};
+use fencepost_fabric::random::Random;
+
+const ACCOUNTS: i32 = 50;
+const OPENING: i64 = 1000;
+const CLIENTS: u64 = 6;
+
+/// What the clients know of their transfers.
+#[derive(Default)]
+struct Journal {
+    /// COMMIT was answered.
+    acknowledged: HashSet<i64>,
+    /// COMMIT was sent and not answered.
+    unknown: HashSet<i64>,
+}
+
+struct Client {
+    session: PgSession,
+    take: Prepared,
+    give: Prepared,
+    note: Prepared,
+}
+
+impl Client {
+    fn connect(url: &str) -> Client {
+        let mut session = PgSession::connect(url).expect("a session");
+        let mut prepare = |sql: &str| session.prepare(sql).expect("a statement");
+        let take = prepare("UPDATE account SET balance = balance - $1 WHERE id = $2");
+        let give = prepare("UPDATE account SET balance = balance + $1 WHERE id = $2");
+        let note = prepare("INSERT INTO transfer VALUES ($1, $2, $3, $4)");
+        Client { session, take, give, note }
+    }
+
+    /// The statements of a transfer, up to its COMMIT.
+    fn move_money(&mut self, id: i64, random: &mut Random) -> Result<(), SqlFailure> {
+        let from = random.below(ACCOUNTS as u64) as i32;
+        let to = (from + 1 + random.below(ACCOUNTS as u64 - 1) as i32) % ACCOUNTS;
+        let amount = random.below(100) as i64;
+        self.session.script("BEGIN")?;
+        self.session.execute(self.take, &[Arg::Int8(amount), Arg::Int4(from)])?;
+        self.session.execute(self.give, &[Arg::Int8(amount), Arg::Int4(to)])?;
+        let row = [Arg::Int8(id), Arg::Int4(from), Arg::Int4(to), Arg::Int8(amount)];
+        self.session.execute(self.note, &row).map(drop)
+    }
+
+    /// Transfers until the server is gone.
+    fn run(mut self, first_id: i64, mut random: Random, stop: &AtomicBool) -> Journal {
+        let mut journal = Journal::default();
+        for id in first_id.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.move_money(id, &mut random) {
+                Ok(()) => match self.session.script("COMMIT") {
+                    Ok(()) => drop(journal.acknowledged.insert(id)),
+                    Err(failure) if failure.conflict().is_some() => {}
+                    Err(failure) => {
+                        assert!(failure.is_connection_lost(), "COMMIT: {failure}");
+                        journal.unknown.insert(id);
+                        break;
+                    }
+                },
+                Err(failure) if failure.conflict().is_some() => {
+                    if self.session.script("ROLLBACK").is_err() {
+                        break;
+                    }
+                }
+                Err(failure) => {
+                    assert!(failure.is_connection_lost(), "transfer {id}: {failure}");
+                    break;
+                }
+            }
+        }
+        journal
+    }
+}
+
+fn create(url: &str) {
+    let mut session = PgSession::connect(url).expect("a session");
+    session
+        .script(
+            "CREATE TABLE account (id integer PRIMARY KEY, balance bigint NOT NULL);
+             CREATE TABLE transfer (id bigint PRIMARY KEY, payer integer NOT NULL,
+                 payee integer NOT NULL, amount bigint NOT NULL);
+             CREATE INDEX transfer_payer ON transfer (payer, payee)",
+        )
+        .expect("tables");
+    let rows: String = (0..ACCOUNTS).map(|id| format!("{id}\t{OPENING}\n")).collect();
+    session.copy_in("COPY account FROM STDIN", rows.as_bytes()).expect("accounts");
+}
+
+fn table(session: &mut PgSession, sql: &str) -> Vec<Vec<i64>> {
+    let statement = session.prepare(sql).expect("a statement");
+    let rows = session.query(statement, &[]).expect("rows");
+    let ints = |row: &Vec<Cell>| row.iter().map(|cell| cell.int().expect("a number")).collect();
+    rows.iter().map(ints).collect()
+}
+
+/// Compares the database with the journal, and settles what the journal could not know.
+fn verify(url: &str, journal: &mut Journal) {
+    let mut session = PgSession::connect(url).expect("a session");
+    let accounts = table(&mut session, "SELECT id, balance FROM account");
+    let transfers = table(&mut session, "SELECT id, payer, payee, amount FROM transfer");
+    let mut balances: HashMap<i64, i64> =
+        (0..i64::from(ACCOUNTS)).map(|id| (id, OPENING)).collect();
+    let mut found = HashSet::new();
+    for row in &transfers {
+        let [id, from, to, amount] = row[..] else { panic!("four columns: {row:?}") };
+        assert!(found.insert(id), "transfer {id} is there twice");
+        let may = journal.acknowledged.contains(&id) || journal.unknown.contains(&id);
+        assert!(may, "transfer {id} was not committed");
+        *balances.get_mut(&from).expect("an account") -= amount;
+        *balances.get_mut(&to).expect("an account") += amount;
+    }
+    let lost: Vec<_> = journal.acknowledged.difference(&found).collect();
+    assert!(lost.is_empty(), "{} acknowledged transfers are lost: {lost:?}", lost.len());
+    assert_eq!(accounts.len(), ACCOUNTS as usize);
+    for row in &accounts {
+        let [id, balance] = row[..] else { panic!("two columns: {row:?}") };
+        assert_eq!(balances.get(&id), Some(&balance), "account {id} and its transfers disagree");
+    }
+    journal.unknown.clear();
+    journal.acknowledged = found;
+}
+
+/// Load for `time`, then kill -9.
+fn load_and_kill(server: Server, round: u32, time: Duration, journal: &mut Journal) {
+    let stop = AtomicBool::new(false);
+    let url = server.url();
+    let clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(&url)).collect();
+    thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (index, client) in clients.into_iter().enumerate() {
+            let seed = u64::from(round) * CLIENTS + index as u64;
+            let first_id = (seed as i64) << 32;
+            let stop = &stop;
+            running.push(scope.spawn(move || client.run(first_id, Random::new(seed), stop)));
+        }
+        thread::sleep(time);
+        server.kill();
+        stop.store(true, Ordering::Relaxed);
+        for client in running {
+            let own = client.join().expect("a client ends");
+            journal.acknowledged.extend(own.acknowledged);
+            journal.unknown.extend(own.unknown);
+        }
+    });
+}
+
+fn round(dir: &Path, round: u32, random: &mut Random, journal: &mut Journal) {
+    let server = Server::start(Some(dir));
+    verify(&server.url(), journal);
+    load_and_kill(server, round, Duration::from_millis(30 + random.below(700)), journal);
+    // Every second time the server recovers first, else the check does.
+    if round % 2 == 1 {
+        let server = Server::start(Some(dir));
+        verify(&server.url(), journal);
+        server.kill();
+    }
+    assert_clean(dir);
+}
+
+#[test]
+fn kill_9_under_bank_load_loses_nothing_acknowledged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut journal = Journal::default();
+    let server = Server::start(Some(dir.path()));
+    create(&server.url());
+    server.kill();
+    let mut random = Random::new(2);
+    let began = Instant::now();
+    for number in 0..crash_rounds() {
+        round(dir.path(), number, &mut random, &mut journal);
+    }
+    let server = Server::start(Some(dir.path()));
+    verify(&server.url(), &mut journal);
+    assert!(!journal.acknowledged.is_empty(), "some transfers were acknowledged");
+    assert!(server.terminate(), "it ends well");
+    assert_clean(dir.path());
+    println!("{} transfers in {:?}", journal.acknowledged.len(), began.elapsed());
+}

@@ -1,0 +1,99 @@
+//! Making room: chained associative hopscotch hashing (NSDI'14 §3.6) on the images of a few buckets.
+//!
+//! ```text
+//!   home   next   ...    free
+//!  [full] [full] [full] [ ab_c ]      the nearest free slot beyond `next` is found by linear probing;
+//!              ◄────── a pair whose home is the bucket before moves into it, which frees a slot there,
+//!  [full] [ _  ] [full] [full ]       and so on, until the free slot is in `next`.
+//! ```
+
+use crate::image::{self, Pair};
+use crate::layout::{Shape, Versions, home};
+
+/// Consecutive buckets of a shard, some of them changed.
+pub(crate) struct Window {
+    pub(crate) shape: Shape,
+    /// Homes of the shard.
+    pub(crate) buckets: usize,
+    /// Index of the first image.
+    pub(crate) first: usize,
+    pub(crate) images: Vec<Vec<u64>>,
+    pub(crate) changed: Vec<bool>,
+    pub(crate) moves: usize,
+}
+
+impl Window {
+    pub(crate) fn new(shape: Shape, buckets: usize, first: usize, images: Vec<Vec<u64>>) -> Self {
+        let changed = vec![false; images.len()];
+        Window { shape, buckets, first, images, changed, moves: 0 }
+    }
+
+    pub(crate) fn has_room(&self, at: usize) -> bool {
+        self.images.get(at).is_some_and(|image| image::free_slot(image, self.shape).is_some())
+    }
+
+    fn edit(&mut self, at: usize, change: impl FnOnce(&mut Versions)) {
+        if let Some(image) = self.images.get_mut(at) {
+            let mut versions = image::versions(image);
+            change(&mut versions);
+            image::set_versions(image, versions);
+            self.changed[at] = true;
+        }
+    }
+
+    /// Makes the joint versions of `at` and the bucket after it move together.
+    pub(crate) fn tie(&mut self, at: usize) {
+        let Some(image) = self.images.get(at) else { return };
+        let forward = image::versions(image).forward.wrapping_add(1);
+        self.edit(at, |versions| versions.forward = forward);
+        self.edit(at + 1, |versions| versions.backward = forward);
+    }
+
+    fn put(&mut self, at: usize, pair: &[u64]) -> bool {
+        let Some(image) = self.images.get_mut(at) else { return false };
+        let Some(slot) = image::free_slot(image, self.shape) else { return false };
+        image::put(image, self.shape, slot, pair);
+        self.changed[at] = true;
+        true
+    }
+
+    /// Puts the pair into the first image, its home, or the next one, moving other pairs on if need
+    /// be; false, with nothing changed, if that cannot be done.
+    pub(crate) fn place(&mut self, at: usize, pair: &Pair) -> bool {
+        if self.put(at, pair) {
+            return true;
+        }
+        if !self.has_room(at + 1) && !self.free_next(at) {
+            return false;
+        }
+        self.put(at + 1, pair);
+        self.edit(at, |versions| versions.away = versions.away.saturating_add(1));
+        self.tie(at);
+        true
+    }
+
+    /// Moves pairs on until the image after `at` has room.
+    fn free_next(&mut self, at: usize) -> bool {
+        let Some(free) = (at + 2..self.images.len()).find(|i| self.has_room(*i)) else { return false };
+        let moves: Option<Vec<(usize, usize)>> =
+            (at + 1..free).rev().map(|i| self.movable(i).map(|slot| (i, slot))).collect();
+        let Some(moves) = moves else { return false };
+        for (from, slot) in moves {
+            let pair = image::take(&mut self.images[from], self.shape, slot);
+            self.put(from + 1, &pair);
+            self.edit(from, |versions| versions.away = versions.away.saturating_add(1));
+            self.tie(from);
+            self.moves += 1;
+        }
+        true
+    }
+
+    /// A slot whose pair has its home right there, so that it may move on by one.
+    fn movable(&self, at: usize) -> Option<usize> {
+        let image = self.images.get(at)?;
+        (0..self.shape.slots).find(|slot| {
+            let tag = image.get(self.shape.slot(*slot)).copied().unwrap_or(0);
+            tag != 0 && home((tag & ((1 << 48) - 1)) << 16, self.buckets) == self.first + at
+        })
+    }
+}

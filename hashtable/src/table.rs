@@ -1,0 +1,303 @@
+//! The table: making one, finding a key's home, looking keys up in a transaction.
+
+use fencepost_storage::{Addr, FatPtr, View};
+use fencepost_txn::{AbortReason, Mode, NodeKind, Seen, Stop, Transaction, slot_bytes};
+
+use crate::counters::{Event, count};
+use crate::error::IndexError;
+use crate::image;
+use crate::kind::{self, TABLE};
+use crate::layout::{
+    Bucket, DIRECTORY_HEADER, DIRECTORY_MAGIC, FLAG_GUARD_HITS, Key, MAX_KEY_BYTES, MAX_VALUE_WORDS, ROOT_WORDS, Root,
+    Shape, Versions, shard_of,
+};
+
+/// Steps after which a search that races with growth is given up.
+pub(crate) const MAX_STEPS: usize = 1000;
+/// Blocks of an overflow chain that are followed.
+pub(crate) const MAX_CHAIN: usize = 10_000;
+/// Bits of the directory's index at most.
+pub(crate) const MAX_DEPTH: u8 = 16;
+/// Share of slots in use, in percent, that tables are laid out for.
+const PLANNED_PERCENT: usize = 90;
+
+/// How a table is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashOptions {
+    /// Bytes of the longest key; every slot has room for it.
+    pub key_bytes: usize,
+    /// Words of a value; every slot has room for it.
+    pub value_words: usize,
+    /// Slots of a bucket: H/2 of NSDI'14.
+    pub slots: usize,
+    /// Homes of a shard; shards are what grows. One shard must fit a block of 1 MiB.
+    pub shard_buckets: usize,
+    /// Keys to make room for from the start.
+    pub capacity: usize,
+    /// Whether a found value is guarded. Needed where the value is the data; not where it is a pointer
+    /// to an object that is guarded itself.
+    pub guard_hits: bool,
+}
+
+impl Default for HashOptions {
+    fn default() -> Self {
+        Self { key_bytes: 32, value_words: 2, slots: 4, shard_buckets: 128, capacity: 0, guard_hits: false }
+    }
+}
+
+/// An unordered index. A handle is its root's address; copy it freely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HashTable {
+    pub(crate) root: Addr,
+}
+
+/// Where a key's home is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot {
+    pub(crate) root: Root,
+    /// First bucket of the shard.
+    pub(crate) first: Addr,
+    pub(crate) index: usize,
+    pub(crate) home: Addr,
+}
+
+/// What a look at the home says.
+pub(crate) enum Look<T> {
+    Found(T),
+    /// Not in the home; so many of its keys are elsewhere.
+    Absent { versions: Versions, chain: FatPtr, free: bool },
+    /// This is not the home; the shard was split meanwhile.
+    Stale,
+}
+
+/// In which object a key was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Home,
+    Next,
+    Block(Addr),
+}
+
+impl HashTable {
+    /// Makes an empty table for pointer values with keys up to 32 bytes.
+    ///
+    /// # Errors
+    /// As [`Transaction::alloc`].
+    pub fn create(tx: &mut Transaction) -> Result<HashTable, Stop> {
+        Self::create_with(tx, &HashOptions::default())
+    }
+
+    /// Makes an empty table.
+    ///
+    /// # Errors
+    /// [`Stop::TooLarge`] if the options make no sense; otherwise as [`Transaction::alloc`].
+    pub fn create_with(tx: &mut Transaction, options: &HashOptions) -> Result<HashTable, Stop> {
+        if options.key_bytes > MAX_KEY_BYTES || options.value_words > MAX_VALUE_WORDS || options.value_words == 0 {
+            return Err(Stop::TooLarge("keys of a hash table have at most 256 bytes, values 1 to 128 words"));
+        }
+        let shape = Shape {
+            slots: options.slots.clamp(2, 32),
+            key_words: options.key_bytes.max(8).div_ceil(8),
+            value_words: options.value_words,
+        };
+        let stride = slot_bytes(shape.words())?;
+        let most = ((1 << 20) / stride).saturating_sub(1).max(1);
+        let (depth, buckets) = plan(options, shape, most);
+        let root_ptr = tx.alloc(ROOT_WORDS, Addr::NULL)?;
+        let directory = tx.alloc(DIRECTORY_HEADER + (1 << depth), root_ptr.addr)?;
+        let flags = if options.guard_hits { FLAG_GUARD_HITS } else { 0 };
+        let root = Root { depth, shape, flags, directory: directory.addr, buckets, stride };
+        let mut entries = directory_image(depth, root_ptr.addr);
+        for prefix in 0..1usize << depth {
+            let first = new_shard(tx, &root, root_ptr.addr, depth, prefix as u64)?;
+            entries[DIRECTORY_HEADER + prefix] = first.raw();
+        }
+        tx.write_new(directory, &entries)?;
+        tx.write_new(root_ptr, &root.to_words(root_ptr.addr))?;
+        Ok(HashTable { root: root_ptr.addr })
+    }
+
+    /// The table whose root is at `root`.
+    pub const fn open(root: Addr) -> HashTable {
+        HashTable { root }
+    }
+
+    /// Address of the root; it never moves.
+    pub const fn root(&self) -> Addr {
+        self.root
+    }
+
+    pub(crate) fn key(&self, bytes: &[u8]) -> Result<Key, IndexError> {
+        Key::new(bytes).ok_or(IndexError::KeyTooLong { length: bytes.len(), limit: MAX_KEY_BYTES })
+    }
+
+    /// Finds the home of a hash. A read-only transaction looks where it was in its snapshot; any other
+    /// one needs to know where it is now.
+    pub(crate) async fn locate(&self, tx: &mut Transaction, hash: u64) -> Result<Spot, Stop> {
+        let kind = if tx.mode() == Mode::ReadOnly { None } else { Some(&TABLE as &'static dyn NodeKind) };
+        for _ in 0..MAX_STEPS {
+            let seen = tx.view(self.root, kind, Root::open).await?;
+            let root = seen.and_then(|(root, _)| root).ok_or(Stop::Damaged)?;
+            let table = self.root;
+            let shard = tx.view(root.directory, kind, |view| shard_of(view, table, hash)).await?;
+            if let Some((Some(first), _)) = shard {
+                let index = root.home(hash);
+                return Ok(Spot { root, first, index, home: root.bucket(first, index) });
+            }
+        }
+        Err(Stop::Retry(AbortReason::RefreshFailed))
+    }
+
+    /// Looks at the home of a key.
+    pub(crate) async fn look<T: Send>(
+        &self,
+        tx: &mut Transaction,
+        spot: &Spot,
+        key: &Key,
+        mut found: impl FnMut(&Bucket<'_, '_>, usize) -> T + Send,
+    ) -> Result<(Look<T>, Seen), Stop> {
+        let (table, index) = (self.root, spot.index);
+        let seen = tx
+            .view(spot.home, None, |view| {
+                let Some(bucket) = Bucket::open(view, table).filter(|bucket| bucket.is_home(key.hash, index)) else {
+                    return Look::Stale;
+                };
+                match bucket.find(key) {
+                    Some(slot) => Look::Found(found(&bucket, slot)),
+                    None => Look::Absent {
+                        versions: bucket.versions(),
+                        chain: bucket.chain(),
+                        free: bucket.free_slot().is_some(),
+                    },
+                }
+            })
+            .await?;
+        seen.ok_or(Stop::Retry(AbortReason::RefreshFailed))
+    }
+
+    /// Finds a key; that it is absent, or not in its home, is guarded.
+    pub(crate) async fn find<T: Send>(
+        &self,
+        tx: &mut Transaction,
+        key: &Key,
+        mut found: impl FnMut(&Bucket<'_, '_>, usize) -> T + Send,
+    ) -> Result<(Spot, Option<(T, Place, Seen)>), Stop> {
+        for _ in 0..MAX_STEPS {
+            let spot = self.locate(tx, key.hash).await?;
+            let (versions, mut chain) = match self.look(tx, &spot, key, &mut found).await? {
+                (Look::Found(value), seen) => return Ok((spot, Some((value, Place::Home, seen)))),
+                (Look::Stale, _) => continue,
+                (Look::Absent { versions, chain, .. }, seen) => {
+                    // Before anything else is read: what follows hangs on it.
+                    if tx.mode() == Mode::ReadWrite {
+                        tx.guard_keys(seen, &TABLE, &kind::note(key, self.root, &spot.root, versions, None));
+                    }
+                    (versions, chain)
+                }
+            };
+            if versions.away == 0 {
+                return Ok((spot, None));
+            }
+            let next = spot.root.bucket(spot.first, spot.index + 1);
+            if let Some((value, _, seen)) = self.search(tx, next, key, &mut found).await? {
+                return Ok((spot, Some((value, Place::Next, seen))));
+            }
+            for _ in 0..MAX_CHAIN {
+                if chain.is_null() {
+                    return Ok((spot, None));
+                }
+                count(Event::BlockRead);
+                match self.search(tx, chain.addr, key, &mut found).await? {
+                    Some((value, _, seen)) => return Ok((spot, Some((value, Place::Block(chain.addr), seen)))),
+                    None => chain = self.next_block(tx, chain.addr).await?,
+                }
+            }
+        }
+        Err(Stop::Retry(AbortReason::RefreshFailed))
+    }
+
+    /// Looks for a key in a bucket or block that is not its home.
+    async fn search<T: Send>(
+        &self,
+        tx: &mut Transaction,
+        at: Addr,
+        key: &Key,
+        found: &mut (impl FnMut(&Bucket<'_, '_>, usize) -> T + Send),
+    ) -> Result<Option<(T, (), Seen)>, Stop> {
+        let table = self.root;
+        let look = |view: &View<'_>| {
+            let bucket = Bucket::open(view, table)?;
+            bucket.find(key).map(|slot| found(&bucket, slot))
+        };
+        Ok(match tx.view(at, None, look).await? {
+            Some((Some(value), seen)) => Some((value, (), seen)),
+            _ => None,
+        })
+    }
+
+    pub(crate) async fn next_block(&self, tx: &mut Transaction, at: Addr) -> Result<FatPtr, Stop> {
+        let table = self.root;
+        let next = tx.view(at, None, |view| Bucket::open(view, table).map(|block| block.chain())).await?;
+        next.and_then(|(next, _)| next).ok_or(Stop::Retry(AbortReason::ReadConflict))
+    }
+
+    /// The value of a key, if values are two words (fat pointers).
+    ///
+    /// # Errors
+    /// As [`Transaction::view`].
+    pub async fn get(&self, tx: &mut Transaction, key: &[u8]) -> Result<Option<[u64; 2]>, Stop> {
+        let mut value = [0; 2];
+        Ok(self.get_into(tx, key, &mut value).await?.then_some(value))
+    }
+
+    /// Copies the value of a key to `out`; false, and guarded, if there is none.
+    ///
+    /// # Errors
+    /// As [`Transaction::view`].
+    pub async fn get_into(&self, tx: &mut Transaction, key: &[u8], out: &mut [u64]) -> Result<bool, Stop> {
+        let Some(key) = Key::new(key) else { return Ok(false) };
+        count(Event::Lookup);
+        let guarding = tx.mode() == Mode::ReadWrite;
+        let take = |bucket: &Bucket<'_, '_>, slot: usize| {
+            bucket.value(slot, out);
+            if guarding { bucket.value_hash(slot) } else { 0 }
+        };
+        let (spot, found) = self.find(tx, &key, take).await?;
+        let Some((hash, _, seen)) = found else { return Ok(false) };
+        if guarding && spot.root.flags & FLAG_GUARD_HITS != 0 && !seen.is_own() {
+            let note = kind::note(&key, self.root, &spot.root, Versions::default(), Some(hash));
+            tx.guard_keys(seen, &TABLE, &note);
+        }
+        Ok(true)
+    }
+}
+
+/// Depth of the directory and buckets of a shard for a capacity.
+fn plan(options: &HashOptions, shape: Shape, most: usize) -> (u8, usize) {
+    let per_shard = options.shard_buckets.clamp(1, most);
+    let wanted = (options.capacity * 100).div_ceil(PLANNED_PERCENT * shape.slots);
+    let mut depth = 0;
+    while depth < MAX_DEPTH && wanted.div_ceil(1 << depth) > per_shard {
+        depth += 1;
+    }
+    if depth == 0 { (0, per_shard) } else { (depth, wanted.div_ceil(1 << depth).clamp(1, most)) }
+}
+
+/// A directory of empty entries.
+pub(crate) fn directory_image(depth: u8, root: Addr) -> Vec<u64> {
+    let mut image = vec![0; DIRECTORY_HEADER + (1 << depth)];
+    image[0] = (DIRECTORY_MAGIC << 48) | (u64::from(depth) << 40);
+    image[1] = root.raw();
+    image
+}
+
+/// Allocates the buckets of a shard side by side, empty.
+pub(crate) fn new_shard(tx: &mut Transaction, root: &Root, table: Addr, depth: u8, prefix: u64) -> Result<Addr, Stop> {
+    let words = root.shape.words();
+    let first = tx.alloc_run(words, root.buckets + 1, table)?;
+    for index in 0..=root.buckets {
+        let ptr = FatPtr { addr: root.bucket(first.addr, index), ..first };
+        tx.write_new(ptr, &image::bucket(root.shape, table, depth, prefix, index))?;
+    }
+    Ok(first.addr)
+}

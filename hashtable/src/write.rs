@@ -1,0 +1,344 @@
+//! Changing keys.
+//!
+//! What touches one bucket alone is a patch, so changes of different keys in one bucket do not
+//! conflict, and blind updates of one hot key are combined. What touches several (a key beside its
+//! home, displacement, overflow chains) overwrites them at the very versions that were seen.
+
+use fencepost_storage::{Addr, View};
+use fencepost_txn::{AbortReason, Rerouting, Seen, Stop, Transaction};
+
+use crate::counters::{Event, count};
+use crate::error::IndexError;
+use crate::grow;
+use crate::image::{self, Pair};
+use crate::kind::TABLE;
+use crate::layout::{Bucket, Key};
+use crate::op::{self, Code};
+use crate::place::Window;
+use crate::table::{HashTable, Look, MAX_STEPS, Place, Spot};
+
+/// Buckets after the home that are probed for a free slot.
+const PROBES: usize = 16;
+
+/// What an insert found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insert {
+    /// The key was absent; it is there now.
+    Done,
+    /// The key is there, and this is the begin of its value; nothing has changed.
+    Exists([u64; 2]),
+}
+
+/// An image together with the version that it is a copy of.
+pub(crate) struct Copied {
+    pub(crate) at: Addr,
+    pub(crate) seen: Seen,
+}
+
+impl HashTable {
+    fn key_for(&self, bytes: &[u8], spot: &Spot) -> Result<(), IndexError> {
+        let limit = spot.root.shape.key_words * 8;
+        if bytes.len() > limit { Err(IndexError::KeyTooLong { length: bytes.len(), limit }) } else { Ok(()) }
+    }
+
+    /// Inserts a key that must be absent. That it is absent is a condition, made again at commit.
+    ///
+    /// # Errors
+    /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::patch`].
+    pub async fn insert(&self, tx: &mut Transaction, bytes: &[u8], value: &[u64]) -> Result<Insert, IndexError> {
+        let key = self.key(bytes)?;
+        let start = |bucket: &Bucket<'_, '_>, slot: usize| {
+            let mut value = [0; 2];
+            bucket.value(slot, &mut value[..bucket.shape.value_words.min(2)]);
+            value
+        };
+        for _ in 0..MAX_STEPS {
+            let spot = self.locate(tx, key.hash).await?;
+            self.key_for(bytes, &spot)?;
+            match self.look(tx, &spot, &key, start).await?.0 {
+                Look::Found(value) => return Ok(Insert::Exists(value)),
+                Look::Stale => continue,
+                Look::Absent { versions, free: true, .. } if versions.away == 0 => {
+                    let op = op::encode(Code::Insert, &key, self.root, spot.index, value);
+                    if tx.patch(spot.home, &TABLE, &op).await?.is_ok() {
+                        return Ok(Insert::Done);
+                    }
+                    continue;
+                }
+                Look::Absent { .. } => {}
+            }
+            let (spot, found) = self.find(tx, &key, start).await?;
+            if let Some((value, _, _)) = found {
+                return Ok(Insert::Exists(value));
+            }
+            if self.insert_crowded(tx, &spot, &key, value).await? {
+                return Ok(Insert::Done);
+            }
+        }
+        Err(IndexError::Stop(Stop::Retry(AbortReason::NodeConflict)))
+    }
+
+    /// Inserts an absent key into a home that has no room, or keys elsewhere; false if the shard was
+    /// split for it and the search must begin anew.
+    async fn insert_crowded(&self, tx: &mut Transaction, spot: &Spot, key: &Key, value: &[u64]) -> Result<bool, Stop> {
+        let shape = spot.root.shape;
+        let pair = image::pair(shape, key, value);
+        let last = (spot.index + 1 + PROBES).min(spot.root.buckets);
+        let (mut images, mut copies) = (Vec::new(), Vec::new());
+        for index in spot.index..=last {
+            let (image, copied) = self.copy(tx, spot.root.bucket(spot.first, index)).await?;
+            let enough = index > spot.index && image::free_slot(&image, shape).is_some();
+            images.push(image);
+            copies.push(copied);
+            if enough || index == spot.index && image::free_slot(&images[0], shape).is_some() {
+                break;
+            }
+        }
+        let mut window = Window::new(shape, spot.root.buckets, spot.index, images);
+        if window.place(0, &pair) {
+            (0..window.moves).for_each(|_| count(Event::Displacement));
+            for (i, copied) in copies.iter().enumerate().filter(|(i, _)| window.changed[*i]) {
+                self.put_back(tx, copied, &window.images[i]).await?;
+            }
+            return Ok(true);
+        }
+        if grow::wanted(self, tx, spot).await? && grow::grow(self, tx, spot).await? {
+            return Ok(false);
+        }
+        self.insert_chained(tx, spot, &copies[0], &mut window.images[0], &pair).await?;
+        Ok(true)
+    }
+
+    /// Puts a pair into the overflow chain of a home.
+    async fn insert_chained(
+        &self,
+        tx: &mut Transaction,
+        spot: &Spot,
+        home: &Copied,
+        image: &mut [u64],
+        pair: &Pair,
+    ) -> Result<(), Stop> {
+        let shape = spot.root.shape.block();
+        let head = image::chain(image);
+        let mut versions = image::versions(image);
+        versions.away = versions.away.checked_add(1).ok_or(Stop::TooLarge("a hash bucket overflows"))?;
+        versions.chain = versions.chain.wrapping_add(1);
+        image::set_versions(image, versions);
+        if !head.is_null() {
+            let (mut block, copied) = self.copy(tx, head.addr).await?;
+            if let Some(slot) = image::free_slot(&block, shape) {
+                image::put(&mut block, shape, slot, pair);
+                self.put_back(tx, &copied, &block).await?;
+                return self.put_back(tx, home, image).await;
+            }
+        }
+        count(Event::BlockAdded);
+        let new = tx.alloc(shape.words(), home.at)?;
+        let prefix = image[2] >> 32;
+        tx.write_new(new, &image::block(spot.root.shape, self.root, prefix, spot.index, head, pair))?;
+        image::set_chain(image, new);
+        self.put_back(tx, home, image).await
+    }
+
+    /// Replaces the value of a key; false, and guarded, if it is not there.
+    ///
+    /// # Errors
+    /// As [`Transaction::patch`].
+    pub async fn replace(&self, tx: &mut Transaction, bytes: &[u8], value: &[u64]) -> Result<bool, Stop> {
+        match Key::new(bytes) {
+            Some(key) => self.update(tx, &key, value).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn update(&self, tx: &mut Transaction, key: &Key, value: &[u64]) -> Result<bool, Stop> {
+        for _ in 0..MAX_STEPS {
+            let (spot, found) = self.find(tx, key, |_, _| ()).await?;
+            let Some(((), place, _)) = found else { return Ok(false) };
+            let at = match place {
+                Place::Home => spot.home,
+                Place::Next => spot.root.bucket(spot.first, spot.index + 1),
+                Place::Block(at) => at,
+            };
+            let op = op::encode(Code::Update, key, self.root, spot.index, value);
+            if tx.patch(at, &TABLE, &op).await?.is_ok() {
+                return Ok(true);
+            }
+        }
+        Err(Stop::Retry(AbortReason::NodeConflict))
+    }
+
+    /// Removes a key; false, and guarded, if it is not there.
+    ///
+    /// # Errors
+    /// As [`Transaction::patch`].
+    pub async fn remove(&self, tx: &mut Transaction, bytes: &[u8]) -> Result<bool, Stop> {
+        match Key::new(bytes) {
+            Some(key) => self.remove_key(tx, &key).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn remove_key(&self, tx: &mut Transaction, key: &Key) -> Result<bool, Stop> {
+        for _ in 0..MAX_STEPS {
+            let (spot, found) = self.find(tx, key, |bucket, _| bucket.chain().is_null()).await?;
+            let Some((no_chain, place, _)) = found else { return Ok(false) };
+            if place == Place::Home && no_chain {
+                let op = op::encode(Code::Remove, key, self.root, spot.index, &[]);
+                match tx.patch(spot.home, &TABLE, &op).await? {
+                    Ok(()) => return Ok(true),
+                    Err(_) => continue,
+                }
+            }
+            if self.remove_crowded(tx, &spot, key, place).await? {
+                return Ok(true);
+            }
+        }
+        Err(Stop::Retry(AbortReason::NodeConflict))
+    }
+
+    /// Removes a key that lies beside its home, or whose home has an overflow chain: the chain's
+    /// newest pair takes the free slot. False if things have moved meanwhile.
+    async fn remove_crowded(&self, tx: &mut Transaction, spot: &Spot, key: &Key, place: Place) -> Result<bool, Stop> {
+        let (shape, block_shape) = (spot.root.shape, spot.root.shape.block());
+        let (home_image, home) = self.copy(tx, spot.home).await?;
+        let mut window = Window::new(shape, spot.root.buckets, spot.index, vec![home_image]);
+        let mut copies = vec![home];
+        let other = match place {
+            Place::Home => None,
+            Place::Next => Some(spot.root.bucket(spot.first, spot.index + 1)),
+            Place::Block(at) => Some(at),
+        };
+        if let Some(at) = other {
+            let (image, copied) = self.copy(tx, at).await?;
+            window.images.push(image);
+            window.changed.push(false);
+            copies.push(copied);
+        }
+        let holder = window.images.len() - 1;
+        let holder_shape = if let Place::Block(_) = place { block_shape } else { shape };
+        let found = image::with(&window.images[holder], self.root, |bucket| bucket.find(key)).flatten();
+        let Some(slot) = found else { return Ok(false) };
+        image::take(&mut window.images[holder], holder_shape, slot);
+
+        // The newest block gives its last pair to the free slot, unless the free slot is that.
+        let head = image::chain(&window.images[0]);
+        let mut freed = None;
+        if !head.is_null() {
+            let in_head = place == Place::Block(head.addr);
+            let (mut block, copied) = if in_head {
+                (std::mem::take(&mut window.images[holder]), Copied { at: copies[holder].at, seen: copies[holder].seen })
+            } else {
+                self.copy(tx, head.addr).await?
+            };
+            if !in_head && let Some(last) = image::last_used(&block, block_shape) {
+                let pair = image::take(&mut block, block_shape, last);
+                image::put(&mut window.images[holder], holder_shape, slot, &pair);
+            }
+            if image::last_used(&block, block_shape).is_none() {
+                image::set_chain(&mut window.images[0], image::chain(&block));
+                freed = Some(head.addr);
+                tx.guard(copied.seen);
+            } else {
+                self.put_back(tx, &copied, &block).await?;
+            }
+            if in_head {
+                window.images.pop();
+                copies.pop();
+            }
+        }
+        let mut versions = image::versions(&window.images[0]);
+        if place != Place::Home || !head.is_null() {
+            versions.away = versions.away.saturating_sub(1);
+        }
+        if !head.is_null() {
+            versions.chain = versions.chain.wrapping_add(1);
+        }
+        image::set_versions(&mut window.images[0], versions);
+        if place == Place::Next {
+            window.tie(0);
+        }
+        for (copied, image) in copies.iter().zip(&window.images) {
+            self.put_back(tx, copied, image).await?;
+        }
+        if let Some(block) = freed {
+            count(Event::BlockFreed);
+            tx.free(block).await?;
+        }
+        Ok(true)
+    }
+
+    /// A copy of a bucket or block as the transaction sees it.
+    pub(crate) async fn copy(&self, tx: &mut Transaction, at: Addr) -> Result<(Vec<u64>, Copied), Stop> {
+        let table = self.root;
+        let mut image = Vec::new();
+        let read = |view: &View<'_>| {
+            let words = Bucket::open(view, table).map_or(0, |bucket| bucket.shape.words().min(view.len()));
+            image.clear();
+            image.resize(words, 0);
+            view.copy(0, &mut image);
+            words > 0
+        };
+        match tx.view(at, None, read).await? {
+            Some((true, seen)) => Ok((image, Copied { at, seen })),
+            _ => Err(Stop::Retry(AbortReason::ReadConflict)),
+        }
+    }
+
+    /// Overwrites what was copied, if it still is what it was then.
+    pub(crate) async fn put_back(&self, tx: &mut Transaction, copied: &Copied, image: &[u64]) -> Result<(), Stop> {
+        tx.guard(copied.seen);
+        tx.write(copied.at, image).await
+    }
+
+    /// Frees every object of the table. No other transaction may use it any more.
+    ///
+    /// # Errors
+    /// As [`Transaction::view`] and [`Transaction::free`].
+    pub async fn drop_table(self, tx: &mut Transaction) -> Result<(), Stop> {
+        let (root, shards) = self.shards(tx).await?;
+        for shard in shards {
+            for index in 0..=root.buckets {
+                let at = root.bucket(shard.first, index);
+                let mut block = self.next_block(tx, at).await?;
+                while !block.is_null() {
+                    let next = self.next_block(tx, block.addr).await?;
+                    tx.free(block.addr).await?;
+                    block = next;
+                }
+                tx.free(at).await?;
+            }
+        }
+        tx.free(root.directory).await?;
+        tx.free(self.root).await
+    }
+}
+
+/// Takes the transaction's pending changes of a bucket and makes them where they belong now.
+pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
+    Box::pin(async move {
+        for words in tx.take_patches(addr) {
+            let lost = Stop::Retry(AbortReason::NodeConflict);
+            let Some(op) = op::decode(&words).filter(|op| op.code != Code::Grow) else { return Err(lost) };
+            let table = HashTable::open(op.root);
+            let done = match op.code {
+                Code::Insert => {
+                    let mut bytes = Vec::new();
+                    op.key.append_bytes(&mut bytes);
+                    match table.insert(tx, &bytes, op.value).await {
+                        Ok(found) => found == Insert::Done,
+                        Err(IndexError::Stop(stop)) => return Err(stop),
+                        Err(IndexError::KeyTooLong { .. }) => false,
+                    }
+                }
+                Code::Update => table.update(tx, &op.key, op.value).await?,
+                Code::Remove => table.remove_key(tx, &op.key).await?,
+                Code::Grow => false,
+            };
+            if !done {
+                return Err(lost);
+            }
+        }
+        Ok(())
+    })
+}

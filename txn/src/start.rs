@@ -1,0 +1,114 @@
+//! How a machine comes to life: the root object, the newest checkpoint, replay of the log, free lists.
+//!
+//! # Failure
+//! Damage is found before anything is written; the error names file and offset.
+
+use std::sync::Arc;
+
+use fencepost_fabric::{Disk, DiskLock};
+use fencepost_storage::checkpoint::{self, Manifest, read_manifest};
+use fencepost_storage::classes::Class;
+use fencepost_storage::header::{Header, Link, OldPlace};
+use fencepost_storage::lanes::Lanes;
+use fencepost_storage::log::{Log, LogRecovery, Needed};
+use fencepost_storage::region::{BlockId, Regions};
+use fencepost_storage::{Account, Addr, OutOfMemory, RegionId, Timestamp};
+
+use crate::checkpointer::Checkpointer;
+use crate::machine::{Order, ROOT_WORDS};
+use crate::options::{Durable, OpenError, Started};
+use crate::replay::replay;
+
+/// The root is the first slot of the first block.
+const ROOT_BLOCK: BlockId = BlockId { region: RegionId(0), block: 1 };
+/// Timestamp of the root before anybody wrote it.
+pub(crate) const BIRTH: Timestamp = Timestamp::from_raw(1);
+
+/// Name of the lock file in the data directory.
+const LOCK_FILE: &str = "lock";
+/// Directory of the log in the data directory.
+const LOG_DIR: &str = "log";
+/// Directory of the checkpoints in the data directory.
+const CHECKPOINT_DIR: &str = "checkpoint";
+
+fn root_class() -> Result<Class, OutOfMemory> {
+    Class::for_payload(ROOT_WORDS).ok_or(OutOfMemory)
+}
+
+/// The root object, as it is before anybody wrote it.
+pub(crate) fn make_root(regions: &Regions) -> Result<Addr, OutOfMemory> {
+    let class = root_class()?;
+    regions.restore_block(ROOT_BLOCK, class)?;
+    let addr = ROOT_BLOCK.slot(class, 0);
+    let object = regions.object(addr).ok_or(OutOfMemory)?;
+    object.finish_install(Header(0).succeed(BIRTH, true), Link::new(1, OldPlace::NONE));
+    Ok(addr)
+}
+
+/// Finds the free slots of every block by the allocated bits (SOSP'15 §5.5).
+pub(crate) fn adopt_blocks(regions: &Regions, lanes: &Lanes, account: &Account) {
+    for (id, class) in regions.blocks() {
+        let free = (0..class.slots()).rev().map(|slot| id.slot(class, slot)).filter(|addr| {
+            regions.object(*addr).is_some_and(|object| !object.header().is_allocated())
+        });
+        lanes.adopt(id, class, free.map(Addr::offset).collect());
+    }
+    regions.charge_restored(account);
+}
+
+/// A log and what belongs to it, ready to go on.
+pub(crate) struct Recovered {
+    pub log: Log,
+    pub checkpointer: Checkpointer,
+    pub lock: DiskLock,
+}
+
+/// A data directory that is ours.
+pub(crate) struct Directory {
+    log: Arc<dyn Disk>,
+    checkpoints: Arc<dyn Disk>,
+    pub manifest: Option<Manifest>,
+    lock: DiskLock,
+}
+
+impl Directory {
+    pub fn open(durable: &Durable) -> Result<Self, OpenError> {
+        let io = |path: &str| {
+            let path = durable.disk.path(path);
+            move |error: std::io::Error| match error.kind() {
+                std::io::ErrorKind::WouldBlock => OpenError::InUse(path),
+                _ => OpenError::Io { path, error },
+            }
+        };
+        let lock = durable.disk.lock(LOCK_FILE).map_err(io(LOCK_FILE))?;
+        let log = durable.disk.subdir(LOG_DIR).map_err(io(LOG_DIR))?;
+        let checkpoints = durable.disk.subdir(CHECKPOINT_DIR).map_err(io(CHECKPOINT_DIR))?;
+        let manifest = read_manifest(&*checkpoints)?;
+        Ok(Directory { log, checkpoints, manifest, lock })
+    }
+}
+
+/// Loads the newest checkpoint and replays the log behind it.
+pub(crate) fn recover(
+    directory: Directory,
+    durable: &Durable,
+    regions: &Regions,
+    order: &Arc<Order>,
+    started: &mut Started,
+) -> Result<Recovered, OpenError> {
+    let workers = std::thread::available_parallelism().map_or(2, usize::from);
+    let mut needed = Needed::default();
+    if let Some(manifest) = &directory.manifest {
+        started.checkpoint_objects = checkpoint::load(&*directory.checkpoints, manifest, regions, workers)?;
+        needed = manifest.needed();
+        order.clock.raise(manifest.clock);
+    }
+    let mut recovery = LogRecovery::open(directory.log, &durable.log, needed)?;
+    started.replayed = replay(&mut recovery, regions, workers)?;
+    let settling = Arc::clone(order);
+    let settled = move || settling.readers.settled(&settling.clock).raw();
+    let (log, report) = recovery.finish(Box::new(settled))?;
+    started.torn_tail = report.torn.map(|torn| format!("{}: {} bytes cut at {}", torn.file, torn.bytes, torn.offset));
+    let checkpointer = Checkpointer::new(directory.checkpoints, needed.from, durable.checkpoint_bytes);
+    Ok(Recovered { log, checkpointer, lock: directory.lock })
+}
