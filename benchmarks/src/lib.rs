@@ -15,8 +15,12 @@ pub mod bank;
 mod draw;
 mod error;
 pub mod harness;
+pub mod kv;
+mod named;
+mod native;
 pub mod null_server;
 pub mod sql;
 pub mod tatp;
 
 pub use error::BenchError;
+pub use named::{BenchOptions, Name, Via, run_named};

@@ -2,12 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use fencepost_fabric::disk::OsDisk;
-use fencepost_storage::log::LogOptions;
-use fencepost_txn::Durable;
-use fencepost_txn::{Machine, MachineOptions};
+use fencepost::Database;
 use serde_json::{Value, json};
 
 use crate::bank::{self, BankNative, BankSql};
@@ -93,7 +89,8 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
             let seed = options.run.seed;
             match via {
                 Via::Native => {
-                    let workload = TatpNative::new(machine(options)?, subscribers, seed)?;
+                    let database = open(options)?;
+                    let workload = TatpNative::new(database.machine(), subscribers, seed)?;
                     run(&workload, &options.run, facts)
                 }
                 _ => run(&TatpSql::new(source(options)?, subscribers, seed), &options.run, facts),
@@ -104,7 +101,9 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
             let facts = facts(options, json!({ "accounts": accounts }));
             match via {
                 Via::Native => {
-                    run(&BankNative::new(machine(options)?, accounts)?, &options.run, facts)
+                    let database = open(options)?;
+                    let workload = BankNative::new(database.machine(), accounts)?;
+                    run(&workload, &options.run, facts)
                 }
                 _ => run(&BankSql::new(source(options)?, accounts), &options.run, facts),
             }
@@ -129,7 +128,8 @@ fn run_kv(options: &BenchOptions) -> Result<Report, BenchError> {
         "value_bytes": 32,
         "occupancy": 0.9,
     });
-    let workload = Kv::new(machine(options)?, kv_options)?;
+    let database = open(options)?;
+    let workload = Kv::new(database.machine(), kv_options)?;
     run(&workload, &options.run, facts(options, parameters))
 }
 
@@ -164,41 +164,26 @@ fn source(options: &BenchOptions) -> Result<SqlSource, BenchError> {
     match (options.via, &options.url) {
         (Via::Pg, Some(url)) => Ok(SqlSource::Pg(url.clone())),
         (Via::Pg, None) => Err(BenchError::Options("--via pg needs --url".to_string())),
-        _ => {
-            let mut database = fencepost::Database::options();
-            if let Some(dir) = &options.data_dir {
-                database = database.data_dir(dir);
-            }
-            if let Some(bytes) = options.memory_limit {
-                database = database.memory_limit(bytes);
-            }
-            if let Some(bytes) = options.region_bytes {
-                database = database.region_size(bytes);
-            }
-            let opened = database.open().map_err(|error| BenchError::Embedded(error.to_string()))?;
-            Ok(SqlSource::Embedded(Embedded::new(opened)))
-        }
+        _ => Ok(SqlSource::Embedded(Embedded::new(open(options)?))),
     }
 }
 
-fn machine(options: &BenchOptions) -> Result<Arc<Machine>, BenchError> {
-    let mut machine = MachineOptions::default();
+/// The database of an embedded or native run.
+fn open(options: &BenchOptions) -> Result<Database, BenchError> {
+    let mut database = Database::options();
+    if let Some(dir) = &options.data_dir {
+        database = database.data_dir(dir);
+    }
     if let Some(bytes) = options.memory_limit {
-        machine.memory_limit = bytes;
+        database = database.memory_limit(bytes);
     }
     if let Some(bytes) = options.region_bytes {
-        machine.region_bytes = bytes;
+        database = database.region_size(bytes);
     }
-    if let Some(dir) = &options.data_dir {
-        let disk = OsDisk::open(dir).map_err(|error| BenchError::Io {
-            what: dir.display().to_string(),
-            error,
-        })?;
-        machine.durable = Some(Durable { disk: Arc::new(disk), log: LogOptions::default() });
+    let database = database.open().map_err(|error| BenchError::Embedded(error.to_string()))?;
+    if options.via == Via::Native && !database.machine().is_fresh() {
+        // Its tables are in no catalog, so those of an earlier run could not be found again.
+        return Err(BenchError::Options("native runs need an empty data directory".to_string()));
     }
-    let machine = Machine::open(machine)?;
-    match machine.is_fresh() {
-        true => Ok(machine),
-        false => Err(BenchError::Options("native runs need an empty data directory".to_string())),
-    }
+    Ok(database)
 }

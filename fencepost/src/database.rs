@@ -112,12 +112,17 @@ impl Database {
         &self.shared.machine
     }
 
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.shared.catalog
+    }
+
     /// Makes everything committed durable and stops the log. Dropping the last handle does the
     /// same, but cannot tell of a failure.
     pub fn close(self) -> Result<(), Error> {
-        self.shared.machine.close().map_err(|error| {
-            Error::from(SqlError::new(SqlState::IO_ERROR, error.to_string()))
-        })
+        self.shared
+            .machine
+            .close()
+            .map_err(|error| Error::from(SqlError::new(SqlState::IO_ERROR, error.to_string())))
     }
 }
 
@@ -135,7 +140,11 @@ async fn open_catalog(machine: &Arc<Machine>) -> Result<Catalog, SqlError> {
         let mut tx = coordinator.begin(Mode::ReadWrite);
         let created = Catalog::create(&mut tx, machine.root()).await;
         let catalog = created.map_err(Halt::into_error)?;
-        match tx.commit().await.map_err(|stop| Halt::Stop(stop).into_error())? {
+        match tx
+            .commit()
+            .await
+            .map_err(|stop| Halt::Stop(stop).into_error())?
+        {
             Outcome::Committed(_) => catalog,
             Outcome::Aborted(_) => {
                 return Err(SqlError::internal("the catalog could not be made"));

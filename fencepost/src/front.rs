@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::{check_supported, explain, is_ddl, plan};
+use fencepost_planner::{check_supported, ddl_command, explain, plan};
 use fencepost_sql::binder::{ParamTypes, bind};
 use fencepost_sql::bound::{self, Explain, ResultColumn};
 use fencepost_sql::catalog::Snapshot;
+use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::{self, Lifted, Literal};
-use fencepost_sql::context::EvalContext;
 use fencepost_sql::types::{Type, text_in};
 use fencepost_sql::value::Value;
 
@@ -32,8 +32,7 @@ pub(crate) fn plan_statement(
     mut types: ParamTypes,
     cx: &EvalContext,
 ) -> Result<Planned, SqlError> {
-    let bound =
-        bind(&parsed, snapshot, &mut types, cx).map_err(|e| moved(e, parsed.offset))?;
+    let bound = bind(&parsed, snapshot, &mut types, cx).map_err(|e| moved(e, parsed.offset))?;
     check_supported(&bound)?;
     let columns = bound.columns().map(|c| c.into_iter().map(column).collect());
     let params = types.types().to_vec();
@@ -52,7 +51,7 @@ fn body(bound: bound::Statement, text: &str, params: &[Type]) -> Result<Body, Sq
         other => Ok(match plan(other) {
             Ok(plan) => {
                 let tables = plan.tables();
-                Body::Plan(plan, tables)
+                Body::Plan(Box::new(plan), tables)
             }
             Err(utility) => Body::Utility(utility),
         }),
@@ -61,7 +60,7 @@ fn body(bound: bound::Statement, text: &str, params: &[Type]) -> Result<Body, Sq
 
 fn explain_body(explained: Explain, text: &str, params: &[Type]) -> Result<Body, SqlError> {
     check_supported(&explained.statement)?;
-    let ddl = is_ddl(&explained.statement);
+    let ddl = ddl_command(&explained.statement).is_some();
     match plan(*explained.statement) {
         Ok(plan) => {
             let lines = explain(&plan);
@@ -71,7 +70,7 @@ fn explain_body(explained: Explain, text: &str, params: &[Type]) -> Result<Body,
                     text: text.to_owned(),
                     params: params.to_vec(),
                     columns: None,
-                    body: Body::Plan(plan, tables),
+                    body: Body::Plan(Box::new(plan), tables),
                 })
             });
             Ok(Body::Explain(lines, run))

@@ -21,6 +21,7 @@
 
 mod blocking;
 mod cache;
+mod check;
 mod database;
 mod error;
 mod front;
@@ -30,6 +31,7 @@ mod row;
 mod session;
 
 pub use blocking::BlockingSession;
+pub use check::{Checked, check};
 pub use database::{DATABASE_NAME, Database};
 pub use error::{Error, OpenError};
 pub use fencepost_planner::{Collected, Flushed, Notice, RowSink};

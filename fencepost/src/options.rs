@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fencepost_fabric::OsDisk;
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::MachineOptions;
 use fencepost_txn::Durable;
+use fencepost_txn::MachineOptions;
 
 use crate::database::Database;
 use crate::error::OpenError;

@@ -37,11 +37,11 @@ pub(crate) enum Body {
     /// Nothing: an empty text.
     Empty,
     /// It runs by a plan over these tables.
-    Plan(Plan, Vec<Arc<TablePlan>>),
+    Plan(Box<Plan>, Vec<Arc<TablePlan>>),
     /// EXPLAIN: the lines, and the plan to run where ANALYZE asks for it.
     Explain(Vec<String>, Option<Arc<Planned>>),
     /// It is for the session or the catalog.
-    Utility(bound::Statement),
+    Utility(Box<bound::Statement>),
 }
 
 /// A prepared statement of a session.
@@ -77,14 +77,12 @@ impl Prepared {
 
     /// Does it end a transaction block, and so run in a failed one?
     pub(crate) fn ends_block(&self) -> bool {
-        matches!(
-            self.planned.body,
-            Body::Utility(
-                bound::Statement::Commit { .. }
-                    | bound::Statement::Rollback { .. }
-                    | bound::Statement::RollbackTo(_)
-            )
-        )
+        matches!(&self.planned.body, Body::Utility(statement) if matches!(
+            **statement,
+            bound::Statement::Commit { .. }
+                | bound::Statement::Rollback { .. }
+                | bound::Statement::RollbackTo(_)
+        ))
     }
 }
 

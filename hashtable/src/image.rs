@@ -2,14 +2,14 @@
 
 use fencepost_storage::{Addr, FatPtr, View};
 
-use crate::layout::{BLOCK_MAGIC, BUCKET_MAGIC, Bucket, HEADER_WORDS, Key, Shape, Versions};
+use crate::layout::{BLOCK_MAGIC, BUCKET_MAGIC, Bucket, Fingerprints, Key, Shape, Versions, WORD_OWNER, owner};
 
-/// The words of one slot, on the move.
+/// The words of one slot on the move: tag, key, value.
 pub(crate) type Pair = Vec<u64>;
 
 /// The pair of a key and a value.
 pub(crate) fn pair(shape: Shape, key: &Key, value: &[u64]) -> Pair {
-    let mut pair = vec![0; shape.slot_words()];
+    let mut pair = vec![0; shape.pair_words()];
     pair[0] = key.tag();
     let used = key.used_words().min(shape.key_words);
     pair[1..1 + used].copy_from_slice(&key.words[..used]);
@@ -23,8 +23,7 @@ pub(crate) fn pair(shape: Shape, key: &Key, value: &[u64]) -> Pair {
 pub(crate) fn bucket(shape: Shape, root: Addr, depth: u8, prefix: u64, index: usize) -> Vec<u64> {
     let mut image = vec![0; shape.words()];
     image[0] = shape.to_word(BUCKET_MAGIC, depth, 0);
-    image[2] = (prefix << 32) | index as u64;
-    image[3] = root.raw();
+    image[WORD_OWNER] = owner(prefix, index, root);
     image
 }
 
@@ -33,8 +32,7 @@ pub(crate) fn block(shape: Shape, root: Addr, prefix: u64, index: usize, next: F
     let shape = shape.block();
     let mut image = vec![0; shape.words()];
     image[0] = shape.to_word(BLOCK_MAGIC, 0, 0);
-    image[2] = (prefix << 32) | index as u64;
-    image[3] = root.raw();
+    image[WORD_OWNER] = owner(prefix, index, root);
     set_chain(&mut image, next);
     put(&mut image, shape, 0, pair);
     image
@@ -47,52 +45,86 @@ pub(crate) fn with<T>(image: &[u64], root: Addr, f: impl FnOnce(Bucket<'_, '_>) 
 }
 
 pub(crate) fn versions(image: &[u64]) -> Versions {
-    Versions::from_word(image.get(1).copied().unwrap_or(0))
+    Versions::from_word(image.get(Shape::of(image).versions()).copied().unwrap_or(0))
 }
 
 pub(crate) fn set_versions(image: &mut [u64], versions: Versions) {
-    if let Some(word) = image.get_mut(1) {
+    let at = Shape::of(image).versions();
+    if let Some(word) = image.get_mut(at) {
         *word = versions.to_word();
     }
 }
 
+fn fingerprints(image: &mut [u64]) -> Option<&mut u64> {
+    let at = Shape::of(image).fingerprints();
+    image.get_mut(at)
+}
+
+/// One more of the home's keys is elsewhere, the one with this tag.
+pub(crate) fn add_away(image: &mut [u64], tag: u64) {
+    let mut versions = versions(image);
+    versions.away = versions.away.saturating_add(1);
+    set_versions(image, versions);
+    if let Some(word) = fingerprints(image) {
+        *word = Fingerprints(*word).add(tag).0;
+    }
+}
+
+/// One less of the home's keys is elsewhere.
+pub(crate) fn remove_away(image: &mut [u64], tag: u64) {
+    let mut versions = versions(image);
+    versions.away = versions.away.saturating_sub(1);
+    set_versions(image, versions);
+    if let Some(word) = fingerprints(image) {
+        *word = Fingerprints(*word).remove(tag, versions.away).0;
+    }
+}
+
 pub(crate) fn chain(image: &[u64]) -> FatPtr {
-    match image.get(4..HEADER_WORDS) {
+    let at = Shape::of(image).chain();
+    match image.get(at..at + 2) {
         Some(words) => FatPtr::from_words([words[0], words[1]]),
         None => FatPtr::NULL,
     }
 }
 
 pub(crate) fn set_chain(image: &mut [u64], chain: FatPtr) {
-    if let Some(words) = image.get_mut(4..HEADER_WORDS) {
+    let at = Shape::of(image).chain();
+    if let Some(words) = image.get_mut(at..at + 2) {
         words.copy_from_slice(&chain.to_words());
     }
 }
 
 /// Puts a pair into a slot.
 pub(crate) fn put(image: &mut [u64], shape: Shape, slot: usize, pair: &[u64]) {
-    let at = shape.slot(slot);
-    if let Some(words) = image.get_mut(at..at + pair.len()) {
-        words.copy_from_slice(pair);
+    let (Some((tag, rest)), at) = (pair.split_first(), shape.key(slot)) else { return };
+    if let Some(words) = image.get_mut(at..at + rest.len()) {
+        words.copy_from_slice(rest);
+        image[shape.tag(slot)] = *tag;
     }
+}
+
+/// The pair in a slot.
+pub(crate) fn pair_at(image: &[u64], shape: Shape, slot: usize) -> Pair {
+    let mut pair = vec![0; shape.pair_words()];
+    let at = shape.key(slot);
+    if let (Some(tag), Some(words)) = (image.get(shape.tag(slot)), image.get(at..at + pair.len() - 1)) {
+        pair[0] = *tag;
+        pair[1..].copy_from_slice(words);
+    }
+    pair
 }
 
 /// Takes the pair out of a slot, which is free then.
 pub(crate) fn take(image: &mut [u64], shape: Shape, slot: usize) -> Pair {
-    let at = shape.slot(slot);
-    match image.get_mut(at..at + shape.slot_words()) {
-        Some(words) => {
-            let pair = words.to_vec();
-            words.fill(0);
-            pair
-        }
-        None => vec![0; shape.slot_words()],
-    }
+    let pair = pair_at(image, shape, slot);
+    put(image, shape, slot, &vec![0; pair.len()]);
+    pair
 }
 
 /// Overwrites the value in a slot.
 pub(crate) fn set_value(image: &mut [u64], shape: Shape, slot: usize, value: &[u64]) {
-    let at = shape.slot(slot) + 1 + shape.key_words;
+    let at = shape.value(slot);
     let len = value.len().min(shape.value_words);
     if let Some(words) = image.get_mut(at..at + len) {
         words.copy_from_slice(&value[..len]);
@@ -101,10 +133,10 @@ pub(crate) fn set_value(image: &mut [u64], shape: Shape, slot: usize, value: &[u
 
 /// First free slot.
 pub(crate) fn free_slot(image: &[u64], shape: Shape) -> Option<usize> {
-    (0..shape.slots).find(|i| image.get(shape.slot(*i)) == Some(&0))
+    (0..shape.slots).find(|i| image.get(shape.tag(*i)) == Some(&0))
 }
 
 /// Last used slot.
 pub(crate) fn last_used(image: &[u64], shape: Shape) -> Option<usize> {
-    (0..shape.slots).rev().find(|i| image.get(shape.slot(*i)).is_some_and(|tag| *tag != 0))
+    (0..shape.slots).rev().find(|i| image.get(shape.tag(*i)).is_some_and(|tag| *tag != 0))
 }

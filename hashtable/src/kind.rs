@@ -80,9 +80,10 @@ fn apply_pair(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
     let op = op::decode(op).ok_or(Refusal::WrongNode)?;
     let look = |bucket: Bucket<'_, '_>| {
         let home = bucket.is_home(op.key.hash, op.index);
-        (bucket.shape, home, bucket.find(&op.key), bucket.free_slot(), bucket.versions(), bucket.chain().is_null())
+        let away = bucket.may_be_away(&op.key);
+        (bucket.shape, home, bucket.find(&op.key), bucket.free_slot(), away, bucket.chain().is_null())
     };
-    let Some((shape, home, found, free, versions, no_chain)) = image::with(image, op.root, look) else {
+    let Some((shape, home, found, free, away, no_chain)) = image::with(image, op.root, look) else {
         return Err(Refusal::WrongNode);
     };
     match (op.code, found) {
@@ -90,7 +91,7 @@ fn apply_pair(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
         (Code::Insert, _) if !home => return Err(Refusal::WrongNode),
         (Code::Insert, Some(_)) => return Err(Refusal::Exists),
         (Code::Insert, None) => {
-            if versions.away > 0 {
+            if away {
                 return Err(Refusal::WrongNode);
             }
             let slot = free.ok_or(Refusal::Full)?;
@@ -99,7 +100,7 @@ fn apply_pair(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
         (Code::Remove, Some(slot)) if home && no_chain => {
             image::take(image, shape, slot);
         }
-        (Code::Remove, None) if home && versions.away == 0 => return Err(Refusal::Missing),
+        (Code::Remove, None) if home && !away => return Err(Refusal::Missing),
         _ => return Err(Refusal::WrongNode),
     }
     Ok(())
@@ -141,14 +142,19 @@ fn revalidate(note: &[u64], now: &View<'_>) -> Option<Revalidate> {
     let used = key.used_words();
     key.words.get_mut(..used)?.copy_from_slice(words.get(..used)?);
     let found = bucket.find(&key);
+    let home = bucket.is_home(hash, index);
     let verdict = if hit {
-        found.is_some_and(|slot| bucket.value_hash(slot) == fixed[5])
-    } else if !bucket.is_home(hash, index) {
+        match found {
+            None if !home => return Some(Revalidate::ContinueAt(table)),
+            found => found.is_some_and(|slot| bucket.value_hash(slot) == fixed[5]),
+        }
+    } else if !home {
         // The shard has been split.
         return Some(if bucket.is_block { Revalidate::Invalid } else { Revalidate::ContinueAt(table) });
     } else {
         let (then, now) = (Versions::from_word(fixed[4]), bucket.versions());
-        found.is_none() && (now.away == 0 || (now.forward, now.chain) == (then.forward, then.chain))
+        let same = (now.forward, now.chain) == (then.forward, then.chain);
+        found.is_none() && (same || !bucket.may_be_away(&key))
     };
     Some(if verdict { Revalidate::Valid } else { Revalidate::Invalid })
 }

@@ -5,14 +5,16 @@
 //!            | address of the directory | buckets of a shard 32 · stride 32 | root |
 //! directory  | magic 16 | depth 8 | | root | address of the first bucket of a shard, 2^depth times
 //! bucket     | magic 16 | depth 8 | slots 8 | key words 8 | value words 8 | |
+//!            | prefix 16 · index 16 · table 32 | tag of each slot |
 //!            | forward 16 | backward 16 | chain 16 | away 16 |     joint versions, keys kept elsewhere
-//!            | prefix 32 · index 32 | root | overflow chain: fat pointer (2) | slots
+//!            | overflow chain: fat pointer (2) | fingerprints | key and value of each slot |
 //! block      as a bucket, with two slots; the fat pointer is that of the next block
-//! slot       | used 1 | key length 15 | hash 48 | key | value |     all 0: free
+//! tag        | used 1 | key length 15 | hash 48 |     0: the slot is free
 //! ```
 //! The low `depth` bits of a key's hash say which shard it is in, the high half which bucket is its
 //! *home*. It lies in its home, in the bucket after it, or in the home's overflow chain. `away` counts
-//! the home's keys that lie outside it. `forward` of a bucket equals `backward` of the next one; both
+//! the home's keys that lie outside it, and `fingerprints` has 12 bits of each, so that the home alone
+//! mostly tells that a key is nowhere: `| n 4 | 5 × 12 |`, n = 15 where there were too many. `forward` of a bucket equals `backward` of the next one; both
 //! change when a key of the one comes to, leaves or is moved in the other. `chain` changes with the
 //! overflow chain.
 
@@ -29,8 +31,10 @@ pub(crate) const BLOCK_MAGIC: u64 = 0x4A53;
 pub(crate) const ROOT_WORDS: usize = 4;
 /// Words of a directory before its entries.
 pub(crate) const DIRECTORY_HEADER: usize = 2;
-/// Words of a bucket or block before its slots.
-pub(crate) const HEADER_WORDS: usize = 6;
+/// Word of a bucket that says whose it is.
+pub(crate) const WORD_OWNER: usize = 1;
+/// Word of the first tag: with the object's own header all tags lie in one cache line.
+const WORD_TAGS: usize = 2;
 /// Pairs of an overflow block.
 pub(crate) const BLOCK_SLOTS: usize = 2;
 /// Bytes of the longest key that can be asked to fit a slot.
@@ -65,7 +69,7 @@ impl Key {
         Some(Key { hash: hash::hash(bytes), len: bytes.len(), words })
     }
 
-    /// The slot's first word.
+    /// The tag of its slot.
     #[inline]
     pub(crate) fn tag(&self) -> u64 {
         USED | ((self.len as u64) << 48) | (self.hash >> 16)
@@ -93,22 +97,61 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    /// Words of a tag with key and value.
     #[inline]
-    pub(crate) fn slot_words(self) -> usize {
+    pub(crate) fn pair_words(self) -> usize {
         1 + self.key_words + self.value_words
     }
 
+    /// Words of the object.
     pub(crate) fn words(self) -> usize {
-        HEADER_WORDS + self.slots * self.slot_words()
+        self.key(self.slots)
     }
 
     pub(crate) fn block(self) -> Shape {
         Shape { slots: BLOCK_SLOTS, ..self }
     }
 
+    /// Word of the tag of a slot.
     #[inline]
-    pub(crate) fn slot(self, i: usize) -> usize {
-        HEADER_WORDS + i * self.slot_words()
+    pub(crate) fn tag(self, slot: usize) -> usize {
+        WORD_TAGS + slot
+    }
+
+    /// Word of the joint versions.
+    #[inline]
+    pub(crate) fn versions(self) -> usize {
+        WORD_TAGS + self.slots
+    }
+
+    /// First word of the fat pointer of the overflow chain.
+    #[inline]
+    pub(crate) fn chain(self) -> usize {
+        self.versions() + 1
+    }
+
+    /// Word of the fingerprints.
+    #[inline]
+    pub(crate) fn fingerprints(self) -> usize {
+        self.versions() + 3
+    }
+
+    /// First word of the key of a slot.
+    #[inline]
+    pub(crate) fn key(self, slot: usize) -> usize {
+        self.versions() + 4 + slot * (self.key_words + self.value_words)
+    }
+
+    /// First word of the value of a slot.
+    #[inline]
+    pub(crate) fn value(self, slot: usize) -> usize {
+        self.key(slot) + self.key_words
+    }
+
+    /// The shape of the bucket or block with this image.
+    #[inline]
+    pub(crate) fn of(image: &[u64]) -> Shape {
+        Shape::from_word(image.first().copied().unwrap_or(0))
     }
 
     #[inline]
@@ -198,6 +241,18 @@ pub(crate) fn low_bits(hash: u64, depth: u8) -> u64 {
     hash & ((1u64 << (depth & 63)) - 1)
 }
 
+/// The word that says whose a bucket is: its shard, its index there, and its table.
+#[inline]
+pub(crate) fn owner(prefix: u64, index: usize, root: Addr) -> u64 {
+    (prefix << 48) | ((index as u64 & 0xFFFF) << 32) | u64::from(table_mark(root))
+}
+
+/// A mark of the table with this root.
+#[inline]
+fn table_mark(root: Addr) -> u32 {
+    (root.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+}
+
 /// A bucket or block under a view.
 #[derive(Clone, Copy)]
 pub(crate) struct Bucket<'a, 'v> {
@@ -213,7 +268,7 @@ impl<'a, 'v> Bucket<'a, 'v> {
     pub(crate) fn open(view: &'a View<'v>, root: Addr) -> Option<Self> {
         let first = view.word(0);
         let magic = first >> 48;
-        if magic != BUCKET_MAGIC && magic != BLOCK_MAGIC || view.word(3) != root.raw() {
+        if magic != BUCKET_MAGIC && magic != BLOCK_MAGIC || view.word(WORD_OWNER) as u32 != table_mark(root) {
             return None;
         }
         let shape = Shape::from_word(first);
@@ -222,23 +277,24 @@ impl<'a, 'v> Bucket<'a, 'v> {
 
     #[inline]
     pub(crate) fn versions(&self) -> Versions {
-        Versions::from_word(self.view.word(1))
+        Versions::from_word(self.view.word(self.shape.versions()))
     }
 
     #[inline]
     pub(crate) fn prefix(&self) -> u64 {
-        self.view.word(2) >> 32
+        self.view.word(WORD_OWNER) >> 48
     }
 
     #[inline]
     pub(crate) fn index(&self) -> usize {
-        self.view.word(2) as u32 as usize
+        (self.view.word(WORD_OWNER) >> 32) as u16 as usize
     }
 
     /// First overflow block or, of a block, the next one.
     #[inline]
     pub(crate) fn chain(&self) -> FatPtr {
-        FatPtr::from_words([self.view.word(4), self.view.word(5)])
+        let at = self.shape.chain();
+        FatPtr::from_words([self.view.word(at), self.view.word(at + 1)])
     }
 
     /// Whether this is the bucket with that index of the shard that the hash belongs to.
@@ -247,19 +303,26 @@ impl<'a, 'v> Bucket<'a, 'v> {
         !self.is_block && self.index() == index && low_bits(hash, self.depth) == self.prefix()
     }
 
+    /// Whether a key of this home that is not in it may be elsewhere.
+    #[inline]
+    pub(crate) fn may_be_away(&self, key: &Key) -> bool {
+        self.versions().away > 0 && Fingerprints(self.view.word(self.shape.fingerprints())).may_have(key.tag())
+    }
+
     /// Slot of a key.
     #[inline]
     pub(crate) fn find(&self, key: &Key) -> Option<usize> {
         let tag = key.tag();
         (0..self.shape.slots).find(|i| {
-            let at = self.shape.slot(*i);
-            self.view.word(at) == tag && (0..key.used_words()).all(|w| self.view.word(at + 1 + w) == key.words[w])
+            let at = self.shape.key(*i);
+            self.view.word(self.shape.tag(*i)) == tag
+                && (0..key.used_words()).all(|w| self.view.word(at + w) == key.words[w])
         })
     }
 
     #[inline]
     pub(crate) fn is_free(&self, slot: usize) -> bool {
-        self.view.word(self.shape.slot(slot)) == 0
+        self.view.word(self.shape.tag(slot)) == 0
     }
 
     #[inline]
@@ -271,21 +334,15 @@ impl<'a, 'v> Bucket<'a, 'v> {
         (0..self.shape.slots).filter(|i| !self.is_free(*i)).count()
     }
 
-    /// The hash of the key in a slot, but for its low 16 bits.
-    #[inline]
-    pub(crate) fn hash_of(&self, slot: usize) -> u64 {
-        (self.view.word(self.shape.slot(slot)) & ((1 << 48) - 1)) << 16
-    }
-
     /// Copies a value.
     #[inline]
     pub(crate) fn value(&self, slot: usize, out: &mut [u64]) {
-        self.view.copy(self.shape.slot(slot) + 1 + self.shape.key_words, out);
+        self.view.copy(self.shape.value(slot), out);
     }
 
     /// A hash of a value, for guards.
     pub(crate) fn value_hash(&self, slot: usize) -> u64 {
-        let at = self.shape.slot(slot) + 1 + self.shape.key_words;
+        let at = self.shape.value(slot);
         (0..self.shape.value_words).fold(1, |state: u64, i| {
             (state ^ self.view.word(at + i)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
         })
@@ -293,11 +350,62 @@ impl<'a, 'v> Bucket<'a, 'v> {
 
     /// Appends the key of a slot.
     pub(crate) fn append_key(&self, slot: usize, out: &mut Vec<u8>) {
-        let at = self.shape.slot(slot);
-        let len = ((self.view.word(at) >> 48) as usize & 0x7FFF).min(self.shape.key_words * 8);
+        let at = self.shape.key(slot);
+        let len = ((self.view.word(self.shape.tag(slot)) >> 48) as usize & 0x7FFF).min(self.shape.key_words * 8);
         for i in 0..len.div_ceil(8) {
             let run = (len - i * 8).min(8);
-            out.extend_from_slice(&self.view.word(at + 1 + i).to_le_bytes()[..run]);
+            out.extend_from_slice(&self.view.word(at + i).to_le_bytes()[..run]);
+        }
+    }
+}
+
+/// Fingerprints of the keys that a home has elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fingerprints(pub(crate) u64);
+
+const FINGERPRINTS: u64 = 5;
+const TOO_MANY: u64 = 15;
+
+impl Fingerprints {
+    #[inline]
+    fn len(self) -> u64 {
+        self.0 >> 60
+    }
+
+    #[inline]
+    fn position(self, tag: u64) -> Option<u64> {
+        (0..self.len().min(FINGERPRINTS)).find(|i| (self.0 >> (12 * i)) & 0xFFF == tag & 0xFFF)
+    }
+
+    /// Whether the key with this tag may be among them.
+    #[inline]
+    pub(crate) fn may_have(self, tag: u64) -> bool {
+        self.len() > FINGERPRINTS || self.position(tag).is_some()
+    }
+
+    /// Adds a key.
+    pub(crate) fn add(self, tag: u64) -> Self {
+        match self.len() {
+            len if len < FINGERPRINTS => {
+                let lanes = self.0 & ((1 << 60) - 1) | ((tag & 0xFFF) << (12 * len));
+                Fingerprints(lanes | ((len + 1) << 60))
+            }
+            _ => Fingerprints(TOO_MANY << 60),
+        }
+    }
+
+    /// Takes a key out; `left` keys are still elsewhere.
+    pub(crate) fn remove(self, tag: u64, left: u16) -> Self {
+        let len = self.len();
+        match self.position(tag) {
+            _ if left == 0 => Fingerprints(0),
+            Some(at) if len <= FINGERPRINTS => {
+                let last = (self.0 >> (12 * (len - 1))) & 0xFFF;
+                let lanes = self.0 & ((1 << 60) - 1) & !(0xFFF << (12 * (len - 1)));
+                let lanes = if at == len - 1 { lanes } else { lanes & !(0xFFF << (12 * at)) | (last << (12 * at)) };
+                Fingerprints(lanes | ((len - 1) << 60))
+            }
+            _ => self,
         }
     }
 }
@@ -328,5 +436,32 @@ impl Versions {
             | (u64::from(self.backward) << 32)
             | (u64::from(self.chain) << 16)
             | u64::from(self.away)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn fingerprints_never_deny_a_key_that_is_elsewhere(ops in proptest::collection::vec((any::<bool>(), 0u64..12), 0..60)) {
+            let mut fingerprints = Fingerprints::default();
+            let mut away: Vec<u64> = Vec::new();
+            for (add, tag) in ops {
+                if add {
+                    away.push(tag);
+                    fingerprints = fingerprints.add(tag);
+                } else if let Some(at) = away.iter().position(|there| *there == tag) {
+                    away.swap_remove(at);
+                    fingerprints = fingerprints.remove(tag, away.len() as u16);
+                }
+                prop_assert!(away.iter().all(|tag| fingerprints.may_have(*tag)));
+                if away.is_empty() {
+                    prop_assert_eq!(fingerprints, Fingerprints::default());
+                }
+            }
+        }
     }
 }

@@ -49,6 +49,14 @@ impl Window {
         self.edit(at + 1, |versions| versions.backward = forward);
     }
 
+    /// Notes in its home that a pair is in the next bucket now.
+    fn send_away(&mut self, home: usize, pair: &[u64]) {
+        if let (Some(image), Some(tag)) = (self.images.get_mut(home), pair.first()) {
+            image::add_away(image, *tag);
+        }
+        self.tie(home);
+    }
+
     fn put(&mut self, at: usize, pair: &[u64]) -> bool {
         let Some(image) = self.images.get_mut(at) else { return false };
         let Some(slot) = image::free_slot(image, self.shape) else { return false };
@@ -67,8 +75,7 @@ impl Window {
             return false;
         }
         self.put(at + 1, pair);
-        self.edit(at, |versions| versions.away = versions.away.saturating_add(1));
-        self.tie(at);
+        self.send_away(at, pair);
         true
     }
 
@@ -81,8 +88,7 @@ impl Window {
         for (from, slot) in moves {
             let pair = image::take(&mut self.images[from], self.shape, slot);
             self.put(from + 1, &pair);
-            self.edit(from, |versions| versions.away = versions.away.saturating_add(1));
-            self.tie(from);
+            self.send_away(from, &pair);
             self.moves += 1;
         }
         true
@@ -92,7 +98,7 @@ impl Window {
     fn movable(&self, at: usize) -> Option<usize> {
         let image = self.images.get(at)?;
         (0..self.shape.slots).find(|slot| {
-            let tag = image.get(self.shape.slot(*slot)).copied().unwrap_or(0);
+            let tag = image.get(self.shape.tag(*slot)).copied().unwrap_or(0);
             tag != 0 && home((tag & ((1 << 48) - 1)) << 16, self.buckets) == self.first + at
         })
     }

@@ -64,8 +64,8 @@ pub(crate) struct Spot {
 /// What a look at the home says.
 pub(crate) enum Look<T> {
     Found(T),
-    /// Not in the home; so many of its keys are elsewhere.
-    Absent { versions: Versions, chain: FatPtr, free: bool },
+    /// Not in the home; `away` says whether it may be elsewhere.
+    Absent { versions: Versions, chain: FatPtr, free: bool, away: bool },
     /// This is not the home; the shard was split meanwhile.
     Stale,
 }
@@ -168,6 +168,7 @@ impl HashTable {
                         versions: bucket.versions(),
                         chain: bucket.chain(),
                         free: bucket.free_slot().is_some(),
+                        away: bucket.may_be_away(key),
                     },
                 }
             })
@@ -184,36 +185,51 @@ impl HashTable {
     ) -> Result<(Spot, Option<(T, Place, Seen)>), Stop> {
         for _ in 0..MAX_STEPS {
             let spot = self.locate(tx, key.hash).await?;
-            let (versions, mut chain) = match self.look(tx, &spot, key, &mut found).await? {
+            let (away, chain) = match self.look(tx, &spot, key, &mut found).await? {
                 (Look::Found(value), seen) => return Ok((spot, Some((value, Place::Home, seen)))),
                 (Look::Stale, _) => continue,
-                (Look::Absent { versions, chain, .. }, seen) => {
+                (Look::Absent { versions, chain, away, .. }, seen) => {
                     // Before anything else is read: what follows hangs on it.
                     if tx.mode() == Mode::ReadWrite {
                         tx.guard_keys(seen, &TABLE, &kind::note(key, self.root, &spot.root, versions, None));
                     }
-                    (versions, chain)
+                    (away, chain)
                 }
             };
-            if versions.away == 0 {
+            if !away {
                 return Ok((spot, None));
             }
-            let next = spot.root.bucket(spot.first, spot.index + 1);
-            if let Some((value, _, seen)) = self.search(tx, next, key, &mut found).await? {
-                return Ok((spot, Some((value, Place::Next, seen))));
-            }
-            for _ in 0..MAX_CHAIN {
-                if chain.is_null() {
-                    return Ok((spot, None));
-                }
-                count(Event::BlockRead);
-                match self.search(tx, chain.addr, key, &mut found).await? {
-                    Some((value, _, seen)) => return Ok((spot, Some((value, Place::Block(chain.addr), seen)))),
-                    None => chain = self.next_block(tx, chain.addr).await?,
-                }
-            }
+            let found = self.find_away(tx, &spot, chain, key, &mut found).await?;
+            return Ok((spot, found));
         }
         Err(Stop::Retry(AbortReason::RefreshFailed))
+    }
+
+    /// Finds a key in the bucket after its home and in the home's overflow chain. What makes it stay
+    /// absent there is the home's version.
+    pub(crate) async fn find_away<T: Send>(
+        &self,
+        tx: &mut Transaction,
+        spot: &Spot,
+        mut chain: FatPtr,
+        key: &Key,
+        found: &mut (impl FnMut(&Bucket<'_, '_>, usize) -> T + Send),
+    ) -> Result<Option<(T, Place, Seen)>, Stop> {
+        let next = spot.root.bucket(spot.first, spot.index + 1);
+        if let Some((value, seen)) = self.search(tx, next, key, found).await? {
+            return Ok(Some((value, Place::Next, seen)));
+        }
+        for _ in 0..MAX_CHAIN {
+            if chain.is_null() {
+                return Ok(None);
+            }
+            count(Event::BlockRead);
+            match self.search(tx, chain.addr, key, found).await? {
+                Some((value, seen)) => return Ok(Some((value, Place::Block(chain.addr), seen))),
+                None => chain = self.next_block(tx, chain.addr).await?,
+            }
+        }
+        Err(Stop::Damaged)
     }
 
     /// Looks for a key in a bucket or block that is not its home.
@@ -223,14 +239,14 @@ impl HashTable {
         at: Addr,
         key: &Key,
         found: &mut (impl FnMut(&Bucket<'_, '_>, usize) -> T + Send),
-    ) -> Result<Option<(T, (), Seen)>, Stop> {
+    ) -> Result<Option<(T, Seen)>, Stop> {
         let table = self.root;
         let look = |view: &View<'_>| {
             let bucket = Bucket::open(view, table)?;
             bucket.find(key).map(|slot| found(&bucket, slot))
         };
         Ok(match tx.view(at, None, look).await? {
-            Some((Some(value), seen)) => Some((value, (), seen)),
+            Some((Some(value), seen)) => Some((value, seen)),
             _ => None,
         })
     }
@@ -294,7 +310,7 @@ pub(crate) fn directory_image(depth: u8, root: Addr) -> Vec<u64> {
 /// Allocates the buckets of a shard side by side, empty.
 pub(crate) fn new_shard(tx: &mut Transaction, root: &Root, table: Addr, depth: u8, prefix: u64) -> Result<Addr, Stop> {
     let words = root.shape.words();
-    let first = tx.alloc_run(words, root.buckets + 1, table)?;
+    let first = tx.alloc_run(words, root.buckets + 1)?;
     for index in 0..=root.buckets {
         let ptr = FatPtr { addr: root.bucket(first.addr, index), ..first };
         tx.write_new(ptr, &image::bucket(root.shape, table, depth, prefix, index))?;

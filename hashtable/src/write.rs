@@ -58,7 +58,7 @@ impl HashTable {
             match self.look(tx, &spot, &key, start).await?.0 {
                 Look::Found(value) => return Ok(Insert::Exists(value)),
                 Look::Stale => continue,
-                Look::Absent { versions, free: true, .. } if versions.away == 0 => {
+                Look::Absent { free: true, away: false, .. } => {
                     let op = op::encode(Code::Insert, &key, self.root, spot.index, value);
                     if tx.patch(spot.home, &TABLE, &op).await?.is_ok() {
                         return Ok(Insert::Done);
@@ -67,32 +67,46 @@ impl HashTable {
                 }
                 Look::Absent { .. } => {}
             }
-            let (spot, found) = self.find(tx, &key, start).await?;
-            if let Some((value, _, _)) = found {
-                return Ok(Insert::Exists(value));
-            }
-            if self.insert_crowded(tx, &spot, &key, value).await? {
-                return Ok(Insert::Done);
+            if let Some(done) = self.insert_crowded(tx, &spot, &key, value, start).await? {
+                return Ok(done);
             }
         }
         Err(IndexError::Stop(Stop::Retry(AbortReason::NodeConflict)))
     }
 
-    /// Inserts an absent key into a home that has no room, or keys elsewhere; false if the shard was
-    /// split for it and the search must begin anew.
-    async fn insert_crowded(&self, tx: &mut Transaction, spot: &Spot, key: &Key, value: &[u64]) -> Result<bool, Stop> {
+    /// Inserts a key into a home that has no room, or keys elsewhere; nothing if the shard was split
+    /// and the search must begin anew.
+    async fn insert_crowded(
+        &self,
+        tx: &mut Transaction,
+        spot: &Spot,
+        key: &Key,
+        value: &[u64],
+        mut start: impl FnMut(&Bucket<'_, '_>, usize) -> [u64; 2] + Send,
+    ) -> Result<Option<Insert>, Stop> {
         let shape = spot.root.shape;
+        let (home_image, home) = self.copy(tx, spot.home).await?;
+        // The home is written in the end, at this version: so what is absent now stays absent.
+        let look = |bucket: Bucket<'_, '_>| (bucket.is_home(key.hash, spot.index), bucket.find(key).is_some());
+        if image::with(&home_image, self.root, look) != Some((true, false)) {
+            return Ok(None);
+        }
+        if image::with(&home_image, self.root, |bucket| bucket.may_be_away(key)) == Some(true) {
+            let chain = image::chain(&home_image);
+            if let Some((there, _, _)) = self.find_away(tx, spot, chain, key, &mut start).await? {
+                return Ok(Some(Insert::Exists(there)));
+            }
+        }
         let pair = image::pair(shape, key, value);
         let last = (spot.index + 1 + PROBES).min(spot.root.buckets);
-        let (mut images, mut copies) = (Vec::new(), Vec::new());
-        for index in spot.index..=last {
-            let (image, copied) = self.copy(tx, spot.root.bucket(spot.first, index)).await?;
-            let enough = index > spot.index && image::free_slot(&image, shape).is_some();
-            images.push(image);
-            copies.push(copied);
-            if enough || index == spot.index && image::free_slot(&images[0], shape).is_some() {
+        let (mut images, mut copies) = (vec![home_image], vec![home]);
+        for index in spot.index + 1..=last {
+            if image::free_slot(&images[images.len() - 1], shape).is_some() {
                 break;
             }
+            let (image, copied) = self.copy(tx, spot.root.bucket(spot.first, index)).await?;
+            images.push(image);
+            copies.push(copied);
         }
         let mut window = Window::new(shape, spot.root.buckets, spot.index, images);
         if window.place(0, &pair) {
@@ -100,13 +114,13 @@ impl HashTable {
             for (i, copied) in copies.iter().enumerate().filter(|(i, _)| window.changed[*i]) {
                 self.put_back(tx, copied, &window.images[i]).await?;
             }
-            return Ok(true);
+            return Ok(Some(Insert::Done));
         }
         if grow::wanted(self, tx, spot).await? && grow::grow(self, tx, spot).await? {
-            return Ok(false);
+            return Ok(None);
         }
         self.insert_chained(tx, spot, &copies[0], &mut window.images[0], &pair).await?;
-        Ok(true)
+        Ok(Some(Insert::Done))
     }
 
     /// Puts a pair into the overflow chain of a home.
@@ -120,8 +134,11 @@ impl HashTable {
     ) -> Result<(), Stop> {
         let shape = spot.root.shape.block();
         let head = image::chain(image);
+        if image::versions(image).away == u16::MAX {
+            return Err(Stop::TooLarge("a hash bucket overflows"));
+        }
+        image::add_away(image, pair.first().copied().unwrap_or(0));
         let mut versions = image::versions(image);
-        versions.away = versions.away.checked_add(1).ok_or(Stop::TooLarge("a hash bucket overflows"))?;
         versions.chain = versions.chain.wrapping_add(1);
         image::set_versions(image, versions);
         if !head.is_null() {
@@ -134,7 +151,7 @@ impl HashTable {
         }
         count(Event::BlockAdded);
         let new = tx.alloc(shape.words(), home.at)?;
-        let prefix = image[2] >> 32;
+        let prefix = image::with(image, self.root, |bucket| bucket.prefix()).unwrap_or(0);
         tx.write_new(new, &image::block(spot.root.shape, self.root, prefix, spot.index, head, pair))?;
         image::set_chain(image, new);
         self.put_back(tx, home, image).await
@@ -219,7 +236,10 @@ impl HashTable {
         let holder_shape = if let Place::Block(_) = place { block_shape } else { shape };
         let found = image::with(&window.images[holder], self.root, |bucket| bucket.find(key)).flatten();
         let Some(slot) = found else { return Ok(false) };
-        image::take(&mut window.images[holder], holder_shape, slot);
+        let mut returned = image::take(&mut window.images[holder], holder_shape, slot).first().copied();
+        if place == Place::Home {
+            returned = None;
+        }
 
         // The newest block gives its last pair to the free slot, unless the free slot is that.
         let head = image::chain(&window.images[0]);
@@ -234,6 +254,9 @@ impl HashTable {
             if !in_head && let Some(last) = image::last_used(&block, block_shape) {
                 let pair = image::take(&mut block, block_shape, last);
                 image::put(&mut window.images[holder], holder_shape, slot, &pair);
+                if place == Place::Home {
+                    returned = pair.first().copied();
+                }
             }
             if image::last_used(&block, block_shape).is_none() {
                 image::set_chain(&mut window.images[0], image::chain(&block));
@@ -247,10 +270,11 @@ impl HashTable {
                 copies.pop();
             }
         }
-        let mut versions = image::versions(&window.images[0]);
-        if place != Place::Home || !head.is_null() {
-            versions.away = versions.away.saturating_sub(1);
+        // The removed key is not elsewhere any more, or a key from the chain is at home now.
+        if let Some(tag) = returned {
+            image::remove_away(&mut window.images[0], tag);
         }
+        let mut versions = image::versions(&window.images[0]);
         if !head.is_null() {
             versions.chain = versions.chain.wrapping_add(1);
         }

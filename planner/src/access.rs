@@ -224,7 +224,12 @@ fn order_direction(
         if !nulls_agree && !table.columns[key.column].not_null {
             return None;
         }
-        if index.unique && index.columns.iter().all(|k| table.columns[k.column].not_null) {
+        if index.unique
+            && index
+                .columns
+                .iter()
+                .all(|k| table.columns[k.column].not_null)
+        {
             // Once every key column has been wanted the rest of the order cannot matter.
             let rest_done = keys.clone().next().is_none();
             if rest_done {

@@ -1,8 +1,9 @@
 //! The indexes of a table by kind: what a B-tree and a hash table have in common.
 
 use fencepost_btree::{BTree, IndexError, Insert};
-use fencepost_hashtable::HashTable;
-use fencepost_sql::catalog::{IndexDef, IndexKind};
+use fencepost_hashtable::{self as hash, HashOptions, HashTable};
+use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::key::KeyCodec;
 use fencepost_sql::stop::Halt;
 use fencepost_storage::Addr;
 use fencepost_txn::{Stop, Transaction};
@@ -38,7 +39,14 @@ pub async fn insert(
 ) -> Result<Insert, IndexError> {
     match index.kind {
         IndexKind::BTree => tree(index).insert(tx, key, value).await,
-        IndexKind::Hash => hash_table(index).insert(tx, key, value).await,
+        IndexKind::Hash => match hash_table(index).insert(tx, key, &value).await {
+            Ok(hash::Insert::Done) => Ok(Insert::Done),
+            Ok(hash::Insert::Exists(found)) => Ok(Insert::Exists(found)),
+            Err(hash::IndexError::Stop(stop)) => Err(IndexError::Stop(stop)),
+            Err(hash::IndexError::KeyTooLong { length, limit }) => {
+                Err(IndexError::KeyTooLong { length, limit })
+            }
+        },
     }
 }
 
@@ -63,7 +71,7 @@ pub async fn replace(
 ) -> Result<(), Halt> {
     let found = match index.kind {
         IndexKind::BTree => tree(index).replace(tx, key, value).await?,
-        IndexKind::Hash => hash_table(index).replace(tx, key, value).await?,
+        IndexKind::Hash => hash_table(index).replace(tx, key, &value).await?,
     };
     match found {
         true => Ok(()),
@@ -71,11 +79,17 @@ pub async fn replace(
     }
 }
 
-/// A new, empty index; its root.
-pub async fn create(tx: &mut Transaction, kind: IndexKind) -> Result<u64, Stop> {
-    Ok(match kind {
+/// A new, empty index of the shape of `index`, whose root is not looked at; its root.
+pub fn create(tx: &mut Transaction, table: &TableDef, index: &IndexDef) -> Result<u64, Stop> {
+    Ok(match index.kind {
         IndexKind::BTree => BTree::create(tx)?.root().raw(),
-        IndexKind::Hash => HashTable::create(tx).await?.root().raw(),
+        IndexKind::Hash => {
+            let options = HashOptions {
+                key_bytes: KeyCodec::slot_bytes(table, index),
+                ..HashOptions::default()
+            };
+            HashTable::create_with(tx, &options)?.root().raw()
+        }
     })
 }
 

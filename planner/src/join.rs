@@ -39,7 +39,8 @@ pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Pl
     }
     let mut on_conditions = Vec::new();
     conjuncts(on, &mut on_conditions);
-    let (mut split, rest) = distribute(kind, slots(&left), slots(&right), on_conditions, conditions);
+    let (mut split, rest) =
+        distribute(kind, slots(&left), slots(&right), on_conditions, conditions);
     let forward = best(kind, &left, &right, &split);
     let mut method = forward.0;
     if kind == JoinKind::Inner {
@@ -134,7 +135,10 @@ fn index_rows(right: &From, split: &Split, sides: (SlotRange, SlotRange)) -> Opt
     let conditions: Vec<Expr> = split.right.iter().chain(&split.both).cloned().collect();
     let found: Vec<Term> = terms(&conditions, sides.1, sides.0);
     let path = choose(table, &found, &[]);
-    let joins = path.served.iter().any(|c| reads_any(&conditions[*c], sides.0));
+    let joins = path
+        .served
+        .iter()
+        .any(|c| reads_any(&conditions[*c], sides.0));
     joins.then(|| estimate(right, &conditions, sides.0))
 }
 
@@ -221,7 +225,10 @@ fn key_pair(condition: &Expr, sides: (SlotRange, SlotRange)) -> Option<(&Expr, &
         return None;
     };
     let fits = |a: &Expr, b: &Expr| {
-        reads_any(a, sides.0) && reads_only(a, sides.0) && reads_any(b, sides.1) && reads_only(b, sides.1)
+        reads_any(a, sides.0)
+            && reads_only(a, sides.0)
+            && reads_any(b, sides.1)
+            && reads_only(b, sides.1)
     };
     if fits(left, right) {
         Some((left, right))

@@ -26,7 +26,7 @@ mod terms;
 mod write;
 
 pub use copy::CopyInput;
-pub use ddl::{DdlCx, Notice, is_ddl, run_ddl};
+pub use ddl::{DdlCx, Notice, ddl_command, run_ddl};
 pub use exec::{CancelFlag, Cx, Scratch};
 pub use explain::explain;
 pub use plan::TablePlan;

@@ -38,7 +38,7 @@ impl TablePlan {
     }
 
     /// The definition of index `index`.
-    pub fn index(&self, index: usize) -> &IndexDef {
+    pub fn index_def(&self, index: usize) -> &IndexDef {
         &self.def.indexes[index]
     }
 }

@@ -106,7 +106,11 @@ impl Execution {
             }
             if !*more {
                 // The tag of a portal's last piece counts the rows of that piece, as PostgreSQL's.
-                let count = if max_rows == 0 { self.given } else { (max_rows - left) as u64 };
+                let count = if max_rows == 0 {
+                    self.given
+                } else {
+                    (max_rows - left) as u64
+                };
                 return Ok(Progress::Done(count));
             }
             if left == 0 {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use fencepost_sql::bound::{ColumnOrigin, Expr};
 use fencepost_sql::bound::{
     Copy, CopyDirection, CopySource, From, Leaf, LeafSource, Select, Statement, Target,
 };
-use fencepost_sql::bound::{ColumnOrigin, Expr};
 use fencepost_sql::error::SqlError;
 
 use crate::build::plan_select;
@@ -32,7 +32,7 @@ pub enum Plan {
 }
 
 /// The plan of a statement, or the statement back if it has none.
-pub fn plan(statement: Statement) -> Result<Plan, Statement> {
+pub fn plan(statement: Statement) -> Result<Plan, Box<Statement>> {
     Ok(match statement {
         Statement::Select(select) => {
             let plan = plan_select(*select);
@@ -51,7 +51,7 @@ pub fn plan(statement: Statement) -> Result<Plan, Statement> {
                 Plan::CopyOut(copy, plan_select(select))
             }
         },
-        other => return Err(other),
+        other => return Err(Box::new(other)),
     })
 }
 

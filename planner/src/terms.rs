@@ -172,7 +172,5 @@ fn same_values(from: &Type, to: &Type) -> bool {
 }
 
 fn is_known(expr: &Expr, own: SlotRange, known: SlotRange) -> bool {
-    expr.volatility() < Volatility::Volatile
-        && !reads_any(expr, own)
-        && reads_only(expr, known)
+    expr.volatility() < Volatility::Volatile && !reads_any(expr, own) && reads_only(expr, known)
 }

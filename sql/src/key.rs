@@ -93,6 +93,25 @@ impl KeyCodec {
         }
     }
 
+    /// Room that a slot of a hash table needs for these keys: exact for types of fixed size, a
+    /// stated share for the others.
+    pub fn slot_bytes(table: &TableDef, index: &IndexDef) -> usize {
+        const NUMERIC_BYTES: usize = 20;
+        const TEXT_BYTES: usize = 64;
+        const SLOT_BYTES_MAX: usize = 256;
+        let bytes = index.columns.iter().map(|c| {
+            let ty = &table.columns[c.column].ty;
+            match ty.kind {
+                TypeKind::Numeric => NUMERIC_BYTES,
+                kind if kind.is_string() || kind == TypeKind::Bytea => {
+                    ty.length().map_or(TEXT_BYTES, |n| n + 3).min(TEXT_BYTES)
+                }
+                kind => usize::try_from(kind.size()).unwrap_or(8) + 1,
+            }
+        });
+        bytes.sum::<usize>().min(SLOT_BYTES_MAX)
+    }
+
     /// Appends the value of key column `position`, for building search prefixes.
     pub fn push(&self, position: usize, value: &Value, out: &mut Vec<u8>) {
         self.columns[position].encode(value, out);

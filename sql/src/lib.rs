@@ -6,6 +6,7 @@
 //!                                     functions::eval ◀──┘  values, types, settings
 //! ```
 
+pub mod binder;
 pub mod bound;
 pub mod catalog;
 pub mod context;

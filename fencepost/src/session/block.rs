@@ -176,7 +176,10 @@ impl Session {
             self.modes.isolation = isolation;
         }
         if let Some(read_only) = modes.read_only {
-            let was_reader = self.tx.as_ref().is_some_and(|tx| tx.mode() == Mode::ReadOnly);
+            let was_reader = self
+                .tx
+                .as_ref()
+                .is_some_and(|tx| tx.mode() == Mode::ReadOnly);
             if !read_only && was_reader {
                 return Err(SqlError::new(
                     SqlState::ACTIVE_SQL_TRANSACTION,

@@ -33,7 +33,9 @@ impl Session {
             return Ok(vec![Parsed(Syntax::Lifted(lifted, sql.to_owned()))]);
         }
         let statements = parser::parse(sql).inspect_err(|_| self.fail())?;
-        let trees = statements.into_iter().map(|p| Parsed(Syntax::Tree(Box::new(p))));
+        let trees = statements
+            .into_iter()
+            .map(|p| Parsed(Syntax::Tree(Box::new(p))));
         Ok(trees.collect())
     }
 
@@ -130,7 +132,9 @@ impl Session {
     fn plan(&self, tree: parser::Parsed, types: ParamTypes) -> Result<Arc<Planned>, SqlError> {
         let snapshot = self.snapshot();
         let mut planned = plan_statement(tree, &snapshot, types, &self.eval)?;
-        if let Body::Utility(bound::Statement::Execute { name, .. }) = &planned.body {
+        if let Body::Utility(statement) = &planned.body
+            && let bound::Statement::Execute { name, .. } = &**statement
+        {
             let named = self.named(name)?;
             planned.columns = named.planned.columns.clone();
         }
@@ -164,7 +168,11 @@ impl Session {
     }
 
     /// A portal of `prepared` with these parameters.
-    pub fn bind(&mut self, prepared: &Arc<Prepared>, params: Vec<Value>) -> Result<Portal, SqlError> {
+    pub fn bind(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        params: Vec<Value>,
+    ) -> Result<Portal, SqlError> {
         let mut params = params;
         let wanted = prepared.parameter_types().len();
         if params.len() != wanted {

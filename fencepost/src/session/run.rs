@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use fencepost_planner::{CopyInput, Execution, Plan, Progress, RowSink, TablePlan};
-use fencepost_sql::bound::Copy;
 use fencepost_sql::binder::ParamTypes;
+use fencepost_sql::bound::Copy;
 use fencepost_sql::catalog::guard_table;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
 
 use super::copy::CopyIn;
 use super::protocol::{Completion, block_failed};
 use super::{Block, Session, cx};
 use crate::front::{parse_single, plan_statement};
-use crate::prepared::{Body, Planned, Portal, Prepared};
+use crate::prepared::{Body, Column, Planned, Portal, Prepared};
 
 /// Runs of one statement before its conflict is the client's.
 const ATTEMPTS_MAX: u32 = 64;
@@ -85,7 +86,9 @@ impl Session {
         last: bool,
     ) -> Result<Completion, Halt> {
         if portal.transaction.is_some_and(|t| t != self.transaction) {
-            return Err(SqlError::new(SqlState::INVALID_CURSOR_NAME, "the portal is closed").into());
+            return Err(
+                SqlError::new(SqlState::INVALID_CURSOR_NAME, "the portal is closed").into(),
+            );
         }
         self.enter();
         let alone = self.block == Block::Implicit && self.statements == 0;
@@ -96,10 +99,12 @@ impl Session {
             let intents = self.block == Block::Explicit || attempt >= ATTEMPTS_BEFORE_INTENTS;
             let mut result = self.attempt(portal, max_rows, sink, last, intents).await;
             let complete = matches!(result, Ok(Completion::Complete(_)));
-            if complete && last && self.block == Block::Implicit {
-                if let Err(halt) = self.commit_transaction().await {
-                    result = Err(halt);
-                }
+            if complete
+                && last
+                && self.block == Block::Implicit
+                && let Err(halt) = self.commit_transaction().await
+            {
+                result = Err(halt);
             }
             match result {
                 Err(halt) if halt.is_retryable() && alone && attempt < ATTEMPTS_MAX => {
@@ -147,7 +152,9 @@ impl Session {
                 return Err(SqlError::internal("not a plan").into());
             };
             if self.guard(tables).await? {
-                return self.run_guarded(&planned, portal, max_rows, sink, intents).await;
+                return self
+                    .run_guarded(&planned, portal, max_rows, sink, intents)
+                    .await;
             }
             planned = self.plan_again(&planned).await?;
             let literals = portal.prepared.literals.clone();
@@ -182,7 +189,7 @@ impl Session {
         };
         let types = ParamTypes::declared(planned.params.clone());
         let again = plan_statement(tree, &snapshot, types, &self.eval)?;
-        if again.columns != planned.columns {
+        if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "cached plan must not change result type",
@@ -203,7 +210,7 @@ impl Session {
         let Body::Plan(plan, _) = &planned.body else {
             return Err(SqlError::internal("not a plan").into());
         };
-        if let Plan::CopyIn(copy) = plan {
+        if let Plan::CopyIn(copy) = &**plan {
             return self.begin_copy(copy).map_err(Halt::Error);
         }
         let Some(tx) = &mut self.tx else {
@@ -230,6 +237,14 @@ impl Session {
         let input = CopyInput::new(copy)?;
         Ok(Completion::CopyIn(CopyIn::new(input, self.transaction)))
     }
+}
+
+/// Do two results have the same names and types?
+fn same_shape(a: Option<&[Column]>, b: Option<&[Column]>) -> bool {
+    let shape = |columns: &[Column]| -> Vec<(String, Type)> {
+        columns.iter().map(|c| (c.name.clone(), c.ty)).collect()
+    };
+    a.map(shape) == b.map(shape)
 }
 
 /// 25006

@@ -121,7 +121,11 @@ impl Session {
         if name == "all" {
             let all = self.eval.settings.all().into_iter();
             let rows = all.map(|(name, value, description)| {
-                vec![Value::text(name), Value::text(value), Value::text(description)]
+                vec![
+                    Value::text(name),
+                    Value::text(value),
+                    Value::text(description),
+                ]
             });
             return Ok(rows.collect());
         }
@@ -177,7 +181,9 @@ fn transaction_mode(set: &SetStatement) -> Result<Option<TransactionModes>, SqlE
                 _ => {
                     return Err(SqlError::new(
                         SqlState::INVALID_PARAMETER_VALUE,
-                        format!("invalid value for parameter \"transaction_isolation\": \"{value}\""),
+                        format!(
+                            "invalid value for parameter \"transaction_isolation\": \"{value}\""
+                        ),
                     ));
                 }
             });
@@ -189,7 +195,9 @@ fn transaction_mode(set: &SetStatement) -> Result<Option<TransactionModes>, SqlE
 
 /// A time setting in its canonical form; `None` for 0, which is no limit.
 fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let number: u64 = text[..digits].parse().ok()?;
     let unit_ms = match &text[digits..] {
         "" | "ms" => 1,

@@ -10,11 +10,11 @@ use fencepost_sql::functions::assign;
 use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
 
+use super::protocol::Completion;
 use super::{Session, TxStatus};
 use crate::error::Error;
 use crate::prepared::{Column, Prepared};
 use crate::row::Row;
-use super::protocol::Completion;
 
 /// Runs of a [`Session::transaction`] before its conflict is the caller's.
 const ATTEMPTS_MAX: u32 = 100;
@@ -78,7 +78,9 @@ impl Session {
         let (collected, _) = self.run_collected(&prepared, params).await?;
         let columns: Arc<[Column]> = prepared.columns().unwrap_or(&[]).into();
         let rows = collected.rows.into_iter();
-        Ok(rows.map(|values| Row::new(Arc::clone(&columns), values)).collect())
+        Ok(rows
+            .map(|values| Row::new(Arc::clone(&columns), values))
+            .collect())
     }
 
     /// Runs a statement and gives its only row; 02000 where there is none, 21000 where there are
@@ -147,7 +149,9 @@ impl Session {
             Completion::Suspended | Completion::Empty => Ok(String::new()),
             Completion::CopyIn(copy) => {
                 copy.fail(self);
-                Err(SqlError::unsupported("COPY FROM STDIN outside Session::copy_in"))
+                Err(SqlError::unsupported(
+                    "COPY FROM STDIN outside Session::copy_in",
+                ))
             }
         }
     }
@@ -215,9 +219,10 @@ impl Session {
 
     /// Parameters as the statement's types have them.
     fn fit(&self, types: &[Type], params: &[Value]) -> Result<Vec<Value>, SqlError> {
-        let fitted = params.iter().zip(types).map(|(value, ty)| {
-            assign(value.clone(), &natural_type(value), ty, &self.eval)
-        });
+        let fitted = params
+            .iter()
+            .zip(types)
+            .map(|(value, ty)| assign(value.clone(), &natural_type(value), ty, &self.eval));
         let mut values = fitted.collect::<Result<Vec<Value>, SqlError>>()?;
         values.extend(params.iter().skip(types.len()).cloned());
         Ok(values)

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fencepost_planner::{Collected, DdlCx, RowSink, is_ddl, run_ddl};
+use fencepost_planner::{Collected, DdlCx, Notice, RowSink, ddl_command, run_ddl};
+use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Statement};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{assign, eval};
 use fencepost_sql::parser;
-use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
@@ -39,6 +39,12 @@ impl Session {
             Statement::Release(name) => self.release(name)?,
             Statement::RollbackTo(name) => self.rollback_to(name).await?,
             Statement::SetTransaction(modes) => {
+                if self.block != Block::Explicit {
+                    self.notices.push(Notice::warning(
+                        SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    ));
+                }
                 self.enter();
                 self.set_modes(modes)?;
                 "SET"
@@ -69,7 +75,9 @@ impl Session {
                 text,
             } => self.prepare_named(name, param_types, text)?,
             Statement::Execute { name, args } => {
-                return self.run_named(name, args, portal, max_rows, sink, last).await;
+                return self
+                    .run_named(name, args, portal, max_rows, sink, last)
+                    .await;
             }
             Statement::Deallocate(name) => self.deallocate(name.as_deref())?,
             Statement::Discard(kind) => self.discard(*kind)?,
@@ -92,17 +100,24 @@ impl Session {
                 self.in_block("LOCK TABLE")?;
                 "LOCK TABLE"
             }
-            ddl if is_ddl(ddl) => self.run_ddl(&portal.prepared, last).await?,
-            _ => return Err(SqlError::internal("a statement that nobody runs").into()),
+            other => match ddl_command(other) {
+                Some(command) => self.run_ddl(command, &portal.prepared, last).await?,
+                None => return Err(SqlError::internal("a statement that nobody runs").into()),
+            },
         };
         Ok(Completion::Complete(tag.to_owned()))
     }
 
     /// DDL in the open transaction, bound anew where the catalog has moved on.
-    async fn run_ddl(&mut self, prepared: &Prepared, last: bool) -> Result<&'static str, Halt> {
+    async fn run_ddl(
+        &mut self,
+        command: &str,
+        prepared: &Prepared,
+        last: bool,
+    ) -> Result<&'static str, Halt> {
         self.enter();
         if self.modes.read_only {
-            return Err(read_only("DDL").into());
+            return Err(read_only(command).into());
         }
         let alone = self.block == Block::Implicit && self.statements == 0;
         let mut attempt = 0;
@@ -202,10 +217,13 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        let oids: Vec<u32> = param_types.iter().map(|ty| match *ty {
-            Type::UNKNOWN => 0,
-            ty => ty.oid(),
-        }).collect();
+        let oids: Vec<u32> = param_types
+            .iter()
+            .map(|ty| match *ty {
+                Type::UNKNOWN => 0,
+                ty => ty.oid(),
+            })
+            .collect();
         let prepared = self.parse(text, &oids)?;
         self.named.insert(name.to_owned(), prepared);
         Ok("PREPARE")

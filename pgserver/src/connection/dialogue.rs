@@ -223,15 +223,11 @@ impl<'p> Dialogue<'p> {
         encode::ready_for_query(&mut io.out, ready);
     }
 
-    /// Sends settings that have changed.
+    /// Follows settings that have changed, and sends those the client is told of.
     #[inline]
     pub(super) fn report_changes(&mut self, io: &mut Io) {
-        let changes = self.session.take_parameter_changes();
-        if changes.is_empty() {
-            return;
-        }
         self.style.refresh(&self.session);
-        for (name, value) in changes {
+        for (name, value) in self.session.take_parameter_changes() {
             encode::parameter_status(&mut io.out, &name, &value);
         }
     }

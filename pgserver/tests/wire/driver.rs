@@ -153,7 +153,7 @@ async fn a_cancel_token_reaches_the_statement() {
         .expect("updated");
     let waiter = connect(&server).await;
     let token = waiter.cancel_token();
-    let task = tokio::spawn(async move { waiter.batch_execute("UPDATE t SET v = 2").await });
+    let task = tokio::spawn(async move { waiter.batch_execute("BEGIN; UPDATE t SET v = 2").await });
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     token.cancel_query(NoTls).await.expect("asked");
     let error = task.await.expect("run").expect_err("cancelled");

@@ -117,7 +117,7 @@ fn start_up_packets_that_cannot_be_served() {
         let mut client = Client::connect(server.local_addr());
         client.send(bytes);
         let messages = client.rest();
-        assert_eq!(tags(&messages), "E", "{messages:?}");
+        assert!(tags(&messages).ends_with('E'), "{messages:?}");
         error(&messages).0
     };
     assert_eq!(refused(&30_000u32.to_be_bytes()), "08P01");

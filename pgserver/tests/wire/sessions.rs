@@ -15,12 +15,19 @@ fn locked() -> (fencepost_pgserver::Server, Client) {
     (server, holder)
 }
 
+/// A client in a block that waits for the row of [`locked`].
+fn waiter(server: &fencepost_pgserver::Server) -> Client {
+    let mut waiter = Client::start(server.local_addr());
+    waiter.run("BEGIN");
+    waiter.send(&query("UPDATE t SET v = v + 10 WHERE id = 1"));
+    std::thread::sleep(Duration::from_millis(100));
+    waiter
+}
+
 #[test]
 fn a_client_that_vanishes_in_a_block_lets_go() {
     let (server, holder) = locked();
-    let mut other = Client::start(server.local_addr());
-    other.send(&query("UPDATE t SET v = v + 10 WHERE id = 1"));
-    std::thread::sleep(Duration::from_millis(100));
+    let mut other = waiter(&server);
     holder.vanish();
     assert_eq!(tags(&other.until('Z')), "CZ");
     assert_eq!(other.value("SELECT v FROM t"), "10");
@@ -49,9 +56,7 @@ fn a_client_that_vanishes_while_it_waits_leaves_the_line() {
 #[test]
 fn a_statement_that_waits_can_be_cancelled() {
     let (server, mut holder) = locked();
-    let mut waiter = Client::start(server.local_addr());
-    waiter.send(&query("UPDATE t SET v = v + 10 WHERE id = 1"));
-    std::thread::sleep(Duration::from_millis(100));
+    let mut waiter = waiter(&server);
     waiter.cancel();
     let messages = waiter.until('Z');
     let wanted = (
@@ -59,7 +64,8 @@ fn a_statement_that_waits_can_be_cancelled() {
         "canceling statement due to user request".into(),
     );
     assert_eq!(error(&messages), wanted);
-    assert_eq!(waiter.value("SELECT 1"), "1", "the session goes on");
+    assert_eq!(waiter.fails("SELECT 1"), "25P02", "the session goes on");
+    waiter.run("ROLLBACK");
     holder.run("COMMIT");
     assert_eq!(waiter.value("SELECT v FROM t"), "1");
 }
@@ -67,8 +73,7 @@ fn a_statement_that_waits_can_be_cancelled() {
 #[test]
 fn a_wrong_secret_cancels_nothing() {
     let (server, mut holder) = locked();
-    let mut waiter = Client::start(server.local_addr());
-    waiter.send(&query("UPDATE t SET v = v + 10 WHERE id = 1"));
+    let mut waiter = waiter(&server);
     waiter.secret ^= 1;
     waiter.cancel();
     std::thread::sleep(Duration::from_millis(100));
@@ -88,7 +93,7 @@ fn a_cancel_of_an_idle_session_is_forgotten() {
 fn the_statement_timeout_ends_a_wait() {
     let (server, _holder) = locked();
     let mut waiter = Client::start(server.local_addr());
-    waiter.run("SET statement_timeout = '100ms'");
+    waiter.run("SET statement_timeout = '100ms'; BEGIN");
     waiter.send(&query("UPDATE t SET v = v + 10 WHERE id = 1"));
     let wanted = (
         "57014".into(),
@@ -116,9 +121,7 @@ fn a_client_that_stops_reading_holds_up_nobody() {
 fn shutdown_ends_idle_sessions_and_lets_statements_finish() {
     let (server, mut holder) = locked();
     let mut idle = Client::start(server.local_addr());
-    let mut waiter = Client::start(server.local_addr());
-    waiter.send(&query("UPDATE t SET v = v + 10 WHERE id = 1"));
-    std::thread::sleep(Duration::from_millis(100));
+    let mut waiter = waiter(&server);
     let address = server.local_addr();
     let stopper = std::thread::spawn(move || block_on(server.shutdown(Duration::from_secs(10))));
     for client in [&mut idle, &mut holder] {

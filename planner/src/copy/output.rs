@@ -15,7 +15,11 @@ pub struct CopyWriter<'a> {
 
 impl<'a> CopyWriter<'a> {
     /// A writer of rows with these types.
-    pub fn new(options: &'a CopyOptions, settings: &'a Settings, types: Vec<Type>) -> CopyWriter<'a> {
+    pub fn new(
+        options: &'a CopyOptions,
+        settings: &'a Settings,
+        types: Vec<Type>,
+    ) -> CopyWriter<'a> {
         CopyWriter {
             options,
             settings,
@@ -86,10 +90,12 @@ impl<'a> CopyWriter<'a> {
 
     fn put_csv(&self, nth: usize, alone: bool, out: &mut Vec<u8>) {
         let options = self.options;
-        let forced = options.force_quote.as_ref().is_some_and(|f| f.contains(&nth));
-        let special = |b: &u8| {
-            *b == options.delimiter || *b == options.quote || *b == b'\n' || *b == b'\r'
-        };
+        let forced = options
+            .force_quote
+            .as_ref()
+            .is_some_and(|f| f.contains(&nth));
+        let special =
+            |b: &u8| *b == options.delimiter || *b == options.quote || *b == b'\n' || *b == b'\r';
         let quote = forced
             || self.field == options.null.as_bytes()
             || (alone && self.field == b"\\.")
@@ -123,7 +129,10 @@ mod tests {
     #[test]
     fn text_is_escaped() {
         let row = [Value::text("a\tb\\c\nd"), Value::Null, Value::text("")];
-        assert_eq!(line(&CopyOptions::default(), &row), "a\\tb\\\\c\\nd\t\\N\t\n");
+        assert_eq!(
+            line(&CopyOptions::default(), &row),
+            "a\\tb\\\\c\\nd\t\\N\t\n"
+        );
     }
 
     #[test]
@@ -134,7 +143,13 @@ mod tests {
             null: String::new(),
             ..CopyOptions::default()
         };
-        let row = [Value::text("a,b"), Value::text("q\"q"), Value::Null, Value::text(""), Value::text("x")];
+        let row = [
+            Value::text("a,b"),
+            Value::text("q\"q"),
+            Value::Null,
+            Value::text(""),
+            Value::text("x"),
+        ];
         assert_eq!(line(&options, &row), "\"a,b\",\"q\"\"q\",,\"\",x\n");
     }
 }

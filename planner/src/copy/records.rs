@@ -97,11 +97,7 @@ impl Lines {
         loop {
             let newline = memchr(b'\n', &self.pending[self.scanned..])? + self.scanned;
             let body = &self.pending[self.start..newline];
-            let backslashes = body
-                .iter()
-                .rev()
-                .take_while(|b| **b == b'\\')
-                .count();
+            let backslashes = body.iter().rev().take_while(|b| **b == b'\\').count();
             // An escaped backslash before the newline is data; an odd one escapes the newline.
             if backslashes % 2 == 0 {
                 return Some(newline);

@@ -45,7 +45,10 @@ impl RowWalk {
             cx.breathe().await?;
             self.entries.clear();
             self.next = 0;
-            self.more = self.cursor.next_batch(cx.tx, &mut self.entries, CHUNK).await?;
+            self.more = self
+                .cursor
+                .next_batch(cx.tx, &mut self.entries, CHUNK)
+                .await?;
         }
         self.next += 1;
         Ok(Some(FatPtr::from_words(self.entries.value(self.next - 1))))
@@ -83,11 +86,12 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
         layout.decode(&words, &mut row)?;
         return Err(not_unique(table, index, &row, &cx.eval.settings).into());
     }
-    fill(cx, index, entries).await
+    fill(cx, table, index, entries).await
 }
 
 async fn fill(
     cx: &mut Cx<'_>,
+    table: &TableDef,
     index: &IndexDef,
     entries: Vec<(Box<[u8]>, [u64; 2])>,
 ) -> Result<u64, Halt> {
@@ -98,7 +102,7 @@ async fn fill(
         }
         return Ok(bulk.finish(cx.tx)?.root().raw());
     }
-    let root = create(cx.tx, index.kind).await?;
+    let root = create(cx.tx, table, index)?;
     let index = IndexDef {
         root,
         ..index.clone()

@@ -22,7 +22,10 @@ pub async fn create_table(
         exists(&statement.name, statement.if_not_exists, ddl)?;
         return Ok(TAG);
     }
-    let version = ddl.catalog.begin_change(cx.tx, ddl.snapshot.version()).await?;
+    let version = ddl
+        .catalog
+        .begin_change(cx.tx, ddl.snapshot.version())
+        .await?;
     let id = ddl.catalog.next_oid(cx.tx).await?;
     let mut table = TableDef {
         id,
@@ -35,7 +38,7 @@ pub async fn create_table(
     };
     let keyed_by_tree = statement.primary_key.is_some() && statement.index_kind == IndexKind::BTree;
     if !keyed_by_tree {
-        let hidden = hidden_index(cx, ddl).await?;
+        let hidden = hidden_index(cx, ddl, &table).await?;
         table.indexes.push(hidden);
     }
     if let Some(key) = &statement.primary_key {
@@ -96,7 +99,8 @@ pub async fn alter_table(
     const TAG: &str = "ALTER TABLE";
     let Some(table) = &statement.table else {
         let message = format!("relation \"{}\" does not exist, skipping", statement.name);
-        ddl.notices.push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        ddl.notices
+            .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
         return Ok(TAG);
     };
     let mut table = begin_alter(table, cx, ddl).await?;
@@ -131,7 +135,10 @@ pub async fn begin_alter(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<TableDef, Halt> {
-    let version = ddl.catalog.begin_change(cx.tx, ddl.snapshot.version()).await?;
+    let version = ddl
+        .catalog
+        .begin_change(cx.tx, ddl.snapshot.version())
+        .await?;
     if !guard_table(cx.tx, table).await? {
         return Err(Halt::Stale);
     }
@@ -142,8 +149,12 @@ pub async fn begin_alter(
 }
 
 /// The index over row addresses of a table whose rows no other tree reaches.
-async fn hidden_index(cx: &mut Cx<'_>, ddl: &mut DdlCx<'_>) -> Result<IndexDef, Halt> {
-    Ok(IndexDef {
+async fn hidden_index(
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    table: &TableDef,
+) -> Result<IndexDef, Halt> {
+    let mut index = IndexDef {
         id: ddl.catalog.next_oid(cx.tx).await?,
         name: String::new(),
         kind: IndexKind::BTree,
@@ -151,8 +162,10 @@ async fn hidden_index(cx: &mut Cx<'_>, ddl: &mut DdlCx<'_>) -> Result<IndexDef, 
         primary: false,
         constraint: false,
         columns: Vec::new(),
-        root: create(cx.tx, IndexKind::BTree).await?,
-    })
+        root: 0,
+    };
+    index.root = create(cx.tx, table, &index)?;
+    Ok(index)
 }
 
 /// Adds the index of a PRIMARY KEY (`primary` says of which kind) or UNIQUE constraint.
@@ -192,7 +205,7 @@ async fn add_constraint(
     };
     index.root = match has_rows {
         true => build(cx, table, &index).await?,
-        false => create(cx.tx, index.kind).await?,
+        false => create(cx.tx, table, &index)?,
     };
     if !index.primary || index.kind == IndexKind::Hash {
         table.indexes.push(index);

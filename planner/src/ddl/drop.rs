@@ -19,10 +19,15 @@ pub async fn drop_table(
 ) -> Result<&'static str, Halt> {
     missing(&statement.missing, "table", ddl);
     if !statement.tables.is_empty() {
-        ddl.catalog.begin_change(cx.tx, ddl.snapshot.version()).await?;
+        ddl.catalog
+            .begin_change(cx.tx, ddl.snapshot.version())
+            .await?;
     }
     for (position, table) in statement.tables.iter().enumerate() {
-        if statement.tables[..position].iter().any(|t| t.id == table.id) {
+        if statement.tables[..position]
+            .iter()
+            .any(|t| t.id == table.id)
+        {
             continue;
         }
         if !guard_table(cx.tx, table).await? {
@@ -97,9 +102,15 @@ pub async fn truncate(
     if statement.tables.is_empty() {
         return Ok(TAG);
     }
-    let version = ddl.catalog.begin_change(cx.tx, ddl.snapshot.version()).await?;
+    let version = ddl
+        .catalog
+        .begin_change(cx.tx, ddl.snapshot.version())
+        .await?;
     for (position, table) in statement.tables.iter().enumerate() {
-        if statement.tables[..position].iter().any(|t| t.id == table.id) {
+        if statement.tables[..position]
+            .iter()
+            .any(|t| t.id == table.id)
+        {
             continue;
         }
         if !guard_table(cx.tx, table).await? {
@@ -112,7 +123,7 @@ pub async fn truncate(
         };
         for index in &mut emptied.indexes {
             index::drop_index(cx.tx, index).await?;
-            index.root = index::create(cx.tx, index.kind).await?;
+            index.root = index::create(cx.tx, table, index)?;
         }
         ddl.catalog.replace_table(cx.tx, &emptied).await?;
     }

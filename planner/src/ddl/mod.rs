@@ -66,15 +66,15 @@ pub async fn run_ddl(
     }
 }
 
-/// Is this a statement for [`run_ddl`]?
-pub fn is_ddl(statement: &Statement) -> bool {
-    matches!(
-        statement,
-        Statement::CreateTable(_)
-            | Statement::CreateIndex(_)
-            | Statement::AlterTable(_)
-            | Statement::DropTable(_)
-            | Statement::DropIndex(_)
-            | Statement::Truncate(_)
-    )
+/// The command name of a statement for [`run_ddl`]; `None` for any other.
+pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
+    Some(match statement {
+        Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::CreateIndex(_) => "CREATE INDEX",
+        Statement::AlterTable(_) => "ALTER TABLE",
+        Statement::DropTable(_) => "DROP TABLE",
+        Statement::DropIndex(_) => "DROP INDEX",
+        Statement::Truncate(_) => "TRUNCATE TABLE",
+        _ => return None,
+    })
 }

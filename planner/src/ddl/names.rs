@@ -53,7 +53,10 @@ mod tests {
     fn names_are_made_as_postgres_makes_them() {
         let snapshot = Snapshot::default();
         assert_eq!(choose_name(&snapshot, &[], "t", &[], "pkey"), "t_pkey");
-        assert_eq!(choose_name(&snapshot, &[], "t", &["a", "b"], "idx"), "t_a_b_idx");
+        assert_eq!(
+            choose_name(&snapshot, &[], "t", &["a", "b"], "idx"),
+            "t_a_b_idx"
+        );
         let long = choose_name(&snapshot, &[], &"x".repeat(63), &["a"], "key");
         assert_eq!(long.len(), NAME_BYTES_MAX);
         assert!(long.ends_with("x_a_key"));

@@ -112,7 +112,9 @@ impl JoinState {
     /// Reads the whole right side into memory.
     async fn build(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), Halt> {
         while self.right_more {
-            let next = self.right.next(&join.right, cx, &mut self.right_rows, RIGHT_CHUNK);
+            let next = self
+                .right
+                .next(&join.right, cx, &mut self.right_rows, RIGHT_CHUNK);
             self.right_more = next.await?;
         }
         if let JoinMethod::Hash { right_keys, .. } = &join.method {
@@ -176,7 +178,9 @@ impl JoinState {
             }
             self.right_rows.clear();
             self.right_at = 0;
-            let next = self.right.next(&join.right, cx, &mut self.right_rows, LEFT_CHUNK);
+            let next = self
+                .right
+                .next(&join.right, cx, &mut self.right_rows, LEFT_CHUNK);
             self.right_more = next.await?;
         }
     }

@@ -238,6 +238,6 @@ fn codec(scan: &Scan) -> &KeyCodec {
 }
 
 fn key_kind(scan: &Scan, position: usize) -> TypeKind {
-    let column = scan.table.index(scan.index).columns[position].column;
+    let column = scan.table.index_def(scan.index).columns[position].column;
     scan.table.def.columns[column].ty.kind
 }

@@ -72,7 +72,10 @@ impl ScanState {
         };
         let turn = match scan.backward {
             false => points.get(self.position),
-            true => points.len().checked_sub(self.position + 1).map(|i| &points[i]),
+            true => points
+                .len()
+                .checked_sub(self.position + 1)
+                .map(|i| &points[i]),
         };
         let Some(key) = turn else {
             return Ok(false);
@@ -122,7 +125,10 @@ impl ScanState {
         };
         let turn = match scan.backward {
             false => ranges.get(self.position),
-            true => ranges.len().checked_sub(self.position + 1).map(|i| &ranges[i]),
+            true => ranges
+                .len()
+                .checked_sub(self.position + 1)
+                .map(|i| &ranges[i]),
         };
         let Some(range) = turn else {
             return false;
@@ -132,7 +138,7 @@ impl ScanState {
             false => Direction::Forward,
             true => Direction::Backward,
         };
-        let tree: BTree = tree(scan.table.index(scan.index));
+        let tree: BTree = tree(scan.table.index_def(scan.index));
         self.cursor = Some(tree.scan(range.lower(), range.upper(), direction));
         true
     }
@@ -160,7 +166,7 @@ pub async fn fetch_by_key(
 ) -> Result<Option<FatPtr>, Halt> {
     let mut last = Addr::NULL;
     loop {
-        let Some(entry) = find(tx, table.index(index), key).await? else {
+        let Some(entry) = find(tx, table.index_def(index), key).await? else {
             return Ok(None);
         };
         let row = FatPtr::from_words(entry);
@@ -184,13 +190,7 @@ fn wants_intent_first(scan: &Scan, cx: &Cx<'_>) -> bool {
 }
 
 /// Decodes a row, and takes it back if the filter rejects it.
-fn emit(
-    scan: &Scan,
-    cx: &Cx<'_>,
-    row: FatPtr,
-    words: &[u64],
-    out: &mut Batch,
-) -> Result<(), Halt> {
+fn emit(scan: &Scan, cx: &Cx<'_>, row: FatPtr, words: &[u64], out: &mut Batch) -> Result<(), Halt> {
     let slots = out.push();
     let own = &mut slots[scan.first_slot..];
     scan.table.layout.decode_some(words, &scan.columns, own)?;
@@ -220,4 +220,3 @@ pub fn pointer_of(value: &Value) -> Option<FatPtr> {
     let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
     Some(FatPtr::from_words([word(0)?, word(8)?]))
 }
-

@@ -73,9 +73,8 @@ impl Sorter {
         self.order.extend(0..self.rows.len() as u32);
         let (rows, keys) = (&self.rows, &self.keys);
         // Stable, so rows that are equal under the keys keep the order they came in.
-        self.order.sort_by(|&a, &b| {
-            compare_rows(rows.row(a as usize), rows.row(b as usize), keys)
-        });
+        self.order
+            .sort_by(|&a, &b| compare_rows(rows.row(a as usize), rows.row(b as usize), keys));
     }
 }
 

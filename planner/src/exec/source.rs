@@ -83,12 +83,19 @@ impl SourceState {
                 (SourceState::Join(state), Source::Join(join)) => {
                     state.next(join, cx, out, max).await
                 }
-                (SourceState::Subquery(state, batch), Source::Subquery { plan, first_slot, .. }) => {
+                (
+                    SourceState::Subquery(state, batch),
+                    Source::Subquery {
+                        plan, first_slot, ..
+                    },
+                ) => {
                     batch.clear();
                     let more = state.next(plan, cx, batch, max).await?;
                     for i in 0..batch.len() {
                         let slots = &mut out.push()[*first_slot..];
-                        for (slot, value) in slots.iter_mut().zip(&mut batch.row_mut(i)[..plan.visible]) {
+                        for (slot, value) in
+                            slots.iter_mut().zip(&mut batch.row_mut(i)[..plan.visible])
+                        {
                             *slot = std::mem::take(value);
                         }
                     }
@@ -114,7 +121,12 @@ impl SourceState {
                     *at = end;
                     Ok(end < rows.len())
                 }
-                (SourceState::Function(state), Source::Function { args, first_slot, .. }) => {
+                (
+                    SourceState::Function(state),
+                    Source::Function {
+                        args, first_slot, ..
+                    },
+                ) => {
                     let series = match state {
                         Some(series) => series,
                         None => state.insert(start_series(args, cx)?),

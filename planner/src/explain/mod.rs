@@ -82,7 +82,11 @@ impl Lines {
             depth += 1;
         }
         if let Some(grouping) = &plan.grouping {
-            let name = if grouping.keys.is_empty() { "Aggregate" } else { "HashAggregate" };
+            let name = if grouping.keys.is_empty() {
+                "Aggregate"
+            } else {
+                "HashAggregate"
+            };
             self.node(depth, name.into());
             if !grouping.keys.is_empty() {
                 self.detail(depth, "Group Key", &from_names.list(&grouping.keys));
@@ -160,7 +164,7 @@ impl Lines {
             true => table.clone(),
             false => format!("{table} {}", scan.alias),
         };
-        let index = scan.table.index(scan.index);
+        let index = scan.table.index_def(scan.index);
         let direction = if scan.backward { " Backward" } else { "" };
         match &scan.access {
             Access::Full if index.is_hidden() || (scan.index == 0 && !scan.backward) => {
@@ -184,7 +188,7 @@ impl Lines {
 /// What the access does, as conditions on the key columns.
 fn index_conditions(scan: &Scan, names: &Names) -> Vec<String> {
     let column = |position: usize| {
-        let column = scan.table.index(scan.index).columns[position].column;
+        let column = scan.table.index_def(scan.index).columns[position].column;
         names.0[scan.first_slot + column].clone()
     };
     let (terms, lower, upper) = match &scan.access {
@@ -207,7 +211,11 @@ fn index_conditions(scan: &Scan, names: &Names) -> Vec<String> {
     for (bound, strict, loose) in [(lower, ">", ">="), (upper, "<", "<=")] {
         if let Some((value, included)) = bound {
             let operator = if *included { loose } else { strict };
-            found.push(format!("({} {operator} {})", column(terms.len()), names.text(value)));
+            found.push(format!(
+                "({} {operator} {})",
+                column(terms.len()),
+                names.text(value)
+            ));
         }
     }
     found

@@ -20,7 +20,9 @@ impl Names {
                     (true, "t") => "true".to_owned(),
                     (true, "f") => "false".to_owned(),
                     (true, _) => text,
-                    (false, _) => format!("'{}'::{}", text.replace('\'', "''"), expr.ty.kind.name()),
+                    (false, _) => {
+                        format!("'{}'::{}", text.replace('\'', "''"), expr.ty.kind.name())
+                    }
                 }
             }
             Node::Column(slot) => self.0.get(*slot).cloned().unwrap_or_default(),

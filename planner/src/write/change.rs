@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{self, Assignment, Expr, From, Join, JoinKind, Leaf, LeafSource, Target};
+use fencepost_sql::bound::{
+    self, Assignment, Expr, From, Join, JoinKind, Leaf, LeafSource, Target,
+};
 use fencepost_sql::catalog::TableDef;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
@@ -67,7 +69,13 @@ pub fn plan_update(update: bound::Update) -> ChangePlan {
 /// The plan of `delete`.
 pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
     let target = (delete.table, delete.alias);
-    plan_change(target, delete.using, delete.filter, Action::Delete, delete.returning)
+    plan_change(
+        target,
+        delete.using,
+        delete.filter,
+        Action::Delete,
+        delete.returning,
+    )
 }
 
 fn plan_change(

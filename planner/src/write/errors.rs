@@ -8,7 +8,12 @@ use fencepost_sql::value::Value;
 
 /// 23505: `row` has a key that another row has.
 #[cold]
-pub fn duplicate(table: &TableDef, index: &IndexDef, row: &[Value], settings: &Settings) -> SqlError {
+pub fn duplicate(
+    table: &TableDef,
+    index: &IndexDef,
+    row: &[Value],
+    settings: &Settings,
+) -> SqlError {
     let (names, values) = key_text(table, index, row, settings);
     SqlError::new(
         SqlState::UNIQUE_VIOLATION,
@@ -24,7 +29,12 @@ pub fn duplicate(table: &TableDef, index: &IndexDef, row: &[Value], settings: &S
 
 /// 23505 of CREATE UNIQUE INDEX: two rows share a key.
 #[cold]
-pub fn not_unique(table: &TableDef, index: &IndexDef, row: &[Value], settings: &Settings) -> SqlError {
+pub fn not_unique(
+    table: &TableDef,
+    index: &IndexDef,
+    row: &[Value],
+    settings: &Settings,
+) -> SqlError {
     let (names, values) = key_text(table, index, row, settings);
     SqlError::new(
         SqlState::UNIQUE_VIOLATION,

@@ -82,7 +82,10 @@ impl RowWriter {
             if !asked || !codec.is_unique() || codec.encode_row(row, &mut self.new_key) {
                 continue;
             }
-            if find(cx.tx, table.index(position), &self.new_key).await?.is_some() {
+            if find(cx.tx, table.index_def(position), &self.new_key)
+                .await?
+                .is_some()
+            {
                 return Ok(true);
             }
         }
@@ -97,7 +100,7 @@ impl RowWriter {
         row: &[Value],
         place: FatPtr,
     ) -> Result<(), Halt> {
-        let index = table.index(position);
+        let index = table.index_def(position);
         table.keys[position].encode_entry(row, place.addr.raw(), &mut self.new_key);
         match insert(cx.tx, index, &self.new_key, place.to_words()).await? {
             Insert::Done => Ok(()),
@@ -122,7 +125,7 @@ impl RowWriter {
         cx.tx.write(place.addr, &self.words).await?;
         let address = place.addr.raw();
         for (position, codec) in table.keys.iter().enumerate() {
-            let index = table.index(position);
+            let index = table.index_def(position);
             if !changed.iter().any(|c| index.covers(*c)) {
                 continue;
             }
@@ -149,7 +152,7 @@ impl RowWriter {
         cx.tx.write(to.addr, &self.words).await?;
         cx.tx.free(from.addr).await?;
         for (position, codec) in table.keys.iter().enumerate() {
-            let index = table.index(position);
+            let index = table.index_def(position);
             codec.encode_entry(old, from.addr.raw(), &mut self.old_key);
             codec.encode_entry(new, to.addr.raw(), &mut self.new_key);
             if self.old_key == self.new_key {
@@ -172,7 +175,7 @@ impl RowWriter {
     ) -> Result<(), Halt> {
         for (position, codec) in table.keys.iter().enumerate() {
             codec.encode_entry(old, place.addr.raw(), &mut self.old_key);
-            remove(cx.tx, table.index(position), &self.old_key).await?;
+            remove(cx.tx, table.index_def(position), &self.old_key).await?;
         }
         cx.tx.free(place.addr).await?;
         Ok(())

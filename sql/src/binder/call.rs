@@ -73,6 +73,14 @@ impl Binder<'_> {
             "generate_series" | "unnest" => Err(SqlError::unsupported(format!(
                 "the set-returning function {name} here"
             ))),
+            "octet_length" | "bit_length" if args.len() == 1 => {
+                let arg = args.remove(0);
+                let arg = match arg.ty.kind {
+                    TypeKind::BpChar => self.padded(arg)?,
+                    _ => arg,
+                };
+                self.call(&name, vec![arg])
+            }
             "current_timestamp" | "localtimestamp" if args.len() == 1 => {
                 self.clock_with_precision(&name, &args[0])
             }

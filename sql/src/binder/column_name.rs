@@ -39,10 +39,6 @@ fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
             Some((name, true)) => Some((name, true)),
             _ => Some(("case".to_owned(), false)),
         },
-        E::Value(value) => match value.value {
-            ast::Value::Boolean(_) => Some(("bool".to_owned(), false)),
-            _ => None,
-        },
         E::Extract { .. } => good("extract"),
         E::Ceil { .. } => good("ceil"),
         E::Floor { .. } => good("floor"),

@@ -9,6 +9,7 @@ use crate::bound::{BoolTest, Expr, LikeKind, Node};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
 use crate::types::{Type, TypeKind};
+use crate::value::Value;
 
 /// Where an expression stands, for what is allowed in it and for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,6 +220,11 @@ impl Binder<'_> {
         input: &ast::Expr,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
+        if *op == ast::UnaryOperator::Minus
+            && let Some(number) = plain_number(input)
+        {
+            return super::literal::number(&format!("-{number}"));
+        }
         let bound = self.expr(input, around)?;
         match op {
             ast::UnaryOperator::Not => {
@@ -301,14 +307,26 @@ impl Binder<'_> {
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
         let to = super::type_of(data_type)?;
-        let bound = self.expr(input, around)?;
+        let bound = match (to.kind, plain_number(input)) {
+            // A number may be larger as a float than a numeric can hold.
+            (TypeKind::Float4 | TypeKind::Float8, Some(number)) => {
+                Expr::constant(Type::UNKNOWN, Value::text(number))
+            }
+            _ => self.expr(input, around)?,
+        };
         self.coerce(bound, to, CastContext::Explicit)
             .map_err(|e| e.or_at(self.position_near(input)))
     }
 
     /// `date '2020-01-01'`
     fn typed_string(&mut self, typed: &ast::TypedString) -> Result<Expr, SqlError> {
-        let to = super::type_of(&typed.data_type)?;
+        let to = match &typed.data_type {
+            // As a literal's type, char has any length.
+            ast::DataType::Char(None) | ast::DataType::Character(None) => {
+                Type::of(TypeKind::BpChar)
+            }
+            other => super::type_of(other)?,
+        };
         let literal = self.literal(&typed.value)?;
         let position = self.position(typed.value.span);
         self.coerce(literal, to, CastContext::Explicit)
@@ -352,11 +370,11 @@ impl Binder<'_> {
     }
 
     /// A string whose blanks count: LIKE sees the padding of `char(n)`.
-    fn padded(&mut self, input: Expr) -> Result<Expr, SqlError> {
+    pub(super) fn padded(&mut self, input: Expr) -> Result<Expr, SqlError> {
         match input.ty.length() {
             Some(length) if input.ty.kind == TypeKind::BpChar => {
                 let length = i32::try_from(length).unwrap_or(i32::MAX);
-                let width = Expr::constant(Type::INT4, crate::value::Value::Int4(length));
+                let width = Expr::constant(Type::INT4, Value::Int4(length));
                 let text = self.coerce(input, Type::TEXT, CastContext::Implicit)?;
                 self.call("rpad", vec![text, width])
             }
@@ -378,5 +396,17 @@ impl Binder<'_> {
             },
             _ => 0,
         }
+    }
+}
+
+/// The digits of a number literal, in brackets or not.
+fn plain_number(expr: &ast::Expr) -> Option<&str> {
+    match expr {
+        ast::Expr::Nested(inner) => plain_number(inner),
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::Number(text, _) => Some(text),
+            _ => None,
+        },
+        _ => None,
     }
 }

@@ -81,8 +81,9 @@ pub(super) fn string_of(value: &ast::Value) -> Option<&str> {
 }
 
 /// A number has the smallest of integer, bigint and numeric that holds it.
-fn number(text: &str) -> Result<Expr, SqlError> {
-    if text.bytes().all(|b| b.is_ascii_digit()) {
+pub(super) fn number(text: &str) -> Result<Expr, SqlError> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.bytes().all(|b| b.is_ascii_digit()) {
         if let Ok(v) = text.parse::<i32>() {
             return Ok(Expr::constant(Type::INT4, Value::Int4(v)));
         }

@@ -42,6 +42,8 @@ use crate::error::SqlError;
 use crate::parser::{self, Parsed, position_of};
 
 pub use params::ParamTypes;
+#[cfg(test)]
+pub(crate) use tests::NoTables;
 pub use type_name::type_of;
 
 /// How deep expressions and subqueries may nest.

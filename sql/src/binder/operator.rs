@@ -198,11 +198,13 @@ impl Binder<'_> {
 
     /// Unary minus.
     pub(super) fn negate(&mut self, input: Expr) -> Result<Expr, SqlError> {
-        let input = match input.ty == Type::UNKNOWN {
-            // Of the types that have a minus, the preferred one.
-            true => self.coerce(input, Type::FLOAT8, CastContext::Implicit)?,
-            false => input,
-        };
+        if input.ty == Type::UNKNOWN {
+            return Err(SqlError::new(
+                SqlState::AMBIGUOUS_FUNCTION,
+                "operator is not unique: - unknown",
+            )
+            .hint("Could not choose a best candidate operator. You might need to add explicit type casts."));
+        }
         if input.ty.kind.category() != TypeCategory::Numeric {
             return Err(no_prefix_operator("-", &input.ty));
         }

@@ -129,6 +129,16 @@ impl Catalog {
         }
     }
 
+    /// The object that every DDL transaction writes (CAT-3).
+    pub fn heart(&self) -> Addr {
+        self.heart
+    }
+
+    /// The trees of definitions, by what they hold.
+    pub fn trees(&self) -> [(&'static str, BTree); 2] {
+        [("tables", self.tables), ("roles", self.roles)]
+    }
+
     /// The newest snapshot any session has loaded; for roles at log-in.
     pub fn newest(&self) -> Arc<Snapshot> {
         Arc::clone(&self.newest.read())

@@ -71,6 +71,10 @@ pub fn like(
     // Where to go on when the match fails: the text at the last `%` and the pattern behind it.
     let mut fallback: Option<(&str, &str)> = None;
     loop {
+        if text.is_empty() {
+            // Going back could only leave more text unmatched.
+            return Ok(pattern.bytes().all(|b| b == b'%'));
+        }
         let (next, behind) = step(pattern, escape)?;
         let mut chars = text.chars();
         let matched = match next {
@@ -84,7 +88,6 @@ pub fn like(
             }
             Step::One => chars.next().is_some(),
             Step::Char(c) => chars.next().is_some_and(|t| equal(t, c)),
-            Step::End if text.is_empty() => return Ok(true),
             Step::End => false,
         };
         if matched {

@@ -240,13 +240,17 @@ impl Walk<'_> {
         let text = token.text(self.sql);
         match token.kind {
             Kind::String => Some(Literal::Text(unquoted(text).into())),
-            Kind::Integer => Some(match text.parse::<i64>() {
-                Ok(v) => match i32::try_from(v) {
-                    Ok(v) => Literal::Int4(if negative { -v } else { v }),
-                    Err(_) => Literal::Int8(if negative { -v } else { v }),
-                },
-                Err(_) => self.decimal(text, negative)?,
-            }),
+            Kind::Integer => match text.parse::<i128>() {
+                Ok(v) => {
+                    let v = if negative { -v } else { v };
+                    match (i32::try_from(v), i64::try_from(v)) {
+                        (Ok(v), _) => Some(Literal::Int4(v)),
+                        (_, Ok(v)) => Some(Literal::Int8(v)),
+                        _ => self.decimal(text, negative),
+                    }
+                }
+                Err(_) => None,
+            },
             _ => self.decimal(text, negative),
         }
     }

@@ -1,1 +1,264 @@
 //! Texts and their trees.
+
+use std::sync::Arc;
+
+use super::{Literal, Statement, lift, parse};
+use crate::bound;
+use crate::error::{SqlError, SqlState};
+
+/// Runs a check on a stack as small as a worker's.
+fn on_small_stack(check: fn()) {
+    let thread = std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(check)
+        .expect("a thread starts");
+    thread.join().expect("the check holds on a 2 MiB stack");
+}
+
+/// Parses and binds, as a session does before it plans.
+fn parse_and_bind(sql: &str) -> Result<(), SqlError> {
+    let context = crate::EvalContext::new(Arc::new(crate::Settings::new()), 0, 1);
+    for parsed in parse(sql)? {
+        let mut params = crate::binder::ParamTypes::new();
+        let catalog = crate::binder::NoTables;
+        let statement = crate::binder::bind(&parsed, &catalog, &mut params, &context)?;
+        if let bound::Statement::Select(select) = &statement {
+            for target in select.columns() {
+                target.expr.volatility();
+                let _ = crate::functions::eval(&target.expr, &[], &[], &context);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn deep_text_is_refused() {
+    on_small_stack(|| {
+        const MEGABYTE: usize = 1 << 20;
+        let texts = [
+            format!("SELECT {}1", "(".repeat(MEGABYTE)),
+            format!("SELECT {}1{}", "(".repeat(MEGABYTE / 2), ")".repeat(MEGABYTE / 2)),
+            format!("SELECT 1{}", "+1".repeat(MEGABYTE / 2)),
+            format!("SELECT {}1", "-".repeat(2).replace("--", "- ").repeat(MEGABYTE / 2)),
+            format!("SELECT {}true", "NOT ".repeat(MEGABYTE / 4)),
+            format!("SELECT 1{}", "::int".repeat(MEGABYTE / 5)),
+            format!("SELECT 1{}", " IS NULL".repeat(MEGABYTE / 8)),
+            format!("SELECT true{}", " AND true".repeat(MEGABYTE / 9)),
+            format!("SELECT 1 WHERE a=1{}", " OR a=1".repeat(MEGABYTE / 7)),
+            format!("SELECT {}1", "CASE WHEN true THEN ".repeat(MEGABYTE / 20)),
+            format!("SELECT 1{}", " UNION SELECT 1".repeat(MEGABYTE / 15)),
+            format!("SELECT 1 FROM {}t", "(SELECT 1 FROM ".repeat(MEGABYTE / 15)),
+            format!("SELECT 1 FROM t{}", " JOIN t ON true".repeat(MEGABYTE / 15)),
+            format!("SELECT {}1", "EXPLAIN ".repeat(MEGABYTE / 8)),
+            format!("{}SELECT 1", "EXPLAIN ".repeat(MEGABYTE / 8)),
+            format!("SELECT a{}", "[1]".repeat(MEGABYTE / 3)),
+            format!("SELECT 1::int{}", "[]".repeat(MEGABYTE / 2)),
+            format!("SELECT '1'{}", " || '1'".repeat(MEGABYTE / 7)),
+            format!("SELECT 1 {}", "BETWEEN 1 AND 2 ".repeat(MEGABYTE / 16)),
+            format!("PREPARE a({}) AS SELECT 1", "int[]".repeat(MEGABYTE / 5)),
+            format!("COPY ({}) TO STDOUT", "(".repeat(MEGABYTE)),
+        ];
+        for text in texts {
+            let state = match parse_and_bind(&text) {
+                Ok(()) => panic!("{} was taken", &text[..40]),
+                Err(e) => e.sqlstate(),
+            };
+            assert!(
+                state == SqlState::STATEMENT_TOO_COMPLEX || state == SqlState::SYNTAX_ERROR,
+                "{}: {state}",
+                &text[..40]
+            );
+        }
+    });
+}
+
+#[test]
+fn what_is_just_allowed_fits_the_stack() {
+    on_small_stack(|| {
+        for text in [
+            format!("SELECT {}1{}", "(".repeat(120), ")".repeat(120)),
+            format!("SELECT 1{}", "+1".repeat(240)),
+            format!("SELECT '1'{}", " || now()".repeat(200)),
+            format!("SELECT true{}", " AND true".repeat(3900)),
+            format!("SELECT 1=1{}", " OR 1=2".repeat(1900)),
+            format!("SELECT {}1{}", "abs(".repeat(120), ")".repeat(120)),
+            format!(
+                "SELECT {}1{}",
+                "CASE WHEN random() < 2 THEN ".repeat(120),
+                " END".repeat(120)
+            ),
+            format!(
+                "SELECT * FROM {}generate_series(1, 2){}",
+                "(SELECT * FROM ".repeat(40),
+                " AS s) AS s".repeat(40).replacen(" AS s) AS s", ") AS s", 1)
+            ),
+        ] {
+            if let Err(e) = parse_and_bind(&text) {
+                assert_eq!(
+                    e.sqlstate(),
+                    SqlState::STATEMENT_TOO_COMPLEX,
+                    "{}: {e}",
+                    &text[..40]
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn bracketed_joins_do_not_take_forever() {
+    let started = std::time::Instant::now();
+    for depth in [10, 20, 40, 100] {
+        let text = format!("SELECT 1 FROM {}t{}", "(".repeat(depth), ")".repeat(depth));
+        let _ = parse(&text);
+    }
+    assert!(started.elapsed().as_secs() < 5);
+}
+
+fn ready(sql: &str) -> bound::Statement {
+    let mut parsed = parse(sql).expect("it parses");
+    assert_eq!(parsed.len(), 1, "{sql}");
+    match parsed.remove(0).statement {
+        Statement::Ready(statement) => *statement,
+        other => panic!("{sql}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_text_splits_into_its_statements() {
+    let texts = |sql: &str| -> Vec<String> {
+        parse(sql)
+            .expect("it parses")
+            .into_iter()
+            .map(|p| p.text)
+            .collect()
+    };
+    assert!(texts("").is_empty());
+    assert!(texts(" ; /* ; */ ;-- ;\n").is_empty());
+    assert_eq!(
+        texts("select ';'; begin;; select $$;$$ "),
+        ["select ';'", "begin", "select $$;$$"]
+    );
+}
+
+#[test]
+fn transaction_statements() {
+    assert_eq!(ready("END"), bound::Statement::Commit { chain: false });
+    assert_eq!(ready("abort work"), bound::Statement::Rollback { chain: false });
+    assert_eq!(
+        ready("rollback to savepoint \"A b\""),
+        bound::Statement::RollbackTo("A b".to_owned())
+    );
+    assert_eq!(
+        ready("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY DEFERRABLE"),
+        bound::Statement::Begin {
+            start: false,
+            modes: bound::TransactionModes {
+                isolation: Some(bound::Isolation::Serializable),
+                read_only: Some(true),
+                deferrable: Some(true),
+            },
+        }
+    );
+}
+
+#[test]
+fn settings_statements() {
+    let set = |name: &str, value: &str| {
+        bound::Statement::Set(bound::SetStatement {
+            name: name.to_owned(),
+            scope: bound::SetScope::Session,
+            value: bound::SetValue::Value(value.to_owned()),
+        })
+    };
+    assert_eq!(ready("SET search_path TO a, \"B\""), set("search_path", "a, \"B\""));
+    assert_eq!(ready("set extra_float_digits = -3"), set("extra_float_digits", "-3"));
+    assert_eq!(ready("SET TIME ZONE 'UTC'"), set("timezone", "UTC"));
+    assert_eq!(
+        ready("SET TIME ZONE INTERVAL '+00:00' HOUR TO MINUTE"),
+        set("timezone", "+00:00")
+    );
+    assert_eq!(ready("SET NAMES 'utf8'"), set("client_encoding", "utf8"));
+    assert_eq!(
+        ready("show transaction isolation level"),
+        bound::Statement::Show("transaction_isolation".to_owned())
+    );
+    assert_eq!(ready("reset all"), bound::Statement::Reset(None));
+    assert_eq!(ready("vacuum analyze t"), bound::Statement::Vacuum);
+    assert_eq!(ready("unlisten *"), bound::Statement::Unlisten);
+}
+
+#[test]
+fn syntax_errors_are_postgresqls() {
+    for (sql, message, position) in [
+        ("selec 1", "syntax error at or near \"selec\"", 1),
+        ("select 1 +", "syntax error at end of input", 11),
+        ("select 1; selec 2", "syntax error at or near \"selec\"", 11),
+        ("select 'é' frm x y", "syntax error at or near \"x\"", 16),
+        ("select 'abc", "unterminated quoted string at or near \"'abc\"", 8),
+        ("select 1 /* x", "unterminated /* comment at or near \"/* x\"", 10),
+        ("begin foo", "syntax error at or near \"foo\"", 7),
+    ] {
+        let error = parse(sql).expect_err("it does not parse");
+        assert_eq!(error.sqlstate(), SqlState::SYNTAX_ERROR, "{sql}");
+        assert_eq!(error.message(), message, "{sql}");
+        assert_eq!(error.fields().position, Some(position), "{sql}");
+    }
+    for sql in ["do $$ $$", "move 1 in c", "create view v as select 1", "grant all on t to x"] {
+        let state = parse_and_bind(sql).expect_err("not ours").sqlstate();
+        assert_eq!(state, SqlState::FEATURE_NOT_SUPPORTED, "{sql}");
+    }
+}
+
+#[test]
+fn copy_forms() {
+    let copy = |sql: &str| match parse(sql).expect("it parses").remove(0).statement {
+        Statement::Copy(copy) => *copy,
+        other => panic!("{other:?}"),
+    };
+    let c = copy("copy pgbench_accounts from stdin with (freeze on)");
+    assert_eq!(c.options, bound::CopyOptions::default());
+    let c = copy("COPY t (a, b) TO STDOUT WITH (FORMAT csv, HEADER, DELIMITER ';', NULL 'x')");
+    assert_eq!(c.options.format, bound::CopyFormat::Csv);
+    assert_eq!((c.options.delimiter, c.options.header), (b';', true));
+    assert_eq!(c.options.null, "x");
+    let c = copy("copy t from stdin csv header quote '|' escape '\\'");
+    assert_eq!((c.options.quote, c.options.escape), (b'|', b'\\'));
+    copy("copy (select 1) to stdout");
+    assert!(parse("copy (select 1) from stdin").is_err());
+}
+
+#[test]
+fn literals_are_lifted() {
+    let lifted = lift("UPDATE t SET a = a + -5 WHERE b = 'x''y' AND c > 1.50 LIMIT 3;")
+        .expect("there is something to lift");
+    assert_eq!(
+        lifted.text,
+        "UPDATE t SET a = a + $1 WHERE b = $2 AND c > $3 LIMIT $4/*:itni*/"
+    );
+    assert_eq!(lifted.literals[0], Literal::Int4(-5));
+    assert_eq!(lifted.literals[1], Literal::Text("x'y".into()));
+    // What must stay as it is.
+    for sql in [
+        "select a from t order by 1",
+        "select a, count(*) from t where b = 1 group by 1",
+        "select distinct 1 from t",
+        "select cast(a as numeric(10, 2)) from t",
+        "select date '2020-01-01'",
+        "select a from t where a = $1 and b = 2",
+        "begin",
+        "select 1; select 2",
+    ] {
+        assert_eq!(lift(sql), None, "{sql}");
+    }
+    let lifted = lift("select x::varchar(3), 'a' from t order by x, 2 limit 1").expect("two");
+    assert_eq!(
+        lifted.text,
+        "select x::varchar(3), $1 from t order by x, 2 limit $2/*:ti*/"
+    );
+    assert_eq!(
+        lift("select - 2147483648").expect("one").literals,
+        [Literal::Int4(i32::MIN)]
+    );
+}

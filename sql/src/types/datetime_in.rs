@@ -154,7 +154,10 @@ fn fault(fault: Fault, name: &str, text: &str) -> SqlError {
         ),
         Fault::UnknownZone(zone) => SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,
-            format!("time zone \"{zone}\" not recognized"),
+            format!(
+                "time zone \"{}\" not recognized",
+                zone.to_ascii_lowercase()
+            ),
         ),
         Fault::NoClock => SqlError::unsupported(format!("\"{text}\" without a clock")),
     }

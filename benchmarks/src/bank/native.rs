@@ -1,0 +1,152 @@
+//! `bank` on a hash table: each transfer reads and writes two values of one word.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fencepost_fabric::random::Random;
+use fencepost_hashtable::{HashTable, IndexError};
+use fencepost_txn::{Coordinator, Machine, Mode, Transaction};
+
+use super::{OPENING_BALANCE, Sum, TOO_LITTLE, Transfer, WATCH_PAUSE};
+use crate::error::BenchError;
+use crate::harness::{Attempt, Client, Counters, Workload};
+use crate::native::{self, create_table, end, load, load_in_pieces, settle};
+
+/// Accounts of one transaction of the load.
+const PIECE: u64 = 1000;
+
+/// `bank` on the transaction API.
+pub struct BankNative {
+    machine: Arc<Machine>,
+    table: HashTable,
+    accounts: u32,
+}
+
+impl BankNative {
+    /// With so many accounts, at least two.
+    ///
+    /// # Errors
+    /// A table that cannot be made.
+    pub fn new(machine: &Arc<Machine>, accounts: u32) -> Result<BankNative, BenchError> {
+        let accounts = accounts.max(2);
+        let table = create_table(machine, 8, 1, u64::from(accounts))?;
+        Ok(BankNative { machine: Arc::clone(machine), table, accounts })
+    }
+
+    /// All accounts in one snapshot.
+    fn sum(&self, coordinator: &mut Coordinator) -> Result<Option<Sum>, BenchError> {
+        let mut tx = coordinator.begin(Mode::ReadOnly);
+        let mut sum = Sum { accounts: 0, total: 0, least: i64::MAX };
+        let read = settle(async {
+            for account in 1..=self.accounts {
+                if let Some(balance) = balance(&self.table, &mut tx, account).await? {
+                    sum.accounts += 1;
+                    sum.total += balance;
+                    sum.least = sum.least.min(balance);
+                }
+            }
+            Ok(Attempt::Committed)
+        });
+        Ok(matches!(end(tx, read)?, Attempt::Committed).then_some(sum))
+    }
+}
+
+/// One thread.
+pub struct BankNativeClient {
+    coordinator: Coordinator,
+    table: HashTable,
+    accounts: u32,
+}
+
+fn key(account: u32) -> [u8; 8] {
+    u64::from(account).to_le_bytes()
+}
+
+async fn balance(
+    table: &HashTable,
+    tx: &mut Transaction,
+    account: u32,
+) -> Result<Option<i64>, IndexError> {
+    let mut value = [0];
+    let found = table.get_into(tx, &key(account), &mut value).await?;
+    Ok(found.then_some(value[0] as i64))
+}
+
+impl Workload for BankNative {
+    type Client<'a> = BankNativeClient;
+
+    fn name(&self) -> &'static str {
+        "bank"
+    }
+
+    fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
+        let last = u64::from(self.accounts);
+        load_in_pieces(&self.machine, last, PIECE, say, async |tx, accounts| {
+            for account in accounts {
+                load(tx, &self.table, &account.to_le_bytes(), &[OPENING_BALANCE as u64]).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn client(&self, _thread: usize) -> Result<BankNativeClient, BenchError> {
+        let coordinator = self.machine.coordinator();
+        Ok(BankNativeClient { coordinator, table: self.table, accounts: self.accounts })
+    }
+
+    fn watch(&self, stop: &AtomicBool) -> Result<Option<String>, BenchError> {
+        let mut coordinator = self.machine.coordinator();
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(sum) = self.sum(&mut coordinator)?
+                && let Some(broken) = sum.broken(self.accounts)
+            {
+                return Ok(Some(broken));
+            }
+            thread::sleep(WATCH_PAUSE);
+        }
+        Ok(None)
+    }
+
+    fn verify(&self) -> Result<Option<String>, BenchError> {
+        let sum = self.sum(&mut self.machine.coordinator())?;
+        Ok(match sum {
+            Some(sum) => sum.broken(self.accounts),
+            None => Some("a reader was aborted with no writer about".to_string()),
+        })
+    }
+
+    fn counters(&self) -> Counters {
+        native::counters(&self.machine)
+    }
+}
+
+impl Client for BankNativeClient {
+    type Request = Transfer;
+
+    fn generate(&mut self, random: &mut Random) -> Transfer {
+        Transfer::draw(self.accounts, random)
+    }
+
+    fn execute(&mut self, transfer: &Transfer) -> Result<Attempt, BenchError> {
+        let mut tx = self.coordinator.begin(Mode::ReadWrite);
+        let done = settle(move_money(&self.table, &mut tx, transfer));
+        end(tx, done)
+    }
+}
+
+async fn move_money(
+    table: &HashTable,
+    tx: &mut Transaction,
+    transfer: &Transfer,
+) -> Result<Attempt, IndexError> {
+    let from = balance(table, tx, transfer.from).await?.unwrap_or(0);
+    if from < transfer.amount {
+        return Ok(Attempt::Failed(TOO_LITTLE));
+    }
+    let to = balance(table, tx, transfer.to).await?.unwrap_or(0);
+    let paid = [(from - transfer.amount) as u64];
+    table.replace(tx, &key(transfer.from), &paid).await?;
+    table.replace(tx, &key(transfer.to), &[(to + transfer.amount) as u64]).await?;
+    Ok(Attempt::Committed)
+}

@@ -1,0 +1,179 @@
+//! `kv`: lookups of single keys, and updates if asked for (NSDI'14 §4.2).
+//!
+//! 16-byte keys and 32-byte values in one hash table that is loaded to 90 % of its slots. Lookups are
+//! lock-free; an update is a transaction that reads a value and writes the next version of it. Keys
+//! are drawn evenly or by Zipf's law (0.99 is YCSB's).
+//!
+//! Every value says which key it belongs to and in which version, with a checksum: a lookup that met
+//! half of an update would see it. After the run every key is there, whole, and the versions add up
+//! to the updates that committed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fencepost_fabric::random::Random;
+use fencepost_hashtable::{HashTable, IndexError};
+use fencepost_txn::{Coordinator, Machine, Mode, Transaction};
+
+use crate::draw::{Draw, scatter};
+use crate::error::BenchError;
+use crate::harness::{Attempt, Client, Counters, Workload};
+use crate::native::{self, create_table, end, load, load_in_pieces, settle};
+
+/// Keys unless told otherwise.
+pub const KEYS: u64 = 1_000_000;
+const KEY_BYTES: usize = 16;
+const VALUE_WORDS: usize = 4;
+/// Keys of one transaction of the load.
+const PIECE: u64 = 1000;
+
+/// What is looked up, and how.
+#[derive(Clone, Debug)]
+pub struct KvOptions {
+    /// Keys in the table.
+    pub keys: u64,
+    /// Zipf's θ; even without.
+    pub zipf: Option<f64>,
+    /// Percent of requests that are updates.
+    pub update_percent: u32,
+}
+
+/// The workload.
+pub struct Kv {
+    machine: Arc<Machine>,
+    table: HashTable,
+    options: KvOptions,
+    draw: Draw,
+    /// Updates that committed, warm-up included.
+    updates: AtomicU64,
+}
+
+impl Kv {
+    /// With an empty table.
+    ///
+    /// # Errors
+    /// A table that cannot be made.
+    pub fn new(machine: &Arc<Machine>, options: KvOptions) -> Result<Kv, BenchError> {
+        let table = create_table(machine, KEY_BYTES, VALUE_WORDS, options.keys)?;
+        let draw = Draw::new(options.keys, options.zipf);
+        let machine = Arc::clone(machine);
+        Ok(Kv { machine, table, options, draw, updates: AtomicU64::new(0) })
+    }
+}
+
+/// A request: which key, from 1, and whether to update it.
+#[derive(Clone, Copy, Debug)]
+pub struct KvRequest {
+    number: u64,
+    update: bool,
+}
+
+/// One thread.
+pub struct KvClient<'a> {
+    of: &'a Kv,
+    coordinator: Coordinator,
+}
+
+fn key(number: u64) -> [u8; KEY_BYTES] {
+    let mut key = [0; KEY_BYTES];
+    key[..8].copy_from_slice(&scatter(number).to_le_bytes());
+    key[8..].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+fn value(number: u64, version: u64) -> [u64; VALUE_WORDS] {
+    let sum = scatter(number ^ version.rotate_left(32));
+    [number, version, sum, !sum]
+}
+
+fn is_whole(number: u64, found: &[u64; VALUE_WORDS]) -> bool {
+    *found == value(number, found[1])
+}
+
+impl Workload for Kv {
+    type Client<'a> = KvClient<'a>;
+    const SAMPLED: u64 = 16;
+
+    fn name(&self) -> &'static str {
+        "kv"
+    }
+
+    fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
+        load_in_pieces(&self.machine, self.options.keys, PIECE, say, async |tx, numbers| {
+            for number in numbers {
+                load(tx, &self.table, &key(number), &value(number, 0)).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn client(&self, _thread: usize) -> Result<KvClient<'_>, BenchError> {
+        Ok(KvClient { of: self, coordinator: self.machine.coordinator() })
+    }
+
+    fn verify(&self) -> Result<Option<String>, BenchError> {
+        let mut versions = 0;
+        for number in 1..=self.options.keys {
+            let mut found = [0; VALUE_WORDS];
+            if !self.table.get_lockfree(&self.machine, &key(number), &mut found) {
+                return Ok(Some(format!("key {number} is gone")));
+            }
+            if !is_whole(number, &found) {
+                return Ok(Some(format!("key {number} has a broken value")));
+            }
+            versions += found[1];
+        }
+        let updates = self.updates.load(Ordering::Relaxed);
+        let lost = versions != updates;
+        Ok(lost.then(|| format!("{updates} updates committed, and the versions say {versions}")))
+    }
+
+    fn counters(&self) -> Counters {
+        native::counters(&self.machine)
+    }
+}
+
+impl Client for KvClient<'_> {
+    type Request = KvRequest;
+
+    #[inline]
+    fn generate(&mut self, random: &mut Random) -> KvRequest {
+        let percent = u64::from(self.of.options.update_percent);
+        let update = percent > 0 && random.below(100) < percent;
+        KvRequest { number: self.of.draw.next(random) + 1, update }
+    }
+
+    #[inline]
+    fn execute(&mut self, request: &KvRequest) -> Result<Attempt, BenchError> {
+        let number = request.number;
+        if request.update {
+            let mut tx = self.coordinator.begin(Mode::ReadWrite);
+            let done = settle(update(&self.of.table, &mut tx, number));
+            let ended = end(tx, done)?;
+            if ended == Attempt::Committed {
+                self.of.updates.fetch_add(1, Ordering::Relaxed);
+            }
+            return Ok(ended);
+        }
+        let mut found = [0; VALUE_WORDS];
+        match self.of.table.get_lockfree(&self.of.machine, &key(number), &mut found) {
+            true if is_whole(number, &found) => Ok(Attempt::Committed),
+            true => Err(BenchError::Load(format!("key {number} was read with a broken value"))),
+            false => Err(BenchError::Load(format!("key {number} is gone"))),
+        }
+    }
+}
+
+async fn update(
+    table: &HashTable,
+    tx: &mut Transaction,
+    number: u64,
+) -> Result<Attempt, IndexError> {
+    let key = key(number);
+    let mut found = [0; VALUE_WORDS];
+    if !table.get_into(tx, &key, &mut found).await? || !is_whole(number, &found) {
+        return Ok(Attempt::Failed("broken_value"));
+    }
+    table.replace(tx, &key, &value(number, found[1] + 1)).await?;
+    Ok(Attempt::Committed)
+}

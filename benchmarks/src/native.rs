@@ -1,0 +1,166 @@
+//! What native workloads share: running transactions on hash tables.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use fencepost_hashtable::{HashOptions, HashTable, IndexError, Insert};
+use fencepost_txn::counters::Totals;
+use fencepost_txn::{AbortReason, Coordinator, Machine, Mode, Outcome, Stop, Transaction};
+
+use crate::error::BenchError;
+use crate::harness::{Attempt, Counters};
+
+/// Runs a future on this thread. Nearly all of a transaction on this machine is ready at once, and
+/// then nothing is set up for waiting.
+#[inline]
+pub(crate) fn settle<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => pollster::block_on(future),
+    }
+}
+
+/// Ends a transaction whose body has run: commits where it said [`Attempt::Committed`].
+#[inline]
+pub(crate) fn end(
+    tx: Transaction,
+    body: Result<Attempt, IndexError>,
+) -> Result<Attempt, BenchError> {
+    match body {
+        Ok(Attempt::Committed) => match settle(tx.commit()) {
+            Ok(Outcome::Committed(_)) => Ok(Attempt::Committed),
+            Ok(Outcome::Aborted(reason)) => Ok(Attempt::Aborted(reason.name())),
+            Err(stop) => stopped(stop),
+        },
+        Ok(other) => {
+            tx.abort();
+            Ok(other)
+        }
+        Err(error) => {
+            tx.abort();
+            match error {
+                IndexError::Stop(stop) => stopped(stop),
+                other => Err(BenchError::Load(other.to_string())),
+            }
+        }
+    }
+}
+
+fn stopped(stop: Stop) -> Result<Attempt, BenchError> {
+    match stop {
+        Stop::Retry(reason) => Ok(Attempt::Aborted(reason.name())),
+        Stop::Deadlock => Ok(Attempt::Aborted("deadlock")),
+        other => Err(other.into()),
+    }
+}
+
+/// Runs `body` in transactions until one commits.
+pub(crate) fn insist(
+    coordinator: &mut Coordinator,
+    mut body: impl AsyncFnMut(&mut Transaction) -> Result<(), IndexError>,
+) -> Result<(), BenchError> {
+    loop {
+        let mut tx = coordinator.begin(Mode::ReadWrite);
+        let done = settle(body(&mut tx)).map(|()| Attempt::Committed);
+        if let Attempt::Committed = end(tx, done)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Makes an empty table.
+pub(crate) fn create_table(
+    machine: &Arc<Machine>,
+    key_bytes: usize,
+    value_words: usize,
+    keys: u64,
+) -> Result<HashTable, BenchError> {
+    let options = HashOptions {
+        key_bytes,
+        value_words,
+        capacity: usize::try_from(keys).unwrap_or(usize::MAX),
+        // The values are the data.
+        guard_hits: true,
+        ..HashOptions::default()
+    };
+    let mut made = None;
+    insist(&mut machine.coordinator(), async |tx| {
+        made = Some(HashTable::create_with(tx, &options)?);
+        Ok(())
+    })?;
+    made.ok_or_else(|| BenchError::Load("no table was made".to_string()))
+}
+
+/// Inserts a key that must be new.
+pub(crate) async fn load(
+    tx: &mut Transaction,
+    table: &HashTable,
+    key: &[u8],
+    value: &[u64],
+) -> Result<(), IndexError> {
+    match table.insert(tx, key, value).await? {
+        Insert::Done => Ok(()),
+        Insert::Exists(_) => Err(IndexError::Stop(Stop::Damaged)),
+    }
+}
+
+/// Loads `1..=last` in pieces, each a transaction, from as many threads as there are cores.
+pub(crate) fn load_in_pieces(
+    machine: &Arc<Machine>,
+    last: u64,
+    piece: u64,
+    say: &dyn Fn(&str),
+    body: impl AsyncFn(&mut Transaction, std::ops::RangeInclusive<u64>) -> Result<(), IndexError> + Sync,
+) -> Result<(), BenchError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let share = last.div_ceil(threads);
+    say(&format!("loading {last} rows or subscribers with {threads} threads"));
+    std::thread::scope(|scope| {
+        let loaders: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (body, first) = (&body, thread * share + 1);
+                let end = last.min((thread + 1) * share);
+                scope.spawn(move || {
+                    let mut coordinator = machine.coordinator();
+                    let mut from = first;
+                    while from <= end {
+                        let to = end.min(from + piece - 1);
+                        insist(&mut coordinator, async |tx| body(tx, from..=to).await)?;
+                        from = to + 1;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        let joined = loaders.into_iter().map(|loader| loader.join());
+        joined.map(|end| end.unwrap_or(Err(BenchError::Panicked))).collect()
+    })
+}
+
+/// Counters of a machine and of the hash tables of this process.
+pub(crate) fn counters(machine: &Machine) -> Counters {
+    let totals: Totals = machine.counters().totals();
+    let tables = fencepost_hashtable::counters();
+    let mut others: Vec<(&str, u64)> = vec![
+        ("committed_writes", totals.committed_writes),
+        ("committed_reads", totals.committed_reads),
+        ("refreshes", totals.refreshes),
+        ("old_version_reads", totals.old_version_reads),
+        ("lock_waits", totals.lock_waits),
+        ("patches_reapplied", totals.patches_reapplied),
+        ("lookups", tables.lookups),
+        ("one_sided_reads", tables.one_sided_reads),
+    ];
+    let aborts = AbortReason::ALL.iter().zip(totals.aborts);
+    let names: Vec<String> = aborts.clone().map(|(reason, _)| format!("abort_{}", reason.name())).collect();
+    others.extend(names.iter().map(String::as_str).zip(aborts.map(|(_, count)| count)));
+    Counters {
+        reads: tables.one_sided_reads,
+        writes: 0,
+        messages: 0,
+        others: others.into_iter().map(|(name, count)| (name.to_string(), count)).collect(),
+    }
+}

@@ -1,0 +1,333 @@
+//! Verifying a whole database: every tree, every row, every object.
+//!
+//! ```text
+//!   catalog trees ──► definitions ──► for each table: guard, rows, every index
+//!        │                                 │
+//!        └────────── every object met is claimed by its owner ──► objects that nobody claims
+//! ```
+//! What must hold: the trees and hash tables are sound by their own checks; every row can be read, has
+//! no NULL where none may be, and is found in every index under its own key (ROW-1), and no index has
+//! more entries than there are rows; every allocated object belongs to exactly one owner, is not
+//! locked, and its line versions agree.
+//!
+//! The check reads one snapshot. It is meant for a database that nobody else uses: objects that come
+//! or go meanwhile are reported.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
+use fencepost_hashtable::HashTable;
+use fencepost_planner::TablePlan;
+use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::{Addr, FatPtr};
+use fencepost_txn::{Mode, Stop, Transaction};
+use pollster::FutureExt;
+
+use crate::database::Database;
+
+/// Problems that are reported one by one.
+const PROBLEMS_MAX: usize = 1000;
+/// Entries of an index that are read at a time.
+const BATCH: usize = 1024;
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Tables.
+    pub tables: u64,
+    /// Indexes, hidden ones included.
+    pub indexes: u64,
+    /// Rows of all tables.
+    pub rows: u64,
+    /// Allocated objects.
+    pub objects: u64,
+    /// What is wrong, a line each; empty if nothing.
+    pub problems: Vec<String>,
+}
+
+/// Verifies all of a database.
+pub fn check(database: &Database) -> Checked {
+    let tx = database.machine().coordinator().begin(Mode::ReadOnly);
+    let mut check = Check {
+        database,
+        tx,
+        owners: HashMap::new(),
+        names: Vec::new(),
+        found: Checked::default(),
+    };
+    if let Err(halt) = check.everything().block_on() {
+        let error: SqlError = halt.into_error();
+        check.problem(format!("the check could not go on: {error}"));
+    }
+    check.found
+}
+
+struct Check<'a> {
+    database: &'a Database,
+    tx: Transaction,
+    /// Who every object belongs to, by position in `names`.
+    owners: HashMap<Addr, usize>,
+    names: Vec<String>,
+    found: Checked,
+}
+
+/// An owner of objects.
+type Owner = usize;
+
+impl Check<'_> {
+    async fn everything(&mut self) -> Result<(), Halt> {
+        let root = self.database.machine().root();
+        let owner = self.owner("the root object".to_string());
+        self.claim(owner, root);
+        self.catalog().await?;
+        let snapshot = self.database.catalog().snapshot(&mut self.tx).await?;
+        for table in snapshot.tables() {
+            self.table(&table).await?;
+        }
+        self.objects();
+        Ok(())
+    }
+
+    fn problem(&mut self, what: String) {
+        if self.found.problems.len() < PROBLEMS_MAX {
+            self.found.problems.push(what);
+        }
+    }
+
+    fn owner(&mut self, name: String) -> Owner {
+        self.names.push(name);
+        self.names.len() - 1
+    }
+
+    fn claim(&mut self, owner: Owner, addr: Addr) {
+        if let Some(other) = self.owners.insert(addr, owner) {
+            let (name, other) = (&self.names[owner], &self.names[other]);
+            let what = format!("object {addr:?} belongs to {name} and to {other}");
+            self.problem(what);
+        }
+    }
+
+    /// The catalog's own objects, trees and rows.
+    async fn catalog(&mut self) -> Result<(), Halt> {
+        let owner = self.owner("the catalog".to_string());
+        self.claim(owner, self.database.catalog().heart());
+        for (what, tree) in self.database.catalog().trees() {
+            let owner = self.owner(format!("the catalog of {what}"));
+            self.tree(owner, tree).await?;
+            let mut batch = ScanBatch::new();
+            let mut cursor = whole(&tree);
+            while cursor.next_batch(&mut self.tx, &mut batch, BATCH).await? {
+                for at in 0..batch.len() {
+                    self.claim(owner, FatPtr::from_words(batch.value(at)).addr);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A tree by its own check; its entries.
+    async fn tree(&mut self, owner: Owner, tree: BTree) -> Result<u64, Stop> {
+        let report = tree.check(&mut self.tx).await?;
+        for problem in report.problems {
+            let what = format!(
+                "{}: node {:?} {}",
+                self.names[owner], problem.node, problem.what
+            );
+            self.problem(what);
+        }
+        for addr in report.addresses {
+            self.claim(owner, addr);
+        }
+        Ok(report.entries)
+    }
+
+    /// A hash table by its own check; its entries.
+    async fn hash_table(&mut self, owner: Owner, table: HashTable) -> Result<u64, Stop> {
+        let report = table.check(&mut self.tx).await?;
+        for problem in report.problems {
+            let what = format!(
+                "{}: bucket {:?} {}",
+                self.names[owner], problem.node, problem.what
+            );
+            self.problem(what);
+        }
+        for addr in report.addresses {
+            self.claim(owner, addr);
+        }
+        Ok(report.entries)
+    }
+
+    async fn index(&mut self, owner: Owner, index: &IndexDef) -> Result<u64, Stop> {
+        let root = Addr::from_raw(index.root);
+        match index.kind {
+            IndexKind::BTree => self.tree(owner, BTree::open(root)).await,
+            IndexKind::Hash => self.hash_table(owner, HashTable::open(root)).await,
+        }
+    }
+
+    async fn table(&mut self, def: &Arc<TableDef>) -> Result<(), Halt> {
+        self.found.tables += 1;
+        let plan = TablePlan::new(def);
+        let owner = self.owner(format!("table {}", def.name));
+        self.claim(owner, Addr::from_raw(def.guard));
+        if !fencepost_sql::catalog::guard_table(&mut self.tx, def).await? {
+            self.problem(format!(
+                "table {}: its guard is not that of its definition",
+                def.name
+            ));
+        }
+        let mut entries = Vec::with_capacity(def.indexes.len());
+        for index in &def.indexes {
+            self.found.indexes += 1;
+            let owner = self.owner(format!("index {} of table {}", name(index), def.name));
+            entries.push(self.index(owner, index).await?);
+        }
+        let rows = self.rows(owner, &plan).await?;
+        self.found.rows += rows;
+        for (index, entries) in def.indexes.iter().zip(entries) {
+            if entries != rows {
+                let (table, index) = (&def.name, name(index));
+                self.problem(format!(
+                    "table {table}: {rows} rows, and {entries} entries in index {index}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every row that the first index reaches (CAT-1), against every index.
+    async fn rows(&mut self, owner: Owner, plan: &TablePlan) -> Result<u64, Halt> {
+        let mut batch = ScanBatch::new();
+        let mut cursor = whole(&BTree::open(Addr::from_raw(plan.def.primary().root)));
+        let (mut words, mut key) = (Vec::new(), Vec::new());
+        let mut row = vec![Value::Null; plan.layout.width()];
+        let mut rows = 0;
+        while cursor.next_batch(&mut self.tx, &mut batch, BATCH).await? {
+            for at in 0..batch.len() {
+                rows += 1;
+                let place = FatPtr::from_words(batch.value(at));
+                self.claim(owner, place.addr);
+                match self.read(place, plan, &mut words, &mut row).await? {
+                    Ok(()) => self.entries_of(plan, place, &row, &mut key).await?,
+                    Err(what) => {
+                        self.problem(format!(
+                            "table {}: row {:?} {what}",
+                            plan.def.name, place.addr
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Reads a row; or what is wrong with it.
+    async fn read(
+        &mut self,
+        place: FatPtr,
+        plan: &TablePlan,
+        words: &mut Vec<u64>,
+        row: &mut [Value],
+    ) -> Result<Result<(), String>, Halt> {
+        match self.tx.read(place.addr, words).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(Err("is gone".to_string())),
+            Err(Stop::Damaged) => return Ok(Err("is nowhere in memory".to_string())),
+            Err(stop) => return Err(stop.into()),
+        }
+        if let Err(error) = plan.layout.decode(words, row) {
+            return Ok(Err(format!("cannot be decoded: {error}")));
+        }
+        let null = plan
+            .def
+            .columns
+            .iter()
+            .zip(row.iter())
+            .find(|(def, value)| def.not_null && value.is_null());
+        Ok(null.map_or(Ok(()), |(def, _)| {
+            Err(format!("has NULL in column {}", def.name))
+        }))
+    }
+
+    /// Every index leads from the row's own key to the row.
+    async fn entries_of(
+        &mut self,
+        plan: &TablePlan,
+        place: FatPtr,
+        row: &[Value],
+        key: &mut Vec<u8>,
+    ) -> Result<(), Halt> {
+        for (codec, index) in plan.keys.iter().zip(&plan.def.indexes) {
+            codec.encode_entry(row, place.addr.raw(), key);
+            let root = Addr::from_raw(index.root);
+            let found = match index.kind {
+                IndexKind::BTree => BTree::open(root).get(&mut self.tx, key).await?,
+                IndexKind::Hash => HashTable::open(root).get(&mut self.tx, key).await?,
+            };
+            if found != Some(place.to_words()) {
+                let (table, at) = (&plan.def.name, place.addr);
+                let what = if found.is_some() {
+                    "leads elsewhere from"
+                } else {
+                    "has no entry of"
+                };
+                self.problem(format!(
+                    "table {table}: index {} {what} row {at:?}",
+                    name(index)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every allocated object: unlocked, whole, and somebody's.
+    fn objects(&mut self) {
+        let machine = Arc::clone(self.database.machine());
+        for (block, class) in machine.regions().blocks() {
+            for addr in (0..class.slots()).map(|slot| block.slot(class, slot)) {
+                let Some(object) = machine.regions().object(addr) else {
+                    continue;
+                };
+                let header = object.header();
+                if header.is_locked() {
+                    self.problem(format!("object {addr:?} is locked"));
+                }
+                if !header.is_allocated() {
+                    continue;
+                }
+                self.found.objects += 1;
+                if !object.lines_agree(header) {
+                    self.problem(format!("object {addr:?} has lines of different versions"));
+                }
+                if self.owners.remove(&addr).is_none() {
+                    self.problem(format!(
+                        "object {addr:?} of {} words belongs to nobody",
+                        object.len()
+                    ));
+                }
+            }
+        }
+        let missing: Vec<(Addr, Owner)> = self.owners.drain().take(PROBLEMS_MAX).collect();
+        for (addr, owner) in missing {
+            let what = format!("{}: object {addr:?} is not allocated", self.names[owner]);
+            self.problem(what);
+        }
+    }
+}
+
+fn name(index: &IndexDef) -> &str {
+    if index.is_hidden() {
+        "(hidden)"
+    } else {
+        &index.name
+    }
+}
+
+fn whole(tree: &BTree) -> Cursor {
+    tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward)
+}

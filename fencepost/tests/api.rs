@@ -1,0 +1,370 @@
+//! The library as its users meet it: typed rows, retries, portals, cancel, COPY, reopening.
+
+use std::sync::Arc;
+use std::thread;
+
+use fencepost::{Collected, Completion, Database, Error, SqlState, Value, params};
+use pollster::FutureExt;
+
+fn database(sql: &str) -> Database {
+    let db = Database::in_memory().expect("a database");
+    db.blocking().batch(sql).expect("the schema");
+    db
+}
+
+fn is_send<T: Send>(_: &T) {}
+
+#[test]
+fn futures_are_send() {
+    let db = database("CREATE TABLE t (a int PRIMARY KEY)");
+    let mut session = db.session();
+    is_send(&session);
+    let future = session.query("SELECT * FROM t", &[]);
+    is_send(&future);
+    drop(future);
+    let future = session.batch("SELECT 1");
+    is_send(&future);
+    drop(future);
+    let future = session.copy_in("COPY t FROM STDIN", b"1\n");
+    is_send(&future);
+    drop(future);
+    let future = session.transaction(|tx| {
+        Box::pin(async move { tx.execute("INSERT INTO t VALUES (1)", &[]).await })
+    });
+    is_send(&future);
+    assert_eq!(future.block_on().expect("a transaction"), 1);
+}
+
+#[test]
+fn rows_are_typed() {
+    let db = database("CREATE TABLE t (a int PRIMARY KEY, b text, c numeric, d float8, e bool)");
+    let mut session = db.blocking();
+    let insert = session
+        .prepare("INSERT INTO t VALUES ($1, $2, $3, $4, $5)")
+        .expect("it binds");
+    let values = params![
+        1,
+        "one",
+        rust_decimal::Decimal::new(15, 1),
+        2.5f64,
+        None::<bool>
+    ];
+    assert_eq!(session.execute(&insert, values).expect("it runs"), 1);
+    let row = session
+        .query_one("SELECT * FROM t WHERE a = $1", params![1i64])
+        .expect("a row");
+    assert_eq!(row.get::<i32>("a").expect("an int"), 1);
+    assert_eq!(row.get::<i64>(0).expect("an int fits a bigint"), 1);
+    assert_eq!(row.get::<String>("b").expect("text"), "one");
+    assert_eq!(row.get::<f64>("d").expect("a float"), 2.5);
+    assert_eq!(row.get::<Option<bool>>("e").expect("NULL"), None);
+    assert!(row.get::<i32>("b").is_err());
+    assert!(row.get::<i32>("nope").is_err());
+}
+
+#[test]
+fn portals_give_rows_bit_by_bit() {
+    let db = database("CREATE TABLE t (a int PRIMARY KEY)");
+    let mut session = db.session();
+    async {
+        session
+            .execute(
+                "INSERT INTO t SELECT generate_series FROM generate_series(1, 2500)",
+                &[],
+            )
+            .await?;
+        let prepared = session.parse("SELECT a FROM t ORDER BY a", &[])?;
+        let mut portal = session.bind(&prepared, Vec::new())?;
+        let mut seen = Vec::new();
+        loop {
+            let mut sink = Collected::default();
+            let done = session.run(&mut portal, 700, &mut sink).await?;
+            seen.extend(sink.rows.into_iter().map(|mut row| row.remove(0)));
+            match done {
+                Completion::Suspended => assert_eq!(seen.len() % 700, 0),
+                Completion::Complete(tag) => break assert_eq!(tag, "SELECT 400"),
+                _ => panic!("not a query"),
+            }
+        }
+        let expected: Vec<Value> = (1..=2500).map(Value::Int4).collect();
+        assert_eq!(seen, expected);
+        session.sync().await?;
+        let closed = session.run(&mut portal, 0, &mut Collected::default()).await;
+        assert!(closed.is_err_and(|e| e.sqlstate() == SqlState::INVALID_CURSOR_NAME));
+        Ok::<(), Error>(())
+    }
+    .block_on()
+    .expect("portals");
+}
+
+#[test]
+fn conflicts_are_retried_and_totals_hold() {
+    const THREADS: i32 = 4;
+    const TRANSFERS: i32 = 300;
+    let db = database("CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL)");
+    let setup = "INSERT INTO accounts SELECT g, 1000 FROM generate_series(0, 4) g";
+    db.blocking().execute(setup, &[]).expect("accounts");
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let db = db.clone();
+            scope.spawn(move || {
+                let mut session = db.blocking();
+                for i in 0..TRANSFERS {
+                    let (from, to) = ((thread + i) % 5, (thread * 3 + i * 2 + 1) % 5);
+                    session
+                        .transaction(|tx| {
+                            let take = "UPDATE accounts SET balance = balance - 1 WHERE id = $1";
+                            let give = "UPDATE accounts SET balance = balance + 1 WHERE id = $1";
+                            tx.execute(take, params![from])?;
+                            tx.execute(give, params![to])
+                        })
+                        .expect("a transfer");
+                }
+            });
+        }
+        let db = db.clone();
+        scope.spawn(move || {
+            let mut session = db.blocking();
+            for _ in 0..200 {
+                let row = session.query_one("SELECT sum(balance)::bigint AS s FROM accounts", &[]);
+                assert_eq!(row.and_then(|r| r.get::<i64>("s")).expect("a sum"), 5000);
+            }
+        });
+    });
+}
+
+#[test]
+fn single_statements_never_conflict_for_the_client() {
+    let db = database("CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0)");
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let db = db.clone();
+            scope.spawn(move || {
+                let mut session = db.blocking();
+                for _ in 0..250 {
+                    let changed = session.execute("UPDATE c SET n = n + 1 WHERE id = 1", &[]);
+                    assert_eq!(changed.expect("no conflict reaches us"), 1);
+                }
+            });
+        }
+    });
+    let row = db
+        .blocking()
+        .query_one("SELECT n FROM c", &[])
+        .expect("the row");
+    assert_eq!(row.get::<i32>("n").expect("an int"), 1000);
+}
+
+#[test]
+fn write_skew_and_phantoms_do_not_happen() {
+    let db = database("CREATE TABLE oncall (name text PRIMARY KEY, duty bool NOT NULL)");
+    let setup = "INSERT INTO oncall VALUES ('ann', true), ('bob', true)";
+    db.blocking().execute(setup, &[]).expect("rows");
+    let (mut one, mut two) = (db.blocking(), db.blocking());
+    for session in [&mut one, &mut two] {
+        session.execute("BEGIN", &[]).expect("begin");
+        let row = session
+            .query_one("SELECT count(*) FROM oncall WHERE duty", &[])
+            .expect("count");
+        assert_eq!(row.get::<i64>(0).expect("a count"), 2);
+    }
+    one.execute("UPDATE oncall SET duty = false WHERE name = 'ann'", &[])
+        .expect("ann leaves");
+    let second = two
+        .execute("UPDATE oncall SET duty = false WHERE name = 'bob'", &[])
+        .and_then(|_| one.execute("COMMIT", &[]))
+        .and_then(|_| two.execute("COMMIT", &[]));
+    assert!(
+        second.is_err_and(|e| e.is_retryable()),
+        "one of them must stay"
+    );
+
+    let (mut one, mut two) = (db.blocking(), db.blocking());
+    one.execute("BEGIN", &[]).expect("begin");
+    let row = one
+        .query_one("SELECT count(*) FROM oncall WHERE name > 'c'", &[])
+        .expect("count");
+    assert_eq!(row.get::<i64>(0).expect("a count"), 0);
+    two.execute("INSERT INTO oncall VALUES ('dan', true)", &[])
+        .expect("a phantom");
+    let late = one
+        .execute("INSERT INTO oncall VALUES ('eve', true)", &[])
+        .and_then(|_| one.execute("COMMIT", &[]));
+    assert!(late.is_err_and(|e| e.is_retryable()));
+}
+
+#[test]
+fn snapshots_stay_while_others_write() {
+    let db = database("CREATE TABLE t (a int PRIMARY KEY, b int)");
+    let mut writer = db.blocking();
+    writer
+        .execute(
+            "INSERT INTO t SELECT g, 0 FROM generate_series(1, 100) g",
+            &[],
+        )
+        .expect("rows");
+    let mut reader = db.blocking();
+    reader.execute("BEGIN READ ONLY", &[]).expect("begin");
+    let sum = |s: &mut fencepost::BlockingSession| {
+        s.query_one("SELECT sum(b)::bigint, count(*) FROM t", &[])
+            .and_then(|r| Ok((r.get::<i64>(0)?, r.get::<i64>(1)?)))
+            .expect("a sum")
+    };
+    assert_eq!(sum(&mut reader), (0, 100));
+    writer.execute("UPDATE t SET b = 1", &[]).expect("update");
+    writer
+        .execute("DELETE FROM t WHERE a > 50", &[])
+        .expect("delete");
+    writer
+        .execute("INSERT INTO t VALUES (1000, 7)", &[])
+        .expect("insert");
+    assert_eq!(sum(&mut reader), (0, 100));
+    reader.execute("COMMIT", &[]).expect("commit");
+    assert_eq!(sum(&mut reader), (57, 51));
+}
+
+#[test]
+fn ddl_under_use_plans_again() {
+    let db = database("CREATE TABLE t (a int, b int)");
+    let mut session = db.blocking();
+    let insert = session
+        .prepare("INSERT INTO t VALUES ($1, $2)")
+        .expect("it binds");
+    let select = session
+        .prepare("SELECT b FROM t WHERE a = $1")
+        .expect("it binds");
+    for i in 0..50 {
+        session.execute(&insert, params![i, i * 2]).expect("a row");
+    }
+    let mut other = db.blocking();
+    other
+        .execute("ALTER TABLE t ADD PRIMARY KEY (a)", &[])
+        .expect("a key");
+    let row = session
+        .query_one(&select, params![7])
+        .expect("the new plan");
+    assert_eq!(row.get::<i32>(0).expect("an int"), 14);
+    let twice = session.execute(&insert, params![7, 0]);
+    assert!(twice.is_err_and(|e| e.code() == SqlState::UNIQUE_VIOLATION));
+    other
+        .batch("DROP TABLE t; CREATE TABLE t (a int, b int)")
+        .expect("another table");
+    assert!(
+        session
+            .query(&select, params![7])
+            .expect("no rows")
+            .is_empty()
+    );
+    other.execute("DROP TABLE t", &[]).expect("gone");
+    let gone = session.query(&select, params![7]);
+    assert!(gone.is_err_and(|e| e.code() == SqlState::UNDEFINED_TABLE));
+}
+
+#[test]
+fn a_statement_can_be_cancelled_and_times_out() {
+    let db = Database::in_memory().expect("a database");
+    let mut session = db.session();
+    let token = session.cancel_token();
+    let canceller = thread::spawn(move || {
+        for _ in 0..200 {
+            thread::sleep(std::time::Duration::from_millis(10));
+            token.cancel();
+        }
+    });
+    let long = "SELECT count(*) FROM generate_series(1, 100000000)";
+    let result = session.query(long, &[]).block_on();
+    assert!(result.is_err_and(|e| e.code() == SqlState::QUERY_CANCELED));
+    canceller.join().expect("the canceller ends");
+    let mut session = db.blocking();
+    session
+        .execute("SET statement_timeout = '50ms'", &[])
+        .expect("a setting");
+    let result = session.query(long, &[]);
+    let error = result.expect_err("too long");
+    assert_eq!(
+        error.report().message(),
+        "canceling statement due to statement timeout"
+    );
+}
+
+#[test]
+fn copy_goes_in_and_out() {
+    let db = database("CREATE TABLE t (a int PRIMARY KEY, b text, c int DEFAULT 9)");
+    let mut session = db.session();
+    async {
+        let count = session
+            .copy_in("COPY t (a, b) FROM STDIN", b"1\tone\n2\t\\N\n\\.\n")
+            .await?;
+        assert_eq!(count, 2);
+        let csv = b"a,b\n3,\"x,\"\"y\"\"\"\n4,\n";
+        let count = session
+            .copy_in("COPY t (a, b) FROM STDIN WITH (FORMAT csv, HEADER)", csv)
+            .await?;
+        assert_eq!(count, 2);
+        let out = session.copy_out("COPY t TO STDOUT").await?;
+        let expected = "1\tone\t9\n2\t\\N\t9\n3\tx,\"y\"\t9\n4\t\\N\t9\n";
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+        let bad = session
+            .copy_in("COPY t (a, b) FROM STDIN", b"5\tfive\nsix\tx\n")
+            .await;
+        let bad = bad.expect_err("not a number");
+        assert_eq!(bad.code(), SqlState::INVALID_TEXT_REPRESENTATION);
+        let context = bad.report().fields().context.clone();
+        assert_eq!(
+            context.as_deref(),
+            Some("COPY t, line 2, column a: \"six\"")
+        );
+        let few = session.copy_in("COPY t (a, b) FROM STDIN", b"7\n").await;
+        let few = few.expect_err("too few columns");
+        assert_eq!(few.report().message(), "missing data for column \"b\"");
+        assert_eq!(session.query("SELECT * FROM t", &[]).await?.len(), 4);
+        Ok::<(), Error>(())
+    }
+    .block_on()
+    .expect("copies");
+}
+
+#[test]
+fn databases_reopen_with_what_was_committed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    {
+        let db = Database::open(folder.path()).expect("a database");
+        let mut session = db.blocking();
+        session
+            .batch("CREATE TABLE t (a int PRIMARY KEY, b text)")
+            .expect("a table");
+        session
+            .execute("CREATE INDEX t_b ON t (b)", &[])
+            .expect("an index");
+        let rows = "INSERT INTO t SELECT g, 'v' || g FROM generate_series(1, 1000) g";
+        session.execute(rows, &[]).expect("rows");
+        session.execute("BEGIN", &[]).expect("begin");
+        session
+            .execute("DELETE FROM t", &[])
+            .expect("never committed");
+    }
+    let db = Database::open(folder.path()).expect("the database again");
+    let mut session = db.blocking();
+    let row = session
+        .query_one("SELECT count(*) FROM t", &[])
+        .expect("the rows");
+    assert_eq!(row.get::<i64>(0).expect("a count"), 1000);
+    let row = session
+        .query_one("SELECT a FROM t WHERE b = 'v77'", &[])
+        .expect("by the index");
+    assert_eq!(row.get::<i32>(0).expect("an int"), 77);
+}
+
+#[test]
+fn databases_in_one_process_are_apart() {
+    let one = database("CREATE TABLE t (a int); INSERT INTO t VALUES (1)");
+    let two = Arc::new(database("CREATE TABLE t (a int)"));
+    let count = |db: &Database| {
+        let row = db
+            .blocking()
+            .query_one("SELECT count(*) FROM t", &[])
+            .expect("a count");
+        row.get::<i64>(0).expect("a count")
+    };
+    assert_eq!((count(&one), count(&two)), (1, 0));
+}

@@ -1,0 +1,169 @@
+//! Verifying a whole table in one snapshot, while writers may go on.
+
+use std::collections::HashSet;
+
+use fencepost_storage::{Addr, View};
+use fencepost_txn::{Stop, Transaction};
+
+use crate::grow::Shard;
+use crate::hash;
+use crate::image;
+use crate::layout::{Bucket, Root, low_bits};
+use crate::table::{HashTable, MAX_CHAIN};
+
+/// Something that is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The bucket or block.
+    pub node: Addr,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What is wrong; empty if nothing.
+    pub problems: Vec<Problem>,
+    /// Keys.
+    pub entries: u64,
+    /// Keys in overflow blocks.
+    pub chained: u64,
+    /// Overflow blocks.
+    pub blocks: u64,
+    /// Shards.
+    pub shards: u64,
+    /// Keys in percent of the slots of all homes.
+    pub occupancy_percent: u64,
+    /// Every object of the table.
+    pub addresses: Vec<Addr>,
+}
+
+/// Problems that are reported one by one.
+const MAX_PROBLEMS: usize = 1000;
+
+/// What a bucket said, kept for its neighbour.
+struct Before {
+    forward: u16,
+    away: u16,
+    /// Keys of it that were met elsewhere.
+    met: u16,
+}
+
+impl HashTable {
+    /// Walks every bucket and block and verifies that each key is in its shard and in its home, the
+    /// next bucket or the home's chain, that no key is there twice, and that joint versions and counts
+    /// agree.
+    ///
+    /// # Errors
+    /// As [`Transaction::view`].
+    pub async fn check(&self, tx: &mut Transaction) -> Result<Report, Stop> {
+        let mut report = Report::default();
+        let (root, shards) = self.shards(tx).await?;
+        report.addresses.extend([self.root, root.directory]);
+        report.shards = shards.len() as u64;
+        let share: f64 = shards.iter().map(|shard| 0.5f64.powi(i32::from(shard.depth))).sum();
+        if (share - 1.0).abs() > 1e-9 {
+            report.note(root.directory, "the shards do not cover every hash once");
+        }
+        for shard in &shards {
+            self.check_shard(tx, &root, shard, &mut report).await?;
+        }
+        let slots = report.shards * (root.buckets * root.shape.slots) as u64;
+        report.occupancy_percent = (report.entries * 100).checked_div(slots).unwrap_or(0);
+        Ok(report)
+    }
+
+    async fn check_shard(
+        &self,
+        tx: &mut Transaction,
+        root: &Root,
+        shard: &Shard,
+        report: &mut Report,
+    ) -> Result<(), Stop> {
+        let mut keys = HashSet::new();
+        let mut before = Before { forward: 0, away: 0, met: 0 };
+        for index in 0..=root.buckets {
+            let at = root.bucket(shard.first, index);
+            let (image, _) = self.copy(tx, at).await?;
+            report.addresses.push(at);
+            let versions = image::versions(&image);
+            let mut here = Before { forward: versions.forward, away: versions.away, met: 0 };
+            let whole = image::with(&image, self.root, |bucket| {
+                (bucket.depth, bucket.prefix(), bucket.index()) == (shard.depth, shard.prefix, index) && !bucket.is_block
+            });
+            if whole != Some(true) {
+                report.note(at, "is not the bucket that it should be");
+            }
+            if index > 0 && versions.backward != before.forward {
+                report.note(at, "has another joint version than the bucket before it");
+            }
+            for key in keys_of(&image, self.root) {
+                let home = root.home(hash::hash(&key));
+                if home + 1 == index {
+                    before.met += 1;
+                } else if home != index {
+                    report.note(at, format!("has key {key:02x?} of bucket {home}"));
+                }
+                report.take(at, shard, &mut keys, key);
+            }
+            if index > 0 && before.away != before.met {
+                report.note(at, format!("{} keys of the bucket before it are elsewhere, not {}", before.met, before.away));
+            }
+            let mut block = image::chain(&image);
+            for _ in 0..MAX_CHAIN {
+                if block.is_null() {
+                    break;
+                }
+                let (image, _) = self.copy(tx, block.addr).await?;
+                report.addresses.push(block.addr);
+                report.blocks += 1;
+                let inside = keys_of(&image, self.root);
+                if inside.is_empty() {
+                    report.note(block.addr, "is an empty overflow block");
+                }
+                for key in inside {
+                    if root.home(hash::hash(&key)) != index {
+                        report.note(block.addr, format!("has key {key:02x?} of another bucket"));
+                    }
+                    here.met += 1;
+                    report.chained += 1;
+                    report.take(block.addr, shard, &mut keys, key);
+                }
+                block = image::chain(&image);
+            }
+            before = here;
+        }
+        Ok(())
+    }
+}
+
+fn keys_of(image: &[u64], root: Addr) -> Vec<Vec<u8>> {
+    let view = View::Own(image);
+    let Some(bucket) = Bucket::open(&view, root) else { return Vec::new() };
+    let used = (0..bucket.shape.slots).filter(|slot| !bucket.is_free(*slot));
+    used.map(|slot| {
+        let mut key = Vec::new();
+        bucket.append_key(slot, &mut key);
+        key
+    })
+    .collect()
+}
+
+impl Report {
+    fn note(&mut self, node: Addr, what: impl Into<String>) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(Problem { node, what: what.into() });
+        }
+    }
+
+    fn take(&mut self, at: Addr, shard: &Shard, keys: &mut HashSet<Vec<u8>>, key: Vec<u8>) {
+        self.entries += 1;
+        if low_bits(hash::hash(&key), shard.depth) != shard.prefix {
+            self.note(at, format!("has key {key:02x?} of another shard"));
+        }
+        if let Some(twice) = keys.replace(key) {
+            self.note(at, format!("has key {twice:02x?} a second time"));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! COPY.
+
+use super::{Binder, names};
+use crate::bound::{Copy, CopyDirection, CopySource, Statement};
+use crate::error::{SqlError, SqlState};
+use crate::parser::{CopyFrom, CopySyntax};
+
+impl Binder<'_> {
+    pub(super) fn copy(&mut self, copy: &CopySyntax) -> Result<Statement, SqlError> {
+        let (source, copied) = match &copy.source {
+            CopyFrom::Query(query) => {
+                let select = self.query(query)?;
+                let copied = select.columns().iter().map(|t| t.name.clone()).collect();
+                (CopySource::Query(Box::new(select)), copied)
+            }
+            CopyFrom::Table {
+                schema,
+                name,
+                columns,
+            } => self.copy_table(schema.as_deref(), name, columns, copy.direction)?,
+        };
+        let mut options = copy.options.clone();
+        if copy.force_quote_all {
+            options.force_quote = Some((0..copied.len()).collect());
+        } else if !copy.force_quote.is_empty() {
+            let mut forced = Vec::with_capacity(copy.force_quote.len());
+            for name in &copy.force_quote {
+                forced.push(copied.iter().position(|c| c == name).ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::INVALID_COLUMN_REFERENCE,
+                        format!("FORCE_QUOTE column \"{name}\" not referenced by COPY"),
+                    )
+                })?);
+            }
+            options.force_quote = Some(forced);
+        }
+        Ok(Statement::Copy(Box::new(Copy {
+            direction: copy.direction,
+            source,
+            options,
+        })))
+    }
+
+    fn copy_table(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        list: &[String],
+        direction: CopyDirection,
+    ) -> Result<(CopySource, Vec<String>), SqlError> {
+        let table = self.table_called(schema, name)?;
+        let mut columns = Vec::new();
+        for name in list {
+            let column = table
+                .column(name)
+                .ok_or_else(|| names::no_column_of(name, &table.name))?;
+            if columns.contains(&column) {
+                return Err(SqlError::new(
+                    SqlState::DUPLICATE_COLUMN,
+                    format!("column \"{name}\" specified more than once"),
+                ));
+            }
+            columns.push(column);
+        }
+        if list.is_empty() {
+            columns = (0..table.columns.len()).collect();
+        }
+        let copied = columns
+            .iter()
+            .map(|c| table.columns[*c].name.clone())
+            .collect();
+        let mut defaults = vec![None; table.columns.len()];
+        if direction == CopyDirection::In {
+            for (i, column) in table.columns.iter().enumerate() {
+                if !columns.contains(&i) {
+                    defaults[i] = Some(self.default_of(column)?);
+                }
+            }
+        }
+        let source = CopySource::Table {
+            table,
+            columns,
+            defaults,
+        };
+        Ok((source, copied))
+    }
+}

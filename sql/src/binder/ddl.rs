@@ -1,0 +1,255 @@
+//! CREATE, DROP, ALTER and TRUNCATE.
+
+mod table;
+
+use sqlparser::ast;
+
+use super::{Binder, names};
+use crate::bound::{
+    AlterAction, AlterTable, CreateIndex, DropIndex, DropTable, KeyConstraint, Statement, Truncate,
+};
+use crate::catalog::{IndexColumn, IndexKind, TableDef};
+use crate::error::{SqlError, SqlState};
+
+impl Binder<'_> {
+    pub(super) fn create_index(
+        &mut self,
+        create: &ast::CreateIndex,
+    ) -> Result<Statement, SqlError> {
+        if create.predicate.is_some() {
+            return Err(SqlError::unsupported("a partial index"));
+        }
+        if !create.include.is_empty() {
+            return Err(SqlError::unsupported("INCLUDE in CREATE INDEX"));
+        }
+        if create.nulls_distinct == Some(false) {
+            return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
+        }
+        let table = self.table(&create.table_name)?;
+        let kind = match &create.using {
+            None | Some(ast::IndexType::BTree) => IndexKind::BTree,
+            Some(ast::IndexType::Hash) => IndexKind::Hash,
+            Some(other) => {
+                return Err(SqlError::unsupported(format!("access method {other}")));
+            }
+        };
+        let columns = self.index_columns(&table, &create.columns)?;
+        if kind == IndexKind::Hash && columns.iter().any(|c| c.desc || c.nulls_first) {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "access method \"hash\" does not support ASC/DESC options",
+            ));
+        }
+        let name = match &create.name {
+            Some(name) => Some(names::table_name(name)?.1),
+            None => None,
+        };
+        Ok(Statement::CreateIndex(CreateIndex {
+            name,
+            if_not_exists: create.if_not_exists,
+            table,
+            kind,
+            unique: create.unique,
+            columns,
+        }))
+    }
+
+    fn index_columns(
+        &self,
+        table: &TableDef,
+        list: &[ast::IndexColumn],
+    ) -> Result<Vec<IndexColumn>, SqlError> {
+        let mut columns = Vec::with_capacity(list.len());
+        for item in list {
+            let ast::Expr::Identifier(ident) = &item.column.expr else {
+                return Err(SqlError::unsupported("an index on an expression"));
+            };
+            let name = names::fold(ident);
+            let column = table.column(&name).ok_or_else(|| {
+                SqlError::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("column \"{name}\" does not exist"),
+                )
+            })?;
+            let desc = item.column.options.asc == Some(false);
+            columns.push(IndexColumn {
+                column,
+                desc,
+                nulls_first: item.column.options.nulls_first.unwrap_or(desc),
+            });
+        }
+        Ok(columns)
+    }
+
+    pub(super) fn drop(
+        &mut self,
+        object_type: &ast::ObjectType,
+        if_exists: bool,
+        list: &[ast::ObjectName],
+    ) -> Result<Statement, SqlError> {
+        match object_type {
+            ast::ObjectType::Table => self.drop_tables(if_exists, list),
+            ast::ObjectType::Index => self.drop_indexes(if_exists, list),
+            other => Err(SqlError::unsupported(format!("DROP {other}"))),
+        }
+    }
+
+    fn drop_tables(
+        &mut self,
+        if_exists: bool,
+        list: &[ast::ObjectName],
+    ) -> Result<Statement, SqlError> {
+        let mut drop = DropTable {
+            tables: Vec::new(),
+            missing: Vec::new(),
+        };
+        for name in list {
+            let (schema, name) = names::table_name(name)?;
+            let shown = names::shown(schema.as_deref(), &name);
+            match self.catalog.table(schema.as_deref(), &name)? {
+                Some(table) if drop.tables.iter().any(|t| t.id == table.id) => {}
+                Some(table) => drop.tables.push(table),
+                None if if_exists => drop.missing.push(shown),
+                None => {
+                    return Err(SqlError::new(
+                        SqlState::UNDEFINED_TABLE,
+                        format!("table \"{shown}\" does not exist"),
+                    ));
+                }
+            }
+        }
+        Ok(Statement::DropTable(drop))
+    }
+
+    fn drop_indexes(
+        &mut self,
+        if_exists: bool,
+        list: &[ast::ObjectName],
+    ) -> Result<Statement, SqlError> {
+        let mut drop = DropIndex {
+            indexes: Vec::new(),
+            missing: Vec::new(),
+        };
+        for name in list {
+            let (schema, name) = names::table_name(name)?;
+            let shown = names::shown(schema.as_deref(), &name);
+            match self.catalog.table_of_index(schema.as_deref(), &name)? {
+                Some(table) => drop.indexes.push((table, name)),
+                None if if_exists => drop.missing.push(shown),
+                None => {
+                    return Err(SqlError::new(
+                        SqlState::UNDEFINED_OBJECT,
+                        format!("index \"{shown}\" does not exist"),
+                    ));
+                }
+            }
+        }
+        Ok(Statement::DropIndex(drop))
+    }
+
+    pub(super) fn truncate(&mut self, truncate: &ast::Truncate) -> Result<Statement, SqlError> {
+        let mut tables = Vec::with_capacity(truncate.table_names.len());
+        for target in &truncate.table_names {
+            let table = self.table(&target.name)?;
+            if !tables.iter().any(|t: &std::sync::Arc<TableDef>| t.id == table.id) {
+                tables.push(table);
+            }
+        }
+        Ok(Statement::Truncate(Truncate { tables }))
+    }
+
+    pub(super) fn alter_table(&mut self, alter: &ast::AlterTable) -> Result<Statement, SqlError> {
+        let (schema, name) = names::table_name(&alter.name)?;
+        let table = match self.catalog.table(schema.as_deref(), &name)? {
+            None if !alter.if_exists => {
+                return Err(names::no_relation(schema.as_deref(), &name));
+            }
+            table => table,
+        };
+        let mut actions = Vec::with_capacity(alter.operations.len());
+        for operation in &alter.operations {
+            let action = match &table {
+                Some(table) => alter_action(table, operation)?,
+                None => AlterAction::Nothing,
+            };
+            actions.push(action);
+        }
+        Ok(Statement::AlterTable(AlterTable {
+            table,
+            name,
+            actions,
+        }))
+    }
+}
+
+fn alter_action(
+    table: &TableDef,
+    operation: &ast::AlterTableOperation,
+) -> Result<AlterAction, SqlError> {
+    use ast::AlterTableOperation as Op;
+    match operation {
+        Op::AddConstraint { constraint, .. } => match constraint {
+            ast::TableConstraint::PrimaryKey(key) => Ok(AlterAction::AddPrimaryKey(
+                key_constraint(table, key.name.as_ref(), &key.columns)?,
+            )),
+            ast::TableConstraint::Unique(key) => Ok(AlterAction::AddUnique(key_constraint(
+                table,
+                key.name.as_ref(),
+                &key.columns,
+            )?)),
+            ast::TableConstraint::ForeignKey(_) => Err(SqlError::unsupported("FOREIGN KEY")),
+            ast::TableConstraint::Check(_) => Err(SqlError::unsupported("CHECK")),
+            _ => Err(SqlError::unsupported("this kind of constraint")),
+        },
+        Op::SetOptionsParens { .. } | Op::OwnerTo { .. } => Ok(AlterAction::Nothing),
+        other => {
+            let text = other.to_string();
+            let words: Vec<&str> = text.split_whitespace().take(2).collect();
+            Err(SqlError::unsupported(format!(
+                "ALTER TABLE {}",
+                words.join(" ")
+            )))
+        }
+    }
+}
+
+fn key_constraint(
+    table: &TableDef,
+    name: Option<&ast::Ident>,
+    columns: &[ast::IndexColumn],
+) -> Result<KeyConstraint, SqlError> {
+    let lookup = |name: &str| table.column(name);
+    key_columns(name, columns, &lookup)
+}
+
+/// A key over columns that `lookup` finds.
+fn key_columns(
+    name: Option<&ast::Ident>,
+    list: &[ast::IndexColumn],
+    lookup: &dyn Fn(&str) -> Option<usize>,
+) -> Result<KeyConstraint, SqlError> {
+    let mut columns = Vec::with_capacity(list.len());
+    for item in list {
+        let ast::Expr::Identifier(ident) = &item.column.expr else {
+            return Err(SqlError::unsupported("a key on an expression"));
+        };
+        let column_name = names::fold(ident);
+        let column = lookup(&column_name).ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{column_name}\" named in key does not exist"),
+            )
+        })?;
+        if columns.contains(&column) {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{column_name}\" appears twice in key constraint"),
+            ));
+        }
+        columns.push(column);
+    }
+    Ok(KeyConstraint {
+        name: name.map(names::fold),
+        columns,
+    })
+}

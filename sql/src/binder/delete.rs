@@ -1,0 +1,62 @@
+//! DELETE.
+
+use sqlparser::ast;
+
+use super::expr::Clause;
+use super::from::table_leaf;
+use super::scope::Scope;
+use super::{Binder, names};
+use crate::bound::{Delete, From, Statement};
+use crate::error::SqlError;
+
+impl Binder<'_> {
+    pub(super) fn delete(&mut self, delete: &ast::Delete) -> Result<Statement, SqlError> {
+        let refused = || SqlError::unsupported("this form of DELETE");
+        if !delete.tables.is_empty()
+            || delete.output.is_some()
+            || !delete.order_by.is_empty()
+            || delete.limit.is_some()
+        {
+            return Err(refused());
+        }
+        let (ast::FromTable::WithFromKeyword(list) | ast::FromTable::WithoutKeyword(list)) =
+            &delete.from;
+        let [item] = list.as_slice() else {
+            return Err(refused());
+        };
+        let ast::TableFactor::Table { name, alias, .. } = &item.relation else {
+            return Err(refused());
+        };
+        if !item.joins.is_empty() {
+            return Err(refused());
+        }
+        let table = self.table(name)?;
+        let alias = alias.as_ref().map(|a| names::fold(&a.name));
+        let mut scope = Scope::default();
+        let leaf = table_leaf(&table, alias, 0);
+        let shown = leaf.alias.clone();
+        scope.push(leaf)?;
+        let using = match &delete.using {
+            None => None,
+            Some(list) => match self.from_list(list, &mut scope)? {
+                From::Nothing => None,
+                from => Some(from),
+            },
+        };
+        let filter = match &delete.selection {
+            Some(filter) => Some(self.filter(filter, &scope)?),
+            None => None,
+        };
+        let returning = match &delete.returning {
+            Some(items) => self.targets(items, &scope, Clause::Returning, None, None)?,
+            None => Vec::new(),
+        };
+        Ok(Statement::Delete(Box::new(Delete {
+            table,
+            alias: shown,
+            using,
+            filter,
+            returning,
+        })))
+    }
+}

@@ -1,0 +1,284 @@
+//! INSERT.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::expr::Clause;
+use super::from::table_leaf;
+use super::scope::Scope;
+use super::{Binder, names};
+use crate::bound::{Expr, Insert, InsertSource, OnConflict, Statement, Target};
+use crate::catalog::{ColumnDef, TableDef};
+use crate::error::{SqlError, SqlState};
+use crate::types::Type;
+use crate::value::Value;
+
+impl Binder<'_> {
+    pub(super) fn insert(&mut self, insert: &ast::Insert) -> Result<Statement, SqlError> {
+        if insert.or.is_some()
+            || insert.ignore
+            || insert.overwrite
+            || insert.replace_into
+            || insert.partitioned.is_some()
+            || !insert.assignments.is_empty()
+            || insert.output.is_some()
+            || insert.multi_table_insert_type.is_some()
+        {
+            return Err(SqlError::unsupported("this form of INSERT"));
+        }
+        let ast::TableObject::TableName(name) = &insert.table else {
+            return Err(SqlError::unsupported("INSERT into what is not a table"));
+        };
+        let table = self.table(name)?;
+        let alias = insert.table_alias.as_ref().map(|a| names::fold(&a.alias));
+        let columns = self.insert_columns(&table, &insert.columns)?;
+        let explicit = !insert.columns.is_empty();
+        let source = match &insert.source {
+            None => InsertSource::Values(vec![self.default_row(&table, &[])?]),
+            Some(query) => match plain_values(query) {
+                Some(values) => self.insert_values(&table, &columns, explicit, values)?,
+                None => self.insert_select(&table, &columns, explicit, query)?,
+            },
+        };
+        let on_conflict = match &insert.on {
+            None => None,
+            Some(ast::OnInsert::OnConflict(conflict)) => Some(self.conflict(&table, conflict)?),
+            Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
+        };
+        let returning = self.returning(&table, alias, insert.returning.as_deref())?;
+        Ok(Statement::Insert(Box::new(Insert {
+            table,
+            source,
+            on_conflict,
+            returning,
+        })))
+    }
+
+    /// The columns that the source's values go to, in its order.
+    fn insert_columns(
+        &self,
+        table: &TableDef,
+        list: &[ast::ObjectName],
+    ) -> Result<Vec<usize>, SqlError> {
+        if list.is_empty() {
+            return Ok((0..table.columns.len()).collect());
+        }
+        let mut columns = Vec::with_capacity(list.len());
+        for name in list {
+            let [ident] = names::parts(name)?[..] else {
+                return Err(SqlError::unsupported("a qualified column name in INSERT"));
+            };
+            let column = self.column_of(table, ident)?;
+            if columns.contains(&column) {
+                return Err(SqlError::new(
+                    SqlState::DUPLICATE_COLUMN,
+                    format!("column \"{}\" specified more than once", names::fold(ident)),
+                )
+                .or_at(self.position(ident.span)));
+            }
+            columns.push(column);
+        }
+        Ok(columns)
+    }
+
+    fn insert_values(
+        &mut self,
+        table: &Arc<TableDef>,
+        columns: &[usize],
+        explicit: bool,
+        values: &ast::Values,
+    ) -> Result<InsertSource, SqlError> {
+        let scope = Scope::default();
+        let width = values.rows.first().map_or(0, |row| row.content.len());
+        let mut rows = Vec::with_capacity(values.rows.len());
+        for row in &values.rows {
+            if row.content.len() != width {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "VALUES lists must all be the same length",
+                ));
+            }
+            check_count(width, columns.len(), explicit)?;
+            let mut whole: Vec<Option<Expr>> = vec![None; table.columns.len()];
+            for (column, expr) in columns.iter().zip(&row.content) {
+                if is_default(expr) {
+                    continue;
+                }
+                let bound = self.scalar(expr, &scope, Clause::Values)?;
+                let bound = self
+                    .assign(bound, &table.columns[*column])
+                    .map_err(|e| e.or_at(self.position_near(expr)))?;
+                whole[*column] = Some(bound);
+            }
+            rows.push(self.filled(table, whole)?);
+        }
+        Ok(InsertSource::Values(rows))
+    }
+
+    fn insert_select(
+        &mut self,
+        table: &Arc<TableDef>,
+        columns: &[usize],
+        explicit: bool,
+        query: &ast::Query,
+    ) -> Result<InsertSource, SqlError> {
+        let wanted: Vec<Type> = columns.iter().map(|c| table.columns[*c].ty).collect();
+        let select = self.query_for(query, Some(&wanted))?;
+        check_count(select.visible, columns.len(), explicit)?;
+        let mut whole: Vec<Option<Expr>> = vec![None; table.columns.len()];
+        for (slot, (column, target)) in columns.iter().zip(select.columns()).enumerate() {
+            let value = Expr::column(target.expr.ty, slot);
+            whole[*column] = Some(self.assign(value, &table.columns[*column])?);
+        }
+        let row = self.filled(table, whole)?;
+        Ok(InsertSource::Select {
+            select: Box::new(select),
+            row,
+        })
+    }
+
+    /// The defaults of all columns but `given`.
+    pub(super) fn default_row(
+        &mut self,
+        table: &TableDef,
+        given: &[usize],
+    ) -> Result<Vec<Expr>, SqlError> {
+        let mut row = Vec::with_capacity(table.columns.len());
+        for (i, column) in table.columns.iter().enumerate() {
+            row.push(match given.contains(&i) {
+                true => Expr::constant(column.ty, Value::Null),
+                false => self.default_of(column)?,
+            });
+        }
+        Ok(row)
+    }
+
+    fn filled(
+        &mut self,
+        table: &TableDef,
+        whole: Vec<Option<Expr>>,
+    ) -> Result<Vec<Expr>, SqlError> {
+        let mut row = Vec::with_capacity(whole.len());
+        for (value, column) in whole.into_iter().zip(&table.columns) {
+            row.push(match value {
+                Some(value) => value,
+                None => self.default_of(column)?,
+            });
+        }
+        Ok(row)
+    }
+
+    /// A column's DEFAULT; NULL without one.
+    pub(super) fn default_of(&mut self, column: &ColumnDef) -> Result<Expr, SqlError> {
+        let Some(text) = &column.default else {
+            return Ok(Expr::constant(column.ty, Value::Null));
+        };
+        let parsed = crate::parser::parse_expression(text)?;
+        let bound = self.scalar(&parsed, &Scope::default(), Clause::Default)?;
+        self.assign(bound, column)
+    }
+
+    fn conflict(
+        &self,
+        table: &TableDef,
+        conflict: &ast::OnConflict,
+    ) -> Result<OnConflict, SqlError> {
+        if !matches!(conflict.action, ast::OnConflictAction::DoNothing) {
+            return Err(SqlError::unsupported("ON CONFLICT DO UPDATE"));
+        }
+        let index = match &conflict.conflict_target {
+            None => None,
+            Some(ast::ConflictTarget::Columns(idents)) => {
+                let mut wanted = Vec::with_capacity(idents.len());
+                for ident in idents {
+                    let name = names::fold(ident);
+                    wanted.push(table.column(&name).ok_or_else(|| {
+                        SqlError::new(
+                            SqlState::UNDEFINED_COLUMN,
+                            format!("column \"{name}\" does not exist"),
+                        )
+                    })?);
+                }
+                let fits = table.indexes.iter().position(|index| {
+                    index.unique
+                        && !index.is_hidden()
+                        && index.columns.iter().all(|c| wanted.contains(&c.column))
+                        && wanted.iter().all(|c| index.covers(*c))
+                });
+                Some(fits.ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::INVALID_COLUMN_REFERENCE,
+                        "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+                    )
+                })?)
+            }
+            Some(ast::ConflictTarget::OnConstraint(name)) => {
+                let (_, name) = names::table_name(name)?;
+                let fits = table
+                    .indexes
+                    .iter()
+                    .position(|index| index.constraint && index.name == name);
+                Some(fits.ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::UNDEFINED_OBJECT,
+                        format!(
+                            "constraint \"{name}\" for table \"{}\" does not exist",
+                            table.name
+                        ),
+                    )
+                })?)
+            }
+        };
+        Ok(OnConflict { index })
+    }
+
+    /// RETURNING over the rows of one table.
+    pub(super) fn returning(
+        &mut self,
+        table: &TableDef,
+        alias: Option<String>,
+        items: Option<&[ast::SelectItem]>,
+    ) -> Result<Vec<Target>, SqlError> {
+        let Some(items) = items else {
+            return Ok(Vec::new());
+        };
+        let mut scope = Scope::default();
+        scope.push(table_leaf(table, alias, 0))?;
+        self.targets(items, &scope, Clause::Returning, None, None)
+    }
+}
+
+/// The rows of a query that is nothing but VALUES.
+fn plain_values(query: &ast::Query) -> Option<&ast::Values> {
+    let plain = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none();
+    match query.body.as_ref() {
+        ast::SetExpr::Values(values) if plain => Some(values),
+        _ => None,
+    }
+}
+
+pub(super) fn is_default(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Identifier(ident)
+        if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+/// 42601 unless there are as many values as columns; without a column list there may be fewer.
+fn check_count(values: usize, columns: usize, explicit: bool) -> Result<(), SqlError> {
+    if values > columns {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "INSERT has more expressions than target columns",
+        ));
+    }
+    if explicit && values < columns {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "INSERT has more target columns than expressions",
+        ));
+    }
+    Ok(())
+}

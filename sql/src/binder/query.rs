@@ -1,0 +1,344 @@
+//! Queries: bodies, VALUES, and the clauses around them (ORDER BY is with the select list).
+
+use sqlparser::ast;
+
+use super::Binder;
+use super::expr::Clause;
+use super::scope::Scope;
+use crate::bound::{
+    Expr, From, Leaf, LeafSource, Locking, Node, OrderKey, Select, Target, WaitPolicy,
+};
+use crate::error::{SqlError, SqlState};
+use crate::functions::CastContext;
+use crate::types::Type;
+
+impl Binder<'_> {
+    /// A query whose rows go to the client: what is still of unknown type is text.
+    pub(super) fn top_query(&mut self, query: &ast::Query) -> Result<Select, SqlError> {
+        self.query(query)
+    }
+
+    /// A query.
+    pub(super) fn query(&mut self, query: &ast::Query) -> Result<Select, SqlError> {
+        self.query_for(query, None)
+    }
+
+    /// A query whose VALUES or literals may take the types of what they are put into.
+    pub(super) fn query_for(
+        &mut self,
+        query: &ast::Query,
+        wanted: Option<&[Type]>,
+    ) -> Result<Select, SqlError> {
+        self.deeper(|binder| binder.query_here(query, wanted))
+    }
+
+    fn query_here(
+        &mut self,
+        query: &ast::Query,
+        wanted: Option<&[Type]>,
+    ) -> Result<Select, SqlError> {
+        if query.with.is_some() {
+            return Err(SqlError::unsupported("WITH"));
+        }
+        if query.for_clause.is_some()
+            || query.settings.is_some()
+            || query.format_clause.is_some()
+            || !query.pipe_operators.is_empty()
+        {
+            return Err(SqlError::unsupported("this clause of a query"));
+        }
+        let order_by = order_keys(query)?;
+        let mut select = match query.body.as_ref() {
+            ast::SetExpr::Select(select) => self.select(select, order_by, wanted)?,
+            ast::SetExpr::Values(values) => self.values(values, order_by)?,
+            ast::SetExpr::Query(inner) => {
+                let inner = self.query_for(inner, wanted)?;
+                if order_by.is_empty() && query.limit_clause.is_none() && query.fetch.is_none() {
+                    inner
+                } else {
+                    self.wrapped(inner, order_by)?
+                }
+            }
+            ast::SetExpr::SetOperation { op, .. } => {
+                return Err(SqlError::unsupported(op.to_string()));
+            }
+            _ => return Err(SqlError::unsupported("this kind of query")),
+        };
+        self.limits(query, &mut select)?;
+        select.locking = self.locking(query, &select)?;
+        Ok(select)
+    }
+
+    /// `(query) ORDER BY …`: the query becomes a subquery of an outer one.
+    fn wrapped(&mut self, inner: Select, order_by: &[ast::OrderByExpr]) -> Result<Select, SqlError> {
+        let targets: Vec<Target> = inner
+            .columns()
+            .iter()
+            .enumerate()
+            .map(|(slot, t)| Target {
+                name: t.name.clone(),
+                expr: Expr::column(t.expr.ty, slot),
+                origin: t.origin,
+            })
+            .collect();
+        let leaf = Leaf {
+            alias: "*SELECT*".to_owned(),
+            column_names: targets.iter().map(|t| t.name.clone()).collect(),
+            column_types: targets.iter().map(|t| t.expr.ty).collect(),
+            first_slot: 0,
+            source: LeafSource::Subquery(Box::new(inner)),
+        };
+        self.over_leaf(leaf, targets, order_by)
+    }
+
+    /// A select of all columns of one relation.
+    fn over_leaf(
+        &mut self,
+        leaf: Leaf,
+        targets: Vec<Target>,
+        order_by: &[ast::OrderByExpr],
+    ) -> Result<Select, SqlError> {
+        let mut select = Select {
+            from: From::Leaf(leaf),
+            filter: None,
+            grouping: None,
+            having: None,
+            visible: targets.len(),
+            targets,
+            distinct: false,
+            order_by: Vec::new(),
+            limit: None,
+            offset: None,
+            locking: None,
+        };
+        for key in order_by {
+            let target = match self.output_reference(&key.expr, &select.targets)? {
+                Some(target) => target,
+                None => {
+                    return Err(SqlError::unsupported(
+                        "ORDER BY an expression over a bracketed query or VALUES",
+                    ));
+                }
+            };
+            select.order_by.push(order_key(key, target));
+        }
+        Ok(select)
+    }
+
+    /// VALUES as a query: columns are called column1 and so on.
+    fn values(
+        &mut self,
+        values: &ast::Values,
+        order_by: &[ast::OrderByExpr],
+    ) -> Result<Select, SqlError> {
+        let scope = Scope::default();
+        let width = values.rows.first().map_or(0, |row| row.content.len());
+        let mut columns: Vec<Vec<Expr>> = vec![Vec::with_capacity(values.rows.len()); width];
+        for row in &values.rows {
+            if row.content.len() != width {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "VALUES lists must all be the same length",
+                ));
+            }
+            for (column, expr) in columns.iter_mut().zip(&row.content) {
+                column.push(self.scalar(expr, &scope, Clause::Values)?);
+            }
+        }
+        let mut rows: Vec<Vec<Expr>> = vec![Vec::with_capacity(width); values.rows.len()];
+        let mut types = Vec::with_capacity(width);
+        for column in columns {
+            let (ty, column) = self.unify(column, "VALUES")?;
+            types.push(ty);
+            for (row, expr) in rows.iter_mut().zip(column) {
+                row.push(expr);
+            }
+        }
+        let targets: Vec<Target> = types
+            .iter()
+            .enumerate()
+            .map(|(slot, ty)| Target {
+                name: format!("column{}", slot + 1),
+                expr: Expr::column(*ty, slot),
+                origin: None,
+            })
+            .collect();
+        let leaf = Leaf {
+            source: LeafSource::Values(rows),
+            alias: "*VALUES*".to_owned(),
+            column_names: targets.iter().map(|t| t.name.clone()).collect(),
+            column_types: types,
+            first_slot: 0,
+        };
+        self.over_leaf(leaf, targets, order_by)
+    }
+
+    fn limits(&mut self, query: &ast::Query, select: &mut Select) -> Result<(), SqlError> {
+        let (limit, offset) = match &query.limit_clause {
+            None => (None, None),
+            Some(ast::LimitClause::LimitOffset {
+                limit,
+                offset,
+                limit_by,
+            }) if limit_by.is_empty() => (limit.as_ref(), offset.as_ref().map(|o| &o.value)),
+            Some(_) => return Err(SqlError::unsupported("this form of LIMIT")),
+        };
+        select.offset = match offset {
+            Some(offset) => Some(self.row_count(offset, "OFFSET")?),
+            None => None,
+        };
+        select.limit = match (limit, &query.fetch) {
+            (Some(limit), _) => Some(self.row_count(limit, "LIMIT")?),
+            (None, Some(fetch)) => {
+                if fetch.with_ties || fetch.percent {
+                    return Err(SqlError::unsupported("FETCH with TIES or PERCENT"));
+                }
+                Some(match &fetch.quantity {
+                    Some(quantity) => self.row_count(quantity, "LIMIT")?,
+                    None => Expr::constant(Type::INT8, crate::value::Value::Int8(1)),
+                })
+            }
+            (None, None) => None,
+        };
+        Ok(())
+    }
+
+    fn row_count(&mut self, count: &ast::Expr, what: &str) -> Result<Expr, SqlError> {
+        if let ast::Expr::Identifier(ident) = count
+            && ident.quote_style.is_none()
+            && ident.value.eq_ignore_ascii_case("all")
+        {
+            return Ok(Expr::constant(Type::INT8, crate::value::Value::Null));
+        }
+        let bound = self.scalar(count, &Scope::default(), Clause::Limit)?;
+        let ty = bound.ty;
+        self.coerce(bound, Type::INT8, CastContext::Assignment)
+            .map_err(|e| match e.sqlstate() == SqlState::CANNOT_COERCE {
+                true => SqlError::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    format!(
+                        "argument of {what} must be type bigint, not type {}",
+                        ty.kind
+                    ),
+                ),
+                false => e,
+            })
+    }
+
+    fn locking(&self, query: &ast::Query, select: &Select) -> Result<Option<Locking>, SqlError> {
+        let mut locking: Option<Locking> = None;
+        for clause in &query.locks {
+            let name = match clause.lock_type {
+                ast::LockType::Share => "FOR SHARE",
+                ast::LockType::Update => "FOR UPDATE",
+            };
+            let refused = |what: &str| {
+                SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    format!("{name} is not allowed with {what}"),
+                )
+            };
+            if select.distinct {
+                return Err(refused("DISTINCT clause"));
+            }
+            if let Some(grouping) = &select.grouping {
+                return Err(refused(match grouping.keys.is_empty() {
+                    true => "aggregate functions",
+                    false => "GROUP BY clause",
+                }));
+            }
+            let share = matches!(clause.lock_type, ast::LockType::Share);
+            let wait = match clause.nonblock {
+                None => WaitPolicy::Block,
+                Some(ast::NonBlock::Nowait) => WaitPolicy::NoWait,
+                Some(ast::NonBlock::SkipLocked) => WaitPolicy::Skip,
+            };
+            // Of several clauses the strongest holds for all.
+            locking = Some(match locking {
+                None => Locking { share, wait },
+                Some(other) => Locking {
+                    share: share && other.share,
+                    wait: if wait == WaitPolicy::Block { other.wait } else { wait },
+                },
+            });
+        }
+        Ok(locking)
+    }
+
+    /// The target that an ORDER BY or GROUP BY item means by number or by name.
+    pub(super) fn output_reference(
+        &self,
+        expr: &ast::Expr,
+        targets: &[Target],
+    ) -> Result<Option<usize>, SqlError> {
+        match expr {
+            ast::Expr::Nested(inner) => self.output_reference(inner, targets),
+            ast::Expr::Value(value) => match &value.value {
+                ast::Value::Number(text, _) => {
+                    let position = text
+                        .parse::<usize>()
+                        .ok()
+                        .and_then(|n| n.checked_sub(1))
+                        .filter(|n| *n < targets.len());
+                    match position {
+                        Some(target) => Ok(Some(target)),
+                        None => Err(SqlError::new(
+                            SqlState::INVALID_COLUMN_REFERENCE,
+                            format!("ORDER BY position {text} is not in select list"),
+                        )
+                        .or_at(self.position(value.span))),
+                    }
+                }
+                _ => Ok(None),
+            },
+            ast::Expr::Identifier(ident) => {
+                let name = super::names::fold(ident);
+                let mut found: Option<usize> = None;
+                for (i, target) in targets.iter().enumerate() {
+                    if target.name != name {
+                        continue;
+                    }
+                    match found {
+                        Some(first) if targets[first].expr != target.expr => {
+                            return Err(SqlError::new(
+                                SqlState::AMBIGUOUS_COLUMN,
+                                format!("ORDER BY \"{name}\" is ambiguous"),
+                            )
+                            .or_at(self.position(ident.span)));
+                        }
+                        Some(_) => {}
+                        None => found = Some(i),
+                    }
+                }
+                Ok(found)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The keys of a query's ORDER BY.
+fn order_keys(query: &ast::Query) -> Result<&[ast::OrderByExpr], SqlError> {
+    let Some(order_by) = &query.order_by else {
+        return Ok(&[]);
+    };
+    match &order_by.kind {
+        ast::OrderByKind::Expressions(keys) if order_by.interpolate.is_none() => Ok(keys),
+        _ => Err(SqlError::unsupported("this form of ORDER BY")),
+    }
+}
+
+/// The key on a target with its options; NULLs are above everything unless told.
+pub(super) fn order_key(key: &ast::OrderByExpr, target: usize) -> OrderKey {
+    let desc = key.options.asc == Some(false);
+    OrderKey {
+        target,
+        desc,
+        nulls_first: key.options.nulls_first.unwrap_or(desc),
+    }
+}
+
+/// Is the expression a constant?
+pub(super) fn is_constant(expr: &Expr) -> bool {
+    matches!(expr.node, Node::Const(_))
+}

@@ -1,0 +1,431 @@
+//! SELECT: targets, grouping, ORDER BY.
+
+use sqlparser::ast;
+
+use super::aggregate::Aggregates;
+use super::column_name::column_name;
+use super::expr::{Around, Clause};
+use super::group::Grouper;
+use super::query::{is_constant, order_key};
+use super::scope::{Found, Scope};
+use super::{Binder, names};
+use crate::bound::{Expr, From, Grouping, Leaf, Select, Target};
+use crate::error::{SqlError, SqlState};
+use crate::functions::CastContext;
+use crate::types::Type;
+
+impl Binder<'_> {
+    pub(super) fn select(
+        &mut self,
+        select: &ast::Select,
+        order_by: &[ast::OrderByExpr],
+        wanted: Option<&[Type]>,
+    ) -> Result<Select, SqlError> {
+        check_supported(select)?;
+        let mut scope = Scope::default();
+        let mut from = self.from_list(&select.from, &mut scope)?;
+        let mut aggregates = Aggregates::default();
+        let mut targets = match self.series_target(select, &mut scope)? {
+            Some((leaf, targets)) => {
+                from = From::Leaf(leaf);
+                targets
+            }
+            None => self.targets(
+                &select.projection,
+                &scope,
+                Clause::Select,
+                Some(&mut aggregates),
+                wanted,
+            )?,
+        };
+        let visible = targets.len();
+        let filter = match &select.selection {
+            Some(filter) => Some(self.filter(filter, &scope)?),
+            None => None,
+        };
+        let distinct = match &select.distinct {
+            None | Some(ast::Distinct::All) => false,
+            Some(ast::Distinct::Distinct) => true,
+            Some(ast::Distinct::On(_)) => return Err(SqlError::unsupported("DISTINCT ON")),
+        };
+        let keys = self.group_keys(&select.group_by, &scope, &targets)?;
+        let mut having = match &select.having {
+            Some(having) => Some(self.having(having, &scope, &mut aggregates)?),
+            None => None,
+        };
+        let mut order = Vec::with_capacity(order_by.len());
+        for key in order_by {
+            let target =
+                self.order_target(key, &scope, &mut aggregates, &mut targets, visible, distinct)?;
+            order.push(order_key(key, target));
+        }
+        let grouped =
+            keys.is_some() || having.is_some() || !aggregates.list.is_empty();
+        let grouping = match grouped {
+            false => None,
+            true => {
+                let mut grouper = Grouper {
+                    scope: &scope,
+                    keys: keys.unwrap_or_default(),
+                };
+                let mut exprs: Vec<&mut Expr> =
+                    targets.iter_mut().map(|t| &mut t.expr).chain(&mut having).collect();
+                for expr in &mut exprs {
+                    grouper.rewrite(expr)?;
+                }
+                for expr in exprs {
+                    grouper.place(expr);
+                }
+                Some(Grouping {
+                    keys: grouper.keys,
+                    aggregates: aggregates.list,
+                })
+            }
+        };
+        Ok(Select {
+            from,
+            filter,
+            grouping,
+            having,
+            targets,
+            visible,
+            distinct,
+            order_by: order,
+            limit: None,
+            offset: None,
+            locking: None,
+        })
+    }
+
+    /// WHERE.
+    pub(super) fn filter(
+        &mut self,
+        filter: &ast::Expr,
+        scope: &Scope,
+    ) -> Result<Expr, SqlError> {
+        let bound = self.scalar(filter, scope, Clause::Where)?;
+        self.condition(bound, "WHERE")
+            .map_err(|e| e.or_at(self.position_near(filter)))
+    }
+
+    fn having(
+        &mut self,
+        having: &ast::Expr,
+        scope: &Scope,
+        aggregates: &mut Aggregates,
+    ) -> Result<Expr, SqlError> {
+        let bound = self.expr(
+            having,
+            &mut Around {
+                scope,
+                clause: Clause::Having,
+                aggregates: Some(aggregates),
+            },
+        )?;
+        self.condition(bound, "HAVING")
+    }
+
+    /// A select list or RETURNING list.
+    pub(super) fn targets(
+        &mut self,
+        items: &[ast::SelectItem],
+        scope: &Scope,
+        clause: Clause,
+        mut aggregates: Option<&mut Aggregates>,
+        wanted: Option<&[Type]>,
+    ) -> Result<Vec<Target>, SqlError> {
+        let mut targets = Vec::with_capacity(items.len());
+        for item in items {
+            let (expr, name) = match item {
+                ast::SelectItem::UnnamedExpr(expr) => (expr, column_name(expr)),
+                ast::SelectItem::ExprWithAlias { expr, alias } => (expr, names::fold(alias)),
+                ast::SelectItem::Wildcard(options) => {
+                    check_wildcard(options)?;
+                    if scope.leaves.is_empty() {
+                        return Err(SqlError::new(
+                            SqlState::SYNTAX_ERROR,
+                            "SELECT * with no tables specified is not valid",
+                        ));
+                    }
+                    targets.extend(scope.star().into_iter().map(named_target));
+                    continue;
+                }
+                ast::SelectItem::QualifiedWildcard(
+                    ast::SelectItemQualifiedWildcardKind::ObjectName(name),
+                    options,
+                ) => {
+                    check_wildcard(options)?;
+                    self.relation_star(name, scope, &mut targets)?;
+                    continue;
+                }
+                _ => return Err(SqlError::unsupported("this kind of select item")),
+            };
+            let position = targets.len();
+            let bound = self.expr(
+                expr,
+                &mut Around {
+                    scope,
+                    clause,
+                    aggregates: aggregates.as_deref_mut(),
+                },
+            )?;
+            // A literal that goes into a column takes the column's type.
+            let told = wanted.and_then(|types| types.get(position)).copied();
+            let bound = match told {
+                Some(ty) if bound.ty == Type::UNKNOWN => {
+                    self.coerce(bound, Type::of(ty.kind), CastContext::Assignment)?
+                }
+                _ => self.settle(bound)?,
+            };
+            let origin = plain_origin(expr, scope);
+            targets.push(Target {
+                name,
+                expr: bound,
+                origin,
+            });
+        }
+        Ok(targets)
+    }
+
+    fn relation_star(
+        &self,
+        name: &ast::ObjectName,
+        scope: &Scope,
+        targets: &mut Vec<Target>,
+    ) -> Result<(), SqlError> {
+        let (schema, alias) = names::table_name(name)?;
+        let leaf = scope.leaf(schema.as_deref(), &alias).map_err(|e| {
+            e.or_at(match name.0.first() {
+                Some(ast::ObjectNamePart::Identifier(ident)) => self.position(ident.span),
+                _ => 0,
+            })
+        })?;
+        for (i, column) in leaf.columns.iter().enumerate() {
+            targets.push(named_target((column.name.clone(), leaf.found(i))));
+        }
+        Ok(())
+    }
+
+    /// `SELECT generate_series(…)` without FROM: the series is what is selected from.
+    fn series_target(
+        &mut self,
+        select: &ast::Select,
+        scope: &mut Scope,
+    ) -> Result<Option<(Leaf, Vec<Target>)>, SqlError> {
+        let ([item], true) = (select.projection.as_slice(), select.from.is_empty()) else {
+            return Ok(None);
+        };
+        let (expr, alias) = match item {
+            ast::SelectItem::UnnamedExpr(expr) => (expr, None),
+            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, Some(names::fold(alias))),
+            _ => return Ok(None),
+        };
+        let ast::Expr::Function(function) = expr else {
+            return Ok(None);
+        };
+        let name = super::call::function_name(&function.name)?;
+        let ast::FunctionArguments::List(list) = &function.args else {
+            return Ok(None);
+        };
+        if name != "generate_series" {
+            return Ok(None);
+        }
+        let mut args = Vec::with_capacity(list.args.len());
+        for arg in &list.args {
+            args.push(self.scalar(super::call::plain_argument(arg)?, scope, Clause::FromFunction)?);
+        }
+        let (ty, source) = self.series(args)?;
+        let name = alias.unwrap_or(name);
+        let leaf = Leaf {
+            source,
+            alias: name.clone(),
+            column_names: vec![name.clone()],
+            column_types: vec![ty],
+            first_slot: 0,
+        };
+        let target = Target {
+            name,
+            expr: Expr::column(ty, 0),
+            origin: None,
+        };
+        Ok(Some((leaf, vec![target])))
+    }
+
+    /// GROUP BY keys; `None` without the clause.
+    fn group_keys(
+        &mut self,
+        group_by: &ast::GroupByExpr,
+        scope: &Scope,
+        targets: &[Target],
+    ) -> Result<Option<Vec<Expr>>, SqlError> {
+        let ast::GroupByExpr::Expressions(items, modifiers) = group_by else {
+            return Err(SqlError::unsupported("GROUP BY ALL"));
+        };
+        if !modifiers.is_empty() {
+            return Err(SqlError::unsupported("GROUP BY with modifiers"));
+        }
+        if items.is_empty() {
+            return Ok(None);
+        }
+        let mut keys: Vec<Expr> = Vec::with_capacity(items.len());
+        for item in items {
+            let key = self.group_key(item, scope, targets)?;
+            if !is_constant(&key) && !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        Ok(Some(keys))
+    }
+
+    /// One key: a column of the input, else a target by name or number, else an expression.
+    fn group_key(
+        &mut self,
+        item: &ast::Expr,
+        scope: &Scope,
+        targets: &[Target],
+    ) -> Result<Expr, SqlError> {
+        let input_first = match item {
+            ast::Expr::Identifier(ident) => {
+                matches!(scope.unqualified(&names::fold(ident)), Ok(Some(_)) | Err(_))
+            }
+            _ => false,
+        };
+        if !input_first && let Some(target) = self.group_reference(item, targets)? {
+            let expr = targets[target].expr.clone();
+            if has_aggregate(&expr) {
+                return Err(SqlError::new(
+                    SqlState::GROUPING_ERROR,
+                    "aggregate functions are not allowed in GROUP BY",
+                ));
+            }
+            return Ok(expr);
+        }
+        let key = self.scalar(item, scope, Clause::GroupBy)?;
+        self.settle(key)
+    }
+
+    fn group_reference(
+        &self,
+        item: &ast::Expr,
+        targets: &[Target],
+    ) -> Result<Option<usize>, SqlError> {
+        self.output_reference(item, targets).map_err(|e| {
+            let message = e.message().replacen("ORDER BY", "GROUP BY", 1);
+            SqlError::new(e.sqlstate(), message).or_at(e.fields().position.unwrap_or(0))
+        })
+    }
+
+    /// The target that an ORDER BY key sorts by; a new hidden one if it is not in the list.
+    fn order_target(
+        &mut self,
+        key: &ast::OrderByExpr,
+        scope: &Scope,
+        aggregates: &mut Aggregates,
+        targets: &mut Vec<Target>,
+        visible: usize,
+        distinct: bool,
+    ) -> Result<usize, SqlError> {
+        if let Some(target) = self.output_reference(&key.expr, &targets[..visible])? {
+            return Ok(target);
+        }
+        let bound = self.expr(
+            &key.expr,
+            &mut Around {
+                scope,
+                clause: Clause::OrderBy,
+                aggregates: Some(aggregates),
+            },
+        )?;
+        let bound = self.settle(bound)?;
+        if let Some(target) = targets.iter().position(|t| t.expr == bound) {
+            return Ok(target);
+        }
+        if distinct {
+            return Err(SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+            )
+            .or_at(self.position_near(&key.expr)));
+        }
+        targets.push(Target {
+            name: String::new(),
+            expr: bound,
+            origin: None,
+        });
+        Ok(targets.len() - 1)
+    }
+}
+
+fn named_target((name, found): (String, Found)) -> Target {
+    Target {
+        name,
+        expr: found.expr,
+        origin: found.origin,
+    }
+}
+
+/// The table column that a select item is, if it is just that.
+fn plain_origin(expr: &ast::Expr, scope: &Scope) -> Option<crate::bound::ColumnOrigin> {
+    let found = match expr {
+        ast::Expr::Nested(inner) => return plain_origin(inner, scope),
+        ast::Expr::Identifier(ident) => scope.unqualified(&names::fold(ident)).ok()?,
+        ast::Expr::CompoundIdentifier(idents) => match idents.as_slice() {
+            [alias, column] => scope
+                .qualified(None, &names::fold(alias), &names::fold(column))
+                .ok(),
+            [schema, table, column] => scope
+                .qualified(
+                    Some(&names::fold(schema)),
+                    &names::fold(table),
+                    &names::fold(column),
+                )
+                .ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    found.and_then(|f| f.origin)
+}
+
+fn has_aggregate(expr: &Expr) -> bool {
+    let mut found = false;
+    expr.for_each_column(&mut |slot| found |= slot >= super::aggregate::AGGREGATE_SLOTS);
+    found
+}
+
+fn check_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<(), SqlError> {
+    let plain = options.opt_ilike.is_none()
+        && options.opt_exclude.is_none()
+        && options.opt_except.is_none()
+        && options.opt_replace.is_none()
+        && options.opt_rename.is_none();
+    match plain {
+        true => Ok(()),
+        false => Err(SqlError::unsupported("a wildcard with options")),
+    }
+}
+
+/// 0A000 for the clauses of other dialects.
+fn check_supported(select: &ast::Select) -> Result<(), SqlError> {
+    let refused = if select.into.is_some() {
+        "SELECT INTO"
+    } else if !select.named_window.is_empty() {
+        "WINDOW"
+    } else if select.top.is_some()
+        || select.exclude.is_some()
+        || !select.lateral_views.is_empty()
+        || select.prewhere.is_some()
+        || !select.connect_by.is_empty()
+        || !select.cluster_by.is_empty()
+        || !select.distribute_by.is_empty()
+        || !select.sort_by.is_empty()
+        || select.qualify.is_some()
+        || select.value_table_mode.is_some()
+        || select.select_modifiers.is_some()
+    {
+        "this clause of SELECT"
+    } else {
+        return Ok(());
+    };
+    Err(SqlError::unsupported(refused))
+}

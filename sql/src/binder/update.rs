@@ -1,0 +1,131 @@
+//! UPDATE.
+
+use sqlparser::ast;
+
+use super::expr::Clause;
+use super::from::table_leaf;
+use super::insert::is_default;
+use super::scope::Scope;
+use super::{Binder, names};
+use crate::bound::{Assignment, From, Statement, Update};
+use crate::catalog::TableDef;
+use crate::error::{SqlError, SqlState};
+
+impl Binder<'_> {
+    pub(super) fn update(&mut self, update: &ast::Update) -> Result<Statement, SqlError> {
+        if update.or.is_some()
+            || update.output.is_some()
+            || !update.order_by.is_empty()
+            || update.limit.is_some()
+            || !update.table.joins.is_empty()
+        {
+            return Err(SqlError::unsupported("this form of UPDATE"));
+        }
+        let ast::TableFactor::Table { name, alias, .. } = &update.table.relation else {
+            return Err(SqlError::unsupported("UPDATE of what is not a table"));
+        };
+        let table = self.table(name)?;
+        let alias_name = alias.as_ref().map(|a| names::fold(&a.name));
+        let mut scope = Scope::default();
+        let leaf = table_leaf(&table, alias_name.clone(), 0);
+        let shown = leaf.alias.clone();
+        scope.push(leaf)?;
+        let from = match &update.from {
+            None => None,
+            Some(
+                ast::UpdateTableFromKind::BeforeSet(list)
+                | ast::UpdateTableFromKind::AfterSet(list),
+            ) => match self.from_list(list, &mut scope)? {
+                From::Nothing => None,
+                from => Some(from),
+            },
+        };
+        let mut assignments = Vec::with_capacity(update.assignments.len());
+        for assignment in &update.assignments {
+            self.assignments(&table, assignment, &scope, &mut assignments)?;
+        }
+        let filter = match &update.selection {
+            Some(filter) => Some(self.filter(filter, &scope)?),
+            None => None,
+        };
+        let returning = match &update.returning {
+            Some(items) => self.targets(items, &scope, Clause::Returning, None, None)?,
+            None => Vec::new(),
+        };
+        Ok(Statement::Update(Box::new(Update {
+            table,
+            alias: shown,
+            from,
+            filter,
+            assignments,
+            returning,
+        })))
+    }
+
+    /// `column = value` or `(columns) = (values)`.
+    fn assignments(
+        &mut self,
+        table: &TableDef,
+        assignment: &ast::Assignment,
+        scope: &Scope,
+        out: &mut Vec<Assignment>,
+    ) -> Result<(), SqlError> {
+        match (&assignment.target, &assignment.value) {
+            (ast::AssignmentTarget::ColumnName(name), value) => {
+                self.one_assignment(table, name, value, scope, out)
+            }
+            (ast::AssignmentTarget::Tuple(columns), ast::Expr::Tuple(values)) => {
+                if columns.len() != values.len() {
+                    return Err(SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        "number of columns does not match number of values",
+                    ));
+                }
+                for (name, value) in columns.iter().zip(values) {
+                    self.one_assignment(table, name, value, scope, out)?;
+                }
+                Ok(())
+            }
+            _ => Err(SqlError::unsupported(
+                "UPDATE of several columns from one source",
+            )),
+        }
+    }
+
+    fn one_assignment(
+        &mut self,
+        table: &TableDef,
+        name: &ast::ObjectName,
+        value: &ast::Expr,
+        scope: &Scope,
+        out: &mut Vec<Assignment>,
+    ) -> Result<(), SqlError> {
+        let parts = names::parts(name)?;
+        let Some(first) = parts.first() else {
+            return Err(SqlError::internal("an assignment without a column"));
+        };
+        let column = self.column_of(table, first)?;
+        if parts.len() > 1 {
+            return Err(SqlError::unsupported("UPDATE of a part of a column"));
+        }
+        if out.iter().any(|a| a.column == column) {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!(
+                    "multiple assignments to same column \"{}\"",
+                    names::fold(first)
+                ),
+            ));
+        }
+        let definition = &table.columns[column];
+        let value = if is_default(value) {
+            self.default_of(definition)?
+        } else {
+            let bound = self.scalar(value, scope, Clause::Set)?;
+            self.assign(bound, definition)
+                .map_err(|e| e.or_at(self.position_near(value)))?
+        };
+        out.push(Assignment { column, value });
+        Ok(())
+    }
+}
