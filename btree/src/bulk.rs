@@ -32,7 +32,13 @@ struct Level {
 impl Level {
     fn new(low: Vec<u8>, node: FatPtr) -> Self {
         let prefix = low.len();
-        Level { entries: ScanBatch::new(), low, node, used: 0, prefix }
+        Level {
+            entries: ScanBatch::new(),
+            low,
+            node,
+            used: 0,
+            prefix,
+        }
     }
 
     /// Words of the entries, were `key` among them.
@@ -46,7 +52,9 @@ impl Level {
         if prefix < self.prefix {
             let longer = |i: usize| heap_words(self.entries.key(i).len() - prefix);
             used = first * (1 + heap_words(0)) + 1 + heap_words(key.len() - prefix);
-            used += (first..self.entries.len()).map(|i| 1 + longer(i)).sum::<usize>();
+            used += (first..self.entries.len())
+                .map(|i| 1 + longer(i))
+                .sum::<usize>();
         }
         (prefix, used)
     }
@@ -83,11 +91,21 @@ impl Bulk {
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
-    pub fn with(tx: &mut Transaction, node_words: usize, fill_percent: usize) -> Result<Bulk, Stop> {
+    pub fn with(
+        tx: &mut Transaction,
+        node_words: usize,
+        fill_percent: usize,
+    ) -> Result<Bulk, Stop> {
         let words = node_words.clamp(MIN_NODE_WORDS, MAX_NODE_WORDS);
         let root = tx.alloc(words, Addr::NULL)?;
         let fill = words * fill_percent.clamp(50, 100) / 100;
-        Ok(Bulk { root, words, fill, levels: vec![Level::new(Vec::new(), FatPtr::NULL)], last: None })
+        Ok(Bulk {
+            root,
+            words,
+            fill,
+            levels: vec![Level::new(Vec::new(), FatPtr::NULL)],
+            last: None,
+        })
     }
 
     /// The handle that the tree will have.
@@ -99,10 +117,18 @@ impl Bulk {
     ///
     /// # Errors
     /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::alloc`].
-    pub fn push(&mut self, tx: &mut Transaction, key: &[u8], value: [u64; 2]) -> Result<bool, IndexError> {
+    pub fn push(
+        &mut self,
+        tx: &mut Transaction,
+        key: &[u8],
+        value: [u64; 2],
+    ) -> Result<bool, IndexError> {
         let limit = longest_key(self.words);
         if key.len() > limit {
-            return Err(IndexError::KeyTooLong { length: key.len(), limit });
+            return Err(IndexError::KeyTooLong {
+                length: key.len(),
+                limit,
+            });
         }
         if self.last.as_deref().is_some_and(|last| last >= key) {
             return Ok(false);
@@ -136,8 +162,16 @@ impl Bulk {
             }
             // The finished node's high fence is the next one's low fence.
             let last = here.entries.key(here.entries.len() - 1);
-            let cut = if level == 0 { key::separator(last, &key).to_vec() } else { key.clone() };
-            let near = if here.node.is_null() { self.root.addr } else { here.node.addr };
+            let cut = if level == 0 {
+                key::separator(last, &key).to_vec()
+            } else {
+                key.clone()
+            };
+            let near = if here.node.is_null() {
+                self.root.addr
+            } else {
+                here.node.addr
+            };
             let next = tx.alloc(self.words, near)?;
             let mut done = std::mem::replace(here, Level::new(cut.clone(), next));
             here.push(level as u8, &key, value);
@@ -169,7 +203,8 @@ impl Bulk {
             ..Frame::root(level, self.words, self.root.addr)
         };
         let mut image = vec![0; self.words];
-        image::build(&mut image, &frame, &done.entries, 0, done.entries.len()).map_err(|_| Stop::Damaged)?;
+        image::build(&mut image, &frame, &done.entries, 0, done.entries.len())
+            .map_err(|_| Stop::Damaged)?;
         tx.write_new(done.node, &image)
     }
 
@@ -180,7 +215,10 @@ impl Bulk {
     pub fn finish(mut self, tx: &mut Transaction) -> Result<BTree, Stop> {
         let mut level = 0;
         loop {
-            let mut done = std::mem::replace(&mut self.levels[level], Level::new(Vec::new(), FatPtr::NULL));
+            let mut done = std::mem::replace(
+                &mut self.levels[level],
+                Level::new(Vec::new(), FatPtr::NULL),
+            );
             if done.node.is_null() {
                 done.node = self.root;
                 self.write(tx, level as u8, done, None, Addr::NULL)?;

@@ -17,6 +17,12 @@ pub struct Problem {
     pub what: String,
 }
 
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.node, self.what)
+    }
+}
+
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -77,7 +83,10 @@ impl BTree {
             let mut below: Vec<Expected> = Vec::new();
             for expected in &level {
                 let Some((frame, entries, used_here)) = self.node(tx, expected.at).await? else {
-                    report.note(expected.at, "a parent points here, but there is no node of this tree");
+                    report.note(
+                        expected.at,
+                        "a parent points here, but there is no node of this tree",
+                    );
                     continue;
                 };
                 report.nodes += 1;
@@ -101,7 +110,11 @@ impl BTree {
         Ok(report)
     }
 
-    async fn node(&self, tx: &mut Transaction, at: Addr) -> Result<Option<(Frame, ScanBatch, usize)>, Stop> {
+    async fn node(
+        &self,
+        tx: &mut Transaction,
+        at: Addr,
+    ) -> Result<Option<(Frame, ScanBatch, usize)>, Stop> {
         let root = self.root();
         let read = |view: &View<'_>| {
             let node = Node::open_in(view, root)?;
@@ -137,7 +150,10 @@ fn expect_children(frame: &Frame, entries: &ScanBatch, below: &mut Vec<Expected>
 impl Report {
     fn note(&mut self, node: Addr, what: impl Into<String>) {
         if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(Problem { node, what: what.into() });
+            self.problems.push(Problem {
+                node,
+                what: what.into(),
+            });
         }
     }
 
@@ -145,16 +161,31 @@ impl Report {
         let at = expected.at;
         let high = (!frame.is_right_edge()).then_some(&frame.high);
         if frame.level != expected.level {
-            self.note(at, format!("is of level {}, not {}", frame.level, expected.level));
+            self.note(
+                at,
+                format!("is of level {}, not {}", frame.level, expected.level),
+            );
         }
         if frame.low != expected.low {
-            self.note(at, format!("has low fence {:02x?}, its parent says {:02x?}", frame.low, expected.low));
+            self.note(
+                at,
+                format!(
+                    "has low fence {:02x?}, its parent says {:02x?}",
+                    frame.low, expected.low
+                ),
+            );
         }
         if high != expected.high.as_ref() {
-            self.note(at, format!("has high fence {high:02x?}, not {:02x?}", expected.high));
+            self.note(
+                at,
+                format!("has high fence {high:02x?}, not {:02x?}", expected.high),
+            );
         }
         if frame.right != expected.right {
-            self.note(at, format!("has right sibling {}, not {}", frame.right, expected.right));
+            self.note(
+                at,
+                format!("has right sibling {}, not {}", frame.right, expected.right),
+            );
         }
         if frame.level > 0 && entries.is_empty() {
             self.note(at, "is an inner node without children");
@@ -165,7 +196,10 @@ impl Report {
                 self.note(at, format!("entry {i} is not above the one before it"));
             }
             if key < frame.low.as_slice() || high.is_some_and(|high| key >= high.as_slice()) {
-                self.note(at, format!("entry {i}, key {key:02x?}, lies outside the fences"));
+                self.note(
+                    at,
+                    format!("entry {i}, key {key:02x?}, lies outside the fences"),
+                );
             }
         }
     }

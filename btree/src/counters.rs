@@ -51,7 +51,12 @@ pub struct Counters {
 
 /// Reads the counters.
 pub fn counters() -> Counters {
-    let sum = |event: Event| SHARDED.iter().map(|shard| shard.0[event as usize].load(Ordering::Relaxed)).sum();
+    let sum = |event: Event| {
+        SHARDED
+            .iter()
+            .map(|shard| shard.0[event as usize].load(Ordering::Relaxed))
+            .sum()
+    };
     Counters {
         leaf_reads: sum(Event::LeafRead),
         splits: sum(Event::Split),

@@ -24,7 +24,12 @@ const ATTEMPTS: usize = 1000;
 ///
 /// # Errors
 /// As [`Transaction::commit`].
-pub(crate) async fn split_leaf(tx: &mut Transaction, tree: Addr, leaf: Addr, separator: &[u8]) -> Result<(), Stop> {
+pub(crate) async fn split_leaf(
+    tx: &mut Transaction,
+    tree: Addr,
+    leaf: Addr,
+    separator: &[u8],
+) -> Result<(), Stop> {
     for _ in 0..ATTEMPTS {
         let mut system = tx.system();
         match split_in(&mut system, tree, leaf, separator).await {
@@ -52,7 +57,12 @@ struct Link {
 ///
 /// # Errors
 /// As [`Transaction::read`] and [`Transaction::write`].
-pub(crate) async fn split_in(tx: &mut Transaction, tree: Addr, leaf: Addr, separator: &[u8]) -> Result<bool, Stop> {
+pub(crate) async fn split_in(
+    tx: &mut Transaction,
+    tree: Addr,
+    leaf: Addr,
+    separator: &[u8],
+) -> Result<bool, Stop> {
     let mut left = Vec::new();
     if !tx.read(leaf, &mut left).await? {
         return Ok(false);
@@ -60,7 +70,9 @@ pub(crate) async fn split_in(tx: &mut Transaction, tree: Addr, leaf: Addr, separ
     let spans = {
         let view = View::Own(&left);
         Node::open_in(&view, tree).is_some_and(|node| {
-            node.level == 0 && node.covers(separator) && node.cmp_low(separator) == std::cmp::Ordering::Greater
+            node.level == 0
+                && node.covers(separator)
+                && node.cmp_low(separator) == std::cmp::Ordering::Greater
         })
     };
     if !spans {
@@ -70,7 +82,9 @@ pub(crate) async fn split_in(tx: &mut Transaction, tree: Addr, leaf: Addr, separ
     split_node(tx, tree, leaf, left, Some(separator.to_vec()), &mut links).await?;
     while let Some(link) = links.last() {
         let (level, low) = (link.level, link.low.clone());
-        let parent = walk::find(tx, tree, level, Target::At(&low)).await?.ok_or(Stop::Damaged)?;
+        let parent = walk::find(tx, tree, level, Target::At(&low))
+            .await?
+            .ok_or(Stop::Damaged)?;
         let mut image = Vec::new();
         if !tx.read(parent, &mut image).await? {
             return Err(Stop::Retry(AbortReason::NodeConflict));
@@ -111,10 +125,25 @@ async fn split_node(
         (node.level, node.words)
     };
     let right = new_node(tx, words, at, level)?;
-    let left_at = if at == tree { new_node(tx, words, at, level)? } else { FatPtr { addr: at, ..FatPtr::NULL } };
+    let left_at = if at == tree {
+        new_node(tx, words, at, level)?
+    } else {
+        FatPtr {
+            addr: at,
+            ..FatPtr::NULL
+        }
+    };
     let mut right_image = vec![0; words];
     let whole = left.clone();
-    let mut cut = |separator: &[u8]| split::split(&mut left, left_at.addr, &mut right_image, right.addr, separator);
+    let mut cut = |separator: &[u8]| {
+        split::split(
+            &mut left,
+            left_at.addr,
+            &mut right_image,
+            right.addr,
+            separator,
+        )
+    };
     let chosen = separator.filter(|separator| cut(separator).is_ok());
     let separator = match chosen {
         Some(separator) => separator,
@@ -128,7 +157,11 @@ async fn split_node(
     tx.write_new(right, &right_image)?;
     if at != tree {
         tx.write(at, &left).await?;
-        links.push(Link { level: level + 1, low: separator, child: right });
+        links.push(Link {
+            level: level + 1,
+            low: separator,
+            child: right,
+        });
         return Ok(());
     }
     tx.write_new(left_at, &left[..words])?;
@@ -143,5 +176,9 @@ async fn split_node(
 
 /// A new node beside `near`. A leaf continues the old versions of the node that it is split from.
 fn new_node(tx: &mut Transaction, words: usize, near: Addr, level: u8) -> Result<FatPtr, Stop> {
-    if level == 0 && !tx.owns(near) { tx.alloc_split_of(words, near, near) } else { tx.alloc(words, near) }
+    if level == 0 && !tx.owns(near) {
+        tx.alloc_split_of(words, near, near)
+    } else {
+        tx.alloc(words, near)
+    }
 }

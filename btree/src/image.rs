@@ -7,8 +7,8 @@ use fencepost_storage::{Addr, Timestamp, View};
 use crate::entries::ScanBatch;
 use crate::key;
 use crate::node::{
-    FLAG_RIGHT_EDGE, HEADER_WORDS, MAGIC, Node, Slot, VALUE_WORDS, WORD_KEY_TIMESTAMP, WORD_ORIGIN, WORD_RIGHT,
-    WORD_TREE, heap_words,
+    FLAG_RIGHT_EDGE, HEADER_WORDS, MAGIC, Node, Slot, VALUE_WORDS, WORD_KEY_TIMESTAMP, WORD_ORIGIN,
+    WORD_RIGHT, WORD_TREE, heap_words,
 };
 
 /// The image has no room.
@@ -84,7 +84,11 @@ pub(crate) fn decode(node: &Node<'_, '_>, out: &mut ScanBatch) {
 fn common_prefix(frame: &Frame, entries: &ScanBatch, from: usize, to: usize) -> usize {
     // Keys ascend from the low fence, so the last one shares least.
     let stored = from + usize::from(frame.level > 0);
-    if stored < to { key::shared(&frame.low, entries.key(to - 1)) } else { frame.low.len() }
+    if stored < to {
+        key::shared(&frame.low, entries.key(to - 1))
+    } else {
+        frame.low.len()
+    }
 }
 
 /// Whether a node can hold entries `from..to`.
@@ -96,7 +100,11 @@ pub(crate) fn fits(frame: &Frame, entries: &ScanBatch, from: usize, to: usize) -
     }
     for i in from..to {
         let bare = frame.level > 0 && i == from;
-        let suffix = if bare { 0 } else { entries.key(i).len() - prefix };
+        let suffix = if bare {
+            0
+        } else {
+            entries.key(i).len() - prefix
+        };
         used += 1 + heap_words(suffix);
     }
     used <= frame.words
@@ -117,7 +125,11 @@ pub(crate) fn build(
         return Err(Full);
     }
     let prefix = common_prefix(frame, entries, from, to);
-    let high: &[u8] = if frame.is_right_edge() { &[] } else { &frame.high };
+    let high: &[u8] = if frame.is_right_edge() {
+        &[]
+    } else {
+        &frame.high
+    };
     image.fill(0);
     image[WORD_TREE] = frame.tree.raw();
     image[WORD_KEY_TIMESTAMP] = frame.key_timestamp.raw();
@@ -129,13 +141,27 @@ pub(crate) fn build(
     let mut heap = frame.words;
     for i in from..to {
         let bare = frame.level > 0 && i == from;
-        let suffix = if bare { &[][..] } else { &entries.key(i)[prefix..] };
+        let suffix = if bare {
+            &[][..]
+        } else {
+            &entries.key(i)[prefix..]
+        };
         heap -= heap_words(suffix.len());
         image[at] = put_entry(image, heap, suffix, entries.value(i)).to_word();
         at += 1;
     }
-    let counts = Counts { level: frame.level, flags: frame.flags, words: frame.words, count: to - from };
-    let lens = Lens { low: frame.low.len(), high: high.len(), prefix, heap };
+    let counts = Counts {
+        level: frame.level,
+        flags: frame.flags,
+        words: frame.words,
+        count: to - from,
+    };
+    let lens = Lens {
+        low: frame.low.len(),
+        high: high.len(),
+        prefix,
+        heap,
+    };
     counts.put(image);
     lens.put(image);
     Ok(())
@@ -167,8 +193,10 @@ struct Lens {
 
 impl Lens {
     fn put(&self, image: &mut [u64]) {
-        image[5] =
-            ((self.low as u64) << 48) | ((self.high as u64) << 32) | ((self.prefix as u64) << 16) | self.heap as u64;
+        image[5] = ((self.low as u64) << 48)
+            | ((self.high as u64) << 32)
+            | ((self.prefix as u64) << 16)
+            | self.heap as u64;
     }
 }
 
@@ -178,7 +206,11 @@ fn put_entry(image: &mut [u64], heap: usize, suffix: &[u8], value: [u64; VALUE_W
     image[heap + 1] = value[1];
     let rest = suffix.get(crate::node::HEAD_BYTES..).unwrap_or(&[]);
     key::put_words(rest, &mut image[heap + VALUE_WORDS..]);
-    Slot { head: key::head_at(suffix, 0), suffix: suffix.len(), offset: heap }
+    Slot {
+        head: key::head_at(suffix, 0),
+        suffix: suffix.len(),
+        offset: heap,
+    }
 }
 
 /// What of an image a change needs to know.
@@ -211,9 +243,20 @@ impl Shape {
     }
 
     fn put(&self, image: &mut [u64]) {
-        let counts = Counts { level: self.level, flags: self.flags, words: self.words, count: self.count };
+        let counts = Counts {
+            level: self.level,
+            flags: self.flags,
+            words: self.words,
+            count: self.count,
+        };
         counts.put(image);
-        Lens { low: self.low_len, high: self.high_len, prefix: self.prefix, heap: self.heap }.put(image);
+        Lens {
+            low: self.low_len,
+            high: self.high_len,
+            prefix: self.prefix,
+            heap: self.heap,
+        }
+        .put(image);
     }
 }
 
@@ -221,7 +264,12 @@ impl Shape {
 ///
 /// # Errors
 /// [`Full`], with the image unchanged.
-pub(crate) fn insert(image: &mut [u64], at: usize, key: &[u8], value: [u64; VALUE_WORDS]) -> Result<(), Full> {
+pub(crate) fn insert(
+    image: &mut [u64],
+    at: usize,
+    key: &[u8],
+    value: [u64; VALUE_WORDS],
+) -> Result<(), Full> {
     let view = View::Own(image);
     let node = Node::open(&view).ok_or(Full)?;
     let mut shape = Shape::of(&node);
@@ -251,7 +299,12 @@ pub(crate) fn insert(image: &mut [u64], at: usize, key: &[u8], value: [u64; VALU
 }
 
 /// Lays the node out anew with one entry more.
-fn rebuild_with(image: &mut [u64], at: usize, key: &[u8], value: [u64; VALUE_WORDS]) -> Result<(), Full> {
+fn rebuild_with(
+    image: &mut [u64],
+    at: usize,
+    key: &[u8],
+    value: [u64; VALUE_WORDS],
+) -> Result<(), Full> {
     let (frame, old) = take_apart(image).ok_or(Full)?;
     let mut entries = ScanBatch::new();
     for (i, (old_key, old_value)) in old.iter().enumerate() {
@@ -279,7 +332,9 @@ pub(crate) fn take_apart(image: &[u64]) -> Option<(Frame, ScanBatch)> {
 /// laid out anew.
 pub(crate) fn remove(image: &mut [u64], at: usize) {
     let view = View::Own(image);
-    let Some(node) = Node::open(&view) else { return };
+    let Some(node) = Node::open(&view) else {
+        return;
+    };
     let mut shape = Shape::of(&node);
     if at >= shape.count {
         return;
@@ -328,7 +383,10 @@ mod tests {
 
     fn contents(image: &[u64]) -> BTreeMap<Vec<u8>, [u64; 2]> {
         let (_, entries) = take_apart(image).expect("a node");
-        entries.iter().map(|(key, value)| (key.to_vec(), value)).collect()
+        entries
+            .iter()
+            .map(|(key, value)| (key.to_vec(), value))
+            .collect()
     }
 
     fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -402,17 +460,27 @@ mod tests {
         for _ in 0..20_000 {
             let mut image: Vec<u64> = (0..WORDS)
                 .map(|_| {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     state ^ (state >> 31)
                 })
                 .collect();
-            image[0] = (MAGIC << 48) | (image[0] & 0x0001_0003_0000_0000) | ((WORDS as u64) << 16) | (image[0] & 31);
+            image[0] = (MAGIC << 48)
+                | (image[0] & 0x0001_0003_0000_0000)
+                | ((WORDS as u64) << 16)
+                | (image[0] & 31);
             image[5] &= 0x003F_003F_001F_003F;
             let view = View::Own(&image);
             if let Some(node) = Node::open(&view) {
                 let mut entries = ScanBatch::new();
                 decode(&node, &mut entries);
-                let _ = (node.covers(b"abcdefgh"), node.search(b"abcdefgh"), node.hash_range(b"a", None), node.used());
+                let _ = (
+                    node.covers(b"abcdefgh"),
+                    node.search(b"abcdefgh"),
+                    node.hash_range(b"a", None),
+                    node.used(),
+                );
             }
         }
     }

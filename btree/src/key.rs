@@ -107,7 +107,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn key() -> impl Strategy<Value = Vec<u8>> {
-        proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255), any::<u8>()], 0..20)
+        proptest::collection::vec(
+            prop_oneof![Just(0u8), Just(1), Just(255), any::<u8>()],
+            0..20,
+        )
     }
 
     proptest! {

@@ -46,7 +46,9 @@ impl NodeKind for LeafKind {
 
     fn gone(&self, note: &[u64]) -> Revalidate {
         // Down from the root there is the node that has its keys now.
-        note.first().map_or(Revalidate::Invalid, |tree| Revalidate::ContinueAt(Addr::from_raw(*tree)))
+        note.first().map_or(Revalidate::Invalid, |tree| {
+            Revalidate::ContinueAt(Addr::from_raw(*tree))
+        })
     }
 
     fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
@@ -68,7 +70,9 @@ pub(crate) fn apply(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
     };
     match (op.what, found) {
         (What::Insert, Ok(_)) => Err(Refusal::Exists),
-        (What::Insert, Err(at)) => image::insert(image, at, key, op.value).map_err(|_| Refusal::Full),
+        (What::Insert, Err(at)) => {
+            image::insert(image, at, key, op.value).map_err(|_| Refusal::Full)
+        }
         (What::Remove | What::Replace, Err(_)) => Err(Refusal::Missing),
         (What::Remove, Ok(at)) => {
             image::remove(image, at);

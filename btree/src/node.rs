@@ -51,12 +51,18 @@ pub(crate) struct Slot {
 impl Slot {
     #[inline]
     pub(crate) fn from_word(word: u64) -> Self {
-        Slot { head: (word >> 32) as u32, suffix: (word >> 16) as u16 as usize, offset: word as u16 as usize }
+        Slot {
+            head: (word >> 32) as u32,
+            suffix: (word >> 16) as u16 as usize,
+            offset: word as u16 as usize,
+        }
     }
 
     #[inline]
     pub(crate) fn to_word(self) -> u64 {
-        (u64::from(self.head) << 32) | ((self.suffix as u64 & 0xFFFF) << 16) | (self.offset as u64 & 0xFFFF)
+        (u64::from(self.head) << 32)
+            | ((self.suffix as u64 & 0xFFFF) << 16)
+            | (self.offset as u64 & 0xFFFF)
     }
 }
 
@@ -101,7 +107,9 @@ impl<'a, 'v> Node<'a, 'v> {
             prefix: (lens >> 16) as u16 as usize,
             heap: lens as u16 as usize,
         };
-        let whole = node.words <= view.len() && node.slots() + node.count <= node.words && node.prefix <= node.low_len;
+        let whole = node.words <= view.len()
+            && node.slots() + node.count <= node.words
+            && node.prefix <= node.low_len;
         whole.then_some(node)
     }
 
@@ -165,7 +173,9 @@ impl<'a, 'v> Node<'a, 'v> {
 
     /// Words in use, without what removals left behind.
     pub(crate) fn used(&self) -> usize {
-        let entries: usize = (0..self.count).map(|i| 1 + heap_words(self.slot(i).suffix)).sum();
+        let entries: usize = (0..self.count)
+            .map(|i| 1 + heap_words(self.slot(i).suffix))
+            .sum();
         self.slots() + entries
     }
 
@@ -219,7 +229,12 @@ impl<'a, 'v> Node<'a, 'v> {
             return mine.cmp(&slot.suffix);
         }
         let rest = key.get(self.prefix + HEAD_BYTES..).unwrap_or(&[]);
-        key::cmp_words(rest, self.view, slot.offset + VALUE_WORDS, slot.suffix - HEAD_BYTES)
+        key::cmp_words(
+            rest,
+            self.view,
+            slot.offset + VALUE_WORDS,
+            slot.suffix - HEAD_BYTES,
+        )
     }
 
     /// First position in `from..count` whose key is not below `key`, and whether it equals it. The
@@ -295,7 +310,11 @@ impl<'a, 'v> Node<'a, 'v> {
     /// A hash of the entries whose keys are in `from..to`: it tells whether the same keys with the
     /// same values are there, however they are laid out. A sum, so that an empty range gives 0.
     pub(crate) fn hash_range(&self, from: &[u8], to: Option<&[u8]>) -> u64 {
-        let start = if self.cmp_low(from) == Ordering::Less { 0 } else { self.position(from) };
+        let start = if self.cmp_low(from) == Ordering::Less {
+            0
+        } else {
+            self.position(from)
+        };
         let end = match to {
             Some(to) if self.cmp_high(to) == Ordering::Less => self.position(to),
             _ => self.count,
@@ -309,7 +328,9 @@ impl<'a, 'v> Node<'a, 'v> {
         let mut prefix = 0u64;
         for i in 0..self.prefix {
             let byte = (self.view.word(HEADER_WORDS + i / 8) >> (56 - 8 * (i % 8))) as u8;
-            prefix = (prefix ^ u64::from(byte)).wrapping_mul(STEP).rotate_left(23);
+            prefix = (prefix ^ u64::from(byte))
+                .wrapping_mul(STEP)
+                .rotate_left(23);
         }
         let mut sum = 0u64;
         for i in start..end.min(self.count) {
@@ -320,12 +341,14 @@ impl<'a, 'v> Node<'a, 'v> {
                     slot.head.to_be_bytes()[at]
                 } else {
                     let rest = at - HEAD_BYTES;
-                    (self.view.word(slot.offset + VALUE_WORDS + rest / 8) >> (56 - 8 * (rest % 8))) as u8
+                    (self.view.word(slot.offset + VALUE_WORDS + rest / 8) >> (56 - 8 * (rest % 8)))
+                        as u8
                 };
                 hash = (hash ^ u64::from(byte)).wrapping_mul(STEP).rotate_left(23);
             }
             let [first, second] = self.value(i);
-            let total = (hash ^ first).wrapping_mul(STEP) ^ second.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+            let total =
+                (hash ^ first).wrapping_mul(STEP) ^ second.wrapping_mul(0xD6E8_FEB8_6659_FD93);
             sum = sum.wrapping_add((total ^ (total >> 29)).wrapping_mul(STEP) | 1);
         }
         sum

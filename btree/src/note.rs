@@ -37,28 +37,61 @@ pub(crate) struct Facts {
 impl Facts {
     /// Of a leaf and the hash of the range's entries.
     pub(crate) fn new(node: &Node<'_, '_>, hash: u64) -> Self {
-        Facts { own: node.is_own(), hash }
+        Facts {
+            own: node.is_own(),
+            hash,
+        }
     }
 }
 
-/// Makes the note of range `from..to` and gives it to `with`.
+/// Where the range of a note ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End<'a> {
+    /// Just after its begin: it is one key.
+    Point,
+    /// Before this key.
+    Before(&'a [u8]),
+    /// Nowhere.
+    Never,
+}
+
+impl<'a> End<'a> {
+    /// Before a key, if there is one.
+    pub(crate) fn before(to: Option<&'a [u8]>) -> Self {
+        to.map_or(End::Never, End::Before)
+    }
+}
+
+/// Makes the note of a range and gives it to `with`.
 pub(crate) fn with_note<T>(
     tree: Addr,
     snapshot: Timestamp,
     facts: Facts,
     from: &[u8],
-    to: Option<&[u8]>,
+    to: End<'_>,
     with: impl FnOnce(&[u64]) -> T,
 ) -> T {
-    let to_bytes = to.unwrap_or(&[]);
+    // The key just after another is that key and a zero byte, as the padding has it already.
+    let (to_bytes, to_len) = match to {
+        End::Point => (from, from.len() + 1),
+        End::Before(key) => (key, key.len()),
+        End::Never => (&[][..], 0),
+    };
     let from_words = key::words_for(from.len());
-    let words = KEYS_AT + from_words + key::words_for(to_bytes.len());
-    let flags = if to.is_none() { FLAG_TO_THE_END } else { 0 } | if facts.own { FLAG_OWN } else { 0 };
+    let words = KEYS_AT + from_words + key::words_for(to_len);
+    let own = if facts.own { FLAG_OWN } else { 0 };
+    let flags = own
+        | if let End::Never = to {
+            FLAG_TO_THE_END
+        } else {
+            0
+        };
     let fill = |note: &mut [u64]| {
         note[0] = tree.raw();
         note[1] = snapshot.raw();
         note[2] = facts.hash;
-        note[3] = (flags << 48) | ((from.len() as u64 & 0xFF_FFFF) << 24) | (to_bytes.len() as u64 & 0xFF_FFFF);
+        note[3] =
+            (flags << 48) | ((from.len() as u64 & 0xFF_FFFF) << 24) | (to_len as u64 & 0xFF_FFFF);
         key::put_words(from, &mut note[KEYS_AT..]);
         key::put_words(to_bytes, &mut note[KEYS_AT + from_words..]);
     };
@@ -75,20 +108,31 @@ pub(crate) fn with_note<T>(
 
 /// Judges a leaf that has moved since the note was taken.
 pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
-    let (Some(head), Some(keys)) = (note.get(..KEYS_AT), note.get(KEYS_AT..)) else { return Revalidate::Invalid };
+    let (Some(head), Some(keys)) = (note.get(..KEYS_AT), note.get(KEYS_AT..)) else {
+        return Revalidate::Invalid;
+    };
     let flags = head[3] >> 48;
     let from_len = (head[3] >> 24) as usize & 0xFF_FFFF;
     let to_len = head[3] as usize & 0xFF_FFFF;
     let from_words = key::words_for(from_len).min(keys.len());
     let from = KeyBytes::from_words(&keys[..from_words], from_len);
     let to = KeyBytes::from_words(&keys[from_words..], to_len);
-    let (from, to) = (from.as_slice(), (flags & FLAG_TO_THE_END == 0).then(|| to.as_slice()));
+    let (from, to) = (
+        from.as_slice(),
+        (flags & FLAG_TO_THE_END == 0).then(|| to.as_slice()),
+    );
 
-    let Some(node) = Node::open_in(now, Addr::from_raw(head[0])) else { return Revalidate::Invalid };
+    let Some(node) = Node::open_in(now, Addr::from_raw(head[0])) else {
+        return Revalidate::Invalid;
+    };
     if node.level > 0 {
         // The root was a leaf and was split, or the leaf is gone and its keys are looked up anew.
         let child = node.child(node.child_at(from)).addr;
-        return if node.count == 0 { Revalidate::Invalid } else { Revalidate::ContinueAt(child) };
+        return if node.count == 0 {
+            Revalidate::Invalid
+        } else {
+            Revalidate::ContinueAt(child)
+        };
     }
     if node.cmp_high(from) != Ordering::Less {
         return Revalidate::ContinueAt(node.right());
@@ -98,11 +142,19 @@ pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
         None => node.is_right_edge(),
     };
     if node.key_timestamp().raw() <= head[1] {
-        return if ends_here { Revalidate::Valid } else { Revalidate::ContinueAt(node.right()) };
+        return if ends_here {
+            Revalidate::Valid
+        } else {
+            Revalidate::ContinueAt(node.right())
+        };
     }
     let begins_here = node.cmp_low(from) != Ordering::Less;
     let comparable = begins_here && ends_here && flags & FLAG_OWN == 0;
-    if comparable && node.hash_range(from, to) == head[2] { Revalidate::Valid } else { Revalidate::Invalid }
+    if comparable && node.hash_range(from, to) == head[2] {
+        Revalidate::Valid
+    } else {
+        Revalidate::Invalid
+    }
 }
 
 #[cfg(test)]
@@ -128,7 +180,14 @@ mod tests {
         let node = Node::open(&view).expect("a node");
         let facts = Facts::new(&node, node.hash_range(range.0, range.1));
         let snapshot = Timestamp::from_raw(5);
-        with_note(Addr::from_raw(TREE), snapshot, facts, range.0, range.1, |note| revalidate(note, &View::Own(now)))
+        with_note(
+            Addr::from_raw(TREE),
+            snapshot,
+            facts,
+            range.0,
+            End::before(range.1),
+            |note| revalidate(note, &View::Own(now)),
+        )
     }
 
     #[test]
@@ -142,7 +201,10 @@ mod tests {
         assert_eq!(judge(&then, range, &inside), Revalidate::Invalid);
         assert_eq!(judge(&then, range, &gone), Revalidate::Invalid);
         assert_eq!(judge(&then, (b"b", None), &outside), Revalidate::Invalid);
-        assert_eq!(judge(&then, (b"e", Some(b"e\0")), &outside), Revalidate::Valid);
+        assert_eq!(
+            judge(&then, (b"e", Some(b"e\0")), &outside),
+            Revalidate::Valid
+        );
     }
 
     #[test]
@@ -152,8 +214,14 @@ mod tests {
         let (left_at, right_at) = (Addr::from_raw(TREE), Addr::from_raw(128));
         crate::split::split(&mut left, left_at, &mut right, right_at, b"d").expect("d is inside");
         assert_eq!(judge(&then, (b"a", Some(b"c")), &left), Revalidate::Valid);
-        assert_eq!(judge(&then, (b"a", Some(b"e")), &left), Revalidate::ContinueAt(right_at));
-        assert_eq!(judge(&then, (b"d", Some(b"e")), &left), Revalidate::ContinueAt(right_at));
+        assert_eq!(
+            judge(&then, (b"a", Some(b"e")), &left),
+            Revalidate::ContinueAt(right_at)
+        );
+        assert_eq!(
+            judge(&then, (b"d", Some(b"e")), &left),
+            Revalidate::ContinueAt(right_at)
+        );
         assert_eq!(judge(&then, (b"a", Some(b"e")), &right), Revalidate::Valid);
         assert_eq!(judge(&then, (b"a", None), &right), Revalidate::Valid);
     }

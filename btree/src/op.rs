@@ -100,7 +100,10 @@ mod tests {
             let mut words = vec![0; super::words(len)];
             encode(What::Replace, Addr::from_raw(640), &key, [1, 2], &mut words);
             let op = decode(&words).expect("it was encoded");
-            assert_eq!((op.what, op.tree, op.value), (What::Replace, Addr::from_raw(640), [1, 2]));
+            assert_eq!(
+                (op.what, op.tree, op.value),
+                (What::Replace, Addr::from_raw(640), [1, 2])
+            );
             assert_eq!(op.key.as_slice(), key);
         }
         assert!(decode(&[9 << 32, 0, 0, 0]).is_none() && decode(&[1]).is_none());

@@ -14,7 +14,7 @@ use fencepost_txn::{Mode, Seen, Stop, Transaction};
 use crate::entries::ScanBatch;
 use crate::kind::LEAF;
 use crate::node::Node;
-use crate::note::{self, Facts};
+use crate::note::{self, End, Facts};
 use crate::shrink;
 use crate::tree::BTree;
 use crate::walk::Target;
@@ -73,7 +73,14 @@ impl BTree {
             Bound::Unbounded => None,
         };
         let done = to.as_ref().is_some_and(|to| *to <= from);
-        Cursor { tree: self.root(), direction, from, to, done, fence: Vec::new() }
+        Cursor {
+            tree: self.root(),
+            direction,
+            from,
+            to,
+            done,
+            fence: Vec::new(),
+        }
     }
 }
 
@@ -83,7 +90,12 @@ impl Cursor {
     ///
     /// # Errors
     /// As [`Transaction::view`].
-    pub async fn next_batch(&mut self, tx: &mut Transaction, out: &mut ScanBatch, max: usize) -> Result<bool, Stop> {
+    pub async fn next_batch(
+        &mut self,
+        tx: &mut Transaction,
+        out: &mut ScanBatch,
+        max: usize,
+    ) -> Result<bool, Stop> {
         out.clear();
         let max = max.max(1);
         while !self.done && out.len() < max {
@@ -93,7 +105,8 @@ impl Cursor {
                 self.guard(tx, seen, piece.facts, out, piece.cut_short);
             }
             // Only forwards: the right neighbour, which a merge frees, has not been read yet.
-            let tidy = guarding && piece.sparse && self.direction == Direction::Forward && !seen.is_own();
+            let tidy =
+                guarding && piece.sparse && self.direction == Direction::Forward && !seen.is_own();
             let key = if tidy { self.from.clone() } else { Vec::new() };
             self.advance(out, &piece);
             if tidy && shrink::wanted(tx, self.tree, seen.addr()) {
@@ -112,7 +125,14 @@ impl Cursor {
         guarding: bool,
     ) -> Result<(Piece, Seen), Stop> {
         let first = out.len();
-        let Cursor { tree, direction, from, to, fence, .. } = self;
+        let Cursor {
+            tree,
+            direction,
+            from,
+            to,
+            fence,
+            ..
+        } = self;
         let (from, to) = (from.as_slice(), to.as_deref());
         let target = match (*direction, to) {
             (Direction::Forward, _) => Target::At(from),
@@ -123,14 +143,22 @@ impl Cursor {
         let read = |node: &Node<'_, '_>| {
             out.truncate(first);
             fence.clear();
-            let begin = if node.cmp_low(from) == std::cmp::Ordering::Less { 0 } else { node.position(from) };
+            let begin = if node.cmp_low(from) == std::cmp::Ordering::Less {
+                0
+            } else {
+                node.position(from)
+            };
             let end = match to {
                 Some(to) if node.cmp_high(to) == std::cmp::Ordering::Less => node.position(to),
                 _ => node.count,
             };
             let end = end.max(begin);
             let taken = (end - begin).min(max - first);
-            let (begin, end) = if backward { (end - taken, end) } else { (begin, begin + taken) };
+            let (begin, end) = if backward {
+                (end - taken, end)
+            } else {
+                (begin, begin + taken)
+            };
             let cut_short = first + taken == max;
             for i in 0..taken {
                 let at = if backward { end - 1 - i } else { begin + i };
@@ -143,15 +171,35 @@ impl Cursor {
             } else {
                 node.append_high(fence) && to.is_none_or(|to| fence.as_slice() < to)
             };
-            let hash = if guarding { node.hash_entries(begin, end) } else { 0 };
-            Piece { facts: Facts::new(node, hash), more_leaves, cut_short, sparse: node.count == 0 }
+            let hash = if guarding {
+                node.hash_entries(begin, end)
+            } else {
+                0
+            };
+            Piece {
+                facts: Facts::new(node, hash),
+                more_leaves,
+                cut_short,
+                sparse: node.count == 0,
+            }
         };
         BTree::open(*tree).visit(tx, target, read).await
     }
 
     /// Puts what was passed over of a leaf into the read set.
-    fn guard(&self, tx: &mut Transaction, seen: Seen, facts: Facts, out: &ScanBatch, cut_short: bool) {
-        let last = if out.is_empty() { &[][..] } else { out.key(out.len() - 1) };
+    fn guard(
+        &self,
+        tx: &mut Transaction,
+        seen: Seen,
+        facts: Facts,
+        out: &ScanBatch,
+        cut_short: bool,
+    ) {
+        let last = if out.is_empty() {
+            &[][..]
+        } else {
+            out.key(out.len() - 1)
+        };
         let until;
         let (from, to) = match (self.direction, cut_short) {
             (Direction::Forward, true) => {
@@ -160,13 +208,26 @@ impl Cursor {
             }
             (Direction::Backward, true) => (last, self.to.as_deref()),
             (Direction::Forward, false) => {
-                let bounded = !self.fence.is_empty() && self.to.as_ref().is_none_or(|to| self.fence < *to);
-                (self.from.as_slice(), if bounded { Some(self.fence.as_slice()) } else { self.to.as_deref() })
+                let bounded =
+                    !self.fence.is_empty() && self.to.as_ref().is_none_or(|to| self.fence < *to);
+                (
+                    self.from.as_slice(),
+                    if bounded {
+                        Some(self.fence.as_slice())
+                    } else {
+                        self.to.as_deref()
+                    },
+                )
             }
-            (Direction::Backward, false) => (self.from.as_slice().max(self.fence.as_slice()), self.to.as_deref()),
+            (Direction::Backward, false) => (
+                self.from.as_slice().max(self.fence.as_slice()),
+                self.to.as_deref(),
+            ),
         };
         let snapshot = tx.read_timestamp();
-        note::with_note(self.tree, snapshot, facts, from, to, |note| tx.guard_keys(seen, &LEAF, note));
+        note::with_note(self.tree, snapshot, facts, from, End::before(to), |note| {
+            tx.guard_keys(seen, &LEAF, note)
+        });
     }
 
     /// Moves the position beyond what was passed over.
@@ -184,7 +245,9 @@ impl Cursor {
             }
             (_, false) if !piece.more_leaves => self.done = true,
             (Direction::Forward, false) => std::mem::swap(&mut self.from, &mut self.fence),
-            (Direction::Backward, false) => std::mem::swap(self.to.get_or_insert_with(Vec::new), &mut self.fence),
+            (Direction::Backward, false) => {
+                std::mem::swap(self.to.get_or_insert_with(Vec::new), &mut self.fence)
+            }
         }
     }
 }

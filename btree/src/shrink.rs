@@ -38,7 +38,9 @@ pub(crate) fn wanted(tx: &Transaction, tree: Addr, leaf: Addr) -> bool {
         let few = node.words / SPARSE_SHARE / (1 + crate::node::VALUE_WORDS);
         Some(node.level == 0 && node.count <= few && leaf != tree)
     };
-    leaf != tree && tx.machine().view_current(leaf, sparse) == Some(Some(true)) && neighbour_has_room(tx, tree, leaf)
+    leaf != tree
+        && tx.machine().view_current(leaf, sparse) == Some(Some(true))
+        && neighbour_has_room(tx, tree, leaf)
 }
 
 fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> bool {
@@ -52,14 +54,30 @@ fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> bool {
         }
     });
     let parent = walk::descend(machine, tree, 1, Target::At(&low));
-    let (Some(()), Ok(Some(parent)), Some((mine, words))) = (seen, parent, load_of(leaf)) else { return false };
+    let (Some(()), Ok(Some(parent)), Some((mine, words))) = (seen, parent, load_of(leaf)) else {
+        return false;
+    };
     let family = machine.view_current(parent, |view| {
         let node = Node::open_in(view, tree)?;
         let at = node.child_at(&low);
-        let child = |i: usize| if i < node.count { node.child(i).addr } else { Addr::NULL };
-        Some((child(at), [child(at + 1), if at > 0 { child(at - 1) } else { Addr::NULL }]))
+        let child = |i: usize| {
+            if i < node.count {
+                node.child(i).addr
+            } else {
+                Addr::NULL
+            }
+        };
+        Some((
+            child(at),
+            [
+                child(at + 1),
+                if at > 0 { child(at - 1) } else { Addr::NULL },
+            ],
+        ))
     });
-    let Some(Some((found, neighbours))) = family else { return false };
+    let Some(Some((found, neighbours))) = family else {
+        return false;
+    };
     let free = |at: Addr| tx.patch_is_stale(at).is_none();
     found == leaf
         && free(leaf)
@@ -88,7 +106,9 @@ pub(crate) async fn merge(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Resul
             Ok(true)
         }
         // Without memory or disk for tidying up, things stay as they are.
-        Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_) | Stop::OutOfMemory | Stop::DiskFull) => Ok(false),
+        Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_) | Stop::OutOfMemory | Stop::DiskFull) => {
+            Ok(false)
+        }
         Err(stop) => Err(stop),
     }
 }
@@ -105,7 +125,12 @@ async fn merge_up(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Result<bool, 
 
 /// Merges the child of `parent` that covers `key` with one of its neighbours, if they fit one node
 /// well.
-async fn merge_level(tx: &mut Transaction, tree: Addr, parent: Addr, key: &[u8]) -> Result<bool, Stop> {
+async fn merge_level(
+    tx: &mut Transaction,
+    tree: Addr,
+    parent: Addr,
+    key: &[u8],
+) -> Result<bool, Stop> {
     let mut image = Vec::new();
     if !tx.read(parent, &mut image).await? {
         return Ok(false);
@@ -118,7 +143,9 @@ async fn merge_level(tx: &mut Transaction, tree: Addr, parent: Addr, key: &[u8])
     };
     let mut merged = false;
     for left in [Some(at), at.checked_sub(1)].into_iter().flatten() {
-        let (Some(left_at), Some(right_at)) = (children.get(left), children.get(left + 1)) else { continue };
+        let (Some(left_at), Some(right_at)) = (children.get(left), children.get(left + 1)) else {
+            continue;
+        };
         if join(tx, tree, *left_at, *right_at).await? {
             image::remove(&mut image, left + 1);
             tx.write(parent, &image).await?;
@@ -128,7 +155,9 @@ async fn merge_level(tx: &mut Transaction, tree: Addr, parent: Addr, key: &[u8])
     }
     let single = {
         let view = View::Own(&image);
-        Node::open(&view).filter(|node| node.count == 1).map(|node| node.child(0).addr)
+        Node::open(&view)
+            .filter(|node| node.count == 1)
+            .map(|node| node.child(0).addr)
     };
     if let Some(child) = single.filter(|_| parent == tree) {
         merged |= collapse(tx, tree, child).await?;
@@ -137,13 +166,23 @@ async fn merge_level(tx: &mut Transaction, tree: Addr, parent: Addr, key: &[u8])
 }
 
 /// Puts everything of `right` into `left` and frees it, if one node has room for both.
-async fn join(tx: &mut Transaction, tree: Addr, left_at: Addr, right_at: Addr) -> Result<bool, Stop> {
+async fn join(
+    tx: &mut Transaction,
+    tree: Addr,
+    left_at: Addr,
+    right_at: Addr,
+) -> Result<bool, Stop> {
     let (mut left, mut right) = (Vec::new(), Vec::new());
     if !tx.read(left_at, &mut left).await? || !tx.read(right_at, &mut right).await? {
         return Ok(false);
     }
-    let loads = (load(&View::Own(&left), tree), load(&View::Own(&right), tree));
-    let (Some((left_load, words)), Some((right_load, _))) = loads else { return Err(Stop::Damaged) };
+    let loads = (
+        load(&View::Own(&left), tree),
+        load(&View::Own(&right), tree),
+    );
+    let (Some((left_load, words)), Some((right_load, _))) = loads else {
+        return Err(Stop::Damaged);
+    };
     if !joinable(left_load, right_load, words) || split::merge(&mut left, &right).is_err() {
         return Ok(false);
     }
@@ -159,7 +198,10 @@ async fn collapse(tx: &mut Transaction, tree: Addr, child: Addr) -> Result<bool,
         return Ok(false);
     }
     let (frame, entries) = image::take_apart(&image).ok_or(Stop::Damaged)?;
-    let frame = Frame { key_timestamp: frame.key_timestamp, ..Frame::root(frame.level, frame.words, tree) };
+    let frame = Frame {
+        key_timestamp: frame.key_timestamp,
+        ..Frame::root(frame.level, frame.words, tree)
+    };
     let mut root = vec![0; image.len()];
     if image::build(&mut root, &frame, &entries, 0, entries.len()).is_err() {
         return Ok(false);
@@ -178,7 +220,9 @@ impl BTree {
         let tree = self.root();
         let mut key = Vec::new();
         loop {
-            let Some(leaf) = walk::descend(tx.machine(), tree, 0, Target::At(&key))? else { return Ok(()) };
+            let Some(leaf) = walk::descend(tx.machine(), tree, 0, Target::At(&key))? else {
+                return Ok(());
+            };
             if leaf != tree && merge(tx, tree, &key).await? {
                 continue;
             }

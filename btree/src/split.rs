@@ -16,15 +16,24 @@ pub(crate) fn choose(node: &Node<'_, '_>, new_key: &[u8]) -> Option<Vec<u8>> {
     let mut entries = ScanBatch::new();
     image::decode(node, &mut entries);
     let frame = Frame::of(node);
-    let at = (0..entries.len()).find(|i| entries.key(*i) >= new_key).unwrap_or(entries.len());
+    let at = (0..entries.len())
+        .find(|i| entries.key(*i) >= new_key)
+        .unwrap_or(entries.len());
     let count = entries.len();
     let end = at == count && count > 2 * usize::from(node.level > 0);
     if end {
         // An inner node moves its last child, which is to be the first one of the right half. A leaf
         // moves nothing, or so little that the left half has room for its new fence.
         let moved = if node.level > 0 { 1..=1 } else { 0..=2 };
-        for left in moved.map(|moved| count.saturating_sub(moved)).take_while(|left| *left > 0) {
-            let right = if left == count { new_key } else { entries.key(left) };
+        for left in moved
+            .map(|moved| count.saturating_sub(moved))
+            .take_while(|left| *left > 0)
+        {
+            let right = if left == count {
+                new_key
+            } else {
+                entries.key(left)
+            };
             let candidate = cut(node.level, entries.key(left - 1), right);
             if both_fit(&frame, &entries, left, candidate) {
                 return Some(candidate.to_vec());
@@ -42,13 +51,24 @@ pub(crate) fn choose(node: &Node<'_, '_>, new_key: &[u8]) -> Option<Vec<u8>> {
 /// The separator between two neighbours: a leaf's is cut short, an inner node's is the key itself,
 /// because it is the low fence of a child.
 fn cut<'a>(level: u8, left: &[u8], right: &'a [u8]) -> &'a [u8] {
-    if level == 0 { key::separator(left, right) } else { right }
+    if level == 0 {
+        key::separator(left, right)
+    } else {
+        right
+    }
 }
 
 /// Whether the halves have room for the separator as a fence, with `at` entries on the left.
 fn both_fit(frame: &Frame, entries: &ScanBatch, at: usize, separator: &[u8]) -> bool {
-    let left = Frame { high: separator.to_vec(), flags: frame.flags & !FLAG_RIGHT_EDGE, ..frame.clone() };
-    let right = Frame { low: separator.to_vec(), ..frame.clone() };
+    let left = Frame {
+        high: separator.to_vec(),
+        flags: frame.flags & !FLAG_RIGHT_EDGE,
+        ..frame.clone()
+    };
+    let right = Frame {
+        low: separator.to_vec(),
+        ..frame.clone()
+    };
     image::fits(&left, entries, 0, at) && image::fits(&right, entries, at, entries.len())
 }
 
@@ -57,7 +77,9 @@ fn middle(node: &Node<'_, '_>, frame: &Frame, entries: &ScanBatch) -> Option<Vec
     if count < 2 {
         return None;
     }
-    let sizes: Vec<usize> = (0..count).map(|i| 1 + crate::node::heap_words(node.slot(i).suffix)).collect();
+    let sizes: Vec<usize> = (0..count)
+        .map(|i| 1 + crate::node::heap_words(node.slot(i).suffix))
+        .collect();
     let half = sizes.iter().sum::<usize>() / 2;
     let mut left = 0;
     let mut at = 0;
@@ -96,11 +118,14 @@ pub(crate) fn split(
     separator: &[u8],
 ) -> Result<(), Full> {
     let (frame, entries) = image::take_apart(left).ok_or(Full)?;
-    let inside = separator > frame.low.as_slice() && (frame.is_right_edge() || separator < frame.high.as_slice());
+    let inside = separator > frame.low.as_slice()
+        && (frame.is_right_edge() || separator < frame.high.as_slice());
     if !inside {
         return Err(Full);
     }
-    let at = (0..entries.len()).find(|i| entries.key(*i) >= separator).unwrap_or(entries.len());
+    let at = (0..entries.len())
+        .find(|i| entries.key(*i) >= separator)
+        .unwrap_or(entries.len());
     if frame.level > 0 && (at == entries.len() || entries.key(at) != separator) {
         return Err(Full);
     }
@@ -110,7 +135,11 @@ pub(crate) fn split(
         right: right_at,
         ..frame.clone()
     };
-    let right_frame = Frame { low: separator.to_vec(), origin: left_at, ..frame };
+    let right_frame = Frame {
+        low: separator.to_vec(),
+        origin: left_at,
+        ..frame
+    };
     if !image::fits(&left_frame, &entries, 0, at) {
         return Err(Full);
     }
@@ -201,7 +230,8 @@ mod tests {
         let keys: Vec<Vec<u8>> = (0u64..100).map(|n| n.to_be_bytes().to_vec()).collect();
         let (image, count) = leaf(&keys);
         let view = View::Own(&image);
-        let separator = choose(&Node::open(&view).expect("a node"), &keys[count]).expect("it can be split");
+        let separator =
+            choose(&Node::open(&view).expect("a node"), &keys[count]).expect("it can be split");
         assert_eq!(separator, keys[count]);
     }
 }

@@ -10,7 +10,7 @@ use crate::grow;
 use crate::image::{self, Frame};
 use crate::kind::{self, LEAF};
 use crate::node::{HEADER_WORDS, Node, VALUE_WORDS};
-use crate::note::{self, Facts};
+use crate::note::{self, End, Facts};
 use crate::op::{self, What};
 use crate::shrink;
 use crate::split;
@@ -46,7 +46,11 @@ pub enum Insert {
 /// fences of that length, fit a node.
 pub const fn longest_key(node_words: usize) -> usize {
     let words = node_words.saturating_sub(HEADER_WORDS + 4 * (1 + VALUE_WORDS)) / 6;
-    let most = if words < op::MAX_KEY_WORDS { words } else { op::MAX_KEY_WORDS };
+    let most = if words < op::MAX_KEY_WORDS {
+        words
+    } else {
+        op::MAX_KEY_WORDS
+    };
     most * 8
 }
 
@@ -162,12 +166,17 @@ impl BTree {
             // Only where the snapshot needs no refresh for it: this is no reason to move it.
             let snapshot = tx.read_timestamp();
             let same = tx.machine().view_current(at, |view| {
-                Node::open_in(view, root).is_some_and(|node| node.level == 0 && node.key_timestamp() <= snapshot)
+                Node::open_in(view, root)
+                    .is_some_and(|node| node.level == 0 && node.key_timestamp() <= snapshot)
             });
             if same != Some(true) {
                 break;
             }
-            let before = tx.view(at, Some(&LEAF), |view| Node::open_in(view, root).map(|node| node.origin())).await?;
+            let before = tx
+                .view(at, Some(&LEAF), |view| {
+                    Node::open_in(view, root).map(|node| node.origin())
+                })
+                .await?;
             match before {
                 Some((Some(origin), seen)) if seen.timestamp() > tx.read_timestamp() => at = origin,
                 _ => break,
@@ -188,10 +197,10 @@ impl BTree {
         match self.visit(tx, Target::At(key), look).await? {
             (Ok(value), _) => Ok(Some(value)),
             (Err(facts), seen) => {
-                let mut beyond = key.to_vec();
-                beyond.push(0);
                 let snapshot = tx.read_timestamp();
-                note::with_note(self.root, snapshot, facts, key, Some(&beyond), |note| tx.guard_keys(seen, &LEAF, note));
+                note::with_note(self.root, snapshot, facts, key, End::Point, |note| {
+                    tx.guard_keys(seen, &LEAF, note)
+                });
                 Ok(None)
             }
         }
@@ -201,7 +210,12 @@ impl BTree {
     ///
     /// # Errors
     /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::patch`].
-    pub async fn insert(&self, tx: &mut Transaction, key: &[u8], value: [u64; 2]) -> Result<Insert, IndexError> {
+    pub async fn insert(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+        value: [u64; 2],
+    ) -> Result<Insert, IndexError> {
         loop {
             match self.change(tx, What::Insert, key, value, true).await? {
                 Ok(()) => return Ok(Insert::Done),
@@ -226,7 +240,12 @@ impl BTree {
     ///
     /// # Errors
     /// As [`Transaction::patch`].
-    pub async fn replace(&self, tx: &mut Transaction, key: &[u8], value: [u64; 2]) -> Result<bool, Stop> {
+    pub async fn replace(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+        value: [u64; 2],
+    ) -> Result<bool, Stop> {
         self.change_existing(tx, What::Replace, key, value).await
     }
 
@@ -298,8 +317,19 @@ impl BTree {
         }
         let root = self.root;
         let words = |view: &View<'_>| Node::open_in(view, root).map_or(0, |node| node.words);
-        let limit = longest_key(tx.machine().view_current(leaf, words).unwrap_or(DEFAULT_NODE_WORDS));
-        if key.len() > limit { Err(IndexError::KeyTooLong { length: key.len(), limit }) } else { Ok(()) }
+        let limit = longest_key(
+            tx.machine()
+                .view_current(leaf, words)
+                .unwrap_or(DEFAULT_NODE_WORDS),
+        );
+        if key.len() > limit {
+            Err(IndexError::KeyTooLong {
+                length: key.len(),
+                limit,
+            })
+        } else {
+            Ok(())
+        }
     }
 
     /// Splits a leaf that has no room for `key`, in a transaction of its own, and makes this one's
@@ -307,7 +337,8 @@ impl BTree {
     async fn make_room(&self, tx: &mut Transaction, leaf: Addr, key: &[u8]) -> Result<(), Stop> {
         let root = self.root;
         let choose = |view: &View<'_>| {
-            let node = Node::open_in(view, root).filter(|node| node.level == 0 && node.covers(key))?;
+            let node =
+                Node::open_in(view, root).filter(|node| node.level == 0 && node.covers(key))?;
             split::choose(&node, key)
         };
         if let Some((Some(separator), _)) = tx.view(leaf, Some(&LEAF), choose).await? {
@@ -328,21 +359,36 @@ impl BTree {
     ) -> Result<Result<(), Refusal>, IndexError> {
         let root = self.root;
         for _ in 0..MAX_STEPS {
-            let leaf = walk::find(tx, root, 0, Target::At(key)).await?.ok_or(Stop::Damaged)?;
+            let leaf = walk::find(tx, root, 0, Target::At(key))
+                .await?
+                .ok_or(Stop::Damaged)?;
             let (done, words) = tx
                 .update(leaf, |image| {
                     let words = Node::open(&View::Own(image)).map_or(0, |node| node.words);
-                    (if key.len() <= longest_key(words) { kind::apply(op, image) } else { Err(Refusal::WrongNode) }, words)
+                    (
+                        if key.len() <= longest_key(words) {
+                            kind::apply(op, image)
+                        } else {
+                            Err(Refusal::WrongNode)
+                        },
+                        words,
+                    )
                 })
                 .await?;
             match done {
                 Err(Refusal::Full) => {
                     let choose = |view: &View<'_>| split::choose(&Node::open_in(view, root)?, key);
-                    let separator = tx.view(leaf, None, choose).await?.and_then(|(separator, _)| separator);
+                    let separator = tx
+                        .view(leaf, None, choose)
+                        .await?
+                        .and_then(|(separator, _)| separator);
                     grow::split_in(tx, root, leaf, &separator.ok_or(Stop::Damaged)?).await?;
                 }
                 Err(Refusal::WrongNode) => {
-                    return Err(IndexError::KeyTooLong { length: key.len(), limit: longest_key(words) });
+                    return Err(IndexError::KeyTooLong {
+                        length: key.len(),
+                        limit: longest_key(words),
+                    });
                 }
                 done => return Ok(done),
             }
@@ -353,9 +399,14 @@ impl BTree {
     /// Makes a pending change anew where it belongs now.
     async fn redo(&self, tx: &mut Transaction, op: &op::Op) -> Result<(), Stop> {
         // Not tidying: it would undo the very split that asked for this.
-        match self.change(tx, op.what, op.key.as_slice(), op.value, false).await {
+        match self
+            .change(tx, op.what, op.key.as_slice(), op.value, false)
+            .await
+        {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(IndexError::KeyTooLong { .. }) => Err(Stop::Retry(AbortReason::NodeConflict)),
+            Ok(Err(_)) | Err(IndexError::KeyTooLong { .. }) => {
+                Err(Stop::Retry(AbortReason::NodeConflict))
+            }
             Err(IndexError::Stop(stop)) => Err(stop),
         }
     }
@@ -400,15 +451,10 @@ pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
 }
 
 /// Room for a patch: on the stack where the key is short.
+#[derive(Default)]
 struct OpBuffer {
     short: [u64; 16],
     long: Vec<u64>,
-}
-
-impl Default for OpBuffer {
-    fn default() -> Self {
-        OpBuffer { short: [0; 16], long: Vec::new() }
-    }
 }
 
 impl OpBuffer {

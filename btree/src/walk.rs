@@ -47,8 +47,14 @@ impl Target<'_> {
     #[inline]
     pub(crate) fn step(self, node: &Node<'_, '_>) -> Step {
         let (beyond, before) = match self {
-            Target::At(key) => (node.cmp_high(key) != Ordering::Less, node.cmp_low(key) == Ordering::Less),
-            Target::Below(key) => (node.cmp_high(key) == Ordering::Greater, node.cmp_low(key) != Ordering::Greater),
+            Target::At(key) => (
+                node.cmp_high(key) != Ordering::Less,
+                node.cmp_low(key) == Ordering::Less,
+            ),
+            Target::Below(key) => (
+                node.cmp_high(key) == Ordering::Greater,
+                node.cmp_low(key) != Ordering::Greater,
+            ),
             Target::Last => (!node.is_right_edge(), false),
         };
         match (beyond, before) {
@@ -67,7 +73,11 @@ impl Target<'_> {
             Target::Below(key) => node.child_below(key),
             Target::Last => node.count.saturating_sub(1),
         };
-        if node.count == 0 { Addr::NULL } else { node.child(at).addr }
+        if node.count == 0 {
+            Addr::NULL
+        } else {
+            node.child(at).addr
+        }
     }
 }
 
@@ -96,7 +106,12 @@ fn look(node: Option<Node<'_, '_>>, level: u8, target: Target<'_>) -> Look {
 /// # Errors
 /// [`Stop::Damaged`] if the tree leads nowhere.
 #[inline]
-pub(crate) fn descend(machine: &Machine, tree: Addr, level: u8, target: Target<'_>) -> Result<Option<Addr>, Stop> {
+pub(crate) fn descend(
+    machine: &Machine,
+    tree: Addr,
+    level: u8,
+    target: Target<'_>,
+) -> Result<Option<Addr>, Stop> {
     let mut path = [Addr::NULL; MAX_DEPTH];
     let mut depth = 0;
     let mut at = tree;
@@ -118,7 +133,11 @@ pub(crate) fn descend(machine: &Machine, tree: Addr, level: u8, target: Target<'
             _ => {
                 count(Event::PathRepair);
                 depth = depth.saturating_sub(1);
-                at = if path[depth].is_null() { tree } else { path[depth] };
+                at = if path[depth].is_null() {
+                    tree
+                } else {
+                    path[depth]
+                };
             }
         }
     }

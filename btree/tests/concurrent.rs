@@ -67,7 +67,10 @@ fn inserts_and_removes_of_different_keys_all_take_effect() {
                     let key = numbers.below(300) * THREADS + thread;
                     let bytes = key.to_be_bytes();
                     if numbers.below(5) < 3 || round < 100 {
-                        let found = tree.insert(tx, &bytes, [round, thread]).await.map_err(stop)?;
+                        let found = tree
+                            .insert(tx, &bytes, [round, thread])
+                            .await
+                            .map_err(stop)?;
                         match after.get(&key) {
                             Some(value) => assert_eq!(found, Insert::Exists([*value, thread])),
                             None => {
@@ -87,14 +90,22 @@ fn inserts_and_removes_of_different_keys_all_take_effect() {
         let mut tx = session.begin(Mode::ReadOnly);
         for key in 0..300 * THREADS {
             if key % THREADS == thread {
-                let found = pollster::block_on(tree.get(&mut tx, &key.to_be_bytes())).expect("a snapshot");
-                assert_eq!(found, mine.get(&key).map(|round| [*round, thread]), "key {key}");
+                let found =
+                    pollster::block_on(tree.get(&mut tx, &key.to_be_bytes())).expect("a snapshot");
+                assert_eq!(
+                    found,
+                    mine.get(&key).map(|round| [*round, thread]),
+                    "key {key}"
+                );
             }
         }
     });
     check(&mut session, tree);
     let retries = retries.into_inner();
-    assert!(retries < 600 * THREADS / 2, "different keys should seldom conflict: {retries} retries");
+    assert!(
+        retries < 600 * THREADS / 2,
+        "different keys should seldom conflict: {retries} retries"
+    );
 }
 
 #[test]
@@ -109,7 +120,11 @@ fn a_count_and_an_insert_are_one_step() {
         for round in 0..60 {
             let key = [numbers.below(u64::MAX).to_be_bytes(), [thread as u8; 8]].concat();
             until_committed(&mut session, async |tx| {
-                let direction = if round % 2 == 0 { Direction::Forward } else { Direction::Backward };
+                let direction = if round % 2 == 0 {
+                    Direction::Forward
+                } else {
+                    Direction::Backward
+                };
                 let mut cursor = tree.scan(Bound::Unbounded, Bound::Unbounded, direction);
                 let seen = rest(&mut cursor, tx, 16).await?.len() as u64;
                 let found = tree.insert(tx, &key, [seen, thread]).await.map_err(stop)?;
@@ -141,7 +156,11 @@ fn two_who_look_for_the_same_absent_key_do_not_both_insert_it() {
                 done = false;
                 if key % 2 == 0 || tree.get(tx, &key.to_be_bytes()).await?.is_none() {
                     let value = [thread, 0];
-                    done = tree.insert(tx, &key.to_be_bytes(), value).await.map_err(stop)? == Insert::Done;
+                    done = tree
+                        .insert(tx, &key.to_be_bytes(), value)
+                        .await
+                        .map_err(stop)?
+                        == Insert::Done;
                 }
                 Ok(())
             });
@@ -163,7 +182,9 @@ fn snapshots_hold_still_while_the_tree_grows_and_shrinks() {
     let mut tx = session.begin(Mode::ReadWrite);
     pollster::block_on(async {
         for token in 0..TOKENS {
-            tree.insert(&mut tx, &place(0, token), [token, 0]).await.expect("it fits");
+            tree.insert(&mut tx, &place(0, token), [token, 0])
+                .await
+                .expect("it fits");
         }
     });
     assert!(commit(tx));
@@ -182,7 +203,10 @@ fn snapshots_hold_still_while_the_tree_grows_and_shrinks() {
                         let from = at[token as usize];
                         until_committed(&mut session, async |tx| {
                             assert!(tree.remove(tx, &place(from, token)).await?);
-                            let found = tree.insert(tx, &place(to, token), [token, 0]).await.map_err(stop)?;
+                            let found = tree
+                                .insert(tx, &place(to, token), [token, 0])
+                                .await
+                                .map_err(stop)?;
                             assert_eq!(found, Insert::Done);
                             Ok(())
                         });
@@ -194,25 +218,45 @@ fn snapshots_hold_still_while_the_tree_grows_and_shrinks() {
         let readers: Vec<_> = (0..2)
             .map(|reader| scope.spawn(move || watch(machine, tree, stopped, reader == 0, TOKENS)))
             .collect();
-        writers.into_iter().for_each(|writer| writer.join().expect("a writer is content"));
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().expect("a writer is content"));
         stopped.store(true, Ordering::Relaxed);
-        let scans: u64 = readers.into_iter().map(|reader| reader.join().expect("a reader is content")).sum();
+        let scans: u64 = readers
+            .into_iter()
+            .map(|reader| reader.join().expect("a reader is content"))
+            .sum();
         assert!(scans > 0);
     });
     check(&mut session, tree);
 }
 
-fn watch(machine: &Arc<Machine>, tree: BTree, stopped: &AtomicBool, forward: bool, tokens: u64) -> u64 {
+fn watch(
+    machine: &Arc<Machine>,
+    tree: BTree,
+    stopped: &AtomicBool,
+    forward: bool,
+    tokens: u64,
+) -> u64 {
     let mut session = machine.coordinator();
     let mut scans = 0;
     while !stopped.load(Ordering::Relaxed) || scans == 0 {
-        let direction = if forward { Direction::Forward } else { Direction::Backward };
+        let direction = if forward {
+            Direction::Forward
+        } else {
+            Direction::Backward
+        };
         let mut tx = session.begin(Mode::ReadOnly);
         let mut cursor = tree.scan(Bound::Unbounded, Bound::Unbounded, direction);
-        let seen = pollster::block_on(rest(&mut cursor, &mut tx, 9)).expect("a snapshot can be read");
+        let seen =
+            pollster::block_on(rest(&mut cursor, &mut tx, 9)).expect("a snapshot can be read");
         let mut found: Vec<u64> = seen.iter().map(|(_, value)| value[0]).collect();
         found.sort_unstable();
-        assert!(found == (0..tokens).collect::<Vec<_>>(), "a snapshot lost or doubled a token: {}", found.len());
+        assert!(
+            found == (0..tokens).collect::<Vec<_>>(),
+            "a snapshot lost or doubled a token: {}",
+            found.len()
+        );
         scans += 1;
     }
     scans

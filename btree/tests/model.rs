@@ -21,7 +21,13 @@ fn key(numbers: &mut Numbers, space: u64) -> Vec<u8> {
     }
 }
 
-async fn step(tree: BTree, tx: &mut Transaction, model: &mut Model, numbers: &mut Numbers, space: u64) {
+async fn step(
+    tree: BTree,
+    tx: &mut Transaction,
+    model: &mut Model,
+    numbers: &mut Numbers,
+    space: u64,
+) {
     let key = key(numbers, space);
     let value = [numbers.below(1 << 40), 3];
     match numbers.below(10) {
@@ -35,20 +41,35 @@ async fn step(tree: BTree, tx: &mut Transaction, model: &mut Model, numbers: &mu
                 }
             }
         }
-        5..7 => assert_eq!(tree.remove(tx, &key).await.expect("one transaction"), model.remove(&key).is_some()),
+        5..7 => assert_eq!(
+            tree.remove(tx, &key).await.expect("one transaction"),
+            model.remove(&key).is_some()
+        ),
         7 => {
-            let replaced = tree.replace(tx, &key, value).await.expect("one transaction");
+            let replaced = tree
+                .replace(tx, &key, value)
+                .await
+                .expect("one transaction");
             assert_eq!(replaced, model.contains_key(&key));
             if let Some(there) = model.get_mut(&key) {
                 *there = value;
             }
         }
-        8 => assert_eq!(tree.get(tx, &key).await.expect("one transaction"), model.get(&key).copied()),
+        8 => assert_eq!(
+            tree.get(tx, &key).await.expect("one transaction"),
+            model.get(&key).copied()
+        ),
         _ => compare_range(tree, tx, model, numbers, space).await,
     }
 }
 
-async fn compare_range(tree: BTree, tx: &mut Transaction, model: &Model, numbers: &mut Numbers, space: u64) {
+async fn compare_range(
+    tree: BTree,
+    tx: &mut Transaction,
+    model: &Model,
+    numbers: &mut Numbers,
+    space: u64,
+) {
     let (mut low, mut high) = (key(numbers, space), key(numbers, space));
     if low > high {
         std::mem::swap(&mut low, &mut high);
@@ -68,21 +89,38 @@ async fn compare_range(tree: BTree, tx: &mut Transaction, model: &Model, numbers
     let expected: Vec<_> = if empty {
         Vec::new()
     } else {
-        model.range::<Vec<u8>, _>((as_ref(&low), as_ref(&high))).map(|(k, v)| (k.clone(), *v)).collect()
+        model
+            .range::<Vec<u8>, _>((as_ref(&low), as_ref(&high)))
+            .map(|(k, v)| (k.clone(), *v))
+            .collect()
     };
-    let (low, high) = (low.as_ref().map(|k| k.as_slice()), high.as_ref().map(|k| k.as_slice()));
+    let (low, high) = (
+        low.as_ref().map(|k| k.as_slice()),
+        high.as_ref().map(|k| k.as_slice()),
+    );
     let batch = 1 + numbers.below(9) as usize;
     let mut forward = tree.scan(low, high, Direction::Forward);
-    assert!(rest(&mut forward, tx, batch).await.expect("one transaction") == expected, "forward");
+    assert!(
+        rest(&mut forward, tx, batch)
+            .await
+            .expect("one transaction")
+            == expected,
+        "forward"
+    );
     let mut backward = tree.scan(low, high, Direction::Backward);
-    let mut found = rest(&mut backward, tx, batch).await.expect("one transaction");
+    let mut found = rest(&mut backward, tx, batch)
+        .await
+        .expect("one transaction");
     found.reverse();
     assert!(found == expected, "backward");
 }
 
 fn everything(tree: BTree, tx: &mut Transaction) -> Model {
     let mut cursor = tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
-    pollster::block_on(rest(&mut cursor, tx, 7)).expect("a snapshot can be read").into_iter().collect()
+    pollster::block_on(rest(&mut cursor, tx, 7))
+        .expect("a snapshot can be read")
+        .into_iter()
+        .collect()
 }
 
 #[test]
@@ -120,7 +158,10 @@ fn transactions_aborts_and_savepoints_agree_with_a_model() {
                     }
                 }
             });
-            assert!(everything(tree, &mut tx) == model, "seed {seed} round {round}");
+            assert!(
+                everything(tree, &mut tx) == model,
+                "seed {seed} round {round}"
+            );
             if numbers.below(4) == 0 {
                 tx.abort();
             } else {
@@ -132,7 +173,10 @@ fn transactions_aborts_and_savepoints_agree_with_a_model() {
             }
         }
         for (mut tx, model) in past {
-            assert!(everything(tree, &mut tx) == model, "a reader of the past; seed {seed}");
+            assert!(
+                everything(tree, &mut tx) == model,
+                "a reader of the past; seed {seed}"
+            );
         }
         let report = check(&mut session, tree);
         assert_eq!(report.entries, committed.len() as u64);
@@ -153,7 +197,12 @@ fn a_reader_of_the_past_finds_its_keys_through_splits_and_merges() {
                 let mut tx = session.begin(Mode::ReadWrite);
                 let key = (numbers.below(400) << 8).to_be_bytes().to_vec();
                 if wave % 2 == 0 {
-                    if tree.insert(&mut tx, &key, [n, wave]).await.expect("it fits") == Insert::Done {
+                    if tree
+                        .insert(&mut tx, &key, [n, wave])
+                        .await
+                        .expect("it fits")
+                        == Insert::Done
+                    {
                         model.insert(key, [n, wave]);
                     }
                 } else if tree.remove(&mut tx, &key).await.expect("one writer") {
@@ -168,7 +217,10 @@ fn a_reader_of_the_past_finds_its_keys_through_splits_and_merges() {
         for (tx, model) in &mut snapshots {
             for n in 0..400u64 {
                 let key = (n << 8).to_be_bytes().to_vec();
-                assert_eq!(tree.get(tx, &key).await.expect("the past is kept"), model.get(&key).copied());
+                assert_eq!(
+                    tree.get(tx, &key).await.expect("the past is kept"),
+                    model.get(&key).copied()
+                );
             }
             assert_eq!(&everything(tree, tx), model);
         }
@@ -185,12 +237,18 @@ fn removing_everything_makes_the_tree_small_again() {
     pollster::block_on(async {
         for n in 0..2000 {
             let mut tx = session.begin(Mode::ReadWrite);
-            tree.insert(&mut tx, &key(n), [n, 0]).await.expect("it fits");
+            tree.insert(&mut tx, &key(n), [n, 0])
+                .await
+                .expect("it fits");
             assert!(commit(tx));
         }
         let full = check(&mut session, tree);
         assert!(full.height >= 3, "{full:?}");
-        assert!(full.leaf_fill_percent >= 70, "an ascending load leaves full leaves: {}", full.leaf_fill_percent);
+        assert!(
+            full.leaf_fill_percent >= 70,
+            "an ascending load leaves full leaves: {}",
+            full.leaf_fill_percent
+        );
         for n in 0..1990 {
             let mut tx = session.begin(Mode::ReadWrite);
             assert!(tree.remove(&mut tx, &key(n)).await.expect("one writer"));
@@ -216,16 +274,28 @@ fn one_transaction_loads_a_committed_tree_far_beyond_a_node() {
         pollster::block_on(async {
             for n in 0..count {
                 let n = if descending { count - n } else { n };
-                assert_eq!(tree.insert(&mut tx, &n.to_be_bytes(), [n, 0]).await.expect("it fits"), Insert::Done);
+                assert_eq!(
+                    tree.insert(&mut tx, &n.to_be_bytes(), [n, 0])
+                        .await
+                        .expect("it fits"),
+                    Insert::Done
+                );
             }
-            assert_eq!(tree.get(&mut tx, &77u64.to_be_bytes()).await.expect("own"), Some([77, 0]));
+            assert_eq!(
+                tree.get(&mut tx, &77u64.to_be_bytes()).await.expect("own"),
+                Some([77, 0])
+            );
         });
         assert_eq!(everything(tree, &mut tx).len() as u64, count);
         assert!(commit(tx));
         let report = check(&mut session, tree);
         assert_eq!(report.entries, count);
         let least = if descending { 50 } else { 70 };
-        assert!(report.leaf_fill_percent >= least, "{}", report.leaf_fill_percent);
+        assert!(
+            report.leaf_fill_percent >= least,
+            "{}",
+            report.leaf_fill_percent
+        );
     }
 }
 
@@ -274,7 +344,11 @@ fn a_bulk_build_makes_full_nodes_in_order() {
         let report = check(&mut session, tree);
         assert_eq!(report.entries, count);
         if count > 1000 {
-            assert!(report.leaf_fill_percent >= 85, "{}", report.leaf_fill_percent);
+            assert!(
+                report.leaf_fill_percent >= 85,
+                "{}",
+                report.leaf_fill_percent
+            );
         }
         let mut tx = session.begin(Mode::ReadWrite);
         let mut numbers = Numbers(count);
@@ -299,9 +373,23 @@ fn a_key_too_long_for_a_node_is_refused() {
     let longest = vec![7; longest_key(64)];
     let longer = vec![7; longest_key(64) + 1];
     pollster::block_on(async {
-        assert_eq!(tree.insert(&mut tx, &longest, [1, 1]).await.expect("it fits"), Insert::Done);
-        let refused = tree.insert(&mut tx, &longer, [1, 1]).await.expect_err("it does not fit");
-        assert_eq!(refused, IndexError::KeyTooLong { length: longer.len(), limit: longest.len() });
+        assert_eq!(
+            tree.insert(&mut tx, &longest, [1, 1])
+                .await
+                .expect("it fits"),
+            Insert::Done
+        );
+        let refused = tree
+            .insert(&mut tx, &longer, [1, 1])
+            .await
+            .expect_err("it does not fit");
+        assert_eq!(
+            refused,
+            IndexError::KeyTooLong {
+                length: longer.len(),
+                limit: longest.len()
+            }
+        );
         for n in 50..100u8 {
             let mut key = longest.clone();
             let last = key.len() - 1;

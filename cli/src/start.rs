@@ -88,7 +88,7 @@ impl Start {
             Signals::new().map_err(Failure::io("signals"))?
         };
         let database = self.open()?;
-        let server = listen(&database, self.listen_options(&database))?;
+        let server = listen(&database, self.listen_options())?;
         let where_to = match &self.data_dir {
             Some(dir) => format!("data in {}", dir.display()),
             None => "data in memory only".to_string(),
@@ -132,7 +132,7 @@ impl Start {
         Ok(options.open()?)
     }
 
-    fn listen_options(&self, _database: &Database) -> ListenOptions {
+    fn listen_options(&self) -> ListenOptions {
         let mut options = ListenOptions::new(&self.listen);
         options.auth = match self.auth {
             Auth::TrustLoopback => AuthMode::TrustLoopback,

@@ -42,6 +42,7 @@ pub(crate) fn plan_statement(
         params,
         columns,
         body,
+        key: None,
     })
 }
 
@@ -71,6 +72,7 @@ fn explain_body(explained: Explain, text: &str, params: &[Type]) -> Result<Body,
                     params: params.to_vec(),
                     columns: None,
                     body: Body::Plan(Box::new(plan), tables),
+                    key: None,
                 })
             });
             Ok(Body::Explain(lines, run))

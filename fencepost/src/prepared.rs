@@ -6,6 +6,7 @@ use fencepost_planner::{Execution, Plan, TablePlan};
 use fencepost_sql::bound;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
+use parking_lot::RwLock;
 
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +31,8 @@ pub(crate) struct Planned {
     pub columns: Option<Arc<[Column]>>,
     /// What it does.
     pub body: Body,
+    /// Its key in the plan cache, if it may be there.
+    pub key: Option<Box<str>>,
 }
 
 /// What a statement does.
@@ -49,11 +52,28 @@ pub struct Prepared {
     pub(crate) planned: Arc<Planned>,
     /// Values of the parameters that were literals in the text.
     pub(crate) literals: Vec<Value>,
+    /// The plan made when a table had changed; it has the same parameters and columns.
+    current: RwLock<Option<Arc<Planned>>>,
 }
 
 impl Prepared {
     pub(crate) fn new(planned: Arc<Planned>, literals: Vec<Value>) -> Arc<Prepared> {
-        Arc::new(Prepared { planned, literals })
+        Arc::new(Prepared {
+            planned,
+            literals,
+            current: RwLock::new(None),
+        })
+    }
+
+    /// The plan to run.
+    pub(crate) fn current(&self) -> Arc<Planned> {
+        let current = self.current.read();
+        Arc::clone(current.as_ref().unwrap_or(&self.planned))
+    }
+
+    /// Another plan takes over.
+    pub(crate) fn replace(&self, planned: &Arc<Planned>) {
+        *self.current.write() = Some(Arc::clone(planned));
     }
 
     /// The types of the parameters that a client gives.

@@ -20,6 +20,12 @@ pub struct Problem {
     pub what: String,
 }
 
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.node, self.what)
+    }
+}
+
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -62,7 +68,10 @@ impl HashTable {
         let (root, shards) = self.shards(tx).await?;
         report.addresses.extend([self.root, root.directory]);
         report.shards = shards.len() as u64;
-        let share: f64 = shards.iter().map(|shard| 0.5f64.powi(i32::from(shard.depth))).sum();
+        let share: f64 = shards
+            .iter()
+            .map(|shard| 0.5f64.powi(i32::from(shard.depth)))
+            .sum();
         if (share - 1.0).abs() > 1e-9 {
             report.note(root.directory, "the shards do not cover every hash once");
         }
@@ -82,15 +91,25 @@ impl HashTable {
         report: &mut Report,
     ) -> Result<(), Stop> {
         let mut keys = HashSet::new();
-        let mut before = Before { forward: 0, away: 0, met: 0 };
+        let mut before = Before {
+            forward: 0,
+            away: 0,
+            met: 0,
+        };
         for index in 0..=root.buckets {
             let at = root.bucket(shard.first, index);
             let (image, _) = self.copy(tx, at).await?;
             report.addresses.push(at);
             let versions = image::versions(&image);
-            let mut here = Before { forward: versions.forward, away: versions.away, met: 0 };
+            let mut here = Before {
+                forward: versions.forward,
+                away: versions.away,
+                met: 0,
+            };
             let whole = image::with(&image, self.root, |bucket| {
-                (bucket.depth, bucket.prefix(), bucket.index()) == (shard.depth, shard.prefix, index) && !bucket.is_block
+                (bucket.depth, bucket.prefix(), bucket.index())
+                    == (shard.depth, shard.prefix, index)
+                    && !bucket.is_block
             });
             if whole != Some(true) {
                 report.note(at, "is not the bucket that it should be");
@@ -108,7 +127,13 @@ impl HashTable {
                 report.take(at, shard, &mut keys, key);
             }
             if index > 0 && before.away != before.met {
-                report.note(at, format!("{} keys of the bucket before it are elsewhere, not {}", before.met, before.away));
+                report.note(
+                    at,
+                    format!(
+                        "{} keys of the bucket before it are elsewhere, not {}",
+                        before.met, before.away
+                    ),
+                );
             }
             let mut block = image::chain(&image);
             for _ in 0..MAX_CHAIN {
@@ -140,7 +165,9 @@ impl HashTable {
 
 fn keys_of(image: &[u64], root: Addr) -> Vec<Vec<u8>> {
     let view = View::Own(image);
-    let Some(bucket) = Bucket::open(&view, root) else { return Vec::new() };
+    let Some(bucket) = Bucket::open(&view, root) else {
+        return Vec::new();
+    };
     let used = (0..bucket.shape.slots).filter(|slot| !bucket.is_free(*slot));
     used.map(|slot| {
         let mut key = Vec::new();
@@ -153,7 +180,10 @@ fn keys_of(image: &[u64], root: Addr) -> Vec<Vec<u8>> {
 impl Report {
     fn note(&mut self, node: Addr, what: impl Into<String>) {
         if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(Problem { node, what: what.into() });
+            self.problems.push(Problem {
+                node,
+                what: what.into(),
+            });
         }
     }
 

@@ -57,7 +57,12 @@ pub struct Counters {
 
 /// Reads the counters.
 pub fn counters() -> Counters {
-    let sum = |event: Event| SHARDED.iter().map(|shard| shard.0[event as usize].load(Ordering::Relaxed)).sum();
+    let sum = |event: Event| {
+        SHARDED
+            .iter()
+            .map(|shard| shard.0[event as usize].load(Ordering::Relaxed))
+            .sum()
+    };
     let lookups: u64 = sum(Event::Lookup);
     let blocks: u64 = sum(Event::BlockRead);
     Counters {

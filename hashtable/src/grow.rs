@@ -1,6 +1,6 @@
 //! Growth: a full shard is split in two by one more bit of the hash, while the others go on.
 //!
-//! The split is a transaction of its own, unless the user's transaction depends on the shard itself:
+//! The split is a transaction of its own, unless the user's transaction has changed the shard itself:
 //! then it splits what it sees, and an abort takes that back. Half of the pairs move to a new shard,
 //! whose buckets lie side by side again; all are placed anew, so overflow chains mostly vanish. The
 //! directory doubles when a shard needs more bits than it has. A reader of the past reads the
@@ -37,8 +37,16 @@ pub(crate) struct Shard {
 impl HashTable {
     /// The root and all shards, as the transaction sees them.
     pub(crate) async fn shards(&self, tx: &mut Transaction) -> Result<(Root, Vec<Shard>), Stop> {
-        let kind = if tx.mode() == Mode::ReadOnly { None } else { Some(&TABLE as &'static dyn NodeKind) };
-        let root = tx.view(self.root, kind, Root::open).await?.and_then(|(root, _)| root).ok_or(Stop::Damaged)?;
+        let kind = if tx.mode() == Mode::ReadOnly {
+            None
+        } else {
+            Some(&TABLE as &'static dyn NodeKind)
+        };
+        let root = tx
+            .view(self.root, kind, Root::open)
+            .await?
+            .and_then(|(root, _)| root)
+            .ok_or(Stop::Damaged)?;
         let mut entries = vec![0; 1 << root.depth.min(32)];
         let read = |view: &View<'_>| {
             view.copy(DIRECTORY_HEADER, &mut entries);
@@ -60,32 +68,54 @@ impl HashTable {
 
     pub(crate) async fn shard(&self, tx: &mut Transaction, first: Addr) -> Result<Shard, Stop> {
         let table = self.root;
-        let read = |view: &View<'_>| Bucket::open(view, table).map(|bucket| (bucket.depth, bucket.prefix()));
-        let seen = tx.view(first, None, read).await?.and_then(|(shard, _)| shard);
+        let read = |view: &View<'_>| {
+            Bucket::open(view, table).map(|bucket| (bucket.depth, bucket.prefix()))
+        };
+        let seen = tx
+            .view(first, None, read)
+            .await?
+            .and_then(|(shard, _)| shard);
         let (depth, prefix) = seen.ok_or(Stop::Retry(AbortReason::RefreshFailed))?;
-        Ok(Shard { first, depth, prefix })
+        Ok(Shard {
+            first,
+            depth,
+            prefix,
+        })
     }
 }
 
 /// Whether a shard is so full that it should grow rather than get another overflow block.
-pub(crate) async fn wanted(table: &HashTable, tx: &mut Transaction, spot: &Spot) -> Result<bool, Stop> {
+pub(crate) async fn wanted(
+    table: &HashTable,
+    tx: &mut Transaction,
+    spot: &Spot,
+) -> Result<bool, Stop> {
     let mut used = 0;
     let root = table.root;
     for index in 0..=spot.root.buckets {
         let at = spot.root.bucket(spot.first, index);
-        let seen = tx.view(at, None, |view| Bucket::open(view, root).map_or(0, |bucket| bucket.used())).await?;
+        let seen = tx
+            .view(at, None, |view| {
+                Bucket::open(view, root).map_or(0, |bucket| bucket.used())
+            })
+            .await?;
         used += seen.map_or(0, |(used, _)| used);
     }
     Ok(used * 100 >= spot.root.buckets * spot.root.shape.slots * GROW_PERCENT)
 }
 
 /// Splits the shard of a spot; false if it cannot grow any more, or others are always faster.
-pub(crate) async fn grow(table: &HashTable, tx: &mut Transaction, spot: &Spot) -> Result<bool, Stop> {
-    // A split by another transaction would fail what this one has changed or guards there.
-    let end = spot.root.bucket(spot.first, spot.root.buckets + 1);
-    let mut own = tx.owns(table.root) || tx.guards_between(spot.first, end);
+pub(crate) async fn grow(
+    table: &HashTable,
+    tx: &mut Transaction,
+    spot: &Spot,
+) -> Result<bool, Stop> {
+    // A split by another transaction would fail what this one has changed there.
+    let mut own = tx.owns(table.root);
     for index in 0..=spot.root.buckets {
-        let seen = tx.view(spot.root.bucket(spot.first, index), None, |_| ()).await?;
+        let seen = tx
+            .view(spot.root.bucket(spot.first, index), None, |_| ())
+            .await?;
         own |= seen.is_some_and(|((), seen)| seen.is_own());
     }
     if own {
@@ -109,8 +139,8 @@ pub(crate) async fn grow(table: &HashTable, tx: &mut Transaction, spot: &Spot) -
 
 /// Everything of a shard.
 struct Content {
-    copies: Vec<(Vec<u64>, Copied)>,
-    blocks: Vec<Addr>,
+    copies: Vec<Copied>,
+    blocks: Vec<Copied>,
     /// Pairs with the hashes of their keys.
     pairs: Vec<(u64, Pair)>,
 }
@@ -135,24 +165,34 @@ async fn split(table: &HashTable, tx: &mut Transaction, first: Addr) -> Result<b
     let upper_first = tx.alloc_run(root.shape.words(), root.buckets + 1)?;
     for upper in [false, true] {
         let prefix = shard.prefix | if upper { bit } else { 0 };
-        let pairs = content.pairs.iter().filter(|(hash, _)| (hash & bit != 0) == upper);
+        let pairs = content
+            .pairs
+            .iter()
+            .filter(|(hash, _)| (hash & bit != 0) == upper);
         let (window, crowded) = fill(table.root, &root, shard.depth + 1, prefix, pairs);
         let mut chains = chain_up(table.root, tx, &root, first, prefix, crowded)?;
         for (index, mut image) in window.images.into_iter().enumerate() {
             if let Some((at, tags)) = chains.remove(&index) {
                 image::set_chain(&mut image, at);
-                tags.iter().for_each(|tag| image::add_away(&mut image, *tag));
+                tags.iter()
+                    .for_each(|tag| image::add_away(&mut image, *tag));
             }
             let mut versions = image::versions(&image);
-            let (before, copied) = &content.copies[index];
-            let then = image::versions(before);
+            let copied = &content.copies[index];
+            let then = image::versions(&copied.before);
             // Both sides of a pair of neighbours move by the same, and no version comes back.
             versions.forward = versions.forward.wrapping_add(then.forward).wrapping_add(1);
-            versions.backward = versions.backward.wrapping_add(then.backward).wrapping_add(1);
+            versions.backward = versions
+                .backward
+                .wrapping_add(then.backward)
+                .wrapping_add(1);
             versions.chain = then.chain.wrapping_add(1);
             image::set_versions(&mut image, versions);
             if upper {
-                let ptr = FatPtr { addr: root.bucket(upper_first.addr, index), ..upper_first };
+                let ptr = FatPtr {
+                    addr: root.bucket(upper_first.addr, index),
+                    ..upper_first
+                };
                 tx.write_new(ptr, &image)?;
             } else {
                 table.put_back(tx, copied, &image).await?;
@@ -160,9 +200,17 @@ async fn split(table: &HashTable, tx: &mut Transaction, first: Addr) -> Result<b
         }
     }
     for block in content.blocks {
-        tx.free(block).await?;
+        // Freed only as it was when its pairs were taken.
+        table.put_back(tx, &block, &block.before).await?;
+        tx.free(block.at).await?;
     }
-    let op = op::encode_grow(table.root, shard.prefix | bit, shard.depth, first, upper_first.addr);
+    let op = op::encode_grow(
+        table.root,
+        shard.prefix | bit,
+        shard.depth,
+        first,
+        upper_first.addr,
+    );
     if tx.patch(directory, &TABLE, &op).await?.is_err() {
         return Err(Stop::Retry(AbortReason::NodeConflict));
     }
@@ -171,18 +219,26 @@ async fn split(table: &HashTable, tx: &mut Transaction, first: Addr) -> Result<b
 }
 
 /// Reads a whole shard.
-async fn gather(table: &HashTable, tx: &mut Transaction, root: &Root, first: Addr) -> Result<Content, Stop> {
-    let mut content = Content { copies: Vec::new(), blocks: Vec::new(), pairs: Vec::new() };
+async fn gather(
+    table: &HashTable,
+    tx: &mut Transaction,
+    root: &Root,
+    first: Addr,
+) -> Result<Content, Stop> {
+    let mut content = Content {
+        copies: Vec::new(),
+        blocks: Vec::new(),
+        pairs: Vec::new(),
+    };
     for index in 0..=root.buckets {
         let (image, copied) = table.copy(tx, root.bucket(first, index)).await?;
         unload(table.root, root.shape, &image, &mut content.pairs);
         let mut block = image::chain(&image);
-        content.copies.push((image, copied));
+        content.copies.push(copied);
         while !block.is_null() {
             let (image, copied) = table.copy(tx, block.addr).await?;
-            tx.guard(copied.seen);
             unload(table.root, root.shape.block(), &image, &mut content.pairs);
-            content.blocks.push(block.addr);
+            content.blocks.push(copied);
             block = image::chain(&image);
         }
     }
@@ -193,7 +249,9 @@ async fn gather(table: &HashTable, tx: &mut Transaction, root: &Root, first: Add
 fn unload(root: Addr, shape: Shape, image: &[u64], pairs: &mut Vec<(u64, Pair)>) {
     let mut key = Vec::new();
     let view = View::Own(image);
-    let Some(bucket) = Bucket::open(&view, root) else { return };
+    let Some(bucket) = Bucket::open(&view, root) else {
+        return;
+    };
     for slot in (0..shape.slots).filter(|slot| !bucket.is_free(*slot)) {
         key.clear();
         bucket.append_key(slot, &mut key);
@@ -209,7 +267,9 @@ fn fill<'a>(
     prefix: u64,
     pairs: impl Iterator<Item = &'a (u64, Pair)>,
 ) -> (Window, Vec<(usize, &'a Pair)>) {
-    let images = (0..=root.buckets).map(|index| image::bucket(root.shape, table, depth, prefix, index)).collect();
+    let images = (0..=root.buckets)
+        .map(|index| image::bucket(root.shape, table, depth, prefix, index))
+        .collect();
     let mut window = Window::new(root.shape, root.buckets, 0, images);
     let mut crowded = Vec::new();
     for (hash, pair) in pairs {
@@ -238,7 +298,10 @@ fn chain_up(
     for (home, pair) in crowded {
         let (head, tags) = chains.entry(home).or_default();
         let new = tx.alloc(shape.words(), near)?;
-        tx.write_new(new, &image::block(root.shape, table, prefix, home, *head, pair))?;
+        tx.write_new(
+            new,
+            &image::block(root.shape, table, prefix, home, *head, pair),
+        )?;
         *head = new;
         tags.extend(pair.first());
     }
@@ -251,7 +314,10 @@ async fn double(table: &HashTable, tx: &mut Transaction, root: &Root) -> Result<
     let mut image = directory_image(root.depth + 1, table.root);
     let seen = tx
         .view(root.directory, None, |view| {
-            view.copy(DIRECTORY_HEADER, &mut image[DIRECTORY_HEADER..DIRECTORY_HEADER + half]);
+            view.copy(
+                DIRECTORY_HEADER,
+                &mut image[DIRECTORY_HEADER..DIRECTORY_HEADER + half],
+            );
             view.word(0) >> 48 == DIRECTORY_MAGIC
         })
         .await?;
@@ -259,11 +325,18 @@ async fn double(table: &HashTable, tx: &mut Transaction, root: &Root) -> Result<
         Some((true, seen)) => tx.guard(seen),
         _ => return Err(Stop::Retry(AbortReason::ReadConflict)),
     }
-    image.copy_within(DIRECTORY_HEADER..DIRECTORY_HEADER + half, DIRECTORY_HEADER + half);
+    image.copy_within(
+        DIRECTORY_HEADER..DIRECTORY_HEADER + half,
+        DIRECTORY_HEADER + half,
+    );
     let new = tx.alloc(image.len(), table.root)?;
     tx.write_new(new, &image)?;
     tx.free(root.directory).await?;
-    let grown = Root { depth: root.depth + 1, directory: new.addr, ..*root };
+    let grown = Root {
+        depth: root.depth + 1,
+        directory: new.addr,
+        ..*root
+    };
     tx.write(table.root, &grown.to_words(table.root)).await?;
     Ok(new.addr)
 }

@@ -42,7 +42,14 @@ mod tests {
     #[test]
     fn the_hash_is_what_it_always_was() {
         let known = [hash(b""), hash(b"a"), hash(b"fencepost")];
-        assert_eq!(known, [0x9960_507C_D3FA_4327, 0xBB70_AB25_E45A_17BE, 0x5CAA_DFCF_FB36_F02A]);
+        assert_eq!(
+            known,
+            [
+                0x9960_507C_D3FA_4327,
+                0xBB70_AB25_E45A_17BE,
+                0x5CAA_DFCF_FB36_F02A
+            ]
+        );
     }
 
     #[test]
@@ -52,7 +59,10 @@ mod tests {
             for n in 0..16_000u64 {
                 buckets[(hash(&n.to_be_bytes()) >> shift) as usize % 16] += 1;
             }
-            assert!(buckets.iter().all(|count| (850..1150).contains(count)), "shift {shift}: {buckets:?}");
+            assert!(
+                buckets.iter().all(|count| (850..1150).contains(count)),
+                "shift {shift}: {buckets:?}"
+            );
         }
     }
 }

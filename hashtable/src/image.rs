@@ -2,17 +2,21 @@
 
 use fencepost_storage::{Addr, FatPtr, View};
 
-use crate::layout::{BLOCK_MAGIC, BUCKET_MAGIC, Bucket, Fingerprints, Key, Shape, Versions, WORD_OWNER, owner};
+use crate::layout::{
+    BLOCK_MAGIC, BUCKET_MAGIC, Bucket, Fingerprints, Key, Shape, Versions, WORD_OWNER, owner,
+};
 
 /// The words of one slot on the move: tag, key, value.
 pub(crate) type Pair = Vec<u64>;
 
 /// The pair of a key and a value.
-pub(crate) fn pair(shape: Shape, key: &Key, value: &[u64]) -> Pair {
+pub(crate) fn pair(shape: Shape, key: &Key<'_>, value: &[u64]) -> Pair {
     let mut pair = vec![0; shape.pair_words()];
     pair[0] = key.tag();
     let used = key.used_words().min(shape.key_words);
-    pair[1..1 + used].copy_from_slice(&key.words[..used]);
+    for (i, word) in pair[1..1 + used].iter_mut().enumerate() {
+        *word = key.word(i);
+    }
     let room = &mut pair[1 + shape.key_words..];
     let len = value.len().min(room.len());
     room[..len].copy_from_slice(&value[..len]);
@@ -28,7 +32,14 @@ pub(crate) fn bucket(shape: Shape, root: Addr, depth: u8, prefix: u64, index: us
 }
 
 /// A block of the chain of bucket `index`, with one pair.
-pub(crate) fn block(shape: Shape, root: Addr, prefix: u64, index: usize, next: FatPtr, pair: &[u64]) -> Vec<u64> {
+pub(crate) fn block(
+    shape: Shape,
+    root: Addr,
+    prefix: u64,
+    index: usize,
+    next: FatPtr,
+    pair: &[u64],
+) -> Vec<u64> {
     let shape = shape.block();
     let mut image = vec![0; shape.words()];
     image[0] = shape.to_word(BLOCK_MAGIC, 0, 0);
@@ -97,7 +108,9 @@ pub(crate) fn set_chain(image: &mut [u64], chain: FatPtr) {
 
 /// Puts a pair into a slot.
 pub(crate) fn put(image: &mut [u64], shape: Shape, slot: usize, pair: &[u64]) {
-    let (Some((tag, rest)), at) = (pair.split_first(), shape.key(slot)) else { return };
+    let (Some((tag, rest)), at) = (pair.split_first(), shape.key(slot)) else {
+        return;
+    };
     if let Some(words) = image.get_mut(at..at + rest.len()) {
         words.copy_from_slice(rest);
         image[shape.tag(slot)] = *tag;
@@ -108,7 +121,10 @@ pub(crate) fn put(image: &mut [u64], shape: Shape, slot: usize, pair: &[u64]) {
 pub(crate) fn pair_at(image: &[u64], shape: Shape, slot: usize) -> Pair {
     let mut pair = vec![0; shape.pair_words()];
     let at = shape.key(slot);
-    if let (Some(tag), Some(words)) = (image.get(shape.tag(slot)), image.get(at..at + pair.len() - 1)) {
+    if let (Some(tag), Some(words)) = (
+        image.get(shape.tag(slot)),
+        image.get(at..at + pair.len() - 1),
+    ) {
         pair[0] = *tag;
         pair[1..].copy_from_slice(words);
     }
@@ -138,5 +154,7 @@ pub(crate) fn free_slot(image: &[u64], shape: Shape) -> Option<usize> {
 
 /// Last used slot.
 pub(crate) fn last_used(image: &[u64], shape: Shape) -> Option<usize> {
-    (0..shape.slots).rev().find(|i| image.get(shape.tag(*i)).is_some_and(|tag| *tag != 0))
+    (0..shape.slots)
+        .rev()
+        .find(|i| image.get(shape.tag(*i)).is_some_and(|tag| *tag != 0))
 }

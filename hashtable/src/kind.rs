@@ -10,7 +10,9 @@ use fencepost_txn::{NodeKind, Refusal, Rerouting, Revalidate, Transaction};
 use smallvec::SmallVec;
 
 use crate::image;
-use crate::layout::{Bucket, DIRECTORY_HEADER, DIRECTORY_MAGIC, Key, MAX_KEY_WORDS, Root, Versions, low_bits, shard_of};
+use crate::layout::{
+    Bucket, DIRECTORY_HEADER, DIRECTORY_MAGIC, Key, Root, Versions, low_bits, shard_of,
+};
 use crate::op::{self, Code};
 use crate::write;
 
@@ -31,7 +33,13 @@ const NOTE_FIXED: usize = 6;
 pub(crate) type Note = SmallVec<[u64; 16]>;
 
 /// The note of a lookup. `hit` is the hash of the value that was found.
-pub(crate) fn note(key: &Key, table: Addr, root: &Root, versions: Versions, hit: Option<u64>) -> Note {
+pub(crate) fn note(
+    key: &Key<'_>,
+    table: Addr,
+    root: &Root,
+    versions: Versions,
+    hit: Option<u64>,
+) -> Note {
     let flags = if hit.is_some() { FLAG_HIT } else { 0 };
     let place = ((root.stride as u64) << 32) | root.home(key.hash) as u64;
     let mut note = Note::new();
@@ -43,7 +51,7 @@ pub(crate) fn note(key: &Key, table: Addr, root: &Root, versions: Versions, hit:
         versions.to_word(),
         hit.unwrap_or(0),
     ]);
-    note.extend_from_slice(&key.words[..key.used_words()]);
+    note.extend((0..key.used_words()).map(|i| key.word(i)));
     note
 }
 
@@ -58,7 +66,11 @@ impl NodeKind for TableKind {
     }
 
     fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
-        if op::code(op) == Some(Code::Grow) { apply_grow(op, image) } else { apply_pair(op, image) }
+        if op::code(op) == Some(Code::Grow) {
+            apply_grow(op, image)
+        } else {
+            apply_pair(op, image)
+        }
     }
 
     fn stamp(&self, _image: &mut [u64], _w: Timestamp) {}
@@ -68,7 +80,9 @@ impl NodeKind for TableKind {
     }
 
     fn gone(&self, note: &[u64]) -> Revalidate {
-        note.get(2).map_or(Revalidate::Invalid, |root| Revalidate::ContinueAt(Addr::from_raw(*root)))
+        note.get(2).map_or(Revalidate::Invalid, |root| {
+            Revalidate::ContinueAt(Addr::from_raw(*root))
+        })
     }
 
     fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
@@ -81,7 +95,14 @@ fn apply_pair(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
     let look = |bucket: Bucket<'_, '_>| {
         let home = bucket.is_home(op.key.hash, op.index);
         let away = bucket.may_be_away(&op.key);
-        (bucket.shape, home, bucket.find(&op.key), bucket.free_slot(), away, bucket.chain().is_null())
+        (
+            bucket.shape,
+            home,
+            bucket.find(&op.key),
+            bucket.free_slot(),
+            away,
+            bucket.chain().is_null(),
+        )
     };
     let Some((shape, home, found, free, away, no_chain)) = image::with(image, op.root, look) else {
         return Err(Refusal::WrongNode);
@@ -107,15 +128,27 @@ fn apply_pair(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
 }
 
 fn apply_grow(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
-    let &[_, prefix, root, depth, old, new, ..] = op else { return Err(Refusal::WrongNode) };
+    let &[_, prefix, root, depth, old, new, ..] = op else {
+        return Err(Refusal::WrongNode);
+    };
     let first = image.first().copied().unwrap_or(0);
     let here = (first >> 40) as u8;
-    if first >> 48 != DIRECTORY_MAGIC || image.get(1) != Some(&root) || u64::from(here) <= depth || here > 32 {
+    if first >> 48 != DIRECTORY_MAGIC
+        || image.get(1) != Some(&root)
+        || u64::from(here) <= depth
+        || here > 32
+    {
         return Err(Refusal::WrongNode);
     }
-    let entries = image.get_mut(DIRECTORY_HEADER..DIRECTORY_HEADER + (1 << here)).ok_or(Refusal::WrongNode)?;
+    let entries = image
+        .get_mut(DIRECTORY_HEADER..DIRECTORY_HEADER + (1 << here))
+        .ok_or(Refusal::WrongNode)?;
     let ours = |i: usize| low_bits(i as u64, depth as u8 + 1) == prefix;
-    if entries.iter().enumerate().any(|(i, entry)| ours(i) && *entry != old) {
+    if entries
+        .iter()
+        .enumerate()
+        .any(|(i, entry)| ours(i) && *entry != old)
+    {
         return Err(Refusal::WrongNode);
     }
     for (i, entry) in entries.iter_mut().enumerate() {
@@ -135,12 +168,12 @@ fn revalidate(note: &[u64], now: &View<'_>) -> Option<Revalidate> {
         return Some(Revalidate::ContinueAt(root.directory));
     }
     if let Some(first) = shard_of(now, table, hash) {
-        return Some(Revalidate::ContinueAt(Addr::from_raw(first.raw() + index as u64 * stride)));
+        return Some(Revalidate::ContinueAt(Addr::from_raw(
+            first.raw() + index as u64 * stride,
+        )));
     }
     let bucket = Bucket::open(now, table)?;
-    let mut key = Key { hash, len, words: [0; MAX_KEY_WORDS] };
-    let used = key.used_words();
-    key.words.get_mut(..used)?.copy_from_slice(words.get(..used)?);
+    let key = Key::from_words(hash, len, words.get(..len.div_ceil(8))?);
     let found = bucket.find(&key);
     let home = bucket.is_home(hash, index);
     let verdict = if hit {
@@ -150,11 +183,19 @@ fn revalidate(note: &[u64], now: &View<'_>) -> Option<Revalidate> {
         }
     } else if !home {
         // The shard has been split.
-        return Some(if bucket.is_block { Revalidate::Invalid } else { Revalidate::ContinueAt(table) });
+        return Some(if bucket.is_block {
+            Revalidate::Invalid
+        } else {
+            Revalidate::ContinueAt(table)
+        });
     } else {
         let (then, now) = (Versions::from_word(fixed[4]), bucket.versions());
         let same = (now.forward, now.chain) == (then.forward, then.chain);
         found.is_none() && (same || !bucket.may_be_away(&key))
     };
-    Some(if verdict { Revalidate::Valid } else { Revalidate::Invalid })
+    Some(if verdict {
+        Revalidate::Valid
+    } else {
+        Revalidate::Invalid
+    })
 }

@@ -48,25 +48,48 @@ pub(crate) const FLAG_GUARD_HITS: u64 = 1;
 
 const USED: u64 = 1 << 63;
 
-/// A key with its hash, in the words that slots hold.
-pub(crate) struct Key {
+/// A key with its hash.
+#[derive(Clone, Copy)]
+pub(crate) struct Key<'a> {
     pub(crate) hash: u64,
     pub(crate) len: usize,
-    pub(crate) words: [u64; MAX_KEY_WORDS],
+    source: Source<'a>,
 }
 
-impl Key {
+/// Where the words of a key come from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Bytes(&'a [u8]),
+    Words(&'a [u64]),
+}
+
+impl<'a> Key<'a> {
     /// Nothing if the key is longer than any slot.
     #[inline]
-    pub(crate) fn new(bytes: &[u8]) -> Option<Key> {
-        if bytes.len() > MAX_KEY_BYTES {
-            return None;
+    pub(crate) fn new(bytes: &'a [u8]) -> Option<Key<'a>> {
+        (bytes.len() <= MAX_KEY_BYTES).then(|| Key {
+            hash: hash::hash(bytes),
+            len: bytes.len(),
+            source: Source::Bytes(bytes),
+        })
+    }
+
+    /// A key whose words have been stored; there are words for all `len` bytes.
+    pub(crate) fn from_words(hash: u64, len: usize, words: &'a [u64]) -> Key<'a> {
+        Key {
+            hash,
+            len: len.min(words.len() * 8),
+            source: Source::Words(words),
         }
-        let mut words = [0; MAX_KEY_WORDS];
-        for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
-            *word = hash::word(chunk);
+    }
+
+    /// Word `i` of the key, as slots hold it.
+    #[inline]
+    pub(crate) fn word(&self, i: usize) -> u64 {
+        match self.source {
+            Source::Bytes(bytes) => hash::word(bytes.get(i * 8..).unwrap_or(&[])),
+            Source::Words(words) => words.get(i).copied().unwrap_or(0),
         }
-        Some(Key { hash: hash::hash(bytes), len: bytes.len(), words })
     }
 
     /// The tag of its slot.
@@ -83,7 +106,7 @@ impl Key {
     /// Appends the key's bytes.
     pub(crate) fn append_bytes(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend(self.words[..self.used_words()].iter().flat_map(|word| word.to_le_bytes()));
+        out.extend((0..self.used_words()).flat_map(|i| self.word(i).to_le_bytes()));
         out.truncate(start + self.len);
     }
 }
@@ -109,7 +132,10 @@ impl Shape {
     }
 
     pub(crate) fn block(self) -> Shape {
-        Shape { slots: BLOCK_SLOTS, ..self }
+        Shape {
+            slots: BLOCK_SLOTS,
+            ..self
+        }
     }
 
     /// Word of the tag of a slot.
@@ -202,7 +228,12 @@ impl Root {
 
     pub(crate) fn to_words(self, root: Addr) -> [u64; ROOT_WORDS] {
         let sizes = ((self.buckets as u64) << 32) | self.stride as u64;
-        [self.shape.to_word(ROOT_MAGIC, self.depth, self.flags), self.directory.raw(), sizes, root.raw()]
+        [
+            self.shape.to_word(ROOT_MAGIC, self.depth, self.flags),
+            self.directory.raw(),
+            sizes,
+            root.raw(),
+        ]
     }
 
     /// Index of a key's home in its shard.
@@ -232,7 +263,9 @@ pub(crate) fn shard_of(view: &View<'_>, root: Addr, hash: u64) -> Option<Addr> {
         return None;
     }
     let depth = (first >> 40) as u8;
-    Some(Addr::from_raw(view.word(DIRECTORY_HEADER + low_bits(hash, depth) as usize)))
+    Some(Addr::from_raw(
+        view.word(DIRECTORY_HEADER + low_bits(hash, depth) as usize),
+    ))
 }
 
 /// The low `depth` bits.
@@ -268,11 +301,18 @@ impl<'a, 'v> Bucket<'a, 'v> {
     pub(crate) fn open(view: &'a View<'v>, root: Addr) -> Option<Self> {
         let first = view.word(0);
         let magic = first >> 48;
-        if magic != BUCKET_MAGIC && magic != BLOCK_MAGIC || view.word(WORD_OWNER) as u32 != table_mark(root) {
+        if magic != BUCKET_MAGIC && magic != BLOCK_MAGIC
+            || view.word(WORD_OWNER) as u32 != table_mark(root)
+        {
             return None;
         }
         let shape = Shape::from_word(first);
-        Some(Bucket { view, shape, depth: (first >> 40) as u8, is_block: magic == BLOCK_MAGIC })
+        Some(Bucket {
+            view,
+            shape,
+            depth: (first >> 40) as u8,
+            is_block: magic == BLOCK_MAGIC,
+        })
     }
 
     #[inline]
@@ -305,18 +345,19 @@ impl<'a, 'v> Bucket<'a, 'v> {
 
     /// Whether a key of this home that is not in it may be elsewhere.
     #[inline]
-    pub(crate) fn may_be_away(&self, key: &Key) -> bool {
-        self.versions().away > 0 && Fingerprints(self.view.word(self.shape.fingerprints())).may_have(key.tag())
+    pub(crate) fn may_be_away(&self, key: &Key<'_>) -> bool {
+        self.versions().away > 0
+            && Fingerprints(self.view.word(self.shape.fingerprints())).may_have(key.tag())
     }
 
     /// Slot of a key.
     #[inline]
-    pub(crate) fn find(&self, key: &Key) -> Option<usize> {
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<usize> {
         let tag = key.tag();
         (0..self.shape.slots).find(|i| {
             let at = self.shape.key(*i);
             self.view.word(self.shape.tag(*i)) == tag
-                && (0..key.used_words()).all(|w| self.view.word(at + w) == key.words[w])
+                && (0..key.used_words()).all(|w| self.view.word(at + w) == key.word(w))
         })
     }
 
@@ -337,21 +378,25 @@ impl<'a, 'v> Bucket<'a, 'v> {
     /// Copies a value.
     #[inline]
     pub(crate) fn value(&self, slot: usize, out: &mut [u64]) {
-        self.view.copy(self.shape.value(slot), out);
+        let len = out.len().min(self.shape.value_words);
+        self.view.copy(self.shape.value(slot), &mut out[..len]);
     }
 
     /// A hash of a value, for guards.
     pub(crate) fn value_hash(&self, slot: usize) -> u64 {
         let at = self.shape.value(slot);
         (0..self.shape.value_words).fold(1, |state: u64, i| {
-            (state ^ self.view.word(at + i)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+            (state ^ self.view.word(at + i))
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                .rotate_left(29)
         })
     }
 
     /// Appends the key of a slot.
     pub(crate) fn append_key(&self, slot: usize, out: &mut Vec<u8>) {
         let at = self.shape.key(slot);
-        let len = ((self.view.word(self.shape.tag(slot)) >> 48) as usize & 0x7FFF).min(self.shape.key_words * 8);
+        let len = ((self.view.word(self.shape.tag(slot)) >> 48) as usize & 0x7FFF)
+            .min(self.shape.key_words * 8);
         for i in 0..len.div_ceil(8) {
             let run = (len - i * 8).min(8);
             out.extend_from_slice(&self.view.word(at + i).to_le_bytes()[..run]);
@@ -402,7 +447,11 @@ impl Fingerprints {
             Some(at) if len <= FINGERPRINTS => {
                 let last = (self.0 >> (12 * (len - 1))) & 0xFFF;
                 let lanes = self.0 & ((1 << 60) - 1) & !(0xFFF << (12 * (len - 1)));
-                let lanes = if at == len - 1 { lanes } else { lanes & !(0xFFF << (12 * at)) | (last << (12 * at)) };
+                let lanes = if at == len - 1 {
+                    lanes
+                } else {
+                    lanes & !(0xFFF << (12 * at)) | (last << (12 * at))
+                };
                 Fingerprints(lanes | ((len - 1) << 60))
             }
             _ => self,

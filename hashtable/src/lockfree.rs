@@ -6,7 +6,7 @@
 //! fat pointer, and that the chain is still the same, by the home's chain version.
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{LockFree, Machine};
+use fencepost_txn::Machine;
 
 use crate::counters::{Event, count};
 use crate::layout::{Bucket, Key, Root, Versions, shard_of};
@@ -27,17 +27,19 @@ const PATIENCE: usize = 64;
 impl HashTable {
     /// Copies the newest committed value of a key to `out`; false if there is none, or no table.
     pub fn get_lockfree(&self, machine: &Machine, key: &[u8], out: &mut [u64]) -> bool {
-        let Some(key) = Key::new(key) else { return false };
+        let Some(key) = Key::new(key) else {
+            return false;
+        };
         count(Event::Lookup);
-        let mut block = Vec::new();
         for round in 0.. {
             let Some(spot) = self.place(machine, key.hash) else {
-                if machine.view_current(self.root, |view| Root::open(view).is_some()) != Some(true) {
+                if machine.view_current(self.root, |view| Root::open(view).is_some()) != Some(true)
+                {
                     return false;
                 }
                 continue;
             };
-            match self.attempt(machine, spot, &key, out, &mut block) {
+            match self.attempt(machine, spot, &key, out) {
                 Some(found) => return found,
                 None => count(Event::JointRetry),
             }
@@ -52,21 +54,37 @@ impl HashTable {
     #[inline]
     fn place(&self, machine: &Machine, hash: u64) -> Option<(Addr, usize, Addr)> {
         let root = machine.view_current(self.root, Root::open)??;
-        let first = machine.view_current(root.directory, |view| shard_of(view, self.root, hash))??;
+        let first =
+            machine.view_current(root.directory, |view| shard_of(view, self.root, hash))??;
         let index = root.home(hash);
-        Some((root.bucket(first, index), index, root.bucket(first, index + 1)))
+        Some((
+            root.bucket(first, index),
+            index,
+            root.bucket(first, index + 1),
+        ))
     }
 
     #[inline]
-    fn glance(&self, machine: &Machine, home: Addr, index: usize, key: &Key, out: &mut [u64]) -> Glance {
-        let look = |view: &View<'_>| match Bucket::open(view, self.root).filter(|b| b.is_home(key.hash, index)) {
+    fn glance(
+        &self,
+        machine: &Machine,
+        home: Addr,
+        index: usize,
+        key: &Key<'_>,
+        out: &mut [u64],
+    ) -> Glance {
+        let look = |view: &View<'_>| match Bucket::open(view, self.root)
+            .filter(|b| b.is_home(key.hash, index))
+        {
             None => Glance::Stale,
             Some(bucket) => match bucket.find(key) {
                 Some(slot) => {
                     bucket.value(slot, out);
                     Glance::Found
                 }
-                None if bucket.may_be_away(key) => Glance::Absent(bucket.versions(), bucket.chain()),
+                None if bucket.may_be_away(key) => {
+                    Glance::Absent(bucket.versions(), bucket.chain())
+                }
                 None => Glance::Nowhere,
             },
         };
@@ -78,9 +96,8 @@ impl HashTable {
         &self,
         machine: &Machine,
         (home, index, next): (Addr, usize, Addr),
-        key: &Key,
+        key: &Key<'_>,
         out: &mut [u64],
-        copy: &mut Vec<u64>,
     ) -> Option<bool> {
         let (versions, mut chain) = match self.glance(machine, home, index, key, out) {
             Glance::Found => return Some(true),
@@ -107,22 +124,55 @@ impl HashTable {
                 break;
             }
             count(Event::BlockRead);
-            if machine.read_lockfree(chain, copy) == LockFree::Gone {
-                return None;
+            let look = |view: &View<'_>| {
+                let block = Bucket::open(view, self.root)?;
+                let slot = block.find(key);
+                if let Some(slot) = slot {
+                    block.value(slot, out);
+                }
+                Some((slot.is_some(), block.chain()))
+            };
+            match linked(machine, chain, look)?? {
+                (true, _) => return Some(true),
+                (false, next) => chain = next,
             }
-            let view = View::Own(copy);
-            let block = Bucket::open(&view, self.root)?;
-            if let Some(slot) = block.find(key) {
-                block.value(slot, out);
-                return Some(true);
-            }
-            chain = block.chain();
         }
         // Nobody moved the key between bucket, neighbour and chain while we looked.
         match self.glance(machine, home, index, key, out) {
             Glance::Nowhere => Some(false),
-            Glance::Absent(now, _) if (now.forward, now.chain) == (versions.forward, versions.chain) => Some(false),
+            Glance::Absent(now, _)
+                if (now.forward, now.chain) == (versions.forward, versions.chain) =>
+            {
+                Some(false)
+            }
             _ => None,
         }
     }
+}
+
+/// Shows `f` the newest version of the block that a fat pointer leads to; nothing if that block is
+/// gone by now. `f` may see torn words and run again.
+fn linked<T>(machine: &Machine, ptr: FatPtr, mut f: impl FnMut(&View<'_>) -> T) -> Option<T> {
+    let (object, class) = machine.regions().slot_at(ptr.addr)?;
+    for round in 0.. {
+        let header = object.header();
+        if header.is_locked() {
+            if round > PATIENCE {
+                std::thread::yield_now();
+            }
+            continue;
+        }
+        let incarnation = u32::from(object.link().incarnation());
+        let value = f(&View::Live(object));
+        if object.unchanged(header) {
+            // No transaction keeps the memory from being given to objects of another size.
+            let same = machine
+                .regions()
+                .slot_at(ptr.addr)
+                .is_some_and(|(_, now)| now == class);
+            let there = same && header.is_allocated() && incarnation == ptr.incarnation;
+            return there.then_some(value);
+        }
+    }
+    None
 }

@@ -28,11 +28,11 @@ pub(crate) const FIXED: usize = 4;
 pub(crate) type Words = SmallVec<[u64; 24]>;
 
 /// A patch of a pair.
-pub(crate) fn encode(code: Code, key: &Key, root: Addr, index: usize, value: &[u64]) -> Words {
+pub(crate) fn encode(code: Code, key: &Key<'_>, root: Addr, index: usize, value: &[u64]) -> Words {
     let mut op = Words::new();
     op.push(((code as u64) << 32) | key.len as u64);
     op.extend_from_slice(&[key.hash, root.raw(), index as u64]);
-    op.extend_from_slice(&key.words[..key.used_words()]);
+    op.extend((0..key.used_words()).map(|i| key.word(i)));
     op.extend_from_slice(value);
     op
 }
@@ -40,14 +40,21 @@ pub(crate) fn encode(code: Code, key: &Key, root: Addr, index: usize, value: &[u
 /// A patch of the directory.
 pub(crate) fn encode_grow(root: Addr, prefix: u64, depth: u8, old: Addr, new: Addr) -> Words {
     let mut op = Words::new();
-    op.extend_from_slice(&[(Code::Grow as u64) << 32, prefix, root.raw(), u64::from(depth), old.raw(), new.raw()]);
+    op.extend_from_slice(&[
+        (Code::Grow as u64) << 32,
+        prefix,
+        root.raw(),
+        u64::from(depth),
+        old.raw(),
+        new.raw(),
+    ]);
     op
 }
 
 /// A decoded patch of a pair.
 pub(crate) struct Op<'a> {
     pub(crate) code: Code,
-    pub(crate) key: Key,
+    pub(crate) key: Key<'a>,
     pub(crate) root: Addr,
     pub(crate) index: usize,
     pub(crate) value: &'a [u64],
@@ -73,8 +80,13 @@ pub(crate) fn decode(op: &[u64]) -> Option<Op<'_>> {
     if used > MAX_KEY_WORDS || used > rest.len() {
         return None;
     }
-    let mut words = [0; MAX_KEY_WORDS];
-    words[..used].copy_from_slice(&rest[..used]);
-    let key = Key { hash: fixed[1], len, words };
-    Some(Op { code, key, root: Addr::from_raw(fixed[2]), index: fixed[3] as usize, value: &rest[used..] })
+    let (words, value) = rest.split_at(used);
+    let key = Key::from_words(fixed[1], len, words);
+    Some(Op {
+        code,
+        key,
+        root: Addr::from_raw(fixed[2]),
+        index: fixed[3] as usize,
+        value,
+    })
 }

@@ -25,11 +25,20 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn new(shape: Shape, buckets: usize, first: usize, images: Vec<Vec<u64>>) -> Self {
         let changed = vec![false; images.len()];
-        Window { shape, buckets, first, images, changed, moves: 0 }
+        Window {
+            shape,
+            buckets,
+            first,
+            images,
+            changed,
+            moves: 0,
+        }
     }
 
     pub(crate) fn has_room(&self, at: usize) -> bool {
-        self.images.get(at).is_some_and(|image| image::free_slot(image, self.shape).is_some())
+        self.images
+            .get(at)
+            .is_some_and(|image| image::free_slot(image, self.shape).is_some())
     }
 
     fn edit(&mut self, at: usize, change: impl FnOnce(&mut Versions)) {
@@ -43,7 +52,9 @@ impl Window {
 
     /// Makes the joint versions of `at` and the bucket after it move together.
     pub(crate) fn tie(&mut self, at: usize) {
-        let Some(image) = self.images.get(at) else { return };
+        let Some(image) = self.images.get(at) else {
+            return;
+        };
         let forward = image::versions(image).forward.wrapping_add(1);
         self.edit(at, |versions| versions.forward = forward);
         self.edit(at + 1, |versions| versions.backward = forward);
@@ -58,8 +69,12 @@ impl Window {
     }
 
     fn put(&mut self, at: usize, pair: &[u64]) -> bool {
-        let Some(image) = self.images.get_mut(at) else { return false };
-        let Some(slot) = image::free_slot(image, self.shape) else { return false };
+        let Some(image) = self.images.get_mut(at) else {
+            return false;
+        };
+        let Some(slot) = image::free_slot(image, self.shape) else {
+            return false;
+        };
         image::put(image, self.shape, slot, pair);
         self.changed[at] = true;
         true
@@ -81,9 +96,13 @@ impl Window {
 
     /// Moves pairs on until the image after `at` has room.
     fn free_next(&mut self, at: usize) -> bool {
-        let Some(free) = (at + 2..self.images.len()).find(|i| self.has_room(*i)) else { return false };
-        let moves: Option<Vec<(usize, usize)>> =
-            (at + 1..free).rev().map(|i| self.movable(i).map(|slot| (i, slot))).collect();
+        let Some(free) = (at + 2..self.images.len()).find(|i| self.has_room(*i)) else {
+            return false;
+        };
+        let moves: Option<Vec<(usize, usize)>> = (at + 1..free)
+            .rev()
+            .map(|i| self.movable(i).map(|slot| (i, slot)))
+            .collect();
         let Some(moves) = moves else { return false };
         for (from, slot) in moves {
             let pair = image::take(&mut self.images[from], self.shape, slot);

@@ -92,7 +92,12 @@ pub struct HashCursor {
 impl HashTable {
     /// A scan over everything.
     pub fn scan(&self) -> HashCursor {
-        HashCursor { table: *self, prefix: 0, index: 0, done: false }
+        HashCursor {
+            table: *self,
+            prefix: 0,
+            index: 0,
+            done: false,
+        }
     }
 }
 
@@ -109,9 +114,16 @@ impl HashCursor {
         enough: usize,
     ) -> Result<bool, Stop> {
         out.clear();
-        let kind = if tx.mode() == Mode::ReadOnly { None } else { Some(&TABLE as &'static dyn NodeKind) };
+        let kind = if tx.mode() == Mode::ReadOnly {
+            None
+        } else {
+            Some(&TABLE as &'static dyn NodeKind)
+        };
         while !self.done && out.len() < enough.max(1) {
-            let root = tx.view(self.table.root, kind, Root::open).await?.and_then(|(root, _)| root);
+            let root = tx
+                .view(self.table.root, kind, Root::open)
+                .await?
+                .and_then(|(root, _)| root);
             let root = root.ok_or(Stop::Damaged)?;
             if self.prefix >> root.depth.min(63) != 0 {
                 self.done = true;
@@ -142,7 +154,12 @@ impl HashCursor {
     }
 
     /// Appends a bucket and its overflow chain.
-    async fn bucket(&self, tx: &mut Transaction, at: Addr, out: &mut HashBatch) -> Result<(), Stop> {
+    async fn bucket(
+        &self,
+        tx: &mut Transaction,
+        at: Addr,
+        out: &mut HashBatch,
+    ) -> Result<(), Stop> {
         let (table, mut at) = (self.table.root, at);
         for _ in 0..MAX_CHAIN {
             let before = out.len();

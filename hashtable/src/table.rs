@@ -8,9 +8,10 @@ use crate::error::IndexError;
 use crate::image;
 use crate::kind::{self, TABLE};
 use crate::layout::{
-    Bucket, DIRECTORY_HEADER, DIRECTORY_MAGIC, FLAG_GUARD_HITS, Key, MAX_KEY_BYTES, MAX_VALUE_WORDS, ROOT_WORDS, Root,
-    Shape, Versions, shard_of,
+    Bucket, DIRECTORY_HEADER, DIRECTORY_MAGIC, FLAG_GUARD_HITS, Key, MAX_KEY_BYTES,
+    MAX_VALUE_WORDS, ROOT_WORDS, Root, Shape, Versions, shard_of,
 };
+use crate::write;
 
 /// Steps after which a search that races with growth is given up.
 pub(crate) const MAX_STEPS: usize = 1000;
@@ -21,6 +22,10 @@ pub(crate) const MAX_DEPTH: u8 = 16;
 /// Share of slots in use, in percent, that tables are laid out for.
 const PLANNED_PERCENT: usize = 90;
 
+/// Shards from which a table is laid out with larger ones, and homes of those.
+const MANY_SHARDS: usize = 16;
+const LARGE_SHARD: usize = 1024;
+
 /// How a table is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashOptions {
@@ -30,7 +35,8 @@ pub struct HashOptions {
     pub value_words: usize,
     /// Slots of a bucket: H/2 of NSDI'14.
     pub slots: usize,
-    /// Homes of a shard; shards are what grows. One shard must fit a block of 1 MiB.
+    /// Homes of a shard; shards are what grows. One shard must fit a block of 1 MiB. A table that is
+    /// laid out for many keys has larger shards, so that none gets much more than its share.
     pub shard_buckets: usize,
     /// Keys to make room for from the start.
     pub capacity: usize,
@@ -41,7 +47,14 @@ pub struct HashOptions {
 
 impl Default for HashOptions {
     fn default() -> Self {
-        Self { key_bytes: 32, value_words: 2, slots: 4, shard_buckets: 128, capacity: 0, guard_hits: false }
+        Self {
+            key_bytes: 32,
+            value_words: 2,
+            slots: 4,
+            shard_buckets: 128,
+            capacity: 0,
+            guard_hits: false,
+        }
     }
 }
 
@@ -65,10 +78,18 @@ pub(crate) struct Spot {
 pub(crate) enum Look<T> {
     Found(T),
     /// Not in the home; `away` says whether it may be elsewhere.
-    Absent { versions: Versions, chain: FatPtr, free: bool, away: bool },
+    Absent {
+        versions: Versions,
+        chain: FatPtr,
+        free: bool,
+        away: bool,
+    },
     /// This is not the home; the shard was split meanwhile.
     Stale,
 }
+
+/// What was seen of the home may not be so any more: the transaction's own changes have moved.
+pub(crate) struct Moved;
 
 /// In which object a key was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +113,13 @@ impl HashTable {
     /// # Errors
     /// [`Stop::TooLarge`] if the options make no sense; otherwise as [`Transaction::alloc`].
     pub fn create_with(tx: &mut Transaction, options: &HashOptions) -> Result<HashTable, Stop> {
-        if options.key_bytes > MAX_KEY_BYTES || options.value_words > MAX_VALUE_WORDS || options.value_words == 0 {
-            return Err(Stop::TooLarge("keys of a hash table have at most 256 bytes, values 1 to 128 words"));
+        if options.key_bytes > MAX_KEY_BYTES
+            || options.value_words > MAX_VALUE_WORDS
+            || options.value_words == 0
+        {
+            return Err(Stop::TooLarge(
+                "keys of a hash table have at most 256 bytes, values 1 to 128 words",
+            ));
         }
         let shape = Shape {
             slots: options.slots.clamp(2, 32),
@@ -105,8 +131,19 @@ impl HashTable {
         let (depth, buckets) = plan(options, shape, most);
         let root_ptr = tx.alloc(ROOT_WORDS, Addr::NULL)?;
         let directory = tx.alloc(DIRECTORY_HEADER + (1 << depth), root_ptr.addr)?;
-        let flags = if options.guard_hits { FLAG_GUARD_HITS } else { 0 };
-        let root = Root { depth, shape, flags, directory: directory.addr, buckets, stride };
+        let flags = if options.guard_hits {
+            FLAG_GUARD_HITS
+        } else {
+            0
+        };
+        let root = Root {
+            depth,
+            shape,
+            flags,
+            directory: directory.addr,
+            buckets,
+            stride,
+        };
         let mut entries = directory_image(depth, root_ptr.addr);
         for prefix in 0..1usize << depth {
             let first = new_shard(tx, &root, root_ptr.addr, depth, prefix as u64)?;
@@ -114,7 +151,9 @@ impl HashTable {
         }
         tx.write_new(directory, &entries)?;
         tx.write_new(root_ptr, &root.to_words(root_ptr.addr))?;
-        Ok(HashTable { root: root_ptr.addr })
+        Ok(HashTable {
+            root: root_ptr.addr,
+        })
     }
 
     /// The table whose root is at `root`.
@@ -127,22 +166,36 @@ impl HashTable {
         self.root
     }
 
-    pub(crate) fn key(&self, bytes: &[u8]) -> Result<Key, IndexError> {
-        Key::new(bytes).ok_or(IndexError::KeyTooLong { length: bytes.len(), limit: MAX_KEY_BYTES })
+    pub(crate) fn key<'a>(&self, bytes: &'a [u8]) -> Result<Key<'a>, IndexError> {
+        Key::new(bytes).ok_or(IndexError::KeyTooLong {
+            length: bytes.len(),
+            limit: MAX_KEY_BYTES,
+        })
     }
 
     /// Finds the home of a hash. A read-only transaction looks where it was in its snapshot; any other
     /// one needs to know where it is now.
     pub(crate) async fn locate(&self, tx: &mut Transaction, hash: u64) -> Result<Spot, Stop> {
-        let kind = if tx.mode() == Mode::ReadOnly { None } else { Some(&TABLE as &'static dyn NodeKind) };
+        let kind = if tx.mode() == Mode::ReadOnly {
+            None
+        } else {
+            Some(&TABLE as &'static dyn NodeKind)
+        };
         for _ in 0..MAX_STEPS {
             let seen = tx.view(self.root, kind, Root::open).await?;
             let root = seen.and_then(|(root, _)| root).ok_or(Stop::Damaged)?;
             let table = self.root;
-            let shard = tx.view(root.directory, kind, |view| shard_of(view, table, hash)).await?;
+            let shard = tx
+                .view(root.directory, kind, |view| shard_of(view, table, hash))
+                .await?;
             if let Some((Some(first), _)) = shard {
                 let index = root.home(hash);
-                return Ok(Spot { root, first, index, home: root.bucket(first, index) });
+                return Ok(Spot {
+                    root,
+                    first,
+                    index,
+                    home: root.bucket(first, index),
+                });
             }
         }
         Err(Stop::Retry(AbortReason::RefreshFailed))
@@ -153,13 +206,16 @@ impl HashTable {
         &self,
         tx: &mut Transaction,
         spot: &Spot,
-        key: &Key,
+        key: &Key<'_>,
         mut found: impl FnMut(&Bucket<'_, '_>, usize) -> T + Send,
     ) -> Result<(Look<T>, Seen), Stop> {
         let (table, index) = (self.root, spot.index);
+        self.settle(tx, spot.home).await?;
         let seen = tx
             .view(spot.home, None, |view| {
-                let Some(bucket) = Bucket::open(view, table).filter(|bucket| bucket.is_home(key.hash, index)) else {
+                let Some(bucket) =
+                    Bucket::open(view, table).filter(|bucket| bucket.is_home(key.hash, index))
+                else {
                     return Look::Stale;
                 };
                 match bucket.find(key) {
@@ -180,18 +236,31 @@ impl HashTable {
     pub(crate) async fn find<T: Send>(
         &self,
         tx: &mut Transaction,
-        key: &Key,
+        key: &Key<'_>,
         mut found: impl FnMut(&Bucket<'_, '_>, usize) -> T + Send,
     ) -> Result<(Spot, Option<(T, Place, Seen)>), Stop> {
         for _ in 0..MAX_STEPS {
+            let snapshot = tx.read_timestamp();
             let spot = self.locate(tx, key.hash).await?;
             let (away, chain) = match self.look(tx, &spot, key, &mut found).await? {
                 (Look::Found(value), seen) => return Ok((spot, Some((value, Place::Home, seen)))),
                 (Look::Stale, _) => continue,
-                (Look::Absent { versions, chain, away, .. }, seen) => {
+                (
+                    Look::Absent {
+                        versions,
+                        chain,
+                        away,
+                        ..
+                    },
+                    seen,
+                ) => {
                     // Before anything else is read: what follows hangs on it.
                     if tx.mode() == Mode::ReadWrite {
-                        tx.guard_keys(seen, &TABLE, &kind::note(key, self.root, &spot.root, versions, None));
+                        tx.guard_keys(
+                            seen,
+                            &TABLE,
+                            &kind::note(key, self.root, &spot.root, versions, None),
+                        );
                     }
                     (away, chain)
                 }
@@ -199,8 +268,12 @@ impl HashTable {
             if !away {
                 return Ok((spot, None));
             }
-            let found = self.find_away(tx, &spot, chain, key, &mut found).await?;
-            return Ok((spot, found));
+            match self.find_away(tx, &spot, chain, key, &mut found).await? {
+                // The transaction's own changes may have found other places on the way.
+                Err(Moved) => continue,
+                Ok(_) if tx.has_patches() && tx.read_timestamp() != snapshot => continue,
+                Ok(found) => return Ok((spot, found)),
+            }
         }
         Err(Stop::Retry(AbortReason::RefreshFailed))
     }
@@ -212,24 +285,43 @@ impl HashTable {
         tx: &mut Transaction,
         spot: &Spot,
         mut chain: FatPtr,
-        key: &Key,
+        key: &Key<'_>,
         found: &mut (impl FnMut(&Bucket<'_, '_>, usize) -> T + Send),
-    ) -> Result<Option<(T, Place, Seen)>, Stop> {
+    ) -> Result<Result<Option<(T, Place, Seen)>, Moved>, Stop> {
         let next = spot.root.bucket(spot.first, spot.index + 1);
+        if self.settle(tx, next).await? {
+            return Ok(Err(Moved));
+        }
         if let Some((value, seen)) = self.search(tx, next, key, found).await? {
-            return Ok(Some((value, Place::Next, seen)));
+            return Ok(Ok(Some((value, Place::Next, seen))));
         }
         for _ in 0..MAX_CHAIN {
             if chain.is_null() {
-                return Ok(None);
+                return Ok(Ok(None));
+            }
+            if self.settle(tx, chain.addr).await? {
+                return Ok(Err(Moved));
             }
             count(Event::BlockRead);
             match self.search(tx, chain.addr, key, found).await? {
-                Some((value, seen)) => return Ok(Some((value, Place::Block(chain.addr), seen))),
+                Some((value, seen)) => {
+                    return Ok(Ok(Some((value, Place::Block(chain.addr), seen))));
+                }
                 None => chain = self.next_block(tx, chain.addr).await?,
             }
         }
         Err(Stop::Damaged)
+    }
+
+    /// Makes pending changes of this transaction anew that a refresh found no place for, before the
+    /// object is looked at or overwritten; whether there were any.
+    #[inline]
+    pub(crate) async fn settle(&self, tx: &mut Transaction, at: Addr) -> Result<bool, Stop> {
+        if !tx.has_patches() || tx.patch_is_stale(at) != Some(true) {
+            return Ok(false);
+        }
+        write::reroute(tx, at).await?;
+        Ok(true)
     }
 
     /// Looks for a key in a bucket or block that is not its home.
@@ -237,7 +329,7 @@ impl HashTable {
         &self,
         tx: &mut Transaction,
         at: Addr,
-        key: &Key,
+        key: &Key<'_>,
         found: &mut (impl FnMut(&Bucket<'_, '_>, usize) -> T + Send),
     ) -> Result<Option<(T, Seen)>, Stop> {
         let table = self.root;
@@ -253,8 +345,13 @@ impl HashTable {
 
     pub(crate) async fn next_block(&self, tx: &mut Transaction, at: Addr) -> Result<FatPtr, Stop> {
         let table = self.root;
-        let next = tx.view(at, None, |view| Bucket::open(view, table).map(|block| block.chain())).await?;
-        next.and_then(|(next, _)| next).ok_or(Stop::Retry(AbortReason::ReadConflict))
+        let next = tx
+            .view(at, None, |view| {
+                Bucket::open(view, table).map(|block| block.chain())
+            })
+            .await?;
+        next.and_then(|(next, _)| next)
+            .ok_or(Stop::Retry(AbortReason::ReadConflict))
     }
 
     /// The value of a key, if values are two words (fat pointers).
@@ -270,8 +367,15 @@ impl HashTable {
     ///
     /// # Errors
     /// As [`Transaction::view`].
-    pub async fn get_into(&self, tx: &mut Transaction, key: &[u8], out: &mut [u64]) -> Result<bool, Stop> {
-        let Some(key) = Key::new(key) else { return Ok(false) };
+    pub async fn get_into(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+        out: &mut [u64],
+    ) -> Result<bool, Stop> {
+        let Some(key) = Key::new(key) else {
+            return Ok(false);
+        };
         count(Event::Lookup);
         let guarding = tx.mode() == Mode::ReadWrite;
         let take = |bucket: &Bucket<'_, '_>, slot: usize| {
@@ -279,7 +383,9 @@ impl HashTable {
             if guarding { bucket.value_hash(slot) } else { 0 }
         };
         let (spot, found) = self.find(tx, &key, take).await?;
-        let Some((hash, _, seen)) = found else { return Ok(false) };
+        let Some((hash, _, seen)) = found else {
+            return Ok(false);
+        };
         if guarding && spot.root.flags & FLAG_GUARD_HITS != 0 && !seen.is_own() {
             let note = kind::note(&key, self.root, &spot.root, Versions::default(), Some(hash));
             tx.guard_keys(seen, &TABLE, &note);
@@ -290,13 +396,21 @@ impl HashTable {
 
 /// Depth of the directory and buckets of a shard for a capacity.
 fn plan(options: &HashOptions, shape: Shape, most: usize) -> (u8, usize) {
-    let per_shard = options.shard_buckets.clamp(1, most);
-    let wanted = (options.capacity * 100).div_ceil(PLANNED_PERCENT * shape.slots);
+    let wanted = options
+        .capacity
+        .saturating_mul(100)
+        .div_ceil(PLANNED_PERCENT * shape.slots);
+    let large = LARGE_SHARD.min(wanted / MANY_SHARDS);
+    let per_shard = options.shard_buckets.max(large).clamp(1, most);
     let mut depth = 0;
     while depth < MAX_DEPTH && wanted.div_ceil(1 << depth) > per_shard {
         depth += 1;
     }
-    if depth == 0 { (0, per_shard) } else { (depth, wanted.div_ceil(1 << depth).clamp(1, most)) }
+    if depth == 0 {
+        (0, per_shard)
+    } else {
+        (depth, wanted.div_ceil(1 << depth).clamp(1, most))
+    }
 }
 
 /// A directory of empty entries.
@@ -308,11 +422,20 @@ pub(crate) fn directory_image(depth: u8, root: Addr) -> Vec<u64> {
 }
 
 /// Allocates the buckets of a shard side by side, empty.
-pub(crate) fn new_shard(tx: &mut Transaction, root: &Root, table: Addr, depth: u8, prefix: u64) -> Result<Addr, Stop> {
+pub(crate) fn new_shard(
+    tx: &mut Transaction,
+    root: &Root,
+    table: Addr,
+    depth: u8,
+    prefix: u64,
+) -> Result<Addr, Stop> {
     let words = root.shape.words();
     let first = tx.alloc_run(words, root.buckets + 1)?;
     for index in 0..=root.buckets {
-        let ptr = FatPtr { addr: root.bucket(first.addr, index), ..first };
+        let ptr = FatPtr {
+            addr: root.bucket(first.addr, index),
+            ..first
+        };
         tx.write_new(ptr, &image::bucket(root.shape, table, depth, prefix, index))?;
     }
     Ok(first.addr)

@@ -5,7 +5,7 @@
 //! home, displacement, overflow chains) overwrites them at the very versions that were seen.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{AbortReason, Rerouting, Seen, Stop, Transaction};
+use fencepost_txn::{AbortReason, Rerouting, Stop, Transaction};
 
 use crate::counters::{Event, count};
 use crate::error::IndexError;
@@ -15,7 +15,7 @@ use crate::kind::TABLE;
 use crate::layout::{Bucket, Key};
 use crate::op::{self, Code};
 use crate::place::Window;
-use crate::table::{HashTable, Look, MAX_STEPS, Place, Spot};
+use crate::table::{HashTable, Look, MAX_STEPS, Moved, Place, Spot};
 
 /// Buckets after the home that are probed for a free slot.
 const PROBES: usize = 16;
@@ -29,23 +29,35 @@ pub enum Insert {
     Exists([u64; 2]),
 }
 
-/// An image together with the version that it is a copy of.
+/// What an object was when it was copied.
 pub(crate) struct Copied {
     pub(crate) at: Addr,
-    pub(crate) seen: Seen,
+    pub(crate) before: Vec<u64>,
 }
 
 impl HashTable {
     fn key_for(&self, bytes: &[u8], spot: &Spot) -> Result<(), IndexError> {
         let limit = spot.root.shape.key_words * 8;
-        if bytes.len() > limit { Err(IndexError::KeyTooLong { length: bytes.len(), limit }) } else { Ok(()) }
+        if bytes.len() > limit {
+            Err(IndexError::KeyTooLong {
+                length: bytes.len(),
+                limit,
+            })
+        } else {
+            Ok(())
+        }
     }
 
     /// Inserts a key that must be absent. That it is absent is a condition, made again at commit.
     ///
     /// # Errors
     /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::patch`].
-    pub async fn insert(&self, tx: &mut Transaction, bytes: &[u8], value: &[u64]) -> Result<Insert, IndexError> {
+    pub async fn insert(
+        &self,
+        tx: &mut Transaction,
+        bytes: &[u8],
+        value: &[u64],
+    ) -> Result<Insert, IndexError> {
         let key = self.key(bytes)?;
         let start = |bucket: &Bucket<'_, '_>, slot: usize| {
             let mut value = [0; 2];
@@ -58,7 +70,11 @@ impl HashTable {
             match self.look(tx, &spot, &key, start).await?.0 {
                 Look::Found(value) => return Ok(Insert::Exists(value)),
                 Look::Stale => continue,
-                Look::Absent { free: true, away: false, .. } => {
+                Look::Absent {
+                    free: true,
+                    away: false,
+                    ..
+                } => {
                     let op = op::encode(Code::Insert, &key, self.root, spot.index, value);
                     if tx.patch(spot.home, &TABLE, &op).await?.is_ok() {
                         return Ok(Insert::Done);
@@ -80,21 +96,28 @@ impl HashTable {
         &self,
         tx: &mut Transaction,
         spot: &Spot,
-        key: &Key,
+        key: &Key<'_>,
         value: &[u64],
         mut start: impl FnMut(&Bucket<'_, '_>, usize) -> [u64; 2] + Send,
     ) -> Result<Option<Insert>, Stop> {
         let shape = spot.root.shape;
         let (home_image, home) = self.copy(tx, spot.home).await?;
         // The home is written in the end, at this version: so what is absent now stays absent.
-        let look = |bucket: Bucket<'_, '_>| (bucket.is_home(key.hash, spot.index), bucket.find(key).is_some());
+        let look = |bucket: Bucket<'_, '_>| {
+            (
+                bucket.is_home(key.hash, spot.index),
+                bucket.find(key).is_some(),
+            )
+        };
         if image::with(&home_image, self.root, look) != Some((true, false)) {
             return Ok(None);
         }
         if image::with(&home_image, self.root, |bucket| bucket.may_be_away(key)) == Some(true) {
             let chain = image::chain(&home_image);
-            if let Some((there, _, _)) = self.find_away(tx, spot, chain, key, &mut start).await? {
-                return Ok(Some(Insert::Exists(there)));
+            match self.find_away(tx, spot, chain, key, &mut start).await? {
+                Err(Moved) => return Ok(None),
+                Ok(Some((there, _, _))) => return Ok(Some(Insert::Exists(there))),
+                Ok(None) => {}
             }
         }
         let pair = image::pair(shape, key, value);
@@ -111,7 +134,11 @@ impl HashTable {
         let mut window = Window::new(shape, spot.root.buckets, spot.index, images);
         if window.place(0, &pair) {
             (0..window.moves).for_each(|_| count(Event::Displacement));
-            for (i, copied) in copies.iter().enumerate().filter(|(i, _)| window.changed[*i]) {
+            for (i, copied) in copies
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| window.changed[*i])
+            {
                 self.put_back(tx, copied, &window.images[i]).await?;
             }
             return Ok(Some(Insert::Done));
@@ -119,7 +146,8 @@ impl HashTable {
         if grow::wanted(self, tx, spot).await? && grow::grow(self, tx, spot).await? {
             return Ok(None);
         }
-        self.insert_chained(tx, spot, &copies[0], &mut window.images[0], &pair).await?;
+        self.insert_chained(tx, spot, &copies[0], &mut window.images[0], &pair)
+            .await?;
         Ok(Some(Insert::Done))
     }
 
@@ -152,7 +180,10 @@ impl HashTable {
         count(Event::BlockAdded);
         let new = tx.alloc(shape.words(), home.at)?;
         let prefix = image::with(image, self.root, |bucket| bucket.prefix()).unwrap_or(0);
-        tx.write_new(new, &image::block(spot.root.shape, self.root, prefix, spot.index, head, pair))?;
+        tx.write_new(
+            new,
+            &image::block(spot.root.shape, self.root, prefix, spot.index, head, pair),
+        )?;
         image::set_chain(image, new);
         self.put_back(tx, home, image).await
     }
@@ -161,17 +192,29 @@ impl HashTable {
     ///
     /// # Errors
     /// As [`Transaction::patch`].
-    pub async fn replace(&self, tx: &mut Transaction, bytes: &[u8], value: &[u64]) -> Result<bool, Stop> {
+    pub async fn replace(
+        &self,
+        tx: &mut Transaction,
+        bytes: &[u8],
+        value: &[u64],
+    ) -> Result<bool, Stop> {
         match Key::new(bytes) {
             Some(key) => self.update(tx, &key, value).await,
             None => Ok(false),
         }
     }
 
-    async fn update(&self, tx: &mut Transaction, key: &Key, value: &[u64]) -> Result<bool, Stop> {
+    async fn update(
+        &self,
+        tx: &mut Transaction,
+        key: &Key<'_>,
+        value: &[u64],
+    ) -> Result<bool, Stop> {
         for _ in 0..MAX_STEPS {
             let (spot, found) = self.find(tx, key, |_, _| ()).await?;
-            let Some(((), place, _)) = found else { return Ok(false) };
+            let Some(((), place, _)) = found else {
+                return Ok(false);
+            };
             let at = match place {
                 Place::Home => spot.home,
                 Place::Next => spot.root.bucket(spot.first, spot.index + 1),
@@ -196,10 +239,14 @@ impl HashTable {
         }
     }
 
-    async fn remove_key(&self, tx: &mut Transaction, key: &Key) -> Result<bool, Stop> {
+    async fn remove_key(&self, tx: &mut Transaction, key: &Key<'_>) -> Result<bool, Stop> {
         for _ in 0..MAX_STEPS {
-            let (spot, found) = self.find(tx, key, |bucket, _| bucket.chain().is_null()).await?;
-            let Some((no_chain, place, _)) = found else { return Ok(false) };
+            let (spot, found) = self
+                .find(tx, key, |bucket, _| bucket.chain().is_null())
+                .await?;
+            let Some((no_chain, place, _)) = found else {
+                return Ok(false);
+            };
             if place == Place::Home && no_chain {
                 let op = op::encode(Code::Remove, key, self.root, spot.index, &[]);
                 match tx.patch(spot.home, &TABLE, &op).await? {
@@ -216,7 +263,13 @@ impl HashTable {
 
     /// Removes a key that lies beside its home, or whose home has an overflow chain: the chain's
     /// newest pair takes the free slot. False if things have moved meanwhile.
-    async fn remove_crowded(&self, tx: &mut Transaction, spot: &Spot, key: &Key, place: Place) -> Result<bool, Stop> {
+    async fn remove_crowded(
+        &self,
+        tx: &mut Transaction,
+        spot: &Spot,
+        key: &Key<'_>,
+        place: Place,
+    ) -> Result<bool, Stop> {
         let (shape, block_shape) = (spot.root.shape, spot.root.shape.block());
         let (home_image, home) = self.copy(tx, spot.home).await?;
         let mut window = Window::new(shape, spot.root.buckets, spot.index, vec![home_image]);
@@ -233,10 +286,17 @@ impl HashTable {
             copies.push(copied);
         }
         let holder = window.images.len() - 1;
-        let holder_shape = if let Place::Block(_) = place { block_shape } else { shape };
-        let found = image::with(&window.images[holder], self.root, |bucket| bucket.find(key)).flatten();
+        let holder_shape = if let Place::Block(_) = place {
+            block_shape
+        } else {
+            shape
+        };
+        let found =
+            image::with(&window.images[holder], self.root, |bucket| bucket.find(key)).flatten();
         let Some(slot) = found else { return Ok(false) };
-        let mut returned = image::take(&mut window.images[holder], holder_shape, slot).first().copied();
+        let mut returned = image::take(&mut window.images[holder], holder_shape, slot)
+            .first()
+            .copied();
         if place == Place::Home {
             returned = None;
         }
@@ -247,7 +307,14 @@ impl HashTable {
         if !head.is_null() {
             let in_head = place == Place::Block(head.addr);
             let (mut block, copied) = if in_head {
-                (std::mem::take(&mut window.images[holder]), Copied { at: copies[holder].at, seen: copies[holder].seen })
+                let before = std::mem::take(&mut copies[holder].before);
+                (
+                    std::mem::take(&mut window.images[holder]),
+                    Copied {
+                        at: head.addr,
+                        before,
+                    },
+                )
             } else {
                 self.copy(tx, head.addr).await?
             };
@@ -261,10 +328,8 @@ impl HashTable {
             if image::last_used(&block, block_shape).is_none() {
                 image::set_chain(&mut window.images[0], image::chain(&block));
                 freed = Some(head.addr);
-                tx.guard(copied.seen);
-            } else {
-                self.put_back(tx, &copied, &block).await?;
             }
+            self.put_back(tx, &copied, &block).await?;
             if in_head {
                 window.images.pop();
                 copies.pop();
@@ -293,26 +358,51 @@ impl HashTable {
     }
 
     /// A copy of a bucket or block as the transaction sees it.
-    pub(crate) async fn copy(&self, tx: &mut Transaction, at: Addr) -> Result<(Vec<u64>, Copied), Stop> {
+    pub(crate) async fn copy(
+        &self,
+        tx: &mut Transaction,
+        at: Addr,
+    ) -> Result<(Vec<u64>, Copied), Stop> {
         let table = self.root;
+        self.settle(tx, at).await?;
         let mut image = Vec::new();
         let read = |view: &View<'_>| {
-            let words = Bucket::open(view, table).map_or(0, |bucket| bucket.shape.words().min(view.len()));
+            let words =
+                Bucket::open(view, table).map_or(0, |bucket| bucket.shape.words().min(view.len()));
             image.clear();
             image.resize(words, 0);
             view.copy(0, &mut image);
             words > 0
         };
         match tx.view(at, None, read).await? {
-            Some((true, seen)) => Ok((image, Copied { at, seen })),
+            Some((true, _)) => {
+                let before = image.clone();
+                Ok((image, Copied { at, before }))
+            }
             _ => Err(Stop::Retry(AbortReason::ReadConflict)),
         }
     }
 
-    /// Overwrites what was copied, if it still is what it was then.
-    pub(crate) async fn put_back(&self, tx: &mut Transaction, copied: &Copied, image: &[u64]) -> Result<(), Stop> {
-        tx.guard(copied.seen);
-        tx.write(copied.at, image).await
+    /// Overwrites what was copied, if it still is what it was then; from there on the commit protocol
+    /// sees to it.
+    pub(crate) async fn put_back(
+        &self,
+        tx: &mut Transaction,
+        copied: &Copied,
+        image: &[u64],
+    ) -> Result<(), Stop> {
+        let write = |now: &mut [u64]| {
+            let same = now.get(..copied.before.len()) == Some(&copied.before[..]);
+            if same && let Some(place) = now.get_mut(..image.len()) {
+                place.copy_from_slice(image);
+            }
+            same
+        };
+        if tx.update(copied.at, write).await? {
+            Ok(())
+        } else {
+            Err(Stop::Retry(AbortReason::WriteConflict))
+        }
     }
 
     /// Frees every object of the table. No other transaction may use it any more.
@@ -343,7 +433,9 @@ pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
     Box::pin(async move {
         for words in tx.take_patches(addr) {
             let lost = Stop::Retry(AbortReason::NodeConflict);
-            let Some(op) = op::decode(&words).filter(|op| op.code != Code::Grow) else { return Err(lost) };
+            let Some(op) = op::decode(&words).filter(|op| op.code != Code::Grow) else {
+                return Err(lost);
+            };
             let table = HashTable::open(op.root);
             let done = match op.code {
                 Code::Insert => {

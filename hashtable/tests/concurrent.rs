@@ -14,7 +14,13 @@ use fencepost_txn::{Coordinator, Machine, Mode, Stop, Transaction};
 const THREADS: u64 = 4;
 
 fn tiny() -> HashOptions {
-    HashOptions { key_bytes: 16, slots: 2, shard_buckets: 8, guard_hits: true, ..HashOptions::default() }
+    HashOptions {
+        key_bytes: 16,
+        slots: 2,
+        shard_buckets: 8,
+        guard_hits: true,
+        ..HashOptions::default()
+    }
 }
 
 /// Runs `body` in transactions until one commits; answers how many did not.
@@ -68,7 +74,10 @@ fn inserts_and_removes_of_different_keys_all_take_effect() {
                     let key = numbers.below(300) * THREADS + thread;
                     let bytes = key.to_be_bytes();
                     if numbers.below(5) < 3 || round < 100 {
-                        let found = table.insert(tx, &bytes, &[round, thread]).await.map_err(stop)?;
+                        let found = table
+                            .insert(tx, &bytes, &[round, thread])
+                            .await
+                            .map_err(stop)?;
                         match after.get(&key) {
                             Some(value) => assert_eq!(found, Insert::Exists([*value, thread])),
                             None => {
@@ -77,7 +86,10 @@ fn inserts_and_removes_of_different_keys_all_take_effect() {
                             }
                         }
                     } else {
-                        assert_eq!(table.remove(tx, &bytes).await?, after.remove(&key).is_some());
+                        assert_eq!(
+                            table.remove(tx, &bytes).await?,
+                            after.remove(&key).is_some()
+                        );
                     }
                 }
                 Ok(())
@@ -87,10 +99,13 @@ fn inserts_and_removes_of_different_keys_all_take_effect() {
         let mut tx = session.begin(Mode::ReadOnly);
         for key in (0..300 * THREADS).filter(|key| key % THREADS == thread) {
             let expected = mine.get(&key).map(|round| [*round, thread]);
-            let found = pollster::block_on(table.get(&mut tx, &key.to_be_bytes())).expect("a snapshot");
+            let found =
+                pollster::block_on(table.get(&mut tx, &key.to_be_bytes())).expect("a snapshot");
             assert_eq!(found, expected, "key {key}");
             let mut value = [0; 2];
-            let found = table.get_lockfree(&machine, &key.to_be_bytes(), &mut value).then_some(value);
+            let found = table
+                .get_lockfree(&machine, &key.to_be_bytes(), &mut value)
+                .then_some(value);
             assert_eq!(found, expected, "key {key}, lock-free");
         }
     });
@@ -109,7 +124,10 @@ fn a_count_and_an_insert_are_one_step() {
             let key = [numbers.below(u64::MAX).to_be_bytes(), [thread as u8; 8]].concat();
             until_committed(&mut session, async |tx| {
                 let seen = everything(table, tx).await?.len() as u64;
-                let found = table.insert(tx, &key, &[seen, thread]).await.map_err(stop)?;
+                let found = table
+                    .insert(tx, &key, &[seen, thread])
+                    .await
+                    .map_err(stop)?;
                 assert_eq!(found, Insert::Done);
                 Ok(())
             });
@@ -136,7 +154,10 @@ fn two_who_look_for_the_same_absent_key_do_not_both_insert_it() {
             until_committed(&mut session, async |tx| {
                 done = false;
                 if key % 2 == 0 || table.get(tx, &key.to_be_bytes()).await?.is_none() {
-                    let found = table.insert(tx, &key.to_be_bytes(), &[thread, 0]).await.map_err(stop)?;
+                    let found = table
+                        .insert(tx, &key.to_be_bytes(), &[thread, 0])
+                        .await
+                        .map_err(stop)?;
                     done = found == Insert::Done;
                 }
                 Ok(())
@@ -191,7 +212,10 @@ fn snapshots_and_lock_free_readers_hold_still_while_the_table_grows() {
     let mut tx = session.begin(Mode::ReadWrite);
     pollster::block_on(async {
         for key in 0..FIXED {
-            table.insert(&mut tx, &key.to_be_bytes(), &[key, key]).await.expect("it fits");
+            table
+                .insert(&mut tx, &key.to_be_bytes(), &[key, key])
+                .await
+                .expect("it fits");
         }
     });
     assert!(commit(tx));
@@ -201,10 +225,17 @@ fn snapshots_and_lock_free_readers_hold_still_while_the_table_grows() {
         let writers: Vec<_> = (0..2u64)
             .map(|thread| scope.spawn(move || churn(machine, table, thread)))
             .collect();
-        let readers: Vec<_> = (0..2).map(|_| scope.spawn(move || watch(machine, table, stopped, FIXED))).collect();
-        writers.into_iter().for_each(|writer| writer.join().expect("a writer is content"));
+        let readers: Vec<_> = (0..2)
+            .map(|_| scope.spawn(move || watch(machine, table, stopped, FIXED)))
+            .collect();
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().expect("a writer is content"));
         stopped.store(true, Ordering::Relaxed);
-        let looks: u64 = readers.into_iter().map(|reader| reader.join().expect("a reader is content")).sum();
+        let looks: u64 = readers
+            .into_iter()
+            .map(|reader| reader.join().expect("a reader is content"))
+            .sum();
         assert!(looks > 0);
     });
     check(&mut session, table);
@@ -220,8 +251,14 @@ fn churn(machine: &Arc<Machine>, table: HashTable, thread: u64) {
             if table.remove(tx, &key.to_be_bytes()).await? {
                 assert!(table.remove(tx, &partner.to_be_bytes()).await?);
             } else {
-                table.insert(tx, &key.to_be_bytes(), &[key, key]).await.map_err(stop)?;
-                table.insert(tx, &partner.to_be_bytes(), &[partner, partner]).await.map_err(stop)?;
+                table
+                    .insert(tx, &key.to_be_bytes(), &[key, key])
+                    .await
+                    .map_err(stop)?;
+                table
+                    .insert(tx, &partner.to_be_bytes(), &[partner, partner])
+                    .await
+                    .map_err(stop)?;
             }
             Ok(())
         });
@@ -234,14 +271,22 @@ fn watch(machine: &Arc<Machine>, table: HashTable, stopped: &AtomicBool, fixed: 
     while !stopped.load(Ordering::Relaxed) || looks == 0 {
         for key in 0..fixed {
             let mut value = [0; 2];
-            assert!(table.get_lockfree(machine, &key.to_be_bytes(), &mut value), "key {key} was missed");
+            assert!(
+                table.get_lockfree(machine, &key.to_be_bytes(), &mut value),
+                "key {key} was missed"
+            );
             assert_eq!(value, [key, key]);
         }
         let mut tx = session.begin(Mode::ReadOnly);
         let seen = pollster::block_on(everything(table, &mut tx)).expect("a snapshot can be read");
-        let keys: std::collections::BTreeSet<&[u8]> = seen.iter().map(|(key, _)| key.as_slice()).collect();
+        let keys: std::collections::BTreeSet<&[u8]> =
+            seen.iter().map(|(key, _)| key.as_slice()).collect();
         assert_eq!(keys.len(), seen.len(), "a key was seen twice");
-        assert_eq!(seen.len() as u64 % 2, fixed % 2, "half a transaction was seen");
+        assert_eq!(
+            seen.len() as u64 % 2,
+            fixed % 2,
+            "half a transaction was seen"
+        );
         assert!((0..fixed).all(|key| keys.contains(key.to_be_bytes().as_slice())));
         looks += 1;
     }

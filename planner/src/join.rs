@@ -106,20 +106,20 @@ fn distribute(
 fn best(kind: JoinKind, left: &From, right: &From, split: &Split) -> (Method, f64) {
     let left_rows = estimate(left, &split.left, (0, 0));
     let right_rows = estimate(right, &split.right, (0, 0));
-    let mut found = (Method::Loop, left_rows * right_rows + right_rows);
-    let mut consider = |method, cost| {
-        if cost < found.1 {
-            found = (method, cost);
-        }
-    };
     let sides = (slots(left), slots(right));
-    if split.both.iter().any(|c| key_pair(c, sides).is_some()) {
-        consider(Method::Hash, left_rows + 2.0 * right_rows);
-    }
+    // With equal keys a hash join is never much worse than a loop, and the guesses may be far off.
+    let mut found = match split.both.iter().any(|c| key_pair(c, sides).is_some()) {
+        true => (Method::Hash, left_rows + 2.0 * right_rows),
+        false => (Method::Loop, left_rows * right_rows + right_rows),
+    };
     if kind != JoinKind::Full
         && let Some(rows) = index_rows(right, split, sides)
     {
-        consider(Method::Index, left_rows * (2.0 + 2.0 * rows));
+        // Reading only what is needed also guards less: a little cheaper than it looks.
+        let cost = left_rows * (0.5 + 2.0 * rows);
+        if cost < found.1 {
+            found = (Method::Index, cost);
+        }
     }
     found
 }

@@ -45,6 +45,11 @@ enum State {
 }
 
 impl Execution {
+    /// Has it given or changed anything yet?
+    pub fn has_begun(&self) -> bool {
+        self.state.is_some()
+    }
+
     /// Runs `plan` on, giving at most `max_rows` rows (0: all).
     pub async fn run(
         &mut self,
@@ -59,13 +64,15 @@ impl Execution {
                 self.state = Some(State::Over);
                 Ok(Progress::Done(count))
             }
-            Plan::Select(select) => self.run_select(select, cx, sink, max_rows).await,
+            // The rest is boxed, which keeps the future of a point statement short: it is moved
+            // from caller to caller before it runs.
+            Plan::Select(select) => Box::pin(self.run_select(select, cx, sink, max_rows)).await,
             Plan::CopyOut(copy, select) => {
-                let count = run_copy_out(copy, select, cx, sink).await?;
+                let count = Box::pin(run_copy_out(copy, select, cx, sink)).await?;
                 Ok(Progress::Done(count))
             }
             Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
-                self.run_write(plan, cx, sink, max_rows).await
+                Box::pin(self.run_write(plan, cx, sink, max_rows)).await
             }
             Plan::Point(_) | Plan::CopyIn(_) => Ok(Progress::Done(0)),
         }

@@ -148,7 +148,11 @@ impl KeyCodec {
 impl KeyColumn {
     fn encode(&self, value: &Value, out: &mut Vec<u8>) {
         if value.is_null() {
-            out.push(if self.nulls_first { NULL_FIRST } else { NULL_LAST });
+            out.push(if self.nulls_first {
+                NULL_FIRST
+            } else {
+                NULL_LAST
+            });
             return;
         }
         if self.marked {
@@ -223,7 +227,11 @@ fn fold_f64(f: f64) -> u64 {
         f
     };
     let bits = f.to_bits();
-    if bits >> 63 == 1 { !bits } else { bits | (1 << 63) }
+    if bits >> 63 == 1 {
+        !bits
+    } else {
+        bits | (1 << 63)
+    }
 }
 
 fn fold_f32(f: f32) -> u32 {
@@ -235,7 +243,11 @@ fn fold_f32(f: f32) -> u32 {
         f
     };
     let bits = f.to_bits();
-    if bits >> 31 == 1 { !bits } else { bits | (1 << 31) }
+    if bits >> 31 == 1 {
+        !bits
+    } else {
+        bits | (1 << 31)
+    }
 }
 
 fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) {
@@ -311,8 +323,14 @@ mod tests {
 
     fn ascending(values: &[Value]) {
         for pair in values.windows(2) {
-            assert!(key(&pair[0], false, false) < key(&pair[1], false, false), "{pair:?}");
-            assert!(key(&pair[0], true, true) > key(&pair[1], true, true), "{pair:?}");
+            assert!(
+                key(&pair[0], false, false) < key(&pair[1], false, false),
+                "{pair:?}"
+            );
+            assert!(
+                key(&pair[0], true, true) > key(&pair[1], true, true),
+                "{pair:?}"
+            );
         }
     }
 
@@ -325,21 +343,60 @@ mod tests {
         ascending(&[i32::MIN, -7, -1, 0, 1, 256, i32::MAX].map(Value::Int4));
         ascending(&[i64::MIN, -1, 0, 1, i64::MAX].map(Value::Int8));
         ascending(&[i16::MIN, -1, 0, 1, i16::MAX].map(Value::Int2));
-        let floats = [f64::NEG_INFINITY, -1.5, -1e-300, 0.0, 1e-300, 2.0, f64::INFINITY, f64::NAN];
+        let floats = [
+            f64::NEG_INFINITY,
+            -1.5,
+            -1e-300,
+            0.0,
+            1e-300,
+            2.0,
+            f64::INFINITY,
+            f64::NAN,
+        ];
         ascending(&floats.map(Value::Float8));
-        assert_eq!(key(&Value::Float8(-0.0), false, false), key(&Value::Float8(0.0), false, false));
+        assert_eq!(
+            key(&Value::Float8(-0.0), false, false),
+            key(&Value::Float8(0.0), false, false)
+        );
     }
 
     #[test]
     fn numerics_sort_and_ignore_scale() {
         let values = [
-            "-79228162514264337593543950335", "-100.01", "-100", "-99.9", "-1", "-0.5", "-0.05",
-            "-0.0001", "0", "0.0001", "0.0010", "0.05", "0.5", "0.51", "1", "1.01", "9", "10",
-            "10.5", "99", "100", "1234567890.123456789",
+            "-79228162514264337593543950335",
+            "-100.01",
+            "-100",
+            "-99.9",
+            "-1",
+            "-0.5",
+            "-0.05",
+            "-0.0001",
+            "0",
+            "0.0001",
+            "0.0010",
+            "0.05",
+            "0.5",
+            "0.51",
+            "1",
+            "1.01",
+            "9",
+            "10",
+            "10.5",
+            "99",
+            "100",
+            "1234567890.123456789",
         ];
         ascending(&values.map(numeric));
-        for (a, b) in [("1.0", "1.000"), ("100", "100.00"), ("0", "0.00"), ("-0.50", "-0.5")] {
-            assert_eq!(key(&numeric(a), false, false), key(&numeric(b), false, false));
+        for (a, b) in [
+            ("1.0", "1.000"),
+            ("100", "100.00"),
+            ("0", "0.00"),
+            ("-0.50", "-0.5"),
+        ] {
+            assert_eq!(
+                key(&numeric(a), false, false),
+                key(&numeric(b), false, false)
+            );
         }
     }
 
@@ -357,6 +414,67 @@ mod tests {
         assert!(key(&Value::Null, false, false) > key(&one, false, false));
         assert!(key(&Value::Null, true, true) < key(&one, true, true));
         assert!(key(&Value::Null, true, false) > key(&one, true, false));
+    }
+
+    /// Random values of one type, near each other often enough to be equal or neighbours.
+    fn random_value(kind: usize, next: &mut impl FnMut() -> u64) -> Value {
+        let small = |n: u64| (n % 7) as i64 - 3;
+        let n = next();
+        let wide = if n.is_multiple_of(3) {
+            small(next())
+        } else {
+            next() as i64
+        };
+        match kind {
+            0 => Value::Int2(wide as i16),
+            1 => Value::Int4(wide as i32),
+            2 => Value::Int8(wide),
+            3 => Value::Float8([0.0, -0.0, f64::NAN, f64::INFINITY, 1.5, -1.5][n as usize % 6]),
+            4 => Value::Float8(f64::from_bits(next())),
+            5 => Value::Float4(f32::from_bits(next() as u32)),
+            6 => Value::Numeric(Decimal::new(wide, (next() % 20) as u32)),
+            7 => {
+                let letters =
+                    (0..next() % 5).map(|_| ['\0', 'a', 'b', '\u{e9}'][next() as usize % 4]);
+                Value::Text(letters.collect::<String>().into())
+            }
+            8 => Value::Bytea(
+                (0..next() % 4)
+                    .map(|_| [0, 1, 255][next() as usize % 3])
+                    .collect(),
+            ),
+            9 => Value::Bool(n.is_multiple_of(2)),
+            10 => Value::Date(wide as i32),
+            _ => Value::Null,
+        }
+    }
+
+    #[test]
+    fn keys_sort_as_the_values_compare() {
+        let mut state = 7u64;
+        let mut next = move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        };
+        for round in 0..20_000 {
+            let kind = round % 11;
+            let pick = |next: &mut dyn FnMut() -> u64| match next() % 10 {
+                0 => Value::Null,
+                _ => random_value(kind, &mut &mut *next),
+            };
+            let (a, b) = (pick(&mut next), pick(&mut next));
+            for (desc, nulls_first) in [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let by_value = crate::functions::sort_compare(&a, &b, desc, nulls_first);
+                let by_key = key(&a, desc, nulls_first).cmp(&key(&b, desc, nulls_first));
+                assert_eq!(
+                    by_value, by_key,
+                    "{a:?} {b:?} desc {desc} nulls first {nulls_first}"
+                );
+            }
+        }
     }
 
     #[test]

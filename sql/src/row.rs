@@ -100,7 +100,11 @@ impl RowLayout {
             data += varying_bytes(&row[column]);
         }
         let wide = data > usize::from(u16::MAX);
-        let bitmap = if nulls { self.columns.len().div_ceil(8) } else { 0 };
+        let bitmap = if nulls {
+            self.columns.len().div_ceil(8)
+        } else {
+            0
+        };
         let end_bytes = if wide { 4 } else { 2 };
         let ends_at = self.fixed_end + bitmap;
         let data_at = ends_at + end_bytes * self.varying.len();
@@ -184,7 +188,11 @@ impl<'a> RowReader<'a> {
         let bytes = bytes.get(..total)?;
         let nulls = flags & FLAG_NULLS != 0;
         let wide = flags & FLAG_WIDE != 0;
-        let bitmap = if nulls { layout.columns.len().div_ceil(8) } else { 0 };
+        let bitmap = if nulls {
+            layout.columns.len().div_ceil(8)
+        } else {
+            0
+        };
         let ends_at = layout.fixed_end + bitmap;
         let data_at = ends_at + layout.varying.len() * if wide { 4 } else { 2 };
         let whole = usize::from(columns) == layout.columns.len()
@@ -360,7 +368,10 @@ fn row_too_big(bytes: usize) -> SqlError {
 }
 
 fn corrupt() -> SqlError {
-    SqlError::new(DATA_CORRUPTED, "a stored row does not match its table's columns")
+    SqlError::new(
+        DATA_CORRUPTED,
+        "a stored row does not match its table's columns",
+    )
 }
 
 #[cfg(test)]
@@ -448,7 +459,9 @@ mod tests {
         let mut words = Vec::new();
         layout.encode(&row, &mut words).expect("it fits");
         let mut back = [Value::Null, Value::Null];
-        layout.decode_some(&words, &[1], &mut back).expect("it decodes");
+        layout
+            .decode_some(&words, &[1], &mut back)
+            .expect("it decodes");
         assert_eq!(back, [Value::Null, Value::text("y")]);
         let row = [Value::text("x".repeat(ROW_BYTES_MAX)), Value::Null];
         let error = layout.encode(&row, &mut words).expect_err("too big");

@@ -52,7 +52,10 @@ impl Halt {
 
     /// May the same statements succeed in a new transaction?
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Halt::Stale | Halt::Stop(Stop::Retry(_)))
+        matches!(
+            self,
+            Halt::Stale | Halt::Stop(Stop::Retry(_) | Stop::Deadlock)
+        )
     }
 }
 

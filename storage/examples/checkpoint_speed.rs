@@ -61,8 +61,12 @@ fn furnish(regions: &Regions, objects: u64) -> Result<(), Box<dyn Error>> {
     let (lanes, account) = (Lanes::new(1), Account::new(64 << 30));
     let class = Class::for_payload(PAYLOAD_WORDS).ok_or("a class for small objects")?;
     let mut lane = lanes.enter(0);
-    let supply =
-        Supply { regions, account: &account, oldest: &|| Timestamp::ZERO, may_reuse_blocks: &|| true };
+    let supply = Supply {
+        regions,
+        account: &account,
+        oldest: &|| Timestamp::ZERO,
+        may_reuse_blocks: &|| true,
+    };
     for i in 1..=objects {
         let addr = lane.alloc(supply, class, Addr::NULL)?;
         let object = regions.object(addr).ok_or("the slot is there")?;

@@ -21,7 +21,10 @@ pub struct Account {
 impl Account {
     /// A budget of `limit` bytes.
     pub const fn new(limit: u64) -> Self {
-        Self { limit, used: AtomicU64::new(0) }
+        Self {
+            limit,
+            used: AtomicU64::new(0),
+        }
     }
 
     /// Takes `bytes` from the budget.

@@ -74,11 +74,18 @@ pub struct FatPtr {
 
 impl FatPtr {
     /// No object.
-    pub const NULL: FatPtr = FatPtr { addr: Addr::NULL, size: 0, incarnation: 0 };
+    pub const NULL: FatPtr = FatPtr {
+        addr: Addr::NULL,
+        size: 0,
+        incarnation: 0,
+    };
 
     /// The two words that are stored in objects.
     pub const fn to_words(self) -> [u64; 2] {
-        [self.addr.raw(), ((self.incarnation as u64) << 32) | self.size as u64]
+        [
+            self.addr.raw(),
+            ((self.incarnation as u64) << 32) | self.size as u64,
+        ]
     }
 
     /// From two stored words.
@@ -104,7 +111,11 @@ mod tests {
     fn an_address_and_a_fat_pointer_survive_storing() {
         let addr = Addr::new(RegionId(7), 0xFFFF_FFF8);
         assert_eq!((addr.region(), addr.offset()), (RegionId(7), 0xFFFF_FFF8));
-        let ptr = FatPtr { addr, size: 1 << 20, incarnation: 65_535 };
+        let ptr = FatPtr {
+            addr,
+            size: 1 << 20,
+            incarnation: 65_535,
+        };
         assert_eq!(FatPtr::from_words(ptr.to_words()), ptr);
         assert!(FatPtr::from_words([0, 0]).is_null());
     }

@@ -48,7 +48,8 @@ impl Class {
         if let Some(class) = SMALL.get(payload_words) {
             return Some(Class(*class));
         }
-        let class = SLOT_WORDS.partition_point(|words| class_payload_words(*words as usize) < payload_words);
+        let class = SLOT_WORDS
+            .partition_point(|words| class_payload_words(*words as usize) < payload_words);
         (class < CLASSES).then_some(Class(class as u8))
     }
 
@@ -119,7 +120,10 @@ mod tests {
             assert!(class.payload_words() >= payload);
             assert!(class.0 == 0 || Class(class.0 - 1).payload_words() < payload);
         }
-        assert_eq!(Class::for_payload(MAX_PAYLOAD_WORDS).map(Class::slots), Some(1));
+        assert_eq!(
+            Class::for_payload(MAX_PAYLOAD_WORDS).map(Class::slots),
+            Some(1)
+        );
         assert_eq!(Class::for_payload(MAX_PAYLOAD_WORDS + 1), None);
     }
 }

@@ -64,7 +64,12 @@ impl std::fmt::Debug for Header {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let lock = if self.is_locked() { "locked " } else { "" };
         let free = if self.is_allocated() { "" } else { "free " };
-        write!(f, "{lock}{free}@{}#{}", self.timestamp().raw(), self.write_counter())
+        write!(
+            f,
+            "{lock}{free}@{}#{}",
+            self.timestamp().raw(),
+            self.write_counter()
+        )
     }
 }
 

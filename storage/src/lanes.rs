@@ -89,7 +89,9 @@ impl Lanes {
             retired: VecDeque::new(),
             old: OldLane::default(),
         };
-        Self { lanes: (0..count.max(1)).map(|_| Mutex::new(lane())).collect() }
+        Self {
+            lanes: (0..count.max(1)).map(|_| Mutex::new(lane())).collect(),
+        }
     }
 
     /// Number of lanes.
@@ -108,7 +110,14 @@ impl Lanes {
         let mut lane = self.enter(id.block as usize + id.region.0 as usize);
         let slabs = &mut lane.classes[class.0 as usize];
         slabs.free += free.len();
-        slabs.slabs.insert(id, Slab { free, carved: class.slots(), charged: BLOCK_BYTES });
+        slabs.slabs.insert(
+            id,
+            Slab {
+                free,
+                carved: class.slots(),
+                charged: BLOCK_BYTES,
+            },
+        );
     }
 
     /// Gives back to the regions every block whose slots are all free and carved, across all lanes.
@@ -121,7 +130,8 @@ impl Lanes {
             for lane in &lanes {
                 for (id, slab) in &lane.classes[class].slabs {
                     let uncarved = slots - slab.carved.min(slots);
-                    *free.entry(*id).or_default() += slab.free.len() + if slab.carved > 0 { uncarved } else { 0 };
+                    *free.entry(*id).or_default() +=
+                        slab.free.len() + if slab.carved > 0 { uncarved } else { 0 };
                 }
             }
             for (id, _) in free.into_iter().filter(|(_, free)| *free == slots) {
@@ -131,6 +141,8 @@ impl Lanes {
                         slabs.free -= slab.free.len();
                         account.release(slab.charged as u64);
                     }
+                    // Where one lane carved the block and its slots came back to another.
+                    account.release(slabs.full.remove(&id).unwrap_or(0) as u64);
                     if slabs.current == Some(id) {
                         slabs.current = None;
                     }
@@ -143,7 +155,8 @@ impl Lanes {
 
 impl Supply<'_> {
     fn block(&self, class: Class) -> Result<BlockId, OutOfMemory> {
-        self.regions.acquire_block(class, (self.oldest)(), (self.may_reuse_blocks)())
+        self.regions
+            .acquire_block(class, (self.oldest)(), (self.may_reuse_blocks)())
     }
 }
 
@@ -159,24 +172,51 @@ impl Lane {
         class: Class,
         near: Addr,
     ) -> Result<Addr, OutOfMemory> {
-        let Supply { regions, account, .. } = supply;
-        let slabs = &mut self.classes[class.0 as usize];
         let near_block = (!near.is_null()).then(|| BlockId::of(near));
+        let slabs = &mut self.classes[class.0 as usize];
         for id in near_block.into_iter().chain(slabs.current) {
-            if let Some(addr) = slabs.take(account, id, class)? {
+            // At the limit a slab that cannot be carved is as good as full.
+            if let Ok(Some(addr)) = slabs.take(supply.account, id, class) {
                 return Ok(addr);
             }
         }
-        if slabs.free == 0 && !self.retired.is_empty() {
-            self.reuse_retired(regions, (supply.oldest)());
+        self.alloc_elsewhere(supply, class, near_block)
+    }
+
+    #[cold]
+    fn alloc_elsewhere(
+        &mut self,
+        supply: Supply<'_>,
+        class: Class,
+        near_block: Option<BlockId>,
+    ) -> Result<Addr, OutOfMemory> {
+        let account = supply.account;
+        if self.classes[class.0 as usize].free == 0 && !self.retired.is_empty() {
+            self.reuse_retired(supply.regions, (supply.oldest)());
         }
         let slabs = &mut self.classes[class.0 as usize];
         let in_region = near_block.and_then(|hint| {
-            let from = BlockId { region: hint.region, block: 0 };
-            let to = BlockId { region: hint.region, block: u32::MAX };
-            slabs.slabs.range(from..=to).find(|(_, slab)| slab.has_room(class)).map(|(id, _)| *id)
+            let from = BlockId {
+                region: hint.region,
+                block: 0,
+            };
+            let to = BlockId {
+                region: hint.region,
+                block: u32::MAX,
+            };
+            slabs
+                .slabs
+                .range(from..=to)
+                .find(|(_, slab)| slab.has_room(class))
+                .map(|(id, _)| *id)
         });
-        let any = || slabs.slabs.iter().find(|(_, slab)| slab.has_room(class)).map(|(id, _)| *id);
+        let any = || {
+            slabs
+                .slabs
+                .iter()
+                .find(|(_, slab)| slab.has_room(class))
+                .map(|(id, _)| *id)
+        };
         let id = match in_region.or_else(any) {
             Some(id) => id,
             None => {
@@ -187,7 +227,17 @@ impl Lane {
             }
         };
         slabs.current = Some(id);
-        slabs.take(account, id, class)?.ok_or(OutOfMemory)
+        slabs
+            .take(account, id, class)
+            .or_else(|full| {
+                let free = slabs
+                    .slabs
+                    .iter()
+                    .find(|(_, slab)| !slab.free.is_empty())
+                    .map(|(id, _)| *id);
+                free.map_or(Err(full), |id| slabs.take(account, id, class))
+            })?
+            .ok_or(OutOfMemory)
     }
 
     /// Takes `count` consecutive slots of one block.
@@ -205,7 +255,12 @@ impl Lane {
         }
         let slabs = &mut self.classes[class.0 as usize];
         let room = |slab: &Slab| class.slots() - slab.carved.min(class.slots()) >= count;
-        let id = match slabs.slabs.iter().find(|(_, slab)| room(slab)).map(|(id, _)| *id) {
+        let id = match slabs
+            .slabs
+            .iter()
+            .find(|(_, slab)| room(slab))
+            .map(|(id, _)| *id)
+        {
             Some(id) => id,
             None => {
                 let id = supply.block(class)?;
@@ -215,7 +270,10 @@ impl Lane {
         };
         let slab = slabs.slabs.get_mut(&id).ok_or(OutOfMemory)?;
         let first = slab.carved;
-        slab.charge(supply.account, (first + count) * class.slot_words() * WORD_BYTES)?;
+        slab.charge(
+            supply.account,
+            (first + count) * class.slot_words() * WORD_BYTES,
+        )?;
         slab.carved += count;
         Ok(id.slot(class, first))
     }
@@ -227,7 +285,11 @@ impl Lane {
             let id = BlockId::of(addr);
             slabs.free += 1;
             let charged = slabs.full.remove(&id).unwrap_or(0);
-            let slab = slabs.slabs.entry(id).or_insert_with(|| Slab { free: Vec::new(), carved: class.slots(), charged });
+            let slab = slabs.slabs.entry(id).or_insert_with(|| Slab {
+                free: Vec::new(),
+                carved: class.slots(),
+                charged,
+            });
             slab.free.push(addr.offset());
         }
     }
@@ -262,8 +324,15 @@ impl ClassSlabs {
         });
     }
 
-    fn take(&mut self, account: &Account, id: BlockId, class: Class) -> Result<Option<Addr>, OutOfMemory> {
-        let Some(slab) = self.slabs.get_mut(&id) else { return Ok(None) };
+    fn take(
+        &mut self,
+        account: &Account,
+        id: BlockId,
+        class: Class,
+    ) -> Result<Option<Addr>, OutOfMemory> {
+        let Some(slab) = self.slabs.get_mut(&id) else {
+            return Ok(None);
+        };
         if let Some(offset) = slab.free.pop() {
             self.free -= 1;
             return Ok(Some(Addr::new(id.region, offset)));
@@ -284,7 +353,9 @@ impl Slab {
 
     fn charge(&mut self, account: &Account, upto: usize) -> Result<(), OutOfMemory> {
         if upto > self.charged {
-            let target = upto.next_multiple_of(CHARGE_BYTES).min(MAX_SLOT_WORDS * WORD_BYTES);
+            let target = upto
+                .next_multiple_of(CHARGE_BYTES)
+                .min(MAX_SLOT_WORDS * WORD_BYTES);
             account.charge((target - self.charged) as u64)?;
             self.charged = target;
         }
@@ -300,44 +371,83 @@ mod tests {
     use std::collections::HashSet;
 
     fn supply<'a>(regions: &'a Regions, account: &'a Account) -> Supply<'a> {
-        Supply { regions, account, oldest: &|| Timestamp::ZERO, may_reuse_blocks: &|| true }
+        Supply {
+            regions,
+            account,
+            oldest: &|| Timestamp::ZERO,
+            may_reuse_blocks: &|| true,
+        }
     }
 
     #[test]
     fn near_finds_the_block_then_the_region() {
-        let (regions, account, lanes) = (Regions::new(MIN_REGION_BYTES), Account::new(1 << 30), Lanes::new(1));
+        let (regions, account, lanes) = (
+            Regions::new(MIN_REGION_BYTES),
+            Account::new(1 << 30),
+            Lanes::new(1),
+        );
         let class = Class::for_payload(1000).expect("fits");
         let mut lane = lanes.enter(0);
         let mut all = Vec::new();
         for _ in 0..class.slots() * 2 + 1 {
-            all.push(lane.alloc(supply(&regions, &account), class, Addr::NULL).expect("fits"));
+            all.push(
+                lane.alloc(supply(&regions, &account), class, Addr::NULL)
+                    .expect("fits"),
+            );
         }
         let (first, middle) = (all[3], all[class.slots() + 3]);
         lane.give_back(&regions, first);
         lane.give_back(&regions, middle);
         let near = all[class.slots() + 5];
-        assert_eq!(lane.alloc(supply(&regions, &account), class, near), Ok(middle));
-        assert_eq!(lane.alloc(supply(&regions, &account), class, all[0]), Ok(first));
+        assert_eq!(
+            lane.alloc(supply(&regions, &account), class, near),
+            Ok(middle)
+        );
+        assert_eq!(
+            lane.alloc(supply(&regions, &account), class, all[0]),
+            Ok(first)
+        );
     }
 
     #[test]
     fn a_run_is_consecutive_and_a_retired_slot_waits() {
-        let (regions, account, lanes) = (Regions::new(MIN_REGION_BYTES), Account::new(1 << 30), Lanes::new(1));
+        let (regions, account, lanes) = (
+            Regions::new(MIN_REGION_BYTES),
+            Account::new(1 << 30),
+            Lanes::new(1),
+        );
         let class = Class::for_payload(30).expect("fits");
         let mut lane = lanes.enter(0);
-        let first = lane.alloc_run(supply(&regions, &account), class, 100).expect("fits a block");
-        let next = lane.alloc(supply(&regions, &account), class, Addr::NULL).expect("fits");
-        assert_eq!(next.offset() - first.offset(), (100 * class.slot_words() * WORD_BYTES) as u32);
+        let first = lane
+            .alloc_run(supply(&regions, &account), class, 100)
+            .expect("fits a block");
+        let next = lane
+            .alloc(supply(&regions, &account), class, Addr::NULL)
+            .expect("fits");
+        assert_eq!(
+            next.offset() - first.offset(),
+            (100 * class.slot_words() * WORD_BYTES) as u32
+        );
         lane.retire(next, Timestamp::from_raw(10));
         lane.reuse_retired(&regions, Timestamp::from_raw(9));
-        assert_ne!(lane.alloc(supply(&regions, &account), class, next), Ok(next));
+        assert_ne!(
+            lane.alloc(supply(&regions, &account), class, next),
+            Ok(next)
+        );
         lane.reuse_retired(&regions, Timestamp::from_raw(10));
-        assert_eq!(lane.alloc(supply(&regions, &account), class, next), Ok(next));
+        assert_eq!(
+            lane.alloc(supply(&regions, &account), class, next),
+            Ok(next)
+        );
     }
 
     #[test]
     fn at_the_limit_nothing_more_is_given_and_nothing_is_lost() {
-        let (regions, account, lanes) = (Regions::new(MIN_REGION_BYTES), Account::new(256 << 10), Lanes::new(1));
+        let (regions, account, lanes) = (
+            Regions::new(MIN_REGION_BYTES),
+            Account::new(256 << 10),
+            Lanes::new(1),
+        );
         let class = Class::for_payload(100).expect("fits");
         let mut lane = lanes.enter(0);
         let mut got = Vec::new();
@@ -347,7 +457,56 @@ mod tests {
         assert!(account.used() <= 256 << 10 && got.len() > 200);
         let back = got[17];
         lane.give_back(&regions, back);
-        assert_eq!(lane.alloc(supply(&regions, &account), class, Addr::NULL), Ok(back));
+        assert_eq!(
+            lane.alloc(supply(&regions, &account), class, Addr::NULL),
+            Ok(back)
+        );
+    }
+
+    #[test]
+    fn at_the_limit_a_free_slot_is_found_though_other_blocks_could_be_carved() {
+        let (regions, account, lanes) = (
+            Regions::new(MIN_REGION_BYTES),
+            Account::new((1 << 20) + (128 << 10)),
+            Lanes::new(1),
+        );
+        let class = Class::for_payload(1000).expect("fits");
+        let mut lane = lanes.enter(0);
+        let mut got = Vec::new();
+        while let Ok(addr) = lane.alloc(supply(&regions, &account), class, Addr::NULL) {
+            got.push(addr);
+        }
+        assert!(got.len() > class.slots(), "a second block was begun");
+        lane.give_back(&regions, got[3]);
+        let last = got[got.len() - 1];
+        assert_eq!(
+            lane.alloc(supply(&regions, &account), class, last),
+            Ok(got[3])
+        );
+    }
+
+    #[test]
+    fn a_block_carved_by_one_lane_and_freed_into_another_is_paid_back_whole() {
+        let (regions, account, lanes) = (
+            Regions::new(MIN_REGION_BYTES),
+            Account::new(1 << 30),
+            Lanes::new(2),
+        );
+        let class = Class::for_payload(1000).expect("fits");
+        // One slot more than a block holds: the first block leaves the search path of its lane.
+        let all: Vec<Addr> = (0..=class.slots())
+            .map(|_| {
+                lanes
+                    .enter(0)
+                    .alloc(supply(&regions, &account), class, Addr::NULL)
+                    .expect("fits")
+            })
+            .collect();
+        for addr in all {
+            lanes.enter(1).give_back(&regions, addr);
+        }
+        lanes.release_empty_blocks(&regions, &account, Timestamp::from_raw(1));
+        assert_eq!((regions.blocks(), account.used()), (vec![], 0));
     }
 
     proptest! {

@@ -36,7 +36,11 @@ pub const fn payload_words(s: usize, words: usize) -> usize {
 #[inline]
 pub const fn line_versions(s: usize, words: usize) -> usize {
     let first = LINE_WORDS - s;
-    if words > first { (words - first).div_ceil(LINE_WORDS) } else { 0 }
+    if words > first {
+        (words - first).div_ceil(LINE_WORDS)
+    } else {
+        0
+    }
 }
 
 /// Payload words that fit every slot of `words` words, wherever in a block it begins. Slots of whole
@@ -70,7 +74,10 @@ mod tests {
                     seen[at] = true;
                 }
                 assert!(seen.iter().all(|x| *x), "s {s} words {words} leaves a hole");
-                assert!(words % LINE_WORDS == 0 && s != 0 || class_payload_words(words) <= payload_words(s, words));
+                assert!(
+                    words % LINE_WORDS == 0 && s != 0
+                        || class_payload_words(words) <= payload_words(s, words)
+                );
             }
         }
     }

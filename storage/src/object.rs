@@ -24,20 +24,27 @@ impl<'a> ObjectRef<'a> {
     /// The slot over `words`, whose first word is word `s` of a cache line.
     #[inline]
     pub fn new(words: &'a [AtomicU64], s: usize) -> Self {
-        Self { words, s: s % LINE_WORDS }
+        Self {
+            words,
+            s: s % LINE_WORDS,
+        }
     }
 
     /// The header, with everything that was written before it.
     #[inline]
     pub fn header(&self) -> Header {
-        self.words.first().map_or(Header(0), |word| Header(word.load(Ordering::Acquire)))
+        self.words
+            .first()
+            .map_or(Header(0), |word| Header(word.load(Ordering::Acquire)))
     }
 
     /// Whether the header is still `seen` after all reads before this call.
     #[inline]
     pub fn unchanged(&self, seen: Header) -> bool {
         fence(Ordering::Acquire);
-        self.words.first().is_some_and(|word| word.load(Ordering::Relaxed) == seen.0)
+        self.words
+            .first()
+            .is_some_and(|word| word.load(Ordering::Relaxed) == seen.0)
     }
 
     #[inline]
@@ -48,7 +55,8 @@ impl<'a> ObjectRef<'a> {
     /// Incarnation and previous version; check the header afterwards.
     #[inline]
     pub fn link(&self) -> Link {
-        self.logical(0).map_or(Link(0), |word| Link(word.load(Ordering::Relaxed)))
+        self.logical(0)
+            .map_or(Link(0), |word| Link(word.load(Ordering::Relaxed)))
     }
 
     /// Payload words that the slot holds.
@@ -65,7 +73,8 @@ impl<'a> ObjectRef<'a> {
     /// Payload word `i`, or 0 beyond the end; check the header afterwards.
     #[inline]
     pub fn word(&self, i: usize) -> u64 {
-        self.logical(i + 1).map_or(0, |word| word.load(Ordering::Relaxed))
+        self.logical(i + 1)
+            .map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Copies payload words from `from` on; beyond the end zeroes. Check the header afterwards.
@@ -76,7 +85,10 @@ impl<'a> ObjectRef<'a> {
             // Up to the end of this cache line no line version is in the way.
             let run = (LINE_WORDS - (self.s + at) % LINE_WORDS).min(out.len() - done);
             for i in 0..run {
-                out[done + i] = self.words.get(at + i).map_or(0, |word| word.load(Ordering::Relaxed));
+                out[done + i] = self
+                    .words
+                    .get(at + i)
+                    .map_or(0, |word| word.load(Ordering::Relaxed));
             }
             done += run;
         }
@@ -101,9 +113,14 @@ impl<'a> ObjectRef<'a> {
     #[inline]
     pub fn try_lock(&self, seen: Header) -> Result<(), Header> {
         let word = self.words.first().ok_or(Header(0))?;
-        word.compare_exchange(seen.0, seen.locked().0, Ordering::Acquire, Ordering::Relaxed)
-            .map(|_| ())
-            .map_err(Header)
+        word.compare_exchange(
+            seen.0,
+            seen.locked().0,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        )
+        .map(|_| ())
+        .map_err(Header)
     }
 
     /// Gives the lock back with nothing changed.
@@ -255,7 +272,10 @@ mod tests {
                 assert_eq!((object.header(), object.link()), (header, link));
                 assert!(object.lines_agree(header) && object.unchanged(header));
                 object.put(2, &[77, 78]);
-                assert_eq!((object.word(1), object.word(2), object.word(3)), (2, 77, 78));
+                assert_eq!(
+                    (object.word(1), object.word(2), object.word(3)),
+                    (2, 77, 78)
+                );
                 assert_eq!(object.word(payload.len()), 0);
             }
         }

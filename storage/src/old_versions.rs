@@ -3,20 +3,25 @@
 //! # Picture
 //! ```text
 //! block   | record | record | record | ...        bump-allocated by one lane
-//! record  | header word | place of the version before it | payload words | payload ... |
+//! record  | header word | place of the version before it | replaced at | payload words | payload ... |
 //! ```
 //! A record is needed by readers whose read timestamp lies between its own timestamp and that of the
 //! version that replaced it. A block remembers the newest replacing timestamp in it; when the oldest
-//! reader has passed that, the whole block is used again in its next *generation*.
+//! reader has passed that, the whole block is used again, by any lane, in its next *generation*.
 //!
 //! # Concurrency
 //! A block is written by the lane that holds it and read by anybody. A reader checks the generation
 //! before it follows a place and again after it has read: a reused block is noticed, and the reader
-//! learns that its snapshot is too old.
+//! learns that its snapshot is too old. A place has room for 12 bits of the generation; should they
+//! come round, the record there was replaced at another timestamp than the version that led to it.
+//! Full blocks wait in one queue of the machine, so that no lane goes without while another sits on
+//! blocks that nobody needs; its lock is taken once a block.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64 as Counter};
+
+use parking_lot::Mutex;
 
 use crate::account::{Account, OutOfMemory};
 use crate::header::{Header, OldPlace};
@@ -27,7 +32,11 @@ use crate::timestamp::Timestamp;
 /// Words of an ordinary block; a longer record gets a block of its own.
 const BLOCK_WORDS: usize = 8 * 1024;
 /// Words before a record's payload.
-const RECORD_HEAD: usize = 3;
+const RECORD_HEAD: usize = 4;
+/// The last word at which a record may begin: what a place has room for.
+const MAX_OFFSET: usize = 0xFFFF;
+/// Full blocks that are looked at before all others count as needed too.
+const SEARCHED: usize = 16;
 /// Blocks of one page of the block table.
 const PAGE: usize = 1024;
 
@@ -42,8 +51,17 @@ type Page = Box<[OnceLock<Block>]>;
 pub struct OldVersions {
     pages: Box<[OnceLock<Page>]>,
     next: AtomicU32,
+    /// Full blocks, in the order in which they were filled.
+    full: Mutex<VecDeque<Full>>,
     limit_bytes: u64,
     used_bytes: Counter,
+}
+
+/// A block that nobody writes.
+struct Full {
+    block: u32,
+    words: usize,
+    newest: Timestamp,
 }
 
 /// A version that a commit is about to replace.
@@ -69,15 +87,15 @@ pub enum Found<T> {
     Gone,
 }
 
-/// A lane's part: the block it fills, and the full ones in the order in which they were filled.
+/// A lane's part: the block it fills.
 #[derive(Default)]
 pub struct OldLane {
     open: Option<Open>,
-    full: VecDeque<(u32, Timestamp)>,
 }
 
 struct Open {
     block: u32,
+    words: usize,
     at: usize,
     newest: Timestamp,
 }
@@ -89,6 +107,7 @@ impl OldVersions {
         Self {
             pages: (0..pages).map(|_| OnceLock::new()).collect(),
             next: AtomicU32::new(1),
+            full: Mutex::default(),
             limit_bytes,
             used_bytes: Counter::new(0),
         }
@@ -100,37 +119,62 @@ impl OldVersions {
     }
 
     fn block(&self, number: u32) -> Option<&Block> {
-        self.pages.get(number as usize / PAGE)?.get()?.get(number as usize % PAGE)?.get()
+        self.pages
+            .get(number as usize / PAGE)?
+            .get()?
+            .get(number as usize % PAGE)?
+            .get()
     }
 
-    /// Follows the chain from `place` to the newest version not newer than `at` and shows it to `f`.
-    pub fn find<T>(&self, mut place: OldPlace, at: Timestamp, mut f: impl FnMut(&[AtomicU64]) -> T) -> Found<T> {
+    /// Follows the chain from `place`, whose version was `replaced` then, to the newest version not
+    /// newer than `at` and shows it to `f`.
+    pub fn find<T>(
+        &self,
+        mut place: OldPlace,
+        mut replaced: Timestamp,
+        at: Timestamp,
+        mut f: impl FnMut(&[AtomicU64]) -> T,
+    ) -> Found<T> {
         loop {
             if place.is_none() {
                 return Found::Absent;
             }
-            let Some(block) = self.block(place.block()) else { return Found::Gone };
-            if block.generation.load(Ordering::Acquire) % OldPlace::GENERATIONS != place.generation() {
+            let Some(block) = self.block(place.block()) else {
+                return Found::Gone;
+            };
+            if block.generation.load(Ordering::Acquire) % OldPlace::GENERATIONS
+                != place.generation()
+            {
                 return Found::Gone;
             }
             let words = block.memory.words();
             let from = place.offset();
-            let load = |i: usize| words.get(from + i).map_or(0, |word| word.load(Ordering::Relaxed));
+            let load = |i: usize| {
+                words
+                    .get(from + i)
+                    .map_or(0, |word| word.load(Ordering::Relaxed))
+            };
             let header = Header(load(0));
             let before = OldPlace(load(1));
+            if load(2) != replaced.raw() {
+                return Found::Gone;
+            }
             let hit = (header.timestamp() <= at).then(|| {
-                let len = load(2) as usize;
-                let payload = words.get(from + RECORD_HEAD..from.saturating_add(RECORD_HEAD + len)).unwrap_or(&[]);
+                let len = load(3) as usize;
+                let end = (from + RECORD_HEAD).saturating_add(len);
+                let payload = words.get(from + RECORD_HEAD..end).unwrap_or(&[]);
                 header.is_allocated().then(|| f(payload))
             });
             fence(Ordering::Acquire);
-            if block.generation.load(Ordering::Relaxed) % OldPlace::GENERATIONS != place.generation() {
+            if block.generation.load(Ordering::Relaxed) % OldPlace::GENERATIONS
+                != place.generation()
+            {
                 return Found::Gone;
             }
             match hit {
                 Some(Some(value)) => return Found::Version(value, header),
                 Some(None) => return Found::Absent,
-                None => place = before,
+                None => (place, replaced) = (before, header.timestamp()),
             }
         }
     }
@@ -138,11 +182,11 @@ impl OldVersions {
     /// Keeps a version; `copy` is given where to put runs of its payload.
     ///
     /// `oldest` answers the oldest read timestamp that anybody uses or will use; it is asked only
-    /// when a block is full. Past the limit the lane's oldest block is given up, and whoever needs
-    /// it learns that its snapshot is too old.
+    /// when a block is full. Past the limit the oldest block is given up, and whoever needs it learns
+    /// that its snapshot is too old.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when neither the account nor the lane has a block to give.
+    /// [`OutOfMemory`] when neither the account nor the queue of full blocks has one to give.
     pub fn keep(
         &self,
         lane: &mut OldLane,
@@ -151,15 +195,22 @@ impl OldVersions {
         oldest: &dyn Fn() -> Timestamp,
         copy: impl FnOnce(&mut dyn FnMut(usize, &[u64])),
     ) -> Result<OldPlace, OutOfMemory> {
-        let Replaced { header, before, payload_words, at: replaced_at } = version;
+        let Replaced {
+            header,
+            before,
+            payload_words,
+            at: replaced_at,
+        } = version;
         let need = RECORD_HEAD + payload_words;
-        let fits = |open: &Open| {
-            self.block(open.block).is_some_and(|b| open.at + need <= b.memory.words().len() && open.at <= 0xFFFF)
-        };
+        let fits = |open: &Open| open.at + need <= open.words && open.at <= MAX_OFFSET;
         if !lane.open.as_ref().is_some_and(fits) {
-            let fresh = self.next_block(lane, account, need, oldest)?;
-            if let Some(open) = lane.open.replace(Open { block: fresh, at: 0, newest: Timestamp::ZERO }) {
-                lane.full.push_back((open.block, open.newest));
+            let fresh = self.next_block(account, need, oldest)?;
+            if let Some(open) = lane.open.replace(fresh) {
+                self.full.lock().push_back(Full {
+                    block: open.block,
+                    words: open.words,
+                    newest: open.newest,
+                });
             }
         }
         let open = lane.open.as_mut().ok_or(OutOfMemory)?;
@@ -167,13 +218,18 @@ impl OldVersions {
         let words = &block.memory.words()[open.at..open.at + need];
         words[0].store(header.unlocked().0, Ordering::Relaxed);
         words[1].store(before.0, Ordering::Relaxed);
-        words[2].store(payload_words as u64, Ordering::Relaxed);
+        words[2].store(replaced_at.raw(), Ordering::Relaxed);
+        words[3].store(payload_words as u64, Ordering::Relaxed);
         copy(&mut |from, part| {
             for (word, value) in words[RECORD_HEAD + from..].iter().zip(part) {
                 word.store(*value, Ordering::Relaxed);
             }
         });
-        let place = OldPlace::new(open.block, block.generation.load(Ordering::Relaxed), open.at as u16);
+        let place = OldPlace::new(
+            open.block,
+            block.generation.load(Ordering::Relaxed),
+            open.at as u16,
+        );
         open.at += need;
         open.newest = open.newest.max(replaced_at);
         Ok(place)
@@ -181,48 +237,72 @@ impl OldVersions {
 
     fn next_block(
         &self,
-        lane: &mut OldLane,
         account: &Account,
         need: usize,
         oldest: &dyn Fn() -> Timestamp,
-    ) -> Result<u32, OutOfMemory> {
-        if !lane.full.is_empty() {
-            let passed = if self.used_bytes() >= self.limit_bytes { Timestamp::MAX } else { oldest() };
-            if let Some(block) = self.recycle(lane, need, passed) {
-                return Ok(block);
-            }
+    ) -> Result<Open, OutOfMemory> {
+        if let Some(open) = self.recycle(need, oldest()) {
+            return Ok(open);
+        }
+        if self.used_bytes() >= self.limit_bytes
+            && let Some(open) = self.recycle(need, Timestamp::MAX)
+        {
+            return Ok(open);
         }
         let words = need.max(BLOCK_WORDS);
         let bytes = (words * WORD_BYTES) as u64;
         match account.charge(bytes) {
-            Ok(()) => self.add_block(words).inspect_err(|_| account.release(bytes)),
-            Err(full) => self.recycle(lane, need, Timestamp::MAX).ok_or(full),
+            Ok(()) => self
+                .add_block(words)
+                .inspect_err(|_| account.release(bytes)),
+            Err(full) => self.recycle(need, Timestamp::MAX).ok_or(full),
         }
     }
 
-    /// Takes the lane's oldest full block that readers have `passed` into its next generation.
-    fn recycle(&self, lane: &mut OldLane, need: usize, passed: Timestamp) -> Option<u32> {
-        let position = lane.full.iter().position(|(number, newest)| {
-            *newest <= passed && self.block(*number).is_some_and(|block| block.memory.words().len() >= need)
-        })?;
-        let (number, _) = lane.full.remove(position)?;
-        let block = self.block(number)?;
-        block.generation.fetch_add(1, Ordering::Relaxed);
+    /// Takes the oldest full block that readers have `passed` into its next generation.
+    fn recycle(&self, need: usize, passed: Timestamp) -> Option<Open> {
+        let mut full = self.full.lock();
+        // The queue is all but in the order of `newest`: where the first few are needed, all are.
+        let waiting = full.iter().take(SEARCHED).all(|full| full.newest > passed);
+        let position = (!waiting).then(|| {
+            full.iter()
+                .position(|full| full.newest <= passed && full.words >= need)
+        })??;
+        let Full { block, words, .. } = full.remove(position)?;
+        drop(full);
+        self.block(block)?
+            .generation
+            .fetch_add(1, Ordering::Relaxed);
         fence(Ordering::Release);
-        Some(number)
+        Some(Open {
+            block,
+            words,
+            at: 0,
+            newest: Timestamp::ZERO,
+        })
     }
 
-    fn add_block(&self, words: usize) -> Result<u32, OutOfMemory> {
+    fn add_block(&self, words: usize) -> Result<Open, OutOfMemory> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         if number >= OldPlace::BLOCKS {
             return Err(OutOfMemory);
         }
         let memory = Memory::anonymous(words).map_err(|_| OutOfMemory)?;
-        self.used_bytes.fetch_add((words * WORD_BYTES) as u64, Ordering::Relaxed);
-        let page = self.pages[number as usize / PAGE].get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
+        self.used_bytes
+            .fetch_add((words * WORD_BYTES) as u64, Ordering::Relaxed);
+        let page = self.pages[number as usize / PAGE]
+            .get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
         // Numbers are handed out once, so the cell is empty.
-        let _ = page[number as usize % PAGE].set(Block { memory, generation: AtomicU32::new(1) });
-        Ok(number)
+        let _ = page[number as usize % PAGE].set(Block {
+            memory,
+            generation: AtomicU32::new(1),
+        });
+        Ok(Open {
+            block: number,
+            words,
+            at: 0,
+            newest: Timestamp::ZERO,
+        })
     }
 }
 
@@ -230,10 +310,23 @@ impl OldVersions {
 mod tests {
     use super::*;
 
-    fn keep(old: &OldVersions, lane: &mut OldLane, account: &Account, ts: u64, before: OldPlace, oldest: u64) -> OldPlace {
+    /// Keeps version `ts` of an object, replaced ten later.
+    fn keep(
+        old: &OldVersions,
+        lane: &mut OldLane,
+        account: &Account,
+        ts: u64,
+        before: OldPlace,
+        oldest: u64,
+    ) -> OldPlace {
         let header = Header(0).succeed(Timestamp::from_raw(ts), true);
         let oldest = move || Timestamp::from_raw(oldest);
-        let version = Replaced { header, before, payload_words: 100, at: Timestamp::from_raw(ts + 10) };
+        let version = Replaced {
+            header,
+            before,
+            payload_words: 100,
+            at: Timestamp::from_raw(ts + 10),
+        };
         old.keep(lane, account, version, &oldest, |put| {
             put(0, &[ts; 60]);
             put(60, &[ts; 40]);
@@ -243,10 +336,19 @@ mod tests {
 
     #[test]
     fn a_chain_answers_each_reader_with_its_version() {
-        let (old, account, mut lane) = (OldVersions::new(1 << 20), Account::new(1 << 20), OldLane::default());
+        let (old, account, mut lane) = (
+            OldVersions::new(1 << 20),
+            Account::new(1 << 20),
+            OldLane::default(),
+        );
         let first = keep(&old, &mut lane, &account, 10, OldPlace::NONE, 0);
         let second = keep(&old, &mut lane, &account, 20, first, 0);
-        let read = |at| match old.find(second, Timestamp::from_raw(at), |w| (w.len(), w[99].load(Ordering::Relaxed))) {
+        let read = |at| match old.find(
+            second,
+            Timestamp::from_raw(30),
+            Timestamp::from_raw(at),
+            |w| (w.len(), w[99].load(Ordering::Relaxed)),
+        ) {
             Found::Version(value, header) => Some((value, header.timestamp().raw())),
             Found::Absent => None,
             Found::Gone => panic!("nothing was reclaimed"),
@@ -258,22 +360,146 @@ mod tests {
 
     #[test]
     fn blocks_come_round_when_readers_have_passed_and_a_late_reader_notices() {
-        let (old, account, mut lane) = (OldVersions::new(1 << 30), Account::new(1 << 30), OldLane::default());
+        let (old, account, mut lane) = (
+            OldVersions::new(1 << 30),
+            Account::new(1 << 30),
+            OldLane::default(),
+        );
         let first = keep(&old, &mut lane, &account, 1, OldPlace::NONE, u64::MAX >> 10);
         for ts in 2..10_000 {
-            keep(&old, &mut lane, &account, ts, OldPlace::NONE, u64::MAX >> 10);
+            keep(
+                &old,
+                &mut lane,
+                &account,
+                ts,
+                OldPlace::NONE,
+                u64::MAX >> 10,
+            );
         }
         assert!(old.used_bytes() <= 4 * (BLOCK_WORDS * WORD_BYTES) as u64);
-        assert!(matches!(old.find(first, Timestamp::from_raw(5), |_| ()), Found::Gone));
+        assert!(matches!(
+            old.find(
+                first,
+                Timestamp::from_raw(11),
+                Timestamp::from_raw(5),
+                |_| ()
+            ),
+            Found::Gone
+        ));
     }
 
     #[test]
     fn past_the_limit_the_oldest_is_given_up_rather_than_memory_taken() {
         let limit = 4 * (BLOCK_WORDS * WORD_BYTES) as u64;
-        let (old, account, mut lane) = (OldVersions::new(limit), Account::new(1 << 30), OldLane::default());
+        let (old, account, mut lane) = (
+            OldVersions::new(limit),
+            Account::new(1 << 30),
+            OldLane::default(),
+        );
         for ts in 1..10_000 {
             keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0);
         }
         assert!(old.used_bytes() <= limit);
+    }
+
+    #[test]
+    fn a_generation_that_has_come_round_does_not_pass_for_the_old_one() {
+        let limit = (BLOCK_WORDS * WORD_BYTES) as u64;
+        let (old, account, mut lane) = (
+            OldVersions::new(limit),
+            Account::new(1 << 30),
+            OldLane::default(),
+        );
+        let first = keep(&old, &mut lane, &account, 1, OldPlace::NONE, 0);
+        let mut ts = 2;
+        let again = loop {
+            let place = keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0);
+            ts += 1;
+            if place == first {
+                break ts - 1;
+            }
+        };
+        assert!(
+            again > u64::from(OldPlace::GENERATIONS),
+            "all generations were used"
+        );
+        assert!(matches!(
+            old.find(
+                first,
+                Timestamp::from_raw(11),
+                Timestamp::from_raw(5),
+                |_| ()
+            ),
+            Found::Gone
+        ));
+    }
+
+    #[test]
+    fn a_lane_uses_what_another_no_longer_needs() {
+        let limit = 4 * (BLOCK_WORDS * WORD_BYTES) as u64;
+        let (old, account) = (OldVersions::new(limit), Account::new(1 << 30));
+        let (mut busy, mut late) = (OldLane::default(), OldLane::default());
+        for ts in 1..1000 {
+            keep(&old, &mut busy, &account, ts, OldPlace::NONE, 0);
+        }
+        // A reader at 2000 needs what the late lane keeps, and nothing of the busy one's.
+        let first = keep(&old, &mut late, &account, 2000, OldPlace::NONE, 2000);
+        for ts in 2001..2150 {
+            keep(&old, &mut late, &account, ts, OldPlace::NONE, 2000);
+        }
+        let found = old.find(
+            first,
+            Timestamp::from_raw(2010),
+            Timestamp::from_raw(2000),
+            |_| (),
+        );
+        assert!(matches!(found, Found::Version(..)));
+    }
+
+    #[test]
+    fn a_long_record_has_a_block_of_its_own_and_the_block_serves_short_ones_later() {
+        let (old, account, mut lane) = (
+            OldVersions::new(1 << 30),
+            Account::new(1 << 30),
+            OldLane::default(),
+        );
+        let long = Replaced {
+            header: Header(0).succeed(Timestamp::from_raw(1), true),
+            before: OldPlace::NONE,
+            payload_words: 100_000,
+            at: Timestamp::from_raw(2),
+        };
+        let put = |put: &mut dyn FnMut(usize, &[u64])| put(99_999, &[7]);
+        let place = old
+            .keep(&mut lane, &account, long, &|| Timestamp::ZERO, put)
+            .expect("there is room");
+        let read = |w: &[AtomicU64]| (w.len(), w[99_999].load(Ordering::Relaxed));
+        let found = old.find(place, Timestamp::from_raw(2), Timestamp::from_raw(1), read);
+        assert!(matches!(found, Found::Version((100_000, 7), _)));
+        let mut places = Vec::new();
+        for ts in 3..3000 {
+            places.push((
+                ts,
+                keep(
+                    &old,
+                    &mut lane,
+                    &account,
+                    ts,
+                    OldPlace::NONE,
+                    ts.saturating_sub(400),
+                ),
+            ));
+        }
+        // The last ones are all there, at whatever offset of whatever block.
+        for (ts, place) in places.iter().rev().take(300) {
+            let at = Timestamp::from_raw(*ts);
+            let found = old.find(*place, Timestamp::from_raw(ts + 10), at, |w| {
+                w[0].load(Ordering::Relaxed)
+            });
+            assert!(
+                matches!(found, Found::Version(value, _) if value == *ts),
+                "version {ts}"
+            );
+        }
     }
 }

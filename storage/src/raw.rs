@@ -68,7 +68,10 @@ impl Memory {
     /// # Errors
     /// Never; the signature is that of the real mapping.
     pub fn anonymous(words: usize) -> io::Result<Self> {
-        Ok(Self { map: (0..words).map(|_| AtomicU64::new(0)).collect(), words })
+        Ok(Self {
+            map: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            words,
+        })
     }
 
     /// All words.

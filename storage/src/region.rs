@@ -25,7 +25,7 @@ use crate::classes::{Class, MAX_SLOT_WORDS};
 use crate::header::{Link, OldPlace};
 use crate::object::ObjectRef;
 use crate::raw::{Memory, WORD_BYTES};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::timestamp::Timestamp;
 
 /// Bytes of a block.
@@ -54,7 +54,10 @@ impl BlockId {
     /// The block that holds `addr`.
     #[inline]
     pub const fn of(addr: Addr) -> BlockId {
-        BlockId { region: addr.region(), block: addr.offset() / BLOCK_BYTES as u32 }
+        BlockId {
+            region: addr.region(),
+            block: addr.offset() / BLOCK_BYTES as u32,
+        }
     }
 
     /// Address of slot `slot` of the block, for slots of `class`.
@@ -72,7 +75,10 @@ pub struct Region {
 
 impl Region {
     fn reserve(bytes: usize) -> std::io::Result<Self> {
-        Ok(Self { memory: Memory::anonymous(bytes / WORD_BYTES)?, blocks: bytes / BLOCK_BYTES })
+        Ok(Self {
+            memory: Memory::anonymous(bytes / WORD_BYTES)?,
+            blocks: bytes / BLOCK_BYTES,
+        })
     }
 
     #[inline]
@@ -125,12 +131,17 @@ impl Regions {
     /// An empty table for regions of `region_bytes`, a power of two between [`MIN_REGION_BYTES`] and
     /// [`MAX_REGION_BYTES`]; other values are brought to the nearest allowed one.
     pub fn new(region_bytes: usize) -> Self {
-        let region_bytes = region_bytes.clamp(MIN_REGION_BYTES, MAX_REGION_BYTES).next_power_of_two();
+        let region_bytes = region_bytes
+            .clamp(MIN_REGION_BYTES, MAX_REGION_BYTES)
+            .next_power_of_two();
         Self {
             table: (0..MAX_REGIONS).map(|_| OnceLock::new()).collect(),
             count: AtomicU32::new(0),
             region_bytes,
-            growth: Mutex::new(Growth { free: Vec::new(), next: 0 }),
+            growth: Mutex::new(Growth {
+                free: Vec::new(),
+                next: 0,
+            }),
         }
     }
 
@@ -162,14 +173,19 @@ impl Regions {
     pub fn slot_at(&self, addr: Addr) -> Option<(ObjectRef<'_>, u64)> {
         let region = self.region(addr.region())?;
         let offset = addr.offset() as usize;
-        let class = region.class_word(offset / BLOCK_BYTES)?.load(Ordering::Acquire);
+        let class = region
+            .class_word(offset / BLOCK_BYTES)?
+            .load(Ordering::Acquire);
         let bytes = Class((class & CLASS_MASK).checked_sub(1)? as u8).slot_words() * WORD_BYTES;
-        (offset % BLOCK_BYTES).is_multiple_of(bytes).then_some((region.object(offset)?, class))
+        (offset % BLOCK_BYTES)
+            .is_multiple_of(bytes)
+            .then_some((region.object(offset)?, class))
     }
 
     /// Size class of the block that holds `addr`.
     pub fn class_of(&self, addr: Addr) -> Option<Class> {
-        self.region(addr.region())?.class(addr.offset() as usize / BLOCK_BYTES)
+        self.region(addr.region())?
+            .class(addr.offset() as usize / BLOCK_BYTES)
     }
 
     /// Takes a block for slots of `class`: one whose freeing `oldest` has passed, if blocks `may` be
@@ -177,9 +193,15 @@ impl Regions {
     ///
     /// # Errors
     /// [`OutOfMemory`] when every region is full or the kernel gives no more address space.
-    pub fn acquire_block(&self, class: Class, oldest: Timestamp, may_again: bool) -> Result<BlockId, OutOfMemory> {
+    pub fn acquire_block(
+        &self,
+        class: Class,
+        oldest: Timestamp,
+        may_again: bool,
+    ) -> Result<BlockId, OutOfMemory> {
         let mut growth = self.growth.lock();
-        let passed = |(_, freed): &(BlockId, Timestamp)| *freed <= oldest && (may_again || freed.raw() == 0);
+        let passed =
+            |(_, freed): &(BlockId, Timestamp)| *freed <= oldest && (may_again || freed.raw() == 0);
         if let Some(at) = growth.free.iter().position(passed) {
             let (id, _) = growth.free.swap_remove(at);
             self.clear_block(id, class);
@@ -199,7 +221,10 @@ impl Regions {
                 self.add_region()?
             }
         };
-        let id = BlockId { region: RegionId(region), block: growth.next };
+        let id = BlockId {
+            region: RegionId(region),
+            block: growth.next,
+        };
         growth.next += 1;
         self.set_class(id, class)?;
         Ok(id)
@@ -210,8 +235,15 @@ impl Regions {
     /// # Errors
     /// [`OutOfMemory`] when the region cannot be reserved or the block has another class already.
     pub fn restore_block(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
-        if let Some(there) = self.region(id.region).and_then(|r| r.class(id.block as usize)) {
-            return if there == class { Ok(()) } else { Err(OutOfMemory) };
+        if let Some(there) = self
+            .region(id.region)
+            .and_then(|r| r.class(id.block as usize))
+        {
+            return if there == class {
+                Ok(())
+            } else {
+                Err(OutOfMemory)
+            };
         }
         let mut growth = self.growth.lock();
         while self.count() <= id.region.0 {
@@ -220,7 +252,13 @@ impl Regions {
             let blocks = (self.region_bytes / BLOCK_BYTES) as u32;
             if let Some(region) = skipped {
                 for block in growth.next.max(1)..blocks {
-                    growth.free.push((BlockId { region: RegionId(region), block }, Timestamp::ZERO));
+                    growth.free.push((
+                        BlockId {
+                            region: RegionId(region),
+                            block,
+                        },
+                        Timestamp::ZERO,
+                    ));
                 }
             }
             self.add_region()?;
@@ -228,7 +266,13 @@ impl Regions {
         }
         if id.region.0 + 1 == self.count() {
             for block in growth.next..id.block {
-                growth.free.push((BlockId { region: id.region, block }, Timestamp::ZERO));
+                growth.free.push((
+                    BlockId {
+                        region: id.region,
+                        block,
+                    },
+                    Timestamp::ZERO,
+                ));
             }
             growth.next = growth.next.max(id.block + 1);
         }
@@ -242,7 +286,9 @@ impl Regions {
     /// # Errors
     /// As [`Self::restore_block`].
     pub fn restore_block_anew(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
-        let there = self.region(id.region).and_then(|region| region.class(id.block as usize));
+        let there = self
+            .region(id.region)
+            .and_then(|region| region.class(id.block as usize));
         if there.is_none_or(|there| there == class) {
             return self.restore_block(id, class);
         }
@@ -253,11 +299,22 @@ impl Regions {
     /// Empties a block for slots of `class`. Incarnations do not begin anew: each slot goes on from a
     /// number that its words had nothing to do with, so that a stale fat pointer does not fit.
     fn clear_block(&self, id: BlockId, class: Class) {
-        let Some(region) = self.region(id.region) else { return };
+        let Some(region) = self.region(id.region) else {
+            return;
+        };
         let from = id.block as usize * BLOCK_BYTES / WORD_BYTES;
-        let Some(words) = region.memory.words().get(from..from + MAX_SLOT_WORDS) else { return };
-        let salt = words.first().map_or(0, |word| word.load(Ordering::Relaxed)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        let Some(words) = region.memory.words().get(from..from + MAX_SLOT_WORDS) else {
+            return;
+        };
+        // Whoever still looks at an object of the block finds its header gone.
+        fence(Ordering::Release);
+        let salt = words
+            .first()
+            .map_or(0, |word| word.load(Ordering::Relaxed))
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        words
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
         for slot in 0..class.slots() {
             let at = slot * class.slot_words();
             let object = ObjectRef::new(&words[at..at + class.slot_words()], at);
@@ -268,7 +325,10 @@ impl Regions {
     /// Gives a block back whose every slot is free; it is used again once all readers have passed
     /// `freed`.
     pub fn release_block(&self, id: BlockId, freed: Timestamp) {
-        if let Some(word) = self.region(id.region).and_then(|r| r.class_word(id.block as usize)) {
+        if let Some(word) = self
+            .region(id.region)
+            .and_then(|r| r.class_word(id.block as usize))
+        {
             word.fetch_and(!CLASS_MASK, Ordering::AcqRel);
             self.growth.lock().free.push((id, freed));
         }
@@ -279,10 +339,18 @@ impl Regions {
         let mut all = Vec::new();
         for region in 0..self.count() {
             let id = RegionId(region);
-            let Some(there) = self.region(id) else { continue };
+            let Some(there) = self.region(id) else {
+                continue;
+            };
             for block in 1..there.blocks() {
                 if let Some(class) = there.class(block) {
-                    all.push((BlockId { region: id, block: block as u32 }, class));
+                    all.push((
+                        BlockId {
+                            region: id,
+                            block: block as u32,
+                        },
+                        class,
+                    ));
                 }
             }
         }
@@ -324,10 +392,23 @@ mod tests {
     fn blocks_fill_regions_one_after_the_other_and_addresses_resolve() {
         let regions = Regions::new(MIN_REGION_BYTES);
         let class = Class::for_payload(10).expect("small");
-        let ids: Vec<BlockId> =
-            (0..20).map(|_| regions.acquire_block(class, Timestamp::ZERO, true).expect("two regions are enough")).collect();
+        let ids: Vec<BlockId> = (0..20)
+            .map(|_| {
+                regions
+                    .acquire_block(class, Timestamp::ZERO, true)
+                    .expect("two regions are enough")
+            })
+            .collect();
         assert_eq!(regions.count(), 2);
-        assert_eq!((ids[0].region.0, ids[0].block, ids[15].region.0, ids[15].block), (0, 1, 1, 1));
+        assert_eq!(
+            (
+                ids[0].region.0,
+                ids[0].block,
+                ids[15].region.0,
+                ids[15].block
+            ),
+            (0, 1, 1, 1)
+        );
         let addr = ids[3].slot(class, 5);
         assert!(regions.object(addr).is_some_and(|o| o.len() >= 10));
         assert!(regions.object(Addr::new(RegionId(0), 0)).is_none());
@@ -338,24 +419,46 @@ mod tests {
     fn a_released_block_waits_for_its_readers() {
         let regions = Regions::new(MIN_REGION_BYTES);
         let (small, large) = (Class(0), Class(200));
-        let id = regions.acquire_block(small, Timestamp::ZERO, true).expect("first block");
+        let id = regions
+            .acquire_block(small, Timestamp::ZERO, true)
+            .expect("first block");
         regions.release_block(id, Timestamp::from_raw(50));
-        assert_ne!(regions.acquire_block(large, Timestamp::from_raw(49), true).expect("a new block"), id);
-        assert_ne!(regions.acquire_block(large, Timestamp::from_raw(50), false).expect("not again now"), id);
-        assert_eq!(regions.acquire_block(large, Timestamp::from_raw(50), true).expect("the old block"), id);
+        assert_ne!(
+            regions
+                .acquire_block(large, Timestamp::from_raw(49), true)
+                .expect("a new block"),
+            id
+        );
+        assert_ne!(
+            regions
+                .acquire_block(large, Timestamp::from_raw(50), false)
+                .expect("not again now"),
+            id
+        );
+        assert_eq!(
+            regions
+                .acquire_block(large, Timestamp::from_raw(50), true)
+                .expect("the old block"),
+            id
+        );
     }
 
     #[test]
     fn blocks_are_restored_in_any_order_and_the_gaps_stay_usable() {
         let regions = Regions::new(MIN_REGION_BYTES);
-        let at = |region, block| BlockId { region: RegionId(region), block };
+        let at = |region, block| BlockId {
+            region: RegionId(region),
+            block,
+        };
         regions.restore_block(at(1, 4), Class(3)).expect("fits");
         regions.restore_block(at(0, 2), Class(1)).expect("fits");
         assert_eq!(regions.restore_block(at(0, 2), Class(1)), Ok(()));
         assert_eq!(regions.restore_block(at(0, 2), Class(2)), Err(OutOfMemory));
         let mut seen = vec![at(1, 4), at(0, 2)];
         for _ in 0..28 {
-            let id = regions.acquire_block(Class(0), Timestamp::ZERO, true).expect("30 blocks in two regions");
+            let id = regions
+                .acquire_block(Class(0), Timestamp::ZERO, true)
+                .expect("30 blocks in two regions");
             assert!(!seen.contains(&id), "{id:?} handed out twice");
             seen.push(id);
         }

@@ -24,7 +24,10 @@ fn write(memory: &Memory, seen: Header, ts: u64) -> bool {
     }
     object.begin_install();
     object.put(0, &[ts, ts]);
-    object.finish_install(seen.succeed(Timestamp::from_raw(ts), true), Link::new(ts as u16, OldPlace::NONE));
+    object.finish_install(
+        seen.succeed(Timestamp::from_raw(ts), true),
+        Link::new(ts as u16, OldPlace::NONE),
+    );
     true
 }
 
@@ -37,7 +40,9 @@ fn read(memory: &Memory) -> Option<(u64, [u64; 2], u16)> {
     }
     let payload = [object.word(0), object.word(1)];
     let incarnation = object.link().incarnation();
-    object.unchanged(header).then(|| (header.timestamp().raw(), payload, incarnation))
+    object
+        .unchanged(header)
+        .then(|| (header.timestamp().raw(), payload, incarnation))
 }
 
 #[test]
@@ -67,7 +72,10 @@ fn one_of_two_writers_of_a_version_wins_and_its_words_stay() {
         };
         let mine = write(&memory, Header(0), 7);
         let theirs = other.join().expect("no panic");
-        assert!(mine != theirs, "exactly one takes the lock at the version both saw");
+        assert!(
+            mine != theirs,
+            "exactly one takes the lock at the version both saw"
+        );
         let ts = if mine { 7 } else { 8 };
         assert_eq!(read(&memory), Some((ts, [ts, ts], ts as u16)));
     });

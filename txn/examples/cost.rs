@@ -73,5 +73,9 @@ fn draws() -> impl FnMut() -> usize {
 }
 
 fn report(what: &str, count: usize, took: Duration) {
-    println!("{what:<36} {:>8.0} ns {:>10.2} M/s", took.as_nanos() as f64 / count as f64, count as f64 / took.as_secs_f64() / 1e6);
+    println!(
+        "{what:<36} {:>8.0} ns {:>10.2} M/s",
+        took.as_nanos() as f64 / count as f64,
+        count as f64 / took.as_secs_f64() / 1e6
+    );
 }

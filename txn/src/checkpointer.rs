@@ -80,7 +80,10 @@ impl Checkpointer {
     }
 
     fn is_due(&self, log: &Log) -> bool {
-        log.position().raw().saturating_sub(self.since.load(Ordering::Relaxed)) >= self.every_bytes
+        log.position()
+            .raw()
+            .saturating_sub(self.since.load(Ordering::Relaxed))
+            >= self.every_bytes
     }
 
     /// Takes a checkpoint.
@@ -136,7 +139,9 @@ fn run(machine: &Weak<Machine>, ending: &Ending) {
         if *ended {
             break;
         }
-        let Some(machine) = machine.upgrade() else { break };
+        let Some(machine) = machine.upgrade() else {
+            break;
+        };
         drop(ended);
         if let (Some(checkpointer), Some(log)) = (machine.checkpointer(), machine.log())
             && checkpointer.is_due(log)

@@ -10,8 +10,11 @@
 //!   above R of everybody who read one of them.
 //! * COMMIT-2: the record is in the log before the first lock is released. Whoever sees a version can
 //!   wait for its durability by waiting for the log as it is then.
-//! * COMMIT-3: between LOCK and COMMIT-PRIMARY nothing is awaited.
+//! * COMMIT-3: between LOCK and COMMIT-PRIMARY nothing is awaited. The only foreign code that runs
+//!   there is that of node kinds (`apply`, `revalidate`, `gone`, `stamp`); if it panics the locks go
+//!   back as the transaction unwinds.
 
+use fencepost_storage::Timestamp;
 use fencepost_storage::log::Lsn;
 
 use crate::counters::Event;
@@ -25,7 +28,7 @@ const REROUTES: u32 = 64;
 
 /// What a commit that took effect leaves to wait for.
 struct Done {
-    w: fencepost_storage::Timestamp,
+    w: Timestamp,
     durable_at: Option<Lsn>,
 }
 
@@ -83,7 +86,9 @@ impl Transaction {
         let context = self.context();
         let machine = &context.machine;
         machine.counters().count(context.lane, Event::CommitRead);
-        let log = machine.log().filter(|log| context.synchronous && context.newest.raw() > log.durable_watermark());
+        let log = machine
+            .log()
+            .filter(|log| context.synchronous && context.newest.raw() > log.durable_watermark());
         let wait = log.map(|log| (std::sync::Arc::clone(machine), log.position()));
         let r = context.r;
         self.finish();
@@ -105,38 +110,32 @@ async fn durable(wait: Option<(std::sync::Arc<Machine>, Lsn)>) -> Result<(), Sto
 impl Context {
     /// LOCK to TRUNCATE, without a pause.
     fn commit_write(&mut self) -> Result<Done, LockFailure> {
-        let mut order = std::mem::take(&mut self.order);
-        let result = self.commit_locked(&mut order);
-        self.order = order;
-        result
-    }
-
-    fn commit_locked(&mut self, order: &mut Vec<u32>) -> Result<Done, LockFailure> {
         self.prewrite().map_err(LockFailure::Stop)?;
-        self.lock(order)?;
+        self.lock()?;
         self.slot.begin_commit(self.machine.clock());
         let w = self.machine.clock().advance();
-        let logged = match self.validate() {
-            Err(reason) => Err(LockFailure::Abort(reason)),
-            Ok(()) => {
-                self.stamp(w);
-                self.log_commit(order, w).map_err(LockFailure::Stop)
-            }
-        };
-        match logged {
+        match self.certify(w) {
             Err(failure) => {
-                self.unlock(order);
-                self.slot.end_commit();
+                self.unlock();
                 self.log_abort();
                 Err(failure)
             }
             Ok(durable_at) => {
-                self.commit_primary(order, w);
+                // From here on the locks are released by the versions that replace what they guard.
+                self.locked = 0;
+                self.commit_primary(w);
                 self.slot.end_commit();
                 self.truncate(w);
                 self.machine.counters().count(self.lane, Event::CommitWrite);
                 Ok(Done { w, durable_at })
             }
         }
+    }
+
+    /// VALIDATE and the record in the log: the last steps that may fail.
+    fn certify(&mut self, w: Timestamp) -> Result<Option<Lsn>, LockFailure> {
+        self.validate().map_err(LockFailure::Abort)?;
+        self.stamp(w);
+        self.log_commit(w).map_err(LockFailure::Stop)
     }
 }

@@ -12,57 +12,70 @@ use crate::write_set::{What, Write};
 
 impl Context {
     /// Installs every write at `w` and releases every lock.
-    pub(crate) fn commit_primary(&mut self, order: &[u32], w: Timestamp) {
+    pub(crate) fn commit_primary(&mut self, w: Timestamp) {
         let mut places = std::mem::take(&mut self.places);
         places.clear();
-        self.keep_old_versions(order, w, &mut places);
+        self.keep_old_versions(w, &mut places);
         for write in &self.writes.writes {
-            if let What::New { incarnation, split_of, .. } = write.what {
-                self.install_new(write, incarnation, self.place_of(order, &places, split_of), w);
+            if let What::New {
+                incarnation,
+                split_of,
+                ..
+            } = write.what
+            {
+                self.install_new(write, incarnation, self.place_of(&places, split_of), w);
             }
         }
-        for (at, place) in order.iter().zip(&places) {
+        for (at, place) in self.order.iter().zip(&places) {
             self.install(&self.writes.writes[*at as usize], *place, w);
         }
         self.places = places;
     }
 
-    fn keep_old_versions(&self, order: &[u32], w: Timestamp, places: &mut Vec<OldPlace>) {
-        if order.is_empty() {
+    fn keep_old_versions(&self, w: Timestamp, places: &mut Vec<OldPlace>) {
+        if self.order.is_empty() {
             return;
         }
         let machine = &self.machine;
         let mut lane = machine.lanes().enter(self.lane);
         let oldest = || machine.readers().oldest(machine.clock());
-        for at in order {
+        for at in &self.order {
             let write = &self.writes.writes[*at as usize];
-            let place = machine.regions().object(write.addr).map_or(OldPlace::NONE, |object| {
-                let version = Replaced {
-                    header: write.base,
-                    before: object.link().place(),
-                    payload_words: object.len(),
-                    at: w,
-                };
-                let kept = machine.old_versions().keep(
-                    &mut lane.old,
-                    machine.account(),
-                    version,
-                    &oldest,
-                    |put| object.copy_runs(|from, run| put(from, run)),
-                );
-                // Without memory for it the version is given up: who still needs it starts again.
-                kept.unwrap_or(OldPlace::LOST)
-            });
+            let place = machine
+                .regions()
+                .object(write.addr)
+                .map_or(OldPlace::NONE, |object| {
+                    let version = Replaced {
+                        header: write.base,
+                        before: object.link().place(),
+                        payload_words: object.len(),
+                        at: w,
+                    };
+                    let kept = machine.old_versions().keep(
+                        &mut lane.old,
+                        machine.account(),
+                        version,
+                        &oldest,
+                        |put| object.copy_runs(|from, run| put(from, run)),
+                    );
+                    // Without memory for it the version is given up: who still needs it starts again.
+                    kept.unwrap_or(OldPlace::LOST)
+                });
             places.push(place);
         }
     }
 
-    fn place_of(&self, order: &[u32], places: &[OldPlace], addr: Addr) -> OldPlace {
+    fn place_of(&self, places: &[OldPlace], addr: Addr) -> OldPlace {
         if addr.is_null() {
             return OldPlace::NONE;
         }
-        let position = order.iter().position(|at| self.writes.writes[*at as usize].addr == addr);
-        position.and_then(|i| places.get(i).copied()).unwrap_or(OldPlace::NONE)
+        let position = self
+            .order
+            .iter()
+            .position(|at| self.writes.writes[*at as usize].addr == addr);
+        position
+            .and_then(|i| places.get(i).copied())
+            .unwrap_or(OldPlace::NONE)
     }
 
     fn install_new(&self, write: &Write, incarnation: u16, place: OldPlace, w: Timestamp) {
@@ -72,7 +85,9 @@ impl Context {
     }
 
     fn install(&self, write: &Write, place: OldPlace, w: Timestamp) {
-        let Some(object) = self.machine.regions().object(write.addr) else { return };
+        let Some(object) = self.machine.regions().object(write.addr) else {
+            return;
+        };
         let incarnation = object.link().incarnation();
         object.begin_install();
         let allocated = match write.what {

@@ -64,7 +64,9 @@ pub struct Totals {
 impl Default for Counters {
     fn default() -> Self {
         let shard = || Shard(std::array::from_fn(|_| AtomicU64::new(0)));
-        Self { shards: (0..SHARDS).map(|_| shard()).collect() }
+        Self {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+        }
     }
 }
 
@@ -75,12 +77,18 @@ impl Counters {
     }
 
     pub(crate) fn count_abort(&self, shard: usize, reason: AbortReason) {
-        self.shards[shard % SHARDS].0[Event::FirstAbort as usize + reason as usize].fetch_add(1, Ordering::Relaxed);
+        self.shards[shard % SHARDS].0[Event::FirstAbort as usize + reason as usize]
+            .fetch_add(1, Ordering::Relaxed);
     }
 
     /// Sums over all coordinators.
     pub fn totals(&self) -> Totals {
-        let sum = |event: usize| self.shards.iter().map(|s| s.0[event].load(Ordering::Relaxed)).sum();
+        let sum = |event: usize| {
+            self.shards
+                .iter()
+                .map(|s| s.0[event].load(Ordering::Relaxed))
+                .sum()
+        };
         Totals {
             committed_writes: sum(Event::CommitWrite as usize),
             committed_reads: sum(Event::CommitRead as usize),

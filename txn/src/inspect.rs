@@ -23,7 +23,9 @@ impl Machine {
         for (id, class) in self.regions().blocks() {
             for slot in 0..class.slots() {
                 let addr = id.slot(class, slot);
-                let Some(object) = self.regions().object(addr) else { continue };
+                let Some(object) = self.regions().object(addr) else {
+                    continue;
+                };
                 let header = object.header();
                 if header.is_locked() {
                     inventory.locked.push(addr);

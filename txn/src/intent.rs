@@ -62,18 +62,31 @@ impl Intents {
     /// Takes the intent if nobody else has it.
     pub fn try_take(&self, row: Addr, me: Holder) -> bool {
         let mut rows = self.shard(row).lock();
-        rows.entry(row).or_insert_with(|| Line { holder: me, waiting: VecDeque::new() }).holder == me
+        rows.entry(row)
+            .or_insert_with(|| Line {
+                holder: me,
+                waiting: VecDeque::new(),
+            })
+            .holder
+            == me
     }
 
     /// Waits in line for the intent.
     pub fn take(&self, row: Addr, me: Holder) -> Take<'_> {
-        Take { intents: self, row, me, queued: false }
+        Take {
+            intents: self,
+            row,
+            me,
+            queued: false,
+        }
     }
 
     /// Gives an intent back; the first in line has it then.
     pub fn release(&self, row: Addr, me: Holder) {
         let mut rows = self.shard(row).lock();
-        let Some(line) = rows.get_mut(&row) else { return };
+        let Some(line) = rows.get_mut(&row) else {
+            return;
+        };
         if line.holder != me {
             return;
         }
@@ -89,11 +102,18 @@ impl Intents {
     }
 
     /// Walks from `row` along holders and what they wait for; true if that leads back to `me`.
-    fn closes_a_circle(&self, waits: &HashMap<Holder, Addr, FixedState>, row: Addr, me: Holder) -> bool {
+    fn closes_a_circle(
+        &self,
+        waits: &HashMap<Holder, Addr, FixedState>,
+        row: Addr,
+        me: Holder,
+    ) -> bool {
         let mut row = row;
         // Each holder waits for at most one row, so a longer walk would have found a circle.
         for _ in 0..=waits.len() {
-            let Some(holder) = self.shard(row).lock().get(&row).map(|line| line.holder) else { return false };
+            let Some(holder) = self.shard(row).lock().get(&row).map(|line| line.holder) else {
+                return false;
+            };
             if holder == me {
                 return true;
             }
@@ -119,7 +139,13 @@ impl Intents {
             Some(line) => line.waiting.push_back((me, Some(waker.clone()))),
             // Released since the try: nobody is in line.
             None => {
-                rows.insert(row, Line { holder: me, waiting: VecDeque::new() });
+                rows.insert(
+                    row,
+                    Line {
+                        holder: me,
+                        waiting: VecDeque::new(),
+                    },
+                );
                 return Ok(true);
             }
         }
@@ -151,7 +177,9 @@ impl Future for Take<'_> {
         }
         let mut rows = self.intents.shard(self.row).lock();
         let me = self.me;
-        let Some(line) = rows.get_mut(&self.row) else { return Poll::Pending };
+        let Some(line) = rows.get_mut(&self.row) else {
+            return Poll::Pending;
+        };
         if line.holder != me {
             if let Some(place) = line.waiting.iter_mut().find(|(holder, _)| *holder == me) {
                 place.1 = Some(cx.waker().clone());
@@ -218,7 +246,11 @@ mod tests {
         for n in 1..=3 {
             assert!(intents.try_take(row(n), u64::from(n)));
         }
-        let (mut a, mut b, mut c) = (intents.take(row(2), 1), intents.take(row(3), 2), intents.take(row(1), 3));
+        let (mut a, mut b, mut c) = (
+            intents.take(row(2), 1),
+            intents.take(row(3), 2),
+            intents.take(row(1), 3),
+        );
         assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
         assert_eq!(poll(&mut c), Poll::Ready(Err(WouldDeadlock)));
         intents.release(row(3), 3);

@@ -2,7 +2,8 @@
 //!
 //! Locks are taken in address order, so committers that wait for one another's locks never wait in a
 //! circle. A patched node that has moved gets its patches anew, on top of what is there now; one that
-//! no longer takes them sends the commit back to reroute them.
+//! no longer takes them sends the commit back to reroute them. What is locked is counted, so that a
+//! panic of a node kind under the locks leaves none behind.
 
 use fencepost_storage::header::Header;
 
@@ -12,7 +13,7 @@ use crate::read::lock_pause;
 use crate::refresh::Stray;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
-use crate::write_set::What;
+use crate::write_set::{NO_BASE, What};
 
 /// Pauses before a lock that stays held is given up.
 const PATIENCE: u32 = 1 << 16;
@@ -29,41 +30,52 @@ pub(crate) enum LockFailure {
 
 impl Context {
     /// Takes all locks, or none.
-    pub(crate) fn lock(&mut self, order: &mut Vec<u32>) -> Result<(), LockFailure> {
+    pub(crate) fn lock(&mut self) -> Result<(), LockFailure> {
+        let Context { order, writes, .. } = self;
+        let writes = &writes.writes;
         order.clear();
-        let writes = &self.writes.writes;
-        order.extend((0..writes.len() as u32).filter(|at| {
-            !matches!(writes[*at as usize].what, What::New { .. } | What::Dead)
-        }));
+        order.extend((0..writes.len() as u32).filter(|at| writes[*at as usize].takes_lock()));
         order.sort_unstable_by_key(|at| writes[*at as usize].addr);
-        for i in 0..order.len() {
-            if let Err(failure) = self.lock_one(order[i] as usize) {
-                self.unlock(&order[..i]);
+        for i in 0..self.order.len() {
+            if let Err(failure) = self.lock_one(self.order[i] as usize) {
+                self.unlock();
                 return Err(failure);
             }
         }
         Ok(())
     }
 
-    /// Gives the locks of these entries back, nothing changed.
-    pub(crate) fn unlock(&self, order: &[u32]) {
-        for at in order {
+    /// Gives the locks back, nothing changed, and with them the write timestamp if one was taken.
+    pub(crate) fn unlock(&mut self) {
+        for at in self.order.iter().take(self.locked) {
             let write = &self.writes.writes[*at as usize];
             if let Some(object) = self.machine.regions().object(write.addr) {
                 object.unlock(write.base);
             }
         }
+        self.locked = 0;
+        self.slot.end_commit();
     }
 
     fn lock_one(&mut self, at: usize) -> Result<(), LockFailure> {
         let write = self.writes.writes[at];
-        let object = self.machine.regions().object(write.addr).ok_or(LockFailure::Stop(Stop::Damaged))?;
+        let object = self
+            .machine
+            .regions()
+            .object(write.addr)
+            .ok_or(LockFailure::Stop(Stop::Damaged))?;
         let mut expected = write.base;
         let mut round = 0;
         loop {
             match object.try_lock(expected) {
-                Ok(()) if expected == write.base => return Ok(()),
-                Ok(()) => return self.lock_moved(at, expected),
+                Ok(()) => {
+                    self.locked += 1;
+                    return if expected == write.base {
+                        Ok(())
+                    } else {
+                        self.lock_moved(at, expected)
+                    };
+                }
                 Err(there) if there.is_locked() => {
                     if round == PATIENCE {
                         return Err(LockFailure::Abort(AbortReason::LockBusy));
@@ -86,20 +98,25 @@ impl Context {
             return Err(LockFailure::Abort(AbortReason::WriteConflict));
         };
         self.writes.writes[at].base = header;
-        self.machine.counters().count(self.lane, Event::PatchReapplied);
+        self.newest = self.newest.max(header.timestamp());
+        self.machine
+            .counters()
+            .count(self.lane, Event::PatchReapplied);
         let mut applied = Err(Refusal::WrongNode);
-        if let Some(object) = self.machine.regions().object(write.addr) {
+        if let Some(object) = self.machine.regions().object(write.addr)
+            && header.is_allocated()
+        {
             object.copy(0, self.writes.image_mut(write.image));
-            if header.is_allocated() {
-                applied = self.writes.reapply(at, kind);
-            }
-            if applied.is_err() {
-                object.unlock(header);
-            }
+            applied = self.writes.reapply(at, kind);
         }
-        applied.map_err(|refusal| match refusal {
-            Refusal::WrongNode | Refusal::Full => LockFailure::Stray((write.addr, kind)),
-            Refusal::Exists | Refusal::Missing => LockFailure::Abort(AbortReason::NodeConflict),
+        applied.map_err(|refusal| {
+            self.unlock();
+            // The image is of no use until the patches have been applied to it anew.
+            self.writes.writes[at].base = NO_BASE;
+            match refusal {
+                Refusal::WrongNode | Refusal::Full => LockFailure::Stray((write.addr, kind)),
+                Refusal::Exists | Refusal::Missing => LockFailure::Abort(AbortReason::NodeConflict),
+            }
         })
     }
 }

@@ -7,12 +7,13 @@
 use fencepost_storage::classes::Class;
 use fencepost_storage::log::{LogError, Lsn};
 use fencepost_storage::raw::WORD_BYTES;
+use fencepost_storage::region::Regions;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::record::{self, LockRecord, TxnId};
 use crate::stop::Stop;
 use crate::transaction::Context;
-use crate::write_set::{What, Write};
+use crate::write_set::{What, Write, WriteSet};
 
 /// Words after which a LOCK record is closed and the next one begun.
 const CHUNK_WORDS: usize = 128 * 1024;
@@ -38,36 +39,43 @@ impl Context {
         }
     }
 
-    /// Logs the new objects of a large transaction ahead of LOCK, once.
+    /// Logs the new objects of a large transaction ahead of LOCK: once, unless rerouting has changed
+    /// them since.
     pub(crate) fn prewrite(&mut self) -> Result<(), Stop> {
+        if self.prewritten && self.new_touched {
+            self.log_abort();
+        }
         let large = self.writes.writes.len() >= PREWRITE_FROM;
-        if !large || self.prewritten || self.machine.log().is_none() {
+        let Some(log) = self.machine.log().filter(|_| large && !self.prewritten) else {
             return Ok(());
-        }
+        };
+        self.slot.hold_log(log.position().raw());
         self.prewritten = true;
-        if let Some(log) = self.machine.log() {
-            self.slot.hold_log(log.position().raw());
-        }
-        let new: Vec<u32> = (0..self.writes.writes.len() as u32).filter(|at| self.is_plain_new(*at)).collect();
-        self.log_writes(&new, None).map(|_| ())
-    }
-
-    /// A new object whose words do not depend on the write timestamp.
-    fn is_plain_new(&self, at: u32) -> bool {
-        matches!(self.writes.writes[at as usize].what, What::New { kind: None, .. })
+        self.prewritten_upto = self.writes.writes.len();
+        self.new_touched = false;
+        let new = (0..self.prewritten_upto as u32).filter(|at| is_plain_new(&self.writes, *at));
+        self.logged.clear();
+        self.logged.extend(new);
+        self.log_writes(None).map(|_| ())
     }
 
     /// Appends what the commit writes and that it commits at `w`; the log position to wait for.
-    pub(crate) fn log_commit(&mut self, order: &[u32], w: Timestamp) -> Result<Option<Lsn>, Stop> {
+    pub(crate) fn log_commit(&mut self, w: Timestamp) -> Result<Option<Lsn>, Stop> {
         if self.machine.log().is_none() {
             return Ok(None);
         }
+        let there = if self.prewritten {
+            self.prewritten_upto
+        } else {
+            0
+        };
         let new = (0..self.writes.writes.len() as u32).filter(|at| {
             let is_new = matches!(self.writes.writes[*at as usize].what, What::New { .. });
-            is_new && !(self.prewritten && self.is_plain_new(*at))
+            is_new && !((*at as usize) < there && is_plain_new(&self.writes, *at))
         });
-        let all: Vec<u32> = order.iter().copied().chain(new).collect();
-        self.log_writes(&all, Some(w))
+        self.logged.clear();
+        self.logged.extend(self.order.iter().copied().chain(new));
+        self.log_writes(Some(w))
     }
 
     /// An aborted transaction whose records are in the log says so.
@@ -85,60 +93,60 @@ impl Context {
         self.slot.release_log();
     }
 
-    fn log_writes(&mut self, entries: &[u32], commit: Option<Timestamp>) -> Result<Option<Lsn>, Stop> {
-        let machine = std::sync::Arc::clone(&self.machine);
-        let Some(log) = machine.log() else { return Ok(None) };
+    /// Appends the entries in `logged`, and then that they commit.
+    fn log_writes(&mut self, commit: Option<Timestamp>) -> Result<Option<Lsn>, Stop> {
         let id = self.txn_id();
-        let mut words = std::mem::take(&mut self.record);
+        let Context {
+            machine,
+            writes,
+            slot,
+            logged: entries,
+            record: words,
+            prewritten,
+            ..
+        } = self;
+        let Some(log) = machine.log() else {
+            return Ok(None);
+        };
         // A chunk may outgrow this by one object, which is a quarter of the limit at most.
         let chunk = CHUNK_WORDS.min(log.append_limit() / (4 * WORD_BYTES));
         let mut next = 0;
-        let result = loop {
-            let writes = &self.writes.writes;
-            let regions = entries[next..].iter().map(|at| writes[*at as usize].addr.region().0).take(chunk);
-            let mut lock = LockRecord::begin(&mut words, id, regions);
+        loop {
+            let regions = entries[next..]
+                .iter()
+                .map(|at| writes.writes[*at as usize].addr.region().0)
+                .take(chunk);
+            let mut lock = LockRecord::begin(words, id, regions);
             while next < entries.len() && lock.len() < chunk {
-                self.log_write(&mut lock, &writes[entries[next] as usize]);
+                log_write(
+                    machine.regions(),
+                    writes,
+                    &mut lock,
+                    &writes.writes[entries[next] as usize],
+                );
                 next += 1;
             }
             let last = next == entries.len();
             if !last {
                 // More records follow: the log must keep the first until the last is applied.
-                self.slot.hold_log(log.position().raw());
+                slot.hold_log(log.position().raw());
             }
-            let body: &[&[u8]] = &[bytemuck::cast_slice(&words)];
+            let body: &[&[u8]] = &[bytemuck::cast_slice(words)];
             let appended = match commit.filter(|_| last) {
                 Some(w) => {
                     let commit = record::commit_primary(id, w);
-                    log.append(&[(record::LOCK, body), (record::COMMIT_PRIMARY, &[bytemuck::cast_slice(&commit)])])
+                    log.append(&[
+                        (record::LOCK, body),
+                        (record::COMMIT_PRIMARY, &[bytemuck::cast_slice(&commit)]),
+                    ])
                 }
                 None => log.append(&[(record::LOCK, body)]),
             };
-            match appended {
-                Ok(lsn) if last => break Ok(Some(lsn)),
-                Ok(_) => self.prewritten = true,
-                Err(error) => break Err(stop(&error)),
+            let lsn = appended.map_err(|error| stop(&error))?;
+            if last {
+                return Ok(Some(lsn));
             }
-        };
-        self.record = words;
-        result
-    }
-
-    fn log_write(&self, lock: &mut LockRecord<'_>, write: &Write) {
-        let regions = self.machine.regions();
-        let (Some(object), Some(Class(class))) = (regions.object(write.addr), regions.class_of(write.addr)) else {
-            return;
-        };
-        match write.what {
-            What::New { incarnation, .. } => {
-                lock.new_object(write.addr, class, incarnation, object.len(), |out| object.copy(0, out));
-            }
-            What::Image | What::Patched(_) => {
-                let image = self.writes.image(write);
-                lock.changed(write.addr, write.base.timestamp(), image, |i| object.word(i));
-            }
-            What::Freed => lock.freed(write.addr, write.base.timestamp()),
-            What::Dead => {}
+            *prewritten = true;
         }
     }
 
@@ -147,8 +155,12 @@ impl Context {
         for at in 0..self.writes.writes.len() {
             let write = self.writes.writes[at];
             match write.what {
-                What::Patched(kind) => kind.stamp(self.writes.image_mut(write.image), w),
-                What::New { kind: Some(kind), .. } => self.stamp_new(write.addr, kind, w),
+                What::Patched(kind) | What::Image { kind: Some(kind) } => {
+                    kind.stamp(self.writes.image_mut(write.image), w);
+                }
+                What::New {
+                    kind: Some(kind), ..
+                } => self.stamp_new(write.addr, kind, w),
                 _ => {}
             }
         }
@@ -162,5 +174,38 @@ impl Context {
             kind.stamp(&mut self.scratch, w);
             object.put(0, &self.scratch);
         }
+    }
+}
+
+/// A new object whose words do not depend on the write timestamp.
+fn is_plain_new(writes: &WriteSet, at: u32) -> bool {
+    matches!(
+        writes.writes[at as usize].what,
+        What::New { kind: None, .. }
+    )
+}
+
+fn log_write(regions: &Regions, writes: &WriteSet, lock: &mut LockRecord<'_>, write: &Write) {
+    let (Some(object), Some(Class(class))) =
+        (regions.object(write.addr), regions.class_of(write.addr))
+    else {
+        return;
+    };
+    match write.what {
+        What::New { incarnation, .. } => {
+            lock.new_object(write.addr, class, incarnation, object.len(), |out| {
+                object.copy(0, out)
+            });
+        }
+        What::Image { .. } | What::Patched(_) => {
+            lock.changed(
+                write.addr,
+                write.base.timestamp(),
+                writes.image(write),
+                |i| object.word(i),
+            );
+        }
+        What::Freed => lock.freed(write.addr, write.base.timestamp()),
+        What::Unborn | What::Idle => {}
     }
 }

@@ -72,13 +72,19 @@ impl Machine {
         let directory = options.durable.as_ref().map(Directory::open).transpose()?;
         // Addresses mean what they meant when the checkpoint was taken.
         let manifest = directory.as_ref().and_then(|directory| directory.manifest);
-        let region_bytes = manifest.map_or(options.region_bytes, |manifest| manifest.region_bytes as usize);
+        let region_bytes = manifest.map_or(options.region_bytes, |manifest| {
+            manifest.region_bytes as usize
+        });
         let regions = Regions::new(region_bytes);
         let root = start::make_root(&regions)?;
         let found = match (directory, &options.durable) {
-            (Some(directory), Some(durable)) => {
-                Some(start::recover(directory, durable, &regions, &order, &mut started)?)
-            }
+            (Some(directory), Some(durable)) => Some(start::recover(
+                directory,
+                durable,
+                &regions,
+                &order,
+                &mut started,
+            )?),
             _ => None,
         };
         order.clock.raise(started.replayed.newest.max(BIRTH));
@@ -86,7 +92,11 @@ impl Machine {
         let account = Account::new(options.memory_limit);
         start::adopt_blocks(&regions, &lanes, &account);
         let (log, checkpointer, directory) = match found {
-            Some(Recovered { log, checkpointer, lock }) => (Some(log), Some(checkpointer), Some(lock)),
+            Some(Recovered {
+                log,
+                checkpointer,
+                lock,
+            }) => (Some(log), Some(checkpointer), Some(lock)),
             None => (None, None, None),
         };
         let machine = Arc::new(Machine {
@@ -107,7 +117,12 @@ impl Machine {
             _directory: directory,
         });
         if let Some(checkpointer) = &machine.checkpointer {
-            checkpointer.start(&machine).map_err(|error| OpenError::Io { path: "the checkpointer".into(), error })?;
+            checkpointer
+                .start(&machine)
+                .map_err(|error| OpenError::Io {
+                    path: "the checkpointer".into(),
+                    error,
+                })?;
         }
         Ok(machine)
     }
@@ -186,7 +201,8 @@ impl Machine {
         for lane in 0..self.lanes.count() {
             self.lanes.enter(lane).reuse_retired(&self.regions, oldest);
         }
-        self.lanes.release_empty_blocks(&self.regions, &self.account, self.order.clock.now());
+        self.lanes
+            .release_empty_blocks(&self.regions, &self.account, self.order.clock.now());
     }
 
     /// Makes everything committed so far durable and ends the log's threads.
@@ -213,7 +229,10 @@ impl Machine {
         // A block that changed its class must not meet records of its former life in a replay:
         // neither a checkpoint under way nor a hold on the log may reach back before the change.
         let may_reuse_blocks = || {
-            let idle = self.checkpointer.as_ref().is_none_or(|checkpointer| !checkpointer.is_taking());
+            let idle = self
+                .checkpointer
+                .as_ref()
+                .is_none_or(|checkpointer| !checkpointer.is_taking());
             idle && self.order.readers.first_lsn().is_none()
         };
         f(Supply {

@@ -35,6 +35,18 @@ pub(crate) fn lock_pause(round: u32) {
     }
 }
 
+/// What one look at an object's newest version shows.
+enum Sight<T> {
+    /// What the snapshot has.
+    At(Option<(T, Seen)>),
+    /// A commit is about to replace it.
+    Locked,
+    /// It was replaced while it was looked at.
+    Changed,
+    /// A version that is newer than the snapshot.
+    Newer,
+}
+
 /// What a lock-free read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockFree {
@@ -47,12 +59,18 @@ pub enum LockFree {
 impl Machine {
     /// Reads one object without a transaction: its newest committed version, whole (NSDI'14 §3.5).
     pub fn read_lockfree(&self, ptr: FatPtr, out: &mut Vec<u64>) -> LockFree {
-        let Some((object, block)) = self.regions().slot_at(ptr.addr) else { return LockFree::Gone };
+        let Some((object, block)) = self.regions().slot_at(ptr.addr) else {
+            return LockFree::Gone;
+        };
         let words = (ptr.size as usize).div_ceil(8).min(object.len());
         let mut round = 0;
         loop {
             let header = object.header();
             if header.is_locked() {
+                // In a block that serves another size by now the word may be any.
+                if round == SPINS && !self.same_block(ptr.addr, block) {
+                    return LockFree::Gone;
+                }
                 lock_pause(round);
                 round += 1;
                 continue;
@@ -65,15 +83,30 @@ impl Machine {
             }
             if object.unchanged(header) {
                 // No transaction keeps the block from being given to objects of another size.
-                let moved = self.regions().slot_at(ptr.addr).is_none_or(|(_, now)| now != block);
-                let same = !moved && header.is_allocated() && u32::from(link.incarnation()) == ptr.incarnation;
-                return if same { LockFree::Found } else { LockFree::Gone };
+                let same = self.same_block(ptr.addr, block)
+                    && header.is_allocated()
+                    && u32::from(link.incarnation()) == ptr.incarnation;
+                return if same {
+                    LockFree::Found
+                } else {
+                    LockFree::Gone
+                };
             }
         }
     }
 
+    /// Whether the block of `addr` still is what [`Regions::slot_at`] said.
+    ///
+    /// [`Regions::slot_at`]: fencepost_storage::region::Regions::slot_at
+    fn same_block(&self, addr: Addr, block: u64) -> bool {
+        self.regions()
+            .slot_at(addr)
+            .is_some_and(|(_, now)| now == block)
+    }
+
     /// Shows `f` the newest committed version, outside any transaction: for walking inner nodes. `f`
-    /// may see torn words and run again. `None` where no object is allocated.
+    /// may see torn words and run again. `None` where no object is allocated. The caller has a running
+    /// transaction, or otherwise knows that the address is one of an object.
     #[inline]
     pub fn view_current<T>(&self, addr: Addr, mut f: impl FnMut(&View<'_>) -> T) -> Option<T> {
         let object = self.regions().object(addr)?;
@@ -82,6 +115,9 @@ impl Machine {
         loop {
             let header = object.header();
             if header.is_locked() {
+                if round == SPINS && self.regions().slot_at(addr).is_none() {
+                    return None;
+                }
                 lock_pause(round);
                 round += 1;
                 continue;
@@ -114,76 +150,131 @@ impl Transaction {
         kind: Option<&'static dyn NodeKind>,
         mut f: impl FnMut(&View<'_>) -> T + Send,
     ) -> Result<Option<(T, Seen)>, Stop> {
-        if self.has_writes()
-            && let Some(own) = self.view_own(addr, &mut f)
-        {
-            return own;
+        let mut round = 0;
+        loop {
+            if self.has_writes() {
+                self.catch_up().await?;
+                if let Some(own) = self.view_own(addr, &mut f) {
+                    return own;
+                }
+            }
+            match self.view_newest(addr, kind, &mut f)? {
+                Sight::At(answer) => return Ok(answer),
+                Sight::Locked => {
+                    self.wait_for_lock(addr, round)?;
+                    round += 1;
+                }
+                Sight::Changed => {}
+                Sight::Newer => {
+                    if self.mode() == Mode::ReadWrite && self.may_refresh() {
+                        match self.refresh().await {
+                            // Rerouted patches may have made the object the transaction's own.
+                            Ok(()) => continue,
+                            Err(stop) if self.has_writes() => return Err(stop),
+                            Err(_) => {}
+                        }
+                    } else if self.has_writes() {
+                        return Err(Stop::Retry(AbortReason::RefreshFailed));
+                    }
+                    if let Some(answer) = self.view_old(addr, &mut f) {
+                        return answer;
+                    }
+                }
+            }
         }
-        self.view_committed(addr, kind, f).await
     }
 
     /// The transaction's own image, if it has one.
-    fn view_own<T>(&self, addr: Addr, f: &mut impl FnMut(&View<'_>) -> T) -> Option<Result<Option<(T, Seen)>, Stop>> {
+    fn view_own<T>(
+        &self,
+        addr: Addr,
+        f: &mut impl FnMut(&View<'_>) -> T,
+    ) -> Option<Result<Option<(T, Seen)>, Stop>> {
         let context = self.context();
         let write = &context.writes.writes[context.writes.find(addr)?];
-        let seen = Seen { addr, header: write.base, own: true };
+        let seen = Seen {
+            addr,
+            header: write.base,
+            own: true,
+        };
         Some(match write.what {
-            What::Image | What::Patched(_) => Ok(Some((f(&View::Own(context.writes.image(write))), seen))),
+            What::Image { .. } | What::Patched(_) => {
+                Ok(Some((f(&View::Own(context.writes.image(write))), seen)))
+            }
             What::New { .. } => match context.machine.regions().object(addr) {
                 // Nobody else can see the slot, and there is nothing to validate.
-                Some(object) => Ok(Some((f(&View::Live(object)), Seen { addr: Addr::NULL, header: Header(0), own: true }))),
+                Some(object) => Ok(Some((
+                    f(&View::Live(object)),
+                    Seen {
+                        addr: Addr::NULL,
+                        header: Header(0),
+                        own: true,
+                    },
+                ))),
                 None => Err(Stop::Damaged),
             },
-            What::Freed => Ok(None),
-            What::Dead if write.base.is_allocated() => return None,
-            What::Dead => Ok(None),
+            What::Freed | What::Unborn => Ok(None),
+            What::Idle => return None,
         })
     }
 
+    /// One look at the newest version.
     #[inline]
-    async fn view_committed<T>(
+    fn view_newest<T>(
         &mut self,
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
-        mut f: impl FnMut(&View<'_>) -> T,
-    ) -> Result<Option<(T, Seen)>, Stop> {
-        let mut round = 0;
-        loop {
-            let context = self.context_mut();
-            let machine = &context.machine;
-            let Some(object) = machine.regions().object(addr) else { return Err(Stop::Damaged) };
-            let view = View::Live(object);
-            let header = object.header();
-            if header.is_locked() {
-                if round == 0 {
-                    machine.counters().count(context.lane, Event::LockWait);
-                }
-                lock_pause(round);
-                round += 1;
-                continue;
-            }
-            let newer = header.timestamp() > context.r;
-            if !newer || header.is_allocated() && kind.is_some_and(|kind| kind.admits(&view, context.r)) {
-                let value = header.is_allocated().then(|| f(&view));
-                if object.unchanged(header) {
-                    context.newest = context.newest.max(header.timestamp());
-                    return Ok(value.map(|value| (value, Seen { addr, header, own: false })));
-                }
-                continue;
-            }
-            if self.mode() == Mode::ReadWrite && self.may_refresh() {
-                match self.refresh().await {
-                    Ok(()) => continue,
-                    Err(stop) if self.has_writes() => return Err(stop),
-                    Err(_) => {}
-                }
-            } else if self.has_writes() {
-                return Err(Stop::Retry(AbortReason::RefreshFailed));
-            }
-            if let Some(answer) = self.view_old(addr, &mut f) {
-                return answer;
-            }
+        f: &mut impl FnMut(&View<'_>) -> T,
+    ) -> Result<Sight<T>, Stop> {
+        let context = self.context_mut();
+        let object = context
+            .machine
+            .regions()
+            .object(addr)
+            .ok_or(Stop::Damaged)?;
+        let view = View::Live(object);
+        let header = object.header();
+        if header.is_locked() {
+            return Ok(Sight::Locked);
         }
+        let newer = header.timestamp() > context.r;
+        if newer
+            && !(header.is_allocated() && kind.is_some_and(|kind| kind.admits(&view, context.r)))
+        {
+            return Ok(Sight::Newer);
+        }
+        let value = header.is_allocated().then(|| f(&view));
+        if !object.unchanged(header) {
+            return Ok(Sight::Changed);
+        }
+        context.newest = context.newest.max(header.timestamp());
+        Ok(Sight::At(value.map(|value| {
+            (
+                value,
+                Seen {
+                    addr,
+                    header,
+                    own: false,
+                },
+            )
+        })))
+    }
+
+    #[cold]
+    fn wait_for_lock(&self, addr: Addr, round: u32) -> Result<(), Stop> {
+        let context = self.context();
+        if round == 0 {
+            context
+                .machine
+                .counters()
+                .count(context.lane, Event::LockWait);
+        }
+        if round == SPINS && context.machine.regions().slot_at(addr).is_none() {
+            // Not a lock but some word of an object: the address is wrong.
+            return Err(Stop::Damaged);
+        }
+        lock_pause(round);
+        Ok(())
     }
 
     /// The newest old version at or below R; `None` where the object changed meanwhile.
@@ -200,15 +291,34 @@ impl Transaction {
         if header.is_locked() || header.timestamp() <= context.r || !object.unchanged(header) {
             return None;
         }
-        machine.counters().count(context.lane, Event::OldVersionRead);
-        Some(match machine.old_versions().find(place, context.r, |words| f(&View::Old(words))) {
-            Found::Version(value, header) => {
-                context.newest = context.newest.max(header.timestamp());
-                Ok(Some((value, Seen { addr, header, own: false })))
-            }
-            Found::Absent => Ok(None),
-            Found::Gone => Err(Stop::Retry(AbortReason::SnapshotTooOld)),
-        })
+        machine
+            .counters()
+            .count(context.lane, Event::OldVersionRead);
+        let replaced = header.timestamp();
+        Some(
+            match machine
+                .old_versions()
+                .find(place, replaced, context.r, |words| f(&View::Old(words)))
+            {
+                Found::Version(value, header) => {
+                    context.newest = context.newest.max(header.timestamp());
+                    Ok(Some((
+                        value,
+                        Seen {
+                            addr,
+                            header,
+                            own: false,
+                        },
+                    )))
+                }
+                Found::Absent => {
+                    // Whatever said so is not known, but it is at or below R.
+                    context.newest = context.newest.max(context.r);
+                    Ok(None)
+                }
+                Found::Gone => Err(Stop::Retry(AbortReason::SnapshotTooOld)),
+            },
+        )
     }
 
     /// Copies the whole payload and guards it; `false` if the object does not exist in the snapshot.

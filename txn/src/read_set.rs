@@ -71,7 +71,10 @@ impl ReadSet {
     pub fn push_keys(&mut self, seen: Seen, kind: &'static dyn NodeKind, note: &[u64]) {
         let from = self.notes.len() as u32;
         self.notes.extend_from_slice(note);
-        self.reads.push(Read { seen, keys: Some((kind, from, note.len() as u32)) });
+        self.reads.push(Read {
+            seen,
+            keys: Some((kind, from, note.len() as u32)),
+        });
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Read> {
@@ -79,6 +82,8 @@ impl ReadSet {
     }
 
     pub fn note(&self, from: u32, len: u32) -> &[u64] {
-        self.notes.get(from as usize..(from + len) as usize).unwrap_or(&[])
+        self.notes
+            .get(from as usize..(from + len) as usize)
+            .unwrap_or(&[])
     }
 }

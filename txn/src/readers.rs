@@ -115,7 +115,11 @@ impl Readers {
     /// The oldest timestamp at which anybody reads or ever will again (READ-1).
     pub fn oldest(&self, clock: &Clock) -> Timestamp {
         let slots = self.slots.read();
-        let scan = |from: u64| slots.iter().fold(from, |low, slot| low.min(slot.reading.load(Ordering::SeqCst)));
+        let scan = |from: u64| {
+            slots.iter().fold(from, |low, slot| {
+                low.min(slot.reading.load(Ordering::SeqCst))
+            })
+        };
         let bound = scan(clock.now().raw());
         self.bound.fetch_max(bound, Ordering::SeqCst);
         Timestamp::from_raw(scan(bound))
@@ -125,13 +129,17 @@ impl Readers {
     pub fn settled(&self, clock: &Clock) -> Timestamp {
         let now = clock.now().raw();
         let slots = self.slots.read();
-        let low = slots.iter().fold(now, |low, slot| low.min(slot.committing.load(Ordering::SeqCst)));
+        let low = slots.iter().fold(now, |low, slot| {
+            low.min(slot.committing.load(Ordering::SeqCst))
+        });
         Timestamp::from_raw(low)
     }
 
     /// The first log position that a transaction still in flight needs, if any.
     pub fn first_lsn(&self) -> Option<u64> {
-        let low = self.slots.read().iter().fold(IDLE, |low, slot| low.min(slot.first_lsn.load(Ordering::SeqCst)));
+        let low = self.slots.read().iter().fold(IDLE, |low, slot| {
+            low.min(slot.first_lsn.load(Ordering::SeqCst))
+        });
         (low != IDLE).then_some(low)
     }
 }

@@ -58,12 +58,21 @@ impl TxnId {
     pub const WORDS: usize = 3;
 
     fn words(self) -> [u64; 3] {
-        [self.configuration, (u64::from(self.machine) << 32) | u64::from(self.thread), self.local]
+        [
+            self.configuration,
+            (u64::from(self.machine) << 32) | u64::from(self.thread),
+            self.local,
+        ]
     }
 
     fn from_words(words: &[u64]) -> Option<Self> {
         let [configuration, who, local] = *words.first_chunk::<3>()?;
-        Some(TxnId { configuration, machine: (who >> 32) as u32, thread: who as u32, local })
+        Some(TxnId {
+            configuration,
+            machine: (who >> 32) as u32,
+            thread: who as u32,
+            local,
+        })
     }
 }
 
@@ -96,16 +105,30 @@ impl<'a> LockRecord<'a> {
     }
 
     /// A new object of `class`.
-    pub fn new_object(&mut self, addr: Addr, class: u8, incarnation: u16, len: usize, copy: impl FnOnce(&mut [u64])) {
+    pub fn new_object(
+        &mut self,
+        addr: Addr,
+        class: u8,
+        incarnation: u16,
+        len: usize,
+        copy: impl FnOnce(&mut [u64]),
+    ) {
         let tag = (NEW << 56) | (u64::from(class) << 48) | len as u64;
-        self.words.extend_from_slice(&[addr.raw(), tag, u64::from(incarnation)]);
+        self.words
+            .extend_from_slice(&[addr.raw(), tag, u64::from(incarnation)]);
         let from = self.words.len();
         self.words.resize(from + len, 0);
         copy(&mut self.words[from..]);
     }
 
     /// A changed object: what differs between `now`, as word `i` of its base version, and `image`.
-    pub fn changed(&mut self, addr: Addr, base: Timestamp, image: &[u64], now: impl Fn(usize) -> u64) {
+    pub fn changed(
+        &mut self,
+        addr: Addr,
+        base: Timestamp,
+        image: &[u64],
+        now: impl Fn(usize) -> u64,
+    ) {
         let head = self.words.len();
         self.words.extend_from_slice(&[addr.raw(), 0, base.raw()]);
         let mut ranges = 0u64;
@@ -143,7 +166,8 @@ impl<'a> LockRecord<'a> {
 
     /// A freed object.
     pub fn freed(&mut self, addr: Addr, base: Timestamp) {
-        self.words.extend_from_slice(&[addr.raw(), FREED << 56, base.raw()]);
+        self.words
+            .extend_from_slice(&[addr.raw(), FREED << 56, base.raw()]);
     }
 
     /// Words so far.
@@ -221,7 +245,14 @@ pub fn decode_lock<'a>(
             NEW => {
                 let (class, len) = ((tag >> 48) as u8, (tag & 0xFFFF_FFFF_FFFF) as usize);
                 let (payload, rest) = body.split_at_checked(len).ok_or(SHORT)?;
-                f(addr, LoggedWrite::New { class, incarnation: third as u16, payload })?;
+                f(
+                    addr,
+                    LoggedWrite::New {
+                        class,
+                        incarnation: third as u16,
+                        payload,
+                    },
+                )?;
                 rest
             }
             CHANGED => {
@@ -231,11 +262,22 @@ pub fn decode_lock<'a>(
                     end = end.saturating_add(1 + (head & 0xFFFF_FFFF) as usize);
                 }
                 let (ranges, rest) = body.split_at_checked(end).ok_or(SHORT)?;
-                f(addr, LoggedWrite::Changed { base: Timestamp::from_raw(third), ranges })?;
+                f(
+                    addr,
+                    LoggedWrite::Changed {
+                        base: Timestamp::from_raw(third),
+                        ranges,
+                    },
+                )?;
                 rest
             }
             FREED => {
-                f(addr, LoggedWrite::Freed { base: Timestamp::from_raw(third) })?;
+                f(
+                    addr,
+                    LoggedWrite::Freed {
+                        base: Timestamp::from_raw(third),
+                    },
+                )?;
                 body
             }
             _ => return Err(BadRecord("unknown kind of write")),
@@ -260,7 +302,12 @@ mod tests {
     use fencepost_storage::RegionId;
     use proptest::prelude::*;
 
-    const ID: TxnId = TxnId { configuration: 1, machine: 2, thread: 3, local: 4 };
+    const ID: TxnId = TxnId {
+        configuration: 1,
+        machine: 2,
+        thread: 3,
+        local: 4,
+    };
 
     proptest! {
         #[test]

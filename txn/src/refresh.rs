@@ -1,22 +1,25 @@
 //! Read refresh: moving the snapshot forward instead of aborting.
 //!
 //! A read-write transaction that meets a version newer than R picks R' = now and requires everything
-//! it has read to be unlocked and unchanged; then its reads are just as good at R'. Its patches are
-//! applied anew to nodes that moved, so that what it sees of them is the snapshot at R' too.
+//! it has read, or changed from an exact version, to be unlocked and unchanged; then its reads are
+//! just as good at R'. Its patches are applied anew to nodes that moved, so that what it sees of them
+//! is the snapshot at R' too: a node that has moved beyond R' in the meantime moves R' once more.
 
-use fencepost_storage::Addr;
+use fencepost_storage::{Addr, Timestamp};
 
 use crate::counters::Event;
 use crate::node::{NodeKind, Refusal};
 use crate::read::lock_pause;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
-use crate::write_set::What;
+use crate::write_set::{NO_BASE, What};
 
 /// A read set up to this size is always worth checking.
 const SMALL_READ_SET: usize = 1024;
 /// Larger ones are checked this often, so that a long scan among writers stays linear.
 const REFRESHES_OF_LARGE: u32 = 16;
+/// Times that R' is picked anew because a patched node has moved beyond it.
+const ROUNDS: u32 = 64;
 
 /// A node that no longer takes a transaction's patches.
 pub(crate) type Stray = (Addr, &'static dyn NodeKind);
@@ -34,6 +37,16 @@ impl Transaction {
         Ok(())
     }
 
+    /// Brings patched nodes to the snapshot where a rollback has left them behind it.
+    #[inline]
+    pub(crate) async fn catch_up(&mut self) -> Result<(), Stop> {
+        if self.context().behind {
+            self.refresh().await
+        } else {
+            Ok(())
+        }
+    }
+
     pub(crate) fn may_refresh(&self) -> bool {
         let context = self.context();
         context.reads.len() <= SMALL_READ_SET || context.refreshes < REFRESHES_OF_LARGE
@@ -42,24 +55,55 @@ impl Transaction {
 
 impl Context {
     fn refresh(&mut self) -> Result<Vec<Stray>, Stop> {
-        let now = self.machine.clock().now();
-        if self.reads.iter().any(|read| self.check(read, false).is_err()) {
-            return Err(Stop::Retry(AbortReason::RefreshFailed));
+        for _ in 0..ROUNDS {
+            let now = self.machine.clock().now();
+            if !self.images_hold()
+                || self
+                    .reads
+                    .iter()
+                    .any(|read| self.check(read, false).is_err())
+            {
+                return Err(Stop::Retry(AbortReason::RefreshFailed));
+            }
+            if let Some(strays) = self.rebase_patches(now)? {
+                self.r = now;
+                self.slot.move_to(now);
+                self.refreshes += 1;
+                self.behind = false;
+                self.machine.counters().count(self.lane, Event::Refresh);
+                return Ok(strays);
+            }
         }
-        let strays = self.rebase_patches()?;
-        self.r = now;
-        self.slot.move_to(now);
-        self.refreshes += 1;
-        self.machine.counters().count(self.lane, Event::Refresh);
-        Ok(strays)
+        Err(Stop::Retry(AbortReason::RefreshFailed))
     }
 
-    fn rebase_patches(&mut self) -> Result<Vec<Stray>, Stop> {
+    /// Whether everything that is to be replaced at an exact version is still at that version.
+    fn images_hold(&self) -> bool {
+        self.writes.writes.iter().all(|write| match write.what {
+            What::Image { .. } | What::Freed => self
+                .machine
+                .regions()
+                .object(write.addr)
+                .is_some_and(|object| object.header() == write.base),
+            _ => true,
+        })
+    }
+
+    /// Applies patches anew where nodes have moved; the nodes that no longer take them. `None` where a
+    /// node has moved beyond `now`.
+    fn rebase_patches(&mut self, now: Timestamp) -> Result<Option<Vec<Stray>>, Stop> {
         let mut strays = Vec::new();
+        let mut beyond = false;
         for at in 0..self.writes.writes.len() {
             let write = self.writes.writes[at];
-            let What::Patched(kind) = write.what else { continue };
-            let object = self.machine.regions().object(write.addr).ok_or(Stop::Damaged)?;
+            let What::Patched(kind) = write.what else {
+                continue;
+            };
+            let object = self
+                .machine
+                .regions()
+                .object(write.addr)
+                .ok_or(Stop::Damaged)?;
             let mut round = 0;
             let header = loop {
                 let header = object.header();
@@ -79,14 +123,22 @@ impl Context {
             if header == write.base {
                 continue;
             }
-            self.writes.writes[at].base = header;
-            let applied = if header.is_allocated() { self.writes.reapply(at, kind) } else { Err(Refusal::WrongNode) };
+            beyond |= header.timestamp() > now;
+            self.newest = self.newest.max(header.timestamp());
+            self.writes.writes[at].base = NO_BASE;
+            let applied = if header.is_allocated() {
+                self.writes.reapply(at, kind)
+            } else {
+                Err(Refusal::WrongNode)
+            };
             match applied {
-                Ok(()) => {}
+                Ok(()) => self.writes.writes[at].base = header,
                 Err(Refusal::WrongNode | Refusal::Full) => strays.push((write.addr, kind)),
-                Err(Refusal::Exists | Refusal::Missing) => return Err(Stop::Retry(AbortReason::NodeConflict)),
+                Err(Refusal::Exists | Refusal::Missing) => {
+                    return Err(Stop::Retry(AbortReason::NodeConflict));
+                }
             }
         }
-        Ok(strays)
+        Ok((!beyond).then_some(strays))
     }
 }

@@ -68,7 +68,11 @@ type Batch = Arc<Vec<Commit>>;
 ///
 /// # Errors
 /// [`ReplayError`]; the regions are of no use then.
-pub fn replay(log: &mut LogRecovery, regions: &Regions, workers: usize) -> Result<Replayed, ReplayError> {
+pub fn replay(
+    log: &mut LogRecovery,
+    regions: &Regions,
+    workers: usize,
+) -> Result<Replayed, ReplayError> {
     let workers = workers.max(1);
     let failure: OnceLock<BadRecord> = OnceLock::new();
     let found = std::thread::scope(|scope| {
@@ -104,8 +108,12 @@ fn read_all(
     };
     while let Some(chunk) = log.next_chunk()? {
         for entry in chunk.records() {
-            let bad = |why| ReplayError::Record { lsn: entry.lsn.raw(), why };
-            let words: &[u64] = bytemuck::try_cast_slice(entry.body).map_err(|_| bad(BadRecord("not whole words")))?;
+            let bad = |why| ReplayError::Record {
+                lsn: entry.lsn.raw(),
+                why,
+            };
+            let words: &[u64] = bytemuck::try_cast_slice(entry.body)
+                .map_err(|_| bad(BadRecord("not whole words")))?;
             let (id, rest) = record::split_id(words).map_err(bad)?;
             match entry.kind {
                 record::LOCK => waiting.entry(id).or_default().push(rest.to_vec()),
@@ -134,12 +142,21 @@ fn read_all(
     Ok(found)
 }
 
-fn apply_all(queue: &Receiver<Batch>, regions: &Regions, share: (usize, usize), failure: &OnceLock<BadRecord>) {
+fn apply_all(
+    queue: &Receiver<Batch>,
+    regions: &Regions,
+    share: (usize, usize),
+    failure: &OnceLock<BadRecord>,
+) {
     while let Ok(batch) = queue.recv() {
         for (w, bodies) in batch.iter() {
             for body in bodies {
                 let applied = record::decode_lock(body, |addr, write| {
-                    if share_of(addr, share.1) == share.0 { apply(regions, addr, &write, *w) } else { Ok(()) }
+                    if share_of(addr, share.1) == share.0 {
+                        apply(regions, addr, &write, *w)
+                    } else {
+                        Ok(())
+                    }
                 });
                 if let Err(why) = applied {
                     // The first reason is the one to report.
@@ -156,14 +173,21 @@ fn share_of(addr: Addr, workers: usize) -> usize {
     (addr.raw() >> 20) as usize % workers
 }
 
-fn apply(regions: &Regions, addr: Addr, write: &LoggedWrite<'_>, w: Timestamp) -> Result<(), BadRecord> {
+fn apply(
+    regions: &Regions,
+    addr: Addr,
+    write: &LoggedWrite<'_>,
+    w: Timestamp,
+) -> Result<(), BadRecord> {
     const NOWHERE: BadRecord = BadRecord("a write leads outside every block");
     if let LoggedWrite::New { class, .. } = write {
         if usize::from(*class) >= CLASSES {
             return Err(BadRecord("unknown size class"));
         }
         let restored = regions.restore_block_anew(BlockId::of(addr), Class(*class));
-        restored.map_err(|_| BadRecord("a block cannot be restored with the class that the log names"))?;
+        restored.map_err(|_| {
+            BadRecord("a block cannot be restored with the class that the log names")
+        })?;
     }
     let object = regions.object(addr).ok_or(NOWHERE)?;
     let header = object.header();
@@ -172,9 +196,16 @@ fn apply(regions: &Regions, addr: Addr, write: &LoggedWrite<'_>, w: Timestamp) -
     }
     let incarnation = object.link().incarnation();
     match write {
-        LoggedWrite::New { incarnation, payload, .. } => {
+        LoggedWrite::New {
+            incarnation,
+            payload,
+            ..
+        } => {
             object.put(0, payload);
-            object.finish_install(Header(0).succeed(w, true), Link::new(*incarnation, OldPlace::NONE));
+            object.finish_install(
+                Header(0).succeed(w, true),
+                Link::new(*incarnation, OldPlace::NONE),
+            );
         }
         LoggedWrite::Changed { base, ranges } => {
             if header.timestamp() != *base || !header.is_allocated() {
@@ -183,13 +214,21 @@ fn apply(regions: &Regions, addr: Addr, write: &LoggedWrite<'_>, w: Timestamp) -
             for (from, words) in record::ranges(ranges) {
                 object.put(from, words);
             }
-            object.finish_install(header.succeed(w, true), Link::new(incarnation, OldPlace::NONE));
+            object.finish_install(
+                header.succeed(w, true),
+                Link::new(incarnation, OldPlace::NONE),
+            );
         }
         LoggedWrite::Freed { base } => {
             if header.timestamp() != *base {
-                return Err(BadRecord("a tombstone applies to a version that is not there"));
+                return Err(BadRecord(
+                    "a tombstone applies to a version that is not there",
+                ));
             }
-            object.finish_install(header.succeed(w, false), Link::new(incarnation, OldPlace::NONE));
+            object.finish_install(
+                header.succeed(w, false),
+                Link::new(incarnation, OldPlace::NONE),
+            );
         }
     }
     Ok(())

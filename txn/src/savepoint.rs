@@ -20,15 +20,28 @@ pub(crate) enum Undo {
     Changed(usize, Write, Vec<u64>),
 }
 
+impl Undo {
+    fn bytes(&self) -> usize {
+        let words = if let Undo::Changed(_, _, words) = self {
+            words.len()
+        } else {
+            0
+        };
+        size_of::<Undo>() + words * 8
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Undos {
     open: usize,
     log: Vec<Undo>,
+    bytes: usize,
 }
 
 impl Undos {
     pub fn clear(&mut self) {
         self.open = 0;
+        self.bytes = 0;
         self.log.clear();
     }
 
@@ -38,8 +51,20 @@ impl Undos {
 
     pub fn push(&mut self, undo: Undo) {
         if self.is_active() {
+            self.bytes += undo.bytes();
             self.log.push(undo);
         }
+    }
+
+    fn pop(&mut self) -> Option<Undo> {
+        let undo = self.log.pop()?;
+        self.bytes -= undo.bytes();
+        Some(undo)
+    }
+
+    /// Bytes that the undos take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -48,13 +73,17 @@ impl Transaction {
     pub fn savepoint(&mut self) -> Savepoint {
         let undos = &mut self.context_mut().undos;
         undos.open += 1;
-        Savepoint { depth: undos.open, undos: undos.log.len() }
+        Savepoint {
+            depth: undos.open,
+            undos: undos.log.len(),
+        }
     }
 
-    /// Takes back every write since `savepoint`, which stays open; later ones are closed.
+    /// Takes back every write since `savepoint`, which stays open; later ones are closed. Patches from
+    /// before it are brought to the snapshot of now, if that has moved, before the next access.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         while self.context_mut().undos.log.len() > savepoint.undos {
-            match self.context_mut().undos.log.pop() {
+            match self.context_mut().undos.pop() {
                 Some(Undo::Added) => self.undo_added(),
                 Some(Undo::Changed(at, write, words)) => self.undo_changed(at, write, &words),
                 None => break,
@@ -68,23 +97,30 @@ impl Transaction {
         let undos = &mut self.context_mut().undos;
         undos.open = savepoint.depth - 1;
         if undos.open == 0 {
-            undos.log.clear();
+            undos.clear();
         }
     }
 
     fn undo_added(&mut self) {
         let context = self.context_mut();
-        if let Some(Write { what: What::New { .. } | What::Dead, addr, base, .. }) = context.writes.pop()
-            && !base.is_allocated()
+        if let Some(Write {
+            what: What::New { .. } | What::Unborn,
+            addr,
+            ..
+        }) = context.writes.pop()
         {
+            context.new_touched = true;
             context.machine.give_back(context.lane, addr);
         }
     }
 
     fn undo_changed(&mut self, at: usize, write: Write, words: &[u64]) {
         let context = self.context_mut();
-        context.writes.writes[at] = write;
+        let undone = std::mem::replace(&mut context.writes.writes[at], write);
+        // A refresh since the savepoint has moved the snapshot away from this image.
+        context.behind |= matches!(write.what, What::Patched(_)) && undone.base != write.base;
         if let What::New { .. } = write.what {
+            context.new_touched = true;
             if let Some(object) = context.machine.regions().object(write.addr) {
                 object.put(0, words);
             }

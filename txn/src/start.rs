@@ -20,7 +20,10 @@ use crate::options::{Durable, OpenError, Started};
 use crate::replay::replay;
 
 /// The root is the first slot of the first block.
-const ROOT_BLOCK: BlockId = BlockId { region: RegionId(0), block: 1 };
+const ROOT_BLOCK: BlockId = BlockId {
+    region: RegionId(0),
+    block: 1,
+};
 /// Timestamp of the root before anybody wrote it.
 pub(crate) const BIRTH: Timestamp = Timestamp::from_raw(1);
 
@@ -48,9 +51,14 @@ pub(crate) fn make_root(regions: &Regions) -> Result<Addr, OutOfMemory> {
 /// Finds the free slots of every block by the allocated bits (SOSP'15 §5.5).
 pub(crate) fn adopt_blocks(regions: &Regions, lanes: &Lanes, account: &Account) {
     for (id, class) in regions.blocks() {
-        let free = (0..class.slots()).rev().map(|slot| id.slot(class, slot)).filter(|addr| {
-            regions.object(*addr).is_some_and(|object| !object.header().is_allocated())
-        });
+        let free = (0..class.slots())
+            .rev()
+            .map(|slot| id.slot(class, slot))
+            .filter(|addr| {
+                regions
+                    .object(*addr)
+                    .is_some_and(|object| !object.header().is_allocated())
+            });
         lanes.adopt(id, class, free.map(Addr::offset).collect());
     }
     regions.charge_restored(account);
@@ -82,9 +90,17 @@ impl Directory {
         };
         let lock = durable.disk.lock(LOCK_FILE).map_err(io(LOCK_FILE))?;
         let log = durable.disk.subdir(LOG_DIR).map_err(io(LOG_DIR))?;
-        let checkpoints = durable.disk.subdir(CHECKPOINT_DIR).map_err(io(CHECKPOINT_DIR))?;
+        let checkpoints = durable
+            .disk
+            .subdir(CHECKPOINT_DIR)
+            .map_err(io(CHECKPOINT_DIR))?;
         let manifest = read_manifest(&*checkpoints)?;
-        Ok(Directory { log, checkpoints, manifest, lock })
+        Ok(Directory {
+            log,
+            checkpoints,
+            manifest,
+            lock,
+        })
     }
 }
 
@@ -99,7 +115,8 @@ pub(crate) fn recover(
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let mut needed = Needed::default();
     if let Some(manifest) = &directory.manifest {
-        started.checkpoint_objects = checkpoint::load(&*directory.checkpoints, manifest, regions, workers)?;
+        started.checkpoint_objects =
+            checkpoint::load(&*directory.checkpoints, manifest, regions, workers)?;
         needed = manifest.needed();
         order.clock.raise(manifest.clock);
     }
@@ -108,7 +125,14 @@ pub(crate) fn recover(
     let settling = Arc::clone(order);
     let settled = move || settling.readers.settled(&settling.clock).raw();
     let (log, report) = recovery.finish(Box::new(settled))?;
-    started.torn_tail = report.torn.map(|torn| format!("{}: {} bytes cut at {}", torn.file, torn.bytes, torn.offset));
-    let checkpointer = Checkpointer::new(directory.checkpoints, needed.from, durable.checkpoint_bytes);
-    Ok(Recovered { log, checkpointer, lock: directory.lock })
+    started.torn_tail = report
+        .torn
+        .map(|torn| format!("{}: {} bytes cut at {}", torn.file, torn.bytes, torn.offset));
+    let checkpointer =
+        Checkpointer::new(directory.checkpoints, needed.from, durable.checkpoint_bytes);
+    Ok(Recovered {
+        log,
+        checkpointer,
+        lock: directory.lock,
+    })
 }

@@ -10,7 +10,10 @@
 //!   a version that holds the same keys; so all it sees is one snapshot, even if it will abort.
 //! * TXN-2: a transaction that has written acts on current versions only: where it meets a newer one
 //!   it moves R forward (refresh) or stops.
-//! * TXN-3: dropping a transaction aborts it; nothing stays locked, queued or allocated.
+//! * TXN-3: dropping a transaction aborts it, also while it unwinds from a panic in a
+//!   [`crate::NodeKind`] or a closure; nothing stays locked, queued or allocated.
+//! * TXN-4: after a method's future was dropped half-way, or a method answered [`Stop`], the
+//!   transaction is good for abort, or for going back to a savepoint from before the call.
 
 use std::sync::{Arc, Weak};
 
@@ -69,12 +72,22 @@ pub(crate) struct Context {
     pub record: Vec<u64>,
     /// An image on its way between a slot and the write set.
     pub scratch: Vec<u64>,
-    /// Locked entries in the order in which they were locked.
+    /// Entries to be locked, in the order in which they are.
     pub order: Vec<u32>,
+    /// How many of them are locked now.
+    pub locked: usize,
+    /// Entries on their way to the log.
+    pub logged: Vec<u32>,
     /// Where their old versions were kept.
     pub places: Vec<OldPlace>,
     /// Whether LOCK records of this transaction are in the log without a COMMIT-PRIMARY.
     pub prewritten: bool,
+    /// Entries below this were there when the new objects were logged ahead of LOCK.
+    pub prewritten_upto: usize,
+    /// Whether new objects were changed or taken back since then.
+    pub new_touched: bool,
+    /// Whether images of patched nodes are older than the snapshot.
+    pub behind: bool,
 }
 
 /// Runs transactions, one after the other. A session owns one.
@@ -111,8 +124,13 @@ impl Context {
             record: Vec::new(),
             scratch: Vec::new(),
             order: Vec::new(),
+            locked: 0,
+            logged: Vec::new(),
             places: Vec::new(),
             prewritten: false,
+            prewritten_upto: 0,
+            new_touched: false,
+            behind: false,
         })
     }
 
@@ -127,10 +145,14 @@ impl Context {
         self.reads.clear();
         self.writes.clear();
         self.undos.clear();
+        self.behind = false;
         if large {
             self.reads.shrink(KEPT_WORDS);
             self.writes.shrink(KEPT_WORDS);
             self.record = Vec::new();
+            self.order = Vec::new();
+            self.logged = Vec::new();
+            self.places = Vec::new();
         }
         if self.charged > 0 {
             self.machine.account().release(self.charged as u64);
@@ -147,19 +169,30 @@ impl Drop for Context {
 
 impl Coordinator {
     pub(crate) fn new(machine: &Arc<Machine>) -> Self {
-        Self { machine: Arc::clone(machine), home: Arc::new(AtomicCell::new(None)) }
+        Self {
+            machine: Arc::clone(machine),
+            home: Arc::new(AtomicCell::new(None)),
+        }
     }
 
     /// Begins a transaction; its snapshot is of now.
     pub fn begin(&mut self, mode: Mode) -> Transaction {
-        let mut context = self.home.take().unwrap_or_else(|| Context::new(&self.machine, &self.home));
+        let mut context = self
+            .home
+            .take()
+            .unwrap_or_else(|| Context::new(&self.machine, &self.home));
         context.mode = mode;
         context.local += 1;
-        context.r = self.machine.readers().begin(&context.slot, self.machine.clock());
+        context.r = self
+            .machine
+            .readers()
+            .begin(&context.slot, self.machine.clock());
         context.newest = Timestamp::ZERO;
         context.refreshes = 0;
         context.synchronous = true;
-        Transaction { context: Some(context) }
+        Transaction {
+            context: Some(context),
+        }
     }
 
     /// The machine.
@@ -171,12 +204,16 @@ impl Coordinator {
 impl Transaction {
     #[inline]
     pub(crate) fn context(&self) -> &Context {
-        self.context.as_ref().expect("a transaction has its context until it ends")
+        self.context
+            .as_ref()
+            .expect("a transaction has its context until it ends")
     }
 
     #[inline]
     pub(crate) fn context_mut(&mut self) -> &mut Context {
-        self.context.as_mut().expect("a transaction has its context until it ends")
+        self.context
+            .as_mut()
+            .expect("a transaction has its context until it ends")
     }
 
     /// Ends the transaction and sends the context home.
@@ -233,11 +270,24 @@ impl Transaction {
     }
 
     /// Puts a node into the read set that `kind` judges by `note` should it have moved.
-    pub fn guard_keys(&mut self, seen: Seen, kind: &'static dyn crate::node::NodeKind, note: &[u64]) {
+    pub fn guard_keys(
+        &mut self,
+        seen: Seen,
+        kind: &'static dyn crate::node::NodeKind,
+        note: &[u64],
+    ) {
         let context = self.context_mut();
         if context.mode == Mode::ReadWrite && !seen.addr.is_null() {
             context.reads.push_keys(seen, kind, note);
         }
+    }
+
+    /// Whether an object whose address lies in `from..to` is in the read set.
+    pub fn guards_between(&self, from: Addr, to: Addr) -> bool {
+        self.context()
+            .reads
+            .iter()
+            .any(|read| (from..to).contains(&read.seen.addr))
     }
 
     /// Waits in line to be the one who writes the object, and keeps the place until the end. Take
@@ -253,8 +303,16 @@ impl Transaction {
             return Ok(());
         }
         if !context.machine.intents().try_take(addr, holder) {
-            context.machine.counters().count(context.lane, crate::counters::Event::IntentWait);
-            context.machine.intents().take(addr, holder).await.map_err(|_| Stop::Deadlock)?;
+            context
+                .machine
+                .counters()
+                .count(context.lane, crate::counters::Event::IntentWait);
+            context
+                .machine
+                .intents()
+                .take(addr, holder)
+                .await
+                .map_err(|_| Stop::Deadlock)?;
         }
         self.context_mut().intents.push(addr);
         Ok(())
@@ -268,6 +326,8 @@ impl Transaction {
     pub(crate) fn give_up(&mut self, reason: AbortReason) {
         if let Some(context) = self.context.as_mut() {
             context.machine.counters().count_abort(context.lane, reason);
+            // Held only where a node kind panicked under the locks.
+            context.unlock();
             context.log_abort();
             context.give_new_back();
         }

@@ -13,13 +13,10 @@ impl Context {
     pub(crate) fn truncate(&mut self, w: Timestamp) {
         let mut lane = None;
         for write in &self.writes.writes {
-            let freed = match write.what {
-                What::Freed => true,
-                What::Dead => !write.base.is_allocated(),
-                _ => false,
-            };
-            if freed {
-                lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane)).retire(write.addr, w);
+            // Nobody knows the slot of a new object that was freed again; it waits with the others.
+            if matches!(write.what, What::Freed | What::Unborn) {
+                lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane))
+                    .retire(write.addr, w);
             }
         }
         if self.prewritten {

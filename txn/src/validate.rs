@@ -11,7 +11,6 @@ use crate::node::Revalidate;
 use crate::read_set::Read;
 use crate::stop::AbortReason;
 use crate::transaction::Context;
-use crate::write_set::What;
 
 /// Nodes that one scanned node may have been split into.
 const MAX_PIECES: usize = 4096;
@@ -19,7 +18,9 @@ const MAX_PIECES: usize = 4096;
 impl Context {
     /// Validates the whole read set with the commit's locks held.
     pub(crate) fn validate(&self) -> Result<(), AbortReason> {
-        self.reads.iter().try_for_each(|read| self.check(read, true))
+        self.reads
+            .iter()
+            .try_for_each(|read| self.check(read, true))
     }
 
     /// Whether one read still holds; `locking` says that this transaction holds its write locks.
@@ -42,11 +43,15 @@ impl Context {
         if header.unlocked() == read.seen.header {
             return Ok(());
         }
-        let Some((kind, from, len)) = read.keys else { return Err(AbortReason::ReadConflict) };
+        let Some((kind, from, len)) = read.keys else {
+            return Err(AbortReason::ReadConflict);
+        };
         let note = self.reads.note(from, len);
         let mut addr = read.seen.addr;
         for _ in 0..MAX_PIECES {
-            let Some(object) = self.machine.regions().object(addr) else { return Err(AbortReason::ReadConflict) };
+            let Some(object) = self.machine.regions().object(addr) else {
+                return Err(AbortReason::ReadConflict);
+            };
             let header = object.header();
             if header.is_locked() && !(locking && self.holds(addr)) {
                 return Err(AbortReason::ReadLocked);
@@ -56,8 +61,11 @@ impl Context {
             if !header.is_allocated() && !locking {
                 return Err(AbortReason::ReadConflict);
             }
-            let verdict =
-                if header.is_allocated() { kind.revalidate(note, &View::Live(object)) } else { kind.gone(note) };
+            let verdict = if header.is_allocated() {
+                kind.revalidate(note, &View::Live(object))
+            } else {
+                kind.gone(note)
+            };
             if !object.unchanged(header) {
                 return Err(AbortReason::ReadLocked);
             }
@@ -76,6 +84,8 @@ impl Context {
 
     /// Whether this transaction's commit holds the lock of `addr`.
     fn holds(&self, addr: fencepost_storage::Addr) -> bool {
-        self.writes.find(addr).is_some_and(|at| !matches!(self.writes.writes[at].what, What::New { .. } | What::Dead))
+        self.writes
+            .find(addr)
+            .is_some_and(|at| self.writes.writes[at].takes_lock())
     }
 }

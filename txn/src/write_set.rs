@@ -2,7 +2,7 @@
 //!
 //! # Picture
 //! ```text
-//! writes   addr | base header | Image / Patched / New / Freed | image range | first patch
+//! writes   addr | base header | Image / Patched / New / Freed ... | image range | newest patch
 //! images   one growing array of words; an entry's image is a range of it
 //! patches  chained per entry:  previous | length | words
 //! ```
@@ -21,7 +21,10 @@ use crate::node::{NodeKind, Refusal};
 #[derive(Clone, Copy)]
 pub(crate) enum What {
     /// The image replaces the base version, and only that.
-    Image,
+    Image {
+        /// Who writes the commit timestamp into it, because patches have gone into it.
+        kind: Option<&'static dyn NodeKind>,
+    },
     /// Patches, shown in the image on top of the base version; a moved node gets them anew.
     Patched(&'static dyn NodeKind),
     /// A new object, in its slot already.
@@ -34,8 +37,10 @@ pub(crate) enum What {
     },
     /// A tombstone.
     Freed,
-    /// A new object freed again, or an entry whose patches were taken: nothing to do.
-    Dead,
+    /// A new object freed again: its slot goes back.
+    Unborn,
+    /// An entry whose patches were taken: nothing to do.
+    Idle,
 }
 
 /// One entry.
@@ -47,6 +52,21 @@ pub(crate) struct Write {
     pub image: (usize, usize),
     /// Last patch, as position + 1 in `patches`; 0 for none.
     pub patch: u32,
+}
+
+/// Base of an entry whose image does not show the node: no node has this header, so the patches are
+/// applied anew before anybody relies on the image.
+pub(crate) const NO_BASE: Header = Header(0);
+
+impl Write {
+    /// Whether the commit changes an object that others can see, and so locks it.
+    #[inline]
+    pub fn takes_lock(&self) -> bool {
+        matches!(
+            self.what,
+            What::Image { .. } | What::Patched(_) | What::Freed
+        )
+    }
 }
 
 const SEARCHED_IN_A_LINE: usize = 12;
@@ -88,7 +108,8 @@ impl WriteSet {
 
     /// Bytes that the set takes.
     pub fn bytes(&self) -> usize {
-        (self.images.capacity() + self.patches.capacity()) * 8 + self.writes.capacity() * size_of::<Write>()
+        (self.images.capacity() + self.patches.capacity()) * 8
+            + self.writes.capacity() * size_of::<Write>()
     }
 
     #[inline]
@@ -104,7 +125,12 @@ impl WriteSet {
         let at = self.writes.len();
         self.writes.push(write);
         if at == SEARCHED_IN_A_LINE {
-            self.index.extend(self.writes.iter().enumerate().map(|(i, w)| (w.addr, i as u32)));
+            self.index.extend(
+                self.writes
+                    .iter()
+                    .enumerate()
+                    .map(|(i, w)| (w.addr, i as u32)),
+            );
         } else if at > SEARCHED_IN_A_LINE {
             self.index.insert(write.addr, at as u32);
         }
@@ -171,6 +197,8 @@ impl WriteSet {
         let write = self.writes[at];
         let ranges = self.patches_of(&write);
         let image = &mut self.images[write.image.0..write.image.0 + write.image.1];
-        ranges.iter().try_for_each(|range| kind.apply(&self.patches[range.0..range.1], image))
+        ranges
+            .iter()
+            .try_for_each(|range| kind.apply(&self.patches[range.0..range.1], image))
     }
 }

@@ -10,11 +10,18 @@ use pollster::block_on;
 use proptest::prelude::*;
 
 fn open(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
-    let log = LogOptions { segment_bytes: 256 << 10, fill_ahead_bytes: 128 << 10 };
+    let log = LogOptions {
+        segment_bytes: 256 << 10,
+        fill_ahead_bytes: 128 << 10,
+    };
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Machine::open(MachineOptions {
         region_bytes: 16 << 20,
-        durable: Some(Durable { disk, log, checkpoint_bytes: u64::MAX }),
+        durable: Some(Durable {
+            disk,
+            log,
+            checkpoint_bytes: u64::MAX,
+        }),
         ..MachineOptions::default()
     })
 }
@@ -24,13 +31,20 @@ fn addresses(machine: &Arc<Machine>) -> Vec<Addr> {
     let mut tx = machine.coordinator().begin(Mode::ReadOnly);
     let mut words = Vec::new();
     assert_eq!(block_on(tx.read(machine.root(), &mut words)), Ok(true));
-    words.iter().take(60).filter(|w| **w != 0).map(|w| Addr::from_raw(*w)).collect()
+    words
+        .iter()
+        .take(60)
+        .filter(|w| **w != 0)
+        .map(|w| Addr::from_raw(*w))
+        .collect()
 }
 
 fn value(machine: &Arc<Machine>, addr: Addr) -> Option<Vec<u64>> {
     let mut tx = machine.coordinator().begin(Mode::ReadOnly);
     let mut words = Vec::new();
-    block_on(tx.read(addr, &mut words)).expect("readable").then_some(words)
+    block_on(tx.read(addr, &mut words))
+        .expect("readable")
+        .then_some(words)
 }
 
 /// Adds an object of `words` words, all `value`, to the root's directory at `slot`.
@@ -57,11 +71,17 @@ fn acknowledged_commits_survive_losing_every_unsynced_byte() {
     let machine = open(&disk).expect("fresh");
     assert!(machine.is_fresh());
     for slot in 0..50 {
-        assert!(matches!(add(&machine, slot, 10 + slot * 30, slot as u64), Ok(Outcome::Committed(_))));
+        assert!(matches!(
+            add(&machine, slot, 10 + slot * 30, slot as u64),
+            Ok(Outcome::Committed(_))
+        ));
     }
     let all = addresses(&machine);
     for (i, addr) in all.iter().enumerate() {
-        assert!(matches!(set(&machine, *addr, 9, 1000 + i as u64), Ok(Outcome::Committed(_))));
+        assert!(matches!(
+            set(&machine, *addr, 9, 1000 + i as u64),
+            Ok(Outcome::Committed(_))
+        ));
     }
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
     block_on(tx.free(all[7])).expect("exists");
@@ -76,17 +96,27 @@ fn acknowledged_commits_survive_losing_every_unsynced_byte() {
     assert_eq!(value(&machine, all[7]), None);
     for (i, addr) in all.iter().enumerate().filter(|(i, _)| *i != 7) {
         let words = value(&machine, *addr).expect("there");
-        assert_eq!((words[0], words[9], words[8]), (i as u64, 1000 + i as u64, i as u64));
+        assert_eq!(
+            (words[0], words[9], words[8]),
+            (i as u64, 1000 + i as u64, i as u64)
+        );
     }
     // Slots in use are not handed out again, the freed one is.
     let mut seen = Vec::new();
     for slot in 50..58 {
-        assert!(matches!(add(&machine, slot, 220, 1), Ok(Outcome::Committed(_))));
+        assert!(matches!(
+            add(&machine, slot, 220, 1),
+            Ok(Outcome::Committed(_))
+        ));
         seen = addresses(&machine);
     }
     seen.sort_unstable();
     seen.dedup();
-    assert_eq!(seen.len(), 57, "the freed slot, and no other, has two names");
+    assert_eq!(
+        seen.len(),
+        57,
+        "the freed slot, and no other, has two names"
+    );
 }
 
 #[test]
@@ -142,7 +172,9 @@ fn a_full_disk_fails_the_commit_and_nothing_else() {
     assert!(matches!(add(&machine, 0, 10, 1), Ok(Outcome::Committed(_))));
     let addr = addresses(&machine)[0];
     disk.set_free_bytes(Some(0));
-    let stop = (0..100_000).find_map(|i| set(&machine, addr, 0, i).err()).expect("the log fills up");
+    let stop = (0..100_000)
+        .find_map(|i| set(&machine, addr, 0, i).err())
+        .expect("the log fills up");
     assert_eq!(stop, Stop::DiskFull);
     let kept = value(&machine, addr).expect("reads go on");
     disk.set_free_bytes(None);
@@ -257,8 +289,13 @@ fn a_block_that_serves_another_size_comes_back_as_what_it_was_last() {
         machine.release_empty_blocks();
         assert!(machine.regions().blocks().len() < before);
         let large = fill(&machine, 5000, 60);
-        let blocks = |addrs: &[Addr]| -> std::collections::HashSet<u64> { addrs.iter().map(|a| a.raw() >> 20).collect() };
-        assert!(!blocks(&small).is_disjoint(&blocks(&large)), "the blocks were used again");
+        let blocks = |addrs: &[Addr]| -> std::collections::HashSet<u64> {
+            addrs.iter().map(|a| a.raw() >> 20).collect()
+        };
+        assert!(
+            !blocks(&small).is_disjoint(&blocks(&large)),
+            "the blocks were used again"
+        );
         let crashed = disk.fork();
         crashed.crash(CrashLoss::All);
         drop(machine);

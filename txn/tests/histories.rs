@@ -47,11 +47,16 @@ fn check(history: &[Seen]) -> Result<(), String> {
             let next = if *writer == 0 {
                 order.first()
             } else {
-                let from = *index.get(writer).ok_or_else(|| format!("{} read from an aborted transaction", t.id))?;
+                let from = *index
+                    .get(writer)
+                    .ok_or_else(|| format!("{} read from an aborted transaction", t.id))?;
                 if from != i {
                     edges[from].push(i);
                 }
-                let place = order.iter().position(|w| *w == from).ok_or("a read of a value nobody wrote")?;
+                let place = order
+                    .iter()
+                    .position(|w| *w == from)
+                    .ok_or("a read of a value nobody wrote")?;
                 order.get(place + 1)
             };
             if let Some(next) = next.filter(|next| **next != i) {
@@ -76,7 +81,9 @@ fn check(history: &[Seen]) -> Result<(), String> {
             edges[n + before - 1].push(i);
         }
     }
-    find_circle(&edges).map_or(Ok(()), |at| Err(format!("circle through transaction {:?}", history.get(at))))
+    find_circle(&edges).map_or(Ok(()), |at| {
+        Err(format!("circle through transaction {:?}", history.get(at)))
+    })
 }
 
 fn find_circle(edges: &[Vec<usize>]) -> Option<usize> {
@@ -105,16 +112,30 @@ struct World {
 
 impl World {
     fn new(objects: usize) -> Self {
-        let options = MachineOptions { region_bytes: 16 << 20, ..MachineOptions::default() };
+        let options = MachineOptions {
+            region_bytes: 16 << 20,
+            ..MachineOptions::default()
+        };
         let machine = Machine::open(options).expect("opens");
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-        let objects = (0..objects).map(|_| tx.alloc(20, Addr::NULL).expect("memory").addr).collect();
+        let objects = (0..objects)
+            .map(|_| tx.alloc(20, Addr::NULL).expect("memory").addr)
+            .collect();
         assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
-        World { machine, objects, clock: AtomicU64::new(1), ids: AtomicU64::new(1) }
+        World {
+            machine,
+            objects,
+            clock: AtomicU64::new(1),
+            ids: AtomicU64::new(1),
+        }
     }
 
     /// Runs one random transaction; what it saw if it committed.
-    fn attempt(&self, coordinator: &mut fencepost_txn::Coordinator, random: &mut u64) -> Option<Seen> {
+    fn attempt(
+        &self,
+        coordinator: &mut fencepost_txn::Coordinator,
+        random: &mut u64,
+    ) -> Option<Seen> {
         let mut draw = |n: u64| {
             *random ^= *random << 13;
             *random ^= *random >> 7;
@@ -124,7 +145,11 @@ impl World {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let began = self.clock.fetch_add(1, Ordering::SeqCst);
         let read_only = draw(4) == 0;
-        let mut tx = coordinator.begin(if read_only { Mode::ReadOnly } else { Mode::ReadWrite });
+        let mut tx = coordinator.begin(if read_only {
+            Mode::ReadOnly
+        } else {
+            Mode::ReadWrite
+        });
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let mut step = || -> Result<(), Stop> {
             let mut words = Vec::new();
@@ -149,7 +174,14 @@ impl World {
         match block_on(tx.commit()).expect("nothing fails in the memory tier") {
             Outcome::Committed(at) => {
                 let ended = self.clock.fetch_add(1, Ordering::SeqCst);
-                Some(Seen { id, began, ended, reads, writes, at })
+                Some(Seen {
+                    id,
+                    began,
+                    ended,
+                    reads,
+                    writes,
+                    at,
+                })
             }
             Outcome::Aborted(_) => None,
         }
@@ -166,28 +198,53 @@ fn random_histories_of_many_threads_are_strictly_serializable() {
                 scope.spawn(move || {
                     let mut coordinator = world.machine.coordinator();
                     let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-                    (0..each).filter_map(|_| world.attempt(&mut coordinator, &mut random)).collect::<Vec<_>>()
+                    (0..each)
+                        .filter_map(|_| world.attempt(&mut coordinator, &mut random))
+                        .collect::<Vec<_>>()
                 })
             };
             let handles: Vec<_> = (1..=threads).map(run).collect();
-            handles.into_iter().flat_map(|h| h.join().expect("no panic")).collect()
+            handles
+                .into_iter()
+                .flat_map(|h| h.join().expect("no panic"))
+                .collect()
         });
         history.sort_by_key(|t| t.began);
-        assert!(history.len() > 100, "too few commits to mean anything: {}", history.len());
+        assert!(
+            history.len() > 100,
+            "too few commits to mean anything: {}",
+            history.len()
+        );
         check(&history).expect("strictly serializable");
         let commits = world.machine.counters().totals();
-        assert_eq!(commits.committed_writes + commits.committed_reads, history.len() as u64 + 1);
+        assert_eq!(
+            commits.committed_writes + commits.committed_reads,
+            history.len() as u64 + 1
+        );
     }
 }
 
 fn seen(id: u64, span: (u64, u64), reads: &[(usize, u64)], writes: &[usize]) -> Seen {
-    Seen { id, began: span.0, ended: span.1, reads: reads.to_vec(), writes: writes.to_vec(), at: Timestamp::from_raw(id) }
+    Seen {
+        id,
+        began: span.0,
+        ended: span.1,
+        reads: reads.to_vec(),
+        writes: writes.to_vec(),
+        at: Timestamp::from_raw(id),
+    }
 }
 
 #[test]
 fn the_checker_finds_the_classical_anomalies() {
-    let skew = [seen(1, (1, 10), &[(0, 0), (1, 0)], &[0]), seen(2, (2, 11), &[(0, 0), (1, 0)], &[1])];
-    let lost = [seen(1, (1, 10), &[(0, 0)], &[0]), seen(2, (2, 11), &[(0, 0)], &[0])];
+    let skew = [
+        seen(1, (1, 10), &[(0, 0), (1, 0)], &[0]),
+        seen(2, (2, 11), &[(0, 0), (1, 0)], &[1]),
+    ];
+    let lost = [
+        seen(1, (1, 10), &[(0, 0)], &[0]),
+        seen(2, (2, 11), &[(0, 0)], &[0]),
+    ];
     let fork = [
         seen(1, (1, 20), &[], &[0]),
         seen(2, (2, 21), &[], &[1]),
@@ -198,7 +255,13 @@ fn the_checker_finds_the_classical_anomalies() {
     for anomaly in [&skew[..], &lost, &fork, &stale] {
         assert!(check(anomaly).is_err(), "missed {anomaly:?}");
     }
-    assert_eq!(check(&[seen(1, (1, 2), &[(0, 0)], &[0]), seen(2, (3, 4), &[(0, 1)], &[0])]), Ok(()));
+    assert_eq!(
+        check(&[
+            seen(1, (1, 2), &[(0, 0)], &[0]),
+            seen(2, (3, 4), &[(0, 1)], &[0])
+        ]),
+        Ok(())
+    );
 }
 
 /// Transfers between accounts while readers add all of them up: no reader ever sees money missing,
@@ -234,7 +297,9 @@ fn every_snapshot_adds_up() {
                     let mut transfer = || -> Result<(), Stop> {
                         for (account, delta) in [(from, 1u64.wrapping_neg()), (to, 1)] {
                             block_on(tx.read(world.objects[account], &mut words))?;
-                            block_on(tx.write(world.objects[account], &[words[0].wrapping_add(delta)]))?;
+                            block_on(
+                                tx.write(world.objects[account], &[words[0].wrapping_add(delta)]),
+                            )?;
                         }
                         Ok(())
                     };
@@ -251,7 +316,11 @@ fn every_snapshot_adds_up() {
                 if let Ok(sum) = sum(&mut tx) {
                     assert_eq!(sum, 0, "money appeared or vanished in a {mode:?} snapshot");
                 } else {
-                    assert_eq!(mode, Mode::ReadWrite, "a read-only transaction never aborts");
+                    assert_eq!(
+                        mode,
+                        Mode::ReadWrite,
+                        "a read-only transaction never aborts"
+                    );
                 }
             }
         }

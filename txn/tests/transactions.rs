@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
-use fencepost_txn::{AbortReason, Addr, LockFree, Machine, MachineOptions, Mode, Outcome, Stop, Transaction};
+use fencepost_txn::{
+    AbortReason, Addr, LockFree, Machine, MachineOptions, Mode, Outcome, Stop, Transaction,
+};
 use pollster::block_on;
 
 fn machine() -> Arc<Machine> {
-    Machine::open(MachineOptions { region_bytes: 16 << 20, ..MachineOptions::default() }).expect("memory tier opens")
+    Machine::open(MachineOptions {
+        region_bytes: 16 << 20,
+        ..MachineOptions::default()
+    })
+    .expect("memory tier opens")
 }
 
 fn begin(machine: &Arc<Machine>, mode: Mode) -> Transaction {
@@ -71,9 +77,15 @@ fn own_writes_are_read_back_and_nobody_else_sees_them_before_the_commit() {
     put(&mut tx, addr, 2).expect("no conflict");
     let new = tx.alloc(3, addr).expect("memory");
     tx.write_new(new, &[7, 8, 9]).expect("own object");
-    assert_eq!((read(&mut tx, addr), read(&mut tx, new.addr)), (Ok(Some(2)), Ok(Some(7))));
+    assert_eq!(
+        (read(&mut tx, addr), read(&mut tx, new.addr)),
+        (Ok(Some(2)), Ok(Some(7)))
+    );
     let mut other = begin(&machine, Mode::ReadOnly);
-    assert_eq!((read(&mut other, addr), read(&mut other, new.addr)), (Ok(Some(1)), Ok(None)));
+    assert_eq!(
+        (read(&mut other, addr), read(&mut other, new.addr)),
+        (Ok(Some(1)), Ok(None))
+    );
     drop(tx);
     let mut other = begin(&machine, Mode::ReadOnly);
     assert_eq!(read(&mut other, addr), Ok(Some(1)));
@@ -83,19 +95,28 @@ fn own_writes_are_read_back_and_nobody_else_sees_them_before_the_commit() {
 fn the_second_of_two_writers_of_one_version_aborts() {
     let machine = machine();
     let addr = object(&machine, &[1]);
-    let (mut a, mut b) = (begin(&machine, Mode::ReadWrite), begin(&machine, Mode::ReadWrite));
+    let (mut a, mut b) = (
+        begin(&machine, Mode::ReadWrite),
+        begin(&machine, Mode::ReadWrite),
+    );
     put(&mut a, addr, 2).expect("first look");
     put(&mut b, addr, 3).expect("first look");
     assert!(matches!(commit(b), Outcome::Committed(_)));
     assert_eq!(commit(a), Outcome::Aborted(AbortReason::WriteConflict));
-    assert_eq!(machine.counters().totals().aborts[AbortReason::WriteConflict as usize], 1);
+    assert_eq!(
+        machine.counters().totals().aborts[AbortReason::WriteConflict as usize],
+        1
+    );
 }
 
 #[test]
 fn write_skew_is_prevented() {
     let machine = machine();
     let (x, y) = (object(&machine, &[1]), object(&machine, &[1]));
-    let (mut a, mut b) = (begin(&machine, Mode::ReadWrite), begin(&machine, Mode::ReadWrite));
+    let (mut a, mut b) = (
+        begin(&machine, Mode::ReadWrite),
+        begin(&machine, Mode::ReadWrite),
+    );
     for tx in [&mut a, &mut b] {
         assert_eq!((read(tx, x), read(tx, y)), (Ok(Some(1)), Ok(Some(1))));
     }
@@ -108,15 +129,27 @@ fn write_skew_is_prevented() {
 #[test]
 fn a_newer_version_moves_the_snapshot_when_nothing_read_has_changed() {
     let machine = machine();
-    let (x, y, z) = (object(&machine, &[1]), object(&machine, &[1]), object(&machine, &[1]));
+    let (x, y, z) = (
+        object(&machine, &[1]),
+        object(&machine, &[1]),
+        object(&machine, &[1]),
+    );
     let mut tx = begin(&machine, Mode::ReadWrite);
     assert_eq!(read(&mut tx, x), Ok(Some(1)));
     set(&machine, y, 2);
-    assert_eq!(read(&mut tx, y), Ok(Some(2)), "x is unchanged, so now is as good as then");
+    assert_eq!(
+        read(&mut tx, y),
+        Ok(Some(2)),
+        "x is unchanged, so now is as good as then"
+    );
     put(&mut tx, z, 5).expect("no conflict");
     set(&machine, x, 9);
     set(&machine, y, 9);
-    assert_eq!(read(&mut tx, y), Err(Stop::Retry(AbortReason::RefreshFailed)), "a writer never acts on the past");
+    assert_eq!(
+        read(&mut tx, y),
+        Err(Stop::Retry(AbortReason::RefreshFailed)),
+        "a writer never acts on the past"
+    );
     assert_eq!(machine.counters().totals().refreshes, 1);
 }
 
@@ -128,7 +161,10 @@ fn a_transaction_that_only_read_goes_on_in_the_past_instead() {
     assert_eq!(read(&mut tx, x), Ok(Some(1)));
     set(&machine, x, 2);
     set(&machine, y, 2);
-    assert_eq!((read(&mut tx, x), read(&mut tx, y)), (Ok(Some(1)), Ok(Some(1))));
+    assert_eq!(
+        (read(&mut tx, x), read(&mut tx, y)),
+        (Ok(Some(1)), Ok(Some(1)))
+    );
     assert!(matches!(commit(tx), Outcome::Committed(_)));
 }
 
@@ -148,14 +184,27 @@ fn savepoints_take_back_writes_allocations_and_frees() {
     let gone = tx.alloc(1, Addr::NULL).expect("memory");
     assert_eq!(read(&mut tx, y), Ok(None));
     tx.rollback_to(&second);
-    assert_eq!((read(&mut tx, y), read(&mut tx, x)), (Ok(Some(1)), Ok(Some(3))));
+    assert_eq!(
+        (read(&mut tx, y), read(&mut tx, x)),
+        (Ok(Some(1)), Ok(Some(3)))
+    );
     assert!(!tx.owns(gone.addr));
     tx.rollback_to(&first);
-    assert_eq!((read(&mut tx, x), read(&mut tx, new.addr)), (Ok(Some(2)), Ok(Some(10))));
+    assert_eq!(
+        (read(&mut tx, x), read(&mut tx, new.addr)),
+        (Ok(Some(2)), Ok(Some(10)))
+    );
     tx.release(first);
     assert!(matches!(commit(tx), Outcome::Committed(_)));
     let mut now = begin(&machine, Mode::ReadOnly);
-    assert_eq!((read(&mut now, x), read(&mut now, y), read(&mut now, new.addr)), (Ok(Some(2)), Ok(Some(1)), Ok(Some(10))));
+    assert_eq!(
+        (
+            read(&mut now, x),
+            read(&mut now, y),
+            read(&mut now, new.addr)
+        ),
+        (Ok(Some(2)), Ok(Some(1)), Ok(Some(10)))
+    );
 }
 
 #[test]
@@ -205,7 +254,12 @@ fn a_split_shows_readers_of_the_past_the_image_before_it() {
 
 #[test]
 fn at_the_memory_limit_writes_stop_and_reads_go_on() {
-    let options = MachineOptions { region_bytes: 16 << 20, memory_limit: 2 << 20, lanes: 1, ..MachineOptions::default() };
+    let options = MachineOptions {
+        region_bytes: 16 << 20,
+        memory_limit: 2 << 20,
+        lanes: 1,
+        ..MachineOptions::default()
+    };
     let machine = Machine::open(options).expect("opens");
     let mut kept = Vec::new();
     let stop = loop {
@@ -229,14 +283,22 @@ fn at_the_memory_limit_writes_stop_and_reads_go_on() {
 
 #[test]
 fn past_the_old_version_limit_the_oldest_reader_is_told() {
-    let options = MachineOptions { region_bytes: 16 << 20, old_version_limit: 1 << 20, lanes: 1, ..MachineOptions::default() };
+    let options = MachineOptions {
+        region_bytes: 16 << 20,
+        old_version_limit: 1 << 20,
+        lanes: 1,
+        ..MachineOptions::default()
+    };
     let machine = Machine::open(options).expect("opens");
     let addr = object(&machine, &[0; 200]);
     let mut old = begin(&machine, Mode::ReadOnly);
     for i in 1..5000 {
         set(&machine, addr, i);
     }
-    assert_eq!(read(&mut old, addr), Err(Stop::Retry(AbortReason::SnapshotTooOld)));
+    assert_eq!(
+        read(&mut old, addr),
+        Err(Stop::Retry(AbortReason::SnapshotTooOld))
+    );
     assert!(machine.old_version_bytes() <= 1 << 20);
 }
 
@@ -251,7 +313,9 @@ fn an_intent_makes_the_second_writer_wait_and_then_both_commit() {
         move || {
             let mut tx = machine.coordinator().begin(Mode::ReadWrite);
             block_on(tx.intend(addr)).expect("no circle");
-            let before = read(&mut tx, addr).expect("a newer version moves the snapshot").expect("exists");
+            let before = read(&mut tx, addr)
+                .expect("a newer version moves the snapshot")
+                .expect("exists");
             put(&mut tx, addr, before + 1).expect("no conflict");
             block_on(tx.commit())
         }
@@ -261,7 +325,10 @@ fn an_intent_makes_the_second_writer_wait_and_then_both_commit() {
     }
     put(&mut first, addr, 10).expect("no conflict");
     assert!(matches!(commit(first), Outcome::Committed(_)));
-    assert!(matches!(second.join().expect("no panic"), Ok(Outcome::Committed(_))));
+    assert!(matches!(
+        second.join().expect("no panic"),
+        Ok(Outcome::Committed(_))
+    ));
     let mut now = begin(&machine, Mode::ReadOnly);
     assert_eq!(read(&mut now, addr), Ok(Some(11)));
 }
@@ -288,11 +355,19 @@ fn a_large_write_set_finds_its_entries_after_partial_rollbacks() {
         _ => i as u64,
     };
     for (i, addr) in addrs.iter().enumerate() {
-        assert_eq!(read(&mut tx, *addr), Ok(Some(expected(i))), "own view of {i}");
+        assert_eq!(
+            read(&mut tx, *addr),
+            Ok(Some(expected(i))),
+            "own view of {i}"
+        );
     }
     assert!(matches!(commit(tx), Outcome::Committed(_)));
     let mut now = begin(&machine, Mode::ReadOnly);
     for (i, addr) in addrs.iter().enumerate() {
-        assert_eq!(read(&mut now, *addr), Ok(Some(expected(i))), "committed {i}");
+        assert_eq!(
+            read(&mut now, *addr),
+            Ok(Some(expected(i))),
+            "committed {i}"
+        );
     }
 }

@@ -28,7 +28,11 @@ pub fn tree(session: &mut Coordinator, node_words: usize) -> BTree {
 }
 
 /// All that is left of a scan.
-pub async fn rest(cursor: &mut Cursor, tx: &mut Transaction, batch: usize) -> Result<Vec<(Vec<u8>, [u64; 2])>, Stop> {
+pub async fn rest(
+    cursor: &mut Cursor,
+    tx: &mut Transaction,
+    batch: usize,
+) -> Result<Vec<(Vec<u8>, [u64; 2])>, Stop> {
     let (mut all, mut out) = (Vec::new(), ScanBatch::new());
     while cursor.next_batch(tx, &mut out, batch).await? {
         all.extend(out.iter().map(|(key, value)| (key.to_vec(), value)));

@@ -131,7 +131,15 @@ impl Session {
         match self.block {
             Block::Idle | Block::Failed => {}
             Block::Implicit => self.abort_transaction(),
-            Block::Explicit => self.block = Block::Failed,
+            Block::Explicit => {
+                self.block = Block::Failed;
+                // What nothing can save need not keep others waiting.
+                if self.doomed
+                    && let Some(tx) = self.tx.take()
+                {
+                    tx.abort();
+                }
+            }
         }
     }
 

@@ -75,7 +75,7 @@ impl Session {
             return Ok(empty());
         };
         let types = ParamTypes::from_oids(param_oids)?;
-        let planned = self.plan(tree, types)?;
+        let planned = self.plan(tree, types, true)?;
         self.keep(&planned);
         Ok(Prepared::new(planned, Vec::new()))
     }
@@ -85,7 +85,7 @@ impl Session {
         tree: parser::Parsed,
         types: ParamTypes,
     ) -> Result<Arc<Prepared>, SqlError> {
-        let planned = self.plan(tree, types)?;
+        let planned = self.plan(tree, types, false)?;
         Ok(Prepared::new(planned, Vec::new()))
     }
 
@@ -101,7 +101,7 @@ impl Session {
             None => {
                 let tree = parse_single(&lifted.text).ok()??;
                 let types = lifted.literals.iter().map(|l| l.ty()).collect();
-                let planned = self.plan(tree, ParamTypes::declared(types)).ok()?;
+                let planned = self.plan(tree, ParamTypes::declared(types), true).ok()?;
                 self.keep(&planned);
                 planned
             }
@@ -121,17 +121,26 @@ impl Session {
         }
     }
 
-    /// Puts a plan into the cache under the key of the last [`Session::set_key`], where other
-    /// sessions may use it.
-    fn keep(&self, planned: &Arc<Planned>) {
-        if self.private.is_none() && matches!(planned.body, Body::Plan(..)) {
-            self.db.plans.put(&self.key, planned);
+    /// Puts a plan into the cache, where other sessions may use it.
+    pub(super) fn keep(&self, planned: &Arc<Planned>) {
+        if self.private.is_none()
+            && matches!(planned.body, Body::Plan(..))
+            && let Some(key) = &planned.key
+        {
+            self.db.plans.put(key, planned);
         }
     }
 
-    fn plan(&self, tree: parser::Parsed, types: ParamTypes) -> Result<Arc<Planned>, SqlError> {
+    /// The plan of a statement; a cacheable one gets the key of the last [`Session::set_key`].
+    fn plan(
+        &self,
+        tree: parser::Parsed,
+        types: ParamTypes,
+        cacheable: bool,
+    ) -> Result<Arc<Planned>, SqlError> {
         let snapshot = self.snapshot();
         let mut planned = plan_statement(tree, &snapshot, types, &self.eval)?;
+        planned.key = cacheable.then(|| self.key.as_str().into());
         if let Body::Utility(statement) = &planned.body
             && let bound::Statement::Execute { name, .. } = &**statement
         {
@@ -199,6 +208,7 @@ fn empty() -> Arc<Prepared> {
         params: Vec::new(),
         columns: None,
         body: Body::Empty,
+        key: None,
     };
     Prepared::new(Arc::new(planned), Vec::new())
 }

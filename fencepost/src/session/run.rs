@@ -16,7 +16,7 @@ use super::copy::CopyIn;
 use super::protocol::{Completion, block_failed};
 use super::{Block, Session, cx};
 use crate::front::{parse_single, plan_statement};
-use crate::prepared::{Body, Column, Planned, Portal, Prepared};
+use crate::prepared::{Body, Column, Planned, Portal};
 
 /// Runs of one statement before its conflict is the client's.
 const ATTEMPTS_MAX: u32 = 64;
@@ -113,7 +113,7 @@ impl Session {
                     }
                     self.abort_transaction();
                     self.cancel.check()?;
-                    back_off(attempt).await;
+                    Box::pin(back_off(attempt)).await;
                     attempt += 1;
                     self.enter();
                     portal.execution = Execution::default();
@@ -138,7 +138,7 @@ impl Session {
         last: bool,
         intents: bool,
     ) -> Result<Completion, Halt> {
-        let mut planned = Arc::clone(&portal.prepared.planned);
+        let mut planned = portal.prepared.current();
         let Body::Plan(plan, _) = &planned.body else {
             return Err(SqlError::internal("not a plan").into());
         };
@@ -156,10 +156,13 @@ impl Session {
                     .run_guarded(&planned, portal, max_rows, sink, intents)
                     .await;
             }
-            planned = self.plan_again(&planned).await?;
-            let literals = portal.prepared.literals.clone();
-            portal.prepared = Prepared::new(Arc::clone(&planned), literals);
-            portal.execution = Execution::default();
+            if portal.execution.has_begun() {
+                // The table changed under an open portal: there is no going on with it.
+                return Err(Halt::Stale);
+            }
+            planned = Box::pin(self.plan_again(&planned)).await?;
+            portal.prepared.replace(&planned);
+            self.keep(&planned);
         }
         Err(Halt::Stale)
     }
@@ -188,7 +191,8 @@ impl Session {
             return Err(SqlError::internal("a plan without a text").into());
         };
         let types = ParamTypes::declared(planned.params.clone());
-        let again = plan_statement(tree, &snapshot, types, &self.eval)?;
+        let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
+        again.key = planned.key.clone();
         if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,

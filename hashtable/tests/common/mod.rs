@@ -28,7 +28,10 @@ pub fn table(session: &mut Coordinator, options: &HashOptions) -> HashTable {
 }
 
 /// Everything in the table, sorted.
-pub async fn everything(table: HashTable, tx: &mut Transaction) -> Result<Vec<(Vec<u8>, u64)>, Stop> {
+pub async fn everything(
+    table: HashTable,
+    tx: &mut Transaction,
+) -> Result<Vec<(Vec<u8>, u64)>, Stop> {
     let (mut all, mut out) = (Vec::new(), HashBatch::new());
     let mut cursor = table.scan();
     while cursor.next_batch(tx, &mut out, 50).await? {
@@ -42,7 +45,11 @@ pub async fn everything(table: HashTable, tx: &mut Transaction) -> Result<Vec<(V
 pub fn check(session: &mut Coordinator, table: HashTable) -> Report {
     let mut tx = session.begin(Mode::ReadOnly);
     let report = pollster::block_on(table.check(&mut tx)).expect("the table can be read");
-    assert!(report.problems.is_empty(), "{:#?}", &report.problems[..report.problems.len().min(5)]);
+    assert!(
+        report.problems.is_empty(),
+        "{:#?}",
+        &report.problems[..report.problems.len().min(5)]
+    );
     report
 }
 

@@ -154,7 +154,7 @@ pub async fn run_change(
     if let Some(scan) = plan.single_point() {
         return change_point(plan, scan, cx, returning).await;
     }
-    let rows = find_rows(plan, cx).await?;
+    let rows = Box::pin(find_rows(plan, cx)).await?;
     let mut changer = Changer::new(plan);
     let mut seen = HashSet::new();
     let joined = !matches!(plan.source, Source::Scan(_));

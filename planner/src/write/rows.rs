@@ -7,6 +7,7 @@
 //!   every entry follows in the same transaction.
 
 use fencepost_btree::Insert;
+use fencepost_sql::catalog::IndexDef;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
@@ -62,7 +63,7 @@ impl RowWriter {
         table.layout.encode(row, &mut self.words)?;
         let near = self.last.unwrap_or(Addr::NULL);
         let place = cx.tx.alloc(self.words.len(), near)?;
-        cx.tx.write(place.addr, &self.words).await?;
+        cx.tx.write_new(place, &self.words)?;
         self.last = Some(place.addr);
         for position in 0..table.keys.len() {
             self.insert_entry(cx, table, position, row, place).await?;
@@ -120,9 +121,25 @@ impl RowWriter {
         check_not_null(cx, table, new)?;
         table.layout.encode(new, &mut self.words)?;
         if self.words.len() * 8 > place.size as usize {
-            return self.move_row(cx, table, place, old, new).await;
+            return Box::pin(self.move_row(cx, table, place, old, new)).await;
         }
         cx.tx.write(place.addr, &self.words).await?;
+        let touched = |i: &IndexDef| changed.iter().any(|c| i.covers(*c));
+        if table.def.indexes.iter().any(touched) {
+            Box::pin(self.update_entries(cx, table, place, (old, new), changed)).await?;
+        }
+        Ok(())
+    }
+
+    /// The entries of a row that stays where it is.
+    async fn update_entries(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        place: FatPtr,
+        (old, new): (&[Value], &[Value]),
+        changed: &[usize],
+    ) -> Result<(), Halt> {
         let address = place.addr.raw();
         for (position, codec) in table.keys.iter().enumerate() {
             let index = table.index_def(position);
@@ -149,7 +166,7 @@ impl RowWriter {
         new: &[Value],
     ) -> Result<(), Halt> {
         let to = cx.tx.alloc(self.words.len(), from.addr)?;
-        cx.tx.write(to.addr, &self.words).await?;
+        cx.tx.write_new(to, &self.words)?;
         cx.tx.free(from.addr).await?;
         for (position, codec) in table.keys.iter().enumerate() {
             let index = table.index_def(position);

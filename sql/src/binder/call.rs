@@ -241,7 +241,11 @@ fn shown(types: &[Type]) -> String {
 /// The type of the i-th argument.
 fn parameter(function: &ScalarFunction, i: usize) -> TypeKind {
     let last = function.args.len().saturating_sub(1);
-    function.args.get(i.min(last)).copied().unwrap_or(TypeKind::Unknown)
+    function
+        .args
+        .get(i.min(last))
+        .copied()
+        .unwrap_or(TypeKind::Unknown)
 }
 
 /// PostgreSQL's choice among functions of one name: exact types first, then what casts allow,
@@ -256,14 +260,17 @@ fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFunction, SqlErro
     }
     let mut fitting: Vec<&'static ScalarFunction> = candidates(name)
         .filter(arity)
-        .filter(|f| f.args.iter().zip(types).all(|(a, t)| implicitly(t.kind, *a)))
+        .filter(|f| {
+            f.args
+                .iter()
+                .zip(types)
+                .all(|(a, t)| implicitly(t.kind, *a))
+        })
         .collect();
     if fitting.is_empty() {
         return Err(no_function(name, types));
     }
-    keep_most(&mut fitting, |f| {
-        count(f, types, |a, t| a == t.kind)
-    });
+    keep_most(&mut fitting, |f| count(f, types, |a, t| a == t.kind));
     keep_most(&mut fitting, |f| {
         count(f, types, |a, t| {
             a == t.kind || (a.is_preferred() && a.category() == t.kind.category())
@@ -283,7 +290,11 @@ fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFunction, SqlErro
 }
 
 fn count(f: &ScalarFunction, types: &[Type], good: impl Fn(TypeKind, &Type) -> bool) -> usize {
-    f.args.iter().zip(types).filter(|(a, t)| good(**a, t)).count()
+    f.args
+        .iter()
+        .zip(types)
+        .filter(|(a, t)| good(**a, t))
+        .count()
 }
 
 fn keep_most(list: &mut Vec<&'static ScalarFunction>, score: impl Fn(&ScalarFunction) -> usize) {

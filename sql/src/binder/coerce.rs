@@ -103,7 +103,9 @@ impl Binder<'_> {
     /// The expression as the value of a column: 42804 if it cannot be, length limits applied.
     pub(super) fn assign(&mut self, expr: Expr, column: &ColumnDef) -> Result<Expr, SqlError> {
         let from = expr.ty;
-        if from != Type::UNKNOWN && cast_context(from.kind, column.ty.kind).is_none_or(|c| c > CastContext::Assignment) {
+        if from != Type::UNKNOWN
+            && cast_context(from.kind, column.ty.kind).is_none_or(|c| c > CastContext::Assignment)
+        {
             return Err(SqlError::new(
                 SqlState::DATATYPE_MISMATCH,
                 format!(
@@ -171,7 +173,10 @@ pub(super) fn common_type(exprs: &[Expr], what: &str) -> Result<Type, SqlError> 
         if ty.kind.category() != chosen.kind.category() {
             return Err(SqlError::new(
                 SqlState::DATATYPE_MISMATCH,
-                format!("{what} types {} and {} cannot be matched", chosen.kind, ty.kind),
+                format!(
+                    "{what} types {} and {} cannot be matched",
+                    chosen.kind, ty.kind
+                ),
             ));
         }
         let wider = !chosen.kind.is_preferred()

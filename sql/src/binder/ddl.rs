@@ -151,7 +151,10 @@ impl Binder<'_> {
         let mut tables = Vec::with_capacity(truncate.table_names.len());
         for target in &truncate.table_names {
             let table = self.table(&target.name)?;
-            if !tables.iter().any(|t: &std::sync::Arc<TableDef>| t.id == table.id) {
+            if !tables
+                .iter()
+                .any(|t: &std::sync::Arc<TableDef>| t.id == table.id)
+            {
                 tables.push(table);
             }
         }

@@ -38,7 +38,7 @@ impl Binder<'_> {
         scope.push(leaf)?;
         let using = match &delete.using {
             None => None,
-            Some(list) => match self.from_list(list, &mut scope)? {
+            Some(list) => match self.relations(list, &mut scope)? {
                 From::Nothing => None,
                 from => Some(from),
             },

@@ -132,7 +132,10 @@ impl Binder<'_> {
         }
         if ident.quote_style.is_none() {
             // A few functions are called without brackets.
-            if matches!(name.as_str(), "current_schema" | "current_role" | "current_catalog") {
+            if matches!(
+                name.as_str(),
+                "current_schema" | "current_role" | "current_catalog"
+            ) {
                 return self.call(&name, Vec::new());
             }
             if name == "default" {

@@ -16,7 +16,7 @@ use crate::types::{Type, TypeKind};
 
 impl Binder<'_> {
     /// A FROM list; its relations are added to the scope.
-    pub(super) fn from_list(
+    pub(super) fn relations(
         &mut self,
         list: &[ast::TableWithJoins],
         scope: &mut Scope,
@@ -36,11 +36,7 @@ impl Binder<'_> {
     }
 
     /// One item of a FROM list. Its ON clauses see only the item's own relations.
-    fn joined(
-        &mut self,
-        item: &ast::TableWithJoins,
-        outer: &mut Scope,
-    ) -> Result<From, SqlError> {
+    fn joined(&mut self, item: &ast::TableWithJoins, outer: &mut Scope) -> Result<From, SqlError> {
         let mut scope = Scope {
             width: outer.width,
             ..Scope::default()
@@ -61,12 +57,7 @@ impl Binder<'_> {
         Ok(from)
     }
 
-    fn join(
-        &mut self,
-        left: From,
-        join: &ast::Join,
-        scope: &mut Scope,
-    ) -> Result<From, SqlError> {
+    fn join(&mut self, left: From, join: &ast::Join, scope: &mut Scope) -> Result<From, SqlError> {
         use ast::JoinOperator as J;
         let (kind, constraint) = match &join.join_operator {
             J::Join(c) | J::Inner(c) | J::CrossJoin(c) => (JoinKind::Inner, c),
@@ -104,9 +95,10 @@ impl Binder<'_> {
         let on = match constraint {
             ast::JoinConstraint::On(condition) => {
                 let bound = self.scalar(condition, scope, Clause::On)?;
-                Some(self.condition(bound, "JOIN/ON").map_err(|e| {
-                    e.or_at(self.position_near(condition))
-                })?)
+                Some(
+                    self.condition(bound, "JOIN/ON")
+                        .map_err(|e| e.or_at(self.position_near(condition)))?,
+                )
             }
             _ => using,
         };
@@ -304,9 +296,11 @@ impl Binder<'_> {
         if args.len() < 2 || args.len() > 3 {
             return Err(super::call::no_function("generate_series", &types));
         }
-        let widest = types.iter().map(|t| t.kind).filter(|k| *k != TypeKind::Unknown).try_fold(
-            TypeKind::Int4,
-            |widest, kind| match kind {
+        let widest = types
+            .iter()
+            .map(|t| t.kind)
+            .filter(|k| *k != TypeKind::Unknown)
+            .try_fold(TypeKind::Int4, |widest, kind| match kind {
                 TypeKind::Int2 | TypeKind::Int4 => Ok(widest),
                 TypeKind::Int8 if widest == TypeKind::Int4 => Ok(TypeKind::Int8),
                 TypeKind::Int8 => Ok(widest),
@@ -315,8 +309,7 @@ impl Binder<'_> {
                     SqlError::unsupported("generate_series over dates and timestamps"),
                 ),
                 _ => Err(super::call::no_function("generate_series", &types)),
-            },
-        )?;
+            })?;
         let ty = Type::of(widest);
         let mut cast = Vec::with_capacity(args.len());
         for arg in args {
@@ -382,7 +375,13 @@ pub(super) fn table_leaf(table: &TableDef, alias: Option<String>, first_slot: us
         .collect();
     let key = table
         .primary_key()
-        .map(|index| index.columns.iter().map(|c| first_slot + c.column).collect())
+        .map(|index| {
+            index
+                .columns
+                .iter()
+                .map(|c| first_slot + c.column)
+                .collect()
+        })
         .unwrap_or_default();
     ScopeLeaf {
         table_name: alias.as_ref().map(|_| table.name.clone()),

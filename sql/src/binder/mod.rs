@@ -103,9 +103,7 @@ impl Binder<'_> {
 
     fn sql(&mut self, statement: &ast::Statement) -> Result<Statement, SqlError> {
         match statement {
-            ast::Statement::Query(query) => {
-                Ok(Statement::Select(Box::new(self.top_query(query)?)))
-            }
+            ast::Statement::Query(query) => Ok(Statement::Select(Box::new(self.query(query)?))),
             ast::Statement::Insert(insert) => self.insert(insert),
             ast::Statement::Update(update) => self.update(update),
             ast::Statement::Delete(delete) => self.delete(delete),

@@ -87,9 +87,9 @@ impl Binder<'_> {
     /// Position of a column of a table, or 42703 as DML and DDL word it.
     pub(super) fn column_of(&self, table: &TableDef, ident: &Ident) -> Result<usize, SqlError> {
         let name = fold(ident);
-        table.column(&name).ok_or_else(|| {
-            no_column_of(&name, &table.name).or_at(self.position(ident.span))
-        })
+        table
+            .column(&name)
+            .ok_or_else(|| no_column_of(&name, &table.name).or_at(self.position(ident.span)))
     }
 }
 

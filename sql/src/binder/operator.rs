@@ -131,7 +131,10 @@ impl Binder<'_> {
         if l == TypeKind::Unknown && r == TypeKind::Unknown {
             return Err(not_unique(op.symbol(), &left.ty, &right.ty));
         }
-        if [l, r].iter().any(|k| k.category() == TypeCategory::DateTime) {
+        if [l, r]
+            .iter()
+            .any(|k| k.category() == TypeCategory::DateTime)
+        {
             return self.date_arith(op, left, right);
         }
         let Some(kind) = arith_type(l, r) else {
@@ -167,9 +170,9 @@ impl Binder<'_> {
                 Err(not_unique(op.symbol(), &left.ty, &right.ty))
             }
             (ArithOp::Sub, a, b)
-                if [a, b].iter().all(|k| {
-                    k.category() == TypeCategory::DateTime || *k == T::Unknown
-                }) =>
+                if [a, b]
+                    .iter()
+                    .all(|k| k.category() == TypeCategory::DateTime || *k == T::Unknown) =>
             {
                 Err(SqlError::unsupported("type interval"))
             }
@@ -221,7 +224,9 @@ impl Binder<'_> {
     fn concat(&mut self, left: Expr, right: Expr) -> Result<Expr, SqlError> {
         use TypeKind as T;
         let (l, r) = (left.ty.kind, right.ty.kind);
-        if (l == T::Bytea && matches!(r, T::Bytea | T::Unknown)) || (l == T::Unknown && r == T::Bytea) {
+        if (l == T::Bytea && matches!(r, T::Bytea | T::Unknown))
+            || (l == T::Unknown && r == T::Bytea)
+        {
             return self.call("byteacat", vec![left, right]);
         }
         if !l.is_string() && !r.is_string() {

@@ -13,11 +13,6 @@ use crate::functions::CastContext;
 use crate::types::Type;
 
 impl Binder<'_> {
-    /// A query whose rows go to the client: what is still of unknown type is text.
-    pub(super) fn top_query(&mut self, query: &ast::Query) -> Result<Select, SqlError> {
-        self.query(query)
-    }
-
     /// A query.
     pub(super) fn query(&mut self, query: &ast::Query) -> Result<Select, SqlError> {
         self.query_for(query, None)
@@ -70,7 +65,11 @@ impl Binder<'_> {
     }
 
     /// `(query) ORDER BY …`: the query becomes a subquery of an outer one.
-    fn wrapped(&mut self, inner: Select, order_by: &[ast::OrderByExpr]) -> Result<Select, SqlError> {
+    fn wrapped(
+        &mut self,
+        inner: Select,
+        order_by: &[ast::OrderByExpr],
+    ) -> Result<Select, SqlError> {
         let targets: Vec<Target> = inner
             .columns()
             .iter()
@@ -258,7 +257,11 @@ impl Binder<'_> {
                 None => Locking { share, wait },
                 Some(other) => Locking {
                     share: share && other.share,
-                    wait: if wait == WaitPolicy::Block { other.wait } else { wait },
+                    wait: if wait == WaitPolicy::Block {
+                        other.wait
+                    } else {
+                        wait
+                    },
                 },
             });
         }

@@ -109,7 +109,8 @@ impl Scope {
     pub(super) fn leaf(&self, schema: Option<&str>, alias: &str) -> Result<&ScopeLeaf, SqlError> {
         let fits = |leaf: &&ScopeLeaf| {
             leaf.alias == alias
-                && (schema.is_none() || (leaf.table_name.is_none() && leaf.schema.as_deref() == schema))
+                && (schema.is_none()
+                    || (leaf.table_name.is_none() && leaf.schema.as_deref() == schema))
         };
         if let Some(leaf) = self.leaves.iter().find(fits) {
             return Ok(leaf);

@@ -23,7 +23,7 @@ impl Binder<'_> {
     ) -> Result<Select, SqlError> {
         check_supported(select)?;
         let mut scope = Scope::default();
-        let mut from = self.from_list(&select.from, &mut scope)?;
+        let mut from = self.relations(&select.from, &mut scope)?;
         let mut aggregates = Aggregates::default();
         let mut targets = match self.series_target(select, &mut scope)? {
             Some((leaf, targets)) => {
@@ -55,12 +55,17 @@ impl Binder<'_> {
         };
         let mut order = Vec::with_capacity(order_by.len());
         for key in order_by {
-            let target =
-                self.order_target(key, &scope, &mut aggregates, &mut targets, visible, distinct)?;
+            let target = self.order_target(
+                key,
+                &scope,
+                &mut aggregates,
+                &mut targets,
+                visible,
+                distinct,
+            )?;
             order.push(order_key(key, target));
         }
-        let grouped =
-            keys.is_some() || having.is_some() || !aggregates.list.is_empty();
+        let grouped = keys.is_some() || having.is_some() || !aggregates.list.is_empty();
         let grouping = match grouped {
             false => None,
             true => {
@@ -68,8 +73,11 @@ impl Binder<'_> {
                     scope: &scope,
                     keys: keys.unwrap_or_default(),
                 };
-                let mut exprs: Vec<&mut Expr> =
-                    targets.iter_mut().map(|t| &mut t.expr).chain(&mut having).collect();
+                let mut exprs: Vec<&mut Expr> = targets
+                    .iter_mut()
+                    .map(|t| &mut t.expr)
+                    .chain(&mut having)
+                    .collect();
                 for expr in &mut exprs {
                     grouper.rewrite(expr)?;
                 }
@@ -98,11 +106,7 @@ impl Binder<'_> {
     }
 
     /// WHERE.
-    pub(super) fn filter(
-        &mut self,
-        filter: &ast::Expr,
-        scope: &Scope,
-    ) -> Result<Expr, SqlError> {
+    pub(super) fn filter(&mut self, filter: &ast::Expr, scope: &Scope) -> Result<Expr, SqlError> {
         let bound = self.scalar(filter, scope, Clause::Where)?;
         self.condition(bound, "WHERE")
             .map_err(|e| e.or_at(self.position_near(filter)))
@@ -232,7 +236,11 @@ impl Binder<'_> {
         }
         let mut args = Vec::with_capacity(list.args.len());
         for arg in &list.args {
-            args.push(self.scalar(super::call::plain_argument(arg)?, scope, Clause::FromFunction)?);
+            args.push(self.scalar(
+                super::call::plain_argument(arg)?,
+                scope,
+                Clause::FromFunction,
+            )?);
         }
         let (ty, source) = self.series(args)?;
         let name = alias.unwrap_or(name);

@@ -34,20 +34,37 @@ impl Binder<'_> {
                 expr,
                 pattern,
                 escape_char,
-            } => self.like_here(LikeKind::Like, *negated, (expr, pattern), escape_char, around),
+            } => self.like_here(
+                LikeKind::Like,
+                *negated,
+                (expr, pattern),
+                escape_char,
+                around,
+            ),
             E::ILike {
                 negated,
                 any: false,
                 expr,
                 pattern,
                 escape_char,
-            } => self.like_here(LikeKind::ILike, *negated, (expr, pattern), escape_char, around),
+            } => self.like_here(
+                LikeKind::ILike,
+                *negated,
+                (expr, pattern),
+                escape_char,
+                around,
+            ),
             E::Case {
                 operand,
                 conditions,
                 else_result,
                 ..
-            } => self.case(operand.as_deref(), conditions, else_result.as_deref(), around),
+            } => self.case(
+                operand.as_deref(),
+                conditions,
+                else_result.as_deref(),
+                around,
+            ),
             E::Extract { field, expr, .. } => {
                 let field = Expr::constant(
                     Type::TEXT,
@@ -67,13 +84,24 @@ impl Binder<'_> {
                 substring_from,
                 substring_for,
                 ..
-            } => self.substring(expr, substring_from.as_deref(), substring_for.as_deref(), around),
+            } => self.substring(
+                expr,
+                substring_from.as_deref(),
+                substring_for.as_deref(),
+                around,
+            ),
             E::Trim {
                 trim_where,
                 trim_what,
                 expr,
                 trim_characters,
-            } => self.trim(*trim_where, trim_what.as_deref(), expr, trim_characters, around),
+            } => self.trim(
+                *trim_where,
+                trim_what.as_deref(),
+                expr,
+                trim_characters,
+                around,
+            ),
             E::AtTimeZone {
                 timestamp,
                 time_zone,
@@ -124,7 +152,10 @@ impl Binder<'_> {
         let bound = self.exprs(&[input, low, high], around)?;
         let [input, low, high] = <[Expr; 3]>::try_from(bound)
             .map_err(|_| SqlError::internal("BETWEEN without its three parts"))?;
-        let cheap = matches!(input.node, Node::Column(_) | Node::Const(_) | Node::Param(_));
+        let cheap = matches!(
+            input.node,
+            Node::Column(_) | Node::Const(_) | Node::Param(_)
+        );
         if cheap {
             let (first, second) = match negated {
                 false => (CompareOp::Ge, CompareOp::Le),
@@ -171,11 +202,11 @@ impl Binder<'_> {
         }
         let position = list.first().map_or(0, |e| self.position_near(e));
         let input_type = all[0].ty;
-        if let Some(other) = all[1..]
-            .iter()
-            .map(|e| e.ty)
-            .find(|t| *t != Type::UNKNOWN && input_type != Type::UNKNOWN && t.kind.category() != input_type.kind.category())
-        {
+        if let Some(other) = all[1..].iter().map(|e| e.ty).find(|t| {
+            *t != Type::UNKNOWN
+                && input_type != Type::UNKNOWN
+                && t.kind.category() != input_type.kind.category()
+        }) {
             return Err(super::operator::no_operator("=", &input_type, &other).or_at(position));
         }
         let (class, _, mut all) = self
@@ -270,7 +301,9 @@ impl Binder<'_> {
             field,
             ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime)
         ) {
-            return Err(SqlError::unsupported(format!("{name} with a scale or field")));
+            return Err(SqlError::unsupported(format!(
+                "{name} with a scale or field"
+            )));
         }
         let input = self.expr(input, around)?;
         self.call(name, vec![input])
@@ -291,7 +324,11 @@ impl Binder<'_> {
         if let Some(length) = length {
             args.push(self.expr(length, around)?);
         }
-        if from.is_some() && length.is_none() && args[1].ty.kind.is_string() && args[1].ty != Type::UNKNOWN {
+        if from.is_some()
+            && length.is_none()
+            && args[1].ty.kind.is_string()
+            && args[1].ty != Type::UNKNOWN
+        {
             return Err(SqlError::unsupported("substring with a regular expression"));
         }
         self.call("substring", args)

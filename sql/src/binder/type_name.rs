@@ -24,7 +24,9 @@ pub fn type_of(data_type: &DataType) -> Result<Type, SqlError> {
         D::Float(ExactNumberInfo::Precision(1..=24)) => Type::FLOAT4,
         D::Float(ExactNumberInfo::Precision(25..=53)) => Type::FLOAT8,
         D::Float(_) => {
-            return Err(invalid("precision for type float must be less than 54 bits"));
+            return Err(invalid(
+                "precision for type float must be less than 54 bits",
+            ));
         }
         D::Numeric(info) | D::Decimal(info) | D::Dec(info) => numeric(info)?,
         D::Text => Type::TEXT,
@@ -96,10 +98,7 @@ fn timed(kind: TypeKind, precision: Option<u64>) -> Type {
 }
 
 /// Types that sqlparser does not know by themselves.
-fn custom(
-    name: &sqlparser::ast::ObjectName,
-    arguments: &[String],
-) -> Result<Type, SqlError> {
+fn custom(name: &sqlparser::ast::ObjectName, arguments: &[String]) -> Result<Type, SqlError> {
     let parts = names::parts(name)?;
     let Some(last) = parts.last() else {
         return Err(unsupported(""));
@@ -127,7 +126,10 @@ fn custom(
         (None, _) if is_postgres_type(&folded) => Err(unsupported(&folded)),
         (None, _) => Err(SqlError::new(
             SqlState::UNDEFINED_OBJECT,
-            format!("type \"{}\" does not exist", name.to_string().to_ascii_lowercase()),
+            format!(
+                "type \"{}\" does not exist",
+                name.to_string().to_ascii_lowercase()
+            ),
         )),
     }
 }
@@ -142,11 +144,46 @@ fn invalid(message: &str) -> SqlError {
 
 fn is_postgres_type(name: &str) -> bool {
     const KNOWN: [&str; 40] = [
-        "serial", "bigserial", "smallserial", "serial4", "serial8", "serial2", "oid", "regclass",
-        "regtype", "regproc", "regnamespace", "regrole", "xid", "xid8", "cid", "tid", "json",
-        "jsonb", "jsonpath", "xml", "money", "inet", "cidr", "macaddr", "macaddr8", "point",
-        "line", "lseg", "box", "path", "polygon", "circle", "interval", "time", "timetz", "bit",
-        "varbit", "tsvector", "tsquery", "citext",
+        "serial",
+        "bigserial",
+        "smallserial",
+        "serial4",
+        "serial8",
+        "serial2",
+        "oid",
+        "regclass",
+        "regtype",
+        "regproc",
+        "regnamespace",
+        "regrole",
+        "xid",
+        "xid8",
+        "cid",
+        "tid",
+        "json",
+        "jsonb",
+        "jsonpath",
+        "xml",
+        "money",
+        "inet",
+        "cidr",
+        "macaddr",
+        "macaddr8",
+        "point",
+        "line",
+        "lseg",
+        "box",
+        "path",
+        "polygon",
+        "circle",
+        "interval",
+        "time",
+        "timetz",
+        "bit",
+        "varbit",
+        "tsvector",
+        "tsquery",
+        "citext",
     ];
     KNOWN.contains(&name)
 }

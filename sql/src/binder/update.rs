@@ -35,7 +35,7 @@ impl Binder<'_> {
             Some(
                 ast::UpdateTableFromKind::BeforeSet(list)
                 | ast::UpdateTableFromKind::AfterSet(list),
-            ) => match self.from_list(list, &mut scope)? {
+            ) => match self.relations(list, &mut scope)? {
                 From::Nothing => None,
                 from => Some(from),
             },

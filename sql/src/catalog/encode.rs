@@ -114,7 +114,11 @@ fn read_index(input: &mut Reader<'_>, table_columns: usize) -> Option<IndexDef> 
     Some(IndexDef {
         id,
         name,
-        kind: if hash { IndexKind::Hash } else { IndexKind::BTree },
+        kind: if hash {
+            IndexKind::Hash
+        } else {
+            IndexKind::BTree
+        },
         unique,
         primary,
         constraint,
@@ -154,7 +158,10 @@ fn read_role(input: &mut Reader<'_>) -> Option<RoleDef> {
 }
 
 fn corrupt() -> SqlError {
-    SqlError::new(SqlState::new(b"XX001"), "a stored definition cannot be read")
+    SqlError::new(
+        SqlState::new(b"XX001"),
+        "a stored definition cannot be read",
+    )
 }
 
 struct Writer(Vec<u8>);

@@ -58,7 +58,9 @@ impl Snapshot {
 
 impl CatalogView for Snapshot {
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
-        Ok(in_public(schema)?.then(|| self.tables.get(name).cloned()).flatten())
+        Ok(in_public(schema)?
+            .then(|| self.tables.get(name).cloned())
+            .flatten())
     }
 
     fn table_of_index(
@@ -66,7 +68,9 @@ impl CatalogView for Snapshot {
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<TableDef>>, SqlError> {
-        Ok(in_public(schema)?.then(|| self.index_owner.get(name).cloned()).flatten())
+        Ok(in_public(schema)?
+            .then(|| self.index_owner.get(name).cloned())
+            .flatten())
     }
 
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {

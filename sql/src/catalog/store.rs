@@ -99,9 +99,7 @@ impl Catalog {
 
     /// The catalog as `tx` sees it: the shared snapshot when that is the one, else a loaded one.
     pub async fn snapshot(&self, tx: &mut Transaction) -> Result<Arc<Snapshot>, Halt> {
-        let seen = tx
-            .view(self.heart, None, |v| v.word(HEART_VERSION))
-            .await?;
+        let seen = tx.view(self.heart, None, |v| v.word(HEART_VERSION)).await?;
         let Some((version, _)) = seen else {
             return Err(SqlError::internal("the catalog is gone").into());
         };
@@ -299,7 +297,9 @@ impl Catalog {
 /// the table is not that version any more, or gone: plan again.
 pub async fn guard_table(tx: &mut Transaction, table: &TableDef) -> Result<bool, Halt> {
     let seen = tx
-        .view(Addr::from_raw(table.guard), None, |v| (v.word(0), v.word(1)))
+        .view(Addr::from_raw(table.guard), None, |v| {
+            (v.word(0), v.word(1))
+        })
         .await?;
     let Some((words, seen)) = seen else {
         return Ok(false);

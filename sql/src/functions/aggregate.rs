@@ -127,12 +127,16 @@ impl Accumulator {
     pub fn finish(mut self, aggregate: &Aggregate) -> Result<Value, SqlError> {
         if let Some(mut kept) = self.kept.take() {
             kept.sort_by(|(keys_a, args_a), (keys_b, args_b)| {
-                let by_keys = aggregate.order_by.iter().zip(keys_a.iter().zip(keys_b)).fold(
-                    Ordering::Equal,
-                    |so_far, ((_, desc, nulls_first), (a, b))| {
-                        so_far.then_with(|| sort_compare(a, b, *desc, *nulls_first))
-                    },
-                );
+                let by_keys = aggregate
+                    .order_by
+                    .iter()
+                    .zip(keys_a.iter().zip(keys_b))
+                    .fold(
+                        Ordering::Equal,
+                        |so_far, ((_, desc, nulls_first), (a, b))| {
+                            so_far.then_with(|| sort_compare(a, b, *desc, *nulls_first))
+                        },
+                    );
                 match aggregate.distinct {
                     true => by_keys.then_with(|| compare_all(args_a, args_b)),
                     false => by_keys,
@@ -213,7 +217,9 @@ impl Accumulator {
                 }
             }
             State::Bool { result, and } => {
-                let v = value.as_bool().ok_or_else(|| mismatch("a boolean aggregate"))?;
+                let v = value
+                    .as_bool()
+                    .ok_or_else(|| mismatch("a boolean aggregate"))?;
                 *result = Some(match (*result, *and) {
                     (None, _) => v,
                     (Some(r), true) => r && v,
@@ -245,9 +251,7 @@ fn add_number(sum: &mut Sum, value: &Value) -> Result<(), SqlError> {
 }
 
 fn compare_all(a: &[Value], b: &[Value]) -> Ordering {
-    a.iter()
-        .zip(b)
-        .fold(Ordering::Equal, |so_far, (a, b)| {
-            so_far.then_with(|| compare(a, b))
-        })
+    a.iter().zip(b).fold(Ordering::Equal, |so_far, (a, b)| {
+        so_far.then_with(|| compare(a, b))
+    })
 }

@@ -68,7 +68,9 @@ fn int8(op: ArithOp, a: i64, b: i64) -> Result<Value, SqlError> {
         ArithOp::Div => a.checked_div(b),
         ArithOp::Mod => Some(a.wrapping_rem(b)),
     };
-    result.map(Value::Int8).ok_or_else(|| out_of_range("bigint"))
+    result
+        .map(Value::Int8)
+        .ok_or_else(|| out_of_range("bigint"))
 }
 
 fn int2(op: ArithOp, a: i16, b: i16) -> Result<Value, SqlError> {
@@ -94,8 +96,8 @@ fn float8(op: ArithOp, a: f64, b: f64) -> Result<f64, SqlError> {
         ArithOp::Div => a / b,
         ArithOp::Mod => return Err(mismatch("%")),
     };
-    let may_vanish = matches!(op, ArithOp::Mul if b != 0.0)
-        || matches!(op, ArithOp::Div if !b.is_infinite());
+    let may_vanish =
+        matches!(op, ArithOp::Mul if b != 0.0) || matches!(op, ArithOp::Div if !b.is_infinite());
     check_float(
         result.is_infinite() && a.is_finite() && b.is_finite(),
         result == 0.0 && a != 0.0 && may_vanish,
@@ -112,8 +114,8 @@ fn float4(op: ArithOp, a: f32, b: f32) -> Result<f32, SqlError> {
         ArithOp::Div => a / b,
         ArithOp::Mod => return Err(mismatch("%")),
     };
-    let may_vanish = matches!(op, ArithOp::Mul if b != 0.0)
-        || matches!(op, ArithOp::Div if !b.is_infinite());
+    let may_vanish =
+        matches!(op, ArithOp::Mul if b != 0.0) || matches!(op, ArithOp::Div if !b.is_infinite());
     check_float(
         result.is_infinite() && a.is_finite() && b.is_finite(),
         result == 0.0 && a != 0.0 && may_vanish,

@@ -125,9 +125,7 @@ fn convert(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Val
         (Value::Int4(v), _) => from_int(i64::from(v), to.kind),
         (Value::Int8(v), _) => from_int(v, to.kind),
         (Value::Numeric(v), _) => from_numeric(&v, to.kind),
-        (Value::Float4(v), T::Numeric) => {
-            numeric::from_f64(f64::from(v), 6).map(Value::Numeric)
-        }
+        (Value::Float4(v), T::Numeric) => numeric::from_f64(f64::from(v), 6).map(Value::Numeric),
         (Value::Float8(v), T::Numeric) => numeric::from_f64(v, 15).map(Value::Numeric),
         (Value::Float4(v), T::Float8) => Ok(Value::Float8(f64::from(v))),
         (Value::Float8(v), T::Float4) => to_float4(v),
@@ -160,12 +158,7 @@ fn convert_time(value: Value, to: TypeKind, cx: &EvalContext) -> Result<Value, S
     }
 }
 
-fn to_string(
-    value: Value,
-    from: &Type,
-    to: &Type,
-    cx: &EvalContext,
-) -> Result<Value, SqlError> {
+fn to_string(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Value, SqlError> {
     let text = match value {
         Value::Text(text) => text,
         Value::Bool(b) => return Ok(Value::text(if b { "true" } else { "false" })),

@@ -141,10 +141,7 @@ fn quotient_scale(a: &Decimal, b: &Decimal) -> u32 {
         weight -= 1;
     }
     let scale = MIN_SIGNIFICANT_DIGITS - weight * GROUP_DIGITS;
-    scale
-        .max(a.scale() as i32)
-        .max(b.scale() as i32)
-        .max(0) as u32
+    scale.max(a.scale() as i32).max(b.scale() as i32).max(0) as u32
 }
 
 /// The square root, rounded at the scale PostgreSQL chooses. The argument is not negative.
@@ -239,11 +236,7 @@ impl Sum {
     }
 
     pub(super) fn total(&self) -> Result<Decimal, SqlError> {
-        from_parts(
-            self.mantissa < 0,
-            self.mantissa.unsigned_abs(),
-            self.scale,
-        )
+        from_parts(self.mantissa < 0, self.mantissa.unsigned_abs(), self.scale)
     }
 
     /// The mean; the total itself must be a numeric.

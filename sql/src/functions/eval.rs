@@ -156,9 +156,7 @@ impl<'a> Scope<'a> {
             Node::Not(input) => Ok(self.truth(input)?.map(|b| !b)),
             Node::IsNull { negated, input } => {
                 let mut space = Value::Null;
-                Ok(Some(
-                    self.operand(input, &mut space)?.is_null() != *negated,
-                ))
+                Ok(Some(self.operand(input, &mut space)?.is_null() != *negated))
             }
             Node::BoolTest {
                 test,
@@ -211,12 +209,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn compared(
-        &self,
-        op: CompareOp,
-        left: &Expr,
-        right: &Expr,
-    ) -> Result<Option<bool>, SqlError> {
+    fn compared(&self, op: CompareOp, left: &Expr, right: &Expr) -> Result<Option<bool>, SqlError> {
         let (mut a, mut b) = (Value::Null, Value::Null);
         let left = self.operand(left, &mut a)?;
         if left.is_null() {

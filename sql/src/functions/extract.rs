@@ -70,9 +70,9 @@ fn extract(args: &[Value], cx: &EvalContext) -> Outcome {
     });
     match found {
         Some(value) => value.map(Value::Numeric),
-        None if time_field(&field, local).is_some() || field.starts_with("timezone") => Err(
-            unknown("not supported", SqlState::FEATURE_NOT_SUPPORTED),
-        ),
+        None if time_field(&field, local).is_some() || field.starts_with("timezone") => {
+            Err(unknown("not supported", SqlState::FEATURE_NOT_SUPPORTED))
+        }
         None => Err(unknown("not recognized", SqlState::INVALID_PARAMETER_VALUE)),
     }
 }

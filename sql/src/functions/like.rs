@@ -18,11 +18,10 @@ impl LikeEscape {
         let mut chars = text.chars();
         let escape = chars.next();
         if chars.next().is_some() {
-            return Err(SqlError::new(
-                SqlState::INVALID_ESCAPE_SEQUENCE,
-                "invalid escape string",
-            )
-            .hint("Escape string must be empty or one character."));
+            return Err(
+                SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, "invalid escape string")
+                    .hint("Escape string must be empty or one character."),
+            );
         }
         Ok(LikeEscape(escape))
     }
@@ -37,7 +36,7 @@ enum Step {
 }
 
 /// The next step of the pattern and what is left of it.
-fn step<'p>(pattern: &'p str, escape: LikeEscape) -> Result<(Step, &'p str), SqlError> {
+fn step(pattern: &str, escape: LikeEscape) -> Result<(Step, &str), SqlError> {
     let mut chars = pattern.chars();
     let Some(c) = chars.next() else {
         return Ok((Step::End, ""));

@@ -15,11 +15,10 @@ mod extract;
 mod library;
 mod like;
 mod math;
+mod md5;
 mod series;
 mod session;
 mod string;
-#[cfg(test)]
-mod tests;
 
 use crate::bound::Volatility;
 use crate::context::EvalContext;

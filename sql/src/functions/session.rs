@@ -80,5 +80,7 @@ fn random_uuid(cx: &EvalContext) -> [u8; 16] {
     let mut bytes = [0u8; 16];
     bytes[..8].copy_from_slice(&cx.random_bits().to_be_bytes());
     bytes[8..].copy_from_slice(&cx.random_bits().to_be_bytes());
-    uuid::Builder::from_random_bytes(bytes).into_uuid().into_bytes()
+    uuid::Builder::from_random_bytes(bytes)
+        .into_uuid()
+        .into_bytes()
 }

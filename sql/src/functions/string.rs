@@ -79,6 +79,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         [Value::Int8(v)] => Ok(Value::Text(format!("{v:x}").into())),
         _ => Err(mismatch("to_hex")),
     }),
+    pure("md5", &[Text], Text, |a, _| Ok(hex(&super::md5::digest(text(a, 0)?.as_bytes())))),
+    pure("md5", &[Bytea], Text, |a, _| Ok(hex(&super::md5::digest(bytes(a, 0)?)))),
     pure("quote_ident", &[Text], Text, |a, _| Ok(Value::Text(quote_ident(text(a, 0)?).into()))),
     pure("quote_literal", &[Text], Text, |a, _| {
         Ok(Value::Text(format!("'{}'", text(a, 0)?.replace('\'', "''")).into()))
@@ -117,6 +119,10 @@ fn number(args: &[Value], i: usize) -> Result<i64, SqlError> {
 
 fn int(count: usize) -> Value {
     Value::Int4(i32::try_from(count).unwrap_or(i32::MAX))
+}
+
+fn hex(bytes: &[u8]) -> Value {
+    Value::Text(bytes.iter().map(|b| format!("{b:02x}")).collect())
 }
 
 #[cold]
@@ -252,12 +258,13 @@ fn replace(args: &[Value], _: &EvalContext) -> Outcome {
 fn translate(args: &[Value], _: &EvalContext) -> Outcome {
     let from: Vec<char> = text(args, 1)?.chars().collect();
     let to: Vec<char> = text(args, 2)?.chars().collect();
-    let translated = text(args, 0)?
-        .chars()
-        .filter_map(|c| match from.iter().position(|f| *f == c) {
-            Some(at) => to.get(at).copied(),
-            None => Some(c),
-        });
+    let translated =
+        text(args, 0)?
+            .chars()
+            .filter_map(|c| match from.iter().position(|f| *f == c) {
+                Some(at) => to.get(at).copied(),
+                None => Some(c),
+            });
     Ok(Value::Text(translated.collect()))
 }
 

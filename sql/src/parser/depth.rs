@@ -14,8 +14,27 @@ const CHAIN_MAX: usize = 4000;
 
 /// Words that make a tree deeper without a bracket.
 const CHAINING: [&str; 22] = [
-    "and", "or", "not", "is", "in", "like", "ilike", "similar", "between", "collate", "at", "union",
-    "intersect", "except", "explain", "prior", "isnull", "notnull", "escape", "overlaps", "with",
+    "and",
+    "or",
+    "not",
+    "is",
+    "in",
+    "like",
+    "ilike",
+    "similar",
+    "between",
+    "collate",
+    "at",
+    "union",
+    "intersect",
+    "except",
+    "explain",
+    "prior",
+    "isnull",
+    "notnull",
+    "escape",
+    "overlaps",
+    "with",
     "join",
 ];
 

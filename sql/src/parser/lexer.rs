@@ -95,11 +95,7 @@ impl<'a> Lexer<'a> {
             b'"' => {
                 self.quoted(start, start, b'"', false)?;
                 if self.at == start + 2 {
-                    return Err(lexical(
-                        self.sql,
-                        start,
-                        "zero-length delimited identifier",
-                    ));
+                    return Err(lexical(self.sql, start, "zero-length delimited identifier"));
                 }
                 Kind::QuotedIdent
             }

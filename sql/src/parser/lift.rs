@@ -79,8 +79,25 @@ impl Literal {
 
 /// Keywords behind which an expression begins.
 const BEFORE_EXPRESSION: [&str; 19] = [
-    "select", "where", "and", "or", "not", "like", "ilike", "between", "then", "else", "when",
-    "case", "limit", "offset", "returning", "on", "having", "in", "values",
+    "select",
+    "where",
+    "and",
+    "or",
+    "not",
+    "like",
+    "ilike",
+    "between",
+    "then",
+    "else",
+    "when",
+    "case",
+    "limit",
+    "offset",
+    "returning",
+    "on",
+    "having",
+    "in",
+    "values",
 ];
 
 /// Words that a type modifier may follow in brackets.
@@ -163,7 +180,8 @@ impl Walk<'_> {
             Kind::Param => return None,
             Kind::Open => {
                 self.depth += 1;
-                let typed = before.kind == Kind::Word && is_one_of(before, self.sql, &TYPES_WITH_MODIFIER);
+                let typed =
+                    before.kind == Kind::Word && is_one_of(before, self.sql, &TYPES_WITH_MODIFIER);
                 if typed && self.modifier_at.is_none() {
                     self.modifier_at = Some(self.depth);
                 }

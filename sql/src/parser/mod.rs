@@ -15,15 +15,16 @@
 mod copy;
 mod cursor;
 mod depth;
+mod dialect;
 mod lexer;
 mod lift;
 mod syntax;
-mod utility;
 #[cfg(test)]
 mod tests;
+mod utility;
 
-pub(crate) use depth::too_deep;
 pub use copy::{CopyFrom, CopySyntax};
+pub(crate) use depth::too_deep;
 pub use lift::{Lifted, Literal, lift};
 
 use crate::bound;

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use sqlparser::ast;
-use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token as SqlToken;
 
 use super::depth::too_deep;
+use super::dialect::Postgres;
 use super::lexer::{Kind, Token, syntax_error};
 use super::{Statement, position_of};
 use crate::error::{SqlError, SqlState};
@@ -15,7 +15,7 @@ use crate::error::{SqlError, SqlState};
 /// Brackets are limited before (`depth`); this is for what recurses without them.
 const RECURSION_MAX: usize = 300;
 
-static DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
+static DIALECT: Postgres = Postgres;
 
 pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
     let patched = patch(text, tokens);
@@ -104,8 +104,8 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Cow<'a, str> {
 
 /// Statements of PostgreSQL that we do not have, by their first words.
 const COMMANDS: [&str; 14] = [
-    "alter", "call", "cluster", "comment", "create", "drop", "grant", "import", "merge", "reassign",
-    "refresh", "revoke", "security", "with",
+    "alter", "call", "cluster", "comment", "create", "drop", "grant", "import", "merge",
+    "reassign", "refresh", "revoke", "security", "with",
 ];
 
 /// What to say of a statement that sqlparser refuses: a command we do not have is 0A000.

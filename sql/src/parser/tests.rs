@@ -38,9 +38,16 @@ fn deep_text_is_refused() {
         const MEGABYTE: usize = 1 << 20;
         let texts = [
             format!("SELECT {}1", "(".repeat(MEGABYTE)),
-            format!("SELECT {}1{}", "(".repeat(MEGABYTE / 2), ")".repeat(MEGABYTE / 2)),
+            format!(
+                "SELECT {}1{}",
+                "(".repeat(MEGABYTE / 2),
+                ")".repeat(MEGABYTE / 2)
+            ),
             format!("SELECT 1{}", "+1".repeat(MEGABYTE / 2)),
-            format!("SELECT {}1", "-".repeat(2).replace("--", "- ").repeat(MEGABYTE / 2)),
+            format!(
+                "SELECT {}1",
+                "-".repeat(2).replace("--", "- ").repeat(MEGABYTE / 2)
+            ),
             format!("SELECT {}true", "NOT ".repeat(MEGABYTE / 4)),
             format!("SELECT 1{}", "::int".repeat(MEGABYTE / 5)),
             format!("SELECT 1{}", " IS NULL".repeat(MEGABYTE / 8)),
@@ -91,7 +98,7 @@ fn what_is_just_allowed_fits_the_stack() {
             format!(
                 "SELECT * FROM {}generate_series(1, 2){}",
                 "(SELECT * FROM ".repeat(40),
-                " AS s) AS s".repeat(40).replacen(" AS s) AS s", ") AS s", 1)
+                ") AS s".repeat(40)
             ),
         ] {
             if let Err(e) = parse_and_bind(&text) {
@@ -145,7 +152,10 @@ fn a_text_splits_into_its_statements() {
 #[test]
 fn transaction_statements() {
     assert_eq!(ready("END"), bound::Statement::Commit { chain: false });
-    assert_eq!(ready("abort work"), bound::Statement::Rollback { chain: false });
+    assert_eq!(
+        ready("abort work"),
+        bound::Statement::Rollback { chain: false }
+    );
     assert_eq!(
         ready("rollback to savepoint \"A b\""),
         bound::Statement::RollbackTo("A b".to_owned())
@@ -172,8 +182,14 @@ fn settings_statements() {
             value: bound::SetValue::Value(value.to_owned()),
         })
     };
-    assert_eq!(ready("SET search_path TO a, \"B\""), set("search_path", "a, \"B\""));
-    assert_eq!(ready("set extra_float_digits = -3"), set("extra_float_digits", "-3"));
+    assert_eq!(
+        ready("SET search_path TO a, \"B\""),
+        set("search_path", "a, \"B\"")
+    );
+    assert_eq!(
+        ready("set extra_float_digits = -3"),
+        set("extra_float_digits", "-3")
+    );
     assert_eq!(ready("SET TIME ZONE 'UTC'"), set("timezone", "UTC"));
     assert_eq!(
         ready("SET TIME ZONE INTERVAL '+00:00' HOUR TO MINUTE"),
@@ -196,8 +212,16 @@ fn syntax_errors_are_postgresqls() {
         ("select 1 +", "syntax error at end of input", 11),
         ("select 1; selec 2", "syntax error at or near \"selec\"", 11),
         ("select 'é' frm x y", "syntax error at or near \"x\"", 16),
-        ("select 'abc", "unterminated quoted string at or near \"'abc\"", 8),
-        ("select 1 /* x", "unterminated /* comment at or near \"/* x\"", 10),
+        (
+            "select 'abc",
+            "unterminated quoted string at or near \"'abc\"",
+            8,
+        ),
+        (
+            "select 1 /* x",
+            "unterminated /* comment at or near \"/* x\"",
+            10,
+        ),
         ("begin foo", "syntax error at or near \"foo\"", 7),
     ] {
         let error = parse(sql).expect_err("it does not parse");
@@ -205,7 +229,12 @@ fn syntax_errors_are_postgresqls() {
         assert_eq!(error.message(), message, "{sql}");
         assert_eq!(error.fields().position, Some(position), "{sql}");
     }
-    for sql in ["do $$ $$", "move 1 in c", "create view v as select 1", "grant all on t to x"] {
+    for sql in [
+        "do $$ $$",
+        "move 1 in c",
+        "create view v as select 1",
+        "grant all on t to x",
+    ] {
         let state = parse_and_bind(sql).expect_err("not ours").sqlstate();
         assert_eq!(state, SqlState::FEATURE_NOT_SUPPORTED, "{sql}");
     }

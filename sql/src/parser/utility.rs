@@ -150,9 +150,9 @@ fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
                     token.map(|t| t.text(cursor.sql).to_ascii_lowercase())
                 }
             };
-            let on = value.as_deref().is_none_or(|v| {
-                crate::settings::parse_bool(v).unwrap_or(false)
-            });
+            let on = value
+                .as_deref()
+                .is_none_or(|v| crate::settings::parse_bool(v).unwrap_or(false));
             match option.as_str() {
                 "analyze" | "analyse" => analyze = on,
                 "verbose" => verbose = on,
@@ -177,12 +177,16 @@ fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         verbose = cursor.accept("verbose");
     }
     let rest = cursor.rest();
-    let shift = cursor.peek().map_or(0, |t| lexer::position(cursor.sql, t.start) - 1);
+    let shift = cursor
+        .peek()
+        .map_or(0, |t| lexer::position(cursor.sql, t.start) - 1);
     let tokens = lexer::tokens(rest)?;
     let explainable = tokens.first().is_some_and(|t| {
-        ["select", "insert", "update", "delete", "values", "execute", "with", "table"]
-            .iter()
-            .any(|w| t.is(rest, w))
+        [
+            "select", "insert", "update", "delete", "values", "execute", "with", "table",
+        ]
+        .iter()
+        .any(|w| t.is(rest, w))
             || t.kind == Kind::Open
     });
     if !explainable {

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZone;
 
 use crate::error::{SqlError, SqlState};
-use table::{Kind, Known, known};
 pub use table::SERVER_VERSION;
 pub(crate) use table::parse_bool;
+use table::{Kind, Known, known};
 pub use zone::parse_zone;
 
 /// How bytea is written as text.

@@ -286,7 +286,9 @@ fn milliseconds(text: &str) -> Option<i64> {
         _ => return None,
     };
     let ms = (number * factor).round();
-    (0.0..=f64::from(i32::MAX)).contains(&ms).then_some(ms as i64)
+    (0.0..=f64::from(i32::MAX))
+        .contains(&ms)
+        .then_some(ms as i64)
 }
 
 /// Milliseconds in the largest unit that shows them whole.

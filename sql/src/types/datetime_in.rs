@@ -6,7 +6,7 @@
 use jiff::tz::TimeZone;
 
 use super::calendar::{
-    DAY_US, DATE_MAX, DATE_MIN, SECOND_US, TIMESTAMP_END, TIMESTAMP_MIN, days_from_civil,
+    DATE_MAX, DATE_MIN, DAY_US, SECOND_US, TIMESTAMP_END, TIMESTAMP_MIN, days_from_civil,
     days_in_month,
 };
 use super::zone;
@@ -118,12 +118,7 @@ fn clock(now: Option<i64>, name: &str, text: &str) -> Result<i64, SqlError> {
     now.ok_or_else(|| fault(Fault::NoClock, name, text))
 }
 
-fn today(
-    settings: &Settings,
-    now: Option<i64>,
-    name: &str,
-    text: &str,
-) -> Result<i32, SqlError> {
+fn today(settings: &Settings, now: Option<i64>, name: &str, text: &str) -> Result<i32, SqlError> {
     let now = clock(now, name, text)?;
     let local = zone::to_local(&settings.time_zone, now);
     Ok(super::calendar::date_of_timestamp(local))
@@ -154,10 +149,7 @@ fn fault(fault: Fault, name: &str, text: &str) -> SqlError {
         ),
         Fault::UnknownZone(zone) => SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,
-            format!(
-                "time zone \"{}\" not recognized",
-                zone.to_ascii_lowercase()
-            ),
+            format!("time zone \"{}\" not recognized", zone.to_ascii_lowercase()),
         ),
         Fault::NoClock => SqlError::unsupported(format!("\"{text}\" without a clock")),
     }
@@ -176,7 +168,7 @@ fn days_of(fields: &Fields) -> Result<i64, Fault> {
     if !(1..=12).contains(&month) {
         return Err(Fault::MonthRange);
     }
-    if day < 1 || day > 31 {
+    if !(1..=31).contains(&day) {
         return Err(Fault::MonthRange);
     }
     if day > days_in_month(year, month) {

@@ -35,10 +35,10 @@ pub(super) fn timestamptz(us: i64, zone: &TimeZone, out: &mut Vec<u8>) {
     out.push(if offset < 0 { b'-' } else { b'+' });
     let seconds = offset.unsigned_abs();
     two(seconds / 3600, out);
-    if seconds % 3600 != 0 {
+    if !seconds.is_multiple_of(3600) {
         out.push(b':');
         two(seconds / 60 % 60, out);
-        if seconds % 60 != 0 {
+        if !seconds.is_multiple_of(60) {
             out.push(b':');
             two(seconds % 60, out);
         }

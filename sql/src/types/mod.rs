@@ -20,8 +20,6 @@ mod typmod;
 mod uuid;
 pub mod zone;
 
-use rust_decimal::Decimal;
-
 pub use kind::{Type, TypeCategory, TypeKind};
 pub use string::check_utf8;
 pub use typmod::apply_typmod;
@@ -118,9 +116,7 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         TypeKind::BpChar => Value::text(check_utf8(bytes)?),
         TypeKind::Name => Value::text(string::clip_name(check_utf8(bytes)?)),
         TypeKind::Bytea => Value::Bytea(bytes.to_vec()),
-        TypeKind::Date => {
-            Value::Date(calendar::check_date(i32::from_be_bytes(fixed(bytes)?), "")?)
-        }
+        TypeKind::Date => Value::Date(calendar::check_date(i32::from_be_bytes(fixed(bytes)?), "")?),
         TypeKind::Timestamp => Value::Timestamp(calendar::check_timestamp(i64::from_be_bytes(
             fixed(bytes)?,
         ))?),
@@ -158,11 +154,6 @@ pub fn binary_out(value: &Value, ty: &Type, out: &mut Vec<u8>) {
         Value::Timestamp(us) | Value::TimestampTz(us) => out.extend_from_slice(&us.to_be_bytes()),
         Value::Uuid(bytes) => out.extend_from_slice(bytes),
     }
-}
-
-/// The numeric an integer is.
-pub fn decimal_of(v: i64) -> Decimal {
-    Decimal::from(v)
 }
 
 fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], SqlError> {

@@ -97,14 +97,20 @@ pub fn parse(text: &str) -> Result<Decimal, SqlError> {
     }
     if scale < 0 {
         if mantissa != 0 {
-            let power = u32::try_from(-scale).ok().and_then(|n| 10u128.checked_pow(n));
+            let power = u32::try_from(-scale)
+                .ok()
+                .and_then(|n| 10u128.checked_pow(n));
             mantissa = power
                 .and_then(|p| mantissa.checked_mul(p))
                 .ok_or_else(overflow)?;
         }
         scale = 0;
     }
-    from_parts(negative, mantissa, u32::try_from(scale).map_err(|_| overflow())?)
+    from_parts(
+        negative,
+        mantissa,
+        u32::try_from(scale).map_err(|_| overflow())?,
+    )
 }
 
 /// Appends the plain decimal form with the number's scale.

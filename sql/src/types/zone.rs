@@ -28,19 +28,11 @@ pub fn offset_at(zone: &TimeZone, us: i64) -> i32 {
 pub fn offset_at_local(zone: &TimeZone, local_us: i64) -> i32 {
     let (year, month, day) = civil_from_days(local_us.div_euclid(DAY_US));
     let seconds = local_us.rem_euclid(DAY_US) / SECOND_US;
-    // Beyond the range that jiff knows, zones stay as they are at its end.
-    let year = year.clamp(-9998, 9998) as i16;
+    // Beyond the years that jiff knows, zones stay as they are at the last of them.
+    let known = year.clamp(-9998, 9998);
+    let day = if known == year { day } else { day.min(28) };
     let local = DateTime::new(
-        year,
-        month as i8,
-        day.min(28 + u32::from(month != 2) * 2).max(1) as i8,
-        (seconds / 3600) as i8,
-        (seconds / 60 % 60) as i8,
-        (seconds % 60) as i8,
-        0,
-    );
-    let exact = DateTime::new(
-        year,
+        known as i16,
         month as i8,
         day as i8,
         (seconds / 3600) as i8,
@@ -48,7 +40,7 @@ pub fn offset_at_local(zone: &TimeZone, local_us: i64) -> i32 {
         (seconds % 60) as i8,
         0,
     );
-    match exact.or(local) {
+    match local {
         Ok(local) => match zone.to_ambiguous_timestamp(local).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset.seconds(),
             AmbiguousOffset::Gap { before, .. } => before.seconds(),

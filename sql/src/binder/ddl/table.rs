@@ -86,7 +86,10 @@ impl Binder<'_> {
                 ast::ColumnOption::Unique(_) => table.unique.push(key(option)),
                 ast::ColumnOption::Collation(name) => {
                     let plain = name.to_string().replace('"', "").to_ascii_lowercase();
-                    if !matches!(plain.as_str(), "c" | "posix" | "default" | "pg_catalog.default") {
+                    if !matches!(
+                        plain.as_str(),
+                        "c" | "posix" | "default" | "pg_catalog.default"
+                    ) {
                         return Err(SqlError::unsupported(format!("collation {name}")));
                     }
                 }
@@ -107,9 +110,11 @@ impl Binder<'_> {
 
 /// 42804 in the words for a default.
 fn default_error(error: SqlError) -> SqlError {
-    let message = error
-        .message()
-        .replacen("but expression is of type", "but default expression is of type", 1);
+    let message = error.message().replacen(
+        "but expression is of type",
+        "but default expression is of type",
+        1,
+    );
     match error.sqlstate() == SqlState::DATATYPE_MISMATCH {
         true => SqlError::new(SqlState::DATATYPE_MISMATCH, message)
             .hint("You will need to rewrite or cast the expression."),

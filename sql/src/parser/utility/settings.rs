@@ -1,15 +1,17 @@
 //! SET, SHOW and RESET.
 
 use super::super::cursor::Cursor;
-use super::super::lexer::Kind;
 use super::super::is_reserved;
+use super::super::lexer::Kind;
 use super::transaction::modes;
 use crate::bound::{SetScope, SetStatement, SetValue, Statement};
 use crate::error::SqlError;
 
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     match word {
-        "show" => Ok(Statement::Show(name(c)?.unwrap_or_else(|| "all".to_owned()))),
+        "show" => Ok(Statement::Show(
+            name(c)?.unwrap_or_else(|| "all".to_owned()),
+        )),
         "reset" => Ok(Statement::Reset(name(c)?)),
         _ => set(c),
     }

@@ -171,7 +171,9 @@ impl Fields {
                 rest = rest.strip_prefix(separator).ok_or(Fault::Syntax)?;
             }
         }
-        let named: Vec<usize> = (0..3).filter(|i| month_number(parts[*i]).is_some()).collect();
+        let named: Vec<usize> = (0..3)
+            .filter(|i| month_number(parts[*i]).is_some())
+            .collect();
         match named.as_slice() {
             [] => self.three(parts, order)?,
             [at] => {
@@ -353,7 +355,10 @@ impl Fields {
                 }
                 return Ok(rest);
             }
-            if DAYS.iter().any(|d| lowered.len() >= 3 && d.starts_with(&lowered)) {
+            if DAYS
+                .iter()
+                .any(|d| lowered.len() >= 3 && d.starts_with(&lowered))
+            {
                 return Ok(rest);
             }
         }
@@ -431,7 +436,9 @@ fn month_number(text: &str) -> Option<u32> {
     if lowered == "sept" {
         return Some(9);
     }
-    let at = MONTHS.iter().position(|m| *m == lowered || m[..3] == lowered)?;
+    let at = MONTHS
+        .iter()
+        .position(|m| *m == lowered || m[..3] == lowered)?;
     Some(at as u32 + 1)
 }
 

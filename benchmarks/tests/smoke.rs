@@ -1,0 +1,130 @@
+//! Every workload, every way in, tiny: they cannot rot, and their own checks must say "ok".
+
+use std::time::Duration;
+
+use fencepost::Database;
+use fencepost_benchmarks::harness::{Report, RunOptions};
+use fencepost_benchmarks::{BenchOptions, Name, Via, run_named};
+use fencepost_pgserver::listen;
+
+fn options(name: Name, via: Via) -> BenchOptions {
+    BenchOptions {
+        name,
+        via,
+        url: None,
+        rows: Some(200),
+        zipf: None,
+        update_percent: 0,
+        machines: 1,
+        data_dir: None,
+        memory_limit: None,
+        region_bytes: Some(16 << 20),
+        run: RunOptions {
+            threads: 2,
+            seconds: Duration::from_millis(300),
+            warmup: Duration::from_millis(50),
+            seed: 1,
+            progress: false,
+        },
+    }
+}
+
+/// Runs and looks at everything but speed.
+fn run(options: &BenchOptions) -> Report {
+    let report = run_named(options).expect("it runs");
+    assert_eq!(report.check, None);
+    assert!(report.committed > 0, "{report}");
+    assert!(report.attempted >= report.committed);
+    let json = report.to_json();
+    for field in
+        ["workload", "via", "durability", "machines", "threads", "seconds", "committed_per_s"]
+    {
+        assert!(!json[field].is_null(), "{field} in {json}");
+    }
+    for field in ["p50", "p95", "p99", "p999", "max"] {
+        assert!(json["latency_us"][field].is_number(), "{field} in {json}");
+    }
+    for field in ["reads", "writes", "messages"] {
+        assert!(json["fabric"][field].is_number(), "{field} in {json}");
+    }
+    assert_eq!(json["check"], "ok");
+    report
+}
+
+/// Runs against a server in this process.
+fn run_over_the_wire(name: Name) -> Report {
+    let database = Database::options().region_size(16 << 20).open().expect("a database");
+    let server = listen(&database, "127.0.0.1:0").expect("a server");
+    let address = server.local_addr();
+    let url = format!("postgresql://postgres@{address}/postgres");
+    run(&BenchOptions { url: Some(url), ..options(name, Via::Pg) })
+}
+
+#[test]
+fn kv_looks_up() {
+    let report = run(&options(Name::Kv, Via::Native));
+    assert!(report.aborts.is_empty() && report.failed.is_empty(), "{report}");
+    assert!(report.counters.reads >= report.committed, "a lookup is a one-sided read at least");
+}
+
+#[test]
+fn kv_updates_hot_keys() {
+    run(&BenchOptions { zipf: Some(0.99), update_percent: 50, ..options(Name::Kv, Via::Native) });
+}
+
+#[test]
+fn kv_updates_reach_the_disk() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data_dir = Some(dir.path().to_owned());
+    let report =
+        run(&BenchOptions { update_percent: 50, data_dir, ..options(Name::Kv, Via::Native) });
+    assert_eq!(report.facts.durability, "ssd");
+}
+
+#[test]
+fn tatp_native() {
+    run(&options(Name::Tatp, Via::Native));
+}
+
+#[test]
+fn tatp_embedded() {
+    run(&options(Name::Tatp, Via::Embedded));
+}
+
+#[test]
+fn tatp_over_the_wire() {
+    run_over_the_wire(Name::Tatp);
+}
+
+#[test]
+fn bank_native() {
+    run(&options(Name::Bank, Via::Native));
+}
+
+#[test]
+fn bank_embedded() {
+    run(&options(Name::Bank, Via::Embedded));
+}
+
+#[test]
+fn bank_over_the_wire() {
+    run_over_the_wire(Name::Bank);
+}
+
+#[test]
+fn bank_with_hardly_any_accounts_conflicts_and_holds() {
+    run(&BenchOptions { rows: Some(2), ..options(Name::Bank, Via::Native) });
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    for wrong in [
+        options(Name::Kv, Via::Pg),
+        options(Name::Bank, Via::Pg),
+        BenchOptions { machines: 3, ..options(Name::Bank, Via::Native) },
+        BenchOptions { rows: Some(1), ..options(Name::Bank, Via::Native) },
+        BenchOptions { zipf: Some(1.5), ..options(Name::Kv, Via::Native) },
+    ] {
+        assert!(run_named(&wrong).is_err(), "{wrong:?}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Which path a statement takes, as EXPLAIN tells it: no full scan where an index serves.
+
+use fencepost::{BlockingSession, Database};
+
+fn session() -> BlockingSession {
+    let db = Database::in_memory().expect("a database");
+    let mut session = db.blocking();
+    session
+        .batch(
+            "CREATE TABLE t (a int PRIMARY KEY, b int, c text);
+             CREATE INDEX t_bc ON t (b, c DESC);
+             CREATE TABLE h (k bigint PRIMARY KEY, v text) WITH (index = hash);
+             CREATE TABLE u (x int, y int UNIQUE);
+             CREATE TABLE z (n int)",
+        )
+        .expect("the schema");
+    session
+}
+
+fn plan(session: &mut BlockingSession, sql: &str) -> String {
+    let rows = session.query(&format!("EXPLAIN {sql}"), &[]).expect(sql);
+    let lines: Vec<String> = rows.iter().map(|r| r.get(0).expect("text")).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn plans_are_what_they_should_be() {
+    let mut session = session();
+    let cases = [
+        (
+            "SELECT * FROM t WHERE a = 5",
+            "Index Scan using t_pkey on t\n  Index Cond: (a = 5)",
+        ),
+        (
+            "SELECT * FROM t WHERE a = 5 AND b > 1",
+            "Index Scan using t_pkey on t\n  Index Cond: (a = 5)\n  Filter: (b > 1)",
+        ),
+        (
+            "SELECT * FROM t WHERE a IN (1, 2)",
+            "Index Scan using t_pkey on t\n  Index Cond: (a = ANY (1, 2))",
+        ),
+        (
+            "SELECT * FROM t WHERE a > 1 AND a <= 9",
+            "Index Scan using t_pkey on t\n  Index Cond: ((a > 1) AND (a <= 9))",
+        ),
+        (
+            "SELECT * FROM t WHERE b = 3 AND c < 'x'",
+            "Index Scan using t_bc on t\n  Index Cond: ((b = 3) AND (c < 'x'::text))",
+        ),
+        (
+            "SELECT * FROM t ORDER BY a DESC LIMIT 3",
+            "Limit\n  ->  Index Scan Backward using t_pkey on t",
+        ),
+        (
+            "SELECT * FROM t WHERE b = 3 ORDER BY c DESC LIMIT 3",
+            "Limit\n  ->  Index Scan using t_bc on t\n        Index Cond: (b = 3)",
+        ),
+        (
+            "SELECT * FROM t WHERE c = 'x'",
+            "Seq Scan on t\n  Filter: (c = 'x'::text)",
+        ),
+        (
+            "SELECT * FROM h WHERE k = 7",
+            "Index Scan using h_pkey on h\n  Index Cond: (k = 7)",
+        ),
+        (
+            "SELECT * FROM h WHERE k > 7",
+            "Seq Scan on h\n  Filter: (k > 7)",
+        ),
+        (
+            "SELECT * FROM u WHERE y = 1",
+            "Index Scan using u_y_key on u\n  Index Cond: (y = 1)",
+        ),
+        (
+            "SELECT * FROM z JOIN t ON t.a = z.n",
+            "Nested Loop\n  ->  Seq Scan on z\n  ->  Index Scan using t_pkey on t\n        \
+             Index Cond: (t.a = z.n)",
+        ),
+        (
+            "SELECT * FROM z JOIN u ON u.x = z.n",
+            "Hash Join\n  Hash Cond: (z.n = u.x)\n  ->  Seq Scan on z\n  ->  Hash\n        \
+             ->  Seq Scan on u",
+        ),
+        (
+            "SELECT * FROM t JOIN u ON u.x = t.b WHERE t.a = 1",
+            "Hash Join\n  Hash Cond: (u.x = t.b)\n  ->  Seq Scan on u\n  ->  Hash\n        \
+             ->  Index Scan using t_pkey on t\n              Index Cond: (t.a = 1)",
+        ),
+        (
+            "SELECT b, count(*) FROM t GROUP BY b ORDER BY b",
+            "Sort\n  Sort Key: b\n  ->  HashAggregate\n        Group Key: b\n        \
+             ->  Seq Scan on t",
+        ),
+        (
+            "UPDATE t SET b = b + 1 WHERE a = 1",
+            "Update on t\n  ->  Index Scan using t_pkey on t\n        Index Cond: (a = 1)",
+        ),
+        (
+            "DELETE FROM t WHERE b = 1",
+            "Delete on t\n  ->  Index Scan using t_bc on t\n        Index Cond: (b = 1)",
+        ),
+        (
+            "INSERT INTO t VALUES (1, 2, 'x')",
+            "Insert on t\n  ->  Result",
+        ),
+    ];
+    let mut failures = String::new();
+    for (sql, expected) in cases {
+        let found = plan(&mut session, sql);
+        if found != expected {
+            failures.push_str(&format!(
+                "{sql}\nexpected:\n{expected}\nfound:\n{found}\n\n"
+            ));
+        }
+    }
+    assert!(failures.is_empty(), "\n{failures}");
+}

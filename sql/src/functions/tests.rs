@@ -1,1 +1,0 @@
-//! Functions against what PostgreSQL 15 answers.

@@ -1,0 +1,124 @@
+//! Large transactions, whose new objects are in the log before LOCK, and what rerouting adds.
+
+use std::sync::Arc;
+
+use fencepost_fabric::{CrashLoss, SimDisk};
+use fencepost_txn::{
+    Addr, FatPtr, Machine, Mode, NodeKind, Outcome, Refusal, Rerouting, Revalidate, Stop,
+    Timestamp, Transaction, View,
+};
+use pollster::block_on;
+
+use crate::crash::open;
+
+/// Takes no patch on a node that has moved; puts it into a new object, and into an old new one.
+struct Restless;
+
+static RESTLESS: Restless = Restless;
+
+/// Where the root keeps the object that rerouting made, and the first of the load.
+const MADE: usize = 0;
+const FIRST: usize = 2;
+
+impl NodeKind for Restless {
+    fn id(&self) -> u8 {
+        79
+    }
+
+    fn admits(&self, _: &View<'_>, _: Timestamp) -> bool {
+        true
+    }
+
+    fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
+        if image[0] != 0 {
+            return Err(Refusal::Full);
+        }
+        image[0] = op[0];
+        Ok(())
+    }
+
+    fn stamp(&self, _: &mut [u64], _: Timestamp) {}
+
+    fn revalidate(&self, _: &[u64], _: &View<'_>) -> Revalidate {
+        Revalidate::Invalid
+    }
+
+    fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
+        Box::pin(async move {
+            for op in tx.take_patches(addr) {
+                let made = tx.alloc(3, Addr::NULL)?;
+                tx.write_new(made, &op)?;
+                let first = Addr::from_raw(op[2]);
+                tx.update(first, |image| image[0] = op[0]).await?;
+                let root = tx.machine().root();
+                tx.update(root, |image| {
+                    image[MADE..FIRST].copy_from_slice(&made.to_words())
+                })
+                .await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn node(machine: &Arc<Machine>) -> Addr {
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    let ptr = tx.alloc(3, Addr::NULL).expect("memory");
+    assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
+    ptr.addr
+}
+
+async fn load(tx: &mut Transaction, node: Addr) -> Result<(), Stop> {
+    let mut first = FatPtr::NULL;
+    for i in 0..5000 {
+        let ptr = tx.alloc(12, Addr::NULL)?;
+        tx.write_new(ptr, &[i; 12])?;
+        if i == 0 {
+            first = ptr;
+        }
+    }
+    let root = tx.machine().root();
+    tx.update(root, |image| image[FIRST] = first.addr.raw())
+        .await?;
+    assert_eq!(
+        tx.patch(node, &RESTLESS, &[77, 0, first.addr.raw()])
+            .await?,
+        Ok(())
+    );
+    Ok(())
+}
+
+#[test]
+fn what_rerouting_adds_and_changes_after_the_prewrite_is_in_the_log_too() {
+    let disk = SimDisk::new(9);
+    let machine = open(&disk);
+    let node = node(&machine);
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    block_on(load(&mut tx, node)).expect("no conflict");
+    let mut other = machine.coordinator().begin(Mode::ReadWrite);
+    block_on(other.write(node, &[1])).expect("no conflict");
+    assert!(matches!(
+        block_on(other.commit()),
+        Ok(Outcome::Committed(_))
+    ));
+    assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
+    disk.crash(CrashLoss::All);
+    drop(machine);
+    let machine = open(&disk);
+    let mut tx = machine.coordinator().begin(Mode::ReadOnly);
+    let mut read = |addr: Addr| {
+        let mut words = Vec::new();
+        assert_eq!(
+            block_on(tx.read(addr, &mut words)),
+            Ok(true),
+            "{addr} is there"
+        );
+        words
+    };
+    let root = read(machine.root());
+    assert_eq!(read(Addr::from_raw(root[MADE]))[0], 77);
+    let first = read(Addr::from_raw(root[FIRST]));
+    assert_eq!((first[0], first[1]), (77, 0));
+    assert_eq!(read(node)[0], 1);
+    assert_eq!(machine.inventory().objects.len(), 5003);
+}
