@@ -37,7 +37,7 @@ if [ -z "$program" ]; then
     (cd "$here/.." && cargo build --release -p fencepost-cli)
     program=${CARGO_TARGET_DIR:-$here/../target}/release/fencepost
 fi
-work=$(mktemp -d ${dir:+-p "$dir"} fencepost-compare.XXXXXX ${dir:+--tmpdir="$dir"} 2>/dev/null || mktemp -d)
+work=$(mktemp -d "${dir:-${TMPDIR:-/tmp}}/fencepost-compare.XXXXXX")
 chmod 755 "$work"
 
 # --- Servers -------------------------------------------------------------------------------------
@@ -63,7 +63,8 @@ start_postgres() {
     as_postgres "$postgres/initdb" -D "$work/pg/data" -U postgres -A trust >"$work/initdb.log"
     as_postgres "$postgres/pg_ctl" -D "$work/pg/data" -l "$work/pg/log" -w start -o "-p $pg_port \
         -c listen_addresses=127.0.0.1 -c unix_socket_directories=$work/pg -c shared_buffers=1GB \
-        -c max_wal_size=8GB -c fsync=on -c synchronous_commit=on" >/dev/null
+        -c max_wal_size=8GB -c fsync=on -c synchronous_commit=on" >/dev/null ||
+        { cat "$work/pg/log" >&2; exit 1; }
 }
 
 # start_fencepost DATA_DIR|'' : sets fp_pid; the ready line is in $work/fp.out
@@ -151,9 +152,9 @@ row() {
     pg=$(median "${rate[$name.pg]:-0}") fp=$(median "${rate[$name.fp]:-0}") null=$(median "${rate[$name.null]:-0}")
     rows+=("$(awk -v text="$2" -v pg="$pg" -v fp="$fp" -v null="$null" -v target="$3" \
         -v pgcpu="$(median "${cpu[$name.pg]:-0}")" -v fpcpu="$(median "${cpu[$name.fp]:-0}")" 'BEGIN {
-            printf "| %s | %d | %s | %d | %s | %s | %s | %s | %s | %s |", text, pg, null ? null : "–", fp,
+            printf("| %s | %d | %s | %d | %s | %s | %s | %s | %s | %s |", text, pg, null ? null : "–", fp,
                 pg ? sprintf("%.2f", fp / pg) : "–", null ? sprintf("%.0f %%", 100 * fp / null) : "–",
-                pgcpu, fpcpu, pgcpu > 0 ? sprintf("%.0f %%", 100 * fpcpu / pgcpu) : "–", target
+                pgcpu, fpcpu, (pgcpu > 0) ? sprintf("%.0f %%", 100 * fpcpu / pgcpu) : "–", target)
         }')")
 }
 
@@ -163,7 +164,11 @@ pipeline() { printf '\\startpipeline\n'; for _ in $(seq 16); do printf '%s\n' "$
 
 echo 'SELECT 1;' >"$work/one.sql"
 pipeline 'SELECT 1;' >"$work/one16.sql"
-{ printf '\\set aid random(1, 100000 * :scale)\n'; pipeline 'SELECT abalance FROM pgbench_accounts WHERE aid = :aid;'; } >"$work/point16.sql"
+# What pgbench -S runs; the null server does not know the tables that -S itself asks for.
+point='SELECT abalance FROM pgbench_accounts WHERE aid = :aid;'
+draw='\set aid random(1, 100000 * :scale)'
+printf '%s\n' "$draw" "$point" >"$work/point.sql"
+{ printf '%s\n' "$draw"; pipeline "$point"; } >"$work/point16.sql"
 chmod -R a+rX "$work"
 
 wire() {
@@ -172,8 +177,8 @@ wire() {
         for server in pg null fp; do
             measure one $server 1 -c 8 -j 2 -M prepared -f "$work/one.sql"
             measure one16 $server 16 -c 8 -j 2 -M prepared -f "$work/one16.sql"
-            measure point_simple $server 1 -c 8 -j 2 -M simple -S -s "$scale"
-            measure point $server 1 -c 8 -j 2 -M prepared -S -s "$scale"
+            measure point_simple $server 1 -c 8 -j 2 -M simple -f "$work/point.sql" -s "$scale"
+            measure point $server 1 -c 8 -j 2 -M prepared -f "$work/point.sql" -s "$scale"
             measure point16 $server 16 -c 8 -j 2 -M prepared -f "$work/point16.sql" -s "$scale"
         done
     done

@@ -94,7 +94,10 @@ mod tests {
             }
         }
         let share = |count: u32| f64::from(count) / f64::from(DRAWS);
-        assert!((share(counts[0]) - 1.0 / zipf.zeta_n).abs() < 0.003, "{counts:?}");
+        assert!(
+            (share(counts[0]) - 1.0 / zipf.zeta_n).abs() < 0.003,
+            "{counts:?}"
+        );
         assert!(counts[0] > counts[1] && counts[1] > counts[2], "{counts:?}");
     }
 

@@ -78,7 +78,9 @@ pub struct BenchOptions {
 /// [`BenchError`]; data that are not whole are in the report.
 pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
     if options.machines != 1 {
-        return Err(BenchError::Options("a database has one machine so far".to_string()));
+        return Err(BenchError::Options(
+            "a database has one machine so far".to_string(),
+        ));
     }
     match (options.name, options.via) {
         (Name::Kv, Via::Native) => run_kv(options),
@@ -93,7 +95,11 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
                     let workload = TatpNative::new(database.machine(), subscribers, seed)?;
                     run(&workload, &options.run, facts)
                 }
-                _ => run(&TatpSql::new(source(options)?, subscribers, seed), &options.run, facts),
+                _ => run(
+                    &TatpSql::new(source(options)?, subscribers, seed),
+                    &options.run,
+                    facts,
+                ),
             }
         }
         (Name::Bank, via) => {
@@ -105,15 +111,24 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
                     let workload = BankNative::new(database.machine(), accounts)?;
                     run(&workload, &options.run, facts)
                 }
-                _ => run(&BankSql::new(source(options)?, accounts), &options.run, facts),
+                _ => run(
+                    &BankSql::new(source(options)?, accounts),
+                    &options.run,
+                    facts,
+                ),
             }
         }
     }
 }
 
 fn run_kv(options: &BenchOptions) -> Result<Report, BenchError> {
-    if options.zipf.is_some_and(|theta| !(0.0..1.0).contains(&theta) || theta == 0.0) {
-        return Err(BenchError::Options("Zipf's theta is between 0 and 1".to_string()));
+    if options
+        .zipf
+        .is_some_and(|theta| !(0.0..1.0).contains(&theta) || theta == 0.0)
+    {
+        return Err(BenchError::Options(
+            "Zipf's theta is between 0 and 1".to_string(),
+        ));
     }
     let kv_options = KvOptions {
         keys: options.rows.unwrap_or(kv::KEYS).max(1),
@@ -137,7 +152,9 @@ fn rows(options: &BenchOptions, default: u32) -> Result<u32, BenchError> {
     let rows = options.rows.unwrap_or(u64::from(default));
     match u32::try_from(rows) {
         Ok(rows @ 2..=0x7fff_ffff) => Ok(rows),
-        _ => Err(BenchError::Options("between 2 and 2147483647 rows".to_string())),
+        _ => Err(BenchError::Options(
+            "between 2 and 2147483647 rows".to_string(),
+        )),
     }
 }
 
@@ -180,10 +197,14 @@ fn open(options: &BenchOptions) -> Result<Database, BenchError> {
     if let Some(bytes) = options.region_bytes {
         database = database.region_size(bytes);
     }
-    let database = database.open().map_err(|error| BenchError::Embedded(error.to_string()))?;
+    let database = database
+        .open()
+        .map_err(|error| BenchError::Embedded(error.to_string()))?;
     if options.via == Via::Native && !database.machine().is_fresh() {
         // Its tables are in no catalog, so those of an earlier run could not be found again.
-        return Err(BenchError::Options("native runs need an empty data directory".to_string()));
+        return Err(BenchError::Options(
+            "native runs need an empty data directory".to_string(),
+        ));
     }
     Ok(database)
 }

@@ -17,7 +17,10 @@ use crate::harness::{Attempt, Counters};
 #[inline]
 pub(crate) fn settle<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    match future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
         Poll::Ready(value) => value,
         Poll::Pending => pollster::block_on(future),
     }
@@ -117,7 +120,9 @@ pub(crate) fn load_in_pieces(
 ) -> Result<(), BenchError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let share = last.div_ceil(threads);
-    say(&format!("loading {last} rows or subscribers with {threads} threads"));
+    say(&format!(
+        "loading {last} rows or subscribers with {threads} threads"
+    ));
     std::thread::scope(|scope| {
         let loaders: Vec<_> = (0..threads)
             .map(|thread| {
@@ -135,8 +140,10 @@ pub(crate) fn load_in_pieces(
                 })
             })
             .collect();
-        let joined = loaders.into_iter().map(|loader| loader.join());
-        joined.map(|end| end.unwrap_or(Err(BenchError::Panicked))).collect()
+        // Every loader is waited for, whichever fails first.
+        let ends: Vec<_> = loaders.into_iter().map(|loader| loader.join()).collect();
+        ends.into_iter()
+            .try_for_each(|end| end.unwrap_or(Err(BenchError::Panicked)))
     })
 }
 
@@ -155,12 +162,23 @@ pub(crate) fn counters(machine: &Machine) -> Counters {
         ("one_sided_reads", tables.one_sided_reads),
     ];
     let aborts = AbortReason::ALL.iter().zip(totals.aborts);
-    let names: Vec<String> = aborts.clone().map(|(reason, _)| format!("abort_{}", reason.name())).collect();
-    others.extend(names.iter().map(String::as_str).zip(aborts.map(|(_, count)| count)));
+    let names: Vec<String> = aborts
+        .clone()
+        .map(|(reason, _)| format!("abort_{}", reason.name()))
+        .collect();
+    others.extend(
+        names
+            .iter()
+            .map(String::as_str)
+            .zip(aborts.map(|(_, count)| count)),
+    );
     Counters {
         reads: tables.one_sided_reads,
         writes: 0,
         messages: 0,
-        others: others.into_iter().map(|(name, count)| (name.to_string(), count)).collect(),
+        others: others
+            .into_iter()
+            .map(|(name, count)| (name.to_string(), count))
+            .collect(),
     }
 }

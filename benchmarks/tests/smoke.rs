@@ -36,9 +36,15 @@ fn run(options: &BenchOptions) -> Report {
     assert!(report.committed > 0, "{report}");
     assert!(report.attempted >= report.committed);
     let json = report.to_json();
-    for field in
-        ["workload", "via", "durability", "machines", "threads", "seconds", "committed_per_s"]
-    {
+    for field in [
+        "workload",
+        "via",
+        "durability",
+        "machines",
+        "threads",
+        "seconds",
+        "committed_per_s",
+    ] {
         assert!(!json[field].is_null(), "{field} in {json}");
     }
     for field in ["p50", "p95", "p99", "p999", "max"] {
@@ -53,31 +59,50 @@ fn run(options: &BenchOptions) -> Report {
 
 /// Runs against a server in this process.
 fn run_over_the_wire(name: Name) -> Report {
-    let database = Database::options().region_size(16 << 20).open().expect("a database");
+    let database = Database::options()
+        .region_size(16 << 20)
+        .open()
+        .expect("a database");
     let server = listen(&database, "127.0.0.1:0").expect("a server");
     let address = server.local_addr();
     let url = format!("postgresql://postgres@{address}/postgres");
-    run(&BenchOptions { url: Some(url), ..options(name, Via::Pg) })
+    run(&BenchOptions {
+        url: Some(url),
+        ..options(name, Via::Pg)
+    })
 }
 
 #[test]
 fn kv_looks_up() {
     let report = run(&options(Name::Kv, Via::Native));
-    assert!(report.aborts.is_empty() && report.failed.is_empty(), "{report}");
-    assert!(report.counters.reads >= report.committed, "a lookup is a one-sided read at least");
+    assert!(
+        report.aborts.is_empty() && report.failed.is_empty(),
+        "{report}"
+    );
+    assert!(
+        report.counters.reads >= report.committed,
+        "a lookup is a one-sided read at least"
+    );
 }
 
 #[test]
 fn kv_updates_hot_keys() {
-    run(&BenchOptions { zipf: Some(0.99), update_percent: 50, ..options(Name::Kv, Via::Native) });
+    run(&BenchOptions {
+        zipf: Some(0.99),
+        update_percent: 50,
+        ..options(Name::Kv, Via::Native)
+    });
 }
 
 #[test]
 fn kv_updates_reach_the_disk() {
     let dir = tempfile::tempdir().expect("a directory");
     let data_dir = Some(dir.path().to_owned());
-    let report =
-        run(&BenchOptions { update_percent: 50, data_dir, ..options(Name::Kv, Via::Native) });
+    let report = run(&BenchOptions {
+        update_percent: 50,
+        data_dir,
+        ..options(Name::Kv, Via::Native)
+    });
     assert_eq!(report.facts.durability, "ssd");
 }
 
@@ -113,7 +138,10 @@ fn bank_over_the_wire() {
 
 #[test]
 fn bank_with_hardly_any_accounts_conflicts_and_holds() {
-    run(&BenchOptions { rows: Some(2), ..options(Name::Bank, Via::Native) });
+    run(&BenchOptions {
+        rows: Some(2),
+        ..options(Name::Bank, Via::Native)
+    });
 }
 
 #[test]
@@ -121,9 +149,18 @@ fn wrong_options_are_refused() {
     for wrong in [
         options(Name::Kv, Via::Pg),
         options(Name::Bank, Via::Pg),
-        BenchOptions { machines: 3, ..options(Name::Bank, Via::Native) },
-        BenchOptions { rows: Some(1), ..options(Name::Bank, Via::Native) },
-        BenchOptions { zipf: Some(1.5), ..options(Name::Kv, Via::Native) },
+        BenchOptions {
+            machines: 3,
+            ..options(Name::Bank, Via::Native)
+        },
+        BenchOptions {
+            rows: Some(1),
+            ..options(Name::Bank, Via::Native)
+        },
+        BenchOptions {
+            zipf: Some(1.5),
+            ..options(Name::Kv, Via::Native)
+        },
     ] {
         assert!(run_named(&wrong).is_err(), "{wrong:?}");
     }

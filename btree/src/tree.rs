@@ -111,7 +111,7 @@ impl BTree {
                     return Err(Stop::Damaged);
                 }
                 if tx.has_patches() && tx.patch_is_stale(at) == Some(true) {
-                    reroute(tx, at).await?;
+                    renew(tx, at).await?;
                     break;
                 }
                 count(Event::LeafRead);
@@ -150,7 +150,7 @@ impl BTree {
             return Ok(false);
         }
         if let Some(stale) = tx.find_stale_patch(STALE_SEARCH) {
-            reroute(tx, stale).await?;
+            renew(tx, stale).await?;
             return Ok(true);
         }
         let (root, mut at) = (self.root, origin);
@@ -158,7 +158,7 @@ impl BTree {
             match tx.patch_is_stale(at) {
                 Some(false) => break,
                 Some(true) => {
-                    reroute(tx, at).await?;
+                    renew(tx, at).await?;
                     return Ok(true);
                 }
                 None => {}
@@ -436,6 +436,16 @@ impl BTree {
         }
         Ok(())
     }
+}
+
+/// [`reroute`], where the transaction came upon a leaf of its own that has moved. A transaction whose
+/// snapshot is old and cannot be moved would find it moved again and again.
+async fn renew(tx: &mut Transaction, addr: Addr) -> Result<(), Stop> {
+    reroute(tx, addr).await?;
+    if tx.patch_is_stale(addr) == Some(true) {
+        return Err(Stop::Retry(AbortReason::RefreshFailed));
+    }
+    Ok(())
 }
 
 /// Takes the transaction's pending changes of a leaf and makes them where they belong now.

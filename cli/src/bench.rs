@@ -138,9 +138,10 @@ impl Bench {
     }
 
     fn serve_nothing(&self) -> crate::Done {
-        let listener =
-            TcpListener::bind(&self.listen).map_err(Failure::io(self.listen.clone()))?;
-        let address = listener.local_addr().map_err(Failure::io(self.listen.clone()))?;
+        let listener = TcpListener::bind(&self.listen).map_err(Failure::io(self.listen.clone()))?;
+        let address = listener
+            .local_addr()
+            .map_err(Failure::io(self.listen.clone()))?;
         println!("null server ready on {address}");
         null_server::serve(listener).map_err(Failure::io("null server"))
     }

@@ -2,7 +2,9 @@
 
 /// Bytes of `text`; units are powers of 1024.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -12,8 +14,12 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "t" | "tb" | "tib" => 40,
         _ => return Err("a number with K, M, G or T".to_string()),
     };
-    let number: u64 = number.parse().map_err(|_| "a number with K, M, G or T".to_string())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "too large".to_string())
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "a number with K, M, G or T".to_string())?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "too large".to_string())
 }
 
 /// Bytes of a region: a power of two from 16 MiB to 2 GiB.

@@ -80,8 +80,10 @@ enum Auth {
 impl Start {
     pub fn run(self) -> crate::Done {
         let began = Instant::now();
-        let runtime =
-            Builder::new_current_thread().enable_io().build().map_err(Failure::io("runtime"))?;
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .map_err(Failure::io("runtime"))?;
         // Before the ready line, so that a signal sent on seeing it is not lost.
         let mut signals = {
             let _entered = runtime.enter();

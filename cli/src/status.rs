@@ -34,9 +34,18 @@ impl Status {
         let answered = asked.elapsed();
         println!("version     {version}");
         println!("connected   in {:.1} ms", connected.as_secs_f64() * 1e3);
-        println!("SELECT 1    prepared and run in {:.2} ms", answered.as_secs_f64() * 1e3);
-        for (name, label) in [("server_version", "protocol"), ("synchronous_commit", "commit")] {
-            println!("{label:<11} {name} = {}", text(&mut session, &format!("SHOW {name}"))?);
+        println!(
+            "SELECT 1    prepared and run in {:.2} ms",
+            answered.as_secs_f64() * 1e3
+        );
+        for (name, label) in [
+            ("server_version", "protocol"),
+            ("synchronous_commit", "commit"),
+        ] {
+            println!(
+                "{label:<11} {name} = {}",
+                text(&mut session, &format!("SHOW {name}"))?
+            );
         }
         Ok(())
     }

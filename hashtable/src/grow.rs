@@ -1,6 +1,6 @@
 //! Growth: a full shard is split in two by one more bit of the hash, while the others go on.
 //!
-//! The split is a transaction of its own, unless the user's transaction has changed the shard itself:
+//! The split is a transaction of its own, unless the user's transaction depends on the shard itself:
 //! then it splits what it sees, and an abort takes that back. Half of the pairs move to a new shard,
 //! whose buckets lie side by side again; all are placed anew, so overflow chains mostly vanish. The
 //! directory doubles when a shard needs more bits than it has. A reader of the past reads the
@@ -19,7 +19,7 @@ use crate::layout::{Bucket, DIRECTORY_HEADER, DIRECTORY_MAGIC, Root, Shape};
 use crate::op;
 use crate::place::Window;
 use crate::table::{HashTable, MAX_DEPTH, Spot, directory_image};
-use crate::write::Copied;
+use crate::write::{self, Copied};
 
 /// Share of slots in use, in percent, from which a shard grows when a key finds no room.
 const GROW_PERCENT: usize = 95;
@@ -110,8 +110,9 @@ pub(crate) async fn grow(
     tx: &mut Transaction,
     spot: &Spot,
 ) -> Result<bool, Stop> {
-    // A split by another transaction would fail what this one has changed there.
-    let mut own = tx.owns(table.root);
+    // A split by another transaction would fail what this one has changed or guards there.
+    let end = spot.root.bucket(spot.first, spot.root.buckets + 1);
+    let mut own = tx.owns(table.root) || tx.guards_between(spot.first, end);
     for index in 0..=spot.root.buckets {
         let seen = tx
             .view(spot.root.bucket(spot.first, index), None, |_| ())
@@ -202,7 +203,7 @@ async fn split(table: &HashTable, tx: &mut Transaction, first: Addr) -> Result<b
     for block in content.blocks {
         // Freed only as it was when its pairs were taken.
         table.put_back(tx, &block, &block.before).await?;
-        tx.free(block.at).await?;
+        write::release(tx, block.at).await?;
     }
     let op = op::encode_grow(
         table.root,
@@ -331,7 +332,7 @@ async fn double(table: &HashTable, tx: &mut Transaction, root: &Root) -> Result<
     );
     let new = tx.alloc(image.len(), table.root)?;
     tx.write_new(new, &image)?;
-    tx.free(root.directory).await?;
+    write::release(tx, root.directory).await?;
     let grown = Root {
         depth: root.depth + 1,
         directory: new.addr,

@@ -352,7 +352,7 @@ impl HashTable {
         }
         if let Some(block) = freed {
             count(Event::BlockFreed);
-            tx.free(block).await?;
+            release(tx, block).await?;
         }
         Ok(true)
     }
@@ -398,10 +398,11 @@ impl HashTable {
             }
             same
         };
-        if tx.update(copied.at, write).await? {
-            Ok(())
-        } else {
-            Err(Stop::Retry(AbortReason::WriteConflict))
+        match tx.update(copied.at, write).await {
+            Ok(true) => Ok(()),
+            // It was there when it was copied, so others have freed it since.
+            Ok(false) | Err(Stop::Damaged) => Err(Stop::Retry(AbortReason::WriteConflict)),
+            Err(stop) => Err(stop),
         }
     }
 
@@ -425,6 +426,15 @@ impl HashTable {
         }
         tx.free(root.directory).await?;
         tx.free(self.root).await
+    }
+}
+
+/// Frees an object that was just looked at.
+pub(crate) async fn release(tx: &mut Transaction, at: Addr) -> Result<(), Stop> {
+    match tx.free(at).await {
+        // It was there, so others have freed it since.
+        Err(Stop::Damaged) => Err(Stop::Retry(AbortReason::WriteConflict)),
+        done => done,
     }
 }
 

@@ -116,9 +116,12 @@ impl Transaction {
 
     fn undo_changed(&mut self, at: usize, write: Write, words: &[u64]) {
         let context = self.context_mut();
-        let undone = std::mem::replace(&mut context.writes.writes[at], write);
-        // A refresh since the savepoint has moved the snapshot away from this image.
-        context.behind |= matches!(write.what, What::Patched(_)) && undone.base != write.base;
+        context.writes.writes[at] = write;
+        if let What::Patched(_) = write.what {
+            // Since the savepoint a refresh may have moved the snapshot away from this image.
+            let object = context.machine.regions().object(write.addr);
+            context.behind |= object.is_none_or(|object| object.header() != write.base);
+        }
         if let What::New { .. } = write.what {
             context.new_touched = true;
             if let Some(object) = context.machine.regions().object(write.addr) {

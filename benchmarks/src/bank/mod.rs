@@ -41,7 +41,11 @@ impl Transfer {
         let from = random.below(u64::from(accounts)) as u32;
         let step = random.below(u64::from(accounts) - 1) as u32 + 1;
         let to = ((u64::from(from) + u64::from(step)) % u64::from(accounts)) as u32;
-        Transfer { from: from + 1, to: to + 1, amount: random.below(MOST) as i64 + 1 }
+        Transfer {
+            from: from + 1,
+            to: to + 1,
+            amount: random.below(MOST) as i64 + 1,
+        }
     }
 }
 
@@ -87,11 +91,21 @@ mod tests {
 
     #[test]
     fn a_sum_tells_what_is_broken() {
-        let whole = Sum { accounts: 3, total: 3000, least: 0 };
+        let whole = Sum {
+            accounts: 3,
+            total: 3000,
+            least: 0,
+        };
         assert_eq!(whole.broken(3), None);
         for sum in [
-            Sum { accounts: 2, ..whole },
-            Sum { total: 2999, ..whole },
+            Sum {
+                accounts: 2,
+                ..whole
+            },
+            Sum {
+                total: 2999,
+                ..whole
+            },
             Sum { least: -1, ..whole },
         ] {
             assert!(sum.broken(3).is_some(), "{sum:?}");

@@ -31,13 +31,21 @@ impl BankNative {
     pub fn new(machine: &Arc<Machine>, accounts: u32) -> Result<BankNative, BenchError> {
         let accounts = accounts.max(2);
         let table = create_table(machine, 8, 1, u64::from(accounts))?;
-        Ok(BankNative { machine: Arc::clone(machine), table, accounts })
+        Ok(BankNative {
+            machine: Arc::clone(machine),
+            table,
+            accounts,
+        })
     }
 
     /// All accounts in one snapshot.
     fn sum(&self, coordinator: &mut Coordinator) -> Result<Option<Sum>, BenchError> {
         let mut tx = coordinator.begin(Mode::ReadOnly);
-        let mut sum = Sum { accounts: 0, total: 0, least: i64::MAX };
+        let mut sum = Sum {
+            accounts: 0,
+            total: 0,
+            least: i64::MAX,
+        };
         let read = settle(async {
             for account in 1..=self.accounts {
                 if let Some(balance) = balance(&self.table, &mut tx, account).await? {
@@ -84,7 +92,13 @@ impl Workload for BankNative {
         let last = u64::from(self.accounts);
         load_in_pieces(&self.machine, last, PIECE, say, async |tx, accounts| {
             for account in accounts {
-                load(tx, &self.table, &account.to_le_bytes(), &[OPENING_BALANCE as u64]).await?;
+                load(
+                    tx,
+                    &self.table,
+                    &account.to_le_bytes(),
+                    &[OPENING_BALANCE as u64],
+                )
+                .await?;
             }
             Ok(())
         })
@@ -92,7 +106,11 @@ impl Workload for BankNative {
 
     fn client(&self, _thread: usize) -> Result<BankNativeClient, BenchError> {
         let coordinator = self.machine.coordinator();
-        Ok(BankNativeClient { coordinator, table: self.table, accounts: self.accounts })
+        Ok(BankNativeClient {
+            coordinator,
+            table: self.table,
+            accounts: self.accounts,
+        })
     }
 
     fn watch(&self, stop: &AtomicBool) -> Result<Option<String>, BenchError> {
@@ -147,6 +165,8 @@ async fn move_money(
     let to = balance(table, tx, transfer.to).await?.unwrap_or(0);
     let paid = [(from - transfer.amount) as u64];
     table.replace(tx, &key(transfer.from), &paid).await?;
-    table.replace(tx, &key(transfer.to), &[(to + transfer.amount) as u64]).await?;
+    table
+        .replace(tx, &key(transfer.to), &[(to + transfer.amount) as u64])
+        .await?;
     Ok(Attempt::Committed)
 }

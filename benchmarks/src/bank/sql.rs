@@ -12,8 +12,7 @@ use crate::sql::{Arg, Cell, Prepared, SqlFailure, SqlSession, SqlSource};
 
 const TABLE: &str =
     "CREATE TABLE bank_account (id integer NOT NULL PRIMARY KEY, balance bigint NOT NULL)";
-const SUM: &str =
-    "SELECT count(*), CAST(sum(balance) AS bigint), min(balance) FROM bank_account";
+const SUM: &str = "SELECT count(*), CAST(sum(balance) AS bigint), min(balance) FROM bank_account";
 
 /// `bank` on a database that speaks SQL. Its table is dropped and made again by the load.
 pub struct BankSql {
@@ -24,7 +23,10 @@ pub struct BankSql {
 impl BankSql {
     /// With so many accounts, at least two.
     pub fn new(source: SqlSource, accounts: u32) -> BankSql {
-        BankSql { source, accounts: accounts.max(2) }
+        BankSql {
+            source,
+            accounts: accounts.max(2),
+        }
     }
 }
 
@@ -47,8 +49,9 @@ impl Workload for BankSql {
         let mut session = self.source.session()?;
         session.script("DROP TABLE IF EXISTS bank_account")?;
         session.script(TABLE)?;
-        let text: String =
-            (1..=self.accounts).map(|id| format!("{id}\t{OPENING_BALANCE}\n")).collect();
+        let text: String = (1..=self.accounts)
+            .map(|id| format!("{id}\t{OPENING_BALANCE}\n"))
+            .collect();
         session.copy_in("COPY bank_account FROM STDIN", text.as_bytes())?;
         Ok(())
     }

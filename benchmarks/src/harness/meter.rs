@@ -47,7 +47,12 @@ impl Meter {
     pub fn new() -> Meter {
         let latency_ns = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
             .expect("the bounds of latencies are in range");
-        Meter { committed: 0, failed: BTreeMap::new(), aborted: BTreeMap::new(), latency_ns }
+        Meter {
+            committed: 0,
+            failed: BTreeMap::new(),
+            aborted: BTreeMap::new(),
+            latency_ns,
+        }
     }
 
     pub fn clear(&mut self) {
@@ -75,7 +80,8 @@ impl Meter {
 
     #[inline]
     pub fn took(&mut self, time: Duration) {
-        self.latency_ns.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(LONGEST_NS));
+        self.latency_ns
+            .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(LONGEST_NS));
     }
 
     /// Adds another thread's numbers.
@@ -87,6 +93,8 @@ impl Meter {
         for (reason, count) in &other.aborted {
             *self.aborted.entry(reason).or_default() += count;
         }
-        self.latency_ns.add(&other.latency_ns).expect("all histograms have the same bounds");
+        self.latency_ns
+            .add(&other.latency_ns)
+            .expect("all histograms have the same bounds");
     }
 }

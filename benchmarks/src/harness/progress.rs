@@ -13,7 +13,11 @@ pub(super) struct Progress {
 
 impl Progress {
     pub fn new(shown: bool) -> Progress {
-        Progress { shown, committed: 0, aborted: 0 }
+        Progress {
+            shown,
+            committed: 0,
+            aborted: 0,
+        }
     }
 
     /// One line: `phase`, the time in it, and rates over `since_last`.

@@ -78,7 +78,10 @@ impl Report {
     ) -> Report {
         let meter = &measured.meter;
         let owned = |counts: &BTreeMap<&'static str, u64>| {
-            counts.iter().map(|(reason, count)| ((*reason).to_string(), *count)).collect()
+            counts
+                .iter()
+                .map(|(reason, count)| ((*reason).to_string(), *count))
+                .collect()
         };
         let us = |ns: u64| ns as f64 / 1000.0;
         let at = |quantile: f64| us(meter.latency_ns.value_at_quantile(quantile));

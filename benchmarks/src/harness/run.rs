@@ -110,7 +110,10 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
         for (index, live) in live.iter().enumerate() {
             let (shared, random) = (&shared, seeds.fork());
             clients.push(scope.spawn(move || {
-                let end = Ending { shared, joined: false };
+                let end = Ending {
+                    shared,
+                    joined: false,
+                };
                 client_thread(workload, index, random, end, live)
             }));
         }
@@ -144,7 +147,12 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
         let watched = watcher.join().map_err(|_| BenchError::Panicked)?;
         match first_error {
             Some(error) => Err(error),
-            None => Ok(Measured { meter, took, counters, watched: watched? }),
+            None => Ok(Measured {
+                meter,
+                took,
+                counters,
+                watched: watched?,
+            }),
         }
     })
 }

@@ -57,7 +57,13 @@ impl Kv {
         let table = create_table(machine, KEY_BYTES, VALUE_WORDS, options.keys)?;
         let draw = Draw::new(options.keys, options.zipf);
         let machine = Arc::clone(machine);
-        Ok(Kv { machine, table, options, draw, updates: AtomicU64::new(0) })
+        Ok(Kv {
+            machine,
+            table,
+            options,
+            draw,
+            updates: AtomicU64::new(0),
+        })
     }
 }
 
@@ -99,23 +105,35 @@ impl Workload for Kv {
     }
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
-        load_in_pieces(&self.machine, self.options.keys, PIECE, say, async |tx, numbers| {
-            for number in numbers {
-                load(tx, &self.table, &key(number), &value(number, 0)).await?;
-            }
-            Ok(())
-        })
+        load_in_pieces(
+            &self.machine,
+            self.options.keys,
+            PIECE,
+            say,
+            async |tx, numbers| {
+                for number in numbers {
+                    load(tx, &self.table, &key(number), &value(number, 0)).await?;
+                }
+                Ok(())
+            },
+        )
     }
 
     fn client(&self, _thread: usize) -> Result<KvClient<'_>, BenchError> {
-        Ok(KvClient { of: self, coordinator: self.machine.coordinator() })
+        Ok(KvClient {
+            of: self,
+            coordinator: self.machine.coordinator(),
+        })
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
         let mut versions = 0;
         for number in 1..=self.options.keys {
             let mut found = [0; VALUE_WORDS];
-            if !self.table.get_lockfree(&self.machine, &key(number), &mut found) {
+            if !self
+                .table
+                .get_lockfree(&self.machine, &key(number), &mut found)
+            {
                 return Ok(Some(format!("key {number} is gone")));
             }
             if !is_whole(number, &found) {
@@ -140,7 +158,10 @@ impl Client for KvClient<'_> {
     fn generate(&mut self, random: &mut Random) -> KvRequest {
         let percent = u64::from(self.of.options.update_percent);
         let update = percent > 0 && random.below(100) < percent;
-        KvRequest { number: self.of.draw.next(random) + 1, update }
+        KvRequest {
+            number: self.of.draw.next(random) + 1,
+            update,
+        }
     }
 
     #[inline]
@@ -156,9 +177,15 @@ impl Client for KvClient<'_> {
             return Ok(ended);
         }
         let mut found = [0; VALUE_WORDS];
-        match self.of.table.get_lockfree(&self.of.machine, &key(number), &mut found) {
+        match self
+            .of
+            .table
+            .get_lockfree(&self.of.machine, &key(number), &mut found)
+        {
             true if is_whole(number, &found) => Ok(Attempt::Committed),
-            true => Err(BenchError::Load(format!("key {number} was read with a broken value"))),
+            true => Err(BenchError::Load(format!(
+                "key {number} was read with a broken value"
+            ))),
             false => Err(BenchError::Load(format!("key {number} is gone"))),
         }
     }
@@ -174,6 +201,8 @@ async fn update(
     if !table.get_into(tx, &key, &mut found).await? || !is_whole(number, &found) {
         return Ok(Attempt::Failed("broken_value"));
     }
-    table.replace(tx, &key, &value(number, found[1] + 1)).await?;
+    table
+        .replace(tx, &key, &value(number, found[1] + 1))
+        .await?;
     Ok(Attempt::Committed)
 }

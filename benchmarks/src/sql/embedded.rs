@@ -20,7 +20,10 @@ impl Embedded {
     }
 
     pub(super) fn session(&self) -> Result<EmbeddedSession, BenchError> {
-        Ok(EmbeddedSession { session: self.database.session(), statements: Vec::new() })
+        Ok(EmbeddedSession {
+            session: self.database.session(),
+            statements: Vec::new(),
+        })
     }
 }
 
@@ -38,12 +41,20 @@ impl SqlSession for EmbeddedSession {
     }
 
     fn execute(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<u64, SqlFailure> {
-        wait(self.session.execute(&self.statements[statement.0], &values(args)))
+        wait(
+            self.session
+                .execute(&self.statements[statement.0], &values(args)),
+        )
     }
 
     fn query(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<Rows, SqlFailure> {
-        let rows = wait(self.session.query(&self.statements[statement.0], &values(args)))?;
-        rows.iter().map(|row| row.values().iter().map(cell).collect()).collect()
+        let rows = wait(
+            self.session
+                .query(&self.statements[statement.0], &values(args)),
+        )?;
+        rows.iter()
+            .map(|row| row.values().iter().map(cell).collect())
+            .collect()
     }
 
     fn script(&mut self, sql: &str) -> Result<(), SqlFailure> {

@@ -73,7 +73,10 @@ impl fmt::Display for SqlFailure {
 
 impl SqlFailure {
     fn new(sqlstate: &str, message: impl Into<String>) -> SqlFailure {
-        SqlFailure { sqlstate: sqlstate.to_string(), message: message.into() }
+        SqlFailure {
+            sqlstate: sqlstate.to_string(),
+            message: message.into(),
+        }
     }
 
     /// The name of the conflict, if running the transaction again is the answer.

@@ -31,24 +31,35 @@ impl PgSession {
     /// # Errors
     /// A server that cannot be reached or that refuses.
     pub fn connect(url: &str) -> Result<PgSession, BenchError> {
-        let failed = |reason: String| BenchError::Connect { url: url.to_string(), reason };
+        let failed = |reason: String| BenchError::Connect {
+            url: url.to_string(),
+            reason,
+        };
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
             .map_err(|error| failed(error.to_string()))?;
         let connecting = tokio_postgres::connect(url, NoTls);
-        let (client, connection) =
-            runtime.block_on(connecting).map_err(|error| failed(told(&error)))?;
+        let (client, connection) = runtime
+            .block_on(connecting)
+            .map_err(|error| failed(told(&error)))?;
         // What ends a connection is answered to the statement that meets it.
         runtime.spawn(async move { drop(connection.await) });
-        Ok(PgSession { runtime, client, statements: Vec::new() })
+        Ok(PgSession {
+            runtime,
+            client,
+            statements: Vec::new(),
+        })
     }
 }
 
 impl SqlSession for PgSession {
     fn prepare(&mut self, sql: &str) -> Result<Prepared, SqlFailure> {
-        let statement = self.runtime.block_on(self.client.prepare(sql)).map_err(failure)?;
+        let statement = self
+            .runtime
+            .block_on(self.client.prepare(sql))
+            .map_err(failure)?;
         self.statements.push(statement);
         Ok(Prepared(self.statements.len() - 1))
     }
@@ -63,18 +74,30 @@ impl SqlSession for PgSession {
         let running = self.client.query(&self.statements[statement.0], &args);
         let rows = self.runtime.block_on(running).map_err(failure)?;
         let row = |row: &tokio_postgres::Row| (0..row.len()).map(|at| row.try_get(at)).collect();
-        rows.iter().map(row).collect::<Result<Rows, _>>().map_err(failure)
+        rows.iter()
+            .map(row)
+            .collect::<Result<Rows, _>>()
+            .map_err(failure)
     }
 
     fn script(&mut self, sql: &str) -> Result<(), SqlFailure> {
-        self.runtime.block_on(self.client.batch_execute(sql)).map_err(failure)
+        self.runtime
+            .block_on(self.client.batch_execute(sql))
+            .map_err(failure)
     }
 
     fn copy_in(&mut self, sql: &str, text: &[u8]) -> Result<u64, SqlFailure> {
         self.runtime.block_on(async {
-            let mut sink = pin!(self.client.copy_in::<_, Bytes>(sql).await.map_err(failure)?);
+            let mut sink = pin!(
+                self.client
+                    .copy_in::<_, Bytes>(sql)
+                    .await
+                    .map_err(failure)?
+            );
             for chunk in text.chunks(COPY_BYTES) {
-                sink.send(Bytes::copy_from_slice(chunk)).await.map_err(failure)?;
+                sink.send(Bytes::copy_from_slice(chunk))
+                    .await
+                    .map_err(failure)?;
             }
             sink.finish().await.map_err(failure)
         })
@@ -97,7 +120,11 @@ fn failure(error: tokio_postgres::Error) -> SqlFailure {
 }
 
 impl ToSql for Arg<'_> {
-    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+    fn to_sql(
+        &self,
+        ty: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         match self {
             Arg::Int2(value) => value.to_sql(ty, out),
             Arg::Int4(value) => value.to_sql(ty, out),

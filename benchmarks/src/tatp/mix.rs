@@ -86,7 +86,10 @@ impl Mix {
             1_000_001..=10_000_000 => 1_048_575,
             _ => 2_097_151,
         };
-        Mix { subscribers: u64::from(subscribers.max(1)), spread }
+        Mix {
+            subscribers: u64::from(subscribers.max(1)),
+            spread,
+        }
     }
 
     /// A non-uniform id: the bits of A are set more often than not.
@@ -110,14 +113,20 @@ impl Mix {
                 start_time: start_time(random),
                 end_time: end_time(random),
             },
-            45..80 => Request::GetAccessData { s_id, ai_type: kind },
+            45..80 => Request::GetAccessData {
+                s_id,
+                ai_type: kind,
+            },
             80..82 => Request::UpdateSubscriberData {
                 s_id,
                 bit: random.below(2) as u8,
                 sf_type: kind,
                 data_a: random.below(256) as u8,
             },
-            82..96 => Request::UpdateLocation { s_id, location: random.next_u64() as u32 >> 1 },
+            82..96 => Request::UpdateLocation {
+                s_id,
+                location: random.next_u64() as u32 >> 1,
+            },
             96..98 => Request::InsertCallForwarding {
                 s_id,
                 sf_type: kind,
@@ -175,6 +184,9 @@ mod tests {
         let ids: Vec<u32> = (0..100_000).map(|_| mix.id(&mut random)).collect();
         assert!(ids.iter().all(|id| (1..=1_000_000).contains(id)));
         let bit_set = ids.iter().filter(|id| (**id - 1) & 0x8000 != 0).count();
-        assert!(bit_set > 60_000, "a bit of A is set three times in four, but {bit_set}");
+        assert!(
+            bit_set > 60_000,
+            "a bit of A is set three times in four, but {bit_set}"
+        );
     }
 }

@@ -56,7 +56,10 @@ impl TatpNative {
         subscribers: u32,
         seed: u64,
     ) -> Result<TatpNative, BenchError> {
-        let population = Population { subscribers: subscribers.max(1), seed };
+        let population = Population {
+            subscribers: subscribers.max(1),
+            seed,
+        };
         let rows = u64::from(population.subscribers);
         let table = |value_words, rows| create_table(machine, 8, value_words, rows);
         let tables = Tables {
@@ -102,11 +105,18 @@ fn number(s_id: u32) -> u64 {
 
 /// Little-endian.
 fn packed(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 fn subscriber_row(row: &Subscriber) -> [u64; 5] {
-    let hex = row.hex.iter().rev().fold(0, |word, digit| word << 4 | u64::from(*digit));
+    let hex = row
+        .hex
+        .iter()
+        .rev()
+        .fold(0, |word, digit| word << 4 | u64::from(*digit));
     [
         number(row.s_id),
         u64::from(row.bits) << 40 | hex,
@@ -134,14 +144,32 @@ fn facility_row(row: &Facility) -> [u64; 1] {
 impl Tables {
     async fn load(&self, tx: &mut Transaction, subscriber: &Subscriber) -> Result<(), IndexError> {
         let s_id = subscriber.s_id;
-        load(tx, &self.subscriber, &id_key(s_id), &subscriber_row(subscriber)).await?;
+        load(
+            tx,
+            &self.subscriber,
+            &id_key(s_id),
+            &subscriber_row(subscriber),
+        )
+        .await?;
         let number_key = number(s_id).to_le_bytes();
         load(tx, &self.by_number, &number_key, &[u64::from(s_id)]).await?;
         for row in &subscriber.access {
-            load(tx, &self.access, &type_key(s_id, row.ai_type), &access_row(row)).await?;
+            load(
+                tx,
+                &self.access,
+                &type_key(s_id, row.ai_type),
+                &access_row(row),
+            )
+            .await?;
         }
         for row in &subscriber.facilities {
-            load(tx, &self.facility, &type_key(s_id, row.sf_type), &facility_row(row)).await?;
+            load(
+                tx,
+                &self.facility,
+                &type_key(s_id, row.sf_type),
+                &facility_row(row),
+            )
+            .await?;
             for call in &row.forwardings {
                 let key = forwarding_key(s_id, row.sf_type, call.start_time);
                 let value = [u64::from(call.end_time), number(call.to)];
@@ -152,9 +180,16 @@ impl Tables {
     }
 
     /// The subscriber with a number.
-    async fn id_of_number(&self, tx: &mut Transaction, s_id: u32) -> Result<Option<u32>, IndexError> {
+    async fn id_of_number(
+        &self,
+        tx: &mut Transaction,
+        s_id: u32,
+    ) -> Result<Option<u32>, IndexError> {
         let mut found = [0];
-        let there = self.by_number.get_into(tx, &number(s_id).to_le_bytes(), &mut found).await?;
+        let there = self
+            .by_number
+            .get_into(tx, &number(s_id).to_le_bytes(), &mut found)
+            .await?;
         Ok(there.then_some(found[0] as u32))
     }
 
@@ -164,10 +199,21 @@ impl Tables {
             Request::GetSubscriberData { .. } | Request::GetAccessData { .. } => {
                 Ok(Attempt::Failed(NO_ROW))
             }
-            Request::GetNewDestination { s_id, sf_type, start_time, end_time } => {
-                self.destination(tx, s_id, sf_type, start_time, end_time).await
+            Request::GetNewDestination {
+                s_id,
+                sf_type,
+                start_time,
+                end_time,
+            } => {
+                self.destination(tx, s_id, sf_type, start_time, end_time)
+                    .await
             }
-            Request::UpdateSubscriberData { s_id, bit, sf_type, data_a } => {
+            Request::UpdateSubscriberData {
+                s_id,
+                bit,
+                sf_type,
+                data_a,
+            } => {
                 let (key, mut row) = (id_key(s_id), [0; 5]);
                 if !self.subscriber.get_into(tx, &key, &mut row).await? {
                     return Ok(Attempt::Failed(NO_ROW));
@@ -194,11 +240,21 @@ impl Tables {
                 self.subscriber.replace(tx, &key, &row).await?;
                 Ok(Attempt::Committed)
             }
-            Request::InsertCallForwarding { s_id, sf_type, start_time, end_time, to } => {
+            Request::InsertCallForwarding {
+                s_id,
+                sf_type,
+                start_time,
+                end_time,
+                to,
+            } => {
                 let Some(s_id) = self.id_of_number(tx, s_id).await? else {
                     return Ok(Attempt::Failed(NO_ROW));
                 };
-                if !self.facility.get_into(tx, &type_key(s_id, sf_type), &mut [0]).await? {
+                if !self
+                    .facility
+                    .get_into(tx, &type_key(s_id, sf_type), &mut [0])
+                    .await?
+                {
                     return Ok(Attempt::Failed(NO_ROW));
                 }
                 let key = forwarding_key(s_id, sf_type, start_time);
@@ -208,13 +264,21 @@ impl Tables {
                     Insert::Exists(_) => Attempt::Failed(DUPLICATE),
                 })
             }
-            Request::DeleteCallForwarding { s_id, sf_type, start_time } => {
+            Request::DeleteCallForwarding {
+                s_id,
+                sf_type,
+                start_time,
+            } => {
                 let Some(s_id) = self.id_of_number(tx, s_id).await? else {
                     return Ok(Attempt::Failed(NO_ROW));
                 };
                 let key = forwarding_key(s_id, sf_type, start_time);
                 let removed = self.forwarding.remove(tx, &key).await?;
-                Ok(if removed { Attempt::Committed } else { Attempt::Failed(NO_ROW) })
+                Ok(if removed {
+                    Attempt::Committed
+                } else {
+                    Attempt::Failed(NO_ROW)
+                })
             }
         }
     }
@@ -228,7 +292,10 @@ impl Tables {
         end_time: u8,
     ) -> Result<Attempt, IndexError> {
         let mut facility = [0];
-        let there = self.facility.get_into(tx, &type_key(s_id, sf_type), &mut facility).await?;
+        let there = self
+            .facility
+            .get_into(tx, &type_key(s_id, sf_type), &mut facility)
+            .await?;
         if !there || facility[0] & 0xff == 0 {
             return Ok(Attempt::Failed(NO_ROW));
         }
@@ -240,7 +307,11 @@ impl Tables {
                 numbers += 1;
             }
         }
-        Ok(if numbers > 0 { Attempt::Committed } else { Attempt::Failed(NO_ROW) })
+        Ok(if numbers > 0 {
+            Attempt::Committed
+        } else {
+            Attempt::Failed(NO_ROW)
+        })
     }
 }
 
@@ -263,7 +334,9 @@ impl Workload for TatpNative {
         let last = u64::from(self.population.subscribers);
         load_in_pieces(&self.machine, last, PIECE, say, async |tx, ids| {
             for s_id in ids {
-                self.tables.load(tx, &self.population.subscriber(s_id as u32)).await?;
+                self.tables
+                    .load(tx, &self.population.subscriber(s_id as u32))
+                    .await?;
             }
             Ok(())
         })?;
@@ -277,7 +350,11 @@ impl Workload for TatpNative {
 
     fn client(&self, _thread: usize) -> Result<TatpNativeClient<'_>, BenchError> {
         let mix = Mix::new(self.population.subscribers);
-        Ok(TatpNativeClient { of: self, coordinator: self.machine.coordinator(), mix })
+        Ok(TatpNativeClient {
+            of: self,
+            coordinator: self.machine.coordinator(),
+            mix,
+        })
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
@@ -288,7 +365,11 @@ impl Workload for TatpNative {
                 Err(broken) => return Ok(Some(format!("subscriber {s_id}: {broken}"))),
             }
         }
-        let loaded = self.loaded.lock().expect("nobody panics with the sizes").forwardings as i64;
+        let loaded = self
+            .loaded
+            .lock()
+            .expect("nobody panics with the sizes")
+            .forwardings as i64;
         let wanted = loaded + self.more_forwardings.load(Ordering::Relaxed);
         let wrong = forwardings != wanted;
         Ok(wrong.then(|| format!("{forwardings} forwardings instead of {wanted}")))
@@ -306,7 +387,10 @@ impl TatpNative {
         let (tables, machine) = (&self.tables, self.machine.as_ref());
         let wanted = self.population.subscriber(s_id);
         let (mut row, mut full) = ([0; 5], subscriber_row(&wanted));
-        if !tables.subscriber.get_lockfree(machine, &id_key(s_id), &mut row) {
+        if !tables
+            .subscriber
+            .get_lockfree(machine, &id_key(s_id), &mut row)
+        {
             return Err("is gone".to_string());
         }
         row[1] &= !BIT_1;
@@ -317,7 +401,10 @@ impl TatpNative {
             return Err("is not what was loaded".to_string());
         }
         let mut by_number = [0];
-        let found = tables.by_number.get_lockfree(machine, &number(s_id).to_le_bytes(), &mut by_number);
+        let found =
+            tables
+                .by_number
+                .get_lockfree(machine, &number(s_id).to_le_bytes(), &mut by_number);
         if !found || by_number[0] != u64::from(s_id) {
             return Err("is not found by its number".to_string());
         }
@@ -332,7 +419,10 @@ impl TatpNative {
             }
             let mut row = [0];
             let there = tables.facility.get_lockfree(machine, &key, &mut row);
-            let loaded = wanted.facilities.iter().find(|facility| facility.sf_type == kind);
+            let loaded = wanted
+                .facilities
+                .iter()
+                .find(|facility| facility.sf_type == kind);
             let fixed = |row: [u64; 1]| row[0] & !(0xff << 16);
             if there.then_some(fixed(row)) != loaded.map(|row| fixed(facility_row(row))) {
                 return Err(format!("facility {kind} is not what was loaded"));
@@ -364,11 +454,19 @@ impl Client for TatpNativeClient<'_> {
     #[inline]
     fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
         let (tables, machine) = (&self.of.tables, self.of.machine.as_ref());
-        let found = |found| if found { Attempt::Committed } else { Attempt::Failed(NO_ROW) };
+        let found = |found| {
+            if found {
+                Attempt::Committed
+            } else {
+                Attempt::Failed(NO_ROW)
+            }
+        };
         let (mode, more) = match *request {
             Request::GetSubscriberData { s_id } => {
                 let mut row = [0; 5];
-                let there = tables.subscriber.get_lockfree(machine, &id_key(s_id), &mut row);
+                let there = tables
+                    .subscriber
+                    .get_lockfree(machine, &id_key(s_id), &mut row);
                 return Ok(found(there && row[0] == number(s_id)));
             }
             Request::GetAccessData { s_id, ai_type } => {

@@ -170,7 +170,10 @@ impl Sizes {
     pub fn add(&mut self, subscriber: &Subscriber) {
         self.access += subscriber.access.len() as u64;
         self.facilities += subscriber.facilities.len() as u64;
-        let each = subscriber.facilities.iter().map(|facility| facility.forwardings.len() as u64);
+        let each = subscriber
+            .facilities
+            .iter()
+            .map(|facility| facility.forwardings.len() as u64);
         self.forwardings += each.sum::<u64>();
     }
 
@@ -195,7 +198,10 @@ mod tests {
 
     #[test]
     fn a_population_has_the_averages_of_the_specification() {
-        let population = Population { subscribers: 20_000, seed: 9 };
+        let population = Population {
+            subscribers: 20_000,
+            seed: 9,
+        };
         let mut sizes = Sizes::default();
         let mut active = 0;
         for s_id in 1..=population.subscribers {
@@ -204,12 +210,19 @@ mod tests {
             assert!((1..=4).contains(&subscriber.access.len()));
             assert!(subscriber.access.is_sorted_by_key(|access| access.ai_type));
             sizes.add(&subscriber);
-            active += subscriber.facilities.iter().filter(|facility| facility.is_active).count();
+            active += subscriber
+                .facilities
+                .iter()
+                .filter(|facility| facility.is_active)
+                .count();
         }
         let near = |count: u64, each: f64| {
             (count as f64 / f64::from(population.subscribers) - each).abs() < 0.05 * each
         };
-        assert!(near(sizes.access, 2.5) && near(sizes.facilities, 2.5), "{sizes:?}");
+        assert!(
+            near(sizes.access, 2.5) && near(sizes.facilities, 2.5),
+            "{sizes:?}"
+        );
         assert!(near(sizes.forwardings, 2.5 * 1.5), "{sizes:?}");
         assert!(near(active as u64, 2.5 * 0.85), "{active}");
     }

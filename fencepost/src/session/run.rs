@@ -1,10 +1,12 @@
 //! Running portals: plans in transactions, with the retries that a client never sees.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
-use fencepost_planner::{CopyInput, Execution, Plan, Progress, RowSink, TablePlan};
+use fencepost_planner::{CancelFlag, CopyInput, Execution, Plan, Progress, RowSink, TablePlan};
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::Copy;
 use fencepost_sql::catalog::guard_table;
@@ -229,7 +231,8 @@ impl Session {
             self.deadline,
             intents,
         );
-        let progress = portal.execution.run(plan, &mut cx, sink, max_rows).await?;
+        let work = portal.execution.run(plan, &mut cx, sink, max_rows);
+        let progress = interruptible(&self.cancel, self.deadline, work).await?;
         self.take_set_config()?;
         Ok(match progress {
             Progress::Done(count) => Completion::Complete(plan.tag(count)),
@@ -249,6 +252,27 @@ fn same_shape(a: Option<&[Column]>, b: Option<&[Column]>) -> bool {
         columns.iter().map(|c| (c.name.clone(), c.ty)).collect()
     };
     a.map(shape) == b.map(shape)
+}
+
+/// Runs `work` to its end, or to the poll that follows a cancel or the deadline: a statement that
+/// waits in line for a row, or for its client to take rows, does not look at them itself.
+async fn interruptible<T>(
+    cancel: &CancelFlag,
+    deadline: Option<Instant>,
+    work: impl Future<Output = Result<T, Halt>>,
+) -> Result<T, Halt> {
+    let mut work = pin!(work);
+    poll_fn(|task| {
+        let done = work.as_mut().poll(task);
+        if done.is_pending() {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                cancel.time_out();
+            }
+            cancel.check()?;
+        }
+        done
+    })
+    .await
 }
 
 /// 25006

@@ -47,8 +47,7 @@ impl Statements {
             update_location: session
                 .prepare("UPDATE subscriber SET vlr_location = $1 WHERE sub_nbr = $2")?,
             id_of_number: session.prepare("SELECT s_id FROM subscriber WHERE sub_nbr = $1")?,
-            facilities: session
-                .prepare("SELECT sf_type FROM special_facility WHERE s_id = $1")?,
+            facilities: session.prepare("SELECT sf_type FROM special_facility WHERE s_id = $1")?,
             insert: session.prepare("INSERT INTO call_forwarding VALUES ($1, $2, $3, $4, $5)")?,
             delete: session.prepare(
                 "DELETE FROM call_forwarding WHERE s_id = $1 AND sf_type = $2 AND start_time = $3",
@@ -72,7 +71,12 @@ impl<'a> TatpClient<'a> {
     ) -> Result<TatpClient<'a>, BenchError> {
         let statements = Statements::prepare(session.as_mut())?;
         let mix = Mix::new(of.population.subscribers);
-        Ok(TatpClient { session, statements, mix, more_forwardings: &of.more_forwardings })
+        Ok(TatpClient {
+            session,
+            statements,
+            mix,
+            more_forwardings: &of.more_forwardings,
+        })
     }
 
     /// Whether it committed; `None` where the data refused.
@@ -83,7 +87,12 @@ impl<'a> TatpClient<'a> {
                 let rows = session.query(statements.subscriber, &[id(s_id)])?;
                 Ok((!rows.is_empty()).then_some(()))
             }
-            Request::GetNewDestination { s_id, sf_type, start_time, end_time } => {
+            Request::GetNewDestination {
+                s_id,
+                sf_type,
+                start_time,
+                end_time,
+            } => {
                 let args = [id(s_id), small(sf_type), small(start_time), small(end_time)];
                 let rows = session.query(statements.destination, &args)?;
                 Ok((!rows.is_empty()).then_some(()))
@@ -92,27 +101,45 @@ impl<'a> TatpClient<'a> {
                 let rows = session.query(statements.access, &[id(s_id), small(ai_type)])?;
                 Ok((!rows.is_empty()).then_some(()))
             }
-            Request::UpdateSubscriberData { s_id, bit, sf_type, data_a } => {
-                session.in_block(|session| {
-                    session.execute(statements.update_bit, &[small(bit), id(s_id)])?;
-                    let args = [small(data_a), id(s_id), small(sf_type)];
-                    let count = session.execute(statements.update_data, &args)?;
-                    Ok((count == 1).then_some(()))
-                })
-            }
+            Request::UpdateSubscriberData {
+                s_id,
+                bit,
+                sf_type,
+                data_a,
+            } => session.in_block(|session| {
+                session.execute(statements.update_bit, &[small(bit), id(s_id)])?;
+                let args = [small(data_a), id(s_id), small(sf_type)];
+                let count = session.execute(statements.update_data, &args)?;
+                Ok((count == 1).then_some(()))
+            }),
             Request::UpdateLocation { s_id, location } => {
                 let number = number(s_id);
                 let args = [id(location), Arg::Text(&number)];
                 let count = session.execute(statements.update_location, &args)?;
                 Ok((count == 1).then_some(()))
             }
-            Request::InsertCallForwarding { s_id, sf_type, start_time, end_time, to } => {
+            Request::InsertCallForwarding {
+                s_id,
+                sf_type,
+                start_time,
+                end_time,
+                to,
+            } => {
                 let to = number(to);
-                let row = [small(sf_type), small(start_time), small(end_time), Arg::Text(&to)];
+                let row = [
+                    small(sf_type),
+                    small(start_time),
+                    small(end_time),
+                    Arg::Text(&to),
+                ];
                 let done = session.in_block(|session| insert(session, statements, s_id, row))?;
                 self.count_forwardings(1, done)
             }
-            Request::DeleteCallForwarding { s_id, sf_type, start_time } => {
+            Request::DeleteCallForwarding {
+                s_id,
+                sf_type,
+                start_time,
+            } => {
                 let done = session.in_block(|session| {
                     let Some(found) = id_of_number(session, statements, s_id)? else {
                         return Ok(None);
@@ -158,14 +185,24 @@ fn insert(
     s_id: u32,
     [sf_type, start_time, end_time, to]: [Arg<'_>; 4],
 ) -> Result<Option<()>, SqlFailure> {
-    let Some(found) = id_of_number(session, statements, s_id)? else { return Ok(None) };
+    let Some(found) = id_of_number(session, statements, s_id)? else {
+        return Ok(None);
+    };
     let types = session.query(statements.facilities, &[found])?;
-    let Arg::Int2(wanted) = sf_type else { return Ok(None) };
+    let Arg::Int2(wanted) = sf_type else {
+        return Ok(None);
+    };
     let wanted = Some(i64::from(wanted));
-    if !types.iter().any(|row| row.first().and_then(|cell| cell.int()) == wanted) {
+    if !types
+        .iter()
+        .any(|row| row.first().and_then(|cell| cell.int()) == wanted)
+    {
         return Ok(None);
     }
-    session.execute(statements.insert, &[found, sf_type, start_time, end_time, to])?;
+    session.execute(
+        statements.insert,
+        &[found, sf_type, start_time, end_time, to],
+    )?;
     Ok(Some(()))
 }
 

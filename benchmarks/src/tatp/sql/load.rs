@@ -64,7 +64,10 @@ pub(super) fn load(
             session.copy_in(&format!("COPY {table} FROM STDIN"), &text)?;
         }
         if last / 100_000 > (first - 1) / 100_000 || last == population.subscribers {
-            say(&format!("loaded {last} of {} subscribers", population.subscribers));
+            say(&format!(
+                "loaded {last} of {} subscribers",
+                population.subscribers
+            ));
         }
         first = last + 1;
     }
@@ -92,15 +95,24 @@ impl Texts {
         for row in &subscriber.access {
             let (data3, data4) = (text(&row.data3), text(&row.data4));
             let (kind, data1, data2) = (row.ai_type, row.data1, row.data2);
-            put(accesses, format_args!("{s_id}\t{kind}\t{data1}\t{data2}\t{data3}\t{data4}\n"));
+            put(
+                accesses,
+                format_args!("{s_id}\t{kind}\t{data1}\t{data2}\t{data3}\t{data4}\n"),
+            );
         }
         for row in &subscriber.facilities {
             let (kind, active) = (row.sf_type, u8::from(row.is_active));
             let (error, data_a, data_b) = (row.error_cntrl, row.data_a, text(&row.data_b));
-            put(facilities, format_args!("{s_id}\t{kind}\t{active}\t{error}\t{data_a}\t{data_b}\n"));
+            put(
+                facilities,
+                format_args!("{s_id}\t{kind}\t{active}\t{error}\t{data_a}\t{data_b}\n"),
+            );
             for call in &row.forwardings {
                 let (start, end, to) = (call.start_time, call.end_time, number(call.to));
-                put(forwardings, format_args!("{s_id}\t{kind}\t{start}\t{end}\t{to}\n"));
+                put(
+                    forwardings,
+                    format_args!("{s_id}\t{kind}\t{start}\t{end}\t{to}\n"),
+                );
             }
         }
     }

@@ -14,7 +14,12 @@ use crate::sql::SqlSource;
 use client::TatpClient;
 
 /// The tables, children before parents.
-const TABLES: [&str; 4] = ["call_forwarding", "special_facility", "access_info", "subscriber"];
+const TABLES: [&str; 4] = [
+    "call_forwarding",
+    "special_facility",
+    "access_info",
+    "subscriber",
+];
 
 /// TATP on a database that speaks SQL. Its tables are dropped and made again by the load.
 pub struct TatpSql {
@@ -30,7 +35,10 @@ impl TatpSql {
     pub fn new(source: SqlSource, subscribers: u32, seed: u64) -> TatpSql {
         TatpSql {
             source,
-            population: Population { subscribers: subscribers.max(1), seed },
+            population: Population {
+                subscribers: subscribers.max(1),
+                seed,
+            },
             loaded: Mutex::default(),
             more_forwardings: AtomicI64::new(0),
         }

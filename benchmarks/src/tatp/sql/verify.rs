@@ -16,10 +16,26 @@ pub(super) fn verify(
     let forwardings = loaded.forwardings as i64 + more_forwardings;
     let subscribers = i64::from(population.subscribers);
     let rules: [(&str, &str, i64); 10] = [
-        ("subscribers", "SELECT count(*) FROM subscriber", subscribers),
-        ("access rows", "SELECT count(*) FROM access_info", loaded.access as i64),
-        ("facilities", "SELECT count(*) FROM special_facility", loaded.facilities as i64),
-        ("forwardings", "SELECT count(*) FROM call_forwarding", forwardings),
+        (
+            "subscribers",
+            "SELECT count(*) FROM subscriber",
+            subscribers,
+        ),
+        (
+            "access rows",
+            "SELECT count(*) FROM access_info",
+            loaded.access as i64,
+        ),
+        (
+            "facilities",
+            "SELECT count(*) FROM special_facility",
+            loaded.facilities as i64,
+        ),
+        (
+            "forwardings",
+            "SELECT count(*) FROM call_forwarding",
+            forwardings,
+        ),
         (
             "access rows of a subscriber",
             "SELECT count(*) FROM access_info a JOIN subscriber s ON s.s_id = a.s_id",
@@ -61,11 +77,15 @@ pub(super) fn verify(
         }
     }
     let by_number = session.prepare("SELECT s_id FROM subscriber WHERE sub_nbr = $1")?;
-    for s_id in (1..=population.subscribers).step_by((subscribers as u32 / LOOKED_UP).max(1) as usize) {
+    for s_id in
+        (1..=population.subscribers).step_by((subscribers as u32 / LOOKED_UP).max(1) as usize)
+    {
         let rows = session.query(by_number, &[Arg::Text(&number(s_id))])?;
         let found: Vec<_> = rows.iter().filter_map(|row| row.first()?.int()).collect();
         if found != [i64::from(s_id)] {
-            return Ok(Some(format!("subscriber {s_id} has a number that leads to {found:?}")));
+            return Ok(Some(format!(
+                "subscriber {s_id} has a number that leads to {found:?}"
+            )));
         }
     }
     Ok(None)

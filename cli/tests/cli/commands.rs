@@ -1,17 +1,18 @@
 //! The commands of the program, as somebody at a terminal meets them.
 
-mod common;
-
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use common::{Server, assert_clean, program, said};
+use crate::common::{Server, assert_clean, program, said};
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
 
 /// Starts a database in `dir`, runs a script and ends it in good order.
 fn with_script(dir: &Path, script: &str) {
     let server = Server::start(Some(dir));
-    PgSession::connect(&server.url()).expect("a session").script(script).expect("the script runs");
+    PgSession::connect(&server.url())
+        .expect("a session")
+        .script(script)
+        .expect("the script runs");
     assert!(server.terminate(), "it ends with success");
 }
 
@@ -40,10 +41,18 @@ fn wrong_usage_is_exit_code_2_and_failure_1() {
         (&["bench", "nothing"][..], 2),
         (&["bench", "kv", "--via", "pg"][..], 1),
         (&["check", "--data-dir", "/nonexistent/database"][..], 1),
-        (&["status", "--url", "host=127.0.0.1 port=1 user=postgres"][..], 1),
+        (
+            &["status", "--url", "host=127.0.0.1 port=1 user=postgres"][..],
+            1,
+        ),
     ] {
         let output = program(arguments).output().expect("it runs");
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments:?}: {}",
+            said(&output)
+        );
         assert!(!output.stderr.is_empty(), "{arguments:?} says why");
     }
 }
@@ -62,17 +71,30 @@ fn a_database_survives_a_stop_and_a_start() {
     let mut session = PgSession::connect(&server.url()).expect("a session");
     let session: &mut dyn SqlSession = &mut session;
     assert_eq!(session.number("SELECT count(*) FROM t"), Ok(900));
-    assert_eq!(session.number("SELECT count(*) FROM t WHERE b = 'row'"), Ok(900));
+    assert_eq!(
+        session.number("SELECT count(*) FROM t WHERE b = 'row'"),
+        Ok(900)
+    );
 }
 
 #[test]
 fn a_data_directory_belongs_to_one_process() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Server::start(Some(dir.path()));
-    for arguments in [&["start", "--listen", "127.0.0.1:0", "--data-dir"][..], &["check", "--data-dir"]] {
-        let output = program(arguments).arg(dir.path()).output().expect("it runs");
+    for arguments in [
+        &["start", "--listen", "127.0.0.1:0", "--data-dir"][..],
+        &["check", "--data-dir"],
+    ] {
+        let output = program(arguments)
+            .arg(dir.path())
+            .output()
+            .expect("it runs");
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(said(&output).contains("in use by another process"), "{}", said(&output));
+        assert!(
+            said(&output).contains("in use by another process"),
+            "{}",
+            said(&output)
+        );
     }
     assert!(server.terminate());
 }
@@ -80,16 +102,32 @@ fn a_data_directory_belongs_to_one_process() {
 #[test]
 fn status_shows_a_running_database() {
     let server = Server::start(None);
-    let output = program(&["status", "--url", &server.url()]).output().expect("it runs");
+    let output = program(&["status", "--url", &server.url()])
+        .output()
+        .expect("it runs");
     assert!(output.status.success(), "{}", said(&output));
-    assert!(said(&output).contains("server_version = 15"), "{}", said(&output));
+    assert!(
+        said(&output).contains("server_version = 15"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
 fn a_bench_writes_its_report() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("bank.json");
-    let arguments = ["bench", "bank", "--seconds", "0.2", "--warmup", "0", "--rows", "10", "--json"];
+    let arguments = [
+        "bench",
+        "bank",
+        "--seconds",
+        "0.2",
+        "--warmup",
+        "0",
+        "--rows",
+        "10",
+        "--json",
+    ];
     let output = program(&arguments).arg(&file).output().expect("it runs");
     assert!(output.status.success(), "{}", said(&output));
     let report = std::fs::read_to_string(&file).expect("a report");
@@ -100,7 +138,10 @@ fn a_bench_writes_its_report() {
 fn log_file(dir: &Path) -> PathBuf {
     let files = std::fs::read_dir(dir.join("log")).expect("a log").flatten();
     let mut logs: Vec<PathBuf> = files.map(|file| file.path()).collect();
-    logs.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log-")));
+    logs.retain(|path| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("log-"))
+    });
     logs.sort();
     logs.first().cloned().expect("a log file")
 }
@@ -110,13 +151,21 @@ fn a_flipped_byte_in_the_middle_of_the_log_refuses_to_start_and_says_where() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Server::start(Some(dir.path()));
     let mut session = PgSession::connect(&server.url()).expect("a session");
-    session.script("CREATE TABLE t (a integer PRIMARY KEY)").expect("a table");
+    session
+        .script("CREATE TABLE t (a integer PRIMARY KEY)")
+        .expect("a table");
     for a in 0..200 {
-        session.script(&format!("INSERT INTO t VALUES ({a})")).expect("a row");
+        session
+            .script(&format!("INSERT INTO t VALUES ({a})"))
+            .expect("a row");
     }
     server.kill();
     let path = log_file(dir.path());
-    let mut file = std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("the log");
+    let mut file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .expect("the log");
     file.seek(SeekFrom::Start(30_000)).expect("long enough");
     file.write_all(&[0xff; 64]).expect("written");
     drop(file);
@@ -126,7 +175,11 @@ fn a_flipped_byte_in_the_middle_of_the_log_refuses_to_start_and_says_where() {
         let output = program.output().expect("it runs");
         let said = said(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         assert!(said.contains(&name) && said.contains("at byte"), "{said}");
     }
 }

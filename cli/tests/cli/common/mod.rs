@@ -18,11 +18,17 @@ impl Server {
         if let Some(dir) = data_dir {
             command.arg("--data-dir").arg(dir);
         }
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
         let stdout = child.stdout.take().expect("stdout is a pipe");
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).expect("a line");
-        let address = line.split(" ready on ").nth(1).and_then(|rest| rest.split(' ').next());
+        let address = line
+            .split(" ready on ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
         let port = address.and_then(|address| address.rsplit(':').next()?.parse().ok());
         let Some(port) = port else {
             let status = child.wait().expect("ended");
@@ -33,7 +39,10 @@ impl Server {
 
     /// Where clients connect.
     pub fn url(&self) -> String {
-        format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
+        format!(
+            "host=127.0.0.1 port={} user=postgres dbname=postgres",
+            self.port
+        )
     }
 
     /// `kill -9`.
@@ -45,7 +54,10 @@ impl Server {
     /// SIGTERM; whether it ended with success.
     pub fn terminate(mut self) -> bool {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        let sent = Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .expect("kill runs");
         assert!(sent.success());
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
@@ -60,7 +72,14 @@ impl Server {
     /// A tool of PostgreSQL pointed at this server.
     pub fn tool(&self, tool: &Path) -> Command {
         let mut command = Command::new(tool);
-        command.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &self.port.to_string()]);
+        command.args([
+            "-h",
+            "127.0.0.1",
+            "-U",
+            "postgres",
+            "-p",
+            &self.port.to_string(),
+        ]);
         command
     }
 }
@@ -87,10 +106,16 @@ pub fn tool(name: &str, test: &str) -> Option<PathBuf> {
     if let Ok(versions) = std::fs::read_dir("/usr/lib/postgresql") {
         dirs.extend(versions.flatten().map(|version| version.path().join("bin")));
     }
-    let found = dirs.into_iter().map(|dir| dir.join(name)).find(|path| path.is_file());
+    let found = dirs
+        .into_iter()
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file());
     if found.is_none() {
         // Not eprintln: that is hidden while the test passes.
-        let _ = writeln!(std::io::stderr(), "{test}: skipped, {name} is not installed");
+        let _ = writeln!(
+            std::io::stderr(),
+            "{test}: skipped, {name} is not installed"
+        );
     }
     found
 }
@@ -107,11 +132,21 @@ pub fn said(output: &Output) -> String {
 
 /// `fencepost check` finds nothing.
 pub fn assert_clean(data_dir: &Path) {
-    let output = program(&["check", "--data-dir"]).arg(data_dir).output().expect("check runs");
-    assert!(output.status.success(), "fencepost check: {}", said(&output));
+    let output = program(&["check", "--data-dir"])
+        .arg(data_dir)
+        .output()
+        .expect("check runs");
+    assert!(
+        output.status.success(),
+        "fencepost check: {}",
+        said(&output)
+    );
 }
 
 /// Rounds of a crash test: `FENCEPOST_CRASH_ROUNDS`, or few.
 pub fn crash_rounds() -> u32 {
-    std::env::var("FENCEPOST_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+    std::env::var("FENCEPOST_CRASH_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(5)
 }

@@ -1,14 +1,12 @@
 //! pgbench against the real program: every built-in script in every protocol mode, pipelines, and
 //! kill -9 under TPC-B load. Without pgbench the tests say so and pass.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{Server, assert_clean, crash_rounds, said, tool};
+use crate::common::{Server, assert_clean, crash_rounds, said, tool};
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
 use fencepost_fabric::random::Random;
 
@@ -29,7 +27,10 @@ fn assert_sums_agree(server: &Server) {
         "SELECT CAST(coalesce(sum(delta), 0) AS bigint) FROM pgbench_history",
     ]
     .map(|sql| number(server, sql));
-    assert!(sums.iter().all(|sum| *sum == sums[0]), "accounts, tellers, branches, history: {sums:?}");
+    assert!(
+        sums.iter().all(|sum| *sum == sums[0]),
+        "accounts, tellers, branches, history: {sums:?}"
+    );
 }
 
 fn history(server: &Server) -> i64 {
@@ -37,8 +38,12 @@ fn history(server: &Server) -> i64 {
 }
 
 fn pgbench(server: &Server, pgbench: &Path, arguments: &[&str]) -> String {
-    let output =
-        server.tool(pgbench).args(arguments).arg("postgres").output().expect("pgbench runs");
+    let output = server
+        .tool(pgbench)
+        .args(arguments)
+        .arg("postgres")
+        .output()
+        .expect("pgbench runs");
     let said = said(&output);
     assert!(output.status.success(), "pgbench {arguments:?}: {said}");
     said
@@ -47,7 +52,10 @@ fn pgbench(server: &Server, pgbench: &Path, arguments: &[&str]) -> String {
 /// The number that follows `label` in what pgbench said.
 fn after(said: &str, label: &str) -> Option<i64> {
     let rest = said.split(label).nth(1)?;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    rest.split(|c: char| !c.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
 }
 
 fn initialized(pgbench_tool: &Path, dir: Option<&Path>) -> Server {
@@ -58,13 +66,24 @@ fn initialized(pgbench_tool: &Path, dir: Option<&Path>) -> Server {
 
 #[test]
 fn every_script_runs_in_every_mode_without_errors_and_tpcb_balances() {
-    let Some(tool) = tool("pgbench", "pgbench scripts") else { return };
+    let Some(tool) = tool("pgbench", "pgbench scripts") else {
+        return;
+    };
     let server = initialized(&tool, None);
-    assert_eq!(number(&server, "SELECT count(*) FROM pgbench_accounts"), 100_000);
+    assert_eq!(
+        number(&server, "SELECT count(*) FROM pgbench_accounts"),
+        100_000
+    );
     let run = |mode: &str, script: &str| {
-        let arguments = ["-n", "-M", mode, "-b", script, "-c", "4", "-j", "2", "-t", "50"];
+        let arguments = [
+            "-n", "-M", mode, "-b", script, "-c", "4", "-j", "2", "-t", "50",
+        ];
         let said = pgbench(&server, &tool, &arguments);
-        assert_eq!(after(&said, "number of failed transactions: "), Some(0), "{said}");
+        assert_eq!(
+            after(&said, "number of failed transactions: "),
+            Some(0),
+            "{said}"
+        );
         assert_eq!(after(&said, "actually processed: "), Some(200), "{said}");
     };
     let modes = ["simple", "extended", "prepared"];
@@ -83,7 +102,9 @@ fn every_script_runs_in_every_mode_without_errors_and_tpcb_balances() {
 
 #[test]
 fn pipelined_scripts_run() {
-    let Some(tool) = tool("pgbench", "pgbench pipelines") else { return };
+    let Some(tool) = tool("pgbench", "pgbench pipelines") else {
+        return;
+    };
     let server = initialized(&tool, None);
     let dir = tempfile::tempdir().expect("a directory");
     let script = dir.path().join("pipeline.sql");
@@ -95,16 +116,38 @@ fn pipelined_scripts_run() {
     std::fs::write(&script, text).expect("a script");
     let script = script.to_str().expect("a path in UTF-8");
     for mode in ["extended", "prepared"] {
-        let said = pgbench(&server, &tool, &["-n", "-M", mode, "-f", script, "-c", "4", "-t", "50"]);
-        assert_eq!(after(&said, "number of failed transactions: "), Some(0), "{said}");
+        let said = pgbench(
+            &server,
+            &tool,
+            &["-n", "-M", mode, "-f", script, "-c", "4", "-t", "50"],
+        );
+        assert_eq!(
+            after(&said, "number of failed transactions: "),
+            Some(0),
+            "{said}"
+        );
     }
 }
 
 /// Runs TPC-B until the server is killed; how many transactions were acknowledged.
 fn load_and_kill(server: Server, tool: &Path, time: Duration) -> i64 {
     let mut load: Command = server.tool(tool);
-    load.args(["-n", "-M", "prepared", "-c", &CLIENTS.to_string(), "-j", "2", "-T", "60"]);
-    let load = load.arg("postgres").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    load.args([
+        "-n",
+        "-M",
+        "prepared",
+        "-c",
+        &CLIENTS.to_string(),
+        "-j",
+        "2",
+        "-T",
+        "60",
+    ]);
+    let load = load
+        .arg("postgres")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
     let load = load.expect("pgbench starts");
     thread::sleep(time);
     server.kill();
@@ -115,7 +158,9 @@ fn load_and_kill(server: Server, tool: &Path, time: Duration) -> i64 {
 
 #[test]
 fn kill_9_under_tpcb_load_loses_nothing_acknowledged() {
-    let Some(tool) = tool("pgbench", "kill -9 under TPC-B load") else { return };
+    let Some(tool) = tool("pgbench", "kill -9 under TPC-B load") else {
+        return;
+    };
     let tool: PathBuf = tool;
     let dir = tempfile::tempdir().expect("a directory");
     initialized(&tool, Some(dir.path())).kill();
@@ -132,7 +177,10 @@ fn kill_9_under_tpcb_load_loses_nothing_acknowledged() {
         assert_sums_agree(&server);
         let found = history(&server);
         let range = known + acknowledged..=known + acknowledged + CLIENTS;
-        assert!(range.contains(&found), "{found} transactions in the history, not {range:?}");
+        assert!(
+            range.contains(&found),
+            "{found} transactions in the history, not {range:?}"
+        );
         known = found;
         server.kill();
         assert_clean(dir.path());

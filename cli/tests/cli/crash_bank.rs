@@ -3,9 +3,7 @@
 //!
 //! Each transfer inserts a row with an id of its own, so after a restart the table says which
 //! transfers took effect, and the clients' journal says which must have and which may have.
-//! `FENCEPOST_CRASH_ROUNDS=50 cargo test -p fencepost-cli --test crash_bank` runs as many rounds.
-
-mod common;
+//! `FENCEPOST_CRASH_ROUNDS=50 cargo test -p fencepost-cli --test cli crash_bank` runs as many rounds.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -13,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Server, assert_clean, crash_rounds};
+use crate::common::{Server, assert_clean, crash_rounds};
 use fencepost_benchmarks::sql::{Arg, Cell, PgSession, Prepared, SqlFailure, SqlSession};
 use fencepost_fabric::random::Random;
 
@@ -44,7 +42,12 @@ impl Client {
         let take = prepare("UPDATE account SET balance = balance - $1 WHERE id = $2");
         let give = prepare("UPDATE account SET balance = balance + $1 WHERE id = $2");
         let note = prepare("INSERT INTO transfer VALUES ($1, $2, $3, $4)");
-        Client { session, take, give, note }
+        Client {
+            session,
+            take,
+            give,
+            note,
+        }
     }
 
     /// The statements of a transfer, up to its COMMIT.
@@ -53,9 +56,16 @@ impl Client {
         let to = (from + 1 + random.below(ACCOUNTS as u64 - 1) as i32) % ACCOUNTS;
         let amount = random.below(100) as i64;
         self.session.script("BEGIN")?;
-        self.session.execute(self.take, &[Arg::Int8(amount), Arg::Int4(from)])?;
-        self.session.execute(self.give, &[Arg::Int8(amount), Arg::Int4(to)])?;
-        let row = [Arg::Int8(id), Arg::Int4(from), Arg::Int4(to), Arg::Int8(amount)];
+        self.session
+            .execute(self.take, &[Arg::Int8(amount), Arg::Int4(from)])?;
+        self.session
+            .execute(self.give, &[Arg::Int8(amount), Arg::Int4(to)])?;
+        let row = [
+            Arg::Int8(id),
+            Arg::Int4(from),
+            Arg::Int4(to),
+            Arg::Int8(amount),
+        ];
         self.session.execute(self.note, &row).map(drop)
     }
 
@@ -101,14 +111,22 @@ fn create(url: &str) {
              CREATE INDEX transfer_payer ON transfer (payer, payee)",
         )
         .expect("tables");
-    let rows: String = (0..ACCOUNTS).map(|id| format!("{id}\t{OPENING}\n")).collect();
-    session.copy_in("COPY account FROM STDIN", rows.as_bytes()).expect("accounts");
+    let rows: String = (0..ACCOUNTS)
+        .map(|id| format!("{id}\t{OPENING}\n"))
+        .collect();
+    session
+        .copy_in("COPY account FROM STDIN", rows.as_bytes())
+        .expect("accounts");
 }
 
 fn table(session: &mut PgSession, sql: &str) -> Vec<Vec<i64>> {
     let statement = session.prepare(sql).expect("a statement");
     let rows = session.query(statement, &[]).expect("rows");
-    let ints = |row: &Vec<Cell>| row.iter().map(|cell| cell.int().expect("a number")).collect();
+    let ints = |row: &Vec<Cell>| {
+        row.iter()
+            .map(|cell| cell.int().expect("a number"))
+            .collect()
+    };
     rows.iter().map(ints).collect()
 }
 
@@ -116,12 +134,17 @@ fn table(session: &mut PgSession, sql: &str) -> Vec<Vec<i64>> {
 fn verify(url: &str, journal: &mut Journal) {
     let mut session = PgSession::connect(url).expect("a session");
     let accounts = table(&mut session, "SELECT id, balance FROM account");
-    let transfers = table(&mut session, "SELECT id, payer, payee, amount FROM transfer");
+    let transfers = table(
+        &mut session,
+        "SELECT id, payer, payee, amount FROM transfer",
+    );
     let mut balances: HashMap<i64, i64> =
         (0..i64::from(ACCOUNTS)).map(|id| (id, OPENING)).collect();
     let mut found = HashSet::new();
     for row in &transfers {
-        let [id, from, to, amount] = row[..] else { panic!("four columns: {row:?}") };
+        let [id, from, to, amount] = row[..] else {
+            panic!("four columns: {row:?}")
+        };
         assert!(found.insert(id), "transfer {id} is there twice");
         let may = journal.acknowledged.contains(&id) || journal.unknown.contains(&id);
         assert!(may, "transfer {id} was not committed");
@@ -129,11 +152,21 @@ fn verify(url: &str, journal: &mut Journal) {
         *balances.get_mut(&to).expect("an account") += amount;
     }
     let lost: Vec<_> = journal.acknowledged.difference(&found).collect();
-    assert!(lost.is_empty(), "{} acknowledged transfers are lost: {lost:?}", lost.len());
+    assert!(
+        lost.is_empty(),
+        "{} acknowledged transfers are lost: {lost:?}",
+        lost.len()
+    );
     assert_eq!(accounts.len(), ACCOUNTS as usize);
     for row in &accounts {
-        let [id, balance] = row[..] else { panic!("two columns: {row:?}") };
-        assert_eq!(balances.get(&id), Some(&balance), "account {id} and its transfers disagree");
+        let [id, balance] = row[..] else {
+            panic!("two columns: {row:?}")
+        };
+        assert_eq!(
+            balances.get(&id),
+            Some(&balance),
+            "account {id} and its transfers disagree"
+        );
     }
     journal.unknown.clear();
     journal.acknowledged = found;
@@ -166,7 +199,12 @@ fn load_and_kill(server: Server, round: u32, time: Duration, journal: &mut Journ
 fn round(dir: &Path, round: u32, random: &mut Random, journal: &mut Journal) {
     let server = Server::start(Some(dir));
     verify(&server.url(), journal);
-    load_and_kill(server, round, Duration::from_millis(30 + random.below(700)), journal);
+    load_and_kill(
+        server,
+        round,
+        Duration::from_millis(30 + random.below(700)),
+        journal,
+    );
     // Every second time the server recovers first, else the check does.
     if round % 2 == 1 {
         let server = Server::start(Some(dir));
@@ -190,8 +228,15 @@ fn kill_9_under_bank_load_loses_nothing_acknowledged() {
     }
     let server = Server::start(Some(dir.path()));
     verify(&server.url(), &mut journal);
-    assert!(!journal.acknowledged.is_empty(), "some transfers were acknowledged");
+    assert!(
+        !journal.acknowledged.is_empty(),
+        "some transfers were acknowledged"
+    );
     assert!(server.terminate(), "it ends well");
     assert_clean(dir.path());
-    println!("{} transfers in {:?}", journal.acknowledged.len(), began.elapsed());
+    println!(
+        "{} transfers in {:?}",
+        journal.acknowledged.len(),
+        began.elapsed()
+    );
 }

@@ -1,0 +1,6 @@
+//! The `fencepost` program as its users run it: real processes, stopped and killed.
+
+mod commands;
+mod common;
+mod crash_bank;
+mod pgbench;
