@@ -19,8 +19,8 @@ use crate::walk::{self, Target};
 /// How often a split that loses races with others is tried.
 const ATTEMPTS: usize = 1000;
 
-/// Splits a leaf at `separator` in a transaction of its own. Does nothing if the leaf does not span
-/// the separator any more.
+/// Splits a leaf at `separator` in a transaction of its own. False, and nothing
+/// done, if the leaf does not span the separator any more.
 ///
 /// # Errors
 /// As [`Transaction::commit`].
@@ -29,13 +29,13 @@ pub(crate) async fn split_leaf(
     tree: Addr,
     leaf: Addr,
     separator: &[u8],
-) -> Result<(), Stop> {
+) -> Result<bool, Stop> {
     for _ in 0..ATTEMPTS {
         let mut system = tx.system();
         match split_in(&mut system, tree, leaf, separator).await {
-            Ok(false) => return Ok(()),
+            Ok(false) => return Ok(false),
             Ok(true) => match system.commit().await {
-                Ok(Outcome::Committed(_)) => return Ok(()),
+                Ok(Outcome::Committed(_)) => return Ok(true),
                 Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_)) => {}
                 Err(stop) => return Err(stop),
             },

@@ -108,7 +108,7 @@ impl BTree {
             loop {
                 steps += 1;
                 if steps > MAX_STEPS {
-                    return Err(Stop::Damaged);
+                    return Err(Stop::Retry(AbortReason::RefreshFailed));
                 }
                 if tx.has_patches() && tx.patch_is_stale(at) == Some(true) {
                     renew(tx, at).await?;
@@ -303,7 +303,11 @@ impl BTree {
             }
             match tx.patch(leaf, &LEAF, op).await? {
                 Err(Refusal::Full) => self.make_room(tx, leaf, key).await?,
-                Err(Refusal::WrongNode) => count(Event::PathRepair),
+                Err(Refusal::WrongNode) => {
+                    // The walk and the snapshot do not see the same tree.
+                    count(Event::PathRepair);
+                    tx.refresh().await?;
+                }
                 done => return Ok(done),
             }
         }
@@ -342,9 +346,13 @@ impl BTree {
             split::choose(&node, key)
         };
         if let Some((Some(separator), _)) = tx.view(leaf, Some(&LEAF), choose).await? {
-            grow::split_leaf(tx, root, leaf, &separator).await?;
-            if tx.patch_is_stale(leaf) == Some(true) {
-                reroute(tx, leaf).await?;
+            let split = grow::split_leaf(tx, root, leaf, &separator).await?;
+            match tx.patch_is_stale(leaf) {
+                Some(true) => reroute(tx, leaf).await?,
+                // Full is what the snapshot shows, and the leaf has been split since: on an old
+                // snapshot it would be full for ever.
+                None if !split => tx.refresh().await?,
+                _ => {}
             }
         }
         Ok(())

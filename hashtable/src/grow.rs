@@ -127,7 +127,11 @@ pub(crate) async fn grow(
         match split(table, &mut system, spot.first).await {
             Ok(false) => return Ok(false),
             Ok(true) => match system.commit().await {
-                Ok(Outcome::Committed(_)) => return Ok(true),
+                Ok(Outcome::Committed(_)) => {
+                    // On the old snapshot the shard would be as full as before.
+                    tx.refresh().await?;
+                    return Ok(true);
+                }
                 Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_)) => {}
                 Err(stop) => return Err(stop),
             },

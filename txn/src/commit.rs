@@ -134,7 +134,7 @@ impl Context {
 
     /// VALIDATE and the record in the log: the last steps that may fail.
     fn certify(&mut self, w: Timestamp) -> Result<Option<Lsn>, LockFailure> {
-        self.validate().map_err(LockFailure::Abort)?;
+        self.validate(w).map_err(LockFailure::Abort)?;
         self.stamp(w);
         self.log_commit(w).map_err(LockFailure::Stop)
     }

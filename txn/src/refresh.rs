@@ -61,7 +61,7 @@ impl Context {
                 || self
                     .reads
                     .iter()
-                    .any(|read| self.check(read, false).is_err())
+                    .any(|read| self.check(read, now, false).is_err())
             {
                 return Err(Stop::Retry(AbortReason::RefreshFailed));
             }

@@ -4,7 +4,7 @@
 //! be the one that was seen. An object locked by another commit fails even if its version matches:
 //! two transactions, each holding the lock on what the other read, must not both pass.
 
-use fencepost_storage::View;
+use fencepost_storage::{Timestamp, View};
 use fencepost_storage::header::Header;
 
 use crate::node::Revalidate;
@@ -17,15 +17,16 @@ const MAX_PIECES: usize = 4096;
 
 impl Context {
     /// Validates the whole read set with the commit's locks held.
-    pub(crate) fn validate(&self) -> Result<(), AbortReason> {
+    pub(crate) fn validate(&self, w: Timestamp) -> Result<(), AbortReason> {
         self.reads
             .iter()
-            .try_for_each(|read| self.check(read, true))
+            .try_for_each(|read| self.check(read, w, true))
     }
 
-    /// Whether one read still holds; `locking` says that this transaction holds its write locks.
+    /// Whether one read still holds at `at`; `locking` says that this transaction holds its write
+    /// locks.
     #[inline]
-    pub(crate) fn check(&self, read: &Read, locking: bool) -> Result<(), AbortReason> {
+    pub(crate) fn check(&self, read: &Read, at: Timestamp, locking: bool) -> Result<(), AbortReason> {
         let Some(object) = self.machine.regions().object(read.seen.addr) else {
             return Err(AbortReason::ReadConflict);
         };
@@ -33,10 +34,16 @@ impl Context {
         if header == read.seen.header {
             return Ok(());
         }
-        self.check_moved(read, header, locking)
+        self.check_moved(read, header, at, locking)
     }
 
-    fn check_moved(&self, read: &Read, header: Header, locking: bool) -> Result<(), AbortReason> {
+    fn check_moved(
+        &self,
+        read: &Read,
+        header: Header,
+        at: Timestamp,
+        locking: bool,
+    ) -> Result<(), AbortReason> {
         if header.is_locked() && !(locking && self.locked_by_me(read)) {
             return Err(AbortReason::ReadLocked);
         }
@@ -55,6 +62,11 @@ impl Context {
             let header = object.header();
             if header.is_locked() && !(locking && self.holds(addr)) {
                 return Err(AbortReason::ReadLocked);
+            }
+            // What a node holds now says nothing of `at` if it was changed after that: a key may
+            // have come before and gone behind it.
+            if header.timestamp() > at {
+                return Err(AbortReason::ReadConflict);
             }
             // After a refresh a freed slot may come round to another object, so only the last
             // validation follows what was merged away.

@@ -206,11 +206,18 @@ impl Set {
     }
 }
 
-/// Splits a node in its middle, if it is full, in a transaction of its own.
+/// Splits a node in the middle of what the transaction has in it, in a transaction of its own. As
+/// committed the node may have hardly a key: those that fill it may be the transaction's.
 async fn split(tx: &mut Transaction, at: Addr) -> Result<(), Stop> {
+    let Some((all, _)) = tx.view(at, Some(&SET), keys).await? else {
+        return Err(Stop::Damaged);
+    };
+    let Some(separator) = all.get(all.len() / 2).copied() else {
+        return Ok(());
+    };
     loop {
         let mut system = tx.system();
-        match split_in(&mut system, at).await {
+        match split_in(&mut system, at, separator).await {
             Ok(()) => {
                 if let Outcome::Committed(_) = system.commit().await? {
                     return Ok(());
@@ -222,24 +229,24 @@ async fn split(tx: &mut Transaction, at: Addr) -> Result<(), Stop> {
     }
 }
 
-async fn split_in(tx: &mut Transaction, at: Addr) -> Result<(), Stop> {
+async fn split_in(tx: &mut Transaction, at: Addr, separator: u64) -> Result<(), Stop> {
     let mut left = Vec::new();
     if !tx.read(at, &mut left).await? {
         return Err(Stop::Damaged);
     }
     left.truncate(WORDS);
     let all = keys(&View::Own(&left));
-    // Room may have come while nobody looked; then a smaller node does no harm.
-    if all.len() < 2 {
+    // Split by somebody else meanwhile.
+    if separator <= left[LOW] || separator >= left[HIGH] {
         return Ok(());
     }
-    let middle = all.len() / 2;
+    let middle = all.partition_point(|key| *key < separator);
     let right_at = tx.alloc_split_of(WORDS, at, at)?;
     let mut right = left.clone();
-    right[LOW] = all[middle];
+    right[LOW] = separator;
     put(&mut right, &all[middle..]);
     tx.write_new(right_at, &right)?;
-    left[HIGH] = all[middle];
+    left[HIGH] = separator;
     left[RIGHT] = right_at.addr.raw();
     put(&mut left, &all[..middle]);
     tx.write(at, &left).await
