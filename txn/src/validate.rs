@@ -4,8 +4,8 @@
 //! be the one that was seen. An object locked by another commit fails even if its version matches:
 //! two transactions, each holding the lock on what the other read, must not both pass.
 
-use fencepost_storage::{Timestamp, View};
 use fencepost_storage::header::Header;
+use fencepost_storage::{Timestamp, View};
 
 use crate::node::Revalidate;
 use crate::read_set::Read;
@@ -26,7 +26,12 @@ impl Context {
     /// Whether one read still holds at `at`; `locking` says that this transaction holds its write
     /// locks.
     #[inline]
-    pub(crate) fn check(&self, read: &Read, at: Timestamp, locking: bool) -> Result<(), AbortReason> {
+    pub(crate) fn check(
+        &self,
+        read: &Read,
+        at: Timestamp,
+        locking: bool,
+    ) -> Result<(), AbortReason> {
         let Some(object) = self.machine.regions().object(read.seen.addr) else {
             return Err(AbortReason::ReadConflict);
         };
