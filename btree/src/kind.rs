@@ -51,6 +51,19 @@ impl NodeKind for LeafKind {
         })
     }
 
+    fn condition(&self, op: &[u64], _image: &[u64]) -> Option<Vec<u64>> {
+        let op = op::decode(op)?;
+        Some(note::condition(
+            op.tree,
+            op.key.as_slice(),
+            op.what != What::Insert,
+        ))
+    }
+
+    fn same_key(&self, one: &[u64], other: &[u64]) -> bool {
+        op::same_key(one, other)
+    }
+
     fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
         tree::reroute(tx, addr)
     }

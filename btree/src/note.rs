@@ -7,6 +7,9 @@
 //! snapshot, or if it still covers the range and has the very same entries in it; and if it was split
 //! the rest of the range is looked up in its right siblings.
 //!
+//! A note may also say of one key just that it is there, or that it is not: what a change required that
+//! a rollback took back.
+//!
 //! `| tree · snapshot · hash · | flags 16 | from length 24 | to length 24 | · from · to`
 
 use std::cmp::Ordering;
@@ -23,6 +26,10 @@ const KEYS_AT: usize = 4;
 const FLAG_TO_THE_END: u64 = 1;
 /// The leaf had changes of the transaction's own, so the hash is not that of a committed version.
 const FLAG_OWN: u64 = 2;
+/// Not a range: the key `from` is to be there.
+const FLAG_PRESENT: u64 = 4;
+/// Not a range: the key `from` is to be absent.
+const FLAG_ABSENT: u64 = 8;
 
 /// Longest note that needs no allocation.
 const SHORT_WORDS: usize = KEYS_AT + 2 * 16;
@@ -106,6 +113,16 @@ pub(crate) fn with_note<T>(
     }
 }
 
+/// The note that a key is there, whatever its value, or is not.
+pub(crate) fn condition(tree: Addr, key: &[u8], present: bool) -> Vec<u64> {
+    let mut note = vec![0; KEYS_AT + key::words_for(key.len())];
+    let flag = if present { FLAG_PRESENT } else { FLAG_ABSENT };
+    note[0] = tree.raw();
+    note[3] = (flag << 48) | ((key.len() as u64 & 0xFF_FFFF) << 24);
+    key::put_words(key, &mut note[KEYS_AT..]);
+    note
+}
+
 /// Judges a leaf that has moved since the note was taken.
 pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
     let (Some(head), Some(keys)) = (note.get(..KEYS_AT), note.get(KEYS_AT..)) else {
@@ -136,6 +153,15 @@ pub(crate) fn revalidate(note: &[u64], now: &View<'_>) -> Revalidate {
     }
     if node.cmp_high(from) != Ordering::Less {
         return Revalidate::ContinueAt(node.right());
+    }
+    if flags & (FLAG_PRESENT | FLAG_ABSENT) != 0 {
+        let as_it_was =
+            node.covers(from) && node.search(from).is_ok() == (flags & FLAG_PRESENT != 0);
+        return if as_it_was {
+            Revalidate::Valid
+        } else {
+            Revalidate::Invalid
+        };
     }
     let ends_here = match to {
         Some(to) => node.cmp_high(to) != Ordering::Greater,

@@ -89,6 +89,12 @@ pub(crate) fn decode(op: &[u64]) -> Option<Op> {
     })
 }
 
+/// Whether two patches are of the same key.
+pub(crate) fn same_key(one: &[u64], other: &[u64]) -> bool {
+    let key = |op: &[u64]| (op.first().map(|first| *first as u32), op.get(1).copied());
+    key(one) == key(other) && one.get(KEY_AT..) == other.get(KEY_AT..)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -124,7 +124,6 @@ fn everything(tree: BTree, tx: &mut Transaction) -> Model {
 }
 
 #[test]
-#[ignore = "a lone transaction can be told to retry after its own merge; see the test's failure"]
 fn transactions_aborts_and_savepoints_agree_with_a_model() {
     for seed in 0..24 {
         let mut numbers = Numbers(seed);

@@ -6,7 +6,7 @@
 //! its home's joint versions.
 
 use fencepost_storage::{Addr, Timestamp, View};
-use fencepost_txn::{NodeKind, Refusal, Rerouting, Revalidate, Transaction};
+use fencepost_txn::{NodeKind, Refusal, Rerouting, Revalidate, Transaction, slot_bytes};
 use smallvec::SmallVec;
 
 use crate::image;
@@ -27,6 +27,9 @@ const TABLE_KIND: u8 = 2;
 
 /// The note is of a key that was found.
 const FLAG_HIT: u64 = 1;
+/// The note is of a patch: a key that is found may have any value, and one that is not must have its
+/// home to itself.
+const FLAG_PATCH: u64 = 2;
 const NOTE_FIXED: usize = 6;
 
 /// Words of a note.
@@ -83,6 +86,26 @@ impl NodeKind for TableKind {
         note.get(2).map_or(Revalidate::Invalid, |root| {
             Revalidate::ContinueAt(Addr::from_raw(*root))
         })
+    }
+
+    fn condition(&self, op: &[u64], image: &[u64]) -> Option<Vec<u64>> {
+        let op = op::decode(op)?;
+        let hit = if op.code == Code::Insert { 0 } else { FLAG_HIT };
+        let stride = slot_bytes(image.len()).ok()? as u64;
+        let mut note = vec![
+            ((FLAG_PATCH | hit) << 32) | op.key.len as u64,
+            op.key.hash,
+            op.root.raw(),
+            (stride << 32) | op.index as u64,
+            0,
+            0,
+        ];
+        note.extend((0..op.key.used_words()).map(|i| op.key.word(i)));
+        Some(note)
+    }
+
+    fn same_key(&self, one: &[u64], other: &[u64]) -> bool {
+        op::same_key(one, other)
     }
 
     fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
@@ -162,6 +185,7 @@ fn apply_grow(op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
 fn revalidate(note: &[u64], now: &View<'_>) -> Option<Revalidate> {
     let (fixed, words) = note.split_at_checked(NOTE_FIXED)?;
     let (hit, len) = ((fixed[0] >> 32) & FLAG_HIT != 0, fixed[0] as u32 as usize);
+    let patch = (fixed[0] >> 32) & FLAG_PATCH != 0;
     let (hash, table) = (fixed[1], Addr::from_raw(fixed[2]));
     let (stride, index) = (fixed[3] >> 32, fixed[3] as u32 as usize);
     if let Some(root) = Root::open(now) {
@@ -179,7 +203,7 @@ fn revalidate(note: &[u64], now: &View<'_>) -> Option<Revalidate> {
     let verdict = if hit {
         match found {
             None if !home => return Some(Revalidate::ContinueAt(table)),
-            found => found.is_some_and(|slot| bucket.value_hash(slot) == fixed[5]),
+            found => found.is_some_and(|slot| patch || bucket.value_hash(slot) == fixed[5]),
         }
     } else if !home {
         // The shard has been split.
@@ -190,7 +214,7 @@ fn revalidate(note: &[u64], now: &View<'_>) -> Option<Revalidate> {
         });
     } else {
         let (then, now) = (Versions::from_word(fixed[4]), bucket.versions());
-        let same = (now.forward, now.chain) == (then.forward, then.chain);
+        let same = !patch && (now.forward, now.chain) == (then.forward, then.chain);
         found.is_none() && (same || !bucket.may_be_away(&key))
     };
     Some(if verdict {

@@ -60,6 +60,17 @@ pub(crate) struct Op<'a> {
     pub(crate) value: &'a [u64],
 }
 
+/// Whether two patches are of the same key.
+pub(crate) fn same_key(one: &[u64], other: &[u64]) -> bool {
+    let key = |op: &[u64]| {
+        let len = *op.first()? as u32;
+        let used = (len as usize).div_ceil(8);
+        let words = op.get(FIXED..FIXED + used)?.to_vec();
+        Some((len, op.get(1).copied(), op.get(2).copied(), words))
+    };
+    key(one).is_some() && key(one) == key(other)
+}
+
 /// The code of a patch.
 pub(crate) fn code(op: &[u64]) -> Option<Code> {
     match op.first()? >> 32 {

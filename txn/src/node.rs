@@ -67,6 +67,20 @@ pub trait NodeKind: Sync + Send {
         Revalidate::Invalid
     }
 
+    /// The note of what `op` requires of the node where it was applied, of which `image` is some
+    /// version: for a patch that a rollback takes back although its answer may have been acted on.
+    /// `None` where the node must not move at all.
+    fn condition(&self, op: &[u64], image: &[u64]) -> Option<Vec<u64>> {
+        let _ = (op, image);
+        None
+    }
+
+    /// Whether two patches are of the same key.
+    fn same_key(&self, one: &[u64], other: &[u64]) -> bool {
+        let _ = (one, other);
+        false
+    }
+
     /// Finds new places for the patches of a node that no longer takes them, because it was split or
     /// filled up by others: takes them ([`Transaction::take_patches`]) and makes them where they
     /// belong now. No locks are held.

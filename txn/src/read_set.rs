@@ -81,6 +81,17 @@ impl ReadSet {
         self.reads.iter()
     }
 
+    pub fn get(&self, at: usize) -> &Read {
+        &self.reads[at]
+    }
+
+    /// Entry `at` is judged by its note from `addr` on: the header it gets is no object's.
+    pub fn move_to(&mut self, at: usize, addr: Addr) {
+        let seen = &mut self.reads[at].seen;
+        seen.addr = addr;
+        seen.header = Header(u64::MAX);
+    }
+
     pub fn note(&self, from: u32, len: u32) -> &[u64] {
         self.notes
             .get(from as usize..(from + len) as usize)

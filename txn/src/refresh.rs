@@ -57,12 +57,7 @@ impl Context {
     fn refresh(&mut self) -> Result<Vec<Stray>, Stop> {
         for _ in 0..ROUNDS {
             let now = self.machine.clock().now();
-            if !self.images_hold()
-                || self
-                    .reads
-                    .iter()
-                    .any(|read| self.check(read, now, false).is_err())
-            {
+            if !self.images_hold() || !self.reads_hold(now) {
                 return Err(Stop::Retry(AbortReason::RefreshFailed));
             }
             if let Some(strays) = self.rebase_patches(now)? {
@@ -75,6 +70,20 @@ impl Context {
             }
         }
         Err(Stop::Retry(AbortReason::RefreshFailed))
+    }
+
+    /// Whether everything that was read still holds at `now`. Once the snapshot has moved, the slot of
+    /// a freed node may come round to another object; so what was read there is looked for elsewhere
+    /// from now on.
+    fn reads_hold(&mut self, now: Timestamp) -> bool {
+        for at in 0..self.reads.len() {
+            match self.check(self.reads.get(at), now, false) {
+                Ok(None) => {}
+                Ok(Some(elsewhere)) => self.reads.move_to(at, elsewhere),
+                Err(_) => return false,
+            }
+        }
+        true
     }
 
     /// Whether everything that is to be replaced at an exact version is still at that version.

@@ -1,9 +1,12 @@
 //! Savepoints: taking back what a transaction wrote since a point, without ending it.
 //!
 //! While a savepoint is open every change of the write set leaves an undo: the entry was new, or it
-//! was like this. What was read stays in the read set, because a result may have depended on it.
+//! was like this. What was read stays in the read set, because a result may have depended on it; and
+//! what a change that is taken back required (its key was absent, the version was this) goes there,
+//! because whoever made it was told that it was so.
 
-use crate::transaction::Transaction;
+use crate::read_set::Seen;
+use crate::transaction::{Context, Transaction};
 use crate::write_set::{What, Write};
 
 /// A point to go back to.
@@ -103,6 +106,9 @@ impl Transaction {
 
     fn undo_added(&mut self) {
         let context = self.context_mut();
+        if let Some(newest) = context.writes.writes.len().checked_sub(1) {
+            context.keep_conditions(newest, None);
+        }
         if let Some(Write {
             what: What::New { .. } | What::Unborn,
             addr,
@@ -116,6 +122,7 @@ impl Transaction {
 
     fn undo_changed(&mut self, at: usize, write: Write, words: &[u64]) {
         let context = self.context_mut();
+        context.keep_conditions(at, Some(&write));
         context.writes.writes[at] = write;
         if let What::Patched(_) = write.what {
             // Since the savepoint a refresh may have moved the snapshot away from this image.
@@ -129,6 +136,44 @@ impl Transaction {
             }
         } else {
             context.writes.image_mut(write.image).copy_from_slice(words);
+        }
+    }
+}
+
+impl Context {
+    /// Entry `at` is about to become as `before`, or to go: puts into the read set what the changes
+    /// required that are taken back.
+    fn keep_conditions(&mut self, at: usize, before: Option<&Write>) {
+        let write = self.writes.writes[at];
+        let seen = Seen {
+            addr: write.addr,
+            header: write.base,
+            own: true,
+        };
+        match write.what {
+            What::Image { .. } | What::Freed => {
+                if !before.is_some_and(|before| before.is_exact()) {
+                    self.reads.push(seen);
+                }
+            }
+            What::Patched(kind) => {
+                let kept = before.map_or(0, |before| before.patch as usize);
+                let patches = self.writes.patches_of(&write);
+                for (i, range) in patches.iter().enumerate() {
+                    let op = self.writes.op(*range);
+                    let known =
+                        |earlier: &(usize, usize)| kind.same_key(self.writes.op(*earlier), op);
+                    // A key that the transaction has changed before is as that change left it.
+                    if range.0 <= kept || patches[..i].iter().any(known) {
+                        continue;
+                    }
+                    match kind.condition(op, self.writes.image(&write)) {
+                        Some(note) => self.reads.push_keys(seen, kind, &note),
+                        None => self.reads.push(seen),
+                    }
+                }
+            }
+            What::New { .. } | What::Unborn | What::Idle => {}
         }
     }
 }

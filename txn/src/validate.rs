@@ -5,7 +5,7 @@
 //! two transactions, each holding the lock on what the other read, must not both pass.
 
 use fencepost_storage::header::Header;
-use fencepost_storage::{Timestamp, View};
+use fencepost_storage::{Addr, Timestamp, View};
 
 use crate::node::Revalidate;
 use crate::read_set::Read;
@@ -20,24 +20,24 @@ impl Context {
     pub(crate) fn validate(&self, w: Timestamp) -> Result<(), AbortReason> {
         self.reads
             .iter()
-            .try_for_each(|read| self.check(read, w, true))
+            .try_for_each(|read| self.check(read, w, true).map(|_| ()))
     }
 
     /// Whether one read still holds at `at`; `locking` says that this transaction holds its write
-    /// locks.
+    /// locks. If the node that was read is gone by now, answers where to look for its keys.
     #[inline]
     pub(crate) fn check(
         &self,
         read: &Read,
         at: Timestamp,
         locking: bool,
-    ) -> Result<(), AbortReason> {
+    ) -> Result<Option<Addr>, AbortReason> {
         let Some(object) = self.machine.regions().object(read.seen.addr) else {
             return Err(AbortReason::ReadConflict);
         };
         let header = object.header();
         if header == read.seen.header {
-            return Ok(());
+            return Ok(None);
         }
         self.check_moved(read, header, at, locking)
     }
@@ -48,18 +48,19 @@ impl Context {
         header: Header,
         at: Timestamp,
         locking: bool,
-    ) -> Result<(), AbortReason> {
+    ) -> Result<Option<Addr>, AbortReason> {
         if header.is_locked() && !(locking && self.locked_by_me(read)) {
             return Err(AbortReason::ReadLocked);
         }
         if header.unlocked() == read.seen.header {
-            return Ok(());
+            return Ok(None);
         }
         let Some((kind, from, len)) = read.keys else {
             return Err(AbortReason::ReadConflict);
         };
         let note = self.reads.note(from, len);
         let mut addr = read.seen.addr;
+        let mut gone = None;
         for _ in 0..MAX_PIECES {
             let Some(object) = self.machine.regions().object(addr) else {
                 return Err(AbortReason::ReadConflict);
@@ -73,11 +74,6 @@ impl Context {
             if header.timestamp() > at {
                 return Err(AbortReason::ReadConflict);
             }
-            // After a refresh a freed slot may come round to another object, so only the last
-            // validation follows what was merged away.
-            if !header.is_allocated() && !locking {
-                return Err(AbortReason::ReadConflict);
-            }
             let verdict = if header.is_allocated() {
                 kind.revalidate(note, &View::Live(object))
             } else {
@@ -87,9 +83,14 @@ impl Context {
                 return Err(AbortReason::ReadLocked);
             }
             match verdict {
-                Revalidate::Valid => return Ok(()),
+                Revalidate::Valid => return Ok(gone),
                 Revalidate::Invalid => return Err(AbortReason::ReadConflict),
-                Revalidate::ContinueAt(next) => addr = next,
+                Revalidate::ContinueAt(next) => {
+                    if !header.is_allocated() {
+                        gone = Some(next);
+                    }
+                    addr = next;
+                }
             }
         }
         Err(AbortReason::ReadConflict)
@@ -100,7 +101,7 @@ impl Context {
     }
 
     /// Whether this transaction's commit holds the lock of `addr`.
-    fn holds(&self, addr: fencepost_storage::Addr) -> bool {
+    fn holds(&self, addr: Addr) -> bool {
         self.writes
             .find(addr)
             .is_some_and(|at| self.writes.writes[at].takes_lock())

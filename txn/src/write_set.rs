@@ -67,6 +67,11 @@ impl Write {
             What::Image { .. } | What::Patched(_) | What::Freed
         )
     }
+
+    /// Whether it commits only over its base version.
+    pub fn is_exact(&self) -> bool {
+        matches!(self.what, What::Image { .. } | What::Freed)
+    }
 }
 
 const SEARCHED_IN_A_LINE: usize = 12;

@@ -91,6 +91,16 @@ impl NodeKind for SetKind {
         }
     }
 
+    fn condition(&self, op: &[u64], _image: &[u64]) -> Option<Vec<u64>> {
+        let mut note = vec![op[1], op[1] + 1];
+        note.extend((op[0] == REMOVE).then_some(op[1]));
+        Some(note)
+    }
+
+    fn same_key(&self, one: &[u64], other: &[u64]) -> bool {
+        one[1..] == other[1..]
+    }
+
     fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
         Box::pin(async move {
             for op in tx.take_patches(addr) {
@@ -182,9 +192,12 @@ impl Set {
             let at = self.node_of(tx, key).await?;
             match tx.patch(at, &SET, &[code, key, self.first.raw()]).await? {
                 Err(Refusal::Full) => {
-                    split(tx, at).await?;
-                    if tx.patch_is_stale(at) == Some(true) {
-                        SET.reroute(tx, at).await?;
+                    let split = split(tx, at).await?;
+                    match tx.patch_is_stale(at) {
+                        Some(true) => SET.reroute(tx, at).await?,
+                        // Split already: an old snapshot would show it full for ever.
+                        None if !split => tx.refresh().await?,
+                        _ => {}
                     }
                 }
                 Err(Refusal::WrongNode) => {
@@ -207,20 +220,22 @@ impl Set {
 }
 
 /// Splits a node in the middle of what the transaction has in it, in a transaction of its own. As
-/// committed the node may have hardly a key: those that fill it may be the transaction's.
-async fn split(tx: &mut Transaction, at: Addr) -> Result<(), Stop> {
+/// committed the node may have hardly a key: those that fill it may be the transaction's. False if
+/// somebody else has done it.
+async fn split(tx: &mut Transaction, at: Addr) -> Result<bool, Stop> {
     let Some((all, _)) = tx.view(at, Some(&SET), keys).await? else {
         return Err(Stop::Damaged);
     };
     let Some(separator) = all.get(all.len() / 2).copied() else {
-        return Ok(());
+        return Ok(false);
     };
     loop {
         let mut system = tx.system();
         match split_in(&mut system, at, separator).await {
-            Ok(()) => {
+            Ok(false) => return Ok(false),
+            Ok(true) => {
                 if let Outcome::Committed(_) = system.commit().await? {
-                    return Ok(());
+                    return Ok(true);
                 }
             }
             Err(Stop::Retry(_)) => {}
@@ -229,7 +244,7 @@ async fn split(tx: &mut Transaction, at: Addr) -> Result<(), Stop> {
     }
 }
 
-async fn split_in(tx: &mut Transaction, at: Addr, separator: u64) -> Result<(), Stop> {
+async fn split_in(tx: &mut Transaction, at: Addr, separator: u64) -> Result<bool, Stop> {
     let mut left = Vec::new();
     if !tx.read(at, &mut left).await? {
         return Err(Stop::Damaged);
@@ -238,7 +253,7 @@ async fn split_in(tx: &mut Transaction, at: Addr, separator: u64) -> Result<(), 
     let all = keys(&View::Own(&left));
     // Split by somebody else meanwhile.
     if separator <= left[LOW] || separator >= left[HIGH] {
-        return Ok(());
+        return Ok(false);
     }
     let middle = all.partition_point(|key| *key < separator);
     let right_at = tx.alloc_split_of(WORDS, at, at)?;
@@ -249,7 +264,8 @@ async fn split_in(tx: &mut Transaction, at: Addr, separator: u64) -> Result<(), 
     left[HIGH] = separator;
     left[RIGHT] = right_at.addr.raw();
     put(&mut left, &all[..middle]);
-    tx.write(at, &left).await
+    tx.write(at, &left).await?;
+    Ok(true)
 }
 
 /// Keys in the set as it is now, outside any transaction; for a machine at rest.
