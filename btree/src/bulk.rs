@@ -4,19 +4,24 @@
 //! level 1   [ .. | .. ]  gathering ◄── low fence and address of every finished leaf
 //! level 0   [done]──►[done]──►[done]──► gathering ◄── push(key, value)
 //! ```
+//! A tree that others can see already and that is empty may be filled so too: its root is overwritten
+//! at its exact version, and the leaves get the commit timestamp and continue the old versions of the
+//! empty root, which is what readers of the past find in them.
+//!
 //! Nodes are allocated by the transaction and unreachable until it commits. The right neighbour's
 //! address is drawn when a node is finished, so siblings are linked in one pass. The level that never
 //! finished a node becomes the root.
 
-use fencepost_storage::{Addr, FatPtr};
+use fencepost_storage::{Addr, FatPtr, View};
 use fencepost_txn::{Stop, Transaction};
 
 use crate::entries::ScanBatch;
 use crate::error::IndexError;
 use crate::image::{self, Frame};
 use crate::key;
-use crate::node::{FLAG_RIGHT_EDGE, HEADER_WORDS, heap_words};
-use crate::tree::{BTree, DEFAULT_NODE_WORDS, MAX_NODE_WORDS, MIN_NODE_WORDS, longest_key};
+use crate::kind::LEAF;
+use crate::node::{FLAG_RIGHT_EDGE, HEADER_WORDS, Node, heap_words};
+use crate::tree::{BTree, longest_key};
 
 /// A node under construction, the last one of its level.
 struct Level {
@@ -67,7 +72,9 @@ impl Level {
 
 /// A tree under construction.
 pub struct Bulk {
-    root: FatPtr,
+    root: Addr,
+    /// Others see the tree, empty as it is.
+    public: bool,
     words: usize,
     /// Words of a node that are filled.
     fill: usize,
@@ -76,48 +83,50 @@ pub struct Bulk {
 }
 
 /// Share of a node that is filled, in percent, so that the first inserts do not split every leaf.
-const DEFAULT_FILL_PERCENT: usize = 95;
+const FILL_PERCENT: usize = 95;
 
 impl Bulk {
-    /// Begins a tree with nodes of [`DEFAULT_NODE_WORDS`].
-    ///
-    /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn new(tx: &mut Transaction) -> Result<Bulk, Stop> {
-        Self::with(tx, DEFAULT_NODE_WORDS, DEFAULT_FILL_PERCENT)
-    }
-
-    /// Begins a tree with nodes of `node_words` words, filled up to `fill_percent`.
-    ///
-    /// # Errors
-    /// As [`Transaction::alloc`].
-    pub fn with(
-        tx: &mut Transaction,
-        node_words: usize,
-        fill_percent: usize,
-    ) -> Result<Bulk, Stop> {
-        let words = node_words.clamp(MIN_NODE_WORDS, MAX_NODE_WORDS);
-        let root = tx.alloc(words, Addr::NULL)?;
-        let fill = words * fill_percent.clamp(50, 100) / 100;
-        Ok(Bulk {
+    fn at(root: Addr, words: usize, public: bool) -> Bulk {
+        Bulk {
             root,
+            public,
             words,
-            fill,
+            fill: words * FILL_PERCENT / 100,
             levels: vec![Level::new(Vec::new(), FatPtr::NULL)],
             last: None,
-        })
+        }
     }
 
-    /// The handle that the tree will have.
-    pub fn tree(&self) -> BTree {
-        BTree::open(self.root.addr)
+    /// Begins to fill `tree`; `None` unless the transaction sees it empty and nobody has put anything
+    /// there since its snapshot. Until [`Self::finish`] the tree stays empty. Others who insert into a
+    /// tree that was there before the transaction make its commit fail.
+    ///
+    /// # Errors
+    /// As [`Transaction::view`].
+    pub async fn into(tx: &mut Transaction, tree: BTree) -> Result<Option<Bulk>, Stop> {
+        let root = tree.root();
+        let public = !tx.owns(root);
+        if public {
+            // Who else is about to fill it is waited for.
+            tx.intend(root).await?;
+        }
+        let empty = |view: &View<'_>| {
+            Node::open_in(view, root)
+                .filter(|node| node.level == 0 && node.count == 0 && node.is_right_edge())
+                .map(|node| node.words)
+        };
+        let Some((Some(words), seen)) = tx.view(root, None, empty).await? else {
+            return Ok(None);
+        };
+        let current = !public || (!seen.is_own() && seen.timestamp() <= tx.read_timestamp());
+        Ok(current.then(|| Self::at(root, words, public)))
     }
 
     /// Appends an entry; false, and nothing appended, if its key is not above the last one.
     ///
     /// # Errors
     /// [`IndexError::KeyTooLong`]; otherwise as [`Transaction::alloc`].
-    pub fn push(
+    pub async fn push(
         &mut self,
         tx: &mut Transaction,
         key: &[u8],
@@ -136,12 +145,21 @@ impl Bulk {
         let last = self.last.get_or_insert_with(Vec::new);
         last.clear();
         last.extend_from_slice(key);
-        self.add(tx, 0, key.to_vec(), value)?;
+        self.add(tx, 0, key.to_vec(), value).await?;
         Ok(true)
     }
 
+    /// A new node of a level.
+    fn node(&self, tx: &mut Transaction, level: usize, near: Addr) -> Result<FatPtr, Stop> {
+        if self.public && level == 0 {
+            tx.alloc_split_of(self.words, near, self.root)
+        } else {
+            tx.alloc(self.words, near)
+        }
+    }
+
     /// Adds an entry to a level, and what finished nodes give to the levels above.
-    fn add(
+    async fn add(
         &mut self,
         tx: &mut Transaction,
         mut level: usize,
@@ -168,29 +186,31 @@ impl Bulk {
                 key.clone()
             };
             let near = if here.node.is_null() {
-                self.root.addr
+                self.root
             } else {
                 here.node.addr
             };
-            let next = tx.alloc(self.words, near)?;
+            let first = here.node.is_null();
+            let next = self.node(tx, level, near)?;
+            let here = &mut self.levels[level];
             let mut done = std::mem::replace(here, Level::new(cut.clone(), next));
             here.push(level as u8, &key, value);
-            if done.node.is_null() {
-                done.node = tx.alloc(self.words, near)?;
+            if first {
+                done.node = self.node(tx, level, near)?;
             }
             let low = done.low.clone();
             let child = done.node;
-            self.write(tx, level as u8, done, Some(cut), next.addr)?;
+            self.write(tx, level, done, Some(cut), next.addr).await?;
             (key, value) = (low, child.to_words());
             level += 1;
         }
     }
 
     /// Writes a finished node.
-    fn write(
+    async fn write(
         &self,
         tx: &mut Transaction,
-        level: u8,
+        level: usize,
         done: Level,
         high: Option<Vec<u8>>,
         right: Addr,
@@ -200,19 +220,28 @@ impl Bulk {
             right,
             low: done.low,
             high: high.unwrap_or_default(),
-            ..Frame::root(level, self.words, self.root.addr)
+            ..Frame::root(level as u8, self.words, self.root)
         };
         let mut image = vec![0; self.words];
         image::build(&mut image, &frame, &done.entries, 0, done.entries.len())
             .map_err(|_| Stop::Damaged)?;
-        tx.write_new(done.node, &image)
+        let at = done.node.addr;
+        if at == self.root && self.public {
+            tx.write(at, &image).await?;
+        } else {
+            tx.write_new(done.node, &image)?;
+        }
+        if self.public && level == 0 {
+            tx.stamp_with(at, &LEAF)?;
+        }
+        Ok(())
     }
 
     /// Finishes the tree.
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
-    pub fn finish(mut self, tx: &mut Transaction) -> Result<BTree, Stop> {
+    pub async fn finish(mut self, tx: &mut Transaction) -> Result<BTree, Stop> {
         let mut level = 0;
         loop {
             let mut done = std::mem::replace(
@@ -220,13 +249,13 @@ impl Bulk {
                 Level::new(Vec::new(), FatPtr::NULL),
             );
             if done.node.is_null() {
-                done.node = self.root;
-                self.write(tx, level as u8, done, None, Addr::NULL)?;
-                return Ok(BTree::open(self.root.addr));
+                done.node.addr = self.root;
+                self.write(tx, level, done, None, Addr::NULL).await?;
+                return Ok(BTree::open(self.root));
             }
             let (low, child) = (done.low.clone(), done.node);
-            self.write(tx, level as u8, done, None, Addr::NULL)?;
-            self.add(tx, level + 1, low, child.to_words())?;
+            self.write(tx, level, done, None, Addr::NULL).await?;
+            self.add(tx, level + 1, low, child.to_words()).await?;
             level += 1;
         }
     }

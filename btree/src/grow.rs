@@ -12,6 +12,7 @@ use fencepost_txn::{AbortReason, Outcome, Stop, Transaction};
 use crate::counters::{Event, count};
 use crate::entries::ScanBatch;
 use crate::image::{self, Frame};
+use crate::kind::LEAF;
 use crate::node::Node;
 use crate::split;
 use crate::walk::{self, Target};
@@ -155,6 +156,10 @@ async fn split_node(
     };
     count(Event::Split);
     tx.write_new(right, &right_image)?;
+    if level == 0 && tx.stamps(at) {
+        // Its keys came with this transaction, as those of the whole node did.
+        tx.stamp_with(right.addr, &LEAF)?;
+    }
     if at != tree {
         tx.write(at, &left).await?;
         links.push(Link {
@@ -176,7 +181,7 @@ async fn split_node(
 
 /// A new node beside `near`. A leaf continues the old versions of the node that it is split from.
 fn new_node(tx: &mut Transaction, words: usize, near: Addr, level: u8) -> Result<FatPtr, Stop> {
-    if level == 0 && !tx.owns(near) {
+    if level == 0 && (!tx.owns(near) || tx.stamps(near)) {
         tx.alloc_split_of(words, near, near)
     } else {
         tx.alloc(words, near)

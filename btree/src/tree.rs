@@ -94,6 +94,19 @@ impl BTree {
         self.root
     }
 
+    /// Whether the transaction sees a tree without a single key, for which [`crate::Bulk::into`] is
+    /// worth a try. Nothing is guarded.
+    ///
+    /// # Errors
+    /// As [`Transaction::view`].
+    pub async fn is_bare(&self, tx: &mut Transaction) -> Result<bool, Stop> {
+        let root = self.root;
+        let bare = |view: &View<'_>| {
+            Node::open_in(view, root).is_some_and(|node| node.level == 0 && node.count == 0)
+        };
+        Ok(matches!(tx.view(root, None, bare).await?, Some((true, _))))
+    }
+
     /// Shows `f` the leaf where `target` is, as the transaction sees it. `f` may run over torn words.
     pub(crate) async fn visit<T>(
         &self,
@@ -303,6 +316,10 @@ impl BTree {
             }
             match tx.patch(leaf, &LEAF, op).await? {
                 Err(Refusal::Full) => self.make_room(tx, leaf, key).await?,
+                Err(Refusal::WrongNode) if tx.has_image(self.root) => {
+                    // Filled by this very transaction: others see it empty still.
+                    return self.change_private(tx, op, key).await;
+                }
                 Err(Refusal::WrongNode) => {
                     // The walk and the snapshot do not see the same tree.
                     count(Event::PathRepair);

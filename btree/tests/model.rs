@@ -330,15 +330,20 @@ fn a_bulk_build_makes_full_nodes_in_order() {
         let machine = machine();
         let mut session = machine.coordinator();
         let mut tx = session.begin(Mode::ReadWrite);
-        let mut bulk = Bulk::with(&mut tx, 64, 100).expect("there is memory");
+        let tree = BTree::create_with(&mut tx, 64).expect("there is memory");
+        let mut bulk = pollster::block_on(Bulk::into(&mut tx, tree))
+            .expect("readable")
+            .expect("it is empty");
         let mut model = Model::new();
         for n in 0..count {
             let key = format!("{:08}{}", n * 3, "y".repeat(n as usize % 9)).into_bytes();
-            assert!(bulk.push(&mut tx, &key, [n, 1]).expect("it fits"));
-            assert!(!bulk.push(&mut tx, &key, [n, 1]).expect("it is not above"));
+            assert!(pollster::block_on(bulk.push(&mut tx, &key, [n, 1])).expect("it fits"));
+            assert!(
+                !pollster::block_on(bulk.push(&mut tx, &key, [n, 1])).expect("it is not above")
+            );
             model.insert(key, [n, 1]);
         }
-        let tree = bulk.finish(&mut tx).expect("there is memory");
+        let tree = pollster::block_on(bulk.finish(&mut tx)).expect("there is memory");
         assert_eq!(everything(tree, &mut tx), model);
         assert!(commit(tx));
         let report = check(&mut session, tree);

@@ -10,7 +10,7 @@ use fencepost_txn::Machine;
 
 use crate::counters::{Event, count};
 use crate::layout::{Bucket, Key, Root, Versions, shard_of};
-use crate::table::{HashTable, MAX_CHAIN};
+use crate::table::{HashTable, MAX_CHAIN, PREFETCH_BYTES};
 
 /// What a look at a bucket says.
 enum Glance {
@@ -57,11 +57,11 @@ impl HashTable {
         let first =
             machine.view_current(root.directory, |view| shard_of(view, self.root, hash))??;
         let index = root.home(hash);
-        Some((
-            root.bucket(first, index),
-            index,
-            root.bucket(first, index + 1),
-        ))
+        let home = root.bucket(first, index);
+        machine
+            .regions()
+            .prefetch(home, root.stride.min(PREFETCH_BYTES));
+        Some((home, index, root.bucket(first, index + 1)))
     }
 
     #[inline]

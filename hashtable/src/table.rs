@@ -58,6 +58,9 @@ impl Default for HashOptions {
     }
 }
 
+/// Most bytes of a bucket that are asked for before it is looked at.
+pub(crate) const PREFETCH_BYTES: usize = 512;
+
 /// An unordered index. A handle is its root's address; copy it freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HashTable {
@@ -190,11 +193,15 @@ impl HashTable {
                 .await?;
             if let Some((Some(first), _)) = shard {
                 let index = root.home(hash);
+                let home = root.bucket(first, index);
+                tx.machine()
+                    .regions()
+                    .prefetch(home, root.stride.min(PREFETCH_BYTES));
                 return Ok(Spot {
                     root,
                     first,
                     index,
-                    home: root.bucket(first, index),
+                    home,
                 });
             }
         }

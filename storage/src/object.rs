@@ -84,11 +84,10 @@ impl<'a> ObjectRef<'a> {
             let at = layout::physical(self.s, from + done + 1);
             // Up to the end of this cache line no line version is in the way.
             let run = (LINE_WORDS - (self.s + at) % LINE_WORDS).min(out.len() - done);
-            for i in 0..run {
-                out[done + i] = self
-                    .words
-                    .get(at + i)
-                    .map_or(0, |word| word.load(Ordering::Relaxed));
+            let there = self.words.get(at..).unwrap_or(&[]);
+            let out = &mut out[done..done + run];
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = there.get(i).map_or(0, |word| word.load(Ordering::Relaxed));
             }
             done += run;
         }

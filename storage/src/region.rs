@@ -24,7 +24,7 @@ use crate::addr::{Addr, RegionId};
 use crate::classes::{Class, MAX_SLOT_WORDS};
 use crate::header::{Link, OldPlace};
 use crate::object::ObjectRef;
-use crate::raw::{Memory, WORD_BYTES};
+use crate::raw::{self, Memory, WORD_BYTES};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::timestamp::Timestamp;
 
@@ -166,6 +166,18 @@ impl Regions {
     #[inline]
     pub fn object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
         self.region(addr.region())?.object(addr.offset() as usize)
+    }
+
+    /// Asks the processor for the first `bytes` at `addr`, which is about to be read.
+    #[inline]
+    pub fn prefetch(&self, addr: Addr, bytes: usize) {
+        let from = addr.offset() as usize / WORD_BYTES;
+        if let Some(words) = self
+            .region(addr.region())
+            .and_then(|region| region.memory.words().get(from..from + bytes / WORD_BYTES))
+        {
+            raw::prefetch(words);
+        }
     }
 
     /// The slot at `addr` and a number that changes whenever its block gets another class. `None`

@@ -69,11 +69,12 @@ impl Context {
         if addr.is_null() {
             return OldPlace::NONE;
         }
+        // LOCK has put them in the order of their addresses.
         let position = self
             .order
-            .iter()
-            .position(|at| self.writes.writes[*at as usize].addr == addr);
+            .binary_search_by_key(&addr, |at| self.writes.writes[*at as usize].addr);
         position
+            .ok()
             .and_then(|i| places.get(i).copied())
             .unwrap_or(OldPlace::NONE)
     }

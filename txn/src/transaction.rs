@@ -68,6 +68,8 @@ pub(crate) struct Context {
     pub synchronous: bool,
     /// Bytes of the write set that were charged to the account.
     pub charged: usize,
+    /// Bytes that a statement holds outside the write set.
+    pub held: usize,
     /// LOCK records in the making.
     pub record: Vec<u64>,
     /// An image on its way between a slot and the write set.
@@ -121,6 +123,7 @@ impl Context {
             refreshes: 0,
             synchronous: true,
             charged: 0,
+            held: 0,
             record: Vec::new(),
             scratch: Vec::new(),
             order: Vec::new(),
@@ -154,9 +157,12 @@ impl Context {
             self.logged = Vec::new();
             self.places = Vec::new();
         }
-        if self.charged > 0 {
-            self.machine.account().release(self.charged as u64);
+        if self.charged + self.held > 0 {
+            self.machine
+                .account()
+                .release((self.charged + self.held) as u64);
             self.charged = 0;
+            self.held = 0;
         }
     }
 }
@@ -280,6 +286,26 @@ impl Transaction {
         if context.mode == Mode::ReadWrite && !seen.addr.is_null() {
             context.reads.push_keys(seen, kind, note);
         }
+    }
+
+    /// Counts `bytes` that a statement gathers against the memory limit, until
+    /// [`Self::release_memory`] or the end.
+    ///
+    /// # Errors
+    /// [`Stop::OutOfMemory`] at the limit; nothing is counted then.
+    pub fn hold_memory(&mut self, bytes: usize) -> Result<(), Stop> {
+        let context = self.context_mut();
+        context.machine.account().charge(bytes as u64)?;
+        context.held += bytes;
+        Ok(())
+    }
+
+    /// What was held is so no more.
+    pub fn release_memory(&mut self, bytes: usize) {
+        let context = self.context_mut();
+        let bytes = bytes.min(context.held);
+        context.machine.account().release(bytes as u64);
+        context.held -= bytes;
     }
 
     /// Whether an object whose address lies in `from..to` is in the read set.

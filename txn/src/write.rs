@@ -246,6 +246,43 @@ impl Transaction {
         Ok(())
     }
 
+    /// Has `kind` write the commit timestamp into what this transaction puts at `addr`: a new object, or
+    /// one that it overwrites.
+    ///
+    /// # Errors
+    /// [`Stop::Damaged`] if it does neither.
+    pub fn stamp_with(&mut self, addr: Addr, kind: &'static dyn NodeKind) -> Result<(), Stop> {
+        let writes = &mut self.context_mut().writes;
+        let at = writes.find(addr).ok_or(Stop::Damaged)?;
+        match &mut writes.writes[at].what {
+            What::Image { kind: by } | What::New { kind: by, .. } => *by = Some(kind),
+            _ => return Err(Stop::Damaged),
+        }
+        Ok(())
+    }
+
+    /// Whether the transaction puts there what carries its commit timestamp.
+    pub fn stamps(&self, addr: Addr) -> bool {
+        let writes = &self.context().writes;
+        writes.find(addr).is_some_and(|at| {
+            matches!(
+                writes.writes[at].what,
+                What::Image { kind: Some(_) } | What::New { kind: Some(_), .. }
+            )
+        })
+    }
+
+    /// Whether the transaction overwrites the object or has made it itself.
+    pub fn has_image(&self, addr: Addr) -> bool {
+        let writes = &self.context().writes;
+        writes.find(addr).is_some_and(|at| {
+            matches!(
+                writes.writes[at].what,
+                What::Image { .. } | What::New { .. }
+            )
+        })
+    }
+
     /// Whether the object is one that this transaction allocated and has not freed.
     pub fn owns(&self, addr: Addr) -> bool {
         let writes = &self.context().writes;

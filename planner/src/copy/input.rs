@@ -51,7 +51,7 @@ impl CopyInput {
             header_due: copy.options.header,
             record: Record::default(),
             row: vec![Value::Null; table.columns.len()],
-            writer: RowWriter::default(),
+            writer: RowWriter::of_many(),
             count: 0,
         })
     }
@@ -75,6 +75,8 @@ impl CopyInput {
     /// The data is complete: the number of rows that went in.
     pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<u64, Halt> {
         self.rows(cx, true).await?;
+        let finished = self.writer.finish(cx, &self.table).await;
+        finished.map_err(|halt| self.name_duplicate(halt))?;
         Ok(self.count)
     }
 
@@ -90,11 +92,26 @@ impl CopyInput {
             let inserted = self.writer.insert(cx, &self.table, &self.row, Yield::Never);
             match inserted.await {
                 Ok(_) => self.count += 1,
+                Err(halt) if self.writer.duplicate().is_some() => {
+                    return Err(self.name_duplicate(halt));
+                }
                 Err(Halt::Error(error)) => return Err(error.context(self.context()).into()),
                 Err(halt) => return Err(halt),
             }
         }
         Ok(())
+    }
+
+    /// Says in which line the key was that another line has too.
+    fn name_duplicate(&self, halt: Halt) -> Halt {
+        match (halt, self.writer.duplicate()) {
+            (Halt::Error(error), Some(nth)) => {
+                let line = u64::from(nth) + 1 + u64::from(self.options.header);
+                let table = &self.table.def.name;
+                error.context(format!("COPY {table}, line {line}")).into()
+            }
+            (halt, _) => halt,
+        }
     }
 
     /// The values of the line into `row`.

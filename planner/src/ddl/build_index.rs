@@ -2,8 +2,8 @@
 
 use std::ops::Bound;
 
-use fencepost_btree::{BTree, Bulk, Direction, Insert, ScanBatch};
-use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_btree::{BTree, Direction, ScanBatch};
+use fencepost_sql::catalog::{IndexDef, TableDef};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::stop::Halt;
@@ -11,8 +11,8 @@ use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 
 use crate::exec::Cx;
-use crate::index::{create, insert, tree};
-use crate::write::{contains_nulls, not_unique};
+use crate::index::{create, tree};
+use crate::write::{Gather, contains_nulls, not_unique};
 
 const CHUNK: usize = 1024;
 
@@ -64,7 +64,7 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
     let mut row = vec![Value::Null; layout.width()];
     let mut words = Vec::new();
     let mut key = Vec::new();
-    let mut entries: Vec<(Box<[u8]>, [u64; 2])> = Vec::new();
+    let mut gather = Gather::default();
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {
         if !cx.tx.read(place.addr, &mut words).await? {
@@ -77,40 +77,19 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
             return Err(contains_nulls(table, *null).into());
         }
         codec.encode_entry(&row, place.addr.raw(), &mut key);
-        entries.push((key.as_slice().into(), place.to_words()));
+        gather.push(cx.tx, &key, place)?;
     }
-    entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    if let Some(twins) = entries.windows(2).find(|w| w[0].0 == w[1].0) {
-        let place = FatPtr::from_words(twins[0].1);
-        cx.tx.read(place.addr, &mut words).await?;
+    if let Some(twin) = gather.sort() {
+        cx.tx.read(twin.place.addr, &mut words).await?;
         layout.decode(&words, &mut row)?;
         return Err(not_unique(table, index, &row, &cx.eval.settings).into());
     }
-    fill(cx, table, index, entries).await
-}
-
-async fn fill(
-    cx: &mut Cx<'_>,
-    table: &TableDef,
-    index: &IndexDef,
-    entries: Vec<(Box<[u8]>, [u64; 2])>,
-) -> Result<u64, Halt> {
-    if index.kind == IndexKind::BTree {
-        let mut bulk = Bulk::new(cx.tx)?;
-        for (key, value) in &entries {
-            bulk.push(cx.tx, key, *value)?;
-        }
-        return Ok(bulk.finish(cx.tx)?.root().raw());
-    }
-    let root = create(cx.tx, table, index)?;
     let index = IndexDef {
-        root,
+        root: create(cx.tx, table, index)?,
         ..index.clone()
     };
-    for (key, value) in &entries {
-        match insert(cx.tx, &index, key, *value).await? {
-            Insert::Done | Insert::Exists(_) => {}
-        }
+    if !gather.build(cx, &index).await? {
+        gather.insert(cx, &index).await?;
     }
-    Ok(root)
+    Ok(index.root)
 }

@@ -92,6 +92,9 @@ pub async fn run_insert(
             row: exprs,
             reads_target,
         } => {
+            if plan.yields == Yield::Never {
+                writer = RowWriter::of_many();
+            }
             let mut state = SelectState::new(select);
             let mut batch = Batch::new(select.targets.len());
             let mut more = true;
@@ -110,6 +113,7 @@ pub async fn run_insert(
                         insert_one(plan, cx, &mut writer, exprs, from, &mut row, returning).await?;
                 }
             }
+            writer.finish(cx, &plan.table).await?;
             Ok(count)
         }
     }

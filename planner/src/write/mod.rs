@@ -2,12 +2,14 @@
 
 mod change;
 mod errors;
+mod gather;
 mod insert;
 mod returning;
 mod rows;
 
 pub use change::{ChangePlan, plan_delete, plan_update, run_change};
 pub use errors::{contains_nulls, not_unique};
+pub use gather::Gather;
 pub use insert::{InsertPlan, InsertSource, plan_insert, run_insert};
 pub use returning::Returning;
 pub use rows::{RowWriter, Yield};

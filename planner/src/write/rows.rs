@@ -7,14 +7,15 @@
 //!   every entry follows in the same transaction.
 
 use fencepost_btree::Insert;
-use fencepost_sql::catalog::IndexDef;
+use fencepost_sql::catalog::{IndexDef, IndexKind};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 
 use super::errors::{duplicate, null_value};
+use super::gather::Gather;
 use crate::exec::Cx;
-use crate::index::{find, insert, remove, replace};
+use crate::index::{find, insert, remove, replace, tree};
 use crate::plan::TablePlan;
 
 /// How an insert ended.
@@ -45,9 +46,77 @@ pub struct RowWriter {
     new_key: Vec<u8>,
     /// The last row written: the next one goes near it.
     last: Option<Addr>,
+    entries: Entries,
+    duplicate: Option<u32>,
 }
 
+/// When the index entries of new rows are made.
+#[derive(Debug, Default)]
+enum Entries {
+    /// With the row.
+    #[default]
+    AtOnce,
+    /// The first row decides.
+    Undecided,
+    /// At the end, an index after the other.
+    Gathered(Vec<Gather>),
+}
+
+/// Rows from which on it is worth a table's trees to be built, and others to be kept away meanwhile.
+const MANY: usize = 4096;
+
 impl RowWriter {
+    /// A writer of many new rows: the index entries of a table that has no rows yet are made only by
+    /// [`Self::finish`].
+    pub fn of_many() -> RowWriter {
+        RowWriter {
+            entries: Entries::Undecided,
+            ..RowWriter::default()
+        }
+    }
+
+    /// The row, counted from 0, that [`Self::finish`] found to have the key of another.
+    pub fn duplicate(&self) -> Option<u32> {
+        self.duplicate
+    }
+
+    async fn decide(&mut self, cx: &mut Cx<'_>, table: &TablePlan) -> Result<(), Halt> {
+        self.entries = Entries::AtOnce;
+        for index in &table.def.indexes {
+            if index.kind != IndexKind::BTree || !tree(index).is_bare(cx.tx).await? {
+                return Ok(());
+            }
+        }
+        let each = table.def.indexes.iter().map(|_| Gather::default());
+        self.entries = Entries::Gathered(each.collect());
+        Ok(())
+    }
+
+    /// Makes the entries that are still to be made.
+    pub async fn finish(&mut self, cx: &mut Cx<'_>, table: &TablePlan) -> Result<(), Halt> {
+        let Entries::Gathered(gathered) = std::mem::take(&mut self.entries) else {
+            return Ok(());
+        };
+        for (position, mut gather) in gathered.into_iter().enumerate() {
+            let index = table.index_def(position);
+            let mut twin = gather.sort();
+            if twin.is_none() {
+                let built = gather.len() >= MANY && gather.build(cx, index).await?;
+                if !built {
+                    twin = gather.insert(cx, index).await?;
+                }
+            }
+            if let Some(entry) = twin {
+                self.duplicate = Some(entry.nth);
+                let mut row = vec![Value::Null; table.layout.width()];
+                cx.tx.read(entry.place.addr, &mut self.words).await?;
+                table.layout.decode(&self.words, &mut row)?;
+                return Err(duplicate(&table.def, index, &row, &cx.eval.settings).into());
+            }
+        }
+        Ok(())
+    }
+
     /// Inserts `row`, one value a column.
     pub async fn insert(
         &mut self,
@@ -65,6 +134,21 @@ impl RowWriter {
         let place = cx.tx.alloc(self.words.len(), near)?;
         cx.tx.write_new(place, &self.words)?;
         self.last = Some(place.addr);
+        if let Entries::Undecided = self.entries {
+            self.decide(cx, table).await?;
+        }
+        if let Entries::Gathered(gathered) = &mut self.entries {
+            let mut full = false;
+            for (codec, gather) in table.keys.iter().zip(gathered) {
+                codec.encode_entry(row, place.addr.raw(), &mut self.new_key);
+                gather.push(cx.tx, &self.new_key, place)?;
+                full |= gather.is_full();
+            }
+            if full {
+                self.finish(cx, table).await?;
+            }
+            return Ok(Inserted::Done);
+        }
         for position in 0..table.keys.len() {
             self.insert_entry(cx, table, position, row, place).await?;
         }

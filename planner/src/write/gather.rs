@@ -1,0 +1,129 @@
+//! Index entries that are made all at once: gathered while the rows go in, sorted, and built into an
+//! index that has none yet.
+//!
+//! A load that touches a tree for every row pays for the walk and the change each time; sorted entries
+//! fill its leaves one after the other. What is gathered counts against the memory limit.
+
+use fencepost_btree::Bulk;
+use fencepost_sql::catalog::{IndexDef, IndexKind};
+use fencepost_sql::stop::Halt;
+use fencepost_storage::FatPtr;
+use fencepost_txn::Transaction;
+
+use crate::exec::Cx;
+use crate::index::{self, tree};
+
+/// Bytes by which the memory of what is gathered is counted.
+const CHARGE_BYTES: usize = 1 << 20;
+/// Entries that are sorted between two breaths.
+const BREATH: usize = 4096;
+
+/// One entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    start: usize,
+    len: u32,
+    /// How many came before it.
+    pub nth: u32,
+    /// The row.
+    pub place: FatPtr,
+}
+
+/// Entries for one index.
+#[derive(Debug, Default)]
+pub struct Gather {
+    keys: Vec<u8>,
+    entries: Vec<Entry>,
+    held: usize,
+}
+
+impl Gather {
+    /// Adds an entry.
+    pub fn push(&mut self, tx: &mut Transaction, key: &[u8], place: FatPtr) -> Result<(), Halt> {
+        let bytes = self.keys.capacity() + self.entries.capacity() * size_of::<Entry>();
+        if bytes >= self.held + CHARGE_BYTES {
+            tx.hold_memory(bytes - self.held)?;
+            self.held = bytes;
+        }
+        self.entries.push(Entry {
+            start: self.keys.len(),
+            len: key.len() as u32,
+            nth: self.entries.len() as u32,
+            place,
+        });
+        self.keys.extend_from_slice(key);
+        Ok(())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no more should be gathered before these are built.
+    pub fn is_full(&self) -> bool {
+        const MOST_BYTES: usize = 256 << 20;
+        self.keys.len() + self.entries.len() * size_of::<Entry>() > MOST_BYTES
+    }
+
+    fn key(&self, entry: &Entry) -> &[u8] {
+        &self.keys[entry.start..entry.start + entry.len as usize]
+    }
+
+    /// Puts the entries in the order of their keys; the later one of two with the same key, if there
+    /// are such.
+    pub fn sort(&mut self) -> Option<Entry> {
+        let keys = &self.keys;
+        let key = |e: &Entry| &keys[e.start..e.start + e.len as usize];
+        self.entries
+            .sort_unstable_by(|a, b| key(a).cmp(key(b)).then(a.nth.cmp(&b.nth)));
+        let twins = self.entries.windows(2).filter(|w| key(&w[0]) == key(&w[1]));
+        twins.map(|w| w[1]).min_by_key(|entry| entry.nth)
+    }
+
+    /// Builds the sorted entries into a tree that is empty and leaves none; false, and all are there
+    /// still, where it is not.
+    pub async fn build(&mut self, cx: &mut Cx<'_>, index: &IndexDef) -> Result<bool, Halt> {
+        if index.kind != IndexKind::BTree {
+            return Ok(false);
+        }
+        let Some(mut bulk) = Bulk::into(cx.tx, tree(index)).await? else {
+            return Ok(false);
+        };
+        for (nth, entry) in self.entries.iter().enumerate() {
+            if nth % BREATH == 0 {
+                cx.breathe().await?;
+            }
+            bulk.push(cx.tx, self.key(entry), entry.place.to_words())
+                .await?;
+        }
+        bulk.finish(cx.tx).await?;
+        self.forget(cx.tx);
+        Ok(true)
+    }
+
+    /// Inserts the entries one by one and leaves none; the first that the index has already.
+    pub async fn insert(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: &IndexDef,
+    ) -> Result<Option<Entry>, Halt> {
+        for (nth, entry) in self.entries.iter().enumerate() {
+            if nth % BREATH == 0 {
+                cx.breathe().await?;
+            }
+            let place = entry.place.to_words();
+            match index::insert(cx.tx, index, self.key(entry), place).await? {
+                fencepost_btree::Insert::Done => {}
+                fencepost_btree::Insert::Exists(_) => return Ok(Some(*entry)),
+            }
+        }
+        self.forget(cx.tx);
+        Ok(None)
+    }
+
+    fn forget(&mut self, tx: &mut Transaction) {
+        tx.release_memory(self.held);
+        *self = Gather::default();
+    }
+}
