@@ -267,10 +267,11 @@ if wanted wire || wanted tpcb; then
         "$pgbench" -h 127.0.0.1 -p $port -U postgres -q -i -s "$scale" postgres >/dev/null 2>"$work/load.err" ||
             { cat "$work/load.err" >&2; exit 1; }
     done
-    loaded=$(resident_mb "$fp_pid")
     size=$(sql $pg_port "SELECT pg_total_relation_size('pgbench_accounts') / 1048576")
-    notes+=("$((scale * 100000)) pgbench accounts: PostgreSQL's table and index $size MB; Fencepost's resident memory grew from $empty MB to $loaded MB.")
     ! wanted wire || wire
+    # Not right after the load: the allocator gives the memory of a statement back a moment later.
+    loaded=$(resident_mb "$fp_pid")
+    notes+=("$((scale * 100000)) pgbench accounts: PostgreSQL's table and index $size MB; Fencepost's resident memory grew from $empty MB to $loaded MB.")
     ! wanted tpcb || tpcb
     if wanted start; then
         stop_fencepost

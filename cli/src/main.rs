@@ -23,6 +23,10 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
 
+/// Gives memory back to the system after a large statement, which the C library's allocator keeps.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// An SQL OLTP database that speaks the PostgreSQL protocol.
 #[derive(Debug, Parser)]
 #[command(name = "fencepost", version, arg_required_else_help = true)]

@@ -32,6 +32,9 @@ use crate::timestamp::Timestamp;
 /// Memory is charged in steps of this many bytes as a block is carved.
 const CHARGE_BYTES: usize = 64 << 10;
 
+/// Retired slots that a lane has room for at all times.
+const KEPT_RETIRED: usize = 4096;
+
 /// Free slots of one block.
 #[derive(Default)]
 struct Slab {
@@ -307,6 +310,9 @@ impl Lane {
             }
             self.retired.pop_front();
             self.give_back(regions, addr);
+        }
+        if self.retired.capacity() > KEPT_RETIRED && self.retired.len() < KEPT_RETIRED {
+            self.retired.shrink_to(KEPT_RETIRED);
         }
     }
 }

@@ -54,6 +54,24 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
     }
 
+    /// Gives the pages that lie wholly in a run of words back to the system. The words are zero, or
+    /// what they were, until somebody writes them; whoever reads them meanwhile must expect that.
+    #[allow(unsafe_code)]
+    pub fn discard(&self, words: std::ops::Range<usize>) {
+        const PAGE_BYTES: usize = 4096;
+        let from = (words.start * WORD_BYTES).next_multiple_of(PAGE_BYTES);
+        let to = words.end.min(self.words) * WORD_BYTES / PAGE_BYTES * PAGE_BYTES;
+        if from < to {
+            // SAFETY: the mapping is private and anonymous, so discarded pages read as zeroes: values
+            // of the atomic words, like any other racing write. No other reference exists (RAW-2).
+            // A kernel that refuses leaves the words as they are.
+            let _ = unsafe {
+                self.map
+                    .unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from)
+            };
+        }
+    }
+
     /// Asks for huge pages; the kernel may ignore it, and nothing depends on it.
     pub fn advise_huge_pages(&self) {
         // A kernel without huge pages answers an error; the mapping works all the same.
@@ -98,6 +116,9 @@ impl Memory {
     pub fn words(&self) -> &[AtomicU64] {
         &self.map[..self.words]
     }
+
+    /// Nothing to give back under loom.
+    pub fn discard(&self, _words: std::ops::Range<usize>) {}
 
     /// Nothing to advise under loom.
     pub fn advise_huge_pages(&self) {}

@@ -112,9 +112,29 @@ impl Region {
     }
 }
 
+/// A block that any size class may take.
+#[derive(Clone, Copy)]
+struct FreeBlock {
+    id: BlockId,
+    /// What all readers must pass first.
+    freed: Timestamp,
+    /// Whether it may have pages.
+    paged: bool,
+}
+
+impl FreeBlock {
+    fn never_used(id: BlockId) -> FreeBlock {
+        FreeBlock {
+            id,
+            freed: Timestamp::ZERO,
+            paged: false,
+        }
+    }
+}
+
 struct Growth {
-    /// Blocks whose every slot is free, and the timestamp that all readers must pass first.
-    free: Vec<(BlockId, Timestamp)>,
+    /// Blocks whose every slot is free.
+    free: Vec<FreeBlock>,
     /// Next never-used block of the newest region.
     next: u32,
 }
@@ -213,9 +233,9 @@ impl Regions {
     ) -> Result<BlockId, OutOfMemory> {
         let mut growth = self.growth.lock();
         let passed =
-            |(_, freed): &(BlockId, Timestamp)| *freed <= oldest && (may_again || freed.raw() == 0);
+            |free: &FreeBlock| free.freed <= oldest && (may_again || free.freed.raw() == 0);
         if let Some(at) = growth.free.iter().position(passed) {
-            let (id, _) = growth.free.swap_remove(at);
+            let FreeBlock { id, .. } = growth.free.swap_remove(at);
             self.clear_block(id, class);
             self.set_class(id, class)?;
             return Ok(id);
@@ -264,13 +284,10 @@ impl Regions {
             let blocks = (self.region_bytes / BLOCK_BYTES) as u32;
             if let Some(region) = skipped {
                 for block in growth.next.max(1)..blocks {
-                    growth.free.push((
-                        BlockId {
-                            region: RegionId(region),
-                            block,
-                        },
-                        Timestamp::ZERO,
-                    ));
+                    growth.free.push(FreeBlock::never_used(BlockId {
+                        region: RegionId(region),
+                        block,
+                    }));
                 }
             }
             self.add_region()?;
@@ -278,17 +295,14 @@ impl Regions {
         }
         if id.region.0 + 1 == self.count() {
             for block in growth.next..id.block {
-                growth.free.push((
-                    BlockId {
-                        region: id.region,
-                        block,
-                    },
-                    Timestamp::ZERO,
-                ));
+                growth.free.push(FreeBlock::never_used(BlockId {
+                    region: id.region,
+                    block,
+                }));
             }
             growth.next = growth.next.max(id.block + 1);
         }
-        growth.free.retain(|(free, _)| *free != id);
+        growth.free.retain(|free| free.id != id);
         self.set_class(id, class)
     }
 
@@ -320,10 +334,10 @@ impl Regions {
         };
         // Whoever still looks at an object of the block finds its header gone.
         fence(Ordering::Release);
-        let salt = words
-            .first()
-            .map_or(0, |word| word.load(Ordering::Relaxed))
-            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let generation = region
+            .class_word(id.block as usize)
+            .map_or(0, |word| word.load(Ordering::Relaxed) / (CLASS_MASK + 1));
+        let salt = generation.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         words
             .iter()
             .for_each(|word| word.store(0, Ordering::Relaxed));
@@ -342,7 +356,26 @@ impl Regions {
             .and_then(|r| r.class_word(id.block as usize))
         {
             word.fetch_and(!CLASS_MASK, Ordering::AcqRel);
-            self.growth.lock().free.push((id, freed));
+            self.growth.lock().free.push(FreeBlock {
+                id,
+                freed,
+                paged: true,
+            });
+        }
+    }
+
+    /// Gives the pages of free blocks that readers have `passed` back to the system.
+    pub fn discard_free_blocks(&self, passed: Timestamp) {
+        let mut growth = self.growth.lock();
+        for free in &mut growth.free {
+            if free.paged
+                && free.freed <= passed
+                && let Some(region) = self.region(free.id.region)
+            {
+                let from = free.id.block as usize * MAX_SLOT_WORDS;
+                region.memory.discard(from..from + MAX_SLOT_WORDS);
+                free.paged = false;
+            }
         }
     }
 

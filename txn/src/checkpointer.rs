@@ -92,6 +92,7 @@ impl Checkpointer {
         self.is_taking.store(true, Ordering::SeqCst);
         let taken = self.take_alone(machine, log);
         self.is_taking.store(false, Ordering::SeqCst);
+        machine.tidy();
         taken
     }
 

@@ -205,6 +205,15 @@ impl Machine {
             .release_empty_blocks(&self.regions, &self.account, self.order.clock.now());
     }
 
+    /// Gives memory that nobody needs any more back to the system: after transactions that freed or
+    /// replaced a lot.
+    pub fn tidy(&self) {
+        self.release_empty_blocks();
+        let oldest = self.order.readers.oldest(&self.order.clock);
+        self.regions.discard_free_blocks(oldest);
+        self.old_versions.trim(&self.account, oldest);
+    }
+
     /// Makes everything committed so far durable and ends the log's threads.
     ///
     /// # Errors

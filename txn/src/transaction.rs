@@ -157,6 +157,9 @@ impl Context {
             self.logged = Vec::new();
             self.places = Vec::new();
         }
+        if large {
+            self.machine.tidy();
+        }
         if self.charged + self.held > 0 {
             self.machine
                 .account()

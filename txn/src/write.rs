@@ -360,14 +360,44 @@ impl Transaction {
     /// # Errors
     /// As [`Self::view`]; [`Stop::Damaged`] if it does not exist.
     pub async fn free(&mut self, addr: Addr) -> Result<(), Stop> {
-        let at = self.own(addr).await?;
-        let write = &mut self.context_mut().writes.writes[at];
-        write.what = if let What::New { .. } = write.what {
-            What::Unborn
-        } else {
-            What::Freed
-        };
-        Ok(())
+        self.writable()?;
+        loop {
+            self.catch_up().await?;
+            if self.has_entry(addr) {
+                let at = self.own(addr).await?;
+                let write = &mut self.context_mut().writes.writes[at];
+                write.what = match write.what {
+                    What::New { .. } => What::Unborn,
+                    _ => What::Freed,
+                };
+                return Ok(());
+            }
+            // Nobody will look at what it was: no image.
+            let found = self.view(addr, None, |_| ()).await?;
+            match found.map(|((), seen)| seen) {
+                // A refresh on the way has rerouted patches to this very object.
+                Some(seen) if seen.own => continue,
+                Some(seen) if seen.timestamp() > self.read_timestamp() => {
+                    return Err(Stop::Retry(AbortReason::WriteConflict));
+                }
+                Some(seen) => {
+                    self.context_mut().push(Write {
+                        addr,
+                        base: seen.header,
+                        what: What::Freed,
+                        image: (0, 0),
+                        patch: 0,
+                    })?;
+                    return Ok(());
+                }
+                None => return Err(Stop::Damaged),
+            }
+        }
+    }
+
+    /// Whether the write set has an entry for the object, idle ones included.
+    fn has_entry(&self, addr: Addr) -> bool {
+        self.context().writes.find(addr).is_some()
     }
 
     /// Applies `op` to a node. The node is taken at its current version, which must hold the keys of

@@ -280,12 +280,12 @@ fn a_block_that_serves_another_size_comes_back_as_what_it_was_last() {
         if checkpoint_before {
             machine.checkpoint().expect("there is room");
         }
+        let before = machine.regions().blocks().len();
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);
         for addr in &small {
             block_on(tx.free(*addr)).expect("exists");
         }
         assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
-        let before = machine.regions().blocks().len();
         machine.release_empty_blocks();
         assert!(machine.regions().blocks().len() < before);
         let large = fill(&machine, 5000, 60);

@@ -91,6 +91,7 @@ impl Session {
             }
             Statement::Vacuum => {
                 self.outside_block("VACUUM")?;
+                self.db.machine.tidy();
                 "VACUUM"
             }
             Statement::Analyze => "ANALYZE",

@@ -86,7 +86,7 @@ pub enum Statement {
     Show(String),
     /// EXPLAIN.
     Explain(Explain),
-    /// VACUUM: accepted, nothing happens.
+    /// VACUUM: memory that nothing needs goes back to the system.
     Vacuum,
     /// ANALYZE: accepted, nothing happens.
     Analyze,

@@ -16,6 +16,13 @@
 //! come round, the record there was replaced at another timestamp than the version that led to it.
 //! Full blocks wait in one queue of the machine, so that no lane goes without while another sits on
 //! blocks that nobody needs; its lock is taken once a block.
+//!
+//! Blocks that nobody needs any more keep their pages for the next commits, until [`OldVersions::trim`]
+//! gives the pages back to the system and what they were charged to the account.
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod trim;
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -53,8 +60,16 @@ pub struct OldVersions {
     next: AtomicU32,
     /// Full blocks, in the order in which they were filled.
     full: Mutex<VecDeque<Full>>,
+    /// Blocks without pages.
+    bare: Mutex<Vec<Bare>>,
     limit_bytes: u64,
     used_bytes: Counter,
+}
+
+/// A block that has given its pages back.
+struct Bare {
+    block: u32,
+    words: usize,
 }
 
 /// A block that nobody writes.
@@ -108,6 +123,7 @@ impl OldVersions {
             pages: (0..pages).map(|_| OnceLock::new()).collect(),
             next: AtomicU32::new(1),
             full: Mutex::default(),
+            bare: Mutex::default(),
             limit_bytes,
             used_bytes: Counter::new(0),
         }
@@ -252,9 +268,16 @@ impl OldVersions {
         let words = need.max(BLOCK_WORDS);
         let bytes = (words * WORD_BYTES) as u64;
         match account.charge(bytes) {
-            Ok(()) => self
-                .add_block(words)
-                .inspect_err(|_| account.release(bytes)),
+            Ok(()) => match self.take_bare(need) {
+                Some(open) => {
+                    account.release(bytes);
+                    account.charge_unchecked((open.words * WORD_BYTES) as u64);
+                    Ok(open)
+                }
+                None => self
+                    .add_block(words)
+                    .inspect_err(|_| account.release(bytes)),
+            },
             Err(full) => self.recycle(need, Timestamp::MAX).ok_or(full),
         }
     }
@@ -303,203 +326,5 @@ impl OldVersions {
             at: 0,
             newest: Timestamp::ZERO,
         })
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// Keeps version `ts` of an object, replaced ten later.
-    fn keep(
-        old: &OldVersions,
-        lane: &mut OldLane,
-        account: &Account,
-        ts: u64,
-        before: OldPlace,
-        oldest: u64,
-    ) -> OldPlace {
-        let header = Header(0).succeed(Timestamp::from_raw(ts), true);
-        let oldest = move || Timestamp::from_raw(oldest);
-        let version = Replaced {
-            header,
-            before,
-            payload_words: 100,
-            at: Timestamp::from_raw(ts + 10),
-        };
-        old.keep(lane, account, version, &oldest, |put| {
-            put(0, &[ts; 60]);
-            put(60, &[ts; 40]);
-        })
-        .expect("the account is large enough")
-    }
-
-    #[test]
-    fn a_chain_answers_each_reader_with_its_version() {
-        let (old, account, mut lane) = (
-            OldVersions::new(1 << 20),
-            Account::new(1 << 20),
-            OldLane::default(),
-        );
-        let first = keep(&old, &mut lane, &account, 10, OldPlace::NONE, 0);
-        let second = keep(&old, &mut lane, &account, 20, first, 0);
-        let read = |at| match old.find(
-            second,
-            Timestamp::from_raw(30),
-            Timestamp::from_raw(at),
-            |w| (w.len(), w[99].load(Ordering::Relaxed)),
-        ) {
-            Found::Version(value, header) => Some((value, header.timestamp().raw())),
-            Found::Absent => None,
-            Found::Gone => panic!("nothing was reclaimed"),
-        };
-        assert_eq!(read(25), Some(((100, 20), 20)));
-        assert_eq!(read(19), Some(((100, 10), 10)));
-        assert_eq!(read(9), None);
-    }
-
-    #[test]
-    fn blocks_come_round_when_readers_have_passed_and_a_late_reader_notices() {
-        let (old, account, mut lane) = (
-            OldVersions::new(1 << 30),
-            Account::new(1 << 30),
-            OldLane::default(),
-        );
-        let first = keep(&old, &mut lane, &account, 1, OldPlace::NONE, u64::MAX >> 10);
-        for ts in 2..10_000 {
-            keep(
-                &old,
-                &mut lane,
-                &account,
-                ts,
-                OldPlace::NONE,
-                u64::MAX >> 10,
-            );
-        }
-        assert!(old.used_bytes() <= 4 * (BLOCK_WORDS * WORD_BYTES) as u64);
-        assert!(matches!(
-            old.find(
-                first,
-                Timestamp::from_raw(11),
-                Timestamp::from_raw(5),
-                |_| ()
-            ),
-            Found::Gone
-        ));
-    }
-
-    #[test]
-    fn past_the_limit_the_oldest_is_given_up_rather_than_memory_taken() {
-        let limit = 4 * (BLOCK_WORDS * WORD_BYTES) as u64;
-        let (old, account, mut lane) = (
-            OldVersions::new(limit),
-            Account::new(1 << 30),
-            OldLane::default(),
-        );
-        for ts in 1..10_000 {
-            keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0);
-        }
-        assert!(old.used_bytes() <= limit);
-    }
-
-    #[test]
-    fn a_generation_that_has_come_round_does_not_pass_for_the_old_one() {
-        let limit = (BLOCK_WORDS * WORD_BYTES) as u64;
-        let (old, account, mut lane) = (
-            OldVersions::new(limit),
-            Account::new(1 << 30),
-            OldLane::default(),
-        );
-        let first = keep(&old, &mut lane, &account, 1, OldPlace::NONE, 0);
-        let mut ts = 2;
-        let again = loop {
-            let place = keep(&old, &mut lane, &account, ts, OldPlace::NONE, 0);
-            ts += 1;
-            if place == first {
-                break ts - 1;
-            }
-        };
-        assert!(
-            again > u64::from(OldPlace::GENERATIONS),
-            "all generations were used"
-        );
-        assert!(matches!(
-            old.find(
-                first,
-                Timestamp::from_raw(11),
-                Timestamp::from_raw(5),
-                |_| ()
-            ),
-            Found::Gone
-        ));
-    }
-
-    #[test]
-    fn a_lane_uses_what_another_no_longer_needs() {
-        let limit = 4 * (BLOCK_WORDS * WORD_BYTES) as u64;
-        let (old, account) = (OldVersions::new(limit), Account::new(1 << 30));
-        let (mut busy, mut late) = (OldLane::default(), OldLane::default());
-        for ts in 1..1000 {
-            keep(&old, &mut busy, &account, ts, OldPlace::NONE, 0);
-        }
-        // A reader at 2000 needs what the late lane keeps, and nothing of the busy one's.
-        let first = keep(&old, &mut late, &account, 2000, OldPlace::NONE, 2000);
-        for ts in 2001..2150 {
-            keep(&old, &mut late, &account, ts, OldPlace::NONE, 2000);
-        }
-        let found = old.find(
-            first,
-            Timestamp::from_raw(2010),
-            Timestamp::from_raw(2000),
-            |_| (),
-        );
-        assert!(matches!(found, Found::Version(..)));
-    }
-
-    #[test]
-    fn a_long_record_has_a_block_of_its_own_and_the_block_serves_short_ones_later() {
-        let (old, account, mut lane) = (
-            OldVersions::new(1 << 30),
-            Account::new(1 << 30),
-            OldLane::default(),
-        );
-        let long = Replaced {
-            header: Header(0).succeed(Timestamp::from_raw(1), true),
-            before: OldPlace::NONE,
-            payload_words: 100_000,
-            at: Timestamp::from_raw(2),
-        };
-        let put = |put: &mut dyn FnMut(usize, &[u64])| put(99_999, &[7]);
-        let place = old
-            .keep(&mut lane, &account, long, &|| Timestamp::ZERO, put)
-            .expect("there is room");
-        let read = |w: &[AtomicU64]| (w.len(), w[99_999].load(Ordering::Relaxed));
-        let found = old.find(place, Timestamp::from_raw(2), Timestamp::from_raw(1), read);
-        assert!(matches!(found, Found::Version((100_000, 7), _)));
-        let mut places = Vec::new();
-        for ts in 3..3000 {
-            places.push((
-                ts,
-                keep(
-                    &old,
-                    &mut lane,
-                    &account,
-                    ts,
-                    OldPlace::NONE,
-                    ts.saturating_sub(400),
-                ),
-            ));
-        }
-        // The last ones are all there, at whatever offset of whatever block.
-        for (ts, place) in places.iter().rev().take(300) {
-            let at = Timestamp::from_raw(*ts);
-            let found = old.find(*place, Timestamp::from_raw(ts + 10), at, |w| {
-                w[0].load(Ordering::Relaxed)
-            });
-            assert!(
-                matches!(found, Found::Version(value, _) if value == *ts),
-                "version {ts}"
-            );
-        }
     }
 }

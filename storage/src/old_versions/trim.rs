@@ -1,0 +1,60 @@
+//! Giving back the pages of blocks that no reader needs.
+
+use super::{Bare, OldVersions, Open};
+use crate::account::Account;
+use crate::raw::WORD_BYTES;
+use crate::sync::{Ordering, fence};
+use crate::timestamp::Timestamp;
+
+/// Bytes of blocks without readers that are kept for the commits to come.
+const KEPT_BYTES: usize = 4 << 20;
+
+impl OldVersions {
+    /// Gives back the pages of all but a few blocks that readers have `passed`.
+    pub fn trim(&self, account: &Account, passed: Timestamp) {
+        let mut kept = 0;
+        let mut given = Vec::new();
+        self.full.lock().retain(|full| {
+            let bytes = full.words * WORD_BYTES;
+            if full.newest > passed {
+                return true;
+            }
+            kept += bytes;
+            if kept > KEPT_BYTES {
+                given.push(Bare {
+                    block: full.block,
+                    words: full.words,
+                });
+            }
+            kept <= KEPT_BYTES
+        });
+        for bare in given {
+            let Some(block) = self.block(bare.block) else {
+                continue;
+            };
+            // Whoever still reads there notices, as where the block is used again.
+            block.generation.fetch_add(1, Ordering::Relaxed);
+            fence(Ordering::Release);
+            block.memory.discard(0..bare.words);
+            let bytes = (bare.words * WORD_BYTES) as u64;
+            self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            account.release(bytes);
+            self.bare.lock().push(bare);
+        }
+    }
+
+    /// A block without pages that holds `need` words; it counts as used from now on.
+    pub(super) fn take_bare(&self, need: usize) -> Option<Open> {
+        let mut bare = self.bare.lock();
+        let at = bare.iter().rposition(|bare| bare.words >= need)?;
+        let Bare { block, words } = bare.swap_remove(at);
+        self.used_bytes
+            .fetch_add((words * WORD_BYTES) as u64, Ordering::Relaxed);
+        Some(Open {
+            block,
+            words,
+            at: 0,
+            newest: Timestamp::ZERO,
+        })
+    }
+}
