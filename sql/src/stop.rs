@@ -1,7 +1,7 @@
 //! Why a statement stops: an error of the SQL floors, or the transaction below it.
 
 use fencepost_btree::IndexError;
-use fencepost_txn::Stop;
+use fencepost_txn::{AbortReason, Stop};
 
 use crate::error::{SqlError, SqlState};
 
@@ -56,6 +56,11 @@ impl Halt {
             self,
             Halt::Stale | Halt::Stop(Stop::Retry(_) | Stop::Deadlock)
         )
+    }
+
+    /// Did the transaction give way to one that stands in line for a row?
+    pub fn is_held_by_intent(&self) -> bool {
+        matches!(self, Halt::Stop(Stop::Retry(AbortReason::IntentHeld)))
     }
 }
 

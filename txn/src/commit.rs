@@ -110,9 +110,15 @@ async fn durable(wait: Option<(std::sync::Arc<Machine>, Lsn)>) -> Result<(), Sto
 impl Context {
     /// LOCK to TRUNCATE, without a pause.
     fn commit_write(&mut self) -> Result<Done, LockFailure> {
+        // Under the locks it is sure; before them it saves those who wait the trouble.
+        self.give_way()?;
         self.prewrite().map_err(LockFailure::Stop)?;
         self.lock()?;
         self.slot.begin_commit(self.machine.clock());
+        if let Err(failure) = self.give_way() {
+            self.unlock();
+            return Err(failure);
+        }
         let w = self.machine.clock().advance();
         match self.certify(w) {
             Err(failure) => {
@@ -130,6 +136,17 @@ impl Context {
                 Ok(Done { w, durable_at })
             }
         }
+    }
+
+    /// A transaction that yields gives up where an object that it overwrites is somebody else's
+    /// intent by now.
+    fn give_way(&self) -> Result<(), LockFailure> {
+        let (intents, me) = (self.machine.intents(), u64::from(self.number));
+        let mut exact = self.writes.writes.iter().filter(|write| write.is_exact());
+        if self.yields && exact.any(|write| intents.is_others(write.addr, me)) {
+            return Err(LockFailure::Abort(AbortReason::IntentHeld));
+        }
+        Ok(())
     }
 
     /// VALIDATE and the record in the log: the last steps that may fail.

@@ -2,12 +2,18 @@
 //!
 //! # Picture
 //! ```text
-//! shard of rows:  row → holder, waiting coordinators in line
+//! shard of rows:  row → holder, waiting coordinators in line; how many rows are held
 //! waits:          coordinator → row it waits for          (only touched by those who wait)
 //! ```
 //! An intent is advice: it keeps two transactions from preparing changes of one row of which one
 //! must abort. Correctness never rests on it. A coordinator waits for one row at a time, so a circle
 //! of waits is found by walking holder → row it waits for → holder, when somebody begins to wait.
+//! A circle is ended at a waiter that *yields*, because it is run again unseen, if there is one; else
+//! at whoever closes it.
+//!
+//! Who takes no intents, since it is over at once, asks [`Intents::is_others`] before it reads a row
+//! and once more under the row's lock. Whoever takes an intent does so before reading the row: so
+//! one of the two sees the other, the intent or the lock.
 //!
 //! # Failure
 //! Intents live in memory and go with their transaction, however it ends.
@@ -15,6 +21,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use fencepost_storage::Addr;
@@ -34,56 +41,104 @@ struct Line {
 
 type Rows = HashMap<Addr, Line, FixedState>;
 
+/// On a cache line of its own, because everybody who writes a row looks at `held`.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Shard {
+    /// Rows in `rows`; changed under its lock.
+    held: AtomicUsize,
+    rows: Mutex<Rows>,
+}
+
+impl Shard {
+    fn count(&self, rows: &Rows) {
+        self.held.store(rows.len(), Ordering::SeqCst);
+    }
+}
+
+#[derive(Debug)]
+struct Wait {
+    row: Addr,
+    yields: bool,
+    /// Was chosen to end a circle, and will leave the line.
+    doomed: bool,
+}
+
+type Waits = HashMap<Holder, Wait, FixedState>;
+
 /// All intents of a machine.
 #[derive(Debug)]
 pub struct Intents {
-    shards: Box<[Mutex<Rows>]>,
-    waits: Mutex<HashMap<Holder, Addr, FixedState>>,
+    shards: Box<[Shard]>,
+    waits: Mutex<Waits>,
 }
 
-/// Waiting would close a circle.
+/// Where the walk along a line of waits ends.
+enum Walk {
+    /// At somebody who does not wait, or will not for long.
+    Open,
+    /// Where it began; past this waiter, which yields.
+    Circle(Option<Holder>),
+}
+
+/// The wait is part of a circle, and was chosen to end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WouldDeadlock;
 
 impl Default for Intents {
     fn default() -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::new(Rows::default())).collect(),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             waits: Mutex::new(HashMap::default()),
         }
     }
 }
 
 impl Intents {
-    fn shard(&self, row: Addr) -> &Mutex<Rows> {
+    fn shard(&self, row: Addr) -> &Shard {
         &self.shards[(row.raw() >> 6) as usize % SHARDS]
+    }
+
+    /// Whether somebody else has the intent. One load where nobody has any intent nearby.
+    #[inline]
+    pub fn is_others(&self, row: Addr, me: Holder) -> bool {
+        let shard = self.shard(row);
+        shard.held.load(Ordering::SeqCst) > 0
+            && shard
+                .rows
+                .lock()
+                .get(&row)
+                .is_some_and(|line| line.holder != me)
     }
 
     /// Takes the intent if nobody else has it.
     pub fn try_take(&self, row: Addr, me: Holder) -> bool {
-        let mut rows = self.shard(row).lock();
-        rows.entry(row)
-            .or_insert_with(|| Line {
-                holder: me,
-                waiting: VecDeque::new(),
-            })
-            .holder
-            == me
+        let shard = self.shard(row);
+        let mut rows = shard.rows.lock();
+        let line = rows.entry(row).or_insert_with(|| Line {
+            holder: me,
+            waiting: VecDeque::new(),
+        });
+        let taken = line.holder == me;
+        shard.count(&rows);
+        taken
     }
 
-    /// Waits in line for the intent.
-    pub fn take(&self, row: Addr, me: Holder) -> Take<'_> {
+    /// Waits in line for the intent; `yields` says that `me` is to end a circle rather than others.
+    pub fn take(&self, row: Addr, me: Holder, yields: bool) -> Take<'_> {
         Take {
             intents: self,
             row,
             me,
+            yields,
             queued: false,
         }
     }
 
     /// Gives an intent back; the first in line has it then.
     pub fn release(&self, row: Addr, me: Holder) {
-        let mut rows = self.shard(row).lock();
+        let shard = self.shard(row);
+        let mut rows = shard.rows.lock();
         let Some(line) = rows.get_mut(&row) else {
             return;
         };
@@ -92,6 +147,7 @@ impl Intents {
         }
         let Some((next, waker)) = line.waiting.pop_front() else {
             rows.remove(&row);
+            shard.count(&rows);
             return;
         };
         line.holder = next;
@@ -101,55 +157,88 @@ impl Intents {
         }
     }
 
-    /// Walks from `row` along holders and what they wait for; true if that leads back to `me`.
-    fn closes_a_circle(
-        &self,
-        waits: &HashMap<Holder, Addr, FixedState>,
-        row: Addr,
-        me: Holder,
-    ) -> bool {
+    /// Walks from `row` along holders and what they wait for.
+    fn walk(&self, waits: &Waits, row: Addr, me: Holder) -> Walk {
         let mut row = row;
+        let mut yielding = None;
         // Each holder waits for at most one row, so a longer walk would have found a circle.
         for _ in 0..=waits.len() {
-            let Some(holder) = self.shard(row).lock().get(&row).map(|line| line.holder) else {
-                return false;
+            let line = self.shard(row).rows.lock();
+            let Some(holder) = line.get(&row).map(|line| line.holder) else {
+                return Walk::Open;
             };
+            drop(line);
             if holder == me {
-                return true;
+                return Walk::Circle(yielding);
             }
             match waits.get(&holder) {
-                Some(next) => row = *next,
-                None => return false,
+                Some(wait) if !wait.doomed => {
+                    if wait.yields {
+                        yielding = Some(holder);
+                    }
+                    row = wait.row;
+                }
+                _ => return Walk::Open,
             }
         }
-        false
+        Walk::Open
     }
 
-    fn enqueue(&self, row: Addr, me: Holder, waker: &Waker) -> Result<bool, WouldDeadlock> {
+    /// Makes a waiter leave its line.
+    fn doom(&self, waits: &mut Waits, victim: Holder) {
+        let Some(wait) = waits.get_mut(&victim) else {
+            return;
+        };
+        wait.doomed = true;
+        let rows = self.shard(wait.row).rows.lock();
+        let waker = rows.get(&wait.row).and_then(|line| {
+            let place = line.waiting.iter().find(|(holder, _)| *holder == victim);
+            place.and_then(|(_, waker)| waker.clone())
+        });
+        drop(rows);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn enqueue(
+        &self,
+        row: Addr,
+        me: Holder,
+        yields: bool,
+        waker: &Waker,
+    ) -> Result<bool, WouldDeadlock> {
         // The lock on `waits` makes checking and beginning to wait one step.
         let mut waits = self.waits.lock();
         if self.try_take(row, me) {
             return Ok(true);
         }
-        if self.closes_a_circle(&waits, row, me) {
-            return Err(WouldDeadlock);
+        match self.walk(&waits, row, me) {
+            Walk::Open => {}
+            Walk::Circle(Some(victim)) if !yields => self.doom(&mut waits, victim),
+            Walk::Circle(_) => return Err(WouldDeadlock),
         }
-        let mut rows = self.shard(row).lock();
+        let shard = self.shard(row);
+        let mut rows = shard.rows.lock();
         match rows.get_mut(&row) {
             Some(line) => line.waiting.push_back((me, Some(waker.clone()))),
             // Released since the try: nobody is in line.
             None => {
-                rows.insert(
-                    row,
-                    Line {
-                        holder: me,
-                        waiting: VecDeque::new(),
-                    },
-                );
+                let line = Line {
+                    holder: me,
+                    waiting: VecDeque::new(),
+                };
+                rows.insert(row, line);
+                shard.count(&rows);
                 return Ok(true);
             }
         }
-        waits.insert(me, row);
+        let wait = Wait {
+            row,
+            yields,
+            doomed: false,
+        };
+        waits.insert(me, wait);
         Ok(false)
     }
 }
@@ -160,6 +249,7 @@ pub struct Take<'a> {
     intents: &'a Intents,
     row: Addr,
     me: Holder,
+    yields: bool,
     queued: bool,
 }
 
@@ -168,28 +258,37 @@ impl Future for Take<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.queued {
-            match self.intents.enqueue(self.row, self.me, cx.waker()) {
+            match self
+                .intents
+                .enqueue(self.row, self.me, self.yields, cx.waker())
+            {
                 Ok(true) => return Poll::Ready(Ok(())),
                 Ok(false) => self.queued = true,
                 Err(deadlock) => return Poll::Ready(Err(deadlock)),
             }
             return Poll::Pending;
         }
-        let mut rows = self.intents.shard(self.row).lock();
         let me = self.me;
+        let mut waits = self.intents.waits.lock();
+        let mut rows = self.intents.shard(self.row).rows.lock();
         let Some(line) = rows.get_mut(&self.row) else {
             return Poll::Pending;
         };
-        if line.holder != me {
+        let outcome = if line.holder == me {
+            Ok(())
+        } else if waits.get(&me).is_some_and(|wait| wait.doomed) {
+            line.waiting.retain(|(holder, _)| *holder != me);
+            Err(WouldDeadlock)
+        } else {
             if let Some(place) = line.waiting.iter_mut().find(|(holder, _)| *holder == me) {
                 place.1 = Some(cx.waker().clone());
             }
             return Poll::Pending;
-        }
-        drop(rows);
-        self.intents.waits.lock().remove(&me);
+        };
+        waits.remove(&me);
+        drop((waits, rows));
         self.queued = false;
-        Poll::Ready(Ok(()))
+        Poll::Ready(outcome)
     }
 }
 
@@ -200,7 +299,7 @@ impl Drop for Take<'_> {
         }
         self.intents.waits.lock().remove(&self.me);
         let holds = {
-            let mut rows = self.intents.shard(self.row).lock();
+            let mut rows = self.intents.shard(self.row).rows.lock();
             rows.get_mut(&self.row).is_some_and(|line| {
                 line.waiting.retain(|(holder, _)| *holder != self.me);
                 line.holder == self.me
@@ -230,7 +329,10 @@ mod tests {
         let intents = Intents::default();
         assert!(intents.try_take(row(1), 10) && intents.try_take(row(1), 10));
         assert!(!intents.try_take(row(1), 11));
-        let (mut second, mut third) = (intents.take(row(1), 11), intents.take(row(1), 12));
+        let (mut second, mut third) = (
+            intents.take(row(1), 11, false),
+            intents.take(row(1), 12, false),
+        );
         assert!(poll(&mut second).is_pending() && poll(&mut third).is_pending());
         intents.release(row(1), 10);
         assert!(poll(&mut third).is_pending());
@@ -247,9 +349,9 @@ mod tests {
             assert!(intents.try_take(row(n), u64::from(n)));
         }
         let (mut a, mut b, mut c) = (
-            intents.take(row(2), 1),
-            intents.take(row(3), 2),
-            intents.take(row(1), 3),
+            intents.take(row(2), 1, false),
+            intents.take(row(3), 2, false),
+            intents.take(row(1), 3, false),
         );
         assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
         assert_eq!(poll(&mut c), Poll::Ready(Err(WouldDeadlock)));
@@ -261,11 +363,46 @@ mod tests {
     fn who_leaves_the_line_as_it_is_served_passes_the_intent_on() {
         let intents = Intents::default();
         assert!(intents.try_take(row(1), 1));
-        let (mut a, mut b) = (intents.take(row(1), 2), intents.take(row(1), 3));
+        let (mut a, mut b) = (
+            intents.take(row(1), 2, false),
+            intents.take(row(1), 3, false),
+        );
         assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
         intents.release(row(1), 1);
         drop(a);
         assert_eq!(poll(&mut b), Poll::Ready(Ok(())));
         assert!(intents.waits.lock().is_empty());
+    }
+    #[test]
+    fn a_circle_ends_at_a_waiter_that_yields() {
+        let intents = Intents::default();
+        assert!(intents.try_take(row(1), 1) && intents.try_take(row(2), 2));
+        let mut statement = intents.take(row(1), 2, true);
+        assert!(poll(&mut statement).is_pending());
+        let mut block = intents.take(row(2), 1, false);
+        assert!(poll(&mut block).is_pending(), "the other goes");
+        assert_eq!(poll(&mut statement), Poll::Ready(Err(WouldDeadlock)));
+        intents.release(row(2), 2);
+        assert_eq!(poll(&mut block), Poll::Ready(Ok(())));
+
+        // Who yields and closes the circle goes itself.
+        assert!(intents.try_take(row(3), 3));
+        let mut block = intents.take(row(3), 1, false);
+        assert!(poll(&mut block).is_pending());
+        let mut statement = intents.take(row(1), 3, true);
+        assert_eq!(poll(&mut statement), Poll::Ready(Err(WouldDeadlock)));
+        assert!(poll(&mut block).is_pending());
+    }
+
+    #[test]
+    fn a_free_row_is_seen_without_the_lock() {
+        let intents = Intents::default();
+        let held = intents.shards[0].rows.lock();
+        assert!(!intents.is_others(row(64), 1), "it would hang otherwise");
+        drop(held);
+        assert!(intents.try_take(row(64), 2));
+        assert!(intents.is_others(row(64), 1) && !intents.is_others(row(64), 2));
+        intents.release(row(64), 2);
+        assert!(!intents.is_others(row(64), 1));
     }
 }

@@ -16,7 +16,7 @@ use crate::transaction::Context;
 use crate::write_set::{NO_BASE, What};
 
 /// Pauses before a lock that stays held is given up.
-const PATIENCE: u32 = 1 << 16;
+pub(crate) const PATIENCE: u32 = 1 << 16;
 
 /// Why LOCK did not get through; no lock is held any more.
 pub(crate) enum LockFailure {

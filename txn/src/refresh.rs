@@ -5,9 +5,12 @@
 //! just as good at R'. Its patches are applied anew to nodes that moved, so that what it sees of them
 //! is the snapshot at R' too: a node that has moved beyond R' in the meantime moves R' once more.
 
+use fencepost_storage::header::Header;
+use fencepost_storage::object::ObjectRef;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::counters::Event;
+use crate::lock::PATIENCE;
 use crate::node::{NodeKind, Refusal};
 use crate::read::lock_pause;
 use crate::stop::{AbortReason, Stop};
@@ -53,6 +56,19 @@ impl Transaction {
     }
 }
 
+/// The header of an object once it is not locked, or has been for long.
+fn settled_header(object: ObjectRef<'_>) -> Header {
+    let mut round = 0;
+    loop {
+        let header = object.header();
+        if !header.is_locked() || round == PATIENCE {
+            return header;
+        }
+        lock_pause(round);
+        round += 1;
+    }
+}
+
 impl Context {
     fn refresh(&mut self) -> Result<Vec<Stray>, Stop> {
         for _ in 0..ROUNDS {
@@ -77,10 +93,20 @@ impl Context {
     /// from now on.
     fn reads_hold(&mut self, now: Timestamp) -> bool {
         for at in 0..self.reads.len() {
-            match self.check(self.reads.get(at), now, false) {
-                Ok(None) => {}
-                Ok(Some(elsewhere)) => self.reads.move_to(at, elsewhere),
-                Err(_) => return false,
+            let mut round = 0;
+            let elsewhere = loop {
+                match self.check(self.reads.get(at), now, false) {
+                    // Mostly it will change, but the lock may also be given back.
+                    Err(AbortReason::ReadLocked) if round < PATIENCE => {
+                        lock_pause(round);
+                        round += 1;
+                    }
+                    Err(_) => return false,
+                    Ok(elsewhere) => break elsewhere,
+                }
+            };
+            if let Some(elsewhere) = elsewhere {
+                self.reads.move_to(at, elsewhere);
             }
         }
         true
@@ -93,7 +119,7 @@ impl Context {
                 .machine
                 .regions()
                 .object(write.addr)
-                .is_some_and(|object| object.header() == write.base),
+                .is_some_and(|object| settled_header(object) == write.base),
             _ => true,
         })
     }

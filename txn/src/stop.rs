@@ -19,13 +19,15 @@ pub enum AbortReason {
     NodeConflict,
     /// The snapshot is older than the old versions that are kept.
     SnapshotTooOld,
+    /// An object it writes is another transaction's intent, and it gives way.
+    IntentHeld,
     /// The caller gave it up.
     Requested,
 }
 
 impl AbortReason {
     /// All reasons, in the order of the counters.
-    pub const ALL: [AbortReason; 8] = [
+    pub const ALL: [AbortReason; 9] = [
         AbortReason::WriteConflict,
         AbortReason::LockBusy,
         AbortReason::ReadConflict,
@@ -33,6 +35,7 @@ impl AbortReason {
         AbortReason::RefreshFailed,
         AbortReason::NodeConflict,
         AbortReason::SnapshotTooOld,
+        AbortReason::IntentHeld,
         AbortReason::Requested,
     ];
 
@@ -46,6 +49,7 @@ impl AbortReason {
             AbortReason::RefreshFailed => "refresh_failed",
             AbortReason::NodeConflict => "node_conflict",
             AbortReason::SnapshotTooOld => "snapshot_too_old",
+            AbortReason::IntentHeld => "intent_held",
             AbortReason::Requested => "requested",
         }
     }

@@ -66,6 +66,8 @@ pub(crate) struct Context {
     pub refreshes: u32,
     /// Whether the commit is reported only once it is durable.
     pub synchronous: bool,
+    /// Whether it gives way to others' intents.
+    pub yields: bool,
     /// Bytes of the write set that were charged to the account.
     pub charged: usize,
     /// Bytes that a statement holds outside the write set.
@@ -122,6 +124,7 @@ impl Context {
             intents: Vec::new(),
             refreshes: 0,
             synchronous: true,
+            yields: false,
             charged: 0,
             held: 0,
             record: Vec::new(),
@@ -199,6 +202,7 @@ impl Coordinator {
         context.newest = Timestamp::ZERO;
         context.refreshes = 0;
         context.synchronous = true;
+        context.yields = false;
         Transaction {
             context: Some(context),
         }
@@ -319,6 +323,13 @@ impl Transaction {
             .any(|read| (from..to).contains(&read.seen.addr))
     }
 
+    /// Whether the transaction gives way (not unless told so): its caller runs it again unseen. It
+    /// aborts rather than overwrite an object that is somebody else's intent, and ends circles of
+    /// waits rather than others that do not give way.
+    pub fn set_yielding(&mut self, yields: bool) {
+        self.context_mut().yields = yields;
+    }
+
     /// Waits in line to be the one who writes the object, and keeps the place until the end. Take
     /// it before reading what is going to be changed.
     ///
@@ -339,11 +350,26 @@ impl Transaction {
             context
                 .machine
                 .intents()
-                .take(addr, holder)
+                .take(addr, holder, context.yields)
                 .await
                 .map_err(|_| Stop::Deadlock)?;
         }
         self.context_mut().intents.push(addr);
+        Ok(())
+    }
+
+    /// As [`Self::intend`] where somebody else has an intent on the object; otherwise takes none. For a
+    /// transaction that ends at once and does not want to pay for a place in line.
+    ///
+    /// # Errors
+    /// As [`Self::intend`].
+    #[inline]
+    pub async fn await_turn(&mut self, addr: Addr) -> Result<(), Stop> {
+        let context = self.context();
+        let holder = u64::from(context.number);
+        if context.machine.intents().is_others(addr, holder) {
+            return self.intend(addr).await;
+        }
         Ok(())
     }
 

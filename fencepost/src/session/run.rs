@@ -27,6 +27,15 @@ const ATTEMPTS_BEFORE_INTENTS: u32 = 2;
 /// Plans of one statement before a catalog that keeps changing is the client's.
 const PLANS_MAX: u32 = 8;
 
+/// How a run of a statement stands in line for rows.
+#[derive(Clone, Copy)]
+struct Line {
+    /// It takes intents.
+    intents: bool,
+    /// It gives way to others, and is run again.
+    yields: bool,
+}
+
 impl Session {
     /// Runs a portal on, giving at most `max_rows` rows (0: all) to `sink`. The implicit
     /// transaction stays open for the statements up to the next [`Session::sync`].
@@ -95,11 +104,17 @@ impl Session {
         self.enter();
         let alone = self.block == Block::Implicit && self.statements == 0;
         let begun = self.transaction;
+        // A statement that commits at once, and is run again if it does not, takes no intents itself.
+        let single = alone && last;
+        let mut intents = !single;
         let mut attempt = 0;
         loop {
             portal.transaction = Some(self.transaction);
-            let intents = self.block == Block::Explicit || attempt >= ATTEMPTS_BEFORE_INTENTS;
-            let mut result = self.attempt(portal, max_rows, sink, last, intents).await;
+            let line = Line {
+                intents: intents || attempt >= ATTEMPTS_BEFORE_INTENTS,
+                yields: single && attempt < ATTEMPTS_MAX,
+            };
+            let mut result = self.attempt(portal, max_rows, sink, last, line).await;
             let complete = matches!(result, Ok(Completion::Complete(_)));
             if complete
                 && last
@@ -117,6 +132,7 @@ impl Session {
                     self.cancel.check()?;
                     Box::pin(back_off(attempt)).await;
                     attempt += 1;
+                    intents |= halt.is_held_by_intent();
                     self.enter();
                     portal.execution = Execution::default();
                 }
@@ -138,7 +154,7 @@ impl Session {
         max_rows: usize,
         sink: &mut dyn RowSink,
         last: bool,
-        intents: bool,
+        line: Line,
     ) -> Result<Completion, Halt> {
         let mut planned = portal.prepared.current();
         let Body::Plan(plan, _) = &planned.body else {
@@ -149,13 +165,16 @@ impl Session {
         }
         let alone = last && max_rows == 0 && self.block == Block::Implicit && self.statements == 0;
         self.begin_transaction(alone && plan.is_snapshot_read());
+        if let Some(tx) = &mut self.tx {
+            tx.set_yielding(line.yields);
+        }
         for _ in 0..PLANS_MAX {
             let Body::Plan(_, tables) = &planned.body else {
                 return Err(SqlError::internal("not a plan").into());
             };
             if self.guard(tables).await? {
                 return self
-                    .run_guarded(&planned, portal, max_rows, sink, intents)
+                    .run_guarded(&planned, portal, max_rows, sink, line.intents)
                     .await;
             }
             if portal.execution.has_begun() {

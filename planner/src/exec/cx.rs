@@ -11,7 +11,8 @@ use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{eval, eval_predicate};
 use fencepost_sql::value::Value;
-use fencepost_txn::Transaction;
+use fencepost_storage::Addr;
+use fencepost_txn::{Stop, Transaction};
 
 const BATCHES_A_BREATH: u32 = 8;
 const RUNNING: u8 = 0;
@@ -104,7 +105,8 @@ pub struct Cx<'a> {
     pub eval: &'a EvalContext,
     /// Asked now and then in every loop.
     pub cancel: &'a CancelFlag,
-    /// Writes queue on rows before they read them: the statement is one of several.
+    /// The statement takes intents on the rows that it is going to write: it is one of several, or
+    /// has met conflicts. One that is all its transaction does only waits for others' intents.
     pub intents: bool,
     /// Memory to use again.
     pub scratch: &'a mut Scratch,
@@ -127,6 +129,15 @@ impl Cx<'_> {
         match filter {
             None => Ok(true),
             Some(filter) => eval_predicate(filter, row, self.params, self.eval),
+        }
+    }
+
+    /// Waits for the turn to write a row; best before it is read.
+    #[inline]
+    pub async fn queue(&mut self, row: Addr) -> Result<(), Stop> {
+        match self.intents {
+            true => self.tx.intend(row).await,
+            false => self.tx.await_turn(row).await,
         }
     }
 

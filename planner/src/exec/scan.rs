@@ -4,13 +4,12 @@ use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::Transaction;
 
 use super::batch::Batch;
 use super::cx::Cx;
 use super::range::{Keys, keys};
 use crate::index::{find, tree};
-use crate::plan::{Scan, TablePlan};
+use crate::plan::Scan;
 
 const FIRST_CHUNK: usize = 32;
 const LAST_CHUNK: usize = 1024;
@@ -106,8 +105,8 @@ impl ScanState {
         self.chunk = (self.chunk * 2).min(LAST_CHUNK);
         for i in 0..self.entries.len() {
             let row = FatPtr::from_words(self.entries.value(i));
-            if wants_intent_first(scan, cx) {
-                cx.tx.intend(row.addr).await?;
+            if queues_first(scan) {
+                cx.queue(row.addr).await?;
             }
             if cx.tx.read(row.addr, &mut self.words).await? {
                 emit(scan, cx, row, &self.words, out)?;
@@ -151,29 +150,17 @@ pub async fn fetch_point(
     key: &[u8],
     words: &mut Vec<u64>,
 ) -> Result<Option<FatPtr>, Halt> {
-    let intent = wants_intent_first(scan, cx);
-    fetch_by_key(cx.tx, &scan.table, scan.index, key, intent, words).await
-}
-
-/// The row that index `index` has under `key`, with an intent taken before it is read if asked.
-pub async fn fetch_by_key(
-    tx: &mut Transaction,
-    table: &TablePlan,
-    index: usize,
-    key: &[u8],
-    intent: bool,
-    words: &mut Vec<u64>,
-) -> Result<Option<FatPtr>, Halt> {
+    let index = scan.table.index_def(scan.index);
     let mut last = Addr::NULL;
     loop {
-        let Some(entry) = find(tx, table.index_def(index), key).await? else {
+        let Some(entry) = find(cx.tx, index, key).await? else {
             return Ok(None);
         };
         let row = FatPtr::from_words(entry);
-        if intent {
-            tx.intend(row.addr).await?;
+        if queues_first(scan) {
+            cx.queue(row.addr).await?;
         }
-        if tx.read(row.addr, words).await? {
+        if cx.tx.read(row.addr, words).await? {
             return Ok(Some(row));
         }
         // It was deleted, or moved, while this transaction waited for it: ask the index again.
@@ -185,8 +172,8 @@ pub async fn fetch_by_key(
 }
 
 /// A locking scan queues for a row before it reads it, where its access decides on the row alone.
-fn wants_intent_first(scan: &Scan, cx: &Cx<'_>) -> bool {
-    cx.intents && scan.locks && (scan.filter.is_none() || scan.is_point())
+fn queues_first(scan: &Scan) -> bool {
+    scan.locks && (scan.filter.is_none() || scan.is_point())
 }
 
 /// Decodes a row, and takes it back if the filter rejects it.

@@ -169,9 +169,7 @@ pub async fn run_change(
         if joined && !seen.insert(place.addr.raw()) {
             continue;
         }
-        if cx.intents {
-            cx.tx.intend(place.addr).await?;
-        }
+        cx.queue(place.addr).await?;
         changer.change(plan, cx, place, row, returning).await?;
         count += 1;
     }

@@ -1,0 +1,113 @@
+//! Statements and blocks that write the same rows: they stand in one line, and nobody is told to
+//! start over.
+
+use std::thread::{self, JoinHandle};
+
+use fencepost::{Database, Error, params};
+
+const ADD: &str = "UPDATE t SET x = x + $2 WHERE k = $1";
+
+/// Rows 0 to 7, with 0 in each.
+fn database() -> Database {
+    let db = Database::in_memory().expect("a database");
+    let schema = "CREATE TABLE t (k int PRIMARY KEY, x bigint NOT NULL);
+        INSERT INTO t SELECT g, 0 FROM generate_series(0, 7) g";
+    db.blocking().batch(schema).expect("the schema");
+    db
+}
+
+/// Runs one statement in a thread.
+fn statement(db: &Database, sql: &'static str) -> JoinHandle<Result<u64, Error>> {
+    let db = db.clone();
+    thread::spawn(move || db.blocking().execute(sql, &[]))
+}
+
+/// Waits until `count` transactions have stood in line since the database was opened.
+fn until_waits<T>(db: &Database, count: u64, who: &JoinHandle<T>) {
+    while db.machine().counters().totals().intent_waits < count {
+        assert!(!who.is_finished(), "it did not wait");
+        thread::yield_now();
+    }
+}
+
+fn sum(db: &Database) -> i64 {
+    let sql = "SELECT sum(x)::bigint AS x FROM t";
+    let row = db.blocking().query_one(sql, &[]).expect("a row");
+    row.get("x").expect("a number")
+}
+
+#[test]
+fn a_statement_waits_for_an_open_block_and_both_count() {
+    let statements: [&'static str; 3] = [
+        "UPDATE t SET x = x + 10 WHERE k = 1",
+        "UPDATE t SET x = x + 10 WHERE k >= 1 AND k < 2",
+        "DELETE FROM t WHERE k = 1",
+    ];
+    for (i, sql) in statements.into_iter().enumerate() {
+        let db = database();
+        let mut block = db.blocking();
+        block.execute("BEGIN", &[]).expect("a block");
+        block.execute(ADD, params![1, 1i64]).expect("a row");
+        let waiting = statement(&db, sql);
+        until_waits(&db, 1, &waiting);
+        block.execute(ADD, params![1, 1i64]).expect("its own row");
+        block.execute("COMMIT", &[]).expect("no conflict");
+        let done = waiting.join().expect("no panic").expect("no conflict");
+        assert_eq!(done, 1, "{sql}");
+        assert_eq!(sum(&db), [12, 12, 0][i], "{sql}");
+    }
+}
+
+#[test]
+fn a_statement_makes_way_where_it_and_a_block_wait_for_each_other() {
+    let db = database();
+    let (mut first, mut second) = (db.blocking(), db.blocking());
+    for (block, row) in [(&mut first, 1), (&mut second, 2)] {
+        block.execute("BEGIN", &[]).expect("a block");
+        block.execute(ADD, params![row, 1i64]).expect("a row");
+    }
+    let waiting = statement(&db, "UPDATE t SET x = x + 10 WHERE k >= 1 AND k <= 2");
+    until_waits(&db, 1, &waiting);
+    first.execute("COMMIT", &[]).expect("no conflict");
+    // Now the statement has row 1 and waits for row 2.
+    until_waits(&db, 2, &waiting);
+    second.execute(ADD, params![1, 1i64]).expect("no deadlock");
+    second.execute("COMMIT", &[]).expect("no conflict");
+    let done = waiting.join().expect("no panic").expect("run again");
+    assert_eq!(done, 2);
+    assert_eq!(sum(&db), 3 + 20);
+}
+
+#[test]
+fn blocks_and_statements_of_many_threads_never_conflict() {
+    const ROUNDS: i32 = 200;
+    const ROWS: i32 = 2;
+    let db = database();
+    thread::scope(|scope| {
+        for thread in 0..3 {
+            let db = &db;
+            scope.spawn(move || {
+                let mut session = db.blocking();
+                for i in 0..ROUNDS {
+                    let row = (thread + i) % ROWS;
+                    session.execute("BEGIN", &[]).expect("a block");
+                    // Always in this order, so that nobody waits in a circle.
+                    for row in row..ROWS {
+                        session.execute(ADD, params![row, 1i64]).expect("a turn");
+                    }
+                    session.execute("COMMIT", &[]).expect("no conflict");
+                    let left = i64::from(ROWS - row) - 1;
+                    session.execute(ADD, params![0, -left]).expect("a turn");
+                }
+            });
+            scope.spawn(move || {
+                let mut session = db.blocking();
+                for i in 0..ROUNDS {
+                    let row = (thread + i) % ROWS;
+                    session.execute(ADD, params![row, 1i64]).expect("a turn");
+                }
+            });
+        }
+    });
+    assert_eq!(sum(&db), i64::from(2 * 3 * ROUNDS));
+}

@@ -1,0 +1,119 @@
+//! Intents and those who take none: a transaction that yields does not overtake one that stands in
+//! line.
+
+use std::sync::Arc;
+
+use fencepost_txn::{AbortReason, Addr, Machine, MachineOptions, Mode, Outcome, Stop, Transaction};
+use pollster::block_on;
+
+fn machine() -> Arc<Machine> {
+    Machine::open(MachineOptions {
+        region_bytes: 16 << 20,
+        ..MachineOptions::default()
+    })
+    .expect("opens")
+}
+
+fn begin(machine: &Arc<Machine>) -> Transaction {
+    machine.coordinator().begin(Mode::ReadWrite)
+}
+
+fn object(machine: &Arc<Machine>, value: u64) -> Addr {
+    let mut tx = begin(machine);
+    let ptr = tx.alloc(1, Addr::NULL).expect("room");
+    tx.write_new(ptr, &[value]).expect("its own");
+    assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
+    ptr.addr
+}
+
+/// Adds to the object, as an UPDATE of one row does.
+fn add(tx: &mut Transaction, addr: Addr, amount: u64) -> Result<(), Stop> {
+    let mut words = Vec::new();
+    assert!(block_on(tx.read(addr, &mut words))?);
+    block_on(tx.write(addr, &[words[0] + amount]))
+}
+
+fn value(machine: &Arc<Machine>, addr: Addr) -> u64 {
+    let mut words = Vec::new();
+    let mut tx = machine.coordinator().begin(Mode::ReadOnly);
+    assert_eq!(block_on(tx.read(addr, &mut words)), Ok(true));
+    words[0]
+}
+
+#[test]
+fn who_yields_does_not_overwrite_what_another_has_begun_to_change() {
+    let machine = machine();
+    let addr = object(&machine, 0);
+    for yields in [true, false] {
+        let mut statement = begin(&machine);
+        statement.set_yielding(yields);
+        block_on(statement.await_turn(addr)).expect("nobody is in line");
+        add(&mut statement, addr, 1).expect("no conflict");
+        // The other begins after the first has read, and before it commits.
+        let mut block = begin(&machine);
+        block_on(block.intend(addr)).expect("nobody is in line");
+        add(&mut block, addr, 10).expect("no conflict");
+        let outcome = block_on(statement.commit()).expect("an outcome");
+        let other = block_on(block.commit()).expect("an outcome");
+        if yields {
+            assert_eq!(outcome, Outcome::Aborted(AbortReason::IntentHeld));
+            assert!(matches!(other, Outcome::Committed(_)));
+        } else {
+            assert!(matches!(outcome, Outcome::Committed(_)));
+            assert_eq!(other, Outcome::Aborted(AbortReason::WriteConflict));
+        }
+    }
+    assert_eq!(value(&machine, addr), 11);
+}
+
+#[test]
+fn its_own_intent_stops_nobody() {
+    let machine = machine();
+    let addr = object(&machine, 0);
+    let mut tx = begin(&machine);
+    tx.set_yielding(true);
+    block_on(tx.intend(addr)).expect("nobody is in line");
+    block_on(tx.await_turn(addr)).expect("it is its turn");
+    add(&mut tx, addr, 1).expect("no conflict");
+    assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
+    // Nor does the manner of one transaction stay with its coordinator.
+    let mut coordinator = machine.coordinator();
+    let mut tx = coordinator.begin(Mode::ReadWrite);
+    tx.set_yielding(true);
+    tx.abort();
+    let mut tx = coordinator.begin(Mode::ReadWrite);
+    add(&mut tx, addr, 1).expect("no conflict");
+    let mut other = begin(&machine);
+    block_on(other.intend(addr)).expect("nobody is in line");
+    assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
+}
+
+#[test]
+fn who_waited_goes_on_with_what_the_other_left() {
+    let machine = machine();
+    let addr = object(&machine, 0);
+    let mut block = begin(&machine);
+    block_on(block.intend(addr)).expect("nobody is in line");
+    add(&mut block, addr, 10).expect("no conflict");
+    let statement = std::thread::spawn({
+        let machine = Arc::clone(&machine);
+        move || {
+            let mut tx = begin(&machine);
+            tx.set_yielding(true);
+            block_on(tx.await_turn(addr)).expect("no circle");
+            add(&mut tx, addr, 1).expect("the snapshot moves");
+            block_on(tx.commit())
+        }
+    });
+    while machine.counters().totals().intent_waits == 0 {
+        assert!(!statement.is_finished(), "it overtakes");
+        std::thread::yield_now();
+    }
+    assert!(matches!(
+        block_on(block.commit()),
+        Ok(Outcome::Committed(_))
+    ));
+    let outcome = statement.join().expect("no panic");
+    assert!(matches!(outcome, Ok(Outcome::Committed(_))));
+    assert_eq!(value(&machine, addr), 11);
+}
