@@ -24,4 +24,4 @@ pub use clock::{ManualClock, MonotonicClock, SystemClock, WallClock};
 pub use disk::{Disk, DiskFile, DiskLock};
 pub use os_disk::OsDisk;
 pub use random::{Random, entropy_seed};
-pub use sim_disk::{CrashLoss, DiskOp, SimDisk};
+pub use sim_disk::{CrashLoss, DiskOp, HeldSyncs, SimDisk};

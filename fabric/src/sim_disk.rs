@@ -19,7 +19,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use self::file::SimFile;
 use self::state::{File, NameChange, State};
@@ -47,10 +47,38 @@ pub enum DiskOp {
     Names,
 }
 
+/// Where syncs wait while they are held back.
+#[derive(Default)]
+struct Gate {
+    holds: Mutex<usize>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut holds = self.holds.lock();
+        while *holds > 0 {
+            self.opened.wait(&mut holds);
+        }
+    }
+}
+
+/// Holds the syncs of a [`SimDisk`] back until it is dropped.
+#[must_use = "syncs go on when this is dropped"]
+pub struct HeldSyncs(Arc<Gate>);
+
+impl Drop for HeldSyncs {
+    fn drop(&mut self) {
+        *self.0.holds.lock() -= 1;
+        self.0.opened.notify_all();
+    }
+}
+
 /// A simulated disk; clones are the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
+    gate: Arc<Gate>,
     prefix: String,
     /// The life of the disk this handle belongs to; none for one that outlives crashes.
     life: Option<u64>,
@@ -62,6 +90,7 @@ impl SimDisk {
         let state = State::new(seed);
         Self {
             state: Arc::new(Mutex::new(state)),
+            gate: Arc::default(),
             prefix: String::new(),
             life: None,
         }
@@ -88,6 +117,7 @@ impl SimDisk {
         state.locks.clear();
         Self {
             state: Arc::new(Mutex::new(state)),
+            gate: Arc::default(),
             prefix: self.prefix.clone(),
             life: None,
         }
@@ -118,6 +148,13 @@ impl SimDisk {
     /// Makes each file sync take this long.
     pub fn set_sync_delay(&self, delay: Duration) {
         self.state.lock().sync_delay = delay;
+    }
+
+    /// Makes syncs of files' data wait until what this gives is dropped; [`DiskFile::sync_all`] is
+    /// not held back.
+    pub fn hold_syncs(&self) -> HeldSyncs {
+        *self.gate.holds.lock() += 1;
+        HeldSyncs(Arc::clone(&self.gate))
     }
 
     /// A file's bytes, with no call counted; `None` when there is no such file.
@@ -178,6 +215,7 @@ impl SimDisk {
     fn handle(&self, state: &State, id: usize) -> Arc<dyn DiskFile> {
         Arc::new(SimFile {
             state: Arc::clone(&self.state),
+            gate: Arc::clone(&self.gate),
             id,
             life: state.life,
         })
@@ -269,6 +307,7 @@ impl SimDisk {
     pub fn inside(&self, name: &str) -> SimDisk {
         Self {
             state: Arc::clone(&self.state),
+            gate: Arc::clone(&self.gate),
             prefix: format!("{}{name}/", self.prefix),
             life: self.life,
         }

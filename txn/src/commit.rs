@@ -14,6 +14,8 @@
 //!   there is that of node kinds (`apply`, `revalidate`, `gone`, `stamp`); if it panics the locks go
 //!   back as the transaction unwinds.
 
+use std::sync::Arc;
+
 use fencepost_storage::Timestamp;
 use fencepost_storage::log::Lsn;
 
@@ -21,7 +23,7 @@ use crate::counters::Event;
 use crate::lock::LockFailure;
 use crate::machine::Machine;
 use crate::stop::{AbortReason, Outcome, Stop};
-use crate::transaction::{Context, Transaction};
+use crate::transaction::{Context, Coordinator, Transaction};
 
 /// Times that LOCK is begun anew because patches had to be rerouted.
 const REROUTES: u32 = 64;
@@ -35,7 +37,8 @@ struct Done {
 impl Transaction {
     /// Commits. Returns once the outcome is as durable as the machine's tier (and the transaction's
     /// [`Self::set_synchronous`]) asks for; a transaction that wrote nothing waits until what it read
-    /// is durable.
+    /// is durable. An outcome without effect is answered at once; before anybody is told of it
+    /// [`Coordinator::settle`] is to be awaited.
     ///
     /// Dropping the future before LOCK aborts; after it the commit has taken effect.
     ///
@@ -76,7 +79,7 @@ impl Transaction {
             }
         };
         let waits = done.durable_at.filter(|_| self.context().synchronous);
-        let wait = waits.map(|lsn| (std::sync::Arc::clone(self.machine()), lsn));
+        let wait = waits.map(|lsn| (Arc::clone(self.machine()), lsn));
         self.finish();
         durable(wait).await?;
         Ok(Outcome::Committed(done.w))
@@ -84,21 +87,44 @@ impl Transaction {
 
     async fn commit_read(&mut self) -> Result<Outcome, Stop> {
         let context = self.context();
-        let machine = &context.machine;
-        machine.counters().count(context.lane, Event::CommitRead);
-        let log = machine
-            .log()
-            .filter(|log| context.synchronous && context.newest.raw() > log.durable_watermark());
-        let wait = log.map(|log| (std::sync::Arc::clone(machine), log.position()));
+        context
+            .machine
+            .counters()
+            .count(context.lane, Event::CommitRead);
+        let wait = context.seen_not_durable();
         let r = context.r;
         self.finish();
         durable(wait).await?;
         Ok(Outcome::Committed(r))
     }
+
+    /// As [`Self::abort`], but returns once everything that the transaction saw is durable, so that
+    /// its end may be told. Dropping the future aborts all the same.
+    ///
+    /// # Errors
+    /// [`Stop::Failed`]: the log failed, so what was seen may not survive a restart. The transaction
+    /// is aborted all the same.
+    pub async fn rollback(mut self) -> Result<(), Stop> {
+        let wait = self.context().seen_not_durable();
+        self.give_up(AbortReason::Requested);
+        durable(wait).await
+    }
+}
+
+impl Coordinator {
+    /// Returns once everything that the last transaction saw is durable, so that its end may be told
+    /// although it was no commit: it was aborted, dropped, or its commit had no effect.
+    ///
+    /// # Errors
+    /// As [`Transaction::rollback`].
+    pub async fn settle(&self) -> Result<(), Stop> {
+        let wait = self.last(Context::seen_not_durable).flatten();
+        durable(wait).await
+    }
 }
 
 /// Waits until the log is durable up to a position.
-async fn durable(wait: Option<(std::sync::Arc<Machine>, Lsn)>) -> Result<(), Stop> {
+async fn durable(wait: Option<(Arc<Machine>, Lsn)>) -> Result<(), Stop> {
     if let Some((machine, lsn)) = wait
         && let Some(log) = machine.log()
     {
@@ -108,6 +134,14 @@ async fn durable(wait: Option<(std::sync::Arc<Machine>, Lsn)>) -> Result<(), Sto
 }
 
 impl Context {
+    /// What to wait for before the end is told of a transaction without writes, or of one that has
+    /// no effect: `None` where everything it saw is durable, or it does not care.
+    fn seen_not_durable(&self) -> Option<(Arc<Machine>, Lsn)> {
+        let log = self.machine.log()?;
+        let wait = self.synchronous && self.newest.raw() > log.durable_watermark();
+        wait.then(|| (Arc::clone(&self.machine), log.position()))
+    }
+
     /// LOCK to TRUNCATE, without a pause.
     fn commit_write(&mut self) -> Result<Done, LockFailure> {
         // Under the locks it is sure; before them it saves those who wait the trouble.

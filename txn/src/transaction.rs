@@ -212,6 +212,14 @@ impl Coordinator {
     pub fn machine(&self) -> &Arc<Machine> {
         &self.machine
     }
+
+    /// Shows `f` what is left of the last transaction; `None` before the first, or while one runs.
+    pub(crate) fn last<T>(&self, f: impl FnOnce(&Context) -> T) -> Option<T> {
+        let context = self.home.take()?;
+        let value = f(&context);
+        self.home.store(Some(context));
+        Some(value)
+    }
 }
 
 impl Transaction {
@@ -373,7 +381,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives the transaction up.
+    /// Gives the transaction up. Before anybody is told of it, [`Coordinator::settle`] is to be
+    /// awaited; or see [`Self::rollback`].
     pub fn abort(mut self) {
         self.give_up(AbortReason::Requested);
     }

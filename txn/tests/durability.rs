@@ -1,6 +1,8 @@
 //! What is on the disk after a crash: every acknowledged commit, no half of another.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use fencepost_fabric::{CrashLoss, Disk, SimDisk};
 use fencepost_storage::log::LogOptions;
@@ -306,4 +308,61 @@ fn a_block_that_serves_another_size_comes_back_as_what_it_was_last() {
         assert_eq!(machine.inventory().objects.len(), 61);
         assert!(machine.inventory().locked.is_empty() && machine.inventory().torn.is_empty());
     }
+}
+
+/// Polls a future once.
+fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn what_an_aborted_transaction_saw_is_durable_before_its_end_is_told() {
+    let disk = SimDisk::new(5);
+    let machine = open(&disk).expect("fresh");
+    for slot in 0..3 {
+        let added = add(&machine, slot, 10, 1);
+        assert!(matches!(added, Ok(Outcome::Committed(_))));
+    }
+    let [addr, other, _] = addresses(&machine)[..] else {
+        panic!("three objects");
+    };
+    let held = disk.hold_syncs();
+    let mut writer = machine.coordinator().begin(Mode::ReadWrite);
+    writer.set_synchronous(false);
+    block_on(writer.update(addr, |image| image[0] = 2)).expect("no conflict");
+    assert!(matches!(
+        block_on(writer.commit()),
+        Ok(Outcome::Committed(_))
+    ));
+
+    let mut words = Vec::new();
+    let mut coordinator = machine.coordinator();
+    let mut careless = coordinator.begin(Mode::ReadWrite);
+    careless.set_synchronous(false);
+    assert_eq!(block_on(careless.read(addr, &mut words)), Ok(true));
+    assert_eq!(poll(pin!(careless.rollback())), Poll::Ready(Ok(())));
+
+    let mut blind = coordinator.begin(Mode::ReadWrite);
+    assert_eq!(block_on(blind.read(other, &mut words)), Ok(true));
+    assert_eq!(poll(pin!(blind.rollback())), Poll::Ready(Ok(())));
+
+    let mut reader = coordinator.begin(Mode::ReadWrite);
+    assert_eq!(block_on(reader.read(addr, &mut words)), Ok(true));
+    assert_eq!(words[0], 2, "it sees what is not durable");
+    reader.abort();
+    assert!(
+        poll(pin!(coordinator.settle())).is_pending(),
+        "by the coordinator that ran it"
+    );
+    let mut reader = machine.coordinator().begin(Mode::ReadWrite);
+    assert_eq!(block_on(reader.read(addr, &mut words)), Ok(true));
+    let mut told = pin!(reader.rollback());
+    assert!(poll(told.as_mut()).is_pending());
+    drop(held);
+    assert_eq!(block_on(told), Ok(()));
+    assert_eq!(block_on(coordinator.settle()), Ok(()));
+    disk.crash(CrashLoss::All);
+    drop(machine);
+    let machine = open(&disk).expect("whole");
+    assert_eq!(value(&machine, addr).expect("there")[0], 2);
 }

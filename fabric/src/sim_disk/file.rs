@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::DiskOp;
 use super::state::{Change, State};
+use super::{DiskOp, Gate};
 use crate::disk::DiskFile;
 
 pub(super) struct SimFile {
     pub state: Arc<Mutex<State>>,
+    pub gate: Arc<Gate>,
     pub id: usize,
     pub life: u64,
 }
@@ -89,6 +90,11 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.gate.pass();
+        self.sync_all()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
         let delay = self.state.lock().sync_delay;
         // What the sync covers is what was written before it began.
         let covered = self.run(DiskOp::Sync, |state, id| Ok(state.files[id].unsynced.len()))?;
@@ -105,9 +111,5 @@ impl DiskFile for SimFile {
             change.apply(&mut file.survives);
         }
         Ok(())
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.sync()
     }
 }

@@ -73,6 +73,7 @@ impl Session {
         };
         let mut tx = self.coordinator.begin(mode);
         tx.set_synchronous(self.eval.settings.synchronous_commit);
+        self.unsettled = false;
         for savepoint in &mut self.savepoints {
             savepoint.point = Some(tx.savepoint());
         }
@@ -93,6 +94,7 @@ impl Session {
             }
         };
         let committed = outcome.is_ok();
+        self.unsettled |= !committed;
         if let Some(private) = self.private.take()
             && committed
         {
@@ -104,11 +106,35 @@ impl Session {
 
     /// Aborts what is open.
     pub(super) fn abort_transaction(&mut self) {
-        if let Some(tx) = self.tx.take() {
-            tx.abort();
-        }
+        self.abort_below();
         self.private = None;
         self.close_block(false);
+    }
+
+    fn abort_below(&mut self) {
+        if let Some(mut tx) = self.tx.take() {
+            tx.set_synchronous(self.eval.settings.synchronous_commit);
+            tx.abort();
+            self.unsettled = true;
+        }
+    }
+
+    /// Waits until everything is durable that a transaction saw which was given up, and whose end is
+    /// about to be told (SES-4).
+    pub(super) async fn settle(&mut self) -> Result<(), Halt> {
+        if self.unsettled && self.tx.is_none() {
+            self.coordinator.settle().await?;
+            self.unsettled = false;
+        }
+        Ok(())
+    }
+
+    /// As [`Session::fail`]; the error that may be told now: `error`, or that what led to it may not
+    /// survive.
+    pub(super) async fn fail_with(&mut self, halt: Halt) -> SqlError {
+        self.doomed |= !matches!(halt, Halt::Error(_));
+        self.fail();
+        self.settle().await.err().unwrap_or(halt).into_error()
     }
 
     fn close_block(&mut self, committed: bool) {
@@ -126,7 +152,8 @@ impl Session {
         self.lasting = after;
     }
 
-    /// An error was reported: the implicit transaction ends, a block fails.
+    /// An error is to be reported: the implicit transaction ends, a block fails. The next
+    /// [`Session::sync`] waits until everything that the transaction saw is durable.
     pub fn fail(&mut self) {
         match self.block {
             Block::Idle | Block::Failed => {}
@@ -134,10 +161,8 @@ impl Session {
             Block::Explicit => {
                 self.block = Block::Failed;
                 // What nothing can save need not keep others waiting.
-                if self.doomed
-                    && let Some(tx) = self.tx.take()
-                {
-                    tx.abort();
+                if self.doomed {
+                    self.abort_below();
                 }
             }
         }
@@ -146,9 +171,14 @@ impl Session {
     /// The end of the statements of a simple query or of an extended one's Sync: commits the
     /// implicit transaction.
     pub async fn sync(&mut self) -> Result<(), SqlError> {
-        match self.block {
-            Block::Implicit => self.commit_transaction().await.map_err(Halt::into_error),
+        let done = match self.block {
+            Block::Implicit => self.commit_transaction().await,
+            Block::Idle if self.unsettled => self.settle().await,
             _ => Ok(()),
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(halt) => Err(Box::pin(self.fail_with(halt)).await),
         }
     }
 
@@ -206,6 +236,7 @@ impl Session {
         let tag = match self.block {
             Block::Failed => {
                 self.abort_transaction();
+                self.settle().await?;
                 "ROLLBACK"
             }
             Block::Explicit => {
@@ -223,12 +254,13 @@ impl Session {
     }
 
     /// ROLLBACK.
-    pub(super) fn rollback_block(&mut self, chain: bool) -> Result<&'static str, SqlError> {
+    pub(super) async fn rollback_block(&mut self, chain: bool) -> Result<&'static str, Halt> {
         let modes = self.modes;
         if matches!(self.block, Block::Idle | Block::Implicit) {
             self.no_transaction(chain)?;
         }
         self.abort_transaction();
+        self.settle().await?;
         self.chain(chain, modes);
         Ok("ROLLBACK")
     }

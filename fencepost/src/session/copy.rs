@@ -2,7 +2,6 @@
 
 use fencepost_planner::CopyInput;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::stop::Halt;
 
 use super::{Block, Session, cx};
 
@@ -61,10 +60,9 @@ impl CopyIn {
             }
             _ => Err(SqlError::internal("COPY outlived its transaction").into()),
         };
-        result.map_err(|halt| {
-            session.doomed |= !matches!(halt, Halt::Error(_));
-            session.fail();
-            halt.into_error()
-        })
+        match result {
+            Ok(count) => Ok(count),
+            Err(halt) => Err(session.fail_with(halt).await),
+        }
     }
 }

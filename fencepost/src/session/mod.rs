@@ -13,6 +13,8 @@
 //! - SES-2: a plan runs only on the versions of its tables that it was made for; the transaction has
 //!   their guards in its read set.
 //! - SES-3: a session that is dropped aborts its transaction.
+//! - SES-4: the end of a transaction, also by ROLLBACK or an error, is told once everything it saw is
+//!   durable ([`Session::settle`]), unless `synchronous_commit` is off.
 
 mod block;
 mod copy;
@@ -20,6 +22,8 @@ mod protocol;
 mod run;
 mod settings;
 mod statement;
+#[cfg(test)]
+mod tests;
 mod utility;
 
 use std::collections::HashMap;
@@ -105,6 +109,8 @@ pub struct Session {
     statements: u32,
     /// The transaction can only be rolled back as a whole.
     doomed: bool,
+    /// The last transaction was given up, and what it saw may not be durable yet.
+    unsettled: bool,
     modes: Modes,
     savepoints: Vec<OpenSavepoint>,
     /// The catalog as a transaction that changed it sees it.
@@ -170,6 +176,7 @@ impl Session {
             transaction: 0,
             statements: 0,
             doomed: false,
+            unsettled: false,
             modes: Modes::default(),
             savepoints: Vec::new(),
             private: None,

@@ -81,11 +81,10 @@ impl Session {
                 Box::pin(self.run_explain(lines, run.as_ref(), portal, sink)).await
             }
         };
-        result.map_err(|halt| {
-            self.doomed |= !matches!(halt, Halt::Error(_));
-            self.fail();
-            halt.into_error()
-        })
+        match result {
+            Ok(done) => Ok(done),
+            Err(halt) => Err(Box::pin(self.fail_with(halt)).await),
+        }
     }
 
     /// Runs a portal of a plan, again and again where conflicts allow it (SES-1).

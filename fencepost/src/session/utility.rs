@@ -34,7 +34,7 @@ impl Session {
         let tag = match statement {
             Statement::Begin { start, modes } => self.begin_block(*start, modes)?,
             Statement::Commit { chain } => self.commit_block(*chain).await?,
-            Statement::Rollback { chain } => self.rollback_block(*chain)?,
+            Statement::Rollback { chain } => self.rollback_block(*chain).await?,
             Statement::Savepoint(name) => self.savepoint(name)?,
             Statement::Release(name) => self.release(name)?,
             Statement::RollbackTo(name) => self.rollback_to(name).await?,

@@ -1,0 +1,146 @@
+//! When the end of a transaction is told (SES-4), on a disk whose syncs are held back.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use fencepost_fabric::{Disk, DiskOp, HeldSyncs, SimDisk};
+use fencepost_sql::error::SqlState;
+use fencepost_storage::log::LogOptions;
+use fencepost_txn::{Durable, MachineOptions};
+use pollster::FutureExt;
+
+use super::{Session, TxStatus};
+use crate::database::Database;
+use crate::error::Error;
+
+/// Polls a future once.
+fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A database with a row that was changed by a commit that is not durable, until what comes with it
+/// is dropped.
+fn with_a_change_in_flight() -> (Database, SimDisk, HeldSyncs) {
+    let disk = SimDisk::new(1);
+    let db = Database::start(MachineOptions {
+        region_bytes: 16 << 20,
+        durable: Some(Durable {
+            disk: Arc::new(disk.clone()) as Arc<dyn Disk>,
+            log: LogOptions::default(),
+            checkpoint_bytes: u64::MAX,
+        }),
+        ..MachineOptions::default()
+    })
+    .expect("a database");
+    let schema = "CREATE TABLE t (a int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 1), (2, 2)";
+    db.blocking().batch(schema).expect("the schema");
+    // A flush makes known to be durable what was committed before the one that it serves.
+    let later = "CREATE TABLE u (a int)";
+    db.blocking().batch(later).expect("another flush");
+    let held = disk.hold_syncs();
+    let mut writer = db.blocking();
+    let off = "SET synchronous_commit = off";
+    writer.execute(off, &[]).expect("a setting");
+    let change = "UPDATE t SET b = 0 WHERE a = 1";
+    assert_eq!(writer.execute(change, &[]).expect("told at once"), 1);
+    (db, disk, held)
+}
+
+/// Runs `before`, which is told at once, and then `last`, which is told when the change is durable.
+fn waits(before: &[&str], last: &str) -> Result<u64, Error> {
+    let (db, _, held) = with_a_change_in_flight();
+    let mut session = db.session();
+    for sql in before {
+        // Some of them fail, so that the block has failed.
+        let mut done = pin!(session.execute(*sql, &[]));
+        assert!(poll(done.as_mut()).is_ready(), "{sql}");
+    }
+    let mut done = pin!(session.execute(last, &[]));
+    assert!(poll(done.as_mut()).is_pending(), "{last}");
+    drop(held);
+    done.block_on()
+}
+
+fn state(result: Result<u64, Error>) -> SqlState {
+    result.expect_err("it fails").code()
+}
+
+const SEE: &str = "SELECT b FROM t WHERE a = 1";
+
+#[test]
+fn a_rollback_waits_for_what_the_block_saw() {
+    waits(&["BEGIN", SEE], "ROLLBACK").expect("rolled back");
+    waits(&["BEGIN", SEE], "COMMIT").expect("committed");
+    // A change of its own does not matter, nor that the block has failed or was closed by COMMIT.
+    let change = "UPDATE t SET b = 5 WHERE a = 1";
+    waits(&["BEGIN", change], "ROLLBACK").expect("rolled back");
+    let broken = "SELECT 1 / b FROM t WHERE a = 1";
+    waits(&["BEGIN", broken], "ROLLBACK").expect("rolled back");
+    waits(&["BEGIN", broken], "COMMIT").expect("rolled back");
+}
+
+#[test]
+fn an_error_waits_for_what_led_to_it() {
+    let zero = waits(&[], "SELECT 1 / b FROM t WHERE a = 1");
+    assert_eq!(state(zero), SqlState::DIVISION_BY_ZERO);
+    let (db, _, held) = with_a_change_in_flight();
+    let mut writer = db.blocking();
+    let off = "SET synchronous_commit = off";
+    writer.execute(off, &[]).expect("a setting");
+    let insert = "INSERT INTO t VALUES (3, 3)";
+    writer.execute(insert, &[]).expect("told at once");
+    let mut session = db.session();
+    let mut twice = pin!(session.execute(insert, &[]));
+    assert!(poll(twice.as_mut()).is_pending());
+    drop(held);
+    assert_eq!(state(twice.block_on()), SqlState::UNIQUE_VIOLATION);
+}
+
+#[test]
+fn an_error_outside_a_run_is_waited_for_at_the_sync() {
+    let (db, _, held) = with_a_change_in_flight();
+    let mut session = db.session();
+    let prepared = session.parse(SEE, &[]).expect("it binds");
+    let mut portal = session.bind(&prepared, Vec::new()).expect("a portal");
+    let mut sink = fencepost_planner::Collected::default();
+    let run = poll(pin!(session.run(&mut portal, 0, &mut sink)));
+    assert!(run.is_ready(), "the transaction goes on");
+    assert!(session.parse("SELECT nothing", &[]).is_err());
+    assert_eq!(session.status(), TxStatus::Idle);
+    let mut sync = pin!(session.sync());
+    assert!(poll(sync.as_mut()).is_pending());
+    drop(held);
+    sync.block_on().expect("durable");
+}
+
+#[test]
+fn who_does_not_ask_for_durability_does_not_wait() {
+    let (db, _, held) = with_a_change_in_flight();
+    let told_at_once = |session: &mut Session, sql: &str| {
+        assert!(poll(pin!(session.execute(sql, &[]))).is_ready(), "{sql}");
+    };
+    let mut session = db.session();
+    told_at_once(&mut session, "SET synchronous_commit = off");
+    for sql in ["BEGIN", SEE, "ROLLBACK", "SELECT 1 / b FROM t WHERE a = 1"] {
+        told_at_once(&mut session, sql);
+    }
+    // Nor does who has seen nothing new.
+    told_at_once(&mut session, "SET synchronous_commit = on");
+    for sql in ["BEGIN", "SELECT b FROM t WHERE a = 2", "ROLLBACK"] {
+        told_at_once(&mut session, sql);
+    }
+    drop(held);
+}
+
+#[test]
+fn what_may_not_survive_is_not_told() {
+    let (db, disk, held) = with_a_change_in_flight();
+    let mut session = db.session();
+    let sql = "SELECT 1 / b FROM t WHERE a = 1";
+    let mut failed = pin!(session.execute(sql, &[]));
+    assert!(poll(failed.as_mut()).is_pending());
+    disk.fail_nth(DiskOp::Sync, 1);
+    drop(held);
+    assert_eq!(state(failed.block_on()), SqlState::IO_ERROR);
+}
