@@ -451,4 +451,32 @@ fn a_duplicate_in_a_load_is_named_and_nothing_goes_in() {
             .expect("rows")
             .is_empty()
     );
+
+#[test]
+fn a_checkpoint_is_on_disk_when_it_answers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    {
+        let db = Database::open(folder.path()).expect("a database");
+        let mut session = db.blocking();
+        session
+            .batch("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1), (2)")
+            .expect("a table");
+        session.execute("BEGIN", &[]).expect("begin");
+        session
+            .execute("INSERT INTO t VALUES (3)", &[])
+            .expect("a row");
+        session.execute("CHECKPOINT", &[]).expect("a checkpoint");
+        session.execute("COMMIT", &[]).expect("commit");
+    }
+    let db = Database::open(folder.path()).expect("the database again");
+    let started = db.machine().started();
+    assert!(started.checkpoint_objects > 0, "{started:?}");
+    assert_eq!(started.replayed.commits, 1, "only the row after it");
+    let row = db.blocking().query_one("SELECT count(*) FROM t", &[]);
+    assert_eq!(row.expect("a count").get::<i64>(0).expect("a count"), 3);
+    let memory = Database::in_memory().expect("a database");
+    memory
+        .blocking()
+        .execute("CHECKPOINT", &[])
+        .expect("nothing to do");
 }

@@ -1,4 +1,5 @@
-//! The checkpointer: a thread that takes a checkpoint whenever the log has grown enough.
+//! The checkpointer: a thread that takes a checkpoint whenever the log has grown enough, or somebody
+//! asks for one.
 //!
 //! # Invariants
 //! * CKPT-1 (see [`fencepost_storage::checkpoint`]): when the scan begins, every transaction with a
@@ -20,16 +21,26 @@ use fencepost_storage::checkpoint::{self, CheckpointError, Plan};
 use fencepost_storage::log::{Log, Lsn};
 use parking_lot::{Condvar, Mutex};
 
+use crate::checkpoint_wait::{Asker, WaitCheckpoint};
 use crate::machine::Machine;
 
 /// How often the log's growth is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// What the thread is told.
 #[derive(Default)]
-struct Ending {
-    ended: Mutex<bool>,
+struct Orders {
+    pending: Mutex<Pending>,
     wake: Condvar,
+    /// A checkpoint that is being taken is given up.
     stop: AtomicBool,
+}
+
+#[derive(Default)]
+struct Pending {
+    ended: bool,
+    /// Those who wait for a checkpoint that begins after they asked.
+    askers: Vec<Asker>,
 }
 
 /// Takes checkpoints of one machine.
@@ -41,7 +52,7 @@ pub(crate) struct Checkpointer {
     /// One checkpoint at a time.
     taking: Mutex<()>,
     is_taking: AtomicBool,
-    ending: Arc<Ending>,
+    orders: Arc<Orders>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -53,24 +64,37 @@ impl Checkpointer {
             every_bytes,
             taking: Mutex::new(()),
             is_taking: AtomicBool::new(false),
-            ending: Arc::default(),
+            orders: Arc::default(),
             thread: Mutex::new(None),
         }
     }
 
     /// Starts the thread; it does not keep the machine alive.
     pub fn start(&self, machine: &Arc<Machine>) -> std::io::Result<()> {
-        let (machine, ending) = (Arc::downgrade(machine), Arc::clone(&self.ending));
+        let (machine, orders) = (Arc::downgrade(machine), Arc::clone(&self.orders));
         let thread = thread::Builder::new().name("checkpointer".to_owned());
-        *self.thread.lock() = Some(thread.spawn(move || run(&machine, &ending))?);
+        *self.thread.lock() = Some(thread.spawn(move || run(&machine, &orders))?);
         Ok(())
+    }
+
+    /// Asks the thread for a checkpoint that begins after this call.
+    pub fn ask(&self) -> WaitCheckpoint {
+        let asker = Asker::default();
+        let mut pending = self.orders.pending.lock();
+        if pending.ended {
+            asker.answer(Err(Arc::new(CheckpointError::Stopped)));
+        } else {
+            pending.askers.push(asker.clone());
+            self.orders.wake.notify_all();
+        }
+        WaitCheckpoint(asker)
     }
 
     /// Ends the thread, giving up a checkpoint that is being taken.
     pub fn end(&self) {
-        self.ending.stop.store(true, Ordering::Relaxed);
-        *self.ending.ended.lock() = true;
-        self.ending.wake.notify_all();
+        self.orders.stop.store(true, Ordering::Relaxed);
+        self.orders.pending.lock().ended = true;
+        self.orders.wake.notify_all();
         if let Some(thread) = self.thread.lock().take()
             && thread.thread().id() != thread::current().id()
         {
@@ -110,7 +134,7 @@ impl Checkpointer {
             clock: &|| machine.now(),
             threads: 1,
             bytes_per_second: None,
-            stop: &|| self.ending.stop.load(Ordering::Relaxed),
+            stop: &|| self.orders.stop.load(Ordering::Relaxed),
         };
         checkpoint::write(&*self.disk, machine.regions(), log, &plan).map(drop)
     }
@@ -133,24 +157,36 @@ fn begin_of_replay(machine: &Machine, log: &Log) -> Lsn {
     first.map_or(position, |first| first.min(position))
 }
 
-fn run(machine: &Weak<Machine>, ending: &Ending) {
-    let mut ended = ending.ended.lock();
-    while !*ended {
-        ending.wake.wait_for(&mut ended, LOOK_EVERY);
-        if *ended {
+fn run(machine: &Weak<Machine>, orders: &Orders) {
+    let mut pending = orders.pending.lock();
+    while !pending.ended {
+        if pending.askers.is_empty() {
+            orders.wake.wait_for(&mut pending, LOOK_EVERY);
+        }
+        if pending.ended {
             break;
         }
         let Some(machine) = machine.upgrade() else {
             break;
         };
-        drop(ended);
+        let askers = std::mem::take(&mut pending.askers);
+        drop(pending);
         if let (Some(checkpointer), Some(log)) = (machine.checkpointer(), machine.log())
-            && checkpointer.is_due(log)
-            && let Err(error) = checkpointer.take(&machine, log)
+            && (!askers.is_empty() || checkpointer.is_due(log))
         {
-            eprintln!("checkpoint failed, the one before still counts: {error}");
+            let taken = checkpointer.take(&machine, log).map_err(Arc::new);
+            if let Err(error) = &taken {
+                eprintln!("checkpoint failed, the one before still counts: {error}");
+            }
+            for asker in &askers {
+                asker.answer(taken.clone());
+            }
         }
         drop(machine);
-        ended = ending.ended.lock();
+        pending = orders.pending.lock();
+    }
+    // Nobody asks any more: `ended` is set, or the machine is gone.
+    for asker in pending.askers.drain(..) {
+        asker.answer(Err(Arc::new(CheckpointError::Stopped)));
     }
 }

@@ -11,6 +11,7 @@
 //! A transaction reads one snapshot and writes at one later point; see [`transaction`] for the
 //! invariants and [`commit`] for the phases. This crate knows objects and versions, and no keys.
 
+mod checkpoint_wait;
 mod checkpointer;
 mod clock;
 pub mod commit;
@@ -38,6 +39,7 @@ mod validate;
 pub mod write;
 mod write_set;
 
+pub use checkpoint_wait::WaitCheckpoint;
 pub use machine::{Machine, ROOT_WORDS};
 pub use node::{NodeKind, Refusal, Rerouting, Revalidate};
 pub use options::{Durable, MachineOptions, OpenError, Started};

@@ -21,6 +21,7 @@ use fencepost_storage::old_versions::OldVersions;
 use fencepost_storage::region::Regions;
 use fencepost_storage::{Account, Addr, Timestamp};
 
+use crate::checkpoint_wait::WaitCheckpoint;
 use crate::checkpointer::Checkpointer;
 use crate::clock::Clock;
 use crate::counters::Counters;
@@ -136,6 +137,11 @@ impl Machine {
             (Some(checkpointer), Some(log)) => checkpointer.take(self, log).map(|()| true),
             _ => Ok(false),
         }
+    }
+
+    /// Asks for a checkpoint, taken on a thread of its own; `None` in the memory tier.
+    pub fn ask_checkpoint(&self) -> Option<WaitCheckpoint> {
+        self.checkpointer.as_ref().map(Checkpointer::ask)
     }
 
     /// A coordinator for one session or thread.

@@ -274,7 +274,7 @@ fn same_shape(a: Option<&[Column]>, b: Option<&[Column]>) -> bool {
 
 /// Runs `work` to its end, or to the poll that follows a cancel or the deadline: a statement that
 /// waits in line for a row, or for its client to take rows, does not look at them itself.
-async fn interruptible<T>(
+pub(super) async fn interruptible<T>(
     cancel: &CancelFlag,
     deadline: Option<Instant>,
     work: impl Future<Output = Result<T, Halt>>,

@@ -14,7 +14,7 @@ use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 
 use super::protocol::Completion;
-use super::run::read_only;
+use super::run::{interruptible, read_only};
 use super::{Block, Session, cx};
 use crate::front::plan_statement;
 use crate::prepared::{Body, Planned, Portal, Prepared};
@@ -95,7 +95,7 @@ impl Session {
                 "VACUUM"
             }
             Statement::Analyze => "ANALYZE",
-            Statement::Checkpoint => "CHECKPOINT",
+            Statement::Checkpoint => self.checkpoint().await?,
             Statement::Unlisten => "UNLISTEN",
             Statement::LockTable => {
                 self.in_block("LOCK TABLE")?;
@@ -174,6 +174,20 @@ impl Session {
         self.private = Some(self.db.catalog.snapshot(tx).await?);
         self.notices.append(&mut notices);
         Ok(tag)
+    }
+
+    /// CHECKPOINT: done when it is on disk; nothing to do in the memory tier.
+    async fn checkpoint(&mut self) -> Result<&'static str, Halt> {
+        if let Some(wait) = self.db.machine.ask_checkpoint() {
+            let taken = async { Ok(wait.await) };
+            interruptible(&self.cancel, self.deadline, taken)
+                .await?
+                .map_err(|error| {
+                    SqlError::new(SqlState::IO_ERROR, "checkpoint request failed")
+                        .detail(error.to_string())
+                })?;
+        }
+        Ok("CHECKPOINT")
     }
 
     pub(super) async fn run_explain(
