@@ -75,15 +75,16 @@ impl Database {
         Session::new(&self.shared, SessionOptions::default())
     }
 
-    /// A session of a role, with settings. 28000 and 3D000 where the role or the database is not
-    /// there, 22023 for a bad setting.
+    /// A session of a role, with settings. 28000 and 3D000 where the role may not log in or the
+    /// database is not there, 22023 for a bad setting.
     pub fn session_with(&self, options: SessionOptions) -> Result<Session, SqlError> {
-        let known = self.role(&options.user);
-        if !known.is_some_and(|role| role.login) {
-            return Err(SqlError::new(
-                SqlState::INVALID_AUTHORIZATION,
-                format!("role \"{}\" does not exist", options.user),
-            ));
+        let (user, known) = (&options.user, self.role(&options.user));
+        if !known.as_ref().is_some_and(|role| role.login) {
+            let message = match known {
+                Some(_) => format!("role \"{user}\" is not permitted to log in"),
+                None => format!("role \"{user}\" does not exist"),
+            };
+            return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message));
         }
         if options.database != DATABASE_NAME {
             return Err(SqlError::new(

@@ -37,6 +37,7 @@ pub use error::{Error, OpenError};
 pub use fencepost_planner::{Collected, Flushed, Notice, RowSink};
 pub use fencepost_sql::catalog::RoleDef;
 pub use fencepost_sql::error::{SqlError, SqlState};
+pub use fencepost_sql::password::{ITERATIONS as PASSWORD_ITERATIONS, Verifier};
 pub use fencepost_sql::settings::Settings;
 pub use fencepost_sql::types::{self, Type, TypeKind};
 pub use fencepost_sql::value::Value;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::thread;
 
-use fencepost::{Collected, Completion, Database, Error, SqlState, Value, params};
+use fencepost::{
+    Collected, Completion, Database, Error, SessionOptions, SqlState, Value, Verifier, params,
+};
 use pollster::FutureExt;
 
 fn database(sql: &str) -> Database {
@@ -479,4 +481,77 @@ fn a_checkpoint_is_on_disk_when_it_answers() {
         .blocking()
         .execute("CHECKPOINT", &[])
         .expect("nothing to do");
+}
+
+#[test]
+fn roles_are_kept_and_only_superusers_change_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let verifier = Verifier::of_password("old", [7; 16]).to_string();
+    {
+        let db = Database::open(folder.path()).expect("a database");
+        let sql = format!(
+            "CREATE USER ann PASSWORD '{verifier}'; CREATE USER root SUPERUSER;
+             CREATE ROLE off PASSWORD 'plain'; ALTER USER root NOLOGIN"
+        );
+        db.blocking().batch(&sql).expect("roles");
+    }
+    let db = Database::open(folder.path()).expect("the database again");
+    let ann = db.role("ann").expect("a role");
+    assert_eq!(ann.verifier.as_deref(), Some(verifier.as_str()));
+    assert!(ann.login && !ann.superuser);
+    let off = db.role("off").expect("a role").verifier.clone();
+    assert!(
+        off.as_deref().and_then(Verifier::parse).is_some(),
+        "{off:?}"
+    );
+    let as_user = |user: &str| {
+        db.session_with(SessionOptions {
+            user: user.to_owned(),
+            ..SessionOptions::default()
+        })
+    };
+    for (user, message) in [
+        ("root", "role \"root\" is not permitted to log in"),
+        ("nobody", "role \"nobody\" does not exist"),
+    ] {
+        let refused = as_user(user).err().expect("no session");
+        assert_eq!(refused.sqlstate(), SqlState::INVALID_AUTHORIZATION);
+        assert_eq!(refused.message(), message);
+    }
+    let mut session = as_user("ann").expect("a session");
+    for (sql, message) in [
+        ("CREATE ROLE x", "permission denied to create role"),
+        (
+            "CREATE ROLE x SUPERUSER",
+            "must be superuser to create superusers",
+        ),
+        ("ALTER ROLE off PASSWORD 'x'", "permission denied"),
+        ("ALTER ROLE ann PASSWORD 'x' LOGIN", "permission denied"),
+        (
+            "ALTER ROLE ann SUPERUSER",
+            "must be superuser to alter superuser roles or change superuser attribute",
+        ),
+        (
+            "ALTER ROLE postgres PASSWORD 'x'",
+            "must be superuser to alter superuser roles or change superuser attribute",
+        ),
+        ("DROP ROLE off", "permission denied to drop role"),
+        (
+            "CHECKPOINT",
+            "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+        ),
+    ] {
+        let error = session.execute(sql, &[]).block_on().expect_err(sql);
+        assert_eq!(error.code(), SqlState::INSUFFICIENT_PRIVILEGE, "{sql}");
+        assert_eq!(error.report().message(), message);
+    }
+    let own = session.execute("ALTER ROLE ann PASSWORD NULL", &[]);
+    own.block_on().expect("its own password");
+    assert_eq!(db.role("ann").expect("a role").verifier, None);
+    let lost = db
+        .blocking()
+        .execute("ALTER ROLE postgres NOSUPERUSER", &[]);
+    let lost = lost.expect_err("nobody could give it back");
+    assert_eq!(lost.code(), SqlState::INSUFFICIENT_PRIVILEGE);
+    assert_eq!(fencepost::check(&db).problems, Vec::<String>::new());
 }

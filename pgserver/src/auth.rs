@@ -1,18 +1,16 @@
-//! Passwords as SCRAM-SHA-256 verifiers: what a server keeps to check one without knowing it.
+//! SCRAM-SHA-256: the exchange that proves a role's password.
 //!
-//! The exchange itself is pgwire's state machine; this module holds the verifiers, their text form
-//! (PostgreSQL's `rolpassword`) and the part that keeps unknown users from being told apart.
-
-use std::collections::HashMap;
-use std::fmt;
+//! The exchange itself is pgwire's state machine, and the verifiers are the roles'; this module
+//! joins them, and keeps unknown users from being told apart.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use pgwire::api::auth::sasl::scram::{
-    SCRAM_ITERATIONS, ScramSecret, ScramServerAuth, ScramServerAuthWaitingForClientFinal,
-    gen_salted_password, random_nonce,
+    ScramSecret, ScramServerAuth, ScramServerAuthWaitingForClientFinal, gen_salted_password,
+    random_nonce,
 };
 
+use crate::engine::{ITERATIONS, Verifier};
 use crate::proto::ProtoError;
 use crate::proto::reader::Reader;
 
@@ -21,116 +19,13 @@ pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
 /// The mechanism offered over TLS as well: it binds the exchange to the server's certificate.
 pub(crate) const MECHANISM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 
-/// Where passwords are looked up.
-pub trait AuthSource: Send + Sync {
-    /// The verifier of `user`; `None` when there is no such role or it may not log in.
-    fn verifier(&self, user: &str) -> Option<Verifier>;
-}
-
-/// What is kept of a password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Verifier {
-    iterations: usize,
-    salt: Vec<u8>,
-    stored_key: Vec<u8>,
-    server_key: Vec<u8>,
-}
-
-impl Verifier {
-    /// The verifier of a password, with a fresh salt.
-    pub fn of_password(password: &str) -> Verifier {
-        let salt = entropy().to_vec();
-        let salted = gen_salted_password(password, &salt, SCRAM_ITERATIONS);
-        match ScramSecret::verifier_from_salted_password(salt, salted, SCRAM_ITERATIONS) {
-            ScramSecret::Verifier {
-                salt,
-                iterations,
-                stored_key,
-                server_key,
-            } => Verifier {
-                iterations,
-                salt,
-                stored_key,
-                server_key,
-            },
-            ScramSecret::SaltedPassword {
-                salt,
-                salted_password,
-            } => Verifier {
-                iterations: SCRAM_ITERATIONS,
-                salt,
-                stored_key: salted_password,
-                server_key: Vec::new(),
-            },
-        }
-    }
-
-    /// Reads `SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>`.
-    pub fn parse(text: &str) -> Option<Verifier> {
-        let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
-        let (iterations, salt) = head.split_once(':')?;
-        let (stored_key, server_key) = keys.split_once(':')?;
-        let verifier = Verifier {
-            iterations: iterations.parse().ok().filter(|n| *n > 0)?,
-            salt: STANDARD.decode(salt).ok()?,
-            stored_key: STANDARD.decode(stored_key).ok()?,
-            server_key: STANDARD.decode(server_key).ok()?,
-        };
-        (verifier.stored_key.len() == 32 && verifier.server_key.len() == 32).then_some(verifier)
-    }
-
-    fn secret(&self) -> ScramSecret {
-        ScramSecret::Verifier {
-            salt: self.salt.clone(),
-            iterations: self.iterations,
-            stored_key: self.stored_key.clone(),
-            server_key: self.server_key.clone(),
-        }
-    }
-}
-
-impl fmt::Display for Verifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "SCRAM-SHA-256${}:{}${}:{}",
-            self.iterations,
-            STANDARD.encode(&self.salt),
-            STANDARD.encode(&self.stored_key),
-            STANDARD.encode(&self.server_key)
-        )
-    }
-}
-
-impl fmt::Debug for Verifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Verifier(..)")
-    }
-}
-
-/// Passwords known from the start.
-#[derive(Debug, Clone, Default)]
-pub struct Passwords {
-    verifiers: HashMap<String, Verifier>,
-}
-
-impl Passwords {
-    /// No passwords.
-    pub fn new() -> Self {
-        Passwords::default()
-    }
-
-    /// With the password of `user`.
-    pub fn with(mut self, user: impl Into<String>, password: &str) -> Self {
-        self.verifiers
-            .insert(user.into(), Verifier::of_password(password));
-        self
-    }
-}
-
-impl AuthSource for Passwords {
-    fn verifier(&self, user: &str) -> Option<Verifier> {
-        self.verifiers.get(user).cloned()
+/// A verifier as pgwire's state machine takes it.
+fn secret(verifier: &Verifier) -> ScramSecret {
+    ScramSecret::Verifier {
+        salt: verifier.salt.clone(),
+        iterations: verifier.iterations.get() as usize,
+        stored_key: verifier.stored_key.to_vec(),
+        server_key: verifier.server_key.to_vec(),
     }
 }
 
@@ -216,7 +111,7 @@ impl Scram {
         let known = verifier.is_some();
         let verifier = verifier.unwrap_or_else(|| self.decoy_of(user));
         let (text, waiting) = auth
-            .on_client_first_message_with_secret(data, verifier.secret())
+            .on_client_first_message_with_secret(data, secret(&verifier))
             .map_err(|e| ScramError::Protocol(e.to_string()))?;
         Ok((text, Exchange { waiting, known }))
     }
@@ -226,10 +121,10 @@ impl Scram {
         let mut salt = gen_salted_password(user, &self.decoy, 1);
         salt.truncate(16);
         Verifier {
-            iterations: SCRAM_ITERATIONS,
+            iterations: ITERATIONS,
             salt,
-            stored_key: vec![0; 32],
-            server_key: vec![0; 32],
+            stored_key: [0; 32],
+            server_key: [0; 32],
         }
     }
 }
@@ -250,34 +145,6 @@ impl Exchange {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn a_verifier_survives_its_text() {
-        let verifier = Verifier::of_password("secret");
-        assert_eq!(
-            Verifier::parse(&verifier.to_string()),
-            Some(verifier.clone())
-        );
-        assert_eq!(format!("{verifier:?}"), "Verifier(..)");
-        assert_ne!(
-            verifier,
-            Verifier::of_password("secret"),
-            "the salts differ"
-        );
-    }
-
-    #[test]
-    fn texts_that_are_no_verifier() {
-        for text in [
-            "",
-            "md5abc",
-            "SCRAM-SHA-256$0:YQ==$YQ==:YQ==",
-            "SCRAM-SHA-256$1:?$:",
-            "SCRAM-SHA-256$4096:YQ==$YQ==:YQ==",
-        ] {
-            assert_eq!(Verifier::parse(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn a_decoy_keeps_its_salt() {

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use fencepost::{
-    CancelToken, Column as OutputColumn, Completion, CopyIn, Flushed, Notice, Parsed, Portal,
-    Prepared, RowSink, Session, SqlError, SqlState, Type, Value,
+    CancelToken, Column as OutputColumn, Completion, CopyIn, Flushed, Notice,
+    PASSWORD_ITERATIONS as ITERATIONS, Parsed, Portal, Prepared, RowSink, Session, SqlError,
+    SqlState, Type, Value, Verifier,
 };
 use fencepost::{Database, SessionOptions, Settings, TxStatus, types};
 
-use crate::auth::Verifier;
 use crate::proto::encode::{Column, Ready};
 use crate::proto::startup::Startup;
 

@@ -24,6 +24,5 @@ mod socket;
 mod tls;
 mod worker;
 
-pub use auth::{AuthSource, Passwords, Verifier};
 pub use options::{AuthMode, ListenOptions, TlsOptions};
 pub use server::{ListenError, Server, listen};

@@ -1,11 +1,9 @@
-//! What a server listens on and whom it lets in.
+//! What a server listens on and whom it lets in. Passwords are those of the database's roles.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::auth::AuthSource;
 use crate::server::ListenError;
 
 /// Who must prove a password.
@@ -38,8 +36,6 @@ pub struct ListenOptions {
     pub address: String,
     /// Who must prove a password.
     pub auth: AuthMode,
-    /// Where passwords are looked up, instead of in the database's roles.
-    pub passwords: Option<Arc<dyn AuthSource>>,
     /// TLS, when there is a certificate.
     pub tls: Option<TlsOptions>,
     /// Worker threads; 0 for one a core.
@@ -58,7 +54,6 @@ impl ListenOptions {
         ListenOptions {
             address: address.into(),
             auth: AuthMode::default(),
-            passwords: None,
             tls: None,
             workers: 0,
             connections_max: 10_000,

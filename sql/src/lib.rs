@@ -14,6 +14,7 @@ pub mod error;
 pub mod functions;
 pub mod key;
 pub mod parser;
+pub mod password;
 pub mod row;
 pub mod settings;
 pub mod stop;

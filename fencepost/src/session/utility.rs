@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use fencepost_fabric::Random;
 use fencepost_planner::{Collected, DdlCx, Notice, RowSink, ddl_command, run_ddl};
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Statement};
+use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{assign, eval};
 use fencepost_sql::parser;
@@ -160,6 +162,7 @@ impl Session {
             catalog: &self.db.catalog,
             snapshot: &snapshot,
             notices: &mut notices,
+            salt: fresh_salt(),
         };
         let mut cx = cx(
             tx,
@@ -178,6 +181,14 @@ impl Session {
 
     /// CHECKPOINT: done when it is on disk; nothing to do in the memory tier.
     async fn checkpoint(&mut self) -> Result<&'static str, Halt> {
+        let asking = self.snapshot().role(&self.eval.user)?;
+        if !asking.is_some_and(|role| role.superuser) {
+            return Err(SqlError::new(
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+            )
+            .into());
+        }
         if let Some(wait) = self.db.machine.ask_checkpoint() {
             let taken = async { Ok(wait.await) };
             interruptible(&self.cancel, self.deadline, taken)
@@ -321,4 +332,11 @@ impl Session {
             )),
         }
     }
+}
+
+/// Random bytes that no other password was hashed with.
+fn fresh_salt() -> [u8; 16] {
+    let mut salt = [0; 16];
+    Random::from_entropy().fill(&mut salt);
+    salt
 }

@@ -202,10 +202,7 @@ async fn prove_password(
 ) -> Result<(), Ending> {
     let tls = io.socket.is_tls();
     encode::authentication_sasl(&mut io.out, shared.scram.mechanisms(tls));
-    let verifier = match &shared.options.passwords {
-        Some(source) => source.verifier(user),
-        None => engine::verifier(&shared.database, user),
-    };
+    let verifier = engine::verifier(&shared.database, user);
     let first = password_message(io, place).await?;
     let (text, exchange) = match shared.scram.first(&first, user, tls, verifier) {
         Ok(answer) => answer,

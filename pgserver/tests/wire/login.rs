@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{Client, error, packet, server, server_with, startup, tags};
-use fencepost_pgserver::{AuthMode, ListenOptions, Passwords, Server, TlsOptions};
+use fencepost_pgserver::{AuthMode, ListenOptions, Server, TlsOptions};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -26,14 +26,16 @@ fn tls(required: bool) -> TlsOptions {
     }
 }
 
-fn guarded(tls: Option<TlsOptions>) -> Server {
-    let passwords = Passwords::new().with("postgres", "correct horse");
-    server_with(ListenOptions {
+/// A server that wants passwords, after it ran `sql`.
+fn guarded(sql: &str) -> Server {
+    let database = fencepost::Database::in_memory().expect("a database");
+    let mut session = database.blocking();
+    session.batch(sql).expect("roles");
+    let options = ListenOptions {
         auth: AuthMode::Scram,
-        passwords: Some(Arc::new(passwords)),
-        tls,
         ..ListenOptions::new("127.0.0.1:0")
-    })
+    };
+    fencepost_pgserver::listen(&database, options).expect("a free port")
 }
 
 async fn log_in(server: &Server, user: &str, password: &str) -> Result<i32, String> {
@@ -53,21 +55,55 @@ async fn log_in(server: &Server, user: &str, password: &str) -> Result<i32, Stri
 
 #[tokio::test]
 async fn scram_takes_the_right_password_only() {
-    let server = guarded(None);
+    let server = guarded(
+        "ALTER ROLE postgres PASSWORD 'correct horse'; CREATE USER ann; CREATE ROLE off PASSWORD 'x'",
+    );
     assert_eq!(log_in(&server, "postgres", "correct horse").await, Ok(1));
-    assert_eq!(
-        log_in(&server, "postgres", "wrong").await,
-        Err("28P01".into())
-    );
-    assert_eq!(
-        log_in(&server, "nobody", "correct horse").await,
-        Err("28P01".into())
-    );
+    for (user, password, error) in [
+        ("postgres", "wrong", "28P01"),
+        ("nobody", "correct horse", "28P01"),
+        ("ann", "", "28P01"),
+        ("ann", "x", "28P01"),
+        ("off", "wrong", "28P01"),
+        ("off", "x", "28000"),
+    ] {
+        let refused = log_in(&server, user, password).await;
+        assert_eq!(refused, Err(error.into()), "{user} {password}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_trusted_must_still_be_there() {
+    let server = server();
+    let mut client = Client::start(server.local_addr());
+    client.run("CREATE ROLE off; CREATE USER ann");
+    assert_eq!(log_in(&server, "ann", "").await, Ok(1));
+    for user in ["off", "nobody"] {
+        assert_eq!(log_in(&server, user, "").await, Err("28000".into()));
+    }
+}
+
+#[tokio::test]
+async fn a_changed_password_counts_from_its_commit() {
+    let server = guarded("ALTER ROLE postgres PASSWORD 'old'; CREATE USER ann PASSWORD 'ann'");
+    let mut config = tokio_postgres::Config::new();
+    config.host("127.0.0.1").port(server.local_addr().port());
+    config.user("postgres").password("old").dbname("postgres");
+    let (client, connection) = config.connect(tokio_postgres::NoTls).await.expect("log in");
+    tokio::spawn(connection);
+    let run = async |sql: &str| client.batch_execute(sql).await.expect("it runs");
+    run("BEGIN; ALTER USER ann PASSWORD 'new'").await;
+    assert_eq!(log_in(&server, "ann", "ann").await, Ok(1));
+    run("COMMIT").await;
+    assert_eq!(log_in(&server, "ann", "ann").await, Err("28P01".into()));
+    assert_eq!(log_in(&server, "ann", "new").await, Ok(1));
+    run("DROP USER ann").await;
+    assert_eq!(log_in(&server, "ann", "new").await, Err("28P01".into()));
 }
 
 #[test]
 fn scram_that_is_no_scram_ends_the_session() {
-    let server = guarded(None);
+    let server = guarded("");
     for answer in [
         &b"MD5\0\0\0\0\0"[..],
         b"SCRAM-SHA-256\0\0\0\0\x03abc",
@@ -88,7 +124,7 @@ fn scram_that_is_no_scram_ends_the_session() {
 
 #[test]
 fn a_query_before_the_password_ends_the_session() {
-    let server = guarded(None);
+    let server = guarded("");
     let mut client = Client::connect(server.local_addr());
     client.send(&startup(""));
     client.send(&crate::common::query("SELECT 1"));

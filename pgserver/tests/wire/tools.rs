@@ -1,9 +1,10 @@
 //! PostgreSQL's own clients, where they are installed: psql and pgbench.
 
-use std::process::{Command, Output};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 
 use crate::common::server;
-use fencepost_pgserver::Server;
+use fencepost_pgserver::{AuthMode, ListenOptions, Server, listen};
 
 /// Runs a client program on `server`; `None`, said aloud, where it is not installed.
 fn tool(server: &Server, name: &str, arguments: &[&str]) -> Option<Output> {
@@ -27,6 +28,50 @@ fn succeeded(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{errors}");
     text
+}
+
+#[test]
+fn psql_sets_passwords_that_the_server_checks() {
+    let database = fencepost::Database::in_memory().expect("a database");
+    database
+        .blocking()
+        .batch("CREATE USER \"Ann\"")
+        .expect("a role");
+    let open = listen(&database, "127.0.0.1:0").expect("a free port");
+    let guarded = ListenOptions {
+        auth: AuthMode::Scram,
+        ..ListenOptions::new("127.0.0.1:0")
+    };
+    let guarded = listen(&database, guarded).expect("a free port");
+    // Without a terminal \\password asks its standard input.
+    let mut command = Command::new("setsid");
+    command.args(["--wait", "psql", "-X", "-h", "127.0.0.1", "-U", "postgres"]);
+    command.args(["-p", &open.local_addr().port().to_string()]);
+    command.args(["-c", "\\password \"Ann\"", "postgres"]);
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return eprintln!("skipped: setsid: {error}"),
+    };
+    let mut answers = child.stdin.take().expect("a pipe");
+    answers
+        .write_all(b"pass word\npass word\n")
+        .expect("psql reads");
+    drop(answers);
+    let output = child.wait_with_output().expect("psql ends");
+    if output.status.code() == Some(127) {
+        return eprintln!("skipped: psql is not installed");
+    }
+    succeeded(&output);
+    for (password, right) in [("pass word", true), ("password", false)] {
+        let mut command = Command::new("psql");
+        command.env("PGPASSWORD", password);
+        command.args(["-X", "-w", "-h", "127.0.0.1", "-U", "Ann", "-c", "SELECT 1"]);
+        command.args(["-p", &guarded.local_addr().port().to_string(), "postgres"]);
+        let output = command.output().expect("psql is there");
+        assert_eq!(output.status.success(), right, "{output:?}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod build_index;
 mod create;
 mod drop;
 mod names;
+mod role;
 
 use fencepost_sql::bound::Statement;
 use fencepost_sql::catalog::{Catalog, Snapshot};
@@ -47,6 +48,8 @@ pub struct DdlCx<'a> {
     pub snapshot: &'a Snapshot,
     /// What to tell the client.
     pub notices: &'a mut Vec<Notice>,
+    /// Fresh random bytes for a password.
+    pub salt: [u8; 16],
 }
 
 /// Runs a DDL statement; its command tag.
@@ -62,6 +65,9 @@ pub async fn run_ddl(
         Statement::DropTable(drop) => drop::drop_table(drop, cx, ddl).await,
         Statement::DropIndex(drop) => drop::drop_index(drop, cx, ddl).await,
         Statement::Truncate(truncate) => drop::truncate(truncate, cx, ddl).await,
+        Statement::CreateRole(create) => role::create_role(create, cx, ddl).await,
+        Statement::AlterRole(alter) => role::alter_role(alter, cx, ddl).await,
+        Statement::DropRole(drop) => role::drop_role(drop, cx, ddl).await,
         _ => Err(SqlError::internal("not a DDL statement").into()),
     }
 }
@@ -75,6 +81,9 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DropTable(_) => "DROP TABLE",
         Statement::DropIndex(_) => "DROP INDEX",
         Statement::Truncate(_) => "TRUNCATE TABLE",
+        Statement::CreateRole(_) => "CREATE ROLE",
+        Statement::AlterRole(_) => "ALTER ROLE",
+        Statement::DropRole(_) => "DROP ROLE",
         _ => return None,
     })
 }

@@ -3,6 +3,7 @@
 use super::ddl::{AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, Truncate};
 use super::dml::{Copy, Delete, Insert, Update};
 use super::expr::Expr;
+use super::role::{AlterRole, CreateRole, DropRole};
 use super::select::{ColumnOrigin, Select, Target};
 use super::session::{DiscardKind, Explain, SetStatement, TransactionModes};
 use crate::types::Type;
@@ -32,6 +33,12 @@ pub enum Statement {
     AlterTable(AlterTable),
     /// TRUNCATE.
     Truncate(Truncate),
+    /// CREATE ROLE.
+    CreateRole(CreateRole),
+    /// ALTER ROLE.
+    AlterRole(AlterRole),
+    /// DROP ROLE.
+    DropRole(DropRole),
     /// BEGIN or START TRANSACTION.
     Begin {
         /// START TRANSACTION was written (it has its own command tag).
@@ -148,6 +155,9 @@ impl Statement {
                 | Statement::DropIndex(_)
                 | Statement::AlterTable(_)
                 | Statement::Truncate(_)
+                | Statement::CreateRole(_)
+                | Statement::AlterRole(_)
+                | Statement::DropRole(_)
         ) && !matches!(self, Statement::Copy(copy) if copy.direction == super::CopyDirection::In)
             && !matches!(self, Statement::Select(select) if select.locking.is_some())
             && !matches!(self, Statement::Explain(e) if e.analyze && !e.statement.is_read_only())

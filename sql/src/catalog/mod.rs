@@ -11,4 +11,4 @@ pub use def::{
     RoleDef, TableDef,
 };
 pub use snapshot::Snapshot;
-pub use store::{Catalog, guard_table};
+pub use store::{Catalog, SUPERUSER_OID, guard_table};

@@ -39,7 +39,8 @@ const GUARD: u64 = 0x4647_5244_0000_0000;
 const HEART_VERSION: usize = 0;
 const HEART_NEXT_OID: usize = 1;
 const FIRST_USER_OID: u64 = 16384;
-const SUPERUSER_OID: u32 = 10;
+/// The oid of the superuser that a fresh database has.
+pub const SUPERUSER_OID: u32 = 10;
 const LOAD_BATCH: usize = 256;
 
 /// The catalog of one database: where it is stored, and the newest snapshot known.

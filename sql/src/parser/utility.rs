@@ -1,6 +1,7 @@
 //! The statements we read ourselves: transaction control, settings, PREPARE, COPY, EXPLAIN, and
 //! those that PostgreSQL has for maintenance, which are accepted.
 
+mod role;
 mod settings;
 mod transaction;
 
@@ -24,6 +25,10 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
             transaction::parse(&word, c)?
         }
         "set" | "show" | "reset" => settings::parse(&word, c)?,
+        "create" | "alter" | "drop" => match role::parse(&word, c)? {
+            Some(statement) => statement,
+            None => return Ok(None),
+        },
         "copy" => return Ok(Some(Statement::Copy(Box::new(copy::parse(c)?)))),
         "explain" => return explain(c).map(Some),
         "prepare" => prepare(c)?,

@@ -1,0 +1,52 @@
+//! Bound statements that change roles. Their names are looked up when they run.
+
+/// Which role a statement means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoleRef {
+    /// The one of this name.
+    Named(String),
+    /// CURRENT_USER, CURRENT_ROLE or SESSION_USER: the session's own.
+    Own,
+}
+
+/// What CREATE ROLE and ALTER ROLE set; `None` keeps what is, or the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoleOptions {
+    /// SUPERUSER or NOSUPERUSER
+    pub superuser: Option<bool>,
+    /// LOGIN or NOLOGIN
+    pub login: Option<bool>,
+    /// PASSWORD: plain or as a verifier; NULL takes it away.
+    pub password: Option<Option<String>>,
+    /// There are options that PostgreSQL has and that mean nothing here.
+    pub others: bool,
+    /// SYSID was written, of which a notice tells.
+    pub sysid: bool,
+}
+
+/// CREATE ROLE, CREATE USER, CREATE GROUP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateRole {
+    /// The name.
+    pub name: String,
+    /// The options; LOGIN is set for a user.
+    pub options: RoleOptions,
+}
+
+/// ALTER ROLE, ALTER USER.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlterRole {
+    /// The role.
+    pub role: RoleRef,
+    /// What changes.
+    pub options: RoleOptions,
+}
+
+/// DROP ROLE, DROP USER, DROP GROUP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropRole {
+    /// The names.
+    pub names: Vec<String>,
+    /// A missing one is a notice.
+    pub if_exists: bool,
+}
