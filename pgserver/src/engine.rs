@@ -117,6 +117,30 @@ pub(crate) fn parse(
     session.parse(sql, types)
 }
 
+/// 42P05 where there is a statement of that name already.
+pub(crate) fn check_name_free(session: &Session, name: &str) -> Result<(), SqlError> {
+    session.check_name_free(name)
+}
+
+/// Keeps a statement under a name.
+pub(crate) fn keep_statement(session: &mut Session, name: &str, prepared: Arc<Prepared>) {
+    session.keep_statement(name, prepared);
+}
+
+/// The statement of a name, by whatever way it came.
+#[inline]
+pub(crate) fn statement<'a>(
+    session: &'a Session,
+    name: &str,
+) -> Result<&'a Arc<Prepared>, SqlError> {
+    session.named(name)
+}
+
+/// Forgets a statement.
+pub(crate) fn forget_statement(session: &mut Session, name: &str) {
+    session.forget_statement(name);
+}
+
 /// Makes a portal.
 #[inline]
 pub(crate) fn bind(

@@ -26,7 +26,6 @@ mod statement;
 mod tests;
 mod utility;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -37,6 +36,7 @@ use fencepost_sql::context::EvalContext;
 use fencepost_sql::settings::Settings;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Coordinator, Savepoint, Transaction};
+use foldhash::{HashMap, HashMapExt};
 
 use crate::database::{DATABASE_NAME, Shared};
 use crate::prepared::Prepared;
@@ -125,7 +125,8 @@ pub struct Session {
     deadline: Option<Instant>,
     /// What of the settings a plan depends on.
     plan_tag: String,
-    named: HashMap<String, Arc<Prepared>>,
+    /// Statements of PREPARE and of the protocol's Parse, by name.
+    named: HashMap<Box<str>, Arc<Prepared>>,
     notices: Vec<Notice>,
     cancel: CancelFlag,
     scratch: Scratch,

@@ -158,14 +158,36 @@ impl Session {
         }
     }
 
-    /// The statement of PREPARE `name`.
-    pub(super) fn named(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
+    /// The statement `name`, made by PREPARE or by [`Session::keep_statement`]; else 26000.
+    #[inline]
+    pub fn named(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
         self.named.get(name).ok_or_else(|| {
             SqlError::new(
                 SqlState::INVALID_SQL_STATEMENT_NAME,
                 format!("prepared statement \"{name}\" does not exist"),
             )
         })
+    }
+
+    /// 42P05 where there is a statement `name` already.
+    pub fn check_name_free(&self, name: &str) -> Result<(), SqlError> {
+        match self.named.contains_key(name) {
+            false => Ok(()),
+            true => Err(SqlError::new(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            )),
+        }
+    }
+
+    /// Keeps a statement under a name that is free, for EXECUTE too.
+    pub fn keep_statement(&mut self, name: &str, prepared: Arc<Prepared>) {
+        self.named.insert(name.into(), prepared);
+    }
+
+    /// Forgets a statement; it need not exist.
+    pub fn forget_statement(&mut self, name: &str) {
+        self.named.remove(name);
     }
 
     /// In a failed block only the statements that end it are prepared.

@@ -237,12 +237,7 @@ impl Session {
         param_types: &[Type],
         text: &str,
     ) -> Result<&'static str, SqlError> {
-        if self.named.contains_key(name) {
-            return Err(SqlError::new(
-                SqlState::DUPLICATE_PREPARED_STATEMENT,
-                format!("prepared statement \"{name}\" already exists"),
-            ));
-        }
+        self.check_name_free(name)?;
         let oids: Vec<u32> = param_types
             .iter()
             .map(|ty| match *ty {
@@ -251,7 +246,7 @@ impl Session {
             })
             .collect();
         let prepared = self.parse(text, &oids)?;
-        self.named.insert(name.to_owned(), prepared);
+        self.keep_statement(name, prepared);
         Ok("PREPARE")
     }
 
@@ -301,7 +296,7 @@ impl Session {
             return Ok("DEALLOCATE ALL");
         };
         self.named(name)?;
-        self.named.remove(name);
+        self.forget_statement(name);
         Ok("DEALLOCATE")
     }
 

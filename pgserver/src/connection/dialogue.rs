@@ -37,7 +37,8 @@ pub(super) enum Mode {
 /// A session and its client.
 pub(super) struct Dialogue<'p> {
     pub(super) session: Session,
-    pub(super) statements: Names<Arc<Prepared>>,
+    /// The unnamed statement; those with names are the session's.
+    pub(super) unnamed: Option<Arc<Prepared>>,
     pub(super) portals: Names<OpenPortal>,
     pub(super) mode: Mode,
     /// How values are written, by the session's settings.
@@ -69,7 +70,7 @@ impl<'p> Dialogue<'p> {
         Dialogue {
             style: Style::of(&session),
             session,
-            statements: Names::new(),
+            unnamed: None,
             portals: Names::new(),
             mode: Mode::Ready,
             place,

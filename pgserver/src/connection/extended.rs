@@ -21,12 +21,11 @@ pub(super) struct OpenPortal {
 }
 
 #[cold]
-fn no_statement(name: &str) -> SqlError {
-    let message = match name {
-        "" => "unnamed prepared statement does not exist".to_owned(),
-        name => format!("prepared statement \"{name}\" does not exist"),
-    };
-    SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+fn no_unnamed() -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_SQL_STATEMENT_NAME,
+        "unnamed prepared statement does not exist",
+    )
 }
 
 #[cold]
@@ -62,6 +61,14 @@ pub(super) fn begin_copy_out(out: &mut Vec<u8>, prepared: &Prepared) -> bool {
 }
 
 impl Dialogue<'_> {
+    #[inline]
+    fn statement(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
+        match name {
+            "" => self.unnamed.as_ref().ok_or_else(no_unnamed),
+            name => engine::statement(&self.session, name),
+        }
+    }
+
     /// Parse: prepares a statement.
     pub(super) fn parse(
         &mut self,
@@ -70,15 +77,16 @@ impl Dialogue<'_> {
         sql: &str,
         types: Oids<'_>,
     ) -> Result<(), Ending> {
-        if !name.is_empty() && self.statements.get(name).is_some() {
-            let message = format!("prepared statement \"{name}\" already exists");
-            let error = SqlError::new(SqlState::DUPLICATE_PREPARED_STATEMENT, message);
+        if let Err(error) = engine::check_name_free(&self.session, name) {
             return self.fail(io, &error);
         }
         let types: Vec<u32> = types.iter().collect();
         match engine::parse(&mut self.session, sql, &types) {
             Ok(prepared) => {
-                self.statements.insert(name, prepared);
+                match name {
+                    "" => self.unnamed = Some(prepared),
+                    name => engine::keep_statement(&mut self.session, name, prepared),
+                }
                 encode::parse_complete(&mut io.out);
                 Ok(())
             }
@@ -100,22 +108,19 @@ impl Dialogue<'_> {
     }
 
     fn open_portal(&mut self, bind: &Bind<'_>) -> Result<OpenPortal, SqlError> {
-        let prepared = self
-            .statements
-            .get(bind.statement)
-            .ok_or_else(|| no_statement(bind.statement))?;
+        let prepared = Arc::clone(self.statement(bind.statement)?);
         if !bind.portal.is_empty() && self.portals.get(bind.portal).is_some() {
             let message = format!("cursor \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
         }
-        let columns = engine::columns(prepared).map_or(0, <[_]>::len);
+        let columns = engine::columns(&prepared).map_or(0, <[_]>::len);
         let formats = ResultFormats::of(&bind.result_formats, columns).ok_or_else(|| {
             let sent = bind.result_formats.count();
             let message =
                 format!("bind message has {sent} result formats but query has {columns} columns");
             SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
         })?;
-        let types = engine::parameter_types(prepared);
+        let types = engine::parameter_types(&prepared);
         if types.len() != bind.parameters.count() {
             let message = format!(
                 "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
@@ -130,9 +135,9 @@ impl Dialogue<'_> {
             let binary = bind.parameter_formats.is_binary(index);
             values.push(engine::read_value(bytes, ty, binary, &self.style)?);
         }
-        let portal = engine::bind(&mut self.session, prepared, values)?;
+        let portal = engine::bind(&mut self.session, &prepared, values)?;
         Ok(OpenPortal {
-            prepared: prepared.clone(),
+            prepared,
             portal,
             formats,
         })
@@ -147,8 +152,9 @@ impl Dialogue<'_> {
     ) -> Result<(), Ending> {
         match target {
             Target::Statement => {
-                let Some(prepared) = self.statements.get(name) else {
-                    return self.fail(io, &no_statement(name));
+                let prepared = match self.statement(name) {
+                    Ok(prepared) => prepared,
+                    Err(error) => return self.fail(io, &error),
                 };
                 let types = engine::parameter_types(prepared).iter().map(engine::oid);
                 encode::parameter_description(&mut io.out, types);
@@ -167,7 +173,8 @@ impl Dialogue<'_> {
     /// Close: forgets a statement or portal; it need not exist.
     pub(super) fn close(&mut self, io: &mut Io, target: Target, name: &str) {
         match target {
-            Target::Statement => drop(self.statements.remove(name)),
+            Target::Statement if name.is_empty() => self.unnamed = None,
+            Target::Statement => engine::forget_statement(&mut self.session, name),
             Target::Portal => drop(self.portals.remove(name)),
         }
         encode::close_complete(&mut io.out);
@@ -209,7 +216,7 @@ impl Dialogue<'_> {
                     encode::copy_done(&mut io.out);
                 }
                 encode::command_complete(&mut io.out, &tag);
-                self.after_command(&tag, was);
+                self.after_command(was);
             }
             Ok(Completion::Suspended) => encode::portal_suspended(&mut io.out),
             Ok(Completion::Empty) => encode::empty_query_response(&mut io.out),
@@ -222,15 +229,12 @@ impl Dialogue<'_> {
         Ok(())
     }
 
-    /// What a finished command means for the names of this session.
+    /// What a finished command means for the portals and the settings of this session.
     #[inline]
-    pub(super) fn after_command(&mut self, tag: &str, was: Ready) {
+    pub(super) fn after_command(&mut self, was: Ready) {
         if was != Ready::Idle && engine::ready(&self.session) == Ready::Idle {
             self.portals.clear();
         }
         self.style.refresh(&self.session);
-        if matches!(tag, "DEALLOCATE ALL" | "DISCARD ALL") {
-            self.statements.clear();
-        }
     }
 }

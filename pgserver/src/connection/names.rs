@@ -1,4 +1,4 @@
-//! Prepared statements or portals of a session by name; the unnamed one is found without hashing.
+//! The portals of a session by name; the unnamed one is found without hashing.
 //!
 //! What is held is what the client made and has not closed: there is no other limit.
 

@@ -21,7 +21,7 @@ enum Step {
 impl Dialogue<'_> {
     /// Query: runs every statement of `sql` up to the first that fails.
     pub(super) async fn query(&mut self, io: &mut Io, sql: &str) -> Result<(), Ending> {
-        self.statements.remove("");
+        self.unnamed = None;
         self.portals.remove("");
         match engine::split(&mut self.session, sql) {
             Ok(statements) if statements.is_empty() => {
@@ -111,7 +111,7 @@ impl Dialogue<'_> {
                     return self.failed(io, &error);
                 }
                 encode::command_complete(&mut io.out, &tag);
-                self.after_command(&tag, was);
+                self.after_command(was);
                 Ok(Step::Next)
             }
             Ok(Completion::Empty) => {

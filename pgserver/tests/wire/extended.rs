@@ -85,6 +85,39 @@ fn what_a_client_gets_wrong_is_an_error_until_sync() {
 }
 
 #[test]
+fn sql_and_the_protocol_share_the_names_of_statements() {
+    let server = server();
+    let mut client = Client::start(server.local_addr());
+    let parsed = |client: &mut Client, name: &str, sql: &str| {
+        client.send_all(&[parse(name, sql), sync()]);
+        let messages = client.until('Z');
+        (tags(&messages), error(&messages).0)
+    };
+    let bound = |client: &mut Client, name: &str| {
+        client.send_all(&[bind("", name, &[Some("7")]), execute("", 0), sync()]);
+        let messages = client.until('Z');
+        (tags(&messages), error(&messages).0)
+    };
+    assert_eq!(parsed(&mut client, "p", "SELECT $1::int4 + 1").0, "1Z");
+    client.run("PREPARE s (int) AS SELECT $1 + 2");
+    assert_eq!(client.value("EXECUTE p (41)"), "42");
+    assert_eq!(bound(&mut client, "s").0, "2DCZ");
+    assert_eq!(parsed(&mut client, "s", "SELECT 1").1, "42P05");
+    assert_eq!(client.fails("PREPARE p AS SELECT 1"), "42P05");
+    client.run("DEALLOCATE p");
+    assert_eq!(bound(&mut client, "p").1, "26000");
+    client.send_all(&[named(b'C', 'S', "s"), sync()]);
+    assert_eq!(tags(&client.until('Z')), "3Z");
+    assert_eq!(client.fails("EXECUTE s (1)"), "26000");
+    assert_eq!(client.fails("DEALLOCATE s"), "26000");
+    for forget in ["DEALLOCATE ALL", "DISCARD ALL"] {
+        assert_eq!(parsed(&mut client, "p", "SELECT $1::int4").0, "1Z");
+        client.run(forget);
+        assert_eq!(bound(&mut client, "p").1, "26000", "{forget}");
+    }
+}
+
+#[test]
 fn portals_stop_at_the_row_limit_and_go_on() {
     let server = server();
     let mut client = Client::start(server.local_addr());
