@@ -3,6 +3,7 @@
 use fencepost_btree::{BTree, IndexError, Insert};
 use fencepost_hashtable::{self as hash, HashOptions, HashTable};
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::stop::Halt;
 use fencepost_storage::Addr;
@@ -36,15 +37,19 @@ pub async fn insert(
     index: &IndexDef,
     key: &[u8],
     value: [u64; 2],
-) -> Result<Insert, IndexError> {
+) -> Result<Insert, Halt> {
     match index.kind {
-        IndexKind::BTree => tree(index).insert(tx, key, value).await,
+        IndexKind::BTree => match tree(index).insert(tx, key, value).await {
+            Ok(done) => Ok(done),
+            Err(IndexError::Stop(stop)) => Err(stop.into()),
+            Err(IndexError::KeyTooLong { length, limit }) => Err(too_long(index, length, limit)),
+        },
         IndexKind::Hash => match hash_table(index).insert(tx, key, &value).await {
             Ok(hash::Insert::Done) => Ok(Insert::Done),
             Ok(hash::Insert::Exists(found)) => Ok(Insert::Exists(found)),
-            Err(hash::IndexError::Stop(stop)) => Err(IndexError::Stop(stop)),
+            Err(hash::IndexError::Stop(stop)) => Err(stop.into()),
             Err(hash::IndexError::KeyTooLong { length, limit }) => {
-                Err(IndexError::KeyTooLong { length, limit })
+                Err(too_long(index, length, limit))
             }
         },
     }
@@ -101,10 +106,27 @@ pub async fn drop_index(tx: &mut Transaction, index: &IndexDef) -> Result<(), St
     }
 }
 
+/// 54000: the key does not fit a node, or a slot.
+#[cold]
+fn too_long(index: &IndexDef, length: usize, limit: usize) -> Halt {
+    let (name, kind) = (&index.name, index.kind);
+    let error = SqlError::new(
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        match kind {
+            IndexKind::BTree => {
+                format!("index row size {length} exceeds maximum {limit} for index \"{name}\"")
+            }
+            IndexKind::Hash => {
+                format!("index row size {length} exceeds maximum {limit} for hash index \"{name}\"")
+            }
+        },
+    );
+    match kind {
+        IndexKind::BTree => error.into(),
+        IndexKind::Hash => error.hint("A B-tree index takes longer keys.").into(),
+    }
+}
+
 fn missing(index: &IndexDef) -> Halt {
-    fencepost_sql::error::SqlError::internal(format!(
-        "index \"{}\" lacks the entry of a row",
-        index.name
-    ))
-    .into()
+    SqlError::internal(format!("index \"{}\" lacks the entry of a row", index.name)).into()
 }

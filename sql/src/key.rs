@@ -93,23 +93,29 @@ impl KeyCodec {
         }
     }
 
-    /// Room that a slot of a hash table needs for these keys: exact for types of fixed size, a
-    /// stated share for the others.
+    /// Room that a slot of a hash table needs for these keys: exact for types of a bounded size, all
+    /// that a slot can have for the others.
     pub fn slot_bytes(table: &TableDef, index: &IndexDef) -> usize {
         const NUMERIC_BYTES: usize = 20;
-        const TEXT_BYTES: usize = 64;
+        /// What a slot can have at most (see `HashOptions`).
         const SLOT_BYTES_MAX: usize = 256;
+        // A marker, the end of a string, and up to four bytes a character.
+        let text = |length: usize| length.saturating_mul(4).saturating_add(3);
         let bytes = index.columns.iter().map(|c| {
             let ty = &table.columns[c.column].ty;
             match ty.kind {
                 TypeKind::Numeric => NUMERIC_BYTES,
                 kind if kind.is_string() || kind == TypeKind::Bytea => {
-                    ty.length().map_or(TEXT_BYTES, |n| n + 3).min(TEXT_BYTES)
+                    ty.length().map_or(SLOT_BYTES_MAX, text)
                 }
                 kind => usize::try_from(kind.size()).unwrap_or(8) + 1,
             }
         });
-        bytes.sum::<usize>().min(SLOT_BYTES_MAX)
+        // Keys with a NULL have the row's address behind them (KEY-3).
+        let address = if index.primary { 0 } else { ADDRESS_BYTES };
+        bytes
+            .fold(address, usize::saturating_add)
+            .min(SLOT_BYTES_MAX)
     }
 
     /// Appends the value of key column `position`, for building search prefixes.
