@@ -22,6 +22,7 @@
 mod blocking;
 mod cache;
 mod check;
+mod conflict;
 mod database;
 mod error;
 mod front;

@@ -164,6 +164,11 @@ impl HashTable {
         HashTable { root }
     }
 
+    /// Whether `view` shows a bucket or an overflow block of this table; for reports.
+    pub fn owns(&self, view: &View<'_>) -> bool {
+        Bucket::open(view, self.root).is_some()
+    }
+
     /// Address of the root; it never moves.
     pub const fn root(&self) -> Addr {
         self.root

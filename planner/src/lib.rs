@@ -33,3 +33,4 @@ pub use plan::TablePlan;
 pub use run::{Execution, Progress};
 pub use sink::{Collected, Flushed, RowSink};
 pub use statement::{Plan, check_supported, plan};
+pub use write::key_text;

@@ -50,6 +50,23 @@ impl Halt {
         }
     }
 
+    /// The error that a client sees, where the conflict is known to be about `what`.
+    pub fn into_error_about(self, what: &str) -> SqlError {
+        match self {
+            Halt::Stop(Stop::Retry(reason)) => serialization_failure(&format!(
+                "{what} was changed by a concurrent transaction. Reason: {}.",
+                reason.name()
+            )),
+            Halt::Stop(Stop::Deadlock) => {
+                let error = stop_error(&Stop::Deadlock);
+                error.detail(format!(
+                    "{what} is waited for. The transaction was chosen to end a circle of waits."
+                ))
+            }
+            other => other.into_error(),
+        }
+    }
+
     /// May the same statements succeed in a new transaction?
     pub fn is_retryable(&self) -> bool {
         matches!(

@@ -185,7 +185,7 @@ impl Context {
 
     /// VALIDATE and the record in the log: the last steps that may fail.
     fn certify(&mut self, w: Timestamp) -> Result<Option<Lsn>, LockFailure> {
-        self.validate(w).map_err(LockFailure::Abort)?;
+        self.validate(w)?;
         self.stamp(w);
         self.log_commit(w).map_err(LockFailure::Stop)
     }

@@ -78,14 +78,14 @@ impl Context {
                 }
                 Err(there) if there.is_locked() => {
                     if round == PATIENCE {
-                        return Err(LockFailure::Abort(AbortReason::LockBusy));
+                        return Err(self.abort_at(write.addr, AbortReason::LockBusy));
                     }
                     lock_pause(round);
                     round += 1;
                 }
                 Err(there) => match write.what {
                     What::Patched(_) => expected = there,
-                    _ => return Err(LockFailure::Abort(AbortReason::WriteConflict)),
+                    _ => return Err(self.abort_at(write.addr, AbortReason::WriteConflict)),
                 },
             }
         }
@@ -95,7 +95,7 @@ impl Context {
     fn lock_moved(&mut self, at: usize, header: Header) -> Result<(), LockFailure> {
         let write = self.writes.writes[at];
         let What::Patched(kind) = write.what else {
-            return Err(LockFailure::Abort(AbortReason::WriteConflict));
+            return Err(self.abort_at(write.addr, AbortReason::WriteConflict));
         };
         self.writes.writes[at].base = header;
         self.newest = self.newest.max(header.timestamp());
@@ -115,7 +115,9 @@ impl Context {
             self.writes.writes[at].base = NO_BASE;
             match refusal {
                 Refusal::WrongNode | Refusal::Full => LockFailure::Stray((write.addr, kind)),
-                Refusal::Exists | Refusal::Missing => LockFailure::Abort(AbortReason::NodeConflict),
+                Refusal::Exists | Refusal::Missing => {
+                    self.abort_at(write.addr, AbortReason::NodeConflict)
+                }
             }
         })
     }

@@ -174,7 +174,8 @@ impl Transaction {
                             Err(_) => {}
                         }
                     } else if self.has_writes() {
-                        return Err(Stop::Retry(AbortReason::RefreshFailed));
+                        let context = self.context_mut();
+                        return Err(context.conflict_at(addr, AbortReason::RefreshFailed));
                     }
                     if let Some(answer) = self.view_old(addr, &mut f) {
                         return answer;

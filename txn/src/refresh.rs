@@ -73,8 +73,8 @@ impl Context {
     fn refresh(&mut self) -> Result<Vec<Stray>, Stop> {
         for _ in 0..ROUNDS {
             let now = self.machine.clock().now();
-            if !self.images_hold() || !self.reads_hold(now) {
-                return Err(Stop::Retry(AbortReason::RefreshFailed));
+            if let Some(moved) = self.moved_image().or_else(|| self.moved_read(now)) {
+                return Err(self.conflict_at(moved, AbortReason::RefreshFailed));
             }
             if let Some(strays) = self.rebase_patches(now)? {
                 self.r = now;
@@ -88,10 +88,10 @@ impl Context {
         Err(Stop::Retry(AbortReason::RefreshFailed))
     }
 
-    /// Whether everything that was read still holds at `now`. Once the snapshot has moved, the slot of
+    /// What was read and does not hold at `now`, if anything. Once the snapshot has moved, the slot of
     /// a freed node may come round to another object; so what was read there is looked for elsewhere
     /// from now on.
-    fn reads_hold(&mut self, now: Timestamp) -> bool {
+    fn moved_read(&mut self, now: Timestamp) -> Option<Addr> {
         for at in 0..self.reads.len() {
             let mut round = 0;
             let elsewhere = loop {
@@ -101,7 +101,7 @@ impl Context {
                         lock_pause(round);
                         round += 1;
                     }
-                    Err(_) => return false,
+                    Err(_) => return Some(self.reads.get(at).seen.addr),
                     Ok(elsewhere) => break elsewhere,
                 }
             };
@@ -109,19 +109,20 @@ impl Context {
                 self.reads.move_to(at, elsewhere);
             }
         }
-        true
+        None
     }
 
-    /// Whether everything that is to be replaced at an exact version is still at that version.
-    fn images_hold(&self) -> bool {
-        self.writes.writes.iter().all(|write| match write.what {
+    /// What is to be replaced at an exact version and is not at that version any more, if anything.
+    fn moved_image(&self) -> Option<Addr> {
+        let moved = self.writes.writes.iter().find(|write| match write.what {
             What::Image { .. } | What::Freed => self
                 .machine
                 .regions()
                 .object(write.addr)
-                .is_some_and(|object| settled_header(object) == write.base),
-            _ => true,
-        })
+                .is_none_or(|object| settled_header(object) != write.base),
+            _ => false,
+        });
+        moved.map(|write| write.addr)
     }
 
     /// Applies patches anew where nodes have moved; the nodes that no longer take them. `None` where a
@@ -170,7 +171,7 @@ impl Context {
                 Ok(()) => self.writes.writes[at].base = header,
                 Err(Refusal::WrongNode | Refusal::Full) => strays.push((write.addr, kind)),
                 Err(Refusal::Exists | Refusal::Missing) => {
-                    return Err(Stop::Retry(AbortReason::NodeConflict));
+                    return Err(self.conflict_at(write.addr, AbortReason::NodeConflict));
                 }
             }
         }

@@ -21,6 +21,7 @@ use crossbeam_utils::atomic::AtomicCell;
 use fencepost_storage::header::OldPlace;
 use fencepost_storage::{Addr, Timestamp};
 
+use crate::lock::LockFailure;
 use crate::machine::Machine;
 use crate::read_set::{ReadSet, Seen};
 use crate::readers::ReaderSlot;
@@ -92,6 +93,8 @@ pub(crate) struct Context {
     pub new_touched: bool,
     /// Whether images of patched nodes are older than the snapshot.
     pub behind: bool,
+    /// The object that the last conflict was about; null where there was none.
+    pub conflict: Addr,
 }
 
 /// Runs transactions, one after the other. A session owns one.
@@ -137,7 +140,28 @@ impl Context {
             prewritten_upto: 0,
             new_touched: false,
             behind: false,
+            conflict: Addr::NULL,
         })
+    }
+
+    #[cold]
+    fn deadlock_at(&mut self, addr: Addr) -> Stop {
+        self.conflict = addr;
+        Stop::Deadlock
+    }
+
+    /// The conflict `reason` over the object at `addr`.
+    #[cold]
+    pub fn conflict_at(&mut self, addr: Addr, reason: AbortReason) -> Stop {
+        self.conflict = addr;
+        Stop::Retry(reason)
+    }
+
+    /// As [`Self::conflict_at`], in LOCK.
+    #[cold]
+    pub fn abort_at(&mut self, addr: Addr, reason: AbortReason) -> LockFailure {
+        self.conflict = addr;
+        LockFailure::Abort(reason)
     }
 
     /// Leaves nothing of the transaction behind but reusable buffers.
@@ -203,6 +227,7 @@ impl Coordinator {
         context.refreshes = 0;
         context.synchronous = true;
         context.yields = false;
+        context.conflict = Addr::NULL;
         Transaction {
             context: Some(context),
         }
@@ -219,6 +244,12 @@ impl Coordinator {
         let value = f(&context);
         self.home.store(Some(context));
         Some(value)
+    }
+
+    /// The object that made the last transaction abort, where that is known and it has ended.
+    pub fn conflict(&self) -> Option<Addr> {
+        self.last(|context| context.conflict)
+            .filter(|conflict| !conflict.is_null())
     }
 }
 
@@ -257,6 +288,12 @@ impl Transaction {
     #[inline]
     pub fn mode(&self) -> Mode {
         self.context().mode
+    }
+
+    /// The object that the last conflict was about, where that is known.
+    pub fn conflict(&self) -> Option<Addr> {
+        let conflict = self.context().conflict;
+        (!conflict.is_null()).then_some(conflict)
     }
 
     /// The machine it runs on.
@@ -360,7 +397,7 @@ impl Transaction {
                 .intents()
                 .take(addr, holder, context.yields)
                 .await
-                .map_err(|_| Stop::Deadlock)?;
+                .map_err(|_| self.context_mut().deadlock_at(addr))?;
         }
         self.context_mut().intents.push(addr);
         Ok(())

@@ -7,6 +7,7 @@
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp, View};
 
+use crate::lock::LockFailure;
 use crate::node::Revalidate;
 use crate::read_set::Read;
 use crate::stop::AbortReason;
@@ -17,10 +18,15 @@ const MAX_PIECES: usize = 4096;
 
 impl Context {
     /// Validates the whole read set with the commit's locks held.
-    pub(crate) fn validate(&self, w: Timestamp) -> Result<(), AbortReason> {
-        self.reads
-            .iter()
-            .try_for_each(|read| self.check(read, w, true).map(|_| ()))
+    pub(crate) fn validate(&mut self, w: Timestamp) -> Result<(), LockFailure> {
+        let failed = self.reads.iter().find_map(|read| {
+            let reason = self.check(read, w, true).err()?;
+            Some((read.seen.addr, reason))
+        });
+        match failed {
+            None => Ok(()),
+            Some((addr, reason)) => Err(self.abort_at(addr, reason)),
+        }
     }
 
     /// Whether one read still holds at `at`; `locking` says that this transaction holds its write

@@ -133,7 +133,8 @@ impl Transaction {
     ) -> Result<usize, Stop> {
         let base = found?.ok_or(Stop::Damaged)?;
         if base.timestamp() > self.context().r {
-            return Err(Stop::Retry(AbortReason::WriteConflict));
+            let context = self.context_mut();
+            return Err(context.conflict_at(addr, AbortReason::WriteConflict));
         }
         self.push_image(addr, base, What::Image { kind: None }, image)
     }

@@ -9,6 +9,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_txn::{AbortReason, Mode, Outcome, Stop};
 
 use super::{Block, OpenSavepoint, Session, now};
+use crate::conflict;
 
 /// The modes of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +134,22 @@ impl Session {
     /// survive.
     pub(super) async fn fail_with(&mut self, halt: Halt) -> SqlError {
         self.doomed |= !matches!(halt, Halt::Error(_));
+        let conflict = match &self.tx {
+            Some(tx) => tx.conflict(),
+            None => self.coordinator.conflict(),
+        };
         self.fail();
-        self.settle().await.err().unwrap_or(halt).into_error()
+        let halt = self.settle().await.err().unwrap_or(halt);
+        let known = match conflict {
+            Some(addr) if matches!(halt, Halt::Stop(Stop::Retry(_) | Stop::Deadlock)) => {
+                conflict::describe(&self.db, addr, &self.eval.settings).await
+            }
+            _ => None,
+        };
+        match known {
+            Some(what) => halt.into_error_about(&what),
+            None => halt.into_error(),
+        }
     }
 
     fn close_block(&mut self, committed: bool) {

@@ -82,7 +82,8 @@ pub fn contains_nulls(table: &TableDef, column: usize) -> SqlError {
     .column(name)
 }
 
-fn key_text(
+/// The columns of `index`, and what `row` has in them, as lists.
+pub fn key_text(
     table: &TableDef,
     index: &IndexDef,
     row: &[Value],

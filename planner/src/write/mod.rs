@@ -8,7 +8,7 @@ mod returning;
 mod rows;
 
 pub use change::{ChangePlan, plan_delete, plan_update, run_change};
-pub use errors::{contains_nulls, not_unique};
+pub use errors::{contains_nulls, key_text, not_unique};
 pub use gather::Gather;
 pub use insert::{InsertPlan, InsertSource, plan_insert, run_insert};
 pub use returning::Returning;

@@ -1,0 +1,147 @@
+//! Which row or index a conflict was about, in words for the DETAIL of a 40001.
+//!
+//! The transaction layer knows the object alone. What it is to SQL is found out after the fact, at
+//! the price of a look at every table: a row leads to itself through its table's first index, a
+//! node names its tree.
+
+use fencepost_btree as btree;
+use fencepost_hashtable::HashTable;
+use fencepost_planner::{TablePlan, key_text};
+use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::settings::Settings;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::{Addr, FatPtr};
+use fencepost_txn::{Mode, Transaction};
+
+use crate::database::Shared;
+
+/// What the object's payload looks like.
+enum Shape {
+    /// A leaf of the tree with this root; the value of its first entry.
+    Leaf(Addr, Option<[u64; 2]>),
+    /// Maybe a row, or a bucket.
+    Other,
+}
+
+/// The object at `addr` in words; `None` where it is nothing that a client knows, or is gone.
+pub(crate) async fn describe(shared: &Shared, addr: Addr, settings: &Settings) -> Option<String> {
+    let mut tx = shared.machine.coordinator().begin(Mode::ReadOnly);
+    let found = find(shared, &mut tx, addr, settings).await;
+    // There is an error to report already: this is only to say more about it.
+    found.ok().flatten()
+}
+
+async fn find(
+    shared: &Shared,
+    tx: &mut Transaction,
+    addr: Addr,
+    settings: &Settings,
+) -> Result<Option<String>, Halt> {
+    let shape = tx.view(addr, None, |view| match btree::leaf(view) {
+        Some((tree, first)) => Shape::Leaf(tree, first),
+        None => Shape::Other,
+    });
+    let Some((shape, _)) = shape.await? else {
+        return Ok(None);
+    };
+    if addr == shared.catalog.heart() {
+        return Ok(Some("The definitions of tables".to_owned()));
+    }
+    for def in shared.catalog.snapshot(tx).await?.tables() {
+        if Addr::from_raw(def.guard) == addr {
+            return Ok(Some(format!("The definition of table \"{}\"", def.name)));
+        }
+        let plan = TablePlan::new(&def);
+        let found = match shape {
+            Shape::Leaf(tree, first) => leaf(tx, &plan, tree, first, settings).await?,
+            Shape::Other => match row(tx, &plan, addr).await? {
+                Some(row) => Some(match key(&plan, &row, settings) {
+                    Some(key) => format!("The row with key {key} of table \"{}\"", def.name),
+                    None => format!("A row of table \"{}\"", def.name),
+                }),
+                None => bucket(tx, &def, addr).await?,
+            },
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// The row at `addr`, if it is one of the table.
+async fn row(
+    tx: &mut Transaction,
+    plan: &TablePlan,
+    addr: Addr,
+) -> Result<Option<Vec<Value>>, Halt> {
+    let mut words = Vec::new();
+    let mut row = vec![Value::Null; plan.layout.width()];
+    let read = tx.read(addr, &mut words).await?;
+    if !read || plan.layout.decode(&words, &mut row).is_err() {
+        return Ok(None);
+    }
+    let (Some(codec), primary) = (plan.keys.first(), plan.def.primary()) else {
+        return Ok(None);
+    };
+    let mut key = Vec::new();
+    codec.encode_entry(&row, addr.raw(), &mut key);
+    let tree = btree::BTree::open(Addr::from_raw(primary.root));
+    let entry = tree.get(tx, &key).await?.map(FatPtr::from_words);
+    Ok(entry.filter(|ptr| ptr.addr == addr).map(|_| row))
+}
+
+async fn leaf(
+    tx: &mut Transaction,
+    plan: &TablePlan,
+    tree: Addr,
+    first: Option<[u64; 2]>,
+    settings: &Settings,
+) -> Result<Option<String>, Halt> {
+    let owns = |index: &&IndexDef| index.kind == IndexKind::BTree && index.root == tree.raw();
+    let Some(index) = plan.def.indexes.iter().find(owns) else {
+        return Ok(None);
+    };
+    let first = match first.map(FatPtr::from_words) {
+        Some(ptr) => row(tx, plan, ptr.addr).await?,
+        None => None,
+    };
+    let table = &plan.def.name;
+    Ok(Some(match first {
+        _ if index.is_hidden() => format!("The set of rows of table \"{table}\""),
+        Some(row) => {
+            let (names, values) = key_text(&plan.def, index, &row, settings);
+            format!(
+                "The set of keys of index \"{}\" of table \"{table}\" around ({names})=({values})",
+                index.name
+            )
+        }
+        None => format!(
+            "The set of keys of index \"{}\" of table \"{table}\"",
+            index.name
+        ),
+    }))
+}
+
+async fn bucket(tx: &mut Transaction, def: &TableDef, addr: Addr) -> Result<Option<String>, Halt> {
+    for index in def.indexes.iter().filter(|i| i.kind == IndexKind::Hash) {
+        let table = HashTable::open(Addr::from_raw(index.root));
+        let owned = tx.view(addr, None, |view| table.owns(view)).await?;
+        if owned.is_some_and(|(owned, _)| owned) {
+            return Ok(Some(format!(
+                "The set of keys of index \"{}\" of table \"{}\"",
+                index.name, def.name
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// The row's key as a client knows it: of its primary key, else of any unique index.
+fn key(plan: &TablePlan, row: &[Value], settings: &Settings) -> Option<String> {
+    let unique = plan.def.indexes.iter().find(|index| index.unique);
+    let index = plan.def.primary_key().or(unique)?;
+    let (names, values) = key_text(&plan.def, index, row, settings);
+    Some(format!("({names})=({values})"))
+}

@@ -1,0 +1,90 @@
+//! Loads into empty tables, whose index entries are made all at once.
+
+use fencepost::{Database, Error, SqlState};
+use pollster::FutureExt;
+
+/// Lines `1\tv1` to `last\tv<last>`, in an order that is not that of the keys, with more behind them.
+fn many_lines(last: u32, more: &str) -> Vec<u8> {
+    let line = |n: u32| format!("{}\tv{}\n", n * 7919 % last + 1, n % 10);
+    let mut lines: String = (0..last).map(line).collect();
+    lines.push_str(more);
+    lines.into_bytes()
+}
+
+#[test]
+fn a_load_into_an_empty_table_has_every_key_in_every_index() {
+    const ROWS: u32 = 9001;
+    let committed = "CREATE TABLE t (a int PRIMARY KEY, b text); CREATE INDEX t_b ON t (b)";
+    let fresh = "BEGIN; CREATE TABLE t (a int PRIMARY KEY, b text); CREATE INDEX t_b ON t (b)";
+    let truncated = "CREATE TABLE t (a int PRIMARY KEY, b text); CREATE INDEX t_b ON t (b);
+        INSERT INTO t VALUES (3, 'old'); BEGIN; TRUNCATE t";
+    for setup in [committed, fresh, truncated] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let db = Database::open(folder.path()).expect("a database");
+        let mut session = db.session();
+        async {
+            session.batch(setup).await?;
+            let lines = many_lines(ROWS, "");
+            let loaded = session.copy_in("COPY t FROM STDIN", &lines).await?;
+            assert_eq!(loaded, u64::from(ROWS));
+            let more = "DELETE FROM t WHERE a = 17; INSERT INTO t VALUES (20000, 'v3')";
+            session.batch(more).await?;
+            let all = i64::from(ROWS);
+            assert_eq!(count(&mut session, "true").await?, all, "{setup}");
+            let of_b = count(&mut session, "b = 'v3'").await?;
+            if setup != committed {
+                session.batch("COMMIT").await?;
+            }
+            assert_eq!(count(&mut session, "true").await?, all, "{setup}");
+            assert_eq!(count(&mut session, "b = 'v3'").await?, of_b);
+            assert_eq!(count(&mut session, "b || '' = 'v3'").await?, of_b);
+            assert_eq!(count(&mut session, "a BETWEEN 100 AND 199").await?, 100);
+            Ok::<(), Error>(())
+        }
+        .block_on()
+        .expect("a load");
+        drop(session);
+        let checked = fencepost::check(&db);
+        assert!(checked.problems.is_empty(), "{:?}", checked.problems);
+        db.close().expect("a clean end");
+        let db = Database::open(folder.path()).expect("the database again");
+        let checked = fencepost::check(&db);
+        assert!(checked.problems.is_empty(), "{:?}", checked.problems);
+    }
+}
+
+async fn count(session: &mut fencepost::Session, filter: &str) -> Result<i64, Error> {
+    let sql = format!("SELECT count(*) FROM t WHERE {filter}");
+    session.query(&sql, &[]).await?[0].get(0)
+}
+
+#[test]
+fn a_duplicate_in_a_load_is_named_and_nothing_goes_in() {
+    let db = Database::in_memory().expect("a database");
+    let schema = "CREATE TABLE t (a int PRIMARY KEY, b text)";
+    db.blocking().batch(schema).expect("the schema");
+    for rows in [10, 9001] {
+        let lines = many_lines(rows, "5\ttwin\n");
+        let mut session = db.session();
+        let copy = session.copy_in("COPY t FROM STDIN", &lines).block_on();
+        let error = copy.expect_err("5 is there twice");
+        assert_eq!(error.code(), SqlState::UNIQUE_VIOLATION);
+        let report = error.report();
+        let line = format!("COPY t, line {}", rows + 1);
+        assert_eq!(report.fields().context.as_deref(), Some(&*line));
+        assert_eq!(
+            report.fields().detail.as_deref(),
+            Some("Key (a)=(5) already exists.")
+        );
+    }
+    let mut session = db.blocking();
+    let twice = "INSERT INTO t SELECT g % 5000 FROM generate_series(1, 9000) g";
+    let error = session.execute(twice, &[]).expect_err("keys come twice");
+    assert_eq!(error.code(), SqlState::UNIQUE_VIOLATION);
+    assert!(
+        session
+            .query("SELECT * FROM t", &[])
+            .expect("rows")
+            .is_empty()
+    );
+}
