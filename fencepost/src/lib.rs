@@ -35,7 +35,7 @@ pub use blocking::BlockingSession;
 pub use check::{Checked, check};
 pub use database::{DATABASE_NAME, Database};
 pub use error::{Error, OpenError};
-pub use fencepost_planner::{Collected, Flushed, Notice, RowSink};
+pub use fencepost_planner::{Collected, Flushed, Notice, RowSink, Tag};
 pub use fencepost_sql::catalog::RoleDef;
 pub use fencepost_sql::error::{SqlError, SqlState};
 pub use fencepost_sql::password::{ITERATIONS as PASSWORD_ITERATIONS, Verifier};

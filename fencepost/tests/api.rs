@@ -84,7 +84,7 @@ fn portals_give_rows_bit_by_bit() {
             seen.extend(sink.rows.into_iter().map(|mut row| row.remove(0)));
             match done {
                 Completion::Suspended => assert_eq!(seen.len() % 700, 0),
-                Completion::Complete(tag) => break assert_eq!(tag, "SELECT 400"),
+                Completion::Complete(tag) => break assert_eq!(tag.to_string(), "SELECT 400"),
                 _ => panic!("not a query"),
             }
         }

@@ -118,6 +118,7 @@ async fn run(
     }
     out.push_str(&String::from_utf8_lossy(&sink.data));
     if let Completion::Complete(tag) = done {
+        let tag = tag.to_string();
         let changes = ["INSERT", "UPDATE", "DELETE"]
             .iter()
             .any(|w| tag.starts_with(w));

@@ -260,7 +260,7 @@ pub(crate) fn copy_feed<'a>(
 pub(crate) fn copy_finish(
     copy: CopyIn,
     session: &mut Session,
-) -> impl Future<Output = Result<String, SqlError>> {
+) -> impl Future<Output = Result<fencepost::Tag, SqlError>> {
     copy.finish(session)
 }
 

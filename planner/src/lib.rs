@@ -22,6 +22,7 @@ mod plan;
 mod run;
 mod sink;
 mod statement;
+mod tag;
 mod terms;
 mod write;
 
@@ -33,4 +34,5 @@ pub use plan::TablePlan;
 pub use run::{Execution, Progress};
 pub use sink::{Collected, Flushed, RowSink};
 pub use statement::{Plan, check_supported, plan};
+pub use tag::Tag;
 pub use write::key_text;

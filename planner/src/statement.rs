@@ -10,6 +10,7 @@ use fencepost_sql::error::SqlError;
 
 use crate::build::plan_select;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
+use crate::tag::Tag;
 use crate::write::{ChangePlan, InsertPlan, InsertSource, plan_delete, plan_insert, plan_update};
 
 /// A planned statement.
@@ -200,10 +201,10 @@ impl Plan {
     }
 
     /// The command tag after `count` rows.
-    pub fn tag(&self, count: u64) -> String {
+    pub fn tag(&self, count: u64) -> Tag {
         match self {
-            Plan::Insert(_) => format!("INSERT 0 {count}"),
-            other => format!("{} {count}", other.command()),
+            Plan::Insert(_) => Tag::counted("INSERT 0", count),
+            other => Tag::counted(other.command(), count),
         }
     }
 }

@@ -8,7 +8,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_txn::{AbortReason, Mode, Outcome, Stop};
 
-use super::{Block, OpenSavepoint, Session, now};
+use super::{Block, OpenSavepoint, Session};
 use crate::conflict;
 
 /// The modes of a transaction.
@@ -30,8 +30,8 @@ impl Default for Modes {
 }
 
 impl Session {
-    /// The modes that a transaction begins with.
-    pub(super) fn default_modes(&self) -> Modes {
+    /// The modes that a transaction begins with, as the settings have them.
+    pub(super) fn modes_of_settings(&self) -> Modes {
         let setting = |name| self.eval.settings.get(name).unwrap_or_default();
         let isolation = match &*setting("default_transaction_isolation") {
             "serializable" => Isolation::Serializable,
@@ -58,9 +58,9 @@ impl Session {
         self.transaction += 1;
         self.statements = 0;
         self.doomed = false;
-        self.modes = self.default_modes();
+        self.modes = self.default_modes;
         self.before = None;
-        self.eval.transaction_start = now();
+        self.eval.transaction_start = self.eval.statement_start;
     }
 
     /// The transaction below, begun at the first statement that needs it.

@@ -1,6 +1,6 @@
 //! COPY FROM STDIN: the client feeds a statement that has begun.
 
-use fencepost_planner::CopyInput;
+use fencepost_planner::{CopyInput, Tag};
 use fencepost_sql::error::SqlError;
 
 use super::{Block, Session, cx};
@@ -30,9 +30,9 @@ impl CopyIn {
     }
 
     /// The data is complete: the command tag.
-    pub async fn finish(mut self, session: &mut Session) -> Result<String, SqlError> {
+    pub async fn finish(mut self, session: &mut Session) -> Result<Tag, SqlError> {
         let count = self.feed(session, None).await?;
-        Ok(format!("COPY {count}"))
+        Ok(Tag::counted("COPY", count))
     }
 
     /// The client gives up.

@@ -112,6 +112,8 @@ pub struct Session {
     /// The last transaction was given up, and what it saw may not be durable yet.
     unsettled: bool,
     modes: Modes,
+    /// What transactions begin with, by the settings.
+    default_modes: Modes,
     savepoints: Vec<OpenSavepoint>,
     /// The catalog as a transaction that changed it sees it.
     private: Option<Arc<Snapshot>>,
@@ -179,6 +181,7 @@ impl Session {
             doomed: false,
             unsettled: false,
             modes: Modes::default(),
+            default_modes: Modes::default(),
             savepoints: Vec::new(),
             private: None,
             lasting: Arc::clone(&settings),

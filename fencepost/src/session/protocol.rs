@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fencepost_planner::Tag;
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound;
 use fencepost_sql::catalog::Snapshot;
@@ -17,7 +18,7 @@ use crate::prepared::{Body, Planned, Portal, Prepared};
 /// How far a portal came.
 pub enum Completion {
     /// It is done; the command tag.
-    Complete(String),
+    Complete(Tag),
     /// The row limit is reached; there may be more.
     Suspended,
     /// The text was empty.

@@ -37,6 +37,7 @@ impl Session {
             .and_then(|text| duration(&text));
         let zone = settings.get("TimeZone").unwrap_or_default();
         let style = settings.get("DateStyle").unwrap_or_default();
+        self.default_modes = self.modes_of_settings();
         self.plan_tag = format!("\0{zone}\0{style}\0");
     }
 
@@ -130,7 +131,7 @@ impl Session {
             return Ok(rows.collect());
         }
         let modes = match self.block {
-            Block::Idle => self.default_modes(),
+            Block::Idle => self.default_modes,
             _ => self.modes,
         };
         let on = |flag| Value::text(if flag { "on" } else { "off" });

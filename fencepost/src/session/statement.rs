@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use fencepost_planner::Collected;
+use fencepost_planner::{Collected, Tag};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::assign;
 use fencepost_sql::types::{Type, TypeKind};
@@ -108,8 +108,7 @@ impl Session {
     ) -> Result<u64, Error> {
         let prepared = statement.prepare(self)?;
         let (_, tag) = self.run_collected(&prepared, params).await?;
-        let count = tag.rsplit(' ').next().and_then(|n| n.parse().ok());
-        Ok(count.unwrap_or(0))
+        Ok(tag.map_or(0, Tag::rows))
     }
 
     /// Runs every statement of a text, as one transaction unless it says otherwise.
@@ -133,7 +132,7 @@ impl Session {
         &mut self,
         prepared: &Arc<Prepared>,
         params: &[Value],
-    ) -> Result<(Collected, String), Error> {
+    ) -> Result<(Collected, Option<Tag>), Error> {
         let values = self.fit(prepared.parameter_types(), params)?;
         let mut portal = self.bind(prepared, values)?;
         let mut sink = Collected::default();
@@ -143,10 +142,10 @@ impl Session {
         Ok((sink, tag))
     }
 
-    fn completed(&mut self, run: Completion) -> Result<String, SqlError> {
+    fn completed(&mut self, run: Completion) -> Result<Option<Tag>, SqlError> {
         match run {
-            Completion::Complete(tag) => Ok(tag),
-            Completion::Suspended | Completion::Empty => Ok(String::new()),
+            Completion::Complete(tag) => Ok(Some(tag)),
+            Completion::Suspended | Completion::Empty => Ok(None),
             Completion::CopyIn(copy) => {
                 copy.fail(self);
                 Err(SqlError::unsupported(
@@ -169,8 +168,7 @@ impl Session {
         copy.data(self, data).await?;
         let tag = copy.finish(self).await?;
         self.sync().await?;
-        let count = tag.rsplit(' ').next().and_then(|n| n.parse().ok());
-        Ok(count.unwrap_or(0))
+        Ok(tag.rows())
     }
 
     /// COPY … TO STDOUT: its data.

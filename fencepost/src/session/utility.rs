@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fencepost_fabric::Random;
-use fencepost_planner::{Collected, DdlCx, Notice, RowSink, ddl_command, run_ddl};
+use fencepost_planner::{Collected, DdlCx, Notice, RowSink, Tag, ddl_command, run_ddl};
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Statement};
 use fencepost_sql::catalog::CatalogView;
@@ -108,7 +108,7 @@ impl Session {
                 None => return Err(SqlError::internal("a statement that nobody runs").into()),
             },
         };
-        Ok(Completion::Complete(tag.to_owned()))
+        Ok(Completion::Complete(Tag::plain(tag)))
     }
 
     /// DDL in the open transaction, bound anew where the catalog has moved on.
@@ -228,7 +228,7 @@ impl Session {
         for line in lines {
             sink.row(&[Value::text(line)])?;
         }
-        Ok(Completion::Complete("EXPLAIN".to_owned()))
+        Ok(Completion::Complete(Tag::plain("EXPLAIN")))
     }
 
     fn prepare_named(

@@ -80,11 +80,11 @@ impl Dialogue<'_> {
         self.report_notices(io);
         match (outcome, rest) {
             (Ok(tag), Some(rest)) => {
-                encode::command_complete(&mut io.out, &tag);
+                encode::command_complete(&mut io.out, |out| tag.write(out));
                 Box::pin(self.run_statements(io, rest)).await
             }
             (Ok(tag), None) => {
-                encode::command_complete(&mut io.out, &tag);
+                encode::command_complete(&mut io.out, |out| tag.write(out));
                 Ok(())
             }
             (Err(error), Some(_)) => self.fail_query(io, &error).await,

@@ -215,7 +215,7 @@ impl Dialogue<'_> {
                 if copy_out {
                     encode::copy_done(&mut io.out);
                 }
-                encode::command_complete(&mut io.out, &tag);
+                encode::command_complete(&mut io.out, |out| tag.write(out));
                 self.after_command(was);
             }
             Ok(Completion::Suspended) => encode::portal_suspended(&mut io.out),

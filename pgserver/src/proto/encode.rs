@@ -183,9 +183,9 @@ pub fn portal_suspended(out: &mut Vec<u8>) {
 
 /// CommandComplete.
 #[inline]
-pub fn command_complete(out: &mut Vec<u8>, tag: &str) {
+pub fn command_complete(out: &mut Vec<u8>, tag: impl FnOnce(&mut Vec<u8>)) {
     message(out, b'C', |out| {
-        out.extend_from_slice(tag.as_bytes());
+        tag(out);
         out.push(0);
     });
 }
