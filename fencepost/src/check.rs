@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
 use fencepost_hashtable::HashTable;
-use fencepost_planner::TablePlan;
+use fencepost_planner::{TablePlan, chunks_of, read_row};
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
@@ -212,6 +212,7 @@ impl Check<'_> {
                 rows += 1;
                 let place = FatPtr::from_words(batch.value(at));
                 self.claim(owner, place.addr);
+                self.chunks(owner, place.addr).await?;
                 match self.read(place, plan, &mut words, &mut row).await? {
                     Ok(()) => self.entries_of(plan, place, &row, &mut key).await?,
                     Err(what) => {
@@ -226,6 +227,16 @@ impl Check<'_> {
         Ok(rows)
     }
 
+    /// The chunks of a long row. What is wrong with them, reading the row tells.
+    async fn chunks(&mut self, owner: Owner, row: Addr) -> Result<(), Halt> {
+        match chunks_of(&mut self.tx, row).await {
+            Ok(chunks) => chunks.iter().for_each(|c| self.claim(owner, c.addr)),
+            Err(Stop::Damaged) => {}
+            Err(stop) => return Err(stop.into()),
+        }
+        Ok(())
+    }
+
     /// Reads a row; or what is wrong with it.
     async fn read(
         &mut self,
@@ -234,10 +245,10 @@ impl Check<'_> {
         words: &mut Vec<u64>,
         row: &mut [Value],
     ) -> Result<Result<(), String>, Halt> {
-        match self.tx.read(place.addr, words).await {
+        match read_row(&mut self.tx, place.addr, words).await {
             Ok(true) => {}
             Ok(false) => return Ok(Err("is gone".to_string())),
-            Err(Stop::Damaged) => return Ok(Err("is nowhere in memory".to_string())),
+            Err(Stop::Damaged) => return Ok(Err("is not whole in memory".to_string())),
             Err(stop) => return Err(stop.into()),
         }
         if let Err(error) = plan.layout.decode(words, row) {

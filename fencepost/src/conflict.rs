@@ -6,7 +6,7 @@
 
 use fencepost_btree as btree;
 use fencepost_hashtable::HashTable;
-use fencepost_planner::{TablePlan, key_text};
+use fencepost_planner::{TablePlan, key_text, read_row};
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 use fencepost_sql::settings::Settings;
 use fencepost_sql::stop::Halt;
@@ -78,7 +78,8 @@ async fn row(
 ) -> Result<Option<Vec<Value>>, Halt> {
     let mut words = Vec::new();
     let mut row = vec![Value::Null; plan.layout.width()];
-    let read = tx.read(addr, &mut words).await?;
+    // What is no row may look like the head of a long one, and lead nowhere.
+    let read = matches!(read_row(tx, addr, &mut words).await, Ok(true));
     if !read || plan.layout.decode(&words, &mut row).is_err() {
         return Ok(None);
     }

@@ -222,6 +222,7 @@ async fn run_point(
     cx.scratch.words = words;
     cx.scratch.row = row;
     cx.scratch.out = out;
+    cx.scratch.shrink();
     result
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! bytes 0..4   length of the row in bytes            (self-delimiting: the object may be longer)
 //!       4..6   number of columns
-//!       6..8   flags: NULLS a bitmap is there, WIDE ends are u32 and not u16
+//!       6..8   flags: NULLS a bitmap is there, WIDE ends are u32 and not u16,
+//!              LONG what follows is not the row, but where its words are (see `planner::store`)
 //!       8..    columns of fixed size, widest first, each at its own alignment, zero when NULL
 //!              bitmap, one bit a column, set = NULL
 //!              end of each column of varying size, counted from the first data byte
@@ -28,10 +29,31 @@ const DATA_CORRUPTED: SqlState = SqlState::new(b"XX001");
 const HEADER_BYTES: usize = 8;
 const FLAG_NULLS: u16 = 1;
 const FLAG_WIDE: u16 = 2;
+const FLAG_LONG: u16 = 4;
 
-/// The longest row: one object of the largest size class, with room for its header and line
-/// versions.
-pub const ROW_BYTES_MAX: usize = 900 * 1024;
+/// The longest row.
+pub const ROW_BYTES_MAX: usize = 256 << 20;
+
+/// Do these words, not the row's own, say where a long row's are?
+#[inline]
+pub fn is_long(words: &[u64]) -> bool {
+    let flags = words.first().map_or(0, |word| word.to_ne_bytes()[6]);
+    u16::from(flags) & FLAG_LONG != 0
+}
+
+/// The first word of what stands for a long row.
+pub fn long_head(words: &[u64]) -> u64 {
+    let mut bytes = words.first().map_or([0; 8], |word| word.to_ne_bytes());
+    bytes[6] |= FLAG_LONG as u8;
+    u64::from_ne_bytes(bytes)
+}
+
+/// The number of words of the row that `words` begin, or stand for.
+pub fn row_words(words: &[u64]) -> usize {
+    let first = words.first().map_or([0; 8], |word| word.to_ne_bytes());
+    let bytes = u32::from_le_bytes([first[0], first[1], first[2], first[3]]);
+    (bytes as usize).div_ceil(8)
+}
 
 /// Where the columns of one table's rows are.
 #[derive(Clone, Debug)]

@@ -115,6 +115,7 @@ impl Transaction {
                 found => Some(self.own_found(
                     addr,
                     found.map(|f| f.map(|((), seen)| seen.header)),
+                    What::Image { kind: None },
                     &image,
                 )),
             };
@@ -129,6 +130,7 @@ impl Transaction {
         &mut self,
         addr: Addr,
         found: Result<Option<Header>, Stop>,
+        what: What,
         image: &[u64],
     ) -> Result<usize, Stop> {
         let base = found?.ok_or(Stop::Damaged)?;
@@ -136,7 +138,7 @@ impl Transaction {
             let context = self.context_mut();
             return Err(context.conflict_at(addr, AbortReason::WriteConflict));
         }
-        self.push_image(addr, base, What::Image { kind: None }, image)
+        self.push_image(addr, base, what, image)
     }
 
     fn push_image(
@@ -361,44 +363,39 @@ impl Transaction {
     /// # Errors
     /// As [`Self::view`]; [`Stop::Damaged`] if it does not exist.
     pub async fn free(&mut self, addr: Addr) -> Result<(), Stop> {
-        self.writable()?;
-        loop {
-            self.catch_up().await?;
-            if self.has_entry(addr) {
-                let at = self.own(addr).await?;
-                let write = &mut self.context_mut().writes.writes[at];
-                write.what = match write.what {
-                    What::New { .. } => What::Unborn,
-                    _ => What::Freed,
-                };
-                return Ok(());
-            }
-            // Nobody will look at what it was: no image.
-            let found = self.view(addr, None, |_| ()).await?;
-            match found.map(|((), seen)| seen) {
-                // A refresh on the way has rerouted patches to this very object.
-                Some(seen) if seen.own => continue,
-                Some(seen) if seen.timestamp() > self.read_timestamp() => {
-                    return Err(Stop::Retry(AbortReason::WriteConflict));
-                }
-                Some(seen) => {
-                    self.context_mut().push(Write {
-                        addr,
-                        base: seen.header,
-                        what: What::Freed,
-                        image: (0, 0),
-                        patch: 0,
-                    })?;
-                    return Ok(());
-                }
-                None => return Err(Stop::Damaged),
-            }
-        }
+        self.free_seen(addr, |_| ()).await
     }
 
-    /// Whether the write set has an entry for the object, idle ones included.
-    fn has_entry(&self, addr: Addr) -> bool {
-        self.context().writes.find(addr).is_some()
+    /// As [`Self::free`]; answers what `f` says of the payload as it was.
+    ///
+    /// # Errors
+    /// As [`Self::free`].
+    pub async fn free_seen<T: Send>(
+        &mut self,
+        addr: Addr,
+        mut f: impl FnMut(&View<'_>) -> T + Send,
+    ) -> Result<T, Stop> {
+        self.writable()?;
+        self.catch_up().await?;
+        let (answer, seen) = self.view(addr, None, &mut f).await?.ok_or(Stop::Damaged)?;
+        let context = self.context_mut();
+        let entry = context.writes.find(addr);
+        match entry.map(|at| (at, context.writes.writes[at].what)) {
+            Some((_, What::Freed | What::Unborn)) => return Err(Stop::Damaged),
+            Some((at, What::New { .. })) => {
+                context.note_change(at)?;
+                context.writes.writes[at].what = What::Unborn;
+            }
+            Some((at, What::Image { .. } | What::Patched(_))) => {
+                context.note_change(at)?;
+                context.writes.writes[at].what = What::Freed;
+            }
+            // A tombstone needs no image.
+            Some((_, What::Idle)) | None => {
+                self.own_found(addr, Ok(Some(seen.header)), What::Freed, &[])?;
+            }
+        }
+        Ok(answer)
     }
 
     /// Applies `op` to a node. The node is taken at its current version, which must hold the keys of

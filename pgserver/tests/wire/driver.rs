@@ -159,3 +159,18 @@ async fn a_cancel_token_reaches_the_statement() {
     let error = task.await.expect("run").expect_err("cancelled");
     assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED));
 }
+
+#[tokio::test]
+async fn long_values_go_both_ways() {
+    let server = server();
+    let client = connect(&server).await;
+    client
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v bytea)")
+        .await
+        .expect("a table");
+    let bytes: Vec<u8> = (0..64u32 << 20).map(|i| (i >> 8 ^ i) as u8).collect();
+    let sql = "INSERT INTO t VALUES (1, $1)";
+    assert_eq!(client.execute(sql, &[&bytes]).await.expect("a row"), 1);
+    let row = client.query_one("SELECT v FROM t WHERE id = 1", &[]).await;
+    assert!(row.expect("a row").get::<_, &[u8]>(0) == bytes);
+}

@@ -12,6 +12,7 @@ use fencepost_storage::FatPtr;
 
 use crate::exec::Cx;
 use crate::index::{create, tree};
+use crate::store::read_row;
 use crate::write::{Gather, contains_nulls, not_unique};
 
 const CHUNK: usize = 1024;
@@ -67,7 +68,7 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
     let mut gather = Gather::default();
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {
-        if !cx.tx.read(place.addr, &mut words).await? {
+        if !read_row(cx.tx, place.addr, &mut words).await? {
             continue;
         }
         layout.decode_some(&words, &columns, &mut row)?;
@@ -80,7 +81,7 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
         gather.push(cx.tx, &key, place)?;
     }
     if let Some(twin) = gather.sort() {
-        cx.tx.read(twin.place.addr, &mut words).await?;
+        read_row(cx.tx, twin.place.addr, &mut words).await?;
         layout.decode(&words, &mut row)?;
         return Err(not_unique(table, index, &row, &cx.eval.settings).into());
     }

@@ -10,6 +10,7 @@ use super::create::begin_alter;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
+use crate::store::free_row;
 
 /// DROP TABLE.
 pub async fn drop_table(
@@ -133,7 +134,7 @@ pub async fn truncate(
 async fn free_rows(cx: &mut Cx<'_>, table: &TableDef) -> Result<(), Halt> {
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {
-        cx.tx.free(place.addr).await?;
+        free_row(cx.tx, place.addr).await?;
     }
     Ok(())
 }

@@ -11,7 +11,12 @@ pub struct Batch {
     width: usize,
     values: Vec<Value>,
     rows: usize,
+    /// Bytes of long rows in it.
+    weight: usize,
 }
+
+/// What the long rows may weigh that are added to a batch in one go.
+const WEIGHT_MAX: usize = 8 << 20;
 
 impl Batch {
     /// An empty batch of rows with `width` values.
@@ -20,6 +25,7 @@ impl Batch {
             width,
             values: Vec::new(),
             rows: 0,
+            weight: 0,
         }
     }
 
@@ -33,9 +39,34 @@ impl Batch {
         self.width
     }
 
-    /// Forgets the rows and keeps their memory.
+    /// Forgets the rows and keeps their memory, unless they are long.
     pub fn clear(&mut self) {
         self.rows = 0;
+        if self.weight > 0 {
+            self.values = Vec::new();
+            self.weight = 0;
+        }
+    }
+
+    /// A row of `bytes` came in; short ones do not matter.
+    #[inline]
+    pub fn weigh(&mut self, bytes: usize) {
+        if bytes > WEIGHT_MAX / 16 {
+            self.weight += bytes;
+        }
+    }
+
+    /// The weight at which the rows that a caller is about to add are to be worked on, however few
+    /// they are.
+    #[inline]
+    pub fn weight_limit(&self) -> usize {
+        self.weight + WEIGHT_MAX
+    }
+
+    /// Bytes of long rows in it.
+    #[inline]
+    pub fn weight(&self) -> usize {
+        self.weight
     }
 
     /// Row `i`.

@@ -95,6 +95,21 @@ pub struct Scratch {
     pub out: Vec<Value>,
 }
 
+/// Words of a row that is not kept from statement to statement.
+const LONG_WORDS: usize = 128 * 1024;
+
+impl Scratch {
+    /// Forgets a long row.
+    #[inline]
+    pub fn shrink(&mut self) {
+        if self.words.capacity() > LONG_WORDS {
+            self.words = Vec::new();
+            self.row = Vec::new();
+            self.out = Vec::new();
+        }
+    }
+}
+
 /// The surroundings of a running statement.
 pub struct Cx<'a> {
     /// The transaction.

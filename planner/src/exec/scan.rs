@@ -10,6 +10,7 @@ use super::cx::Cx;
 use super::range::{Keys, keys};
 use crate::index::{find, tree};
 use crate::plan::Scan;
+use crate::store::read_row;
 
 const FIRST_CHUNK: usize = 32;
 const LAST_CHUNK: usize = 1024;
@@ -21,6 +22,10 @@ pub struct ScanState {
     position: usize,
     cursor: Option<Cursor>,
     entries: ScanBatch,
+    /// The entry whose row is next.
+    entry: usize,
+    /// The cursor has more entries.
+    more: bool,
     words: Vec<u64>,
     chunk: usize,
 }
@@ -31,6 +36,8 @@ impl ScanState {
         self.keys = Some(keys(scan, cx, row)?);
         self.position = 0;
         self.cursor = None;
+        self.entries.clear();
+        self.entry = 0;
         self.chunk = FIRST_CHUNK;
         Ok(())
     }
@@ -47,11 +54,12 @@ impl ScanState {
             self.open(scan, cx, &[])?;
         }
         let target = out.len() + max;
-        while out.len() < target {
+        let heavy = out.weight_limit();
+        while out.len() < target && out.weight() < heavy {
             cx.breathe().await?;
             let more = match &self.keys {
                 Some(Keys::Points(_)) => self.next_point(scan, cx, out).await?,
-                _ => self.next_entries(scan, cx, out, target).await?,
+                _ => self.next_entries(scan, cx, out, (target, heavy)).await?,
             };
             if !more {
                 return Ok(false);
@@ -91,7 +99,7 @@ impl ScanState {
         scan: &Scan,
         cx: &mut Cx<'_>,
         out: &mut Batch,
-        target: usize,
+        (target, heavy): (usize, usize),
     ) -> Result<bool, Halt> {
         if self.cursor.is_none() && !self.open_range(scan) {
             return Ok(false);
@@ -99,20 +107,24 @@ impl ScanState {
         let Some(cursor) = &mut self.cursor else {
             return Ok(false);
         };
-        self.entries.clear();
-        let wanted = self.chunk.min(target - out.len());
-        let more = cursor.next_batch(cx.tx, &mut self.entries, wanted).await?;
-        self.chunk = (self.chunk * 2).min(LAST_CHUNK);
-        for i in 0..self.entries.len() {
-            let row = FatPtr::from_words(self.entries.value(i));
+        if self.entry == self.entries.len() {
+            self.entries.clear();
+            self.entry = 0;
+            let wanted = self.chunk.min(target - out.len());
+            self.more = cursor.next_batch(cx.tx, &mut self.entries, wanted).await?;
+            self.chunk = (self.chunk * 2).min(LAST_CHUNK);
+        }
+        while self.entry < self.entries.len() && out.weight() < heavy {
+            let row = FatPtr::from_words(self.entries.value(self.entry));
+            self.entry += 1;
             if queues_first(scan) {
                 cx.queue(row.addr).await?;
             }
-            if cx.tx.read(row.addr, &mut self.words).await? {
+            if read_row(cx.tx, row.addr, &mut self.words).await? {
                 emit(scan, cx, row, &self.words, out)?;
             }
         }
-        if !more {
+        if !self.more && self.entry == self.entries.len() {
             self.cursor = None;
         }
         Ok(true)
@@ -160,7 +172,7 @@ pub async fn fetch_point(
         if queues_first(scan) {
             cx.queue(row.addr).await?;
         }
-        if cx.tx.read(row.addr, words).await? {
+        if read_row(cx.tx, row.addr, words).await? {
             return Ok(Some(row));
         }
         // It was deleted, or moved, while this transaction waited for it: ask the index again.
@@ -184,8 +196,9 @@ fn emit(scan: &Scan, cx: &Cx<'_>, row: FatPtr, words: &[u64], out: &mut Batch) -
     if let Some(slot) = scan.pointer_slot {
         slots[slot] = pointer_value(row);
     }
-    if !cx.holds(scan.filter.as_ref(), slots)? {
-        out.pop();
+    match cx.holds(scan.filter.as_ref(), slots)? {
+        true => out.weigh(words.len() * 8),
+        false => out.pop(),
     }
     Ok(())
 }

@@ -114,6 +114,10 @@ impl SelectState {
             if !more || take == 0 {
                 return Ok(false);
             }
+            if self.input.weight() > 0 {
+                // Long rows are handed on before more of them come.
+                break;
+            }
         }
         Ok(true)
     }

@@ -103,8 +103,16 @@ fn plan_change(
     };
     let width = from.width();
     let mut needed = vec![false; width];
-    // The whole old row is needed: to encode the new one, and to find its index entries.
-    needed[..table.columns.len()].fill(true);
+    match action {
+        // To encode the new row, and to find its index entries.
+        Action::Update { .. } => needed[..table.columns.len()].fill(true),
+        // To find its index entries.
+        Action::Delete => {
+            for (column, needed) in needed[..table.columns.len()].iter_mut().enumerate() {
+                *needed = table.indexes.iter().any(|index| index.covers(column));
+            }
+        }
+    }
     filter.iter().for_each(|f| mark(f, &mut needed));
     mark_joins(&from, &mut needed);
     returning.iter().for_each(|t| mark(&t.expr, &mut needed));
@@ -208,6 +216,7 @@ async fn change_point(
     cx.scratch.key = key;
     cx.scratch.words = words;
     cx.scratch.row = row;
+    cx.scratch.shrink();
     result
 }
 

@@ -17,6 +17,7 @@ use super::gather::Gather;
 use crate::exec::Cx;
 use crate::index::{find, insert, remove, replace, tree};
 use crate::plan::TablePlan;
+use crate::store::{free_row, insert_row, read_row, update_row};
 
 /// How an insert ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +110,7 @@ impl RowWriter {
             if let Some(entry) = twin {
                 self.duplicate = Some(entry.nth);
                 let mut row = vec![Value::Null; table.layout.width()];
-                cx.tx.read(entry.place.addr, &mut self.words).await?;
+                read_row(cx.tx, entry.place.addr, &mut self.words).await?;
                 table.layout.decode(&self.words, &mut row)?;
                 return Err(duplicate(&table.def, index, &row, &cx.eval.settings).into());
             }
@@ -131,8 +132,7 @@ impl RowWriter {
         }
         table.layout.encode(row, &mut self.words)?;
         let near = self.last.unwrap_or(Addr::NULL);
-        let place = cx.tx.alloc(self.words.len(), near)?;
-        cx.tx.write_new(place, &self.words)?;
+        let place = insert_row(cx.tx, &self.words, near)?;
         self.last = Some(place.addr);
         if let Entries::Undecided = self.entries {
             self.decide(cx, table).await?;
@@ -204,10 +204,9 @@ impl RowWriter {
     ) -> Result<(), Halt> {
         check_not_null(cx, table, new)?;
         table.layout.encode(new, &mut self.words)?;
-        if self.words.len() * 8 > place.size as usize {
+        if !update_row(cx.tx, place, &self.words).await? {
             return Box::pin(self.move_row(cx, table, place, old, new)).await;
         }
-        cx.tx.write(place.addr, &self.words).await?;
         let touched = |i: &IndexDef| changed.iter().any(|c| i.covers(*c));
         if table.def.indexes.iter().any(touched) {
             Box::pin(self.update_entries(cx, table, place, (old, new), changed)).await?;
@@ -249,9 +248,8 @@ impl RowWriter {
         old: &[Value],
         new: &[Value],
     ) -> Result<(), Halt> {
-        let to = cx.tx.alloc(self.words.len(), from.addr)?;
-        cx.tx.write_new(to, &self.words)?;
-        cx.tx.free(from.addr).await?;
+        let to = insert_row(cx.tx, &self.words, from.addr)?;
+        free_row(cx.tx, from.addr).await?;
         for (position, codec) in table.keys.iter().enumerate() {
             let index = table.index_def(position);
             codec.encode_entry(old, from.addr.raw(), &mut self.old_key);
@@ -278,7 +276,7 @@ impl RowWriter {
             codec.encode_entry(old, place.addr.raw(), &mut self.old_key);
             remove(cx.tx, table.index_def(position), &self.old_key).await?;
         }
-        cx.tx.free(place.addr).await?;
+        free_row(cx.tx, place.addr).await?;
         Ok(())
     }
 }

@@ -1,0 +1,202 @@
+//! Where rows live: a short row in one object, a long one in a head and chunks.
+//!
+//! ```text
+//! short   the words of the row (see `sql::row`)
+//! long    head   word 0 of the row, marked long | number of chunks | fat pointer of each
+//!         chunk  a piece of the row's words; all but the last have CHUNK_WORDS
+//! ```
+//!
+//! Invariants
+//! - STORE-1: a row is long exactly when its encoding has more than `CHUNK_WORDS` words.
+//! - STORE-2: a chunk belongs to one head, is never changed, and is freed only by a transaction that
+//!   writes or frees the head. So who has the head in the read set need not have the chunks there,
+//!   and a version of the head leads to chunks of the same snapshot.
+//!
+//! Failure: a head that does not fit its chunks is XX001.
+
+use fencepost_sql::row::{ROW_BYTES_MAX, is_long, long_head, row_words};
+use fencepost_storage::classes::MAX_SLOT_WORDS;
+use fencepost_storage::layout::class_payload_words;
+use fencepost_storage::{Addr, FatPtr, View};
+use fencepost_txn::{Stop, Transaction};
+
+/// Payload words of the largest object.
+const CHUNK_WORDS: usize = class_payload_words(MAX_SLOT_WORDS);
+/// Words of a head before the pointers.
+const HEAD_WORDS: usize = 2;
+const WORD_BYTES: usize = 8;
+
+/// Copies the words of the row at `addr` to `words`; false where there is none.
+pub async fn read_row(
+    tx: &mut Transaction,
+    addr: Addr,
+    words: &mut Vec<u64>,
+) -> Result<bool, Stop> {
+    if !tx.read(addr, words).await? {
+        return Ok(false);
+    }
+    if is_long(words) {
+        Box::pin(gather(tx, words)).await?;
+    }
+    Ok(true)
+}
+
+/// Puts the row that the head in `words` stands for into `words`.
+async fn gather(tx: &mut Transaction, words: &mut Vec<u64>) -> Result<(), Stop> {
+    let total = row_words(words);
+    let chunks = pointers(&View::Own(words)).ok_or(Stop::Damaged)?;
+    let pieces: usize = chunks.iter().map(length).sum();
+    if pieces != total || total > ROW_BYTES_MAX / WORD_BYTES {
+        return Err(Stop::Damaged);
+    }
+    words.clear();
+    words
+        .try_reserve_exact(total)
+        .map_err(|_| Stop::OutOfMemory)?;
+    words.resize(total, 0);
+    let mut rest = words.as_mut_slice();
+    for chunk in chunks {
+        let (part, tail) = rest
+            .split_at_mut_checked(length(&chunk))
+            .ok_or(Stop::Damaged)?;
+        let whole = tx.view(chunk.addr, None, |view| {
+            view.copy(0, part);
+            view.len() >= part.len()
+        });
+        if !whole.await?.is_some_and(|(whole, _)| whole) {
+            return Err(Stop::Damaged);
+        }
+        rest = tail;
+    }
+    Ok(())
+}
+
+/// Words of a chunk.
+fn length(chunk: &FatPtr) -> usize {
+    chunk.size as usize / WORD_BYTES
+}
+
+/// The chunks of a head; `None` where it is none.
+fn pointers(head: &View<'_>) -> Option<Vec<FatPtr>> {
+    let count = usize::try_from(head.word(1)).ok()?;
+    let room = head.len().checked_sub(HEAD_WORDS)? / 2;
+    let at = |i: usize| {
+        let from = HEAD_WORDS + 2 * i;
+        FatPtr::from_words([head.word(from), head.word(from + 1)])
+    };
+    (count <= room).then(|| (0..count).map(at).collect())
+}
+
+/// The chunks of the row at `addr`; none of a short one.
+pub async fn chunks_of(tx: &mut Transaction, addr: Addr) -> Result<Vec<FatPtr>, Stop> {
+    match tx.view(addr, None, chunks_in).await? {
+        Some((chunks, _)) => chunks.ok_or(Stop::Damaged),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn chunks_in(row: &View<'_>) -> Option<Vec<FatPtr>> {
+    match is_long(&[row.word(0)]) {
+        true => pointers(row),
+        false => Some(Vec::new()),
+    }
+}
+
+/// Stores a new row near `near`.
+pub fn insert_row(tx: &mut Transaction, words: &[u64], near: Addr) -> Result<FatPtr, Stop> {
+    if words.len() > CHUNK_WORDS {
+        return insert_long(tx, words, near);
+    }
+    let place = tx.alloc(words.len(), near)?;
+    tx.write_new(place, words)?;
+    Ok(place)
+}
+
+#[cold]
+fn insert_long(tx: &mut Transaction, words: &[u64], near: Addr) -> Result<FatPtr, Stop> {
+    let mut head = begin_head(words);
+    for piece in words.chunks(CHUNK_WORDS) {
+        head.extend(insert_row(tx, piece, Addr::NULL)?.to_words());
+    }
+    insert_row(tx, &head, near)
+}
+
+fn begin_head(words: &[u64]) -> Vec<u64> {
+    let count = words.len().div_ceil(CHUNK_WORDS);
+    let mut head = Vec::with_capacity(HEAD_WORDS + 2 * count);
+    head.extend([long_head(words), count as u64]);
+    head
+}
+
+/// Writes `words` over the row at `place`; false, and nothing is done, where its object is too
+/// small.
+pub async fn update_row(tx: &mut Transaction, place: FatPtr, words: &[u64]) -> Result<bool, Stop> {
+    if words.len() <= CHUNK_WORDS {
+        if words.len() * WORD_BYTES > place.size as usize {
+            return Ok(false);
+        }
+        let was_long = tx.update(place.addr, |image| {
+            let long = is_long(image);
+            match image.get_mut(..words.len()) {
+                Some(part) if !long => part.copy_from_slice(words),
+                Some(_) => {}
+                None => return Err(Stop::Damaged),
+            }
+            Ok(long)
+        });
+        if !was_long.await?? {
+            return Ok(true);
+        }
+    }
+    Box::pin(update_long(tx, place, words)).await
+}
+
+/// As [`update_row`], where the row was long or becomes so. Chunks that stay the same stay.
+async fn update_long(tx: &mut Transaction, place: FatPtr, words: &[u64]) -> Result<bool, Stop> {
+    let mut old = chunks_of(tx, place.addr).await?;
+    if words.len() <= CHUNK_WORDS {
+        tx.write(place.addr, words).await?;
+    } else {
+        let mut head = begin_head(words);
+        if head.capacity() * WORD_BYTES > place.size as usize {
+            return Ok(false);
+        }
+        for (i, piece) in words.chunks(CHUNK_WORDS).enumerate() {
+            let same = match old.get(i) {
+                Some(chunk) if length(chunk) == piece.len() => {
+                    let equal =
+                        |view: &View<'_>| (0..piece.len()).all(|w| view.word(w) == piece[w]);
+                    let seen = tx.view(chunk.addr, None, equal).await?;
+                    seen.is_some_and(|(equal, _)| equal)
+                }
+                _ => false,
+            };
+            let chunk = match same {
+                true => std::mem::replace(&mut old[i], NO_CHUNK),
+                false => insert_row(tx, piece, Addr::NULL)?,
+            };
+            head.extend(chunk.to_words());
+        }
+        tx.write(place.addr, &head).await?;
+    }
+    for chunk in old.iter().filter(|chunk| !chunk.addr.is_null()) {
+        tx.free(chunk.addr).await?;
+    }
+    Ok(true)
+}
+
+/// In the place of an old chunk that the new head has too.
+const NO_CHUNK: FatPtr = FatPtr {
+    addr: Addr::NULL,
+    size: 0,
+    incarnation: 0,
+};
+
+/// Frees the row at `addr` with all that belongs to it.
+pub async fn free_row(tx: &mut Transaction, addr: Addr) -> Result<(), Stop> {
+    let chunks = tx.free_seen(addr, chunks_in).await?.ok_or(Stop::Damaged)?;
+    for chunk in chunks {
+        tx.free(chunk.addr).await?;
+    }
+    Ok(())
+}
