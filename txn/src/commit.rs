@@ -1,16 +1,17 @@
 //! Commit: the phases of SOSP'15 §4 in their order, on one machine as plain function calls.
 //!
 //! ```text
-//!  prewrite ─► LOCK ─► W ─► VALIDATE ─► log ─► COMMIT-PRIMARY ─► TRUNCATE ─► durable ─► report
-//!     │          │ stray: reroute, again        │
-//!     └──────────┴──────────┴── may still abort ┘   from here on it may not fail
+//!  prewrite ─► reserve ─► LOCK ─► W ─► VALIDATE ─► log ─► COMMIT-PRIMARY ─► TRUNCATE ─► durable ─► report
+//!     │ await     │ await    │ stray: reroute, again        │
+//!     └───────────┴──────────┴──────────┴── may still abort ┘   from here on it may not fail
 //! ```
 //! # Invariants
 //! * COMMIT-1: W is taken with all locks held, so it is above every version that is overwritten and
 //!   above R of everybody who read one of them.
 //! * COMMIT-2: the record is in the log before the first lock is released. Whoever sees a version can
 //!   wait for its durability by waiting for the log as it is then.
-//! * COMMIT-3: between LOCK and COMMIT-PRIMARY nothing is awaited. The only foreign code that runs
+//! * COMMIT-3: between LOCK and COMMIT-PRIMARY nothing is awaited, and no thread waits for the log: its
+//!   room was reserved before LOCK. The only foreign code that runs
 //!   there is that of node kinds (`apply`, `revalidate`, `gone`, `stamp`); if it panics the locks go
 //!   back as the transaction unwinds.
 
@@ -21,6 +22,7 @@ use fencepost_storage::log::Lsn;
 
 use crate::counters::Event;
 use crate::lock::LockFailure;
+use crate::log_commit::Ready;
 use crate::machine::Machine;
 use crate::stop::{AbortReason, Outcome, Stop};
 use crate::transaction::{Context, Coordinator, Transaction};
@@ -51,7 +53,11 @@ impl Transaction {
         }
         let mut rounds = 0;
         let done = loop {
-            match self.context_mut().commit_write() {
+            let tried = match self.prepare().await {
+                Ok(()) => self.context_mut().commit_write(),
+                Err(failure) => Err(failure),
+            };
+            match tried {
                 Ok(done) => break done,
                 Err(LockFailure::Abort(reason)) => {
                     self.give_up(reason);
@@ -63,6 +69,8 @@ impl Transaction {
                 }
                 Err(LockFailure::Stray((addr, kind))) if rounds < REROUTES => {
                     rounds += 1;
+                    // Rerouting may commit transactions of its own, which need room too.
+                    self.context_mut().give_room_back();
                     match kind.reroute(&mut self, addr).await {
                         Ok(()) => {}
                         Err(Stop::Retry(reason)) => {
@@ -83,6 +91,18 @@ impl Transaction {
         self.finish();
         durable(wait).await?;
         Ok(Outcome::Committed(done.w))
+    }
+
+    /// All that a commit may have to wait for before it locks anything.
+    async fn prepare(&mut self) -> Result<(), LockFailure> {
+        // Under the locks it is sure; here it saves those who wait the trouble.
+        self.context().give_way()?;
+        let prepared = match self.context_mut().prepare_log() {
+            Ready::Yes => Ok(()),
+            Ready::AfterPrewrite => Box::pin(self.prewrite_and_reserve()).await,
+            Ready::AfterRoom(bytes, appends) => self.reserve(bytes, appends).await,
+        };
+        prepared.map_err(LockFailure::Stop)
     }
 
     async fn commit_read(&mut self) -> Result<Outcome, Stop> {
@@ -144,9 +164,6 @@ impl Context {
 
     /// LOCK to TRUNCATE, without a pause.
     fn commit_write(&mut self) -> Result<Done, LockFailure> {
-        // Under the locks it is sure; before them it saves those who wait the trouble.
-        self.give_way()?;
-        self.prewrite().map_err(LockFailure::Stop)?;
         self.lock()?;
         self.slot.begin_commit(self.machine.clock());
         if let Err(failure) = self.give_way() {

@@ -1,23 +1,29 @@
 //! The durable record of a commit: where SOSP'15 writes its LOCK records, and the step at which a
 //! commit becomes certain. In the memory tier there is no log and nothing here costs anything.
 //!
-//! A small transaction appends LOCK and COMMIT-PRIMARY in one go. The new objects of a large one are
-//! logged before LOCK ([`Context::prewrite`]), so locks are held only for what others can see.
+//! Log space is reserved before LOCK, an upper bound of what is going to be appended, so that nothing
+//! waits for the flusher or the disk under the locks. A small transaction appends LOCK and
+//! COMMIT-PRIMARY in one go. Of a large one everything that is settled by then (new objects, exact
+//! images, tombstones) is logged before LOCK ([`Transaction::prewrite_and_reserve`]), piece by piece
+//! and without locks; under them comes what depends on the write timestamp or on moving nodes.
+//!
+//! An exact image is logged as what differs from an object that is not locked and may be changing. It
+//! commits only if LOCK then finds the very version that it is based on, so the object has not changed.
 
 use fencepost_storage::classes::Class;
-use fencepost_storage::log::{LogError, Lsn};
+use fencepost_storage::log::{Log, LogError, Lsn, RECORD_HEADER_BYTES};
 use fencepost_storage::raw::WORD_BYTES;
 use fencepost_storage::region::Regions;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::record::{self, LockRecord, TxnId};
 use crate::stop::Stop;
-use crate::transaction::Context;
+use crate::transaction::{Context, Transaction};
 use crate::write_set::{What, Write, WriteSet};
 
 /// Words after which a LOCK record is closed and the next one begun.
 const CHUNK_WORDS: usize = 128 * 1024;
-/// New objects from which on they are logged before LOCK.
+/// Entries of a write set from which on what is settled of them is logged before LOCK.
 const PREWRITE_FROM: usize = 4096;
 
 fn stop(error: &LogError) -> Stop {
@@ -25,6 +31,64 @@ fn stop(error: &LogError) -> Stop {
         LogError::Full => Stop::DiskFull,
         LogError::TooLarge { .. } => Stop::TooLarge("a log record is over the limit"),
         _ => Stop::Failed,
+    }
+}
+
+/// Words of a LOCK record after which it is closed. It may outgrow this by one object, which is a
+/// quarter of the limit at most.
+fn chunk_words(log: &Log) -> usize {
+    CHUNK_WORDS.min(log.append_limit() / (4 * WORD_BYTES))
+}
+
+/// Whether a commit may go on to LOCK.
+pub(crate) enum Ready {
+    /// It may.
+    Yes,
+    /// Once a large write set has been logged.
+    AfterPrewrite,
+    /// Once there is room in the log for so many bytes in so many appends.
+    AfterRoom(usize, usize),
+}
+
+impl Transaction {
+    /// Waits for room in the log, for what is appended under the locks.
+    pub(crate) async fn reserve(&mut self, bytes: usize, appends: usize) -> Result<(), Stop> {
+        let Some(log) = self.machine().log() else {
+            return Ok(());
+        };
+        let room = log.reserve(bytes, appends).await;
+        self.context_mut().room = room.map_err(|error| stop(&error))?;
+        Ok(())
+    }
+
+    /// Logs what is settled of a large transaction ahead of LOCK, once, unless rerouting has changed
+    /// it since; then reserves room for the rest.
+    pub(crate) async fn prewrite_and_reserve(&mut self) -> Result<(), Stop> {
+        let context = self.context_mut();
+        context.give_room_back();
+        if context.prewritten && context.prewritten_touched {
+            context.log_abort();
+        }
+        if !context.prewritten {
+            let upto = context.writes.writes.len();
+            context.prewritten_upto = upto;
+            context.prewritten_touched = false;
+            let writes = &context.writes.writes;
+            let settled = (0..upto as u32).filter(|at| writes[*at as usize].is_settled());
+            let entries: Vec<u32> = settled.collect();
+            let mut next = 0;
+            while next < entries.len() {
+                self.context_mut().build_record(&entries, &mut next);
+                let bytes = RECORD_HEADER_BYTES + WORD_BYTES * self.context().record.len();
+                self.reserve(bytes, 1).await?;
+                self.context_mut().append_record(None)?;
+                self.context_mut().give_room_back();
+            }
+        }
+        match self.context_mut().reserve_at_once() {
+            Ready::AfterRoom(bytes, appends) => self.reserve(bytes, appends).await,
+            Ready::Yes | Ready::AfterPrewrite => Ok(()),
+        }
     }
 }
 
@@ -39,43 +103,95 @@ impl Context {
         }
     }
 
-    /// Logs the new objects of a large transaction ahead of LOCK: once, unless rerouting has changed
-    /// them since.
-    pub(crate) fn prewrite(&mut self) -> Result<(), Stop> {
-        if self.prewritten && self.new_touched {
-            self.log_abort();
+    /// What there is to wait for before LOCK; reserves room in the log where that takes no waiting.
+    pub(crate) fn prepare_log(&mut self) -> Ready {
+        if self.machine.log().is_none() {
+            return Ready::Yes;
         }
-        let large = self.writes.writes.len() >= PREWRITE_FROM;
-        let Some(log) = self.machine.log().filter(|_| large && !self.prewritten) else {
-            return Ok(());
-        };
-        self.slot.hold_log(log.position().raw());
-        self.prewritten = true;
-        self.prewritten_upto = self.writes.writes.len();
-        self.new_touched = false;
-        let new = (0..self.prewritten_upto as u32).filter(|at| is_plain_new(&self.writes, *at));
-        self.logged.clear();
-        self.logged.extend(new);
-        self.log_writes(None).map(|_| ())
+        if self.writes.writes.len() >= PREWRITE_FROM {
+            return Ready::AfterPrewrite;
+        }
+        self.reserve_at_once()
     }
 
-    /// Appends what the commit writes and that it commits at `w`; the log position to wait for.
+    fn reserve_at_once(&mut self) -> Ready {
+        self.give_room_back();
+        let Some(log) = self.machine.log() else {
+            return Ready::Yes;
+        };
+        let (bytes, appends) = self.commit_bytes(log);
+        match log.try_reserve(bytes, appends) {
+            Some(room) => {
+                self.room = room;
+                Ready::Yes
+            }
+            None => Ready::AfterRoom(bytes, appends),
+        }
+    }
+
+    /// Gives back the room that was reserved for a commit.
+    pub(crate) fn give_room_back(&mut self) {
+        if !self.room.is_empty()
+            && let Some(log) = self.machine.log()
+        {
+            log.give_back(std::mem::take(&mut self.room));
+        }
+    }
+
+    /// Whether entry `at` was logged ahead of LOCK.
+    fn is_prewritten(&self, at: usize) -> bool {
+        self.prewritten && at < self.prewritten_upto && self.writes.writes[at].is_settled()
+    }
+
+    /// At most what [`Self::log_commit`] appends, and in how many appends.
+    fn commit_bytes(&self, log: &Log) -> (usize, usize) {
+        let mut words = 0;
+        for (at, write) in self.writes.writes.iter().enumerate() {
+            if self.is_prewritten(at) {
+                continue;
+            }
+            words += match write.what {
+                What::New { .. } => {
+                    let object = self.machine.regions().object(write.addr);
+                    record::new_words(object.map_or(0, |object| object.len()))
+                }
+                What::Image { .. } | What::Patched(_) => record::changed_words(write.image.1),
+                What::Freed => record::FREED_WORDS,
+                What::Unborn | What::Idle => 0,
+            };
+        }
+        let appends = words / chunk_words(log) + 1;
+        let regions = self.machine.regions().count() as usize;
+        let heads = appends * (RECORD_HEADER_BYTES + WORD_BYTES * record::head_words(regions));
+        let end = RECORD_HEADER_BYTES + WORD_BYTES * record::COMMIT_WORDS;
+        (words * WORD_BYTES + heads + end, appends)
+    }
+
+    /// Appends what the commit writes and that it commits at `w`; the log position to wait for. Room
+    /// for it was reserved.
     pub(crate) fn log_commit(&mut self, w: Timestamp) -> Result<Option<Lsn>, Stop> {
         if self.machine.log().is_none() {
             return Ok(None);
         }
-        let there = if self.prewritten {
-            self.prewritten_upto
-        } else {
-            0
+        let mut entries = std::mem::take(&mut self.logged);
+        entries.clear();
+        let writes = &self.writes.writes;
+        let new = (0..writes.len() as u32)
+            .filter(|at| matches!(writes[*at as usize].what, What::New { .. }));
+        let all = self.order.iter().copied().chain(new);
+        entries.extend(all.filter(|at| !self.is_prewritten(*at as usize)));
+        let mut next = 0;
+        let lsn = loop {
+            self.build_record(&entries, &mut next);
+            let last = next == entries.len();
+            match self.append_record(last.then_some(w)) {
+                Ok(lsn) if last => break Ok(Some(lsn)),
+                Ok(_) => {}
+                Err(stop) => break Err(stop),
+            }
         };
-        let new = (0..self.writes.writes.len() as u32).filter(|at| {
-            let is_new = matches!(self.writes.writes[*at as usize].what, What::New { .. });
-            is_new && !((*at as usize) < there && is_plain_new(&self.writes, *at))
-        });
-        self.logged.clear();
-        self.logged.extend(self.order.iter().copied().chain(new));
-        self.log_writes(Some(w))
+        self.logged = entries;
+        lsn
     }
 
     /// An aborted transaction whose records are in the log says so.
@@ -86,68 +202,62 @@ impl Context {
         self.prewritten = false;
         let body = record::abort(self.txn_id());
         if let Some(log) = self.machine.log() {
-            // Without this record replay drops the transaction all the same, when the log ends.
-            let _ = log.append(&[(record::ABORT, &[bytemuck::cast_slice(&body)])]);
+            // Without this record replay drops the transaction all the same, when the log ends; so
+            // nobody waits for room for it.
+            let _ = log.try_append(&[(record::ABORT, &[bytemuck::cast_slice(&body)])]);
         }
         self.local += 1;
         self.slot.release_log();
     }
 
-    /// Appends the entries in `logged`, and then that they commit.
-    fn log_writes(&mut self, commit: Option<Timestamp>) -> Result<Option<Lsn>, Stop> {
+    /// Makes the next LOCK record of `entries`, from `next` on.
+    fn build_record(&mut self, entries: &[u32], next: &mut usize) {
         let id = self.txn_id();
         let Context {
             machine,
             writes,
-            slot,
-            logged: entries,
             record: words,
-            prewritten,
             ..
         } = self;
         let Some(log) = machine.log() else {
-            return Ok(None);
+            return;
         };
-        // A chunk may outgrow this by one object, which is a quarter of the limit at most.
-        let chunk = CHUNK_WORDS.min(log.append_limit() / (4 * WORD_BYTES));
-        let mut next = 0;
-        loop {
-            let regions = entries[next..]
-                .iter()
-                .map(|at| writes.writes[*at as usize].addr.region().0)
-                .take(chunk);
-            let mut lock = LockRecord::begin(words, id, regions);
-            while next < entries.len() && lock.len() < chunk {
-                log_write(
-                    machine.regions(),
-                    writes,
-                    &mut lock,
-                    &writes.writes[entries[next] as usize],
-                );
-                next += 1;
-            }
-            let last = next == entries.len();
-            if !last {
-                // More records follow: the log must keep the first until the last is applied.
-                slot.hold_log(log.position().raw());
-            }
-            let body: &[&[u8]] = &[bytemuck::cast_slice(words)];
-            let appended = match commit.filter(|_| last) {
-                Some(w) => {
-                    let commit = record::commit_primary(id, w);
-                    log.append(&[
-                        (record::LOCK, body),
-                        (record::COMMIT_PRIMARY, &[bytemuck::cast_slice(&commit)]),
-                    ])
-                }
-                None => log.append(&[(record::LOCK, body)]),
-            };
-            let lsn = appended.map_err(|error| stop(&error))?;
-            if last {
-                return Ok(Some(lsn));
-            }
-            *prewritten = true;
+        let chunk = chunk_words(log);
+        let regions = entries[*next..]
+            .iter()
+            .map(|at| writes.writes[*at as usize].addr.region().0)
+            .take(chunk);
+        let mut lock = LockRecord::begin(words, id, regions);
+        while *next < entries.len() && lock.len() < chunk {
+            let write = &writes.writes[entries[*next] as usize];
+            log_write(machine.regions(), writes, &mut lock, write);
+            *next += 1;
         }
+    }
+
+    /// Appends the LOCK record that was made, into the room that was reserved; with `commit`, that the
+    /// transaction commits. Without it more records follow.
+    fn append_record(&mut self, commit: Option<Timestamp>) -> Result<Lsn, Stop> {
+        let id = self.txn_id();
+        let Some(log) = self.machine.log() else {
+            return Ok(Lsn::ZERO);
+        };
+        let body: &[&[u8]] = &[bytemuck::cast_slice(&self.record)];
+        let appended = match commit {
+            Some(w) => {
+                let commit = record::commit_primary(id, w);
+                let commit: &[&[u8]] = &[bytemuck::cast_slice(&commit)];
+                let records = [(record::LOCK, body), (record::COMMIT_PRIMARY, commit)];
+                log.append_reserved(&mut self.room, &records, true)
+            }
+            None => {
+                // The log must keep the first record until the last is applied.
+                self.slot.hold_log(log.position().raw());
+                self.prewritten = true;
+                log.append_reserved(&mut self.room, &[(record::LOCK, body)], false)
+            }
+        };
+        appended.map_err(|error| stop(&error))
     }
 
     /// Writes `w` into everything that carries its commit timestamp.
@@ -175,14 +285,6 @@ impl Context {
             object.put(0, &self.scratch);
         }
     }
-}
-
-/// A new object whose words do not depend on the write timestamp.
-fn is_plain_new(writes: &WriteSet, at: u32) -> bool {
-    matches!(
-        writes.writes[at as usize].what,
-        What::New { kind: None, .. }
-    )
 }
 
 fn log_write(regions: &Regions, writes: &WriteSet, lock: &mut LockRecord<'_>, write: &Write) {

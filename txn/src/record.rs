@@ -81,6 +81,27 @@ impl TxnId {
 #[error("malformed log record: {0}")]
 pub struct BadRecord(pub &'static str);
 
+/// Words of a COMMIT-PRIMARY record.
+pub(crate) const COMMIT_WORDS: usize = TxnId::WORDS + 1;
+/// Words of a freed object in a LOCK record.
+pub(crate) const FREED_WORDS: usize = 3;
+
+/// Words of a LOCK record before its writes.
+pub(crate) const fn head_words(regions: usize) -> usize {
+    TxnId::WORDS + 1 + regions
+}
+
+/// Words of a new object of `len` words in a LOCK record.
+pub(crate) const fn new_words(len: usize) -> usize {
+    3 + len
+}
+
+/// At most the words of a changed object of `len` words in a LOCK record: each range but the first
+/// costs a word, and comes after more than one that is skipped.
+pub(crate) const fn changed_words(len: usize) -> usize {
+    4 + len
+}
+
 /// Builds a LOCK record in a reusable buffer of words.
 pub(crate) struct LockRecord<'a> {
     words: &'a mut Vec<u64>,

@@ -115,7 +115,7 @@ impl Transaction {
             ..
         }) = context.writes.pop()
         {
-            context.new_touched = true;
+            context.prewritten_touched = true;
             context.machine.give_back(context.lane, addr);
         }
     }
@@ -129,8 +129,8 @@ impl Transaction {
             let object = context.machine.regions().object(write.addr);
             context.behind |= object.is_none_or(|object| object.header() != write.base);
         }
+        context.prewritten_touched = true;
         if let What::New { .. } = write.what {
-            context.new_touched = true;
             if let Some(object) = context.machine.regions().object(write.addr) {
                 object.put(0, words);
             }

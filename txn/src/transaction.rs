@@ -19,6 +19,7 @@ use std::sync::{Arc, Weak};
 
 use crossbeam_utils::atomic::AtomicCell;
 use fencepost_storage::header::OldPlace;
+use fencepost_storage::log::Room;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::lock::LockFailure;
@@ -69,6 +70,8 @@ pub(crate) struct Context {
     pub synchronous: bool,
     /// Whether it gives way to others' intents.
     pub yields: bool,
+    /// Room in the log for what the commit appends under its locks.
+    pub room: Room,
     /// Bytes of the write set that were charged to the account.
     pub charged: usize,
     /// Bytes that a statement holds outside the write set.
@@ -87,10 +90,10 @@ pub(crate) struct Context {
     pub places: Vec<OldPlace>,
     /// Whether LOCK records of this transaction are in the log without a COMMIT-PRIMARY.
     pub prewritten: bool,
-    /// Entries below this were there when the new objects were logged ahead of LOCK.
+    /// Entries below this were there when those that are settled were logged ahead of LOCK.
     pub prewritten_upto: usize,
-    /// Whether new objects were changed or taken back since then.
-    pub new_touched: bool,
+    /// Whether what was logged may have changed or been taken back since then.
+    pub prewritten_touched: bool,
     /// Whether images of patched nodes are older than the snapshot.
     pub behind: bool,
     /// The object that the last conflict was about; null where there was none.
@@ -128,6 +131,7 @@ impl Context {
             refreshes: 0,
             synchronous: true,
             yields: false,
+            room: Room::default(),
             charged: 0,
             held: 0,
             record: Vec::new(),
@@ -138,7 +142,7 @@ impl Context {
             places: Vec::new(),
             prewritten: false,
             prewritten_upto: 0,
-            new_touched: false,
+            prewritten_touched: false,
             behind: false,
             conflict: Addr::NULL,
         })
@@ -167,6 +171,7 @@ impl Context {
     /// Leaves nothing of the transaction behind but reusable buffers.
     pub fn end(&mut self) {
         self.slot.end();
+        self.give_room_back();
         let holder = u64::from(self.number);
         while let Some(row) = self.intents.pop() {
             self.machine.intents().release(row, holder);

@@ -64,7 +64,7 @@ impl Context {
     /// Entry `at` is about to be changed: remembers it as it is, for open savepoints.
     fn note_change(&mut self, at: usize) -> Result<(), Stop> {
         let write = self.writes.writes[at];
-        self.new_touched |= matches!(write.what, What::New { .. });
+        self.prewritten_touched |= write.is_settled();
         if self.undos.is_active() {
             let words = match (write.what, self.machine.regions().object(write.addr)) {
                 (What::New { .. }, Some(object)) => {
@@ -165,6 +165,7 @@ impl Transaction {
                 "an entry in use would lose its changes"
             );
             context.note_change(at)?;
+            context.prewritten_touched |= write.is_settled();
             context.writes.writes[at] = write;
             return Ok(at);
         }
@@ -379,6 +380,7 @@ impl Transaction {
         self.catch_up().await?;
         let (answer, seen) = self.view(addr, None, &mut f).await?.ok_or(Stop::Damaged)?;
         let context = self.context_mut();
+        context.prewritten_touched = true;
         let entry = context.writes.find(addr);
         match entry.map(|at| (at, context.writes.writes[at].what)) {
             Some((_, What::Freed | What::Unborn)) => return Err(Stop::Damaged),

@@ -68,6 +68,15 @@ impl Write {
         )
     }
 
+    /// Whether its log record can be written before LOCK: it depends neither on the write timestamp,
+    /// nor on a version that may still be another when the lock is taken.
+    pub fn is_settled(&self) -> bool {
+        matches!(
+            self.what,
+            What::New { kind: None, .. } | What::Image { kind: None } | What::Freed
+        )
+    }
+
     /// Whether it commits only over its base version.
     pub fn is_exact(&self) -> bool {
         matches!(self.what, What::Image { .. } | What::Freed)

@@ -15,6 +15,7 @@ fn open(disk: &SimDisk) -> Result<Arc<Machine>, OpenError> {
     let log = LogOptions {
         segment_bytes: 256 << 10,
         fill_ahead_bytes: 128 << 10,
+        ..LogOptions::default()
     };
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Machine::open(MachineOptions {

@@ -28,13 +28,13 @@ pub(super) fn run(shared: &Shared) {
                 tail.filled = filled;
                 tail.full = false;
                 tail.wanted = false;
-                shared.room.notify_all();
+                shared.give_room(&mut tail);
             }
             Err(error) if is_full(&error) => {
                 let mut tail = shared.tail.lock();
                 tail.full = true;
                 tail.wanted = false;
-                shared.room.notify_all();
+                shared.give_room(&mut tail);
                 let pause = Instant::now() + RETRY_PAUSE;
                 while !tail.closing && !shared.fill.wait_until(&mut tail, pause).timed_out() {}
             }

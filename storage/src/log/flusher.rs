@@ -18,22 +18,39 @@ use super::writer::Watermark;
 pub(super) fn run(shared: &Shared, watermark: &Watermark) {
     let _last_words = LastWords(shared);
     let mut at_segment: Option<(u64, Arc<dyn DiskFile>)> = None;
-    while let Some(durable_after) = wait_for_work(shared, watermark) {
-        let (mut batch, prev_end) = {
-            let mut tail = shared.tail.lock();
-            let taken = tail.take_batch(shared.segments.segment_bytes);
-            shared.room.notify_all();
-            taken
-        };
-        let end = batch.end();
-        if let Err(why) = write(shared, &mut at_segment, &mut batch, prev_end) {
-            shared.fail(why);
-            break;
+    while let Some(work) = wait_for_work(shared, watermark) {
+        while let Some((mut batch, prev_end)) = take_batch(shared) {
+            let end = batch.end();
+            if let Err(why) = write(shared, &mut at_segment, &mut batch, prev_end) {
+                shared.fail(why);
+                return;
+            }
+            if end >= work.until {
+                shared
+                    .watermark
+                    .fetch_max(work.watermark, Ordering::Release);
+            }
+            shared.waiters.publish(end);
+            shared.tail.lock().spare_buffer = batch.into_buffer();
+            if end >= work.until {
+                break;
+            }
         }
-        shared.watermark.fetch_max(durable_after, Ordering::Release);
-        shared.waiters.publish(end);
-        shared.tail.lock().spare_buffer = batch.into_buffer();
     }
+}
+
+fn take_batch(shared: &Shared) -> Option<(Batch, u64)> {
+    let mut tail = shared.tail.lock();
+    let taken = tail.take_batch(shared.segments.segment_bytes);
+    shared.give_room(&mut tail);
+    taken
+}
+
+/// What is to be written.
+struct Work {
+    /// Once everything up to here is durable, so is all that the watermark covers.
+    until: u64,
+    watermark: u64,
 }
 
 /// Tells those who wait that nothing more will be flushed, however the flusher ends.
@@ -51,9 +68,9 @@ impl Drop for LastWords<'_> {
 
 /// Waits until there are records; gives the watermark as it stood before they are taken, so that
 /// everything it covers is among them. `None` when there is no more to do.
-fn wait_for_work(shared: &Shared, watermark: &Watermark) -> Option<u64> {
+fn wait_for_work(shared: &Shared, watermark: &Watermark) -> Option<Work> {
     let mut tail = shared.tail.lock();
-    while tail.batch.is_empty() {
+    while tail.is_empty() {
         if tail.closing || shared.failure.get().is_some() {
             return None;
         }
@@ -62,7 +79,9 @@ fn wait_for_work(shared: &Shared, watermark: &Watermark) -> Option<u64> {
         tail.flusher_idle = false;
     }
     drop(tail);
-    Some(watermark())
+    let watermark = watermark();
+    let until = shared.appended.load(Ordering::Acquire);
+    Some(Work { until, watermark })
 }
 
 fn write(

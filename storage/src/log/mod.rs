@@ -26,17 +26,17 @@
 //!   told about: whole records before it are kept, the rest is cut off.
 //! - LOG-2. `flushed` moves only after the `fdatasync` that covers it.
 //! - LOG-3. A batch is written only onto bytes that are already allocated, so a full disk shows
-//!   at [`Log::append`], before anybody counts on the record, and a flush changes no metadata.
+//!   at [`Log::reserve`], before anybody counts on the record, and a flush changes no metadata.
 //! - LOG-4. Batch headers hold the log's random id and their own LSN: neither bytes of a segment's
 //!   earlier life nor anything users store can pass for a batch.
 //! - LOG-5. A segment file gets its `log-` name only when its header and first space are durable.
 //!
 //! *Concurrency.* One mutex guards the tail (the batch being gathered and the filled horizon);
-//! appends copy under it. The flusher alone writes batches, the filler alone makes segments.
+//! appends copy under it, and wait only for the [`Room`] that they reserve before. The flusher alone writes batches, the filler alone makes segments.
 //!
 //! *Failure.* The first I/O error of a flush is final: what the disk holds is unknown from then
 //! on, so every later append and wait answers [`LogError::Failed`]. No space for more segments
-//! is not a failure: appends answer [`LogError::Full`] until there is space again.
+//! is not a failure: reservations answer [`LogError::Full`] until there is space again.
 
 mod batch;
 mod error;
@@ -45,6 +45,7 @@ mod flusher;
 mod format;
 mod reader;
 mod recovery;
+mod room;
 mod segments;
 mod tail;
 mod waiters;
@@ -54,5 +55,6 @@ pub use error::LogError;
 pub use format::{Lsn, MAX_APPEND_BYTES, RECORD_HEADER_BYTES};
 pub use reader::{Chunk, Record};
 pub use recovery::{LogRecovery, Needed, RecoveryReport, TornTail};
+pub use room::Room;
 pub use waiters::WaitFlushed;
-pub use writer::{Log, LogCounters, LogOptions, Watermark};
+pub use writer::{Log, LogCounters, LogOptions, NewRecord, Watermark};

@@ -177,26 +177,19 @@ impl LogRecovery {
         let filled = self.adopt(&segments)?;
         let end = report.end.raw();
         let at = self.reader.last().map_or(0, |last| last.number) * segment_bytes;
-        let tail = Tail {
-            batch: Batch::new(next_start(at, end, false, segment_bytes), Vec::new()),
-            spare_buffer: Vec::new(),
-            prev_end: end,
-            sealed: false,
-            filled,
-            full: false,
-            wanted: false,
-            closing: false,
-            flusher_idle: false,
-            filler_idle: false,
-        };
+        let first = Batch::new(next_start(at, end, false, segment_bytes), Vec::new());
+        let tail = Tail::new(first, end, filled);
         let shared = Shared {
             segments,
             fill_ahead_bytes: self.options.fill_ahead_bytes,
+            buffer_bytes: self.options.buffer_bytes,
             life: Random::from_entropy().next_u64() as u32,
             tail: Mutex::new(tail),
             work: Condvar::new(),
-            room: Condvar::new(),
             fill: Condvar::new(),
+            reserved: 0.into(),
+            ceiling: 0.into(),
+            waiting: 0.into(),
             appended: end.into(),
             watermark: 0.into(),
             waiters: Waiters::starting_at(end),

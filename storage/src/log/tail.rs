@@ -3,19 +3,22 @@
 //! *Picture.*
 //!
 //! ```text
-//!   … written batches │ batch being written │ batch being gathered │  allocated   │ nothing yet
-//!                     ▲ flushed             ▲ batch.start          ▲ appended     ▲ filled
+//!   … written │ being written │ closed batches │ batch being gathered │ reserved │ allocated │ nothing
+//!             ▲ flushed                        ▲ batch.start          ▲ next     filled ▲
 //! ```
 //!
 //! *Invariants.*
-//! - The gathered batch, padded, ends at or below `filled` and before its segment does (LOG-3).
+//! - Every batch, padded, ends at or below `filled` and before its segment does (LOG-3).
 //!   It ends at least 8 bytes before, so that the end of any record is a place in its segment.
-//! - A sealed batch takes no more records: the next one begins the next segment.
+//! - A batch that cannot take an append is closed, and the next one begins behind it, in the next
+//!   segment where need be; closed batches wait for the flusher in their order.
+//! - `next + reserved <= filled`, where `next` is where the next batch would begin at the latest: so
+//!   an append for which room was reserved never waits (see [`super::room`]).
 //!
-//! *Concurrency.* `tail` is the only lock; three condition variables tell its three kinds of
-//! waiters apart.
+//! *Concurrency.* `tail` is the only lock; two condition variables tell its threads apart.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -23,6 +26,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::batch::Batch;
 use super::error::LogError;
 use super::format::{BATCH_HEADER_BYTES, Lsn, MAX_APPEND_BYTES, SEGMENT_HEADER_BYTES, align_batch};
+use super::room::Waiting;
 use super::segments::Segments;
 use super::waiters::Waiters;
 
@@ -30,14 +34,19 @@ use super::waiters::Waiters;
 pub(super) struct Shared {
     pub segments: Segments,
     pub fill_ahead_bytes: u64,
+    pub buffer_bytes: u64,
     pub life: u32,
     pub tail: Mutex<Tail>,
     /// The flusher waits here for records.
     pub work: Condvar,
-    /// Appenders wait here for room in the batch, or for allocated space.
-    pub room: Condvar,
     /// The filler waits here until the tail has come closer.
     pub fill: Condvar,
+    /// Room that is reserved and not used yet.
+    pub reserved: AtomicU64,
+    /// What `reserved` may reach without further ado; changed under the tail's lock.
+    pub ceiling: AtomicU64,
+    /// Those who wait for room; changed under the tail's lock.
+    pub waiting: AtomicUsize,
     pub appended: AtomicU64,
     pub watermark: AtomicU64,
     pub waiters: Waiters,
@@ -60,29 +69,25 @@ pub(super) struct Counts {
 /// The end of the log; guarded by one mutex.
 pub(super) struct Tail {
     pub batch: Batch,
+    /// Batches that take no more records, each with the end of the one before it.
+    closed: VecDeque<(Batch, u64)>,
+    /// Bytes of records that the flusher has not taken yet.
+    pub gathered: u64,
     /// The buffer of the last batch written, while nobody uses it.
     pub spare_buffer: Vec<u8>,
     /// The end of the batch before the gathered one.
-    pub prev_end: u64,
-    pub sealed: bool,
+    prev_end: u64,
     /// Up to here the log has allocated bytes.
     pub filled: u64,
     /// The last attempt to allocate more found the disk full.
     pub full: bool,
-    /// An append was refused since that attempt.
+    /// More is needed than was allocated at that attempt.
     pub wanted: bool,
     pub closing: bool,
     pub flusher_idle: bool,
     pub filler_idle: bool,
-}
-
-/// Whether and why not an append has room.
-enum Room {
-    Yes,
-    /// The batch must be written first.
-    AfterFlush,
-    /// More of the log must be allocated first.
-    AfterFill,
+    /// Those who wait for room, first come first served.
+    pub waiting: VecDeque<Arc<Waiting>>,
 }
 
 impl Shared {
@@ -91,6 +96,11 @@ impl Shared {
         self.failure
             .get()
             .map(|why| LogError::Failed(Arc::clone(why)))
+    }
+
+    /// Why the log takes no more appends, if it does not.
+    pub fn ended(&self, tail: &Tail) -> Option<LogError> {
+        self.failure().or(tail.closing.then_some(LogError::Closed))
     }
 
     /// Ends the log's life: nothing is known about the disk any more.
@@ -109,10 +119,10 @@ impl Shared {
 
     fn notify_threads(&self) {
         // Under the lock: whoever has looked already waits, whoever has not will see.
-        let _tail = self.tail.lock();
+        let mut tail = self.tail.lock();
         self.work.notify_all();
-        self.room.notify_all();
         self.fill.notify_all();
+        self.give_room(&mut tail);
     }
 
     /// The most one append may take.
@@ -121,52 +131,23 @@ impl Shared {
         MAX_APPEND_BYTES.min(segment - SEGMENT_HEADER_BYTES as usize - BATCH_HEADER_BYTES - 8)
     }
 
-    /// Locks the tail with room for `bytes` more in its batch.
-    pub fn reserve(&self, bytes: usize) -> Result<MutexGuard<'_, Tail>, LogError> {
-        let mut tail = self.tail.lock();
-        loop {
-            if let Some(failure) = self.failure() {
-                return Err(failure);
-            }
-            if tail.closing {
-                return Err(LogError::Closed);
-            }
-            match tail.room(bytes, self.segments.segment_bytes) {
-                Room::Yes => return Ok(tail),
-                Room::AfterFlush => self.wake_flusher(&mut tail),
-                Room::AfterFill if tail.full => {
-                    tail.wanted = true;
-                    self.fill.notify_one();
-                    self.counts.refused.fetch_add(1, Ordering::Relaxed);
-                    return Err(LogError::Full);
-                }
-                Room::AfterFill => {
-                    tail.wanted = true;
-                    self.fill.notify_one();
-                }
-            }
-            self.counts.append_waits.fetch_add(1, Ordering::Relaxed);
-            self.room.wait(&mut tail);
-        }
-    }
-
     /// Makes what was pushed under `tail` known; gives the log's new end.
     pub fn commit(&self, mut tail: MutexGuard<'_, Tail>) -> Lsn {
         let end = tail.batch.end();
         self.appended.store(end, Ordering::Release);
         if tail.filler_idle && !tail.full && tail.filled < self.fill_target(&tail) {
-            tail.filler_idle = false;
-            self.fill.notify_one();
+            self.wake_filler(&mut tail);
         }
-        self.wake_flusher(&mut tail);
-        Lsn::from_raw(end)
-    }
-
-    fn wake_flusher(&self, tail: &mut Tail) {
         if tail.flusher_idle {
             tail.flusher_idle = false;
             self.work.notify_one();
         }
+        Lsn::from_raw(end)
+    }
+
+    pub fn wake_filler(&self, tail: &mut Tail) {
+        tail.filler_idle = false;
+        self.fill.notify_one();
     }
 
     /// How far the log should be allocated.
@@ -176,38 +157,77 @@ impl Shared {
 }
 
 impl Tail {
-    /// Looks for a place for `bytes` more; an empty batch is moved where there is one.
-    fn room(&mut self, bytes: usize, segment_bytes: u64) -> Room {
-        if self.sealed {
-            return Room::AfterFlush;
+    /// The end of a log whose last batch ends at `prev_end`; the next one is `batch`.
+    pub fn new(batch: Batch, prev_end: u64, filled: u64) -> Self {
+        Self {
+            batch,
+            closed: VecDeque::new(),
+            gathered: 0,
+            spare_buffer: Vec::new(),
+            prev_end,
+            filled,
+            full: false,
+            wanted: false,
+            closing: false,
+            flusher_idle: false,
+            filler_idle: false,
+            waiting: VecDeque::new(),
         }
-        let fits = |end: u64, start: u64| end + 8 <= (start / segment_bytes + 1) * segment_bytes;
-        if !fits(self.batch.end() + bytes as u64, self.batch.start()) {
-            if !self.batch.is_empty() {
-                self.sealed = true;
-                return Room::AfterFlush;
-            }
-            self.batch
-                .move_to(segment_after(self.batch.start(), segment_bytes));
-        }
-        if !self.batch.is_empty() && self.batch.len() + bytes > MAX_APPEND_BYTES {
-            return Room::AfterFlush;
-        }
-        if align_batch(self.batch.end() + bytes as u64) > self.filled {
-            return Room::AfterFill;
-        }
-        Room::Yes
     }
 
-    /// Takes the gathered batch and begins the next; gives it with the end of the one before.
-    pub fn take_batch(&mut self, segment_bytes: u64) -> (Batch, u64) {
+    /// Makes the gathered batch one that takes `bytes` more; false where nothing is allocated there.
+    pub fn place(&mut self, bytes: u64, segment_bytes: u64) -> bool {
+        let fits = |batch: &Batch| {
+            batch.end() + bytes + 8 <= (batch.start() / segment_bytes + 1) * segment_bytes
+        };
+        if !self.batch.is_empty() {
+            let in_segment = fits(&self.batch);
+            if !in_segment || self.batch.len() as u64 + bytes > MAX_APPEND_BYTES as u64 {
+                self.close_batch(!in_segment, segment_bytes);
+            }
+        }
+        if self.batch.is_empty() && !fits(&self.batch) {
+            let next = segment_after(self.batch.start(), segment_bytes);
+            self.batch.move_to(next);
+        }
+        align_batch(self.batch.end() + bytes) <= self.filled
+    }
+
+    /// Where the next batch begins its records at the latest if nothing more is appended before it.
+    pub fn next(&self, segment_bytes: u64) -> u64 {
+        let (start, end) = (self.batch.start(), self.batch.end());
+        if self.batch.is_empty() {
+            end
+        } else {
+            next_start(start, end, false, segment_bytes) + BATCH_HEADER_BYTES as u64
+        }
+    }
+
+    fn close_batch(&mut self, sealed: bool, segment_bytes: u64) {
         let end = self.batch.end();
-        let next = next_start(self.batch.start(), end, self.sealed, segment_bytes);
+        let next = next_start(self.batch.start(), end, sealed, segment_bytes);
         let buffer = std::mem::take(&mut self.spare_buffer);
         let batch = std::mem::replace(&mut self.batch, Batch::new(next, buffer));
         let prev_end = std::mem::replace(&mut self.prev_end, end);
-        self.sealed = false;
-        (batch, prev_end)
+        self.closed.push_back((batch, prev_end));
+    }
+
+    /// Whether there is nothing for the flusher.
+    pub fn is_empty(&self) -> bool {
+        self.closed.is_empty() && self.batch.is_empty()
+    }
+
+    /// Takes the oldest batch; gives it with the end of the one before.
+    pub fn take_batch(&mut self, segment_bytes: u64) -> Option<(Batch, u64)> {
+        if self.is_empty() {
+            return None;
+        }
+        if self.closed.is_empty() {
+            self.close_batch(false, segment_bytes);
+        }
+        let taken = self.closed.pop_front()?;
+        self.gathered -= (taken.0.len() - BATCH_HEADER_BYTES) as u64;
+        Some(taken)
     }
 }
 

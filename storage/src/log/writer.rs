@@ -10,12 +10,16 @@ use parking_lot::Mutex;
 
 use super::error::LogError;
 use super::format::{Lsn, SEGMENT_HEADER_BYTES, record_bytes};
+use super::room::{Reserve, Room};
 use super::tail::Shared;
 use super::waiters::WaitFlushed;
 use super::{filler, flusher};
 
 /// What the flusher asks before each flush; see [`Log::durable_watermark`].
 pub type Watermark = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// A record to be appended: its kind, and the parts of its body.
+pub type NewRecord<'a> = (u8, &'a [&'a [u8]]);
 
 /// How a log is laid out. What exists keeps the segment size it was made with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// How many bytes are kept allocated ahead of the end.
     pub fill_ahead_bytes: u64,
+    /// How many bytes of records are gathered while the flusher is busy.
+    pub buffer_bytes: u64,
 }
 
 impl Default for LogOptions {
@@ -31,6 +37,7 @@ impl Default for LogOptions {
         Self {
             segment_bytes: 64 << 20,
             fill_ahead_bytes: 16 << 20,
+            buffer_bytes: 8 << 20,
         }
     }
 }
@@ -45,7 +52,7 @@ impl LogOptions {
             .next_multiple_of(SEGMENT_HEADER_BYTES);
         Self {
             segment_bytes,
-            fill_ahead_bytes: self.fill_ahead_bytes,
+            ..self.clone()
         }
     }
 }
@@ -59,9 +66,9 @@ pub struct LogCounters {
     pub flushed_bytes: u64,
     /// Records written.
     pub flushed_records: u64,
-    /// Times an append had to wait for the flusher or for space.
+    /// Times a reservation had to wait for the flusher or for space.
     pub append_waits: u64,
-    /// Appends refused because the disk was full.
+    /// Reservations refused because the disk was full.
     pub refused: u64,
 }
 
@@ -74,6 +81,7 @@ pub struct Log {
 impl Log {
     pub(super) fn start(shared: Shared, watermark: Watermark) -> io::Result<Self> {
         let shared = Arc::new(shared);
+        shared.give_room(&mut shared.tail.lock());
         let log = Self {
             shared: Arc::clone(&shared),
             threads: Mutex::default(),
@@ -92,23 +100,99 @@ impl Log {
     /// Appends records, one after the other with nothing between; gives the LSN behind the last,
     /// the one to wait for. The body of a record is the concatenation of its parts.
     ///
-    /// Copies under a short lock. Blocks while the batch being gathered is full and the flusher
-    /// has not come round, or while the filler allocates space.
-    pub fn append(&self, records: &[(u8, &[&[u8]])]) -> Result<Lsn, LogError> {
-        let size = |parts: &[&[u8]]| record_bytes(parts.iter().map(|part| part.len()).sum());
-        let bytes: usize = records.iter().map(|(_, parts)| size(parts)).sum();
+    /// Blocks while there is no room. For those who hold nothing that others wait for.
+    pub fn append(&self, records: &[NewRecord<'_>]) -> Result<Lsn, LogError> {
+        let bytes = self.size(records)?;
         if bytes == 0 {
             return Ok(self.position());
         }
+        let mut room = self.shared.reserve_blocking(bytes, 1)?;
+        self.append_reserved(&mut room, records, true)
+    }
+
+    /// As [`Log::append`] where there is room at once; otherwise nothing is appended.
+    pub fn try_append(&self, records: &[NewRecord<'_>]) -> Result<Option<Lsn>, LogError> {
+        let bytes = self.size(records)?;
+        match self.shared.try_reserve(bytes, 1) {
+            Some(mut room) => self.append_reserved(&mut room, records, true).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Reserves room for `appends` appends that take `bytes` together, headers and padding
+    /// ([`RECORD_HEADER_BYTES`](super::RECORD_HEADER_BYTES), and up to a multiple of 8) included, if
+    /// there is room at once. What is not used up must be given back.
+    #[inline]
+    pub fn try_reserve(&self, bytes: usize, appends: usize) -> Option<Room> {
+        self.shared.try_reserve(bytes, appends)
+    }
+
+    /// As [`Log::try_reserve`], but waits in line for room; must not be awaited by who has room
+    /// already, nor by who holds anything that others with room wait for. Needs no particular
+    /// executor, and may be dropped at any time.
+    pub fn reserve(
+        &self,
+        bytes: usize,
+        appends: usize,
+    ) -> impl Future<Output = Result<Room, LogError>> + Send + Unpin + '_ {
+        Reserve::new(&self.shared, bytes, appends)
+    }
+
+    /// Gives back room that was not used up.
+    pub fn give_back(&self, room: Room) {
+        self.shared.give_back(room);
+    }
+
+    /// As [`Log::append`], into room that was reserved for it: never waits, and fails only if the log
+    /// has failed or was closed. With `done` the rest of the room goes back.
+    pub fn append_reserved(
+        &self,
+        room: &mut Room,
+        records: &[NewRecord<'_>],
+        done: bool,
+    ) -> Result<Lsn, LogError> {
+        let appended = self.push(room, records, done);
+        if done && appended.is_err() {
+            self.give_back(std::mem::take(room));
+        }
+        appended
+    }
+
+    fn push(
+        &self,
+        room: &mut Room,
+        records: &[NewRecord<'_>],
+        done: bool,
+    ) -> Result<Lsn, LogError> {
+        let bytes = self.size(records)? as u64;
+        let segment_bytes = self.shared.segments.segment_bytes;
+        let mut tail = self.shared.tail.lock();
+        if let Some(ended) = self.shared.ended(&tail) {
+            return Err(ended);
+        }
+        let before = tail.next(segment_bytes);
+        let placed = tail.place(bytes, segment_bytes);
+        debug_assert!(placed, "what is reserved is allocated");
+        if !placed {
+            return Err(LogError::Full);
+        }
+        for (kind, parts) in records {
+            tail.batch.push(*kind, parts);
+        }
+        tail.gathered += bytes;
+        let moved = tail.next(segment_bytes) - before;
+        self.shared.use_up(&mut tail, room, moved, done);
+        Ok(self.shared.commit(tail))
+    }
+
+    fn size(&self, records: &[NewRecord<'_>]) -> Result<usize, LogError> {
+        let size = |parts: &[&[u8]]| record_bytes(parts.iter().map(|part| part.len()).sum());
+        let bytes = records.iter().map(|(_, parts)| size(parts)).sum();
         let limit = self.shared.append_limit();
         if bytes > limit {
             return Err(LogError::TooLarge { bytes, limit });
         }
-        let mut tail = self.shared.reserve(bytes)?;
-        for (kind, parts) in records {
-            tail.batch.push(*kind, parts);
-        }
-        Ok(self.shared.commit(tail))
+        Ok(bytes)
     }
 
     /// The most one append may take, headers and padding included.

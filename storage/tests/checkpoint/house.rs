@@ -31,6 +31,7 @@ pub fn options() -> LogOptions {
     LogOptions {
         segment_bytes: 256 << 10,
         fill_ahead_bytes: 64 << 10,
+        ..LogOptions::default()
     }
 }
 

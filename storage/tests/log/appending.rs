@@ -156,6 +156,7 @@ fn large_appends_cross_windows_and_segments_of_a_real_directory() {
     let options = LogOptions {
         segment_bytes: 24 << 20,
         fill_ahead_bytes: 1 << 20,
+        ..LogOptions::default()
     };
     let start = |needed| -> (Log, u64) {
         let mut recovery =

@@ -3,4 +3,5 @@
 mod appending;
 mod damage;
 mod lives;
+mod rooms;
 mod support;

@@ -26,6 +26,7 @@ pub fn small() -> LogOptions {
     LogOptions {
         segment_bytes: SEGMENT_BYTES,
         fill_ahead_bytes: 4096,
+        ..LogOptions::default()
     }
 }
 

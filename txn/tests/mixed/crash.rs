@@ -20,6 +20,7 @@ pub fn open(disk: &SimDisk) -> Arc<Machine> {
     let log = LogOptions {
         segment_bytes: 256 << 10,
         fill_ahead_bytes: 128 << 10,
+        ..LogOptions::default()
     };
     // What is to be crashed gets the disk as its process sees it.
     let disk: Arc<dyn Disk> = Arc::new(disk.boot());
