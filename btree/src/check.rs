@@ -1,27 +1,12 @@
 //! Verifying a whole tree, in one snapshot, while writers may go on.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{Stop, Transaction};
+use fencepost_txn::{Problem, Stop, Transaction};
 
 use crate::entries::ScanBatch;
 use crate::image::{self, Frame};
 use crate::node::Node;
 use crate::tree::BTree;
-
-/// Something that is not as it must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The node.
-    pub node: Addr,
-    /// What is wrong with it.
-    pub what: String,
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.node, self.what)
-    }
-}
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

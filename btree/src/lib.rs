@@ -52,10 +52,11 @@ mod tree;
 mod walk;
 
 pub use bulk::Bulk;
-pub use check::{Problem, Report};
+pub use check::Report;
 pub use counters::{Counters, counters};
 pub use entries::ScanBatch;
 pub use error::IndexError;
+pub use fencepost_txn::Problem;
 pub use inspect::leaf;
 pub use scan::{Cursor, Direction};
 pub use tree::{BTree, DEFAULT_NODE_WORDS, Insert, MAX_NODE_WORDS, MIN_NODE_WORDS, longest_key};

@@ -3,28 +3,13 @@
 use std::collections::HashSet;
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{Stop, Transaction};
+use fencepost_txn::{Problem, Stop, Transaction};
 
 use crate::grow::Shard;
 use crate::hash;
 use crate::image;
 use crate::layout::{Bucket, Root, low_bits};
 use crate::table::{HashTable, MAX_CHAIN};
-
-/// Something that is not as it must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The bucket or block.
-    pub node: Addr,
-    /// What is wrong with it.
-    pub what: String,
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.node, self.what)
-    }
-}
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

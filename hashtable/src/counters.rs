@@ -1,6 +1,6 @@
 //! What the hash tables of this process did, counted.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use fencepost_txn::sharded::Sharded;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,23 +16,12 @@ pub(crate) enum Event {
 }
 
 const EVENTS: usize = 7;
-const SHARDS: usize = 16;
+static COUNTED: Sharded<EVENTS> = Sharded::new();
 
-#[repr(align(128))]
-struct Shard([AtomicU64; EVENTS]);
-
-static SHARDED: [Shard; SHARDS] = [const { Shard([const { AtomicU64::new(0) }; EVENTS]) }; SHARDS];
-static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static MY_SHARD: usize = NEXT_THREAD.fetch_add(1, Ordering::Relaxed) % SHARDS;
-}
-
-/// Counts one event; each thread has a shard, so this is an uncontended addition.
+/// Counts one event.
 #[inline]
 pub(crate) fn count(event: Event) {
-    let shard = MY_SHARD.try_with(|shard| *shard).unwrap_or(0);
-    SHARDED[shard].0[event as usize].fetch_add(1, Ordering::Relaxed);
+    COUNTED.count(event as usize);
 }
 
 /// What all hash tables of this process did since it started.
@@ -57,14 +46,9 @@ pub struct Counters {
 
 /// Reads the counters.
 pub fn counters() -> Counters {
-    let sum = |event: Event| {
-        SHARDED
-            .iter()
-            .map(|shard| shard.0[event as usize].load(Ordering::Relaxed))
-            .sum()
-    };
-    let lookups: u64 = sum(Event::Lookup);
-    let blocks: u64 = sum(Event::BlockRead);
+    let sum = |event: Event| COUNTED.total(event as usize);
+    let lookups = sum(Event::Lookup);
+    let blocks = sum(Event::BlockRead);
     Counters {
         lookups,
         one_sided_reads: lookups + blocks,

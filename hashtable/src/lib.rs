@@ -36,9 +36,10 @@ mod scan;
 mod table;
 mod write;
 
-pub use check::{Problem, Report};
+pub use check::Report;
 pub use counters::{Counters, counters};
 pub use error::IndexError;
+pub use fencepost_txn::Problem;
 pub use scan::{HashBatch, HashCursor};
 pub use table::{HashOptions, HashTable};
 pub use write::Insert;

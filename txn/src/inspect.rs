@@ -15,6 +15,21 @@ pub struct Inventory {
     pub torn: Vec<Addr>,
 }
 
+/// Something in an index that is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The node, bucket or block.
+    pub node: Addr,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.node, self.what)
+    }
+}
+
 impl Machine {
     /// Walks every slot of every block. Meant for a machine at rest: under load an object may be
     /// counted in the state it had a moment ago.

@@ -31,6 +31,7 @@ pub mod record;
 mod refresh;
 pub mod replay;
 mod savepoint;
+pub mod sharded;
 mod start;
 pub mod stop;
 pub mod transaction;
@@ -40,6 +41,7 @@ pub mod write;
 mod write_set;
 
 pub use checkpoint_wait::WaitCheckpoint;
+pub use inspect::Problem;
 pub use machine::{Machine, ROOT_WORDS};
 pub use node::{NodeKind, Refusal, Rerouting, Revalidate};
 pub use options::{Durable, MachineOptions, OpenError, Started};
