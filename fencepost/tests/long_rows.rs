@@ -1,6 +1,7 @@
 //! Rows longer than an object: stored in chunks, and nothing left of them when they go.
 
 use fencepost::{Checked, Database, Error, SqlState, Value, check, params};
+use pollster::FutureExt;
 
 const MIB: usize = 1 << 20;
 
@@ -134,6 +135,68 @@ fn updates_and_deletes_leave_no_chunk_behind() {
 }
 
 #[test]
+fn columns_that_the_first_chunk_has_are_read_from_there() {
+    let db = memory();
+    let mut session = db.blocking();
+    session
+        .batch("CREATE TABLE w (a text, b text, c text, d int)")
+        .expect("a table");
+    let (a, b) = (long(500_000, 1), long(3 * MIB, 2));
+    let sql = "INSERT INTO w VALUES ($1, $2, $3, 4), (NULL, $2, NULL, NULL)";
+    let values = params![a.as_str(), b.as_str(), "end"];
+    session.execute(sql, values).expect("rows");
+    for (wanted, first) in [
+        ("d", "4"),
+        ("length(a)", "500000"),
+        ("length(b) + d", "3145732"),
+        ("c", "end"),
+    ] {
+        let sql = format!("SELECT ({wanted})::text FROM w ORDER BY d NULLS LAST");
+        let found = session.query(sql.as_str(), &[]).expect("rows");
+        let found: Vec<Option<String>> =
+            found.iter().map(|row| row.get(0).expect("text")).collect();
+        assert_eq!(found, [Some(first.to_owned()), None], "{wanted}");
+    }
+    let count = session.query_one("SELECT count(*) FROM w", &[]);
+    assert_eq!(count.expect("a row").get::<i64>(0).expect("a count"), 2);
+    let gone = session.execute("DELETE FROM w WHERE c IS NULL", &[]);
+    assert_eq!(gone.expect("a row"), 1);
+    sound(&db);
+}
+
+#[test]
+fn a_lost_chunk_is_found() {
+    let db = memory();
+    insert(&db, 1, &long(3 * MIB, 1)).expect("a row");
+    let regions = db.machine().regions();
+    let chunk = regions
+        .blocks()
+        .into_iter()
+        .flat_map(|(block, class)| (0..class.slots()).map(move |slot| block.slot(class, slot)))
+        .find(|addr| {
+            let object = regions.object(*addr);
+            object.is_some_and(|o| o.header().is_allocated() && o.len() > 100_000)
+        })
+        .expect("a chunk");
+    async {
+        let mut tx = db.machine().system_transaction();
+        tx.free(chunk).await?;
+        tx.commit().await
+    }
+    .block_on()
+    .expect("the chunk goes");
+    let problems = check(&db).problems;
+    let told = |what: &str| problems.iter().any(|problem| problem.contains(what));
+    assert!(
+        told("is not whole in memory") && told("is not allocated"),
+        "{problems:?}"
+    );
+    let lost = db.blocking().query("SELECT b FROM t WHERE a = 1", &[]);
+    let lost = lost.expect_err("it cannot be read");
+    assert_eq!(lost.code().as_str(), "XX001");
+}
+
+#[test]
 fn tables_go_with_their_chunks() {
     let db = memory();
     let empty = sound(&db);
@@ -226,6 +289,15 @@ fn a_row_that_memory_does_not_hold_is_refused() {
     sound(&db);
     let rows = db.blocking().query("SELECT a, b FROM t ORDER BY a", &[]);
     assert_eq!(rows.expect("two rows").len(), 2);
+    for a in 4..9 {
+        insert(&db, a, &long(5 * MIB, 4)).expect("it fits");
+    }
+    let all = db.blocking().execute("UPDATE t SET c = 1", &[]);
+    let all = all.expect_err("what is gathered counts");
+    assert_eq!(all.code(), SqlState::OUT_OF_MEMORY);
+    let one = "UPDATE t SET c = 1 WHERE a = 4";
+    assert_eq!(db.blocking().execute(one, &[]).expect("it fits"), 1);
+    sound(&db);
     let bytes = Value::Bytea(vec![7; 5 * MIB]);
     let length = db
         .blocking()

@@ -14,7 +14,7 @@
 //!
 //! Failure: a head that does not fit its chunks is XX001.
 
-use fencepost_sql::row::{ROW_BYTES_MAX, is_long, long_head, row_words};
+use fencepost_sql::row::{ROW_BYTES_MAX, RowLayout, is_long, long_head, row_words};
 use fencepost_storage::classes::MAX_SLOT_WORDS;
 use fencepost_storage::layout::class_payload_words;
 use fencepost_storage::{Addr, FatPtr, View};
@@ -32,17 +32,44 @@ pub async fn read_row(
     addr: Addr,
     words: &mut Vec<u64>,
 ) -> Result<bool, Stop> {
+    read(tx, addr, None, words).await
+}
+
+/// As [`read_row`], but of a long row no more than `columns` need (for `RowLayout::decode_some`).
+pub async fn read_columns(
+    tx: &mut Transaction,
+    addr: Addr,
+    (layout, columns): (&RowLayout, &[usize]),
+    words: &mut Vec<u64>,
+) -> Result<bool, Stop> {
+    read(tx, addr, Some((layout, columns)), words).await
+}
+
+/// What of a row is asked for; `None` is all of it.
+type Wanted<'a> = Option<(&'a RowLayout, &'a [usize])>;
+
+async fn read(
+    tx: &mut Transaction,
+    addr: Addr,
+    wanted: Wanted<'_>,
+    words: &mut Vec<u64>,
+) -> Result<bool, Stop> {
     if !tx.read(addr, words).await? {
         return Ok(false);
     }
     if is_long(words) {
-        Box::pin(gather(tx, words)).await?;
+        Box::pin(gather(tx, wanted, words)).await?;
     }
     Ok(true)
 }
 
-/// Puts the row that the head in `words` stands for into `words`.
-async fn gather(tx: &mut Transaction, words: &mut Vec<u64>) -> Result<(), Stop> {
+/// Puts the row that the head in `words` stands for into `words`: all of it, or its first chunk if
+/// that has what is wanted.
+async fn gather(
+    tx: &mut Transaction,
+    wanted: Wanted<'_>,
+    words: &mut Vec<u64>,
+) -> Result<(), Stop> {
     let total = row_words(words);
     let chunks = pointers(&View::Own(words)).ok_or(Stop::Damaged)?;
     let pieces: usize = chunks.iter().map(length).sum();
@@ -50,15 +77,14 @@ async fn gather(tx: &mut Transaction, words: &mut Vec<u64>) -> Result<(), Stop> 
         return Err(Stop::Damaged);
     }
     words.clear();
-    words
-        .try_reserve_exact(total)
-        .map_err(|_| Stop::OutOfMemory)?;
-    words.resize(total, 0);
-    let mut rest = words.as_mut_slice();
-    for chunk in chunks {
-        let (part, tail) = rest
-            .split_at_mut_checked(length(&chunk))
-            .ok_or(Stop::Damaged)?;
+    for (i, chunk) in chunks.iter().enumerate() {
+        let from = words.len();
+        let room = if i == 0 { length(chunk) } else { total - from };
+        words
+            .try_reserve_exact(room)
+            .map_err(|_| Stop::OutOfMemory)?;
+        words.resize(from + length(chunk), 0);
+        let part = &mut words[from..];
         let whole = tx.view(chunk.addr, None, |view| {
             view.copy(0, part);
             view.len() >= part.len()
@@ -66,7 +92,9 @@ async fn gather(tx: &mut Transaction, words: &mut Vec<u64>) -> Result<(), Stop> 
         if !whole.await?.is_some_and(|(whole, _)| whole) {
             return Err(Stop::Damaged);
         }
-        rest = tail;
+        if wanted.is_some_and(|(layout, columns)| layout.reaches(words, columns)) {
+            return Ok(());
+        }
     }
     Ok(())
 }

@@ -164,7 +164,23 @@ impl RowLayout {
 
     /// A reader over an encoded row.
     pub fn reader<'a>(&'a self, words: &'a [u64]) -> Result<RowReader<'a>, SqlError> {
-        RowReader::new(self, bytemuck::cast_slice(words)).ok_or_else(corrupt)
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        let whole = RowReader::new(self, bytes).filter(|row| row.total <= bytes.len());
+        whole.ok_or_else(corrupt)
+    }
+
+    /// Do `words`, the beginning of a row, have all of `columns` in them?
+    pub fn reaches(&self, words: &[u64], columns: &[usize]) -> bool {
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        let Some(row) = RowReader::new(self, bytes) else {
+            return false;
+        };
+        let end = |column: &usize| match self.columns[*column].at {
+            At::Fixed(_) => Some(self.fixed_end),
+            At::Varying(nth) => row.end(nth).map(|end| row.data_at + end),
+        };
+        let mut ends = columns.iter().map(end);
+        ends.all(|end| end.is_some_and(|end| end <= bytes.len()))
     }
 
     /// Decodes every column into `out`, one slot a column.
@@ -176,14 +192,15 @@ impl RowLayout {
         Ok(())
     }
 
-    /// Decodes just `columns` (positions in the table), each into the slot of the same position.
+    /// Decodes just `columns` (positions in the table), each into the slot of the same position. The
+    /// beginning of the row will do if it [`Self::reaches`] them.
     pub fn decode_some(
         &self,
         words: &[u64],
         columns: &[usize],
         out: &mut [Value],
     ) -> Result<(), SqlError> {
-        let reader = self.reader(words)?;
+        let reader = RowReader::new(self, bytemuck::cast_slice(words)).ok_or_else(corrupt)?;
         for &column in columns {
             out[column] = reader.get(column)?;
         }
@@ -196,6 +213,8 @@ impl RowLayout {
 pub struct RowReader<'a> {
     layout: &'a RowLayout,
     bytes: &'a [u8],
+    /// Length of the row, of which `bytes` may be the beginning only.
+    total: usize,
     nulls: bool,
     wide: bool,
     ends_at: usize,
@@ -207,7 +226,7 @@ impl<'a> RowReader<'a> {
         let total = u32::from_le_bytes(bytes.get(0..4)?.try_into().ok()?) as usize;
         let columns = u16::from_le_bytes(bytes.get(4..6)?.try_into().ok()?);
         let flags = u16::from_le_bytes(bytes.get(6..8)?.try_into().ok()?);
-        let bytes = bytes.get(..total)?;
+        let bytes = bytes.get(..total).unwrap_or(bytes);
         let nulls = flags & FLAG_NULLS != 0;
         let wide = flags & FLAG_WIDE != 0;
         let bitmap = if nulls {
@@ -219,10 +238,11 @@ impl<'a> RowReader<'a> {
         let data_at = ends_at + layout.varying.len() * if wide { 4 } else { 2 };
         let whole = usize::from(columns) == layout.columns.len()
             && flags & !(FLAG_NULLS | FLAG_WIDE) == 0
-            && data_at <= total;
+            && data_at <= bytes.len();
         whole.then_some(RowReader {
             layout,
             bytes,
+            total,
             nulls,
             wide,
             ends_at,

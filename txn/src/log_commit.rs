@@ -25,6 +25,8 @@ use crate::write_set::{What, Write, WriteSet};
 const CHUNK_WORDS: usize = 128 * 1024;
 /// Entries of a write set from which on what is settled of them is logged before LOCK.
 const PREWRITE_FROM: usize = 4096;
+/// Bytes of new objects and images from which on the same is done.
+const PREWRITE_FROM_BYTES: usize = 4 << 20;
 
 fn stop(error: &LogError) -> Stop {
     match error {
@@ -108,7 +110,8 @@ impl Context {
         if self.machine.log().is_none() {
             return Ready::Yes;
         }
-        if self.writes.writes.len() >= PREWRITE_FROM {
+        let bytes = self.new_words * WORD_BYTES + self.writes.bytes();
+        if self.writes.writes.len() >= PREWRITE_FROM || bytes >= PREWRITE_FROM_BYTES {
             return Ready::AfterPrewrite;
         }
         self.reserve_at_once()

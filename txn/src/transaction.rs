@@ -94,6 +94,8 @@ pub(crate) struct Context {
     pub prewritten_upto: usize,
     /// Whether what was logged may have changed or been taken back since then.
     pub prewritten_touched: bool,
+    /// Words of all objects that were allocated.
+    pub new_words: usize,
     /// Whether images of patched nodes are older than the snapshot.
     pub behind: bool,
     /// The object that the last conflict was about; null where there was none.
@@ -143,6 +145,7 @@ impl Context {
             prewritten: false,
             prewritten_upto: 0,
             prewritten_touched: false,
+            new_words: 0,
             behind: false,
             conflict: Addr::NULL,
         })
@@ -181,6 +184,7 @@ impl Context {
         self.writes.clear();
         self.undos.clear();
         self.behind = false;
+        self.new_words = 0;
         if large {
             self.reads.shrink(KEPT_WORDS);
             self.writes.shrink(KEPT_WORDS);

@@ -605,6 +605,7 @@ impl Context {
 
     /// Makes a slot that was taken an entry, whatever the answer.
     fn adopt_new(&mut self, addr: Addr, words: usize, split_of: Addr) -> Result<FatPtr, Stop> {
+        self.new_words += words;
         let object = self.machine.regions().object(addr).ok_or(Stop::Damaged)?;
         // Whoever still looks at an earlier object of the slot finds its header gone.
         object.begin_install();

@@ -12,7 +12,7 @@ use fencepost_storage::FatPtr;
 
 use crate::exec::Cx;
 use crate::index::{create, tree};
-use crate::store::read_row;
+use crate::store::{read_columns, read_row};
 use crate::write::{Gather, contains_nulls, not_unique};
 
 const CHUNK: usize = 1024;
@@ -68,7 +68,7 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
     let mut gather = Gather::default();
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {
-        if !read_row(cx.tx, place.addr, &mut words).await? {
+        if !read_columns(cx.tx, place.addr, (&layout, &columns), &mut words).await? {
             continue;
         }
         layout.decode_some(&words, &columns, &mut row)?;

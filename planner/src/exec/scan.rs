@@ -10,7 +10,7 @@ use super::cx::Cx;
 use super::range::{Keys, keys};
 use crate::index::{find, tree};
 use crate::plan::Scan;
-use crate::store::read_row;
+use crate::store::read_columns;
 
 const FIRST_CHUNK: usize = 32;
 const LAST_CHUNK: usize = 1024;
@@ -120,7 +120,8 @@ impl ScanState {
             if queues_first(scan) {
                 cx.queue(row.addr).await?;
             }
-            if read_row(cx.tx, row.addr, &mut self.words).await? {
+            let wanted = (&scan.table.layout, scan.columns.as_slice());
+            if read_columns(cx.tx, row.addr, wanted, &mut self.words).await? {
                 emit(scan, cx, row, &self.words, out)?;
             }
         }
@@ -155,7 +156,7 @@ impl ScanState {
     }
 }
 
-/// The row with the whole key `key`, its encoding in `words`.
+/// The row with the whole key `key`; what the scan's columns need of its encoding in `words`.
 pub async fn fetch_point(
     scan: &Scan,
     cx: &mut Cx<'_>,
@@ -172,7 +173,8 @@ pub async fn fetch_point(
         if queues_first(scan) {
             cx.queue(row.addr).await?;
         }
-        if read_row(cx.tx, row.addr, words).await? {
+        let wanted = (&scan.table.layout, scan.columns.as_slice());
+        if read_columns(cx.tx, row.addr, wanted, words).await? {
             return Ok(Some(row));
         }
         // It was deleted, or moved, while this transaction waited for it: ask the index again.

@@ -163,6 +163,7 @@ pub async fn run_change(
         return change_point(plan, scan, cx, returning).await;
     }
     let rows = Box::pin(find_rows(plan, cx)).await?;
+    let held = rows.weight();
     let mut changer = Changer::new(plan);
     let mut seen = HashSet::new();
     let joined = !matches!(plan.source, Source::Scan(_));
@@ -181,6 +182,7 @@ pub async fn run_change(
         changer.change(plan, cx, place, row, returning).await?;
         count += 1;
     }
+    cx.tx.release_memory(held);
     Ok(count)
 }
 
@@ -204,7 +206,8 @@ async fn change_point(
         };
         row.clear();
         row.resize(plan.width, Value::Null);
-        plan.table.layout.decode(&words, &mut row)?;
+        let layout = &plan.table.layout;
+        layout.decode_some(&words, &scan.columns, &mut row)?;
         if !cx.holds(scan.filter.as_ref(), &row)? {
             return Ok(0);
         }
@@ -220,14 +223,17 @@ async fn change_point(
     result
 }
 
-/// All from rows that pass WHERE, with their pointers.
+/// All from rows that pass WHERE, with their pointers; the weight of long ones is held.
 async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
     let mut rows = Batch::new(plan.width + 1);
     let mut state = SourceState::new(&plan.source, plan.width + 1);
     let mut more = true;
     while more {
-        let start = rows.len();
+        let (start, held) = (rows.len(), rows.weight());
         more = state.next(&plan.source, cx, &mut rows, CHUNK).await?;
+        if rows.weight() > held {
+            cx.tx.hold_memory(rows.weight() - held)?;
+        }
         let mut kept = start;
         for i in start..rows.len() {
             if cx.holds(plan.filter.as_ref(), rows.row(i))? {
