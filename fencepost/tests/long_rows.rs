@@ -1,5 +1,8 @@
 //! Rows longer than an object: stored in chunks, and nothing left of them when they go.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use fencepost::{Checked, Database, Error, SqlState, Value, check, params};
 use pollster::FutureExt;
 
@@ -304,4 +307,62 @@ fn a_row_that_memory_does_not_hold_is_refused() {
         .query_one("SELECT length($1::bytea)", &[bytes])
         .expect("a value");
     assert_eq!(length.get::<i32>(0).expect("an int"), 5 * MIB as i32);
+}
+
+#[test]
+fn the_memory_of_old_chunks_is_used_again() {
+    let options = Database::options().memory_limit(96 << 20);
+    let db = options.open().expect("a database");
+    db.blocking()
+        .batch("CREATE TABLE t (a int PRIMARY KEY, b text, c int)")
+        .expect("a table");
+    insert(&db, 1, "short").expect("a row");
+    let mut session = db.blocking();
+    for round in 0..60 {
+        let text = long(4 * MIB + 5 * round, round);
+        let sql = match round % 3 {
+            0 => "UPDATE t SET b = $1",
+            1 => "INSERT INTO t VALUES (2, $1)",
+            _ => "DELETE FROM t WHERE a = 2 OR b = $1",
+        };
+        let changed = session.execute(sql, params![text.as_str()]);
+        assert_eq!(changed.expect("there is memory"), 1, "round {round}");
+    }
+    sound(&db);
+}
+
+#[test]
+fn readers_never_see_chunks_of_two_versions() {
+    let db = memory();
+    let text = |round: usize| char::from(b'a' + (round % 26) as u8).to_string();
+    insert(&db, 1, &text(0).repeat(3 * MIB)).expect("a row");
+    insert(&db, 2, "").expect("a row");
+    let done = AtomicBool::new(false);
+    let whole = |b: &str| b.len() == 3 * MIB && b.bytes().all(|c| c == b.as_bytes()[0]);
+    thread::scope(|scope| {
+        for write in [false, true] {
+            let (db, done) = (&db, &done);
+            scope.spawn(move || {
+                let mut session = db.blocking();
+                while !done.load(Ordering::Relaxed) {
+                    let seen = session.transaction(|tx| {
+                        if write {
+                            tx.execute("UPDATE t SET c = c + 1 WHERE a = 2", &[])?;
+                        }
+                        tx.query_one("SELECT b FROM t WHERE a = 1", &[])?.get(0)
+                    });
+                    let seen: String = seen.expect("a row");
+                    assert!(whole(&seen), "torn");
+                }
+            });
+        }
+        let mut session = db.blocking();
+        for round in 1..60 {
+            let sql = "UPDATE t SET b = repeat($1, 3145728) WHERE a = 1";
+            let changed = session.execute(sql, params![text(round).as_str()]);
+            assert_eq!(changed.expect("an update"), 1);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    sound(&db);
 }
