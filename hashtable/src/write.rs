@@ -441,9 +441,10 @@ pub(crate) async fn release(tx: &mut Transaction, at: Addr) -> Result<(), Stop> 
 /// Takes the transaction's pending changes of a bucket and makes them where they belong now.
 pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
     Box::pin(async move {
-        for words in tx.take_patches(addr) {
+        let taken = tx.take_patches(addr);
+        for words in taken.ops() {
             let lost = Stop::Retry(AbortReason::NodeConflict);
-            let Some(op) = op::decode(&words).filter(|op| op.code != Code::Grow) else {
+            let Some(op) = op::decode(words).filter(|op| op.code != Code::Grow) else {
                 return Err(lost);
             };
             let table = HashTable::open(op.root);
@@ -465,6 +466,7 @@ pub(crate) fn reroute(tx: &mut Transaction, addr: Addr) -> Rerouting<'_> {
                 return Err(lost);
             }
         }
+        tx.made_anew(taken);
         Ok(())
     })
 }

@@ -48,6 +48,10 @@ impl Transaction {
     /// [`Stop`] where it had no effect and running it again does not help, except [`Stop::Failed`]:
     /// the log failed, and whether the commit survives a restart is unknown.
     pub async fn commit(mut self) -> Result<Outcome, Stop> {
+        if self.context().adrift > 0 {
+            self.give_up(AbortReason::Interrupted);
+            return Ok(Outcome::Aborted(AbortReason::Interrupted));
+        }
         if self.context().writes.is_empty() {
             return self.commit_read().await;
         }

@@ -11,6 +11,7 @@
 //! A transaction reads one snapshot and writes at one later point; see [`transaction`] for the
 //! invariants and [`commit`] for the phases. This crate knows objects and versions, and no keys.
 
+mod adrift;
 mod checkpoint_wait;
 mod checkpointer;
 mod clock;
@@ -41,6 +42,7 @@ mod validate;
 pub mod write;
 mod write_set;
 
+pub use adrift::Taken;
 pub use checkpoint_wait::WaitCheckpoint;
 pub use inspect::Problem;
 pub use machine::{Machine, ROOT_WORDS};

@@ -82,7 +82,7 @@ pub trait NodeKind: Sync + Send {
     }
 
     /// Finds new places for the patches of a node that no longer takes them, because it was split or
-    /// filled up by others: takes them ([`Transaction::take_patches`]) and makes them where they
-    /// belong now. No locks are held.
+    /// filled up by others: takes them ([`Transaction::take_patches`]), makes them where they belong
+    /// now, and says so ([`Transaction::made_anew`]). No locks are held.
     fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a>;
 }

@@ -34,8 +34,12 @@ impl Transaction {
     /// [`Stop::Retry`] if something was changed or is being changed.
     pub async fn refresh(&mut self) -> Result<(), Stop> {
         let strays = self.context_mut().refresh()?;
-        for (addr, kind) in strays {
-            kind.reroute(self, addr).await?;
+        if !strays.is_empty() {
+            self.context_mut().adrift += 1;
+            for (addr, kind) in strays {
+                kind.reroute(self, addr).await?;
+            }
+            self.context_mut().adrift -= 1;
         }
         Ok(())
     }
@@ -71,6 +75,14 @@ fn settled_header(object: ObjectRef<'_>) -> Header {
 
 impl Context {
     fn refresh(&mut self) -> Result<Vec<Stray>, Stop> {
+        let done = self.refresh_rounds();
+        // Patches may have been applied to images that nobody will bring to the end now; should the
+        // transaction go back to a savepoint, they are to be seen as of a whole refresh.
+        self.behind |= done.is_err() && self.writes.has_patches();
+        done
+    }
+
+    fn refresh_rounds(&mut self) -> Result<Vec<Stray>, Stop> {
         for _ in 0..ROUNDS {
             let now = self.machine.clock().now();
             if let Some(moved) = self.moved_image().or_else(|| self.moved_read(now)) {

@@ -14,6 +14,7 @@ use crate::write_set::{What, Write};
 pub struct Savepoint {
     depth: usize,
     undos: usize,
+    adrift: u32,
 }
 
 pub(crate) enum Undo {
@@ -74,11 +75,13 @@ impl Undos {
 impl Transaction {
     /// Opens a savepoint.
     pub fn savepoint(&mut self) -> Savepoint {
+        let adrift = self.context().adrift;
         let undos = &mut self.context_mut().undos;
         undos.open += 1;
         Savepoint {
             depth: undos.open,
             undos: undos.log.len(),
+            adrift,
         }
     }
 
@@ -92,7 +95,13 @@ impl Transaction {
                 None => break,
             }
         }
-        self.context_mut().undos.open = savepoint.depth;
+        let context = self.context_mut();
+        context.undos.open = savepoint.depth;
+        if context.adrift != savepoint.adrift {
+            // Those that were taken since are back; others may not show in their nodes' images yet.
+            context.adrift = savepoint.adrift;
+            context.behind = true;
+        }
     }
 
     /// Closes `savepoint` and later ones; what was written since stays.

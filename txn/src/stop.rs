@@ -21,13 +21,15 @@ pub enum AbortReason {
     SnapshotTooOld,
     /// An object it writes is another transaction's intent, and it gives way.
     IntentHeld,
+    /// A change of it was cut off half-way, and it was to commit all the same.
+    Interrupted,
     /// The caller gave it up.
     Requested,
 }
 
 impl AbortReason {
     /// All reasons, in the order of the counters.
-    pub const ALL: [AbortReason; 9] = [
+    pub const ALL: [AbortReason; 10] = [
         AbortReason::WriteConflict,
         AbortReason::LockBusy,
         AbortReason::ReadConflict,
@@ -36,6 +38,7 @@ impl AbortReason {
         AbortReason::NodeConflict,
         AbortReason::SnapshotTooOld,
         AbortReason::IntentHeld,
+        AbortReason::Interrupted,
         AbortReason::Requested,
     ];
 
@@ -50,6 +53,7 @@ impl AbortReason {
             AbortReason::NodeConflict => "node_conflict",
             AbortReason::SnapshotTooOld => "snapshot_too_old",
             AbortReason::IntentHeld => "intent_held",
+            AbortReason::Interrupted => "interrupted",
             AbortReason::Requested => "requested",
         }
     }

@@ -13,7 +13,8 @@
 //! * TXN-3: dropping a transaction aborts it, also while it unwinds from a panic in a
 //!   [`crate::NodeKind`] or a closure; nothing stays locked, queued or allocated.
 //! * TXN-4: after a method's future was dropped half-way, or a method answered [`Stop`], the
-//!   transaction is good for abort, or for going back to a savepoint from before the call.
+//!   transaction is good for abort, or for going back to a savepoint from before the call. Where that
+//!   has cost it patches it cannot commit (see [`crate::Taken`]).
 
 use std::sync::{Arc, Weak};
 
@@ -96,6 +97,9 @@ pub(crate) struct Context {
     pub prewritten_touched: bool,
     /// Words of all objects that were allocated.
     pub new_words: usize,
+
+    /// Times that patches were taken out of it, or were to be, that are not back.
+    pub adrift: u32,
     /// Whether images of patched nodes are older than the snapshot.
     pub behind: bool,
     /// The object that the last conflict was about; null where there was none.
@@ -146,6 +150,8 @@ impl Context {
             prewritten_upto: 0,
             prewritten_touched: false,
             new_words: 0,
+
+            adrift: 0,
             behind: false,
             conflict: Addr::NULL,
         })
@@ -183,6 +189,7 @@ impl Context {
         self.reads.clear();
         self.writes.clear();
         self.undos.clear();
+        self.adrift = 0;
         self.behind = false;
         self.new_words = 0;
         if large {

@@ -422,61 +422,6 @@ impl Transaction {
         self.context_mut().scratch = image;
         result
     }
-
-    /// Takes the patches of a node out of the transaction, oldest first, as if they had not been
-    /// made; the caller makes them anew where they belong after a split. Empty where the node has
-    /// none of its own.
-    pub fn take_patches(&mut self, addr: Addr) -> Vec<Vec<u64>> {
-        let context = self.context_mut();
-        let Some(at) = context.writes.find(addr) else {
-            return Vec::new();
-        };
-        let write = context.writes.writes[at];
-        let What::Patched(_) = write.what else {
-            return Vec::new();
-        };
-        // What is refused here is charged, or refused again, by the next change.
-        let _ = context.note_change(at);
-        let ranges = context.writes.patches_of(&write);
-        let ops = ranges
-            .into_iter()
-            .map(|range| context.writes.op(range).to_vec())
-            .collect();
-        let write = &mut context.writes.writes[at];
-        write.what = What::Idle;
-        write.patch = 0;
-        ops
-    }
-}
-
-impl Transaction {
-    /// Whether this transaction has patched any node.
-    pub fn has_patches(&self) -> bool {
-        self.context().writes.has_patches()
-    }
-
-    /// Whether a node that this transaction patched has moved since; `None` if it has no patches
-    /// there.
-    pub fn patch_is_stale(&self, addr: Addr) -> Option<bool> {
-        let context = self.context();
-        let write = &context.writes.writes[context.writes.find(addr)?];
-        let What::Patched(_) = write.what else {
-            return None;
-        };
-        context
-            .machine
-            .regions()
-            .object(addr)
-            .map(|object| object.header() != write.base)
-    }
-
-    /// A patched node, among the newest `limit` entries of the write set, that has moved.
-    pub fn find_stale_patch(&self, limit: usize) -> Option<Addr> {
-        let newest = self.context().writes.writes.iter().rev().take(limit);
-        newest
-            .map(|write| write.addr)
-            .find(|addr| self.patch_is_stale(*addr) == Some(true))
-    }
 }
 
 fn copy_whole(view: &View<'_>, out: &mut Vec<u64>) {

@@ -2,6 +2,7 @@
 //! guarded scans, objects that come and go in the same slots, savepoints. Every story must fit one
 //! order: a commit at its write timestamp, everything else, aborted transactions too, at its snapshot.
 
+mod adrift;
 mod crash;
 mod memory;
 mod model;

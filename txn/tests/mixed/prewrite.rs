@@ -45,9 +45,10 @@ impl NodeKind for Restless {
 
     fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
         Box::pin(async move {
-            for op in tx.take_patches(addr) {
+            let taken = tx.take_patches(addr);
+            for op in taken.ops() {
                 let made = tx.alloc(3, Addr::NULL)?;
-                tx.write_new(made, &op)?;
+                tx.write_new(made, op)?;
                 let first = Addr::from_raw(op[2]);
                 tx.update(first, |image| image[0] = op[0]).await?;
                 let root = tx.machine().root();
@@ -56,6 +57,7 @@ impl NodeKind for Restless {
                 })
                 .await?;
             }
+            tx.made_anew(taken);
             Ok(())
         })
     }

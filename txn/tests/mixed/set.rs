@@ -103,7 +103,8 @@ impl NodeKind for SetKind {
 
     fn reroute<'a>(&'static self, tx: &'a mut Transaction, addr: Addr) -> Rerouting<'a> {
         Box::pin(async move {
-            for op in tx.take_patches(addr) {
+            let taken = tx.take_patches(addr);
+            for op in taken.ops() {
                 let set = Set {
                     first: Addr::from_raw(op[2]),
                 };
@@ -111,6 +112,7 @@ impl NodeKind for SetKind {
                     return Err(Stop::Retry(AbortReason::NodeConflict));
                 }
             }
+            tx.made_anew(taken);
             Ok(())
         })
     }
