@@ -220,9 +220,10 @@ impl Transaction {
     /// # Errors
     /// [`Stop::Damaged`] if it does neither.
     pub fn stamp_with(&mut self, addr: Addr, kind: &'static dyn NodeKind) -> Result<(), Stop> {
-        let writes = &mut self.context_mut().writes;
-        let at = writes.find(addr).ok_or(Stop::Damaged)?;
-        match &mut writes.writes[at].what {
+        let context = self.context_mut();
+        context.prewritten_touched = true;
+        let at = context.writes.find(addr).ok_or(Stop::Damaged)?;
+        match &mut context.writes.writes[at].what {
             What::Image { kind: by } | What::New { kind: by, .. } => *by = Some(kind),
             _ => return Err(Stop::Damaged),
         }

@@ -11,7 +11,8 @@ use pollster::block_on;
 
 use crate::crash::open;
 
-/// Takes no patch on a node that has moved; puts it into a new object, and into an old new one.
+/// Takes no patch on a node that has moved; puts it into a new object, and into an old new one; or,
+/// if it names one to stamp, does only that.
 struct Restless;
 
 static RESTLESS: Restless = Restless;
@@ -37,7 +38,9 @@ impl NodeKind for Restless {
         Ok(())
     }
 
-    fn stamp(&self, _: &mut [u64], _: Timestamp) {}
+    fn stamp(&self, image: &mut [u64], w: Timestamp) {
+        image[2] = w.raw();
+    }
 
     fn revalidate(&self, _: &[u64], _: &View<'_>) -> Revalidate {
         Revalidate::Invalid
@@ -47,6 +50,10 @@ impl NodeKind for Restless {
         Box::pin(async move {
             let taken = tx.take_patches(addr);
             for op in taken.ops() {
+                if op[1] != 0 {
+                    tx.stamp_with(Addr::from_raw(op[1]), &RESTLESS)?;
+                    continue;
+                }
                 let made = tx.alloc(3, Addr::NULL)?;
                 tx.write_new(made, op)?;
                 let first = Addr::from_raw(op[2]);
@@ -70,7 +77,8 @@ fn node(machine: &Arc<Machine>) -> Addr {
     ptr.addr
 }
 
-async fn load(tx: &mut Transaction, node: Addr) -> Result<(), Stop> {
+/// Makes 5000 objects and patches a node; rerouting will change the first of them, or stamp it.
+async fn load(tx: &mut Transaction, node: Addr, stamps: bool) -> Result<Addr, Stop> {
     let mut first = FatPtr::NULL;
     for i in 0..5000 {
         let ptr = tx.alloc(12, Addr::NULL)?;
@@ -82,12 +90,10 @@ async fn load(tx: &mut Transaction, node: Addr) -> Result<(), Stop> {
     let root = tx.machine().root();
     tx.update(root, |image| image[FIRST] = first.addr.raw())
         .await?;
-    assert_eq!(
-        tx.patch(node, &RESTLESS, &[77, 0, first.addr.raw()])
-            .await?,
-        Ok(())
-    );
-    Ok(())
+    let stamped = if stamps { first.addr.raw() } else { 0 };
+    let op = [77, stamped, first.addr.raw()];
+    assert_eq!(tx.patch(node, &RESTLESS, &op).await?, Ok(()));
+    Ok(first.addr)
 }
 
 #[test]
@@ -96,7 +102,7 @@ fn what_rerouting_adds_and_changes_after_the_prewrite_is_in_the_log_too() {
     let machine = open(&disk);
     let node = node(&machine);
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-    block_on(load(&mut tx, node)).expect("no conflict");
+    block_on(load(&mut tx, node, false)).expect("no conflict");
     let mut other = machine.coordinator().begin(Mode::ReadWrite);
     block_on(other.write(node, &[1])).expect("no conflict");
     assert!(matches!(
@@ -123,4 +129,29 @@ fn what_rerouting_adds_and_changes_after_the_prewrite_is_in_the_log_too() {
     assert_eq!((first[0], first[1]), (77, 0));
     assert_eq!(read(node)[0], 1);
     assert_eq!(machine.inventory().objects.len(), 5003);
+}
+
+#[test]
+fn what_rerouting_has_stamped_after_the_prewrite_is_logged_with_its_stamp() {
+    let disk = SimDisk::new(10);
+    let machine = open(&disk);
+    let node = node(&machine);
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    let first = block_on(load(&mut tx, node, true)).expect("no conflict");
+    let mut other = machine.coordinator().begin(Mode::ReadWrite);
+    block_on(other.write(node, &[1])).expect("no conflict");
+    assert!(matches!(
+        block_on(other.commit()),
+        Ok(Outcome::Committed(_))
+    ));
+    let Ok(Outcome::Committed(w)) = block_on(tx.commit()) else {
+        panic!("nothing is in its way");
+    };
+    disk.crash(CrashLoss::All);
+    drop(machine);
+    let machine = open(&disk);
+    let mut words = Vec::new();
+    let mut tx = machine.coordinator().begin(Mode::ReadOnly);
+    assert_eq!(block_on(tx.read(first, &mut words)), Ok(true));
+    assert_eq!(words[..3], [0, 0, w.raw()]);
 }
