@@ -29,6 +29,8 @@ pub struct Execution {
     state: Option<State>,
     /// Rows given so far.
     given: u64,
+    /// Bytes that its operators hold.
+    held: usize,
 }
 
 enum State {
@@ -52,6 +54,21 @@ impl Execution {
 
     /// Runs `plan` on, giving at most `max_rows` rows (0: all).
     pub async fn run(
+        &mut self,
+        plan: &Plan,
+        cx: &mut Cx<'_>,
+        sink: &mut dyn RowSink,
+        max_rows: usize,
+    ) -> Result<Progress, Halt> {
+        let progress = self.run_plan(plan, cx, sink, max_rows).await;
+        self.held += std::mem::take(&mut cx.held);
+        if self.held > 0 && !matches!(progress, Ok(Progress::Suspended)) {
+            cx.tx.release_memory(std::mem::take(&mut self.held));
+        }
+        progress
+    }
+
+    async fn run_plan(
         &mut self,
         plan: &Plan,
         cx: &mut Cx<'_>,

@@ -273,5 +273,6 @@ fn cx<'a>(
         scratch,
         deadline,
         batches: 0,
+        held: 0,
     }
 }

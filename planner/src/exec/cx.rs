@@ -129,6 +129,8 @@ pub struct Cx<'a> {
     pub deadline: Option<Instant>,
     /// Batches since other tasks of the thread last had their turn.
     pub batches: u32,
+    /// Bytes that operators hold and that count against the memory limit.
+    pub held: usize,
 }
 
 impl Cx<'_> {

@@ -9,6 +9,7 @@ use foldhash::HashMap;
 
 use super::batch::Batch;
 use super::cx::Cx;
+use super::gathered::Gathered;
 use super::join::push_comparable;
 
 /// The groups: first the accumulating, then the finished.
@@ -21,6 +22,7 @@ pub struct Groups {
     next: usize,
     key: Vec<u8>,
     page: Batch,
+    gathered: Gathered,
 }
 
 impl Groups {
@@ -34,6 +36,7 @@ impl Groups {
             next: 0,
             key: Vec::new(),
             page: Batch::new(width),
+            gathered: Gathered::default(),
         };
         if grouping.keys.is_empty() {
             groups.begin(grouping, &mut Vec::new());
@@ -52,7 +55,8 @@ impl Groups {
     }
 
     /// Adds from rows.
-    pub fn add(&mut self, grouping: &Grouping, cx: &Cx<'_>, input: &Batch) -> Result<(), Halt> {
+    pub fn add(&mut self, grouping: &Grouping, cx: &mut Cx<'_>, input: &Batch) -> Result<(), Halt> {
+        let from = self.rows.len();
         let mut keys = Vec::with_capacity(grouping.keys.len());
         for i in 0..input.len() {
             let row = input.row(i);
@@ -64,6 +68,11 @@ impl Groups {
             for (nth, aggregate) in grouping.aggregates.iter().enumerate() {
                 self.accumulators[first + nth].update(aggregate, row, cx.params, cx.eval)?;
             }
+        }
+        // A group's key stands in its row and in the table.
+        self.gathered.add_rows(cx, &self.rows, from)?;
+        for _ in from..self.rows.len() {
+            self.gathered.add_entry(cx, self.key.len())?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use foldhash::HashMap;
 
 use super::batch::Batch;
 use super::cx::Cx;
+use super::gathered::Gathered;
 use super::source::SourceState;
 use crate::plan::{Join, JoinMethod};
 
@@ -111,11 +112,14 @@ impl JoinState {
 
     /// Reads the whole right side into memory.
     async fn build(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        let mut gathered = Gathered::default();
         while self.right_more {
+            let from = self.right_rows.len();
             let next = self
                 .right
                 .next(&join.right, cx, &mut self.right_rows, RIGHT_CHUNK);
             self.right_more = next.await?;
+            gathered.add_rows(cx, &self.right_rows, from)?;
         }
         if let JoinMethod::Hash { right_keys, .. } = &join.method {
             for i in 0..self.right_rows.len() {
@@ -124,6 +128,7 @@ impl JoinState {
                         Some(rows) => rows.push(i as u32),
                         None => {
                             self.by_key.insert(self.key.clone(), vec![i as u32]);
+                            gathered.add_entry(cx, self.key.len())?;
                         }
                     }
                 }

@@ -5,6 +5,7 @@
 
 mod batch;
 mod cx;
+mod gathered;
 mod group;
 mod join;
 mod range;

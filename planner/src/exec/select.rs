@@ -9,6 +9,7 @@ use foldhash::HashSet;
 
 use super::batch::Batch;
 use super::cx::Cx;
+use super::gathered::Gathered;
 use super::group::Groups;
 use super::join::push_comparable;
 use super::sort::Sorter;
@@ -26,6 +27,8 @@ pub struct SelectState {
     seen: HashSet<Vec<u8>>,
     sorter: Option<Sorter>,
     limits: Option<Limits>,
+    /// What DISTINCT has seen.
+    gathered: Gathered,
     key: Vec<u8>,
 }
 
@@ -47,6 +50,7 @@ impl SelectState {
             seen: HashSet::default(),
             sorter: None,
             limits: None,
+            gathered: Gathered::default(),
             key: Vec::new(),
         }
     }
@@ -131,9 +135,13 @@ impl SelectState {
     ) -> Result<(), Halt> {
         let keep = limits.skip.saturating_add(limits.take);
         let mut sorter = Sorter::new(plan, keep);
+        let mut gathered = Gathered::default();
         loop {
+            let from = sorter.rows().len();
             let more = self.project(plan, cx, sorter.rows(), CHUNK).await?;
-            sorter.trim();
+            if !sorter.trim() {
+                gathered.add_rows(cx, sorter.rows(), from)?;
+            }
             if !more {
                 break;
             }
@@ -151,6 +159,7 @@ impl SelectState {
         out: &mut Batch,
         max: usize,
     ) -> Result<bool, Halt> {
+        let from = out.len();
         if let Some(grouping) = &plan.grouping {
             if self.groups.is_none() {
                 let mut groups = Groups::new(grouping);
@@ -172,12 +181,18 @@ impl SelectState {
                     target_row(plan, cx, rows.row(i), out, &mut self.seen, &mut self.key)?;
                 }
             }
+            if plan.distinct {
+                self.gathered.add_rows(cx, out, from)?;
+            }
             return Ok(more);
         }
         let more = self.next_input(plan, cx, max).await?;
         for i in 0..self.input.len() {
             let row = self.input.row(i);
             target_row(plan, cx, row, out, &mut self.seen, &mut self.key)?;
+        }
+        if plan.distinct {
+            self.gathered.add_rows(cx, out, from)?;
         }
         Ok(more)
     }

@@ -38,10 +38,10 @@ impl Sorter {
         &mut self.rows
     }
 
-    /// Throws rows away that cannot be among the first, now and then.
-    pub fn trim(&mut self) {
+    /// Throws rows away that cannot be among the first, now and then; whether it did.
+    pub fn trim(&mut self) -> bool {
         if self.rows.len() < self.keep.saturating_mul(2).saturating_add(SLACK) {
-            return;
+            return false;
         }
         self.sort();
         let mut best = Batch::new(self.rows.width());
@@ -49,6 +49,7 @@ impl Sorter {
             take_row(&mut self.rows, row, best.push());
         }
         self.rows = best;
+        true
     }
 
     /// Sorts, and passes the first `skip` rows over.

@@ -1,0 +1,55 @@
+//! The memory limit covers what statements gather: such a statement is refused, the next is not, and
+//! everything counted is given back.
+
+use fencepost::{BlockingSession, Database, SqlState};
+
+const ROWS: u32 = 30_000;
+
+fn refused(session: &mut BlockingSession, sql: &str) {
+    match session.query(sql, &[]) {
+        Ok(rows) => panic!("{sql} gave {} rows", rows.len()),
+        Err(error) => assert_eq!(error.code(), SqlState::OUT_OF_MEMORY, "{sql}"),
+    }
+}
+
+#[test]
+fn sorts_groups_joins_and_distinct_stay_below_the_limit() {
+    let db = Database::options()
+        .memory_limit(24 << 20)
+        .open()
+        .expect("a database");
+    let mut session = db.blocking();
+    session
+        .batch("CREATE TABLE t (a int PRIMARY KEY, b text)")
+        .expect("a table");
+    let fill = format!(
+        "INSERT INTO t SELECT g, 'a text that is long enough to lie outside of the row itself ' || g
+         FROM generate_series(1, {ROWS}) g"
+    );
+    session.execute(&fill, &[]).expect("rows");
+    let before = db.machine().account().used();
+    // Each value of 700 letters comes to 20 MB in all.
+    let wide = "b || repeat('x', 700)";
+    let statements = [
+        format!("SELECT a, {wide} AS w FROM t ORDER BY w DESC"),
+        format!("SELECT {wide} AS w, count(*) FROM t GROUP BY {wide}"),
+        format!("SELECT DISTINCT {wide} FROM t"),
+        "SELECT count(*) FROM t x, t y
+         WHERE x.b || repeat('x', 700) = y.b || repeat('x', 700)"
+            .to_owned(),
+    ];
+    for sql in &statements {
+        refused(&mut session, sql);
+        assert_eq!(db.machine().account().used(), before, "{sql}");
+    }
+    let few = "SELECT a, b FROM t ORDER BY b DESC LIMIT 3";
+    assert_eq!(session.query(few, &[]).expect("a short sort").len(), 3);
+    // In a block, too, a statement gives back what it held.
+    session.batch("BEGIN").expect("a block");
+    for _ in 0..20 {
+        let sorted = "SELECT a, b FROM t WHERE a < 15000 ORDER BY b";
+        assert_eq!(session.query(sorted, &[]).expect("it fits").len(), 14_999);
+    }
+    session.batch("COMMIT").expect("a commit");
+    assert_eq!(db.machine().account().used(), before);
+}
