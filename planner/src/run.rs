@@ -76,6 +76,11 @@ impl Execution {
         max_rows: usize,
     ) -> Result<Progress, Halt> {
         match plan {
+            Plan::Row(select) if self.state.is_none() => {
+                run_row(select, cx, sink)?;
+                self.state = Some(State::Over);
+                Ok(Progress::Done(1))
+            }
             Plan::Point(select) if self.state.is_none() => {
                 let count = run_point(select, cx, sink).await?;
                 self.state = Some(State::Over);
@@ -91,7 +96,7 @@ impl Execution {
             Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
                 Box::pin(self.run_write(plan, cx, sink, max_rows)).await
             }
-            Plan::Point(_) | Plan::CopyIn(_) => Ok(Progress::Done(0)),
+            Plan::Row(_) | Plan::Point(_) | Plan::CopyIn(_) => Ok(Progress::Done(0)),
         }
     }
 
@@ -193,6 +198,18 @@ impl Execution {
             false => Ok(Progress::Done(*count)),
         }
     }
+}
+
+/// One row that no table has a part in.
+fn run_row(plan: &SelectPlan, cx: &mut Cx<'_>, sink: &mut dyn RowSink) -> Result<(), Halt> {
+    let mut out = std::mem::take(&mut cx.scratch.out);
+    out.clear();
+    for target in &plan.targets[..plan.visible] {
+        out.push(cx.value(&target.expr, &[])?);
+    }
+    sink.row(&out)?;
+    cx.scratch.out = out;
+    Ok(())
 }
 
 /// One row by its key: from the index to the client without operators or batches.

@@ -16,6 +16,8 @@ use crate::write::{ChangePlan, InsertPlan, InsertSource, plan_delete, plan_inser
 /// A planned statement.
 #[derive(Debug)]
 pub enum Plan {
+    /// A SELECT of one row from no table.
+    Row(SelectPlan),
     /// A SELECT of one row at most by a whole unique key.
     Point(SelectPlan),
     /// Any other SELECT.
@@ -39,6 +41,7 @@ pub fn plan(statement: Statement) -> Result<Plan, Box<Statement>> {
             let plan = plan_select(*select);
             match plan.point_scan() {
                 Some(_) => Plan::Point(plan),
+                None if plan.is_single_row() => Plan::Row(plan),
                 None => Plan::Select(plan),
             }
         }
@@ -112,15 +115,24 @@ fn copied_rows(copy: &mut Copy) -> Select {
 impl SelectPlan {
     /// The scan, where the plan is just one row by a whole unique key.
     pub fn point_scan(&self) -> Option<&Scan> {
-        let plain = self.grouping.is_none()
+        match &self.source {
+            Source::Scan(scan) if self.is_plain() => scan.single_point().is_some().then_some(scan),
+            _ => None,
+        }
+    }
+
+    /// Whether the plan is just one row of values, from no table.
+    pub fn is_single_row(&self) -> bool {
+        matches!(self.source, Source::One) && self.is_plain()
+    }
+
+    fn is_plain(&self) -> bool {
+        self.grouping.is_none()
+            && self.having.is_none()
             && self.filter.is_none()
             && !self.distinct
             && self.limit.is_none()
-            && self.offset.is_none();
-        match &self.source {
-            Source::Scan(scan) if plain => scan.single_point().is_some().then_some(scan),
-            _ => None,
-        }
+            && self.offset.is_none()
     }
 }
 
@@ -134,7 +146,7 @@ impl Plan {
             }
         };
         match self {
-            Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
+            Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
                 plan.for_each_table(&mut add);
             }
             Plan::Insert(insert) => {
@@ -161,7 +173,11 @@ impl Plan {
         match self {
             Plan::Insert(insert) => &insert.returning,
             Plan::Update(change) | Plan::Delete(change) => &change.returning,
-            Plan::Point(_) | Plan::Select(_) | Plan::CopyOut(..) | Plan::CopyIn(_) => &[],
+            Plan::Row(_)
+            | Plan::Point(_)
+            | Plan::Select(_)
+            | Plan::CopyOut(..)
+            | Plan::CopyIn(_) => &[],
         }
     }
 
@@ -176,7 +192,9 @@ impl Plan {
     /// Does it only read, without taking intents?
     pub fn is_snapshot_read(&self) -> bool {
         match self {
-            Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => !plan.locks(),
+            Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
+                !plan.locks()
+            }
             Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) | Plan::CopyIn(_) => false,
         }
     }
@@ -192,7 +210,7 @@ impl Plan {
     /// The name of the command, for messages.
     pub fn command(&self) -> &'static str {
         match self {
-            Plan::Point(_) | Plan::Select(_) => "SELECT",
+            Plan::Row(_) | Plan::Point(_) | Plan::Select(_) => "SELECT",
             Plan::Insert(_) => "INSERT",
             Plan::Update(_) => "UPDATE",
             Plan::Delete(_) => "DELETE",

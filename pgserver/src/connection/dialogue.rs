@@ -59,7 +59,8 @@ macro_rules! watched {
             place: $self.place,
             timeout,
         };
-        $crate::connection::drive::drive($io, watch, $work).await
+        let work = ::std::pin::pin!($work);
+        $crate::connection::drive::drive($io, watch, work).await
     }};
 }
 pub(super) use watched;

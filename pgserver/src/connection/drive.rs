@@ -89,14 +89,14 @@ struct Vigil {
     sent: usize,
 }
 
-/// Runs `work` to its end.
+/// Runs `work` to its end. It stays where the caller has pinned it: a statement's future is long, and
+/// moving it costs more than a short statement.
 #[inline]
 pub(super) async fn drive<F: Future>(
     io: &mut Io,
     watch: Watch<'_>,
-    work: F,
+    mut work: Pin<&mut F>,
 ) -> Result<F::Output, Ending> {
-    let mut work = pin!(work);
     let mut vigil: Option<Box<Vigil>> = None;
     let answer = poll_fn(|cx| {
         loop {

@@ -1,6 +1,6 @@
 //! Sources at work: one future a batch, whatever the source is.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 
 use fencepost_sql::bound::Expr;
@@ -75,75 +75,83 @@ impl SourceState {
         out: &'a mut Batch,
         max: usize,
     ) -> NextBatch<'a> {
-        Box::pin(async move {
-            match (self, source) {
-                (SourceState::Scan(state), Source::Scan(scan)) => {
-                    state.next(scan, cx, out, max).await
-                }
-                (SourceState::Join(state), Source::Join(join)) => {
-                    state.next(join, cx, out, max).await
-                }
-                (
-                    SourceState::Subquery(state, batch),
-                    Source::Subquery {
-                        plan, first_slot, ..
-                    },
-                ) => {
-                    batch.clear();
-                    let more = state.next(plan, cx, batch, max).await?;
-                    for i in 0..batch.len() {
-                        let slots = &mut out.push()[*first_slot..];
-                        for (slot, value) in
-                            slots.iter_mut().zip(&mut batch.row_mut(i)[..plan.visible])
-                        {
-                            *slot = std::mem::take(value);
-                        }
-                    }
-                    Ok(more)
-                }
-                (SourceState::Filter(state), Source::Filter { input, filter }) => {
-                    filtered(state, input, filter, cx, out, max).await
-                }
-                (SourceState::One(left), Source::One) => {
-                    if std::mem::take(left) {
-                        out.push();
-                    }
-                    Ok(false)
-                }
-                (SourceState::Values(at), Source::Values { rows, first_slot }) => {
-                    let end = rows.len().min(*at + max);
-                    for row in &rows[*at..end] {
-                        let slots = &mut out.push()[*first_slot..];
-                        for (slot, expr) in slots.iter_mut().zip(row) {
-                            *slot = cx.value(expr, &[])?;
-                        }
-                    }
-                    *at = end;
-                    Ok(end < rows.len())
-                }
-                (
-                    SourceState::Function(state),
-                    Source::Function {
-                        args, first_slot, ..
-                    },
-                ) => {
-                    let series = match state {
-                        Some(series) => series,
-                        None => state.insert(start_series(args, cx)?),
-                    };
-                    cx.breathe().await?;
-                    for _ in 0..max {
-                        match series.next_value()? {
-                            Some(value) => out.push()[*first_slot] = value,
-                            None => return Ok(false),
-                        }
-                    }
-                    Ok(true)
-                }
-                _ => Ok(false),
+        // Each has a box of its own size, and where nothing is awaited hardly any.
+        match (self, source) {
+            (SourceState::Scan(state), Source::Scan(scan)) => {
+                Box::pin(state.next(scan, cx, out, max))
             }
-        })
+            (SourceState::Join(state), Source::Join(join)) => {
+                Box::pin(state.next(join, cx, out, max))
+            }
+            (
+                SourceState::Subquery(state, batch),
+                Source::Subquery {
+                    plan, first_slot, ..
+                },
+            ) => Box::pin(async move {
+                batch.clear();
+                let more = state.next(plan, cx, batch, max).await?;
+                for i in 0..batch.len() {
+                    let slots = &mut out.push()[*first_slot..];
+                    for (slot, value) in slots.iter_mut().zip(&mut batch.row_mut(i)[..plan.visible])
+                    {
+                        *slot = std::mem::take(value);
+                    }
+                }
+                Ok(more)
+            }),
+            (SourceState::Filter(state), Source::Filter { input, filter }) => {
+                Box::pin(filtered(state, input, filter, cx, out, max))
+            }
+            (SourceState::One(left), Source::One) => {
+                if std::mem::take(left) {
+                    out.push();
+                }
+                Box::pin(ready(Ok(false)))
+            }
+            (SourceState::Values(at), Source::Values { rows, first_slot }) => {
+                Box::pin(ready(values(at, (rows, *first_slot), cx, out, max)))
+            }
+            (
+                SourceState::Function(state),
+                Source::Function {
+                    args, first_slot, ..
+                },
+            ) => Box::pin(async move {
+                let series = match state {
+                    Some(series) => series,
+                    None => state.insert(start_series(args, cx)?),
+                };
+                cx.breathe().await?;
+                for _ in 0..max {
+                    match series.next_value()? {
+                        Some(value) => out.push()[*first_slot] = value,
+                        None => return Ok(false),
+                    }
+                }
+                Ok(true)
+            }),
+            _ => Box::pin(ready(Ok(false))),
+        }
     }
+}
+
+fn values(
+    at: &mut usize,
+    (rows, first_slot): (&[Vec<Expr>], usize),
+    cx: &Cx<'_>,
+    out: &mut Batch,
+    max: usize,
+) -> Result<bool, Halt> {
+    let end = rows.len().min(*at + max);
+    for row in &rows[*at..end] {
+        let slots = &mut out.push()[first_slot..];
+        for (slot, expr) in slots.iter_mut().zip(row) {
+            *slot = cx.value(expr, &[])?;
+        }
+    }
+    *at = end;
+    Ok(end < rows.len())
 }
 
 fn start_series(args: &[Expr], cx: &Cx<'_>) -> Result<Series, SqlError> {

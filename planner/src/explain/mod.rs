@@ -13,7 +13,10 @@ use text::Names;
 pub fn explain(plan: &Plan) -> Vec<String> {
     let mut out = Lines::default();
     match plan {
-        Plan::Point(select) | Plan::Select(select) | Plan::CopyOut(_, select) => {
+        Plan::Row(select)
+        | Plan::Point(select)
+        | Plan::Select(select)
+        | Plan::CopyOut(_, select) => {
             out.select(select, 0);
         }
         Plan::Insert(insert) => {
