@@ -6,6 +6,8 @@ use std::thread::{self, JoinHandle};
 use fencepost::{Database, Error, params};
 
 const ADD: &str = "UPDATE t SET x = x + $2 WHERE k = $1";
+/// Reads every row before it knows which it is to change.
+const ADD_BY_SCAN: &str = "UPDATE t SET x = x + $2 WHERE k + 0 = $1";
 
 /// Rows 0 to 7, with 0 in each.
 fn database() -> Database {
@@ -79,6 +81,35 @@ fn a_statement_makes_way_where_it_and_a_block_wait_for_each_other() {
 }
 
 #[test]
+fn a_statement_that_reads_its_rows_before_its_turn_keeps_its_place() {
+    let db = database();
+    let mut first = db.blocking();
+    first.execute("BEGIN", &[]).expect("a block");
+    first.execute(ADD, params![1, 1i64]).expect("a row");
+    // No index leads to the row.
+    let waiting = statement(&db, "UPDATE t SET x = x * 10 WHERE k + 0 = 1");
+    until_waits(&db, 1, &waiting);
+    let behind = thread::spawn({
+        let db = db.clone();
+        move || {
+            let mut second = db.blocking();
+            second.execute("BEGIN", &[])?;
+            second.execute(ADD, params![1, 5i64])?;
+            second.execute("COMMIT", &[])
+        }
+    });
+    until_waits(&db, 2, &behind);
+    first.execute("COMMIT", &[]).expect("no conflict");
+    let done = waiting.join().expect("no panic").expect("run again");
+    assert_eq!(done, 1);
+    let done = behind.join().expect("no panic");
+    done.expect("no conflict");
+    assert_eq!(sum(&db), 15, "one after the other");
+    let waits = db.machine().counters().totals().intent_waits;
+    assert_eq!(waits, 2, "it did not have to wait again");
+}
+
+#[test]
 fn blocks_and_statements_of_many_threads_never_conflict() {
     const ROUNDS: i32 = 200;
     const ROWS: i32 = 2;
@@ -104,7 +135,8 @@ fn blocks_and_statements_of_many_threads_never_conflict() {
                 let mut session = db.blocking();
                 for i in 0..ROUNDS {
                     let row = (thread + i) % ROWS;
-                    session.execute(ADD, params![row, 1i64]).expect("a turn");
+                    let sql = if i % 8 == 0 { ADD_BY_SCAN } else { ADD };
+                    session.execute(sql, params![row, 1i64]).expect("a turn");
                 }
             });
         }

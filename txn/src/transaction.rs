@@ -71,6 +71,8 @@ pub(crate) struct Context {
     pub synchronous: bool,
     /// Whether it gives way to others' intents.
     pub yields: bool,
+    /// Whether the next transaction goes on with the intents.
+    pub keeps_intents: bool,
     /// Room in the log for what the commit appends under its locks.
     pub room: Room,
     /// Bytes of the write set that were charged to the account.
@@ -137,6 +139,7 @@ impl Context {
             refreshes: 0,
             synchronous: true,
             yields: false,
+            keeps_intents: false,
             room: Room::default(),
             charged: 0,
             held: 0,
@@ -177,13 +180,19 @@ impl Context {
         LockFailure::Abort(reason)
     }
 
+    fn release_intents(&mut self) {
+        let holder = u64::from(self.number);
+        while let Some(row) = self.intents.pop() {
+            self.machine.intents().release(row, holder);
+        }
+    }
+
     /// Leaves nothing of the transaction behind but reusable buffers.
     pub fn end(&mut self) {
         self.slot.end();
         self.give_room_back();
-        let holder = u64::from(self.number);
-        while let Some(row) = self.intents.pop() {
-            self.machine.intents().release(row, holder);
+        if !self.keeps_intents {
+            self.release_intents();
         }
         let large = self.writes.bytes() > KEPT_WORDS * 8 || self.reads.len() > KEPT_WORDS;
         self.reads.clear();
@@ -215,6 +224,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        self.release_intents();
         self.machine.readers().leave(&self.slot);
     }
 }
@@ -243,6 +253,7 @@ impl Coordinator {
         context.refreshes = 0;
         context.synchronous = true;
         context.yields = false;
+        context.keeps_intents = false;
         context.conflict = Addr::NULL;
         Transaction {
             context: Some(context),
@@ -437,6 +448,13 @@ impl Transaction {
     /// Gives the transaction up. Before anybody is told of it, [`Coordinator::settle`] is to be
     /// awaited; or see [`Self::rollback`].
     pub fn abort(mut self) {
+        self.give_up(AbortReason::Requested);
+    }
+
+    /// As [`Self::abort`], but the coordinator's next transaction, which is to begin at once, has the
+    /// intents of this one: so who runs a transaction again does not go back to the end of the line.
+    pub fn abort_to_run_again(mut self) {
+        self.context_mut().keeps_intents = true;
         self.give_up(AbortReason::Requested);
     }
 

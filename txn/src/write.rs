@@ -118,8 +118,11 @@ impl Transaction {
         image: &[u64],
     ) -> Result<usize, Stop> {
         let base = found?.ok_or(Stop::Damaged)?;
-        if base.timestamp() > self.context().r {
-            let context = self.context_mut();
+        let context = self.context_mut();
+        let object = context.machine.regions().object(addr);
+        let newest = object.map_or(base.timestamp(), |object| object.header().timestamp());
+        // No change of what is old by now can commit (TXN-2).
+        if base.timestamp().max(newest) > context.r {
             return Err(context.conflict_at(addr, AbortReason::WriteConflict));
         }
         self.push_image(addr, base, what, image)

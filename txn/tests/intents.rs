@@ -1,6 +1,7 @@
 //! Intents and those who take none: a transaction that yields does not overtake one that stands in
 //! line.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use fencepost_txn::{AbortReason, Addr, Machine, MachineOptions, Mode, Outcome, Stop, Transaction};
@@ -116,4 +117,33 @@ fn who_waited_goes_on_with_what_the_other_left() {
     let outcome = statement.join().expect("no panic");
     assert!(matches!(outcome, Ok(Outcome::Committed(_))));
     assert_eq!(value(&machine, addr), 11);
+}
+
+#[test]
+fn who_is_run_again_does_not_lose_its_place() {
+    let machine = machine();
+    let addr = object(&machine, 0);
+    let mut coordinator = machine.coordinator();
+    let tx = coordinator.begin(Mode::ReadWrite);
+    tx.abort_to_run_again();
+    let mut tx = coordinator.begin(Mode::ReadWrite);
+    block_on(tx.intend(addr)).expect("nobody is in line");
+    tx.abort_to_run_again();
+    let is_free = || {
+        let mut other = begin(&machine);
+        let mut turn = std::pin::pin!(other.intend(addr));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        turn.as_mut().poll(&mut cx).is_ready()
+    };
+    assert!(!is_free());
+    // Once more, and then it goes with the transaction that has it.
+    coordinator.begin(Mode::ReadWrite).abort_to_run_again();
+    assert!(!is_free());
+    coordinator.begin(Mode::ReadWrite).abort();
+    assert!(is_free());
+    let mut tx = coordinator.begin(Mode::ReadWrite);
+    block_on(tx.intend(addr)).expect("nobody is in line");
+    tx.abort_to_run_again();
+    drop(coordinator);
+    assert!(is_free(), "nobody is left to run it again");
 }

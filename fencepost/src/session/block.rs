@@ -112,6 +112,17 @@ impl Session {
         self.close_block(false);
     }
 
+    /// Aborts what is open, to begin anew at once. The rows that it stood in line for, and maybe read
+    /// too early for that, are its own then; unless others wait for it in a circle.
+    pub(super) fn abort_to_run_again(&mut self, halt: &Halt) {
+        if !matches!(halt, Halt::Stop(Stop::Deadlock))
+            && let Some(tx) = self.tx.take()
+        {
+            tx.abort_to_run_again();
+        }
+        self.abort_transaction();
+    }
+
     fn abort_below(&mut self) {
         if let Some(mut tx) = self.tx.take() {
             tx.set_synchronous(self.eval.settings.synchronous_commit);

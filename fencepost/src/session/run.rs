@@ -127,11 +127,11 @@ impl Session {
                     if !sink.rewind() {
                         return Err(halt);
                     }
-                    self.abort_transaction();
                     self.cancel.check()?;
                     Box::pin(back_off(attempt)).await;
                     attempt += 1;
                     intents |= halt.is_held_by_intent();
+                    self.abort_to_run_again(&halt);
                     self.enter();
                     portal.execution = Execution::default();
                 }

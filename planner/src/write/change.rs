@@ -168,17 +168,23 @@ pub async fn run_change(
     let mut seen = HashSet::new();
     let joined = !matches!(plan.source, Source::Scan(_));
     let mut count = 0;
+    let place = |i: usize| {
+        pointer_of(&rows.row(i)[plan.width])
+            .ok_or_else(|| SqlError::internal("a row to change has no address"))
+    };
+    // A row that changes while its turn is awaited makes the statement start over: all at once then,
+    // and not row by row.
     for i in 0..rows.len() {
         cx.check_cancel()?;
-        let row = rows.row(i);
-        let Some(place) = pointer_of(&row[plan.width]) else {
-            return Err(SqlError::internal("a row to change has no address").into());
-        };
+        cx.queue(place(i)?.addr).await?;
+    }
+    for i in 0..rows.len() {
+        cx.check_cancel()?;
+        let (row, place) = (rows.row(i), place(i)?);
         // A row with several join partners is changed once.
         if joined && !seen.insert(place.addr.raw()) {
             continue;
         }
-        cx.queue(place.addr).await?;
         changer.change(plan, cx, place, row, returning).await?;
         count += 1;
     }
