@@ -1,7 +1,7 @@
 //! Running portals: plans in transactions, with the retries that a client never sees.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
@@ -240,17 +240,20 @@ impl Session {
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
-        let mut cx = cx(
-            tx,
-            &portal.params,
-            &self.eval,
-            &self.cancel,
-            &mut self.scratch,
-            self.deadline,
-            intents,
-        );
-        let work = portal.execution.run(plan, &mut cx, sink, max_rows);
-        let progress = interruptible(&self.cancel, self.deadline, work).await?;
+        // Pinned where it is made: it is long.
+        let progress = {
+            let mut cx = cx(
+                tx,
+                &portal.params,
+                &self.eval,
+                &self.cancel,
+                &mut self.scratch,
+                self.deadline,
+                intents,
+            );
+            let work = pin!(portal.execution.run(plan, &mut cx, sink, max_rows));
+            interruptible(&self.cancel, self.deadline, work).await?
+        };
         self.take_set_config()?;
         Ok(match progress {
             Progress::Done(count) => Completion::Complete(plan.tag(count)),
@@ -277,9 +280,8 @@ fn same_shape(a: Option<&[Column]>, b: Option<&[Column]>) -> bool {
 pub(super) async fn interruptible<T>(
     cancel: &CancelFlag,
     deadline: Option<Instant>,
-    work: impl Future<Output = Result<T, Halt>>,
+    mut work: Pin<&mut impl Future<Output = Result<T, Halt>>>,
 ) -> Result<T, Halt> {
-    let mut work = pin!(work);
     poll_fn(|task| {
         let done = work.as_mut().poll(task);
         if done.is_pending() {

@@ -190,7 +190,7 @@ impl Session {
             .into());
         }
         if let Some(wait) = self.db.machine.ask_checkpoint() {
-            let taken = async { Ok(wait.await) };
+            let taken = std::pin::pin!(async { Ok(wait.await) });
             interruptible(&self.cancel, self.deadline, taken)
                 .await?
                 .map_err(|error| {
