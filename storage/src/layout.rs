@@ -21,9 +21,16 @@ pub const fn physical(s: usize, i: usize) -> usize {
     if i < first {
         1 + i
     } else {
-        let rest = i - first;
-        first + 1 + (rest / 7) * LINE_WORDS + 1 + rest % 7
+        // The header, the first line version, and one more for every seven words since.
+        i + 2 + a_seventh(i - first)
     }
+}
+
+/// `n / 7` for all words of a block, without the fix-ups of a division of any number: every word that a
+/// search looks at pays for it.
+#[inline]
+const fn a_seventh(n: usize) -> usize {
+    n.wrapping_mul(149_797) >> 20
 }
 
 /// Payload words in `words` slot words beginning at word `s` of a line.
@@ -56,6 +63,13 @@ pub const fn class_payload_words(words: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_seventh_is_one_for_every_word_of_a_block() {
+        for n in 0..crate::classes::MAX_SLOT_WORDS + 8 {
+            assert_eq!(a_seventh(n), n / 7);
+        }
+    }
 
     #[test]
     fn payload_and_line_versions_fill_a_slot_exactly_once() {
