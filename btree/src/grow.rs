@@ -156,8 +156,9 @@ async fn split_node(
     };
     count(Event::Split);
     tx.write_new(right, &right_image)?;
-    if level == 0 && tx.stamps(at) {
-        // Its keys came with this transaction, as those of the whole node did.
+    // Its keys came with this transaction, as those of the whole node did.
+    let stamped = level == 0 && tx.stamps(at);
+    if stamped {
         tx.stamp_with(right.addr, &LEAF)?;
     }
     if at != tree {
@@ -170,6 +171,9 @@ async fn split_node(
         return Ok(());
     }
     tx.write_new(left_at, &left[..words])?;
+    if stamped {
+        tx.stamp_with(left_at.addr, &LEAF)?;
+    }
     let mut children = ScanBatch::new();
     children.push(&[], left_at.to_words());
     children.push(&separator, right.to_words());

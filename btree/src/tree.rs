@@ -315,11 +315,11 @@ impl BTree {
                 continue;
             }
             match tx.patch(leaf, &LEAF, op).await? {
-                Err(Refusal::Full) => self.make_room(tx, leaf, key).await?,
-                Err(Refusal::WrongNode) if tx.has_image(self.root) => {
+                Err(Refusal::Full | Refusal::WrongNode) if tx.has_image(self.root) => {
                     // Filled by this very transaction: others see it empty still.
                     return self.change_private(tx, op, key).await;
                 }
+                Err(Refusal::Full) => self.make_room(tx, leaf, key).await?,
                 Err(Refusal::WrongNode) => {
                     // The walk and the snapshot do not see the same tree.
                     count(Event::PathRepair);

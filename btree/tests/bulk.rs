@@ -132,3 +132,32 @@ fn who_inserts_first_wins_and_who_inserts_later_finds_the_new_leaves() {
     assert!(!commit(saw));
     assert_eq!(check(&mut one, tree).entries, KEYS + 1);
 }
+
+#[test]
+fn a_filled_root_that_is_split_by_the_same_transaction_stays_hidden_from_the_past() {
+    let machine = machine();
+    let (mut session, mut reader) = (machine.coordinator(), machine.coordinator());
+    let tree = tree(&mut session, 64);
+    let mut past = reader.begin(Mode::ReadOnly);
+    let mut tx = session.begin(Mode::ReadWrite);
+    block_on(async {
+        let bulk = Bulk::into(&mut tx, tree).await.expect("readable");
+        let mut bulk = bulk.expect("it is empty");
+        // So few that they fit the root.
+        for n in 0..3 {
+            assert!(bulk.push(&mut tx, &key(n), [n, 1]).await.expect("it fits"));
+        }
+        bulk.finish(&mut tx).await.expect("memory");
+        for n in 3..60 {
+            let new = tree.insert(&mut tx, &key(n), [n, 2]).await;
+            assert_eq!(new.expect("it fits"), Insert::Done);
+        }
+    });
+    assert!(commit(tx));
+    assert_eq!(count(&mut past, tree), 0);
+    for n in 0..60 {
+        let found = block_on(tree.get(&mut past, &key(n))).expect("readable");
+        assert_eq!(found, None, "{n}");
+    }
+    assert_eq!(check(&mut session, tree).entries, 60);
+}
