@@ -6,7 +6,7 @@ use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::stop::Halt;
-use fencepost_storage::Addr;
+use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Stop, Transaction};
 
 /// The tree of a B-tree index.
@@ -31,8 +31,49 @@ pub async fn find(
     }
 }
 
-/// Adds an entry; gives the one that is there already instead.
+/// Whether there is a row under `key`. Either way it is to be so at the commit too: a row that is
+/// there is guarded.
+pub async fn is_taken(tx: &mut Transaction, index: &IndexDef, key: &[u8]) -> Result<bool, Stop> {
+    let mut without_row = None;
+    loop {
+        match find(tx, index, key).await? {
+            None => return Ok(false),
+            Some(entry) if guard_row(tx, entry).await? => return Ok(true),
+            entry if entry == without_row => return Err(Stop::Damaged),
+            // The snapshot has moved since the index was asked.
+            entry => without_row = entry,
+        }
+    }
+}
+
+/// Guards the row of an entry; false if the snapshot has none.
+async fn guard_row(tx: &mut Transaction, entry: [u64; 2]) -> Result<bool, Stop> {
+    let seen = tx
+        .view(FatPtr::from_words(entry).addr, None, |_| ())
+        .await?;
+    if let Some(((), seen)) = seen {
+        tx.guard(seen);
+    }
+    Ok(seen.is_some())
+}
+
+/// Adds an entry; gives the one that is there already instead, and guards its row.
 pub async fn insert(
+    tx: &mut Transaction,
+    index: &IndexDef,
+    key: &[u8],
+    value: [u64; 2],
+) -> Result<Insert, Halt> {
+    loop {
+        match try_insert(tx, index, key, value).await? {
+            // That it is there no more is the snapshot's, which has moved since.
+            Insert::Exists(_) if !is_taken(tx, index, key).await? => {}
+            done => return Ok(done),
+        }
+    }
+}
+
+async fn try_insert(
     tx: &mut Transaction,
     index: &IndexDef,
     key: &[u8],

@@ -15,7 +15,7 @@ use fencepost_storage::{Addr, FatPtr};
 use super::errors::{duplicate, null_value};
 use super::gather::Gather;
 use crate::exec::Cx;
-use crate::index::{find, insert, remove, replace, tree};
+use crate::index::{insert, is_taken, remove, replace, tree};
 use crate::plan::TablePlan;
 use crate::store::{free_row, insert_row, read_row, update_row};
 
@@ -167,10 +167,7 @@ impl RowWriter {
             if !asked || !codec.is_unique() || codec.encode_row(row, &mut self.new_key) {
                 continue;
             }
-            if find(cx.tx, table.index_def(position), &self.new_key)
-                .await?
-                .is_some()
-            {
+            if is_taken(cx.tx, table.index_def(position), &self.new_key).await? {
                 return Ok(true);
             }
         }
