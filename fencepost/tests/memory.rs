@@ -53,3 +53,21 @@ fn sorts_groups_joins_and_distinct_stay_below_the_limit() {
     session.batch("COMMIT").expect("a commit");
     assert_eq!(db.machine().account().used(), before);
 }
+
+#[test]
+fn a_statement_that_fails_in_a_block_gives_back_what_it_gathered() {
+    let db = Database::in_memory().expect("a database");
+    let mut session = db.blocking();
+    let schema = "CREATE TABLE t (a int PRIMARY KEY); BEGIN";
+    session.batch(schema).expect("a block");
+    let mut used = Vec::new();
+    for _ in 0..4 {
+        session.batch("SAVEPOINT s").expect("a savepoint");
+        let twice = "INSERT INTO t SELECT g % 50000 FROM generate_series(1, 100000) g";
+        let error = session.execute(twice, &[]).expect_err("keys come twice");
+        assert_eq!(error.code(), SqlState::UNIQUE_VIOLATION);
+        session.batch("ROLLBACK TO s").expect("back");
+        used.push(db.machine().account().used());
+    }
+    assert_eq!(used[1], used[3], "{used:?}");
+}

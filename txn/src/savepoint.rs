@@ -15,6 +15,7 @@ pub struct Savepoint {
     depth: usize,
     undos: usize,
     adrift: u32,
+    held: usize,
 }
 
 pub(crate) enum Undo {
@@ -75,18 +76,20 @@ impl Undos {
 impl Transaction {
     /// Opens a savepoint.
     pub fn savepoint(&mut self) -> Savepoint {
-        let adrift = self.context().adrift;
-        let undos = &mut self.context_mut().undos;
+        let context = self.context_mut();
+        let undos = &mut context.undos;
         undos.open += 1;
         Savepoint {
             depth: undos.open,
             undos: undos.log.len(),
-            adrift,
+            adrift: context.adrift,
+            held: context.held,
         }
     }
 
     /// Takes back every write since `savepoint`, which stays open; later ones are closed. Patches from
-    /// before it are brought to the snapshot of now, if that has moved, before the next access.
+    /// before it are brought to the snapshot of now, if that has moved, before the next access. What was
+    /// held since ([`Self::hold_memory`]) counts no more: who held it has failed.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         while self.context_mut().undos.log.len() > savepoint.undos {
             match self.context_mut().undos.pop() {
@@ -97,6 +100,9 @@ impl Transaction {
         }
         let context = self.context_mut();
         context.undos.open = savepoint.depth;
+        let held = context.held.saturating_sub(savepoint.held);
+        context.machine.account().release(held as u64);
+        context.held -= held;
         if context.adrift != savepoint.adrift {
             // Those that were taken since are back; others may not show in their nodes' images yet.
             context.adrift = savepoint.adrift;
@@ -166,14 +172,14 @@ impl Context {
                 }
             }
             What::Patched(kind) => {
-                let kept = before.map_or(0, |before| before.patch as usize);
+                let kept = before.map_or(0, |before| self.writes.patches_of(before).len());
                 let patches = self.writes.patches_of(&write);
                 for (i, range) in patches.iter().enumerate() {
                     let op = self.writes.op(*range);
                     let known =
                         |earlier: &(usize, usize)| kind.same_key(self.writes.op(*earlier), op);
                     // A key that the transaction has changed before is as that change left it.
-                    if range.0 <= kept || patches[..i].iter().any(known) {
+                    if i < kept || patches[..i].iter().any(known) {
                         continue;
                     }
                     match kind.condition(op, self.writes.image(&write)) {
