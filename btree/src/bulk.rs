@@ -119,6 +119,10 @@ impl Bulk {
             return Ok(None);
         };
         let current = !public || (!seen.is_own() && seen.timestamp() <= tx.read_timestamp());
+        if public && current {
+            // Until it is overwritten nothing else keeps it from being filled by others.
+            tx.guard(seen);
+        }
         Ok(current.then(|| Self::at(root, words, public)))
     }
 

@@ -161,3 +161,27 @@ fn a_filled_root_that_is_split_by_the_same_transaction_stays_hidden_from_the_pas
     }
     assert_eq!(check(&mut session, tree).entries, 60);
 }
+
+#[test]
+fn what_others_insert_while_it_is_filled_is_not_lost() {
+    let machine = machine();
+    let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
+    let tree = tree(&mut one, 64);
+    let mut filling = one.begin(Mode::ReadWrite);
+    let filled = block_on(async {
+        let bulk = Bulk::into(&mut filling, tree).await?;
+        let mut bulk = bulk.expect("it is empty");
+        for n in 0..KEYS {
+            let pushed = bulk.push(&mut filling, &key(n), [n, 1]).await;
+            assert!(pushed.expect("it fits"));
+        }
+        let mut other = two.begin(Mode::ReadWrite);
+        let odd = (KEYS + 1).to_be_bytes();
+        let new = tree.insert(&mut other, &odd, [9, 9]).await;
+        assert_eq!(new.expect("it fits"), Insert::Done);
+        assert!(commit(other));
+        bulk.finish(&mut filling).await
+    });
+    assert!(filled.is_err() || !commit(filling));
+    assert_eq!(check(&mut two, tree).entries, 1);
+}
