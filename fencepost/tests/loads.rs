@@ -1,5 +1,9 @@
 //! Loads into empty tables, whose index entries are made all at once.
 
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
 use fencepost::{Database, Error, SqlState};
 use pollster::FutureExt;
 
@@ -87,4 +91,51 @@ fn a_duplicate_in_a_load_is_named_and_nothing_goes_in() {
             .expect("rows")
             .is_empty()
     );
+}
+
+fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// `wait` stands in line behind a block that has done `first`, until it is cancelled.
+fn can_be_cancelled(first: &str, wait: &str) {
+    let db = Database::in_memory().expect("a database");
+    let schema = "CREATE TABLE t (a int PRIMARY KEY, b text)";
+    db.blocking().batch(schema).expect("the schema");
+    let lines = many_lines(9001, "");
+    let (mut one, mut two) = (db.session(), db.session());
+    one.batch("BEGIN").block_on().expect("a block");
+    match first {
+        "COPY" => drop(one.copy_in("COPY t FROM STDIN", &lines).block_on()),
+        sql => one.batch(sql).block_on().expect("a change"),
+    }
+    let token = two.cancel_token();
+    let mut waiting = pin!(async {
+        match wait {
+            "COPY" => two.copy_in("COPY t FROM STDIN", &lines).await.map(drop),
+            sql => two.batch(sql).await,
+        }
+    });
+    for _ in 0..1000 {
+        if db.machine().counters().totals().intent_waits > 0 {
+            break;
+        }
+        assert!(poll(waiting.as_mut()).is_pending(), "{wait}");
+    }
+    assert!(poll(waiting.as_mut()).is_pending(), "{wait}");
+    token.cancel();
+    let Poll::Ready(Err(error)) = poll(waiting.as_mut()) else {
+        panic!("{wait} goes on");
+    };
+    assert_eq!(error.code(), SqlState::QUERY_CANCELED);
+}
+
+#[test]
+fn a_load_that_waits_for_another_can_be_cancelled() {
+    can_be_cancelled("COPY", "COPY");
+}
+
+#[test]
+fn ddl_that_waits_for_other_ddl_can_be_cancelled() {
+    can_be_cancelled("CREATE TABLE u (a int)", "CREATE TABLE v (a int)");
 }

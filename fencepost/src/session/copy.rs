@@ -3,6 +3,7 @@
 use fencepost_planner::{CopyInput, Tag};
 use fencepost_sql::error::SqlError;
 
+use super::run::interruptible;
 use super::{Block, Session, cx};
 
 /// A COPY FROM STDIN under way. The session does nothing else until it is over.
@@ -53,10 +54,13 @@ impl CopyIn {
                     session.deadline,
                     intents,
                 );
-                match data {
-                    Some(data) => self.input.data(&mut cx, data).await.map(|()| 0),
-                    None => self.input.finish(&mut cx).await,
-                }
+                let work = async {
+                    match data {
+                        Some(data) => self.input.data(&mut cx, data).await.map(|()| 0),
+                        None => self.input.finish(&mut cx).await,
+                    }
+                };
+                interruptible(&session.cancel, session.deadline, work).await
             }
             _ => Err(SqlError::internal("COPY outlived its transaction").into()),
         };

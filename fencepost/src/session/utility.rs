@@ -173,7 +173,8 @@ impl Session {
             self.deadline,
             true,
         );
-        let tag = run_ddl(statement, &mut cx, &mut ddl).await?;
+        let work = run_ddl(statement, &mut cx, &mut ddl);
+        let tag = interruptible(&self.cancel, self.deadline, work).await?;
         self.private = Some(self.db.catalog.snapshot(tx).await?);
         self.notices.append(&mut notices);
         Ok(tag)
