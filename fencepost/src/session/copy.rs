@@ -1,5 +1,7 @@
 //! COPY FROM STDIN: the client feeds a statement that has begun.
 
+use std::pin::pin;
+
 use fencepost_planner::{CopyInput, Tag};
 use fencepost_sql::error::SqlError;
 
@@ -54,12 +56,12 @@ impl CopyIn {
                     session.deadline,
                     intents,
                 );
-                let work = async {
+                let work = pin!(async {
                     match data {
                         Some(data) => self.input.data(&mut cx, data).await.map(|()| 0),
                         None => self.input.finish(&mut cx).await,
                     }
-                };
+                });
                 interruptible(&session.cancel, session.deadline, work).await
             }
             _ => Err(SqlError::internal("COPY outlived its transaction").into()),

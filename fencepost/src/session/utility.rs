@@ -1,5 +1,6 @@
 //! Statements of the session and the catalog.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -174,7 +175,7 @@ impl Session {
             true,
         );
         let work = run_ddl(statement, &mut cx, &mut ddl);
-        let tag = interruptible(&self.cancel, self.deadline, work).await?;
+        let tag = interruptible(&self.cancel, self.deadline, pin!(work)).await?;
         self.private = Some(self.db.catalog.snapshot(tx).await?);
         self.notices.append(&mut notices);
         Ok(tag)
@@ -191,7 +192,7 @@ impl Session {
             .into());
         }
         if let Some(wait) = self.db.machine.ask_checkpoint() {
-            let taken = std::pin::pin!(async { Ok(wait.await) });
+            let taken = pin!(async { Ok(wait.await) });
             interruptible(&self.cancel, self.deadline, taken)
                 .await?
                 .map_err(|error| {
