@@ -7,7 +7,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::stop::Halt;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{Stop, Transaction};
+use fencepost_txn::{AbortReason, Stop, Transaction};
 
 /// The tree of a B-tree index.
 pub fn tree(index: &IndexDef) -> BTree {
@@ -39,7 +39,8 @@ pub async fn is_taken(tx: &mut Transaction, index: &IndexDef, key: &[u8]) -> Res
         match find(tx, index, key).await? {
             None => return Ok(false),
             Some(entry) if guard_row(tx, entry).await? => return Ok(true),
-            entry if entry == without_row => return Err(Stop::Damaged),
+            // Index and rows do not agree: nothing is to be done on the strength of that.
+            entry if entry == without_row => return Err(Stop::Retry(AbortReason::NodeConflict)),
             // The snapshot has moved since the index was asked.
             entry => without_row = entry,
         }
