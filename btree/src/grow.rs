@@ -15,13 +15,14 @@ use crate::image::{self, Frame};
 use crate::kind::LEAF;
 use crate::node::Node;
 use crate::split;
+use crate::structure;
 use crate::walk::{self, Target};
 
 /// How often a split that loses races with others is tried.
 const ATTEMPTS: usize = 1000;
 
-/// Splits a leaf at `separator` in a transaction of its own. False, and nothing
-/// done, if the leaf does not span the separator any more.
+/// Splits a leaf at `separator` in a transaction of its own; how often that was announced. `None`, and
+/// nothing done, if the leaf does not span the separator any more.
 ///
 /// # Errors
 /// As [`Transaction::commit`].
@@ -30,16 +31,21 @@ pub(crate) async fn split_leaf(
     tree: Addr,
     leaf: Addr,
     separator: &[u8],
-) -> Result<bool, Stop> {
+) -> Result<Option<u64>, Stop> {
+    let mut announced = 0;
     for _ in 0..ATTEMPTS {
         let mut system = tx.system();
         match split_in(&mut system, tree, leaf, separator).await {
-            Ok(false) => return Ok(false),
-            Ok(true) => match system.commit().await {
-                Ok(Outcome::Committed(_)) => return Ok(true),
-                Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_)) => {}
-                Err(stop) => return Err(stop),
-            },
+            Ok(false) => return Ok(None),
+            Ok(true) => {
+                structure::announce();
+                announced += 1;
+                match system.commit().await {
+                    Ok(Outcome::Committed(_)) => return Ok(Some(announced)),
+                    Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_)) => {}
+                    Err(stop) => return Err(stop),
+                }
+            }
             Err(Stop::Retry(_)) => {}
             Err(stop) => return Err(stop),
         }
@@ -136,15 +142,8 @@ async fn split_node(
     };
     let mut right_image = vec![0; words];
     let whole = left.clone();
-    let mut cut = |separator: &[u8]| {
-        split::split(
-            &mut left,
-            left_at.addr,
-            &mut right_image,
-            right.addr,
-            separator,
-        )
-    };
+    let mut cut =
+        |separator: &[u8]| split::split(&mut left, &mut right_image, right.addr, separator);
     let chosen = separator.filter(|separator| cut(separator).is_ok());
     let separator = match chosen {
         Some(separator) => separator,

@@ -7,8 +7,8 @@ use fencepost_storage::{Addr, Timestamp, View};
 use crate::entries::ScanBatch;
 use crate::key;
 use crate::node::{
-    FLAG_RIGHT_EDGE, HEADER_WORDS, MAGIC, Node, Slot, VALUE_WORDS, WORD_KEY_TIMESTAMP, WORD_ORIGIN,
-    WORD_RIGHT, WORD_TREE, heap_words,
+    FLAG_RIGHT_EDGE, HEADER_WORDS, MAGIC, Node, Slot, VALUE_WORDS, WORD_KEY_TIMESTAMP,
+    WORD_LENGTHS, WORD_RIGHT, WORD_TREE, heap_words,
 };
 
 /// The image has no room.
@@ -25,7 +25,6 @@ pub(crate) struct Frame {
     pub(crate) tree: Addr,
     pub(crate) key_timestamp: Timestamp,
     pub(crate) right: Addr,
-    pub(crate) origin: Addr,
     /// Inclusive.
     pub(crate) low: Vec<u8>,
     /// Exclusive; unused at the right edge.
@@ -42,7 +41,6 @@ impl Frame {
             tree,
             key_timestamp: Timestamp::ZERO,
             right: Addr::NULL,
-            origin: Addr::NULL,
             low: Vec::new(),
             high: Vec::new(),
         }
@@ -60,7 +58,6 @@ impl Frame {
             tree: node.tree(),
             key_timestamp: node.key_timestamp(),
             right: node.right(),
-            origin: node.origin(),
             low,
             high,
         }
@@ -134,7 +131,6 @@ pub(crate) fn build(
     image[WORD_TREE] = frame.tree.raw();
     image[WORD_KEY_TIMESTAMP] = frame.key_timestamp.raw();
     image[WORD_RIGHT] = frame.right.raw();
-    image[WORD_ORIGIN] = frame.origin.raw();
     let mut at = HEADER_WORDS;
     at += key::put_words(&frame.low, &mut image[at..]);
     at += key::put_words(high, &mut image[at..]);
@@ -193,7 +189,7 @@ struct Lens {
 
 impl Lens {
     fn put(&self, image: &mut [u64]) {
-        image[5] = ((self.low as u64) << 48)
+        image[WORD_LENGTHS] = ((self.low as u64) << 48)
             | ((self.high as u64) << 32)
             | ((self.prefix as u64) << 16)
             | self.heap as u64;
@@ -470,7 +466,7 @@ mod tests {
                 | (image[0] & 0x0001_0003_0000_0000)
                 | ((WORDS as u64) << 16)
                 | (image[0] & 31);
-            image[5] &= 0x003F_003F_001F_003F;
+            image[WORD_LENGTHS] &= 0x003F_003F_001F_003F;
             let view = View::Own(&image);
             if let Some(node) = Node::open(&view) {
                 let mut entries = ScanBatch::new();

@@ -48,6 +48,7 @@ mod op;
 mod scan;
 mod shrink;
 mod split;
+mod structure;
 mod tree;
 mod walk;
 

@@ -3,8 +3,8 @@
 //! ```text
 //!  word 0   | magic 16 | level 8 | flags 8 | words 16 | count 16 |
 //!  word 1   address of the tree's root          word 2   key timestamp
-//!  word 3   address of the right sibling        word 4   address of the node it was split from
-//!  word 5   | low length 16 | high length 16 | prefix 16 | heap 16 |
+//!  word 3   address of the right sibling
+//!  word 4   | low length 16 | high length 16 | prefix 16 | heap 16 |
 //!  then     low fence (inclusive), high fence (exclusive; none at the right edge), in words
 //!  then     `count` slots, ascending:  | head 32 | suffix length 16 | offset 16 |
 //!  ...      free
@@ -24,7 +24,7 @@ use fencepost_storage::{Addr, FatPtr, Timestamp, View};
 use crate::key;
 
 pub(crate) const MAGIC: u64 = 0xB7EE;
-pub(crate) const HEADER_WORDS: usize = 6;
+pub(crate) const HEADER_WORDS: usize = 5;
 /// Words of a value.
 pub(crate) const VALUE_WORDS: usize = 2;
 /// Bytes of a suffix that lie in the slot.
@@ -38,7 +38,7 @@ pub(crate) const FLAG_OWN: u64 = 2;
 pub(crate) const WORD_TREE: usize = 1;
 pub(crate) const WORD_KEY_TIMESTAMP: usize = 2;
 pub(crate) const WORD_RIGHT: usize = 3;
-pub(crate) const WORD_ORIGIN: usize = 4;
+pub(crate) const WORD_LENGTHS: usize = 4;
 
 /// A slot word, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl<'a, 'v> Node<'a, 'v> {
     /// The node, or nothing if these words are no node.
     #[inline]
     pub(crate) fn open(view: &'a View<'v>) -> Option<Self> {
-        let (first, lens) = (view.word(0), view.word(5));
+        let (first, lens) = (view.word(0), view.word(WORD_LENGTHS));
         if first >> 48 != MAGIC {
             return None;
         }
@@ -135,12 +135,6 @@ impl<'a, 'v> Node<'a, 'v> {
     #[inline]
     pub(crate) fn right(&self) -> Addr {
         Addr::from_raw(self.view.word(WORD_RIGHT))
-    }
-
-    /// The node this one was split from; null if none.
-    #[inline]
-    pub(crate) fn origin(&self) -> Addr {
-        Addr::from_raw(self.view.word(WORD_ORIGIN))
     }
 
     /// Whether the image holds uncommitted changes of the looker.

@@ -237,8 +237,8 @@ mod tests {
     fn a_split_leads_to_the_right_sibling() {
         let then = leaf(&[b"b", b"d", b"f"], 5);
         let (mut left, mut right) = (then.clone(), vec![0; 80]);
-        let (left_at, right_at) = (Addr::from_raw(TREE), Addr::from_raw(128));
-        crate::split::split(&mut left, left_at, &mut right, right_at, b"d").expect("d is inside");
+        let right_at = Addr::from_raw(128);
+        crate::split::split(&mut left, &mut right, right_at, b"d").expect("d is inside");
         assert_eq!(judge(&then, (b"a", Some(b"c")), &left), Revalidate::Valid);
         assert_eq!(
             judge(&then, (b"a", Some(b"e")), &left),

@@ -12,6 +12,7 @@ use crate::counters::{Event, count};
 use crate::image::{self, Frame};
 use crate::node::Node;
 use crate::split;
+use crate::structure;
 use crate::tree::BTree;
 use crate::walk::{self, Target};
 
@@ -96,7 +97,10 @@ fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> bool {
 pub(crate) async fn merge(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Result<bool, Stop> {
     let mut system = tx.system();
     let merged = match merge_up(&mut system, tree, key).await {
-        Ok(true) => system.commit().await,
+        Ok(true) => {
+            structure::announce();
+            system.commit().await
+        }
         Ok(false) => return Ok(false),
         Err(stop) => Err(stop),
     };

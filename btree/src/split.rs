@@ -112,7 +112,6 @@ pub(crate) fn choose_middle(image: &[u64]) -> Option<Vec<u8>> {
 /// [`Full`] if the separator is not inside the node or the left half has no room for it as fence.
 pub(crate) fn split(
     left: &mut [u64],
-    left_at: Addr,
     right: &mut [u64],
     right_at: Addr,
     separator: &[u8],
@@ -137,7 +136,6 @@ pub(crate) fn split(
     };
     let right_frame = Frame {
         low: separator.to_vec(),
-        origin: left_at,
         ..frame
     };
     if !image::fits(&left_frame, &entries, 0, at) {
@@ -209,7 +207,7 @@ mod tests {
             let node = Node::open(&view).expect("a node");
             let separator = choose(&node, &new_key).expect("two keys can be parted");
             let (mut left, mut right) = (image.clone(), vec![0; WORDS]);
-            split(&mut left, Addr::from_raw(64), &mut right, Addr::from_raw(128), &separator).expect("it was chosen to fit");
+            split(&mut left, &mut right, Addr::from_raw(128), &separator).expect("it was chosen to fit");
             let (left_frame, left_entries) = image::take_apart(&left).expect("a node");
             let (right_frame, right_entries) = image::take_apart(&right).expect("a node");
             prop_assert_eq!(&left_frame.high, &separator);

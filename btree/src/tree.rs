@@ -14,6 +14,7 @@ use crate::note::{self, End, Facts};
 use crate::op::{self, What};
 use crate::shrink;
 use crate::split;
+use crate::structure;
 use crate::walk::{self, MAX_STEPS, Step, Target};
 
 /// Words of a node unless told otherwise: with header and line versions a slot of 2 KiB.
@@ -22,10 +23,6 @@ pub const DEFAULT_NODE_WORDS: usize = 223;
 pub const MIN_NODE_WORDS: usize = 40;
 /// Words of the largest node.
 pub const MAX_NODE_WORDS: usize = 32_000;
-
-/// Patched nodes that are looked through for one that was split under the transaction; a transaction
-/// with more of them follows the nodes' origins only.
-const STALE_SEARCH: usize = 64;
 
 /// An ordered index. A handle is its root's address; copy it freely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +52,7 @@ pub const fn longest_key(node_words: usize) -> usize {
 }
 
 enum Landing<T> {
-    Here(T, Addr),
+    Here(T),
     Go(Addr),
     Lost,
 }
@@ -133,7 +130,7 @@ impl BTree {
                     .view(at, Some(&LEAF), |view| match Node::open_in(view, root) {
                         None => Landing::Lost,
                         Some(node) => match target.step(&node) {
-                            Step::Here if node.level == 0 => Landing::Here(f(&node), node.origin()),
+                            Step::Here if node.level == 0 => Landing::Here(f(&node)),
                             Step::Here => Landing::Go(target.child(&node)),
                             Step::Right(right) => Landing::Go(right),
                             Step::Lost => Landing::Lost,
@@ -141,8 +138,8 @@ impl BTree {
                     })
                     .await?;
                 match found {
-                    Some((Landing::Here(value, origin), seen)) => {
-                        if self.settle(tx, seen, origin).await? {
+                    Some((Landing::Here(value), seen)) => {
+                        if settle(tx, seen).await? {
                             break;
                         }
                         return Ok((value, seen));
@@ -153,49 +150,6 @@ impl BTree {
                 }
             }
         }
-    }
-
-    /// A leaf newer than the snapshot was split or merged since. If changes of this very transaction
-    /// still hang on the node it came from, they are made anew where they belong now; then the caller
-    /// looks again.
-    async fn settle(&self, tx: &mut Transaction, seen: Seen, origin: Addr) -> Result<bool, Stop> {
-        if !tx.has_patches() || seen.is_own() || seen.timestamp() <= tx.read_timestamp() {
-            return Ok(false);
-        }
-        if let Some(stale) = tx.find_stale_patch(STALE_SEARCH) {
-            renew(tx, stale).await?;
-            return Ok(true);
-        }
-        let (root, mut at) = (self.root, origin);
-        while !at.is_null() {
-            match tx.patch_is_stale(at) {
-                Some(false) => break,
-                Some(true) => {
-                    renew(tx, at).await?;
-                    return Ok(true);
-                }
-                None => {}
-            }
-            // Only where the snapshot needs no refresh for it: this is no reason to move it.
-            let snapshot = tx.read_timestamp();
-            let same = tx.machine().view_current(at, |view| {
-                Node::open_in(view, root)
-                    .is_some_and(|node| node.level == 0 && node.key_timestamp() <= snapshot)
-            });
-            if same != Some(true) {
-                break;
-            }
-            let before = tx
-                .view(at, Some(&LEAF), |view| {
-                    Node::open_in(view, root).map(|node| node.origin())
-                })
-                .await?;
-            match before {
-                Some((Some(origin), seen)) if seen.timestamp() > tx.read_timestamp() => at = origin,
-                _ => break,
-            }
-        }
-        Ok(false)
     }
 
     /// The value of `key`. That there is none is guarded.
@@ -363,13 +317,17 @@ impl BTree {
             split::choose(&node, key)
         };
         if let Some((Some(separator), _)) = tx.view(leaf, Some(&LEAF), choose).await? {
+            let before = structure::changes();
             let split = grow::split_leaf(tx, root, leaf, &separator).await?;
             match tx.patch_is_stale(leaf) {
                 Some(true) => reroute(tx, leaf).await?,
                 // Full is what the snapshot shows, and the leaf has been split since: on an old
                 // snapshot it would be full for ever.
-                None if !split => tx.refresh().await?,
+                None if split.is_none() => tx.refresh().await?,
                 _ => {}
+            }
+            if let Some(own) = split {
+                structure::made_by(tx, before, own);
             }
         }
         Ok(())
@@ -461,6 +419,46 @@ impl BTree {
         }
         Ok(())
     }
+}
+
+/// A leaf newer than the snapshot has been split or merged since. Changes of this very transaction that
+/// still hang where its keys were before are made anew where they belong now; then the caller looks
+/// again. Looking for them is done once for every split or merge of somebody else.
+async fn settle(tx: &mut Transaction, seen: Seen) -> Result<bool, Stop> {
+    // A leaf of the transaction's own, too, may have taken in another one since.
+    if !tx.has_patches() || seen.timestamp() <= tx.read_timestamp() {
+        return Ok(false);
+    }
+    if tx.has_adrift() {
+        // What is on its way is of other keys, or comes in the order in which it was made.
+        return Ok(false);
+    }
+    let changes = structure::changes();
+    if tx.settled() == changes {
+        return Ok(false);
+    }
+    for addr in tx.stale_patches(&LEAF) {
+        if is_displaced(tx, addr).await? {
+            renew(tx, addr).await?;
+            return Ok(true);
+        }
+    }
+    tx.set_settled(changes);
+    Ok(false)
+}
+
+/// Whether a patched leaf does not have the fences any more that the transaction has seen there.
+async fn is_displaced(tx: &mut Transaction, addr: Addr) -> Result<bool, Stop> {
+    let fences = |view: &View<'_>| {
+        let node = Node::open(view).filter(|node| node.level == 0)?;
+        let (mut low, mut high) = (Vec::new(), Vec::new());
+        node.append_low(&mut low);
+        let bounded = node.append_high(&mut high);
+        Some((low, high, bounded))
+    };
+    let now = tx.machine().view_current(addr, fences).flatten();
+    let mine = tx.view(addr, Some(&LEAF), fences).await?;
+    Ok(now.is_none() || mine.and_then(|(mine, _)| mine) != now)
 }
 
 /// [`reroute`], where the transaction came upon a leaf of its own that has moved. A transaction whose

@@ -7,8 +7,9 @@
 
 use fencepost_storage::Addr;
 
+use crate::node::NodeKind;
 use crate::transaction::Transaction;
-use crate::write_set::What;
+use crate::write_set::{What, Write};
 
 /// Patches that were taken out of a transaction. It cannot commit before they have been made anew.
 #[derive(Debug)]
@@ -78,11 +79,31 @@ impl Transaction {
             .map(|object| object.header() != write.base)
     }
 
-    /// A patched node, among the newest `limit` entries of the write set, that has moved.
-    pub fn find_stale_patch(&self, limit: usize) -> Option<Addr> {
-        let newest = self.context().writes.writes.iter().rev().take(limit);
-        newest
-            .map(|write| write.addr)
-            .find(|addr| self.patch_is_stale(*addr) == Some(true))
+    /// Whether patches are on their way from one node to another.
+    pub fn has_adrift(&self) -> bool {
+        self.context().adrift > 0
+    }
+
+    /// Every node with patches of `kind` that has moved.
+    pub fn stale_patches(&self, kind: &dyn NodeKind) -> Vec<Addr> {
+        let context = self.context();
+        let moved = |write: &&Write| {
+            let object = context.machine.regions().object(write.addr);
+            matches!(write.what, What::Patched(by) if by.id() == kind.id())
+                && object.is_none_or(|object| object.header() != write.base)
+        };
+        let stale = context.writes.writes.iter().filter(moved);
+        stale.map(|write| write.addr).collect()
+    }
+
+    /// What [`Self::set_settled`] was told last in this transaction; 0 at first.
+    pub fn settled(&self) -> u64 {
+        self.context().settled
+    }
+
+    /// Remembers up to which of its structural changes an index knows that all patches are where they
+    /// belong.
+    pub fn set_settled(&mut self, changes: u64) {
+        self.context_mut().settled = changes;
     }
 }

@@ -106,6 +106,8 @@ pub(crate) struct Context {
     pub behind: bool,
     /// The object that the last conflict was about; null where there was none.
     pub conflict: Addr,
+    /// Structural changes of indexes up to which all patches are known to be where they belong.
+    pub settled: u64,
 }
 
 /// Runs transactions, one after the other. A session owns one.
@@ -157,6 +159,7 @@ impl Context {
             adrift: 0,
             behind: false,
             conflict: Addr::NULL,
+            settled: 0,
         })
     }
 
@@ -255,6 +258,7 @@ impl Coordinator {
         context.yields = false;
         context.keeps_intents = false;
         context.conflict = Addr::NULL;
+        context.settled = 0;
         Transaction {
             context: Some(context),
         }

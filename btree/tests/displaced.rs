@@ -1,0 +1,110 @@
+//! A transaction finds its own pending changes wherever others' splits and merges have moved their keys,
+//! however many nodes it has changed.
+
+mod common;
+
+use common::{Numbers, check, commit, machine, rest, tree};
+use fencepost_btree::{Direction, Insert};
+use fencepost_txn::Mode;
+use pollster::block_on;
+use std::ops::Bound;
+
+const KEYS: u64 = 600;
+
+fn key(n: u64) -> [u8; 8] {
+    n.to_be_bytes()
+}
+
+#[test]
+fn removals_stay_removals_while_others_split_the_leaves() {
+    for seed in 0..8 {
+        let machine = machine();
+        let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
+        let tree = tree(&mut one, 48);
+        let mut tx = one.begin(Mode::ReadWrite);
+        for n in 0..KEYS {
+            block_on(tree.insert(&mut tx, &key(n * 16), [n, 0])).expect("it fits");
+        }
+        assert!(commit(tx));
+
+        let mut tx = one.begin(Mode::ReadWrite);
+        for n in 0..KEYS {
+            assert!(block_on(tree.remove(&mut tx, &key(n * 16))).expect("readable"));
+        }
+        // Others fill and empty places here and there, so some pieces of a split leaf have new keys and
+        // others have not, and some are merged again.
+        let mut numbers = Numbers(seed);
+        let mut there = std::collections::BTreeSet::new();
+        for _ in 0..KEYS * 3 {
+            let n = numbers.below(KEYS / 8) * 128 + 1 + numbers.below(15);
+            let mut other = two.begin(Mode::ReadWrite);
+            if there.remove(&n) {
+                assert!(block_on(tree.remove(&mut other, &key(n))).expect("readable"));
+            } else {
+                let new = block_on(tree.insert(&mut other, &key(n), [n, 1]));
+                assert_eq!(new.expect("it fits"), Insert::Done);
+                there.insert(n);
+            }
+            assert!(commit(other));
+        }
+        for n in 0..KEYS {
+            let found = block_on(tree.get(&mut tx, &key(n * 16))).expect("readable");
+            assert_eq!(found, None, "seed {seed} key {n}");
+        }
+        for n in 0..KEYS {
+            let new = block_on(tree.insert(&mut tx, &key(n * 16), [n, 2])).expect("it fits");
+            assert_eq!(new, Insert::Done, "seed {seed} key {n}");
+        }
+        let mut cursor = tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        let seen = block_on(rest(&mut cursor, &mut tx, 50)).expect("readable");
+        assert_eq!(
+            seen.iter().filter(|(_, value)| value[1] == 2).count(),
+            KEYS as usize
+        );
+        assert!(commit(tx), "nobody else has touched its keys; seed {seed}");
+        assert_eq!(check(&mut one, tree).entries, KEYS + there.len() as u64);
+    }
+}
+
+#[test]
+fn changes_are_found_in_the_leaf_that_theirs_was_merged_into() {
+    let machine = machine();
+    let (mut one, mut two) = (machine.coordinator(), machine.coordinator());
+    let tree = tree(&mut one, 48);
+    let mut tx = one.begin(Mode::ReadWrite);
+    for n in 0..KEYS {
+        block_on(tree.insert(&mut tx, &key(n), [n, 0])).expect("it fits");
+    }
+    assert!(commit(tx));
+    // Three keys of ten stay, so that neighbours may be merged, and nobody has done it yet.
+    let kept = |n: &u64| matches!(n % 10, 0 | 3 | 6);
+    let mut tx = one.begin(Mode::ReadWrite);
+    for n in (0..KEYS).filter(|n| !kept(n)) {
+        assert!(block_on(tree.remove(&mut tx, &key(n))).expect("readable"));
+    }
+    assert!(commit(tx));
+
+    let mut tx = one.begin(Mode::ReadWrite);
+    let changed = |n: &u64| kept(n) && n / 10 % 2 == 1;
+    for n in (0..KEYS).filter(changed) {
+        assert!(block_on(tree.replace(&mut tx, &key(n), [n, 1])).expect("readable"));
+    }
+    for _ in 0..200 {
+        tx.alloc(1, fencepost_txn::Addr::NULL).expect("memory");
+    }
+    let merges = fencepost_btree::counters().merges;
+    let mut other = two.begin(Mode::ReadWrite);
+    block_on(tree.maintain(&mut other)).expect("readable");
+    other.abort();
+    assert!(fencepost_btree::counters().merges > merges + 10);
+    for n in (0..KEYS).filter(kept) {
+        let value = block_on(tree.get(&mut tx, &key(n))).expect("readable");
+        assert_eq!(value, Some([n, u64::from(changed(&n))]), "key {n}");
+    }
+    assert!(commit(tx));
+    let mut tx = two.begin(Mode::ReadOnly);
+    for n in (0..KEYS).filter(kept) {
+        let value = block_on(tree.get(&mut tx, &key(n))).expect("readable");
+        assert_eq!(value, Some([n, u64::from(changed(&n))]), "key {n}");
+    }
+}
