@@ -72,11 +72,8 @@ impl Transaction {
         let What::Patched(_) = write.what else {
             return None;
         };
-        context
-            .machine
-            .regions()
-            .object(addr)
-            .map(|object| object.header() != write.base)
+        let object = context.machine.regions().object(addr);
+        Some(object.is_none_or(|object| object.header() != write.base))
     }
 
     /// Whether patches are on their way from one node to another.

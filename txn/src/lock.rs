@@ -59,11 +59,13 @@ impl Context {
 
     fn lock_one(&mut self, at: usize) -> Result<(), LockFailure> {
         let write = self.writes.writes[at];
-        let object = self
-            .machine
-            .regions()
-            .object(write.addr)
-            .ok_or(LockFailure::Stop(Stop::Damaged))?;
+        let Some(object) = self.machine.regions().object(write.addr) else {
+            // Freed, and its block given back since the snapshot moved past that.
+            return Err(match write.what {
+                What::Patched(kind) => LockFailure::Stray((write.addr, kind)),
+                _ => self.abort_at(write.addr, AbortReason::WriteConflict),
+            });
+        };
         let mut expected = write.base;
         let mut round = 0;
         loop {

@@ -167,7 +167,11 @@ impl Transaction {
                 Sight::Changed => {}
                 Sight::Newer => {
                     if self.mode() == Mode::ReadWrite && self.may_refresh() {
+                        let was = self.incarnation_at(addr);
                         match self.refresh().await {
+                            // Once the snapshot has moved nothing keeps the slot of an object that
+                            // was freed from being used again: then it is not there any more.
+                            Ok(()) if self.incarnation_at(addr) != was => return Ok(None),
                             // Rerouted patches may have made the object the transaction's own.
                             Ok(()) => continue,
                             Err(stop) if self.has_writes() => return Err(stop),
@@ -183,6 +187,12 @@ impl Transaction {
                 }
             }
         }
+    }
+
+    /// Which of a slot's objects, one after the other, is there; `None` where the block is gone.
+    fn incarnation_at(&self, addr: Addr) -> Option<u16> {
+        let object = self.context().machine.regions().object(addr)?;
+        Some(object.link().incarnation())
     }
 
     /// The transaction's own image, if it has one.

@@ -147,11 +147,11 @@ impl Context {
             let What::Patched(kind) = write.what else {
                 continue;
             };
-            let object = self
-                .machine
-                .regions()
-                .object(write.addr)
-                .ok_or(Stop::Damaged)?;
+            let Some(object) = self.machine.regions().object(write.addr) else {
+                // Freed, and its block given back since an earlier refresh.
+                strays.push((write.addr, kind));
+                continue;
+            };
             let mut round = 0;
             let header = loop {
                 let header = object.header();
