@@ -141,9 +141,21 @@ impl Session {
         Ok(())
     }
 
+    /// What seems damaged may only be gone: a transaction on a table that somebody else has truncated or
+    /// dropped meanwhile meets its remains. Then what it has read does not hold any more.
+    pub(super) async fn doubted(&mut self, halt: Halt) -> Halt {
+        if let (Halt::Stop(Stop::Damaged), Some(tx)) = (&halt, &mut self.tx)
+            && let Err(stop @ Stop::Retry(_)) = tx.refresh().await
+        {
+            return Halt::Stop(stop);
+        }
+        halt
+    }
+
     /// As [`Session::fail`]; the error that may be told now: `error`, or that what led to it may not
     /// survive.
     pub(super) async fn fail_with(&mut self, halt: Halt) -> SqlError {
+        let halt = self.doubted(halt).await;
         self.doomed |= !matches!(halt, Halt::Error(_));
         let conflict = match &self.tx {
             Some(tx) => tx.conflict(),

@@ -114,6 +114,9 @@ impl Session {
                 yields: single && attempt < ATTEMPTS_MAX,
             };
             let mut result = self.attempt(portal, max_rows, sink, last, line).await;
+            if let Err(halt) = result {
+                result = Err(Box::pin(self.doubted(halt)).await);
+            }
             let complete = matches!(result, Ok(Completion::Complete(_)));
             if complete
                 && last

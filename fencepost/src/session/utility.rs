@@ -127,6 +127,9 @@ impl Session {
         let mut attempt = 0;
         loop {
             let mut result = self.ddl_attempt(&prepared.planned).await;
+            if let Err(halt) = result {
+                result = Err(Box::pin(self.doubted(halt)).await);
+            }
             if result.is_ok() && last && self.block == Block::Implicit {
                 result = self.commit_transaction().await.and(result);
             }
