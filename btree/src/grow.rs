@@ -16,7 +16,7 @@ use crate::kind::LEAF;
 use crate::node::Node;
 use crate::split;
 use crate::structure;
-use crate::walk::{self, Target};
+use crate::walk;
 
 /// How often a split that loses races with others is tried.
 const ATTEMPTS: usize = 1000;
@@ -89,13 +89,11 @@ pub(crate) async fn split_in(
     split_node(tx, tree, leaf, left, Some(separator.to_vec()), &mut links).await?;
     while let Some(link) = links.last() {
         let (level, low) = (link.level, link.low.clone());
-        let parent = walk::find(tx, tree, level, Target::At(&low))
-            .await?
-            .ok_or(Stop::Damaged)?;
         let mut image = Vec::new();
-        if !tx.read(parent, &mut image).await? {
-            return Err(Stop::Retry(AbortReason::NodeConflict));
-        }
+        // The tree may have been dropped under a split that is a transaction of its own.
+        let parent = walk::read(tx, tree, level, &low, &mut image)
+            .await?
+            .ok_or(Stop::Retry(AbortReason::NodeConflict))?;
         let at = {
             let view = View::Own(&image);
             Node::open(&view).ok_or(Stop::Damaged)?.position(&low)

@@ -120,27 +120,25 @@ pub(crate) async fn merge(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Resul
 /// Merges at the leaves and at every level above where neighbours have become sparse.
 async fn merge_up(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Result<bool, Stop> {
     let (mut level, mut merged) = (0, false);
-    while let Some(parent) = walk::find(tx, tree, level + 1, Target::At(key)).await? {
-        merged |= merge_level(tx, tree, parent, key).await?;
+    let mut image = Vec::new();
+    while let Some(parent) = walk::read(tx, tree, level + 1, key, &mut image).await? {
+        merged |= merge_level(tx, tree, parent, &mut image, key).await?;
         level += 1;
     }
     Ok(merged)
 }
 
-/// Merges the child of `parent` that covers `key` with one of its neighbours, if they fit one node
-/// well.
+/// Merges the child of `parent`, whose image was read, that covers `key` with one of its neighbours, if
+/// they fit one node well.
 async fn merge_level(
     tx: &mut Transaction,
     tree: Addr,
     parent: Addr,
+    image: &mut [u64],
     key: &[u8],
 ) -> Result<bool, Stop> {
-    let mut image = Vec::new();
-    if !tx.read(parent, &mut image).await? {
-        return Ok(false);
-    }
     let (at, children) = {
-        let view = View::Own(&image);
+        let view = View::Own(image);
         let node = Node::open(&view).ok_or(Stop::Damaged)?;
         let children: Vec<Addr> = (0..node.count).map(|i| node.child(i).addr).collect();
         (node.child_at(key), children)
@@ -151,14 +149,14 @@ async fn merge_level(
             continue;
         };
         if join(tx, tree, *left_at, *right_at).await? {
-            image::remove(&mut image, left + 1);
-            tx.write(parent, &image).await?;
+            image::remove(image, left + 1);
+            tx.write(parent, image).await?;
             merged = true;
             break;
         }
     }
     let single = {
-        let view = View::Own(&image);
+        let view = View::Own(image);
         Node::open(&view)
             .filter(|node| node.count == 1)
             .map(|node| node.child(0).addr)

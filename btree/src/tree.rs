@@ -402,20 +402,19 @@ impl BTree {
         let root = self.root;
         let mut nodes = vec![root];
         while let Some(at) = nodes.pop() {
-            let mut children = Vec::new();
-            let seen = tx
-                .view(at, None, |view| {
-                    children.clear();
-                    if let Some(node) = Node::open_in(view, root).filter(|node| node.level > 0) {
-                        children.extend((0..node.count).map(|i| node.child(i).addr));
-                    }
+            // The children of the very version that is freed: who adds one changes this node.
+            let children = tx
+                .free_seen(at, |view| {
+                    let node = Node::open_in(view, root).filter(|node| node.level > 0);
+                    let child = |node: Node<'_, '_>| {
+                        (0..node.count)
+                            .map(|i| node.child(i).addr)
+                            .collect::<Vec<_>>()
+                    };
+                    node.map(child)
                 })
                 .await?;
-            if seen.is_none() {
-                return Err(Stop::Retry(AbortReason::WriteConflict));
-            }
-            tx.free(at).await?;
-            nodes.append(&mut children);
+            nodes.extend(children.unwrap_or_default());
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering;
 
-use fencepost_storage::Addr;
+use fencepost_storage::{Addr, View};
 use fencepost_txn::{Machine, Stop, Transaction};
 
 use crate::counters::{Event, count};
@@ -145,7 +145,7 @@ pub(crate) fn descend(
 }
 
 /// Walks the versions that a transaction sees, its own changes among them, to the node at `level`.
-/// `None` if the tree is not that high.
+/// `None` if the tree is not that high, or not there any more.
 ///
 /// # Errors
 /// As [`Transaction::view`]; [`Stop::Damaged`] if the tree leads nowhere.
@@ -168,9 +168,35 @@ pub(crate) async fn find(
             Some(((Look::Found, _), _)) => return Ok(Some(at)),
             Some(((_, true), _)) if at == tree => return Ok(None),
             Some(((Look::Down(next) | Look::Right(next), _), _)) if !next.is_null() => at = next,
-            _ if at == tree => return Err(Stop::Damaged),
+            _ if at == tree => return Ok(None),
             // The snapshot moved on under the walk.
             _ => at = tree,
+        }
+    }
+    Err(Stop::Damaged)
+}
+
+/// As [`find`], for the node that covers `key`; copies it to `image` and guards it. Reading may move
+/// the snapshot, and with it what the node is: a root grows and shrinks in its place.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) async fn read(
+    tx: &mut Transaction,
+    tree: Addr,
+    level: u8,
+    key: &[u8],
+    image: &mut Vec<u64>,
+) -> Result<Option<Addr>, Stop> {
+    for _ in 0..MAX_STEPS {
+        let Some(at) = find(tx, tree, level, Target::At(key)).await? else {
+            return Ok(None);
+        };
+        let there = tx.read(at, image).await?;
+        let view = View::Own(image);
+        let node = Node::open_in(&view, tree).filter(|_| there);
+        if node.is_some_and(|node| node.level == level && node.covers(key)) {
+            return Ok(Some(at));
         }
     }
     Err(Stop::Damaged)

@@ -12,7 +12,7 @@ use crate::error::IndexError;
 use crate::grow;
 use crate::image::{self, Pair};
 use crate::kind::TABLE;
-use crate::layout::{Bucket, Key};
+use crate::layout::{Bucket, Key, Root};
 use crate::op::{self, Code};
 use crate::place::Window;
 use crate::table::{HashTable, Look, MAX_STEPS, Moved, Place, Spot};
@@ -411,17 +411,25 @@ impl HashTable {
     /// # Errors
     /// As [`Transaction::view`] and [`Transaction::free`].
     pub async fn drop_table(self, tx: &mut Transaction) -> Result<(), Stop> {
+        // Whoever grows the table from here on is in conflict with this.
+        let mut words = Vec::new();
+        let there = tx.read(self.root, &mut words).await?;
+        let root = Root::open(&View::Own(&words)).filter(|_| there);
+        let root = root.ok_or(Stop::Damaged)?;
+        tx.read(root.directory, &mut words).await?;
         let (root, shards) = self.shards(tx).await?;
         for shard in shards {
             for index in 0..=root.buckets {
-                let at = root.bucket(shard.first, index);
-                let mut block = self.next_block(tx, at).await?;
-                while !block.is_null() {
-                    let next = self.next_block(tx, block.addr).await?;
-                    tx.free(block.addr).await?;
-                    block = next;
+                let mut at = root.bucket(shard.first, index);
+                while !at.is_null() {
+                    // The next one as of the very version that is freed.
+                    let next = tx
+                        .free_seen(at, |view| {
+                            Bucket::open(view, self.root).map(|block| block.chain().addr)
+                        })
+                        .await?;
+                    at = next.ok_or(Stop::Retry(AbortReason::ReadConflict))?;
                 }
-                tx.free(at).await?;
             }
         }
         tx.free(root.directory).await?;

@@ -75,13 +75,14 @@ impl Transaction {
                     rounds += 1;
                     // Rerouting may commit transactions of its own, which need room too.
                     self.context_mut().give_room_back();
-                    match kind.reroute(&mut self, addr).await {
-                        Ok(()) => {}
-                        Err(Stop::Retry(reason)) => {
-                            self.give_up(reason);
-                            return Ok(Outcome::Aborted(reason));
+                    if let Err(stop) = kind.reroute(&mut self, addr).await {
+                        match self.doubt(stop).await {
+                            Stop::Retry(reason) => {
+                                self.give_up(reason);
+                                return Ok(Outcome::Aborted(reason));
+                            }
+                            stop => return Err(stop),
                         }
-                        Err(stop) => return Err(stop),
                     }
                 }
                 Err(LockFailure::Stray(_)) => {

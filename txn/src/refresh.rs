@@ -44,6 +44,18 @@ impl Transaction {
         Ok(())
     }
 
+    /// What seems damaged may only be gone: a transaction among others that free what it is about to
+    /// use meets remains. Then what it has read does not hold any more, and `stop` is a conflict.
+    pub async fn doubt(&mut self, stop: Stop) -> Stop {
+        match stop {
+            Stop::Damaged => match Box::pin(self.refresh()).await {
+                Err(conflict @ Stop::Retry(_)) => conflict,
+                _ => stop,
+            },
+            _ => stop,
+        }
+    }
+
     /// Brings patched nodes to the snapshot where a rollback has left them behind it.
     #[inline]
     pub(crate) async fn catch_up(&mut self) -> Result<(), Stop> {

@@ -141,15 +141,12 @@ impl Session {
         Ok(())
     }
 
-    /// What seems damaged may only be gone: a transaction on a table that somebody else has truncated or
-    /// dropped meanwhile meets its remains. Then what it has read does not hold any more.
+    /// As [`Transaction::doubt`], for what a statement of the open transaction met.
     pub(super) async fn doubted(&mut self, halt: Halt) -> Halt {
-        if let (Halt::Stop(Stop::Damaged), Some(tx)) = (&halt, &mut self.tx)
-            && let Err(stop @ Stop::Retry(_)) = tx.refresh().await
-        {
-            return Halt::Stop(stop);
+        match (halt, &mut self.tx) {
+            (Halt::Stop(stop @ Stop::Damaged), Some(tx)) => Halt::Stop(tx.doubt(stop).await),
+            (halt, _) => halt,
         }
-        halt
     }
 
     /// As [`Session::fail`]; the error that may be told now: `error`, or that what led to it may not
