@@ -1,6 +1,6 @@
-//! The seam to the outside: clock, randomness and disk.
+//! The seam to the outside: other machines, clock, randomness and disk.
 //!
-//! *What.* Everything above reaches time, chance and storage only through the traits of this
+//! *What.* Everything above reaches peers, time, chance and storage only through the traits of this
 //! crate, so that the same code runs over the operating system in production and over seeded,
 //! faulty stand-ins in tests.
 //!
@@ -9,19 +9,51 @@
 //! ```text
 //!   storage, txn, …          one code
 //!        │
-//!   Disk   MonotonicClock   Random
-//!    │  │      │      │        │
-//!  OsDisk SimDisk  SystemClock ManualClock
+//!   Fabric    Disk   MonotonicClock   Random
+//!     │        │  │      │      │        │
+//!   local  OsDisk SimDisk  SystemClock ManualClock
 //! ```
+//! Unsafe code is in [`memory`] alone. Under loom only memory and what does without it is there.
 
+#[cfg(not(loom))]
+pub mod bell;
 pub mod clock;
+#[cfg(not(loom))]
+pub mod completion;
+pub mod counters;
+#[cfg(not(loom))]
+mod direct;
 pub mod disk;
+#[cfg(not(loom))]
+pub mod fabric;
+#[cfg(not(loom))]
+pub mod local;
+pub mod machine;
+pub mod memory;
 pub mod os_disk;
 pub mod random;
+#[cfg(not(loom))]
+pub mod ring;
+pub mod segment;
 pub mod sim_disk;
+pub mod sync;
 
+#[cfg(not(loom))]
+pub use bell::{Armed, Bell};
 pub use clock::{ManualClock, MonotonicClock, SystemClock, WallClock};
+#[cfg(not(loom))]
+pub use completion::{Completer, Completion};
+pub use counters::{FabricCounters, FabricCounts};
 pub use disk::{Disk, DiskFile, DiskLock};
+#[cfg(not(loom))]
+pub use fabric::{Event, Fabric, FabricError};
+#[cfg(not(loom))]
+pub use local::{LocalFabric, LocalNetwork};
+pub use machine::{MachineId, Member};
+pub use memory::Memory;
 pub use os_disk::OsDisk;
 pub use random::{Random, entropy_seed};
+#[cfg(not(loom))]
+pub use ring::{Kept, Malformed, RingFull, RingReader, RingWriter};
+pub use segment::{Place, SegmentId, Writer};
 pub use sim_disk::{CrashLoss, DiskOp, HeldSyncs, SimDisk};

@@ -5,7 +5,7 @@
 //! up to 8 bytes the average fragmentation is at most 1.8 % and the worst at most 3.6 %.
 
 use crate::layout::class_payload_words;
-use crate::raw::WORD_BYTES;
+use fencepost_fabric::memory::WORD_BYTES;
 
 /// Number of classes.
 pub const CLASSES: usize = 256;

@@ -25,9 +25,9 @@ use crate::account::{Account, OutOfMemory};
 use crate::addr::Addr;
 use crate::classes::{CLASSES, Class, MAX_SLOT_WORDS};
 use crate::old_versions::OldLane;
-use crate::raw::WORD_BYTES;
 use crate::region::{BLOCK_BYTES, BlockId, Regions};
 use crate::timestamp::Timestamp;
+use fencepost_fabric::memory::WORD_BYTES;
 
 /// Memory is charged in steps of this many bytes as a block is carved.
 const CHARGE_BYTES: usize = 64 << 10;

@@ -11,7 +11,7 @@
 //! An object is an array of 64-bit words with a version. This crate knows bytes, slots and versions;
 //! it knows no transaction and no key.
 //!
-//! Unsafe code is in [`raw`] alone.
+//! It has no unsafe code: the memory under it is [`fencepost_fabric::Memory`].
 
 pub mod account;
 pub mod addr;
@@ -23,9 +23,7 @@ pub mod layout;
 pub mod log;
 pub mod object;
 pub mod old_versions;
-pub mod raw;
 pub mod region;
-pub mod sync;
 pub mod timestamp;
 
 pub use account::{Account, OutOfMemory};

@@ -10,7 +10,7 @@
 
 use crate::header::{Header, Link};
 use crate::layout::{self, LINE_WORDS};
-use crate::sync::{AtomicU64, Ordering, fence};
+use fencepost_fabric::sync::{AtomicU64, Ordering, fence};
 
 /// A slot of a region.
 #[derive(Clone, Copy)]

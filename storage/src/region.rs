@@ -24,9 +24,9 @@ use crate::addr::{Addr, RegionId};
 use crate::classes::{Class, MAX_SLOT_WORDS};
 use crate::header::{Link, OldPlace};
 use crate::object::ObjectRef;
-use crate::raw::{self, Memory, WORD_BYTES};
-use crate::sync::{AtomicU64, Ordering, fence};
 use crate::timestamp::Timestamp;
+use fencepost_fabric::memory::{self, Memory, WORD_BYTES};
+use fencepost_fabric::sync::{AtomicU64, Ordering, fence};
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = 1 << 20;
@@ -196,7 +196,7 @@ impl Regions {
             .region(addr.region())
             .and_then(|region| region.memory.words().get(from..from + bytes / WORD_BYTES))
         {
-            raw::prefetch(words);
+            memory::prefetch(words);
         }
     }
 

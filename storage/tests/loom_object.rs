@@ -3,8 +3,8 @@
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p fencepost-storage --release --test loom_object`.
 #![cfg(loom)]
 
+use fencepost_fabric::Memory;
 use fencepost_storage::header::{Header, Link, OldPlace};
-use fencepost_storage::raw::Memory;
 use fencepost_storage::{ObjectRef, Timestamp};
 use loom::sync::Arc;
 use loom::thread;

@@ -10,9 +10,9 @@
 //! An exact image is logged as what differs from an object that is not locked and may be changing. It
 //! commits only if LOCK then finds the very version that it is based on, so the object has not changed.
 
+use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_storage::classes::Class;
 use fencepost_storage::log::{Log, LogError, Lsn, RECORD_HEADER_BYTES};
-use fencepost_storage::raw::WORD_BYTES;
 use fencepost_storage::region::Regions;
 use fencepost_storage::{Addr, Timestamp};
 

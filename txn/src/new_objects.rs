@@ -3,9 +3,9 @@
 //! Nothing leads to a new object before the commit and its allocated bit is off until then, so its
 //! slot is written at once.
 
+use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_storage::classes::Class;
 use fencepost_storage::lanes::{Lane, Supply};
-use fencepost_storage::raw::WORD_BYTES;
 use fencepost_storage::{Addr, FatPtr, OutOfMemory};
 
 use crate::stop::Stop;

@@ -32,9 +32,9 @@ use parking_lot::Mutex;
 
 use crate::account::{Account, OutOfMemory};
 use crate::header::{Header, OldPlace};
-use crate::raw::{Memory, WORD_BYTES};
-use crate::sync::{AtomicU64, Ordering, fence};
 use crate::timestamp::Timestamp;
+use fencepost_fabric::memory::{Memory, WORD_BYTES};
+use fencepost_fabric::sync::{AtomicU64, Ordering, fence};
 
 /// Words of an ordinary block; a longer record gets a block of its own.
 const BLOCK_WORDS: usize = 8 * 1024;

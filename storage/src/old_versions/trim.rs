@@ -2,9 +2,9 @@
 
 use super::{Bare, OldVersions, Open};
 use crate::account::Account;
-use crate::raw::WORD_BYTES;
-use crate::sync::{Ordering, fence};
 use crate::timestamp::Timestamp;
+use fencepost_fabric::memory::WORD_BYTES;
+use fencepost_fabric::sync::{Ordering, fence};
 
 /// Bytes of blocks without readers that are kept for the commits to come.
 const KEPT_BYTES: usize = 4 << 20;

@@ -8,22 +8,31 @@
 //! # Invariants
 //! * RAW-1: the mapping lives as long as the `Memory` that owns it; slices borrow from it.
 //! * RAW-2: the mapping is page aligned, hence aligned for `AtomicU64`, and a whole number of words.
+//! * RAW-3: what is mapped for reading alone is never written: a peer's memory that names no writer, or
+//!   another one, is only read ([`crate::fabric`], FAB-6). A breach ends the process; it is no undefined
+//!   behaviour.
 //!
 //! # Failure
-//! The kernel may refuse a mapping; [`Memory::anonymous`] then answers [`std::io::Error`].
+//! The kernel may refuse a mapping; the answer is then [`std::io::Error`].
 
 use std::io;
 
-use crate::sync::AtomicU64;
+#[cfg(not(loom))]
+use std::sync::atomic::AtomicU32;
 
-/// A zero-filled, lazily populated run of shared 64-bit words.
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// A zero-filled, lazily populated run of shared 64-bit words: private to the process, or a file that
+/// processes of one host share.
 #[derive(Debug)]
 pub struct Memory {
     #[cfg(not(loom))]
-    map: memmap2::MmapMut,
+    map: memmap2::MmapRaw,
     #[cfg(loom)]
     map: Vec<AtomicU64>,
     words: usize,
+    /// Whether discarded pages read as zeroes; those of a file stay what they were.
+    anonymous: bool,
 }
 
 /// Bytes of a word.
@@ -40,7 +49,43 @@ impl Memory {
             .len(words * WORD_BYTES)
             .no_reserve_swap()
             .map_anon()?;
-        Ok(Self { map, words })
+        Ok(Self {
+            map: map.into(),
+            words,
+            anonymous: true,
+        })
+    }
+
+    /// Maps all of a file, which nobody may make shorter: for reading alone unless `writable`.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn of_file(file: &std::fs::File, writable: bool) -> io::Result<Self> {
+        let words = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)? / WORD_BYTES;
+        let options = memmap2::MmapOptions::new();
+        let map = if writable {
+            options.map_raw(file)?
+        } else {
+            options.map_raw_read_only(file)?
+        };
+        Ok(Self {
+            map,
+            words,
+            anonymous: false,
+        })
+    }
+
+    /// The low half of a word, for what the kernel waits on (see [`crate::bell`]). A word that is used
+    /// so is used in no other way.
+    ///
+    /// # Panics
+    /// If the memory has no such word.
+    #[allow(unsafe_code)]
+    pub fn half_word(&self, word: usize) -> &AtomicU32 {
+        assert!(word < self.words, "the word is part of the memory");
+        // SAFETY: in bounds by the check above, aligned for 8 bytes hence for 4 (RAW-2), alive as long as
+        // `self` (RAW-1); every bit pattern is a value; by contract no access of another size is made.
+        unsafe { &*self.map.as_ptr().add(word * WORD_BYTES).cast::<AtomicU32>() }
     }
 
     /// All words of the mapping.
@@ -61,7 +106,7 @@ impl Memory {
         const PAGE_BYTES: usize = 4096;
         let from = (words.start * WORD_BYTES).next_multiple_of(PAGE_BYTES);
         let to = words.end.min(self.words) * WORD_BYTES / PAGE_BYTES * PAGE_BYTES;
-        if from < to {
+        if self.anonymous && from < to {
             // SAFETY: the mapping is private and anonymous, so discarded pages read as zeroes: values
             // of the atomic words, like any other racing write. No other reference exists (RAW-2).
             // A kernel that refuses leaves the words as they are.
@@ -109,6 +154,7 @@ impl Memory {
         Ok(Self {
             map: (0..words).map(|_| AtomicU64::new(0)).collect(),
             words,
+            anonymous: true,
         })
     }
 
@@ -122,4 +168,50 @@ impl Memory {
 
     /// Nothing to advise under loom.
     pub fn advise_huge_pages(&self) {}
+}
+
+impl Memory {
+    /// Words of the memory.
+    pub fn len(&self) -> usize {
+        self.words
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.words == 0
+    }
+
+    /// Copies words from `from` on, each whole; false, and nothing copied, where there are not so many.
+    pub fn copy_out(&self, from: usize, out: &mut [u64]) -> bool {
+        let Some(words) = from
+            .checked_add(out.len())
+            .and_then(|end| self.words().get(from..end))
+        else {
+            return false;
+        };
+        fence(Ordering::Acquire);
+        for (out, word) in out.iter_mut().zip(words) {
+            *out = word.load(Ordering::Relaxed);
+        }
+        fence(Ordering::Acquire);
+        true
+    }
+
+    /// Writes words from `from` on, the first of them last and with everything before it; false, and
+    /// nothing written, where there are not so many.
+    pub fn copy_in(&self, from: usize, values: &[u64]) -> bool {
+        let Some(words) = from
+            .checked_add(values.len())
+            .and_then(|end| self.words().get(from..end))
+        else {
+            return false;
+        };
+        for (word, value) in words.iter().zip(values).skip(1) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        if let (Some(word), Some(value)) = (words.first(), values.first()) {
+            word.store(*value, Ordering::Release);
+        }
+        true
+    }
 }

@@ -1,0 +1,119 @@
+//! The bell that wakes a machine's parked poller, also from another process.
+//!
+//! ```text
+//! poller   look at everything ─ nothing ─► let armed = arm() ─ look again ─ nothing ─► wait(armed)
+//! peer     write ─► ring(): nothing to do unless armed
+//! ```
+//! # Invariant
+//! BELL-1: what was written before `ring` is seen by the look after `arm`, or ends the wait. The poller
+//! arms and then looks, the peer writes and then looks whether the bell is armed: one of the two sees
+//! the other.
+//!
+//! One thread polls; any number ring. A wait may end for no reason.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::Duration;
+
+use rustix::thread::futex;
+
+use crate::memory::Memory;
+
+/// Set while the poller is about to wait, or waits.
+const ARMED: u32 = 1;
+
+/// A bell in a word of shared memory.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    memory: Arc<Memory>,
+    word: usize,
+}
+
+/// What [`Bell::wait`] waits for to change.
+#[derive(Clone, Copy, Debug)]
+pub struct Armed(u32);
+
+impl Bell {
+    /// The bell in `word` of `memory`; nobody may use that word otherwise.
+    pub fn new(memory: Arc<Memory>, word: usize) -> Self {
+        Bell { memory, word }
+    }
+
+    fn state(&self) -> &AtomicU32 {
+        self.memory.half_word(self.word)
+    }
+
+    /// From here on [`Self::ring`] ends the next wait.
+    pub fn arm(&self) -> Armed {
+        let armed = self.state().fetch_or(ARMED, Ordering::SeqCst) | ARMED;
+        fence(Ordering::SeqCst);
+        Armed(armed)
+    }
+
+    /// Takes [`Self::arm`] back: there was something to do.
+    pub fn disarm(&self) {
+        self.state().fetch_and(!ARMED, Ordering::Relaxed);
+    }
+
+    /// Waits until the bell has been rung since `armed`, or for `timeout`.
+    pub fn wait(&self, armed: Armed, timeout: Duration) {
+        let timeout = futex::Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        // Whatever ends the wait, the poller looks again.
+        let _ = futex::wait(self.state(), futex::Flags::empty(), armed.0, Some(&timeout));
+        self.disarm();
+    }
+
+    /// Makes the poller look.
+    #[inline]
+    pub fn ring(&self) {
+        fence(Ordering::SeqCst);
+        if self.state().load(Ordering::Relaxed) & ARMED != 0 {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // A new number, so that a poller that is just about to wait does not.
+        self.state().fetch_add(1 << 1, Ordering::SeqCst);
+        self.disarm();
+        let _ = futex::wake(self.state(), futex::Flags::empty(), 1);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_poller_that_waits_is_woken() {
+        let memory = Arc::new(Memory::anonymous(8).expect("memory"));
+        let (bell, done) = (Bell::new(memory, 3), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Acquire) {
+                    let armed = bell.arm();
+                    if done.load(Ordering::Acquire) {
+                        break;
+                    }
+                    bell.wait(armed, Duration::from_secs(600));
+                }
+            });
+            done.store(true, Ordering::Release);
+            bell.ring();
+        });
+    }
+
+    #[test]
+    fn ringing_between_arming_and_waiting_is_not_lost() {
+        let memory = Arc::new(Memory::anonymous(1).expect("memory"));
+        let bell = Bell::new(memory, 0);
+        let armed = bell.arm();
+        bell.ring();
+        bell.wait(armed, Duration::from_secs(600));
+    }
+}

@@ -1,0 +1,37 @@
+//! One-sided operations on memory that this process has mapped itself.
+
+use crate::completion::Completion;
+use crate::fabric::FabricError;
+use crate::memory::Memory;
+use crate::sync::Ordering;
+
+const OUTSIDE: FabricError = FabricError::Refused("beyond the end of the segment");
+
+/// Reads `words` words from `from` on.
+pub(crate) fn read(memory: &Memory, from: usize, words: usize) -> Completion<Box<[u64]>> {
+    // What is not there is not made room for either.
+    if words > memory.len() {
+        return Completion::done(Err(OUTSIDE));
+    }
+    let mut out = vec![0; words].into_boxed_slice();
+    let there = memory.copy_out(from, &mut out);
+    Completion::done(there.then_some(out).ok_or(OUTSIDE))
+}
+
+/// Writes `words` from `from` on.
+pub(crate) fn write(memory: &Memory, from: usize, words: &[u64]) -> Completion<()> {
+    Completion::done(memory.copy_in(from, words).then_some(()).ok_or(OUTSIDE))
+}
+
+/// Swaps the word at `at`.
+pub(crate) fn cas(memory: &Memory, at: usize, expected: u64, new: u64) -> Completion<u64> {
+    let swap = |word: &crate::sync::AtomicU64| match word.compare_exchange(
+        expected,
+        new,
+        Ordering::SeqCst,
+        Ordering::SeqCst,
+    ) {
+        Ok(was) | Err(was) => was,
+    };
+    Completion::done(memory.words().get(at).map(swap).ok_or(OUTSIDE))
+}

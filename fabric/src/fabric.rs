@@ -1,0 +1,114 @@
+//! The trait that moves bytes between machines: one-sided operations on registered memory, a bell,
+//! and who is a member.
+//!
+//! # Picture
+//! ```text
+//! machine a                                   machine b
+//! read / write / cas (Place { b, segment, word }) ───► segment of b, without b's threads where the
+//! ring_bell(b) ──────────────────────────────────────► medium allows it; wakes b's parked poller
+//! ```
+//! Rings ([`crate::ring`]) are built on these alone.
+//!
+//! # What every kind promises
+//! * FAB-1: each 64-bit word is read, written and swapped whole.
+//! * FAB-2: the first word of a write becomes visible last. Who sees it sees all the others.
+//! * FAB-3: operations that one thread posts to one machine take effect in the order in which they
+//!   were posted.
+//! * FAB-4: an operation that answered Ok has taken effect; one that answered [`FabricError::Lost`]
+//!   may have, or may yet, until the machine that posted it is no member any more.
+//! * FAB-5: nothing is delivered to a machine from one that is no member of its configuration, except
+//!   that it may still write the rings that it had; whoever removes a member forgets its rings.
+//! * FAB-6: nobody writes a segment but its machine and the one peer that it named.
+
+use std::sync::Arc;
+
+use crate::bell::Bell;
+use crate::completion::Completion;
+use crate::counters::FabricCounters;
+use crate::machine::{MachineId, Member};
+use crate::memory::Memory;
+use crate::segment::{Place, SegmentId, Writer};
+
+/// Why an operation did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FabricError {
+    /// The peer is no member: post nothing more to it.
+    #[error("{0} is not a member of the configuration")]
+    NotMember(MachineId),
+    /// The peer cannot be reached; whether the operation took effect is not known.
+    #[error("the connection was lost")]
+    Lost,
+    /// The place does not exist or may not be used so: a fault of whoever posted it.
+    #[error("refused: {0}")]
+    Refused(&'static str),
+    /// The operating system said no.
+    #[error("{0}")]
+    Io(String),
+}
+
+impl From<std::io::Error> for FabricError {
+    fn from(error: std::io::Error) -> Self {
+        FabricError::Io(error.to_string())
+    }
+}
+
+/// What happened to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Operations to the machine work, maybe again.
+    Connected(MachineId),
+    /// They do not, for now.
+    Lost(MachineId),
+}
+
+/// One machine's access to the others.
+pub trait Fabric: Send + Sync {
+    /// The machine whose fabric this is.
+    fn me(&self) -> MachineId;
+
+    /// Where peers make this machine's poller look.
+    fn bell(&self) -> &Bell;
+
+    /// What went over the fabric from here.
+    fn counters(&self) -> &FabricCounters;
+
+    /// Makes zeroed memory of `words` words that members may read, and `writer` may write.
+    ///
+    /// # Errors
+    /// [`FabricError::Refused`] if the segment is there already, [`FabricError::Io`] where there is no
+    /// memory.
+    fn provide(
+        &self,
+        segment: SegmentId,
+        words: usize,
+        writer: Writer,
+    ) -> Result<Arc<Memory>, FabricError>;
+
+    /// Takes a segment of this machine out of everybody's reach; its memory stays with who has it.
+    fn withdraw(&self, segment: SegmentId);
+
+    /// From now on these machines are the members, this one among them. Connects to new ones, and
+    /// ends all traffic with those that are gone (FAB-5).
+    ///
+    /// # Errors
+    /// [`FabricError::Refused`] if this machine is not among them.
+    fn set_members(&self, members: &[Member]) -> Result<(), FabricError>;
+
+    /// A peer's segment as memory, where the medium gives that; written only as FAB-6 says.
+    fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>>;
+
+    /// Reads `words` words from `at` on.
+    fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>>;
+
+    /// Writes `words`, the first of them last (FAB-2).
+    fn write(&self, at: Place, words: &[u64]) -> Completion<()>;
+
+    /// Replaces a word that is `expected`; answers what was there.
+    fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64>;
+
+    /// Makes a peer's poller look, after what was posted to it before.
+    fn ring_bell(&self, machine: MachineId);
+
+    /// What has happened to connections since the last call.
+    fn take_events(&self) -> Vec<Event>;
+}

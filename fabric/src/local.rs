@@ -1,0 +1,201 @@
+//! Machines of one process: their memory is each other's memory.
+//!
+//! A [`LocalNetwork`] is what they have in common; every machine has its own [`LocalFabric`] on it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::bell::Bell;
+use crate::completion::Completion;
+use crate::counters::FabricCounters;
+use crate::direct;
+use crate::fabric::{Event, Fabric, FabricError};
+use crate::machine::{MachineId, Member};
+use crate::memory::Memory;
+use crate::segment::{Place, SegmentId, Writer};
+
+/// What the machines of one process share.
+#[derive(Debug, Default)]
+pub struct LocalNetwork {
+    machines: RwLock<HashMap<MachineId, Arc<Station>>>,
+}
+
+/// What others reach of a machine.
+#[derive(Debug)]
+struct Station {
+    bell: Bell,
+    segments: RwLock<HashMap<SegmentId, Provided>>,
+    members: RwLock<HashSet<MachineId>>,
+}
+
+#[derive(Debug, Clone)]
+struct Provided {
+    memory: Arc<Memory>,
+    writer: Writer,
+}
+
+/// One machine's end of a [`LocalNetwork`].
+#[derive(Debug)]
+pub struct LocalFabric {
+    me: MachineId,
+    network: Arc<LocalNetwork>,
+    station: Arc<Station>,
+    counters: FabricCounters,
+    events: Mutex<Vec<Event>>,
+}
+
+impl LocalNetwork {
+    /// A network without machines.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A machine joins the network, a member of nothing but itself.
+    ///
+    /// # Errors
+    /// [`FabricError::Refused`] if there is such a machine already.
+    pub fn join(self: &Arc<Self>, me: MachineId) -> Result<LocalFabric, FabricError> {
+        let bell = Bell::new(Arc::new(Memory::anonymous(1)?), 0);
+        let station = Arc::new(Station {
+            bell,
+            segments: RwLock::default(),
+            members: RwLock::new(HashSet::from([me])),
+        });
+        let mut machines = self.machines.write();
+        if machines.contains_key(&me) {
+            return Err(FabricError::Refused("the machine is there already"));
+        }
+        machines.insert(me, Arc::clone(&station));
+        drop(machines);
+        Ok(LocalFabric {
+            me,
+            network: Arc::clone(self),
+            station,
+            counters: FabricCounters::default(),
+            events: Mutex::default(),
+        })
+    }
+}
+
+impl LocalFabric {
+    /// The machine, if each of the two counts the other as a member.
+    fn station(&self, machine: MachineId) -> Result<Arc<Station>, FabricError> {
+        if !self.station.members.read().contains(&machine) {
+            return Err(FabricError::NotMember(machine));
+        }
+        let peer = self.network.machines.read().get(&machine).cloned();
+        peer.filter(|peer| peer.members.read().contains(&self.me))
+            .ok_or(FabricError::Lost)
+    }
+
+    fn segment(&self, at: Place, to_write: bool) -> Result<Arc<Memory>, FabricError> {
+        let station = self.station(at.machine)?;
+        let provided = station.segments.read().get(&at.segment).cloned();
+        let provided = provided.ok_or(FabricError::Refused("no such segment"))?;
+        let may = at.machine == self.me || provided.writer == Writer::Peer(self.me);
+        if to_write && !may {
+            return Err(FabricError::Refused("not the writer of the segment"));
+        }
+        Ok(provided.memory)
+    }
+}
+
+impl Fabric for LocalFabric {
+    fn me(&self) -> MachineId {
+        self.me
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.station.bell
+    }
+
+    fn counters(&self) -> &FabricCounters {
+        &self.counters
+    }
+
+    fn provide(
+        &self,
+        segment: SegmentId,
+        words: usize,
+        writer: Writer,
+    ) -> Result<Arc<Memory>, FabricError> {
+        let memory = Arc::new(Memory::anonymous(words)?);
+        let mut segments = self.station.segments.write();
+        if segments.contains_key(&segment) {
+            return Err(FabricError::Refused("the segment is there already"));
+        }
+        let provided = Provided {
+            memory: Arc::clone(&memory),
+            writer,
+        };
+        segments.insert(segment, provided);
+        Ok(memory)
+    }
+
+    fn withdraw(&self, segment: SegmentId) {
+        self.station.segments.write().remove(&segment);
+    }
+
+    fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {
+        let now: HashSet<MachineId> = members.iter().map(|member| member.id).collect();
+        if !now.contains(&self.me) {
+            return Err(FabricError::Refused("this machine must be a member"));
+        }
+        let before = std::mem::replace(&mut *self.station.members.write(), now.clone());
+        let mut events = self.events.lock();
+        events.extend(before.difference(&now).map(|peer| Event::Lost(*peer)));
+        events.extend(now.difference(&before).map(|peer| Event::Connected(*peer)));
+        Ok(())
+    }
+
+    fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {
+        let at = Place {
+            machine,
+            segment,
+            word: 0,
+        };
+        self.segment(at, false).ok()
+    }
+
+    fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>> {
+        self.counters.read(words);
+        match self.segment(at, false) {
+            Ok(memory) => direct::read(&memory, at.word, words),
+            Err(error) => Completion::done(Err(error)),
+        }
+    }
+
+    fn write(&self, at: Place, words: &[u64]) -> Completion<()> {
+        self.counters.write(words.len());
+        match self.segment(at, true) {
+            Ok(memory) => direct::write(&memory, at.word, words),
+            Err(error) => Completion::done(Err(error)),
+        }
+    }
+
+    fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64> {
+        self.counters.swap();
+        match self.segment(at, true) {
+            Ok(memory) => direct::cas(&memory, at.word, expected, new),
+            Err(error) => Completion::done(Err(error)),
+        }
+    }
+
+    fn ring_bell(&self, machine: MachineId) {
+        if let Ok(station) = self.station(machine) {
+            station.bell.ring();
+        }
+    }
+
+    fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.events.lock())
+    }
+}
+
+impl Drop for LocalFabric {
+    fn drop(&mut self) {
+        self.network.machines.write().remove(&self.me);
+    }
+}

@@ -1,0 +1,61 @@
+//! Names of registered memory: what a machine lets others read, and one of them write.
+//!
+//! ```text
+//! SegmentId  | kind (16) | lane (16) | number (32) |
+//! Place      machine + segment + word
+//! ```
+
+use crate::machine::MachineId;
+
+/// A piece of registered memory on its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentId(u64);
+
+impl SegmentId {
+    /// Kind of the control segment, which every machine has: its bell.
+    pub const CONTROL: u16 = 0;
+    /// Kind of a region's memory; the number is the region's.
+    pub const REGION: u16 = 1;
+    /// Kind of a ring that one peer writes; the number is the peer's.
+    pub const RING: u16 = 2;
+    /// Kind of the word in which a peer says how far it has read our ring there; the number is the
+    /// peer's.
+    pub const HEAD: u16 = 3;
+    /// Kind of the words in which a machine says things about itself to whoever reads them.
+    pub const BOARD: u16 = 4;
+
+    /// The segment `number` of a kind and lane.
+    pub const fn new(kind: u16, lane: u16, number: u32) -> Self {
+        SegmentId(((kind as u64) << 48) | ((lane as u64) << 32) | number as u64)
+    }
+
+    /// From what [`Self::raw`] gave.
+    pub const fn from_raw(raw: u64) -> Self {
+        SegmentId(raw)
+    }
+
+    /// The 64 bits that go over a wire or into a name.
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+}
+
+/// A word of a machine's registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Whose memory.
+    pub machine: MachineId,
+    /// Which piece.
+    pub segment: SegmentId,
+    /// Which word of it.
+    pub word: usize,
+}
+
+/// Who may write a segment, besides the machine that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// Nobody.
+    Owner,
+    /// One peer.
+    Peer(MachineId),
+}
