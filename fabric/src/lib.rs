@@ -40,7 +40,7 @@ pub mod sync;
 
 #[cfg(not(loom))]
 pub use bell::{Armed, Bell};
-pub use clock::{ManualClock, MonotonicClock, SystemClock, WallClock};
+pub use clock::{HostClock, ManualClock, MonotonicClock, SystemClock, WallClock};
 #[cfg(not(loom))]
 pub use completion::{Completer, Completion};
 pub use counters::{FabricCounters, FabricCounts};

@@ -6,7 +6,7 @@
 //! an atomic read and never undefined behaviour. Everything above is safe code on atomic words.
 //!
 //! # Invariants
-//! * RAW-1: the mapping lives as long as the `Memory` that owns it; slices borrow from it.
+//! * RAW-1: the mapping lives as long as any clone of its `Memory`; slices borrow from one.
 //! * RAW-2: the mapping is page aligned, hence aligned for `AtomicU64`, and a whole number of words.
 //! * RAW-3: what is mapped for reading alone is never written: a peer's memory that names no writer, or
 //!   another one, is only read ([`crate::fabric`], FAB-6). A breach ends the process; it is no undefined
@@ -17,23 +17,41 @@
 
 use std::io;
 
+use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::atomic::AtomicU32;
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A zero-filled, lazily populated run of shared 64-bit words: private to the process, or a file that
-/// processes of one host share.
-#[derive(Debug)]
+/// processes of one host share. Clones are the same memory.
+#[derive(Clone, Debug)]
 pub struct Memory {
+    /// Where the mapping begins, so that looking at a word follows one pointer.
     #[cfg(not(loom))]
-    map: memmap2::MmapRaw,
+    from: SharedPtr,
+    #[cfg(not(loom))]
+    map: Arc<memmap2::MmapRaw>,
     #[cfg(loom)]
-    map: Vec<AtomicU64>,
+    map: Arc<[AtomicU64]>,
     words: usize,
     /// Whether discarded pages read as zeroes; those of a file stay what they were.
     anonymous: bool,
 }
+
+/// A pointer that any thread may have.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug)]
+struct SharedPtr(*const AtomicU64);
+
+// SAFETY: it points to atomic words, which any thread may read and write; how long they live is RAW-1.
+#[cfg(not(loom))]
+#[allow(unsafe_code)]
+unsafe impl Send for SharedPtr {}
+// SAFETY: as for `Send`.
+#[cfg(not(loom))]
+#[allow(unsafe_code)]
+unsafe impl Sync for SharedPtr {}
 
 /// Bytes of a word.
 pub const WORD_BYTES: usize = 8;
@@ -49,11 +67,7 @@ impl Memory {
             .len(words * WORD_BYTES)
             .no_reserve_swap()
             .map_anon()?;
-        Ok(Self {
-            map: map.into(),
-            words,
-            anonymous: true,
-        })
+        Ok(Self::of(map.into(), words, true))
     }
 
     /// Maps all of a file, which nobody may make shorter: for reading alone unless `writable`.
@@ -68,11 +82,16 @@ impl Memory {
         } else {
             options.map_raw_read_only(file)?
         };
-        Ok(Self {
-            map,
+        Ok(Self::of(map, words, false))
+    }
+
+    fn of(map: memmap2::MmapRaw, words: usize, anonymous: bool) -> Self {
+        Self {
+            from: SharedPtr(map.as_ptr().cast::<AtomicU64>()),
+            map: Arc::new(map),
             words,
-            anonymous: false,
-        })
+            anonymous,
+        }
     }
 
     /// The low half of a word, for what the kernel waits on (see [`crate::bell`]). A word that is used
@@ -95,8 +114,8 @@ impl Memory {
         // SAFETY: RAW-1 and RAW-2: the pointer is page aligned and valid for `words` words for as
         // long as `self` is borrowed; `AtomicU64` has the layout of `u64`, every bit pattern is a
         // value, and it allows writes through shared references. No other kind of reference into
-        // the mapping exists: `map` is never dereferenced elsewhere.
-        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
+        // the mapping exists: `map` is never dereferenced, and lives as long as any clone.
+        unsafe { std::slice::from_raw_parts(self.from.0, self.words) }
     }
 
     /// Gives the pages that lie wholly in a run of words back to the system. The words are zero, or

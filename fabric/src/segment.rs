@@ -23,6 +23,12 @@ impl SegmentId {
     pub const HEAD: u16 = 3;
     /// Kind of the words in which a machine says things about itself to whoever reads them.
     pub const BOARD: u16 = 4;
+    /// Kind of a backup's memory; the number is the region's.
+    pub const BACKUP: u16 = 5;
+    /// Kind of a block of old versions; the number is the block's.
+    pub const OLD_VERSIONS: u16 = 6;
+    /// Kind of the generations of such blocks; the number is that of a page of them.
+    pub const GENERATIONS: u16 = 7;
 
     /// The segment `number` of a kind and lane.
     pub const fn new(kind: u16, lane: u16, number: u32) -> Self {

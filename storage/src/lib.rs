@@ -15,6 +15,7 @@
 
 pub mod account;
 pub mod addr;
+pub mod backing;
 pub mod checkpoint;
 pub mod classes;
 pub mod header;
@@ -28,5 +29,6 @@ pub mod timestamp;
 
 pub use account::{Account, OutOfMemory};
 pub use addr::{Addr, FatPtr, RegionId};
+pub use backing::{Backing, Piece, Private};
 pub use object::{ObjectRef, View};
 pub use timestamp::Timestamp;

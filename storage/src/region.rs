@@ -7,6 +7,8 @@
 //! block   | slot | slot | slot | ... | rest |
 //! ```
 //! A region is reserved whole and populated as it is touched, so a new one costs next to nothing.
+//! A machine among others has three kinds: those whose primary it is, those of peers, found when an
+//! address first leads there and only ever read, and backups, which nobody reads by address.
 //! Block 0 of region 0 is followed by the root block, whose first slot is the database's root object.
 //!
 //! # Concurrency
@@ -14,13 +16,14 @@
 //! others, and changes again only after an epoch (see [`crate::lanes`]). Looking an address up takes
 //! no lock.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use crate::account::{Account, OutOfMemory};
 use crate::addr::{Addr, RegionId};
+use crate::backing::{Backing, Piece, Private};
 use crate::classes::{Class, MAX_SLOT_WORDS};
 use crate::header::{Link, OldPlace};
 use crate::object::ObjectRef;
@@ -71,14 +74,23 @@ impl BlockId {
 pub struct Region {
     memory: Memory,
     blocks: usize,
+    /// Whether its primary is this machine.
+    own: bool,
 }
 
 impl Region {
-    fn reserve(bytes: usize) -> std::io::Result<Self> {
-        Ok(Self {
-            memory: Memory::anonymous(bytes / WORD_BYTES)?,
-            blocks: bytes / BLOCK_BYTES,
-        })
+    fn of(memory: Memory, own: bool) -> Self {
+        Self {
+            blocks: memory.len() * WORD_BYTES / BLOCK_BYTES,
+            memory,
+            own,
+        }
+    }
+
+    /// Whether its primary is this machine.
+    #[inline]
+    pub fn is_own(&self) -> bool {
+        self.own
     }
 
     #[inline]
@@ -133,6 +145,8 @@ impl FreeBlock {
 }
 
 struct Growth {
+    /// Ids of the regions whose primary is this machine, in the order in which they were made.
+    own: Vec<u32>,
     /// Blocks whose every slot is free.
     free: Vec<FreeBlock>,
     /// Next never-used block of the newest region.
@@ -142,23 +156,33 @@ struct Growth {
 /// All regions of a machine.
 pub struct Regions {
     table: Box<[OnceLock<Region>]>,
+    backups: Box<[OnceLock<Region>]>,
     count: AtomicU32,
     region_bytes: usize,
     growth: Mutex<Growth>,
+    backing: Arc<dyn Backing>,
 }
 
 impl Regions {
     /// An empty table for regions of `region_bytes`, a power of two between [`MIN_REGION_BYTES`] and
     /// [`MAX_REGION_BYTES`]; other values are brought to the nearest allowed one.
     pub fn new(region_bytes: usize) -> Self {
+        Self::with(region_bytes, Arc::new(Private))
+    }
+
+    /// As [`Self::new`], with memory from `backing`.
+    pub fn with(region_bytes: usize, backing: Arc<dyn Backing>) -> Self {
         let region_bytes = region_bytes
             .clamp(MIN_REGION_BYTES, MAX_REGION_BYTES)
             .next_power_of_two();
         Self {
             table: (0..MAX_REGIONS).map(|_| OnceLock::new()).collect(),
+            backups: (0..MAX_REGIONS).map(|_| OnceLock::new()).collect(),
             count: AtomicU32::new(0),
             region_bytes,
+            backing,
             growth: Mutex::new(Growth {
+                own: Vec::new(),
                 free: Vec::new(),
                 next: 0,
             }),
@@ -170,7 +194,7 @@ impl Regions {
         self.region_bytes
     }
 
-    /// Regions in use; their ids are `0..count`.
+    /// Regions whose primary this machine is. Alone, their ids are `0..count`.
     pub fn count(&self) -> u32 {
         self.count.load(Ordering::Acquire)
     }
@@ -178,7 +202,53 @@ impl Regions {
     /// A region.
     #[inline]
     pub fn region(&self, id: RegionId) -> Option<&Region> {
-        self.table.get(id.0 as usize)?.get()
+        let cell = self.table.get(id.0 as usize)?;
+        cell.get().or_else(|| self.find(id, cell))
+    }
+
+    /// A region that a peer has made.
+    #[cold]
+    fn find<'a>(&self, id: RegionId, cell: &'a OnceLock<Region>) -> Option<&'a Region> {
+        let memory = self.backing.find(Piece::Region(id.0))?;
+        Some(cell.get_or_init(|| Region::of(memory, false)))
+    }
+
+    /// Whether the primary of `addr` is this machine.
+    #[inline]
+    pub fn is_own(&self, addr: Addr) -> bool {
+        self.region(addr.region()).is_some_and(Region::is_own)
+    }
+
+    /// The slot at `addr` of a backup that this machine keeps.
+    pub fn backup(&self, addr: Addr) -> Option<ObjectRef<'_>> {
+        let region = self.backups.get(addr.region().0 as usize)?.get()?;
+        region.object(addr.offset() as usize)
+    }
+
+    /// Gives block `id` of a backup to `class`, as its primary did; true if it had another class so far.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where the backup cannot be reserved, or has no such block.
+    pub fn restore_backup(&self, id: BlockId, class: Class) -> Result<bool, OutOfMemory> {
+        let cell = self.backups.get(id.region.0 as usize).ok_or(OutOfMemory)?;
+        if cell.get().is_none() {
+            let words = self.region_bytes / WORD_BYTES;
+            let memory = self.backing.make(Piece::Backup(id.region.0), words);
+            // Of two that make it at once the fabric refuses one.
+            if let Ok(memory) = memory {
+                let _ = cell.set(Region::of(memory, false));
+            }
+        }
+        let region = cell.get().ok_or(OutOfMemory)?;
+        let there = region.class(id.block as usize);
+        if there == Some(class) {
+            return Ok(false);
+        }
+        if there.is_some() {
+            clear_block(region, id, class);
+        }
+        set_class(region, id, class)?;
+        Ok(there.is_some())
     }
 
     /// The slot at `addr`; `None` for an address outside every block in use. A wrong address inside
@@ -241,16 +311,13 @@ impl Regions {
             return Ok(id);
         }
         let blocks = (self.region_bytes / BLOCK_BYTES) as u32;
-        let newest = match self.count() {
-            0 => None,
-            n if growth.next < blocks => Some(n - 1),
-            _ => None,
-        };
-        let region = match newest {
+        let newest = growth.own.last().copied();
+        let region = match newest.filter(|_| growth.next < blocks) {
             Some(region) => region,
             None => {
+                let region = self.add_region(&mut growth.own)?;
                 growth.next = 1;
-                self.add_region()?
+                region
             }
         };
         let id = BlockId {
@@ -290,7 +357,7 @@ impl Regions {
                     }));
                 }
             }
-            self.add_region()?;
+            self.add_region(&mut growth.own)?;
             growth.next = 1;
         }
         if id.region.0 + 1 == self.count() {
@@ -322,29 +389,9 @@ impl Regions {
         self.set_class(id, class)
     }
 
-    /// Empties a block for slots of `class`. Incarnations do not begin anew: each slot goes on from a
-    /// number that its words had nothing to do with, so that a stale fat pointer does not fit.
     fn clear_block(&self, id: BlockId, class: Class) {
-        let Some(region) = self.region(id.region) else {
-            return;
-        };
-        let from = id.block as usize * BLOCK_BYTES / WORD_BYTES;
-        let Some(words) = region.memory.words().get(from..from + MAX_SLOT_WORDS) else {
-            return;
-        };
-        // Whoever still looks at an object of the block finds its header gone.
-        fence(Ordering::Release);
-        let generation = region
-            .class_word(id.block as usize)
-            .map_or(0, |word| word.load(Ordering::Relaxed) / (CLASS_MASK + 1));
-        let salt = generation.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        words
-            .iter()
-            .for_each(|word| word.store(0, Ordering::Relaxed));
-        for slot in 0..class.slots() {
-            let at = slot * class.slot_words();
-            let object = ObjectRef::new(&words[at..at + class.slot_words()], at);
-            object.put_link(Link::new((salt >> 48) as u16, OldPlace::NONE));
+        if let Some(region) = self.region(id.region) {
+            clear_block(region, id, class);
         }
     }
 
@@ -379,10 +426,12 @@ impl Regions {
         }
     }
 
-    /// Every block in use with its class, in address order.
+    /// Every block in use of this machine's regions with its class, in address order.
     pub fn blocks(&self) -> Vec<(BlockId, Class)> {
         let mut all = Vec::new();
-        for region in 0..self.count() {
+        let mut own = self.growth.lock().own.clone();
+        own.sort_unstable();
+        for region in own {
             let id = RegionId(region);
             let Some(there) = self.region(id) else {
                 continue;
@@ -402,31 +451,60 @@ impl Regions {
         all
     }
 
-    fn add_region(&self) -> Result<u32, OutOfMemory> {
-        let id = self.count();
+    fn add_region(&self, own: &mut Vec<u32>) -> Result<u32, OutOfMemory> {
+        let made = own.len() as u32;
+        let id = self.backing.next_region(made).ok_or(OutOfMemory)?;
         let cell = self.table.get(id as usize).ok_or(OutOfMemory)?;
-        let region = Region::reserve(self.region_bytes).map_err(|_| OutOfMemory)?;
+        let words = self.region_bytes / WORD_BYTES;
+        let memory = self.backing.make(Piece::Region(id), words);
         // Only the holder of the growth lock gets here, so the cell is empty.
-        let _ = cell.set(region);
-        self.count.store(id + 1, Ordering::Release);
+        let _ = cell.set(Region::of(memory.map_err(|_| OutOfMemory)?, true));
+        own.push(id);
+        self.count.store(made + 1, Ordering::Release);
         Ok(id)
     }
 
     fn set_class(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
-        let region = self.region(id.region).ok_or(OutOfMemory)?;
-        let word = region.class_word(id.block as usize).ok_or(OutOfMemory)?;
-        let generation = (word.load(Ordering::Relaxed) & !CLASS_MASK).wrapping_add(CLASS_MASK + 1);
-        word.store(generation | (u64::from(class.0) + 1), Ordering::Release);
-        if id.block as usize == HUGE_PAGES_FROM_BLOCK {
-            region.memory.advise_huge_pages();
-        }
-        Ok(())
+        set_class(self.region(id.region).ok_or(OutOfMemory)?, id, class)
     }
 
     /// Charges what loaded blocks hold, in full: recovery does not know which pages they touch.
     pub fn charge_restored(&self, account: &Account) {
         account.charge_unchecked((self.blocks().len() * MAX_SLOT_WORDS * WORD_BYTES) as u64);
     }
+}
+
+/// Empties a block for slots of `class`. Incarnations do not begin anew: each slot goes on from a
+/// number that its words had nothing to do with, so that a stale fat pointer does not fit.
+fn clear_block(region: &Region, id: BlockId, class: Class) {
+    let from = id.block as usize * BLOCK_BYTES / WORD_BYTES;
+    let Some(words) = region.memory.words().get(from..from + MAX_SLOT_WORDS) else {
+        return;
+    };
+    // Whoever still looks at an object of the block finds its header gone.
+    fence(Ordering::Release);
+    let generation = region
+        .class_word(id.block as usize)
+        .map_or(0, |word| word.load(Ordering::Relaxed) / (CLASS_MASK + 1));
+    let salt = generation.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    words
+        .iter()
+        .for_each(|word| word.store(0, Ordering::Relaxed));
+    for slot in 0..class.slots() {
+        let at = slot * class.slot_words();
+        let object = ObjectRef::new(&words[at..at + class.slot_words()], at);
+        object.put_link(Link::new((salt >> 48) as u16, OldPlace::NONE));
+    }
+}
+
+fn set_class(region: &Region, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
+    let word = region.class_word(id.block as usize).ok_or(OutOfMemory)?;
+    let generation = (word.load(Ordering::Relaxed) & !CLASS_MASK).wrapping_add(CLASS_MASK + 1);
+    word.store(generation | (u64::from(class.0) + 1), Ordering::Release);
+    if id.block as usize == HUGE_PAGES_FROM_BLOCK {
+        region.memory.advise_huge_pages();
+    }
+    Ok(())
 }
 
 #[cfg(all(test, not(loom)))]

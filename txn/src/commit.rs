@@ -31,9 +31,9 @@ use crate::transaction::{Context, Coordinator, Transaction};
 const REROUTES: u32 = 64;
 
 /// What a commit that took effect leaves to wait for.
-struct Done {
-    w: Timestamp,
-    durable_at: Option<Lsn>,
+pub(crate) struct Done {
+    pub w: Timestamp,
+    pub durable_at: Option<Lsn>,
 }
 
 impl Transaction {
@@ -58,7 +58,10 @@ impl Transaction {
         let mut rounds = 0;
         let done = loop {
             let tried = match self.prepare().await {
-                Ok(()) => self.context_mut().commit_write(),
+                Ok(()) => match self.context().spreads() {
+                    None => self.context_mut().commit_write(),
+                    Some(network) => Box::pin(self.commit_spread(&network)).await,
+                },
                 Err(failure) => Err(failure),
             };
             match tried {
@@ -175,7 +178,7 @@ impl Context {
             self.unlock();
             return Err(failure);
         }
-        let w = self.machine.clock().advance();
+        let w = self.machine.clock().advance(|| self.newest_overwritten());
         match self.certify(w) {
             Err(failure) => {
                 self.unlock();
@@ -196,13 +199,20 @@ impl Context {
 
     /// A transaction that yields gives up where an object that it overwrites is somebody else's
     /// intent by now.
-    fn give_way(&self) -> Result<(), LockFailure> {
+    pub(crate) fn give_way(&self) -> Result<(), LockFailure> {
         let (intents, me) = (self.machine.intents(), u64::from(self.number));
         let mut exact = self.writes.writes.iter().filter(|write| write.is_exact());
         if self.yields && exact.any(|write| intents.is_others(write.addr, me)) {
             return Err(LockFailure::Abort(AbortReason::IntentHeld));
         }
         Ok(())
+    }
+
+    /// The newest version that the commit replaces.
+    pub(crate) fn newest_overwritten(&self) -> Timestamp {
+        let locked = self.writes.writes.iter().filter(|write| write.takes_lock());
+        let newest = locked.map(|write| write.base.timestamp()).max();
+        newest.unwrap_or(Timestamp::ZERO)
     }
 
     /// VALIDATE and the record in the log: the last steps that may fail.

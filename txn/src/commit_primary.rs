@@ -38,7 +38,6 @@ impl Context {
         }
         let machine = &self.machine;
         let mut lane = machine.lanes().enter(self.lane);
-        let oldest = || machine.readers().oldest(machine.clock());
         for at in &self.order {
             let write = &self.writes.writes[*at as usize];
             let place = machine
@@ -51,15 +50,7 @@ impl Context {
                         payload_words: object.len(),
                         at: w,
                     };
-                    let kept = machine.old_versions().keep(
-                        &mut lane.old,
-                        machine.account(),
-                        version,
-                        &oldest,
-                        |put| object.copy_runs(|from, run| put(from, run)),
-                    );
-                    // Without memory for it the version is given up: who still needs it starts again.
-                    kept.unwrap_or(OldPlace::LOST)
+                    machine.keep_old_version(&mut lane, version, object)
                 });
             places.push(place);
         }
@@ -73,10 +64,13 @@ impl Context {
         let position = self
             .order
             .binary_search_by_key(&addr, |at| self.writes.writes[*at as usize].addr);
-        position
-            .ok()
-            .and_then(|i| places.get(i).copied())
-            .unwrap_or(OldPlace::NONE)
+        // What was before at another machine cannot be found from here.
+        let lost = match self.machine.regions().is_own(addr) {
+            true => OldPlace::NONE,
+            false => OldPlace::LOST,
+        };
+        let place = position.ok().and_then(|i| places.get(i).copied());
+        place.unwrap_or(lost)
     }
 
     fn install_new(&self, write: &Write, incarnation: u16, place: OldPlace, w: Timestamp) {

@@ -1,8 +1,11 @@
 //! Looking at a machine at rest: for `fencepost check`, and for what a running one reports.
 
-use fencepost_storage::{Addr, FatPtr};
+use std::sync::Arc;
+
+use fencepost_storage::{Addr, FatPtr, ObjectRef};
 
 use crate::machine::Machine;
+use crate::start::BIRTH;
 
 /// What the allocated bits and lock bits of all slots say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,4 +63,60 @@ impl Machine {
         }
         inventory
     }
+
+    /// Whether nothing is left here of transactions that are over, on any machine: no lock for a peer,
+    /// no log record, no answer that is waited for.
+    pub fn is_at_rest(&self) -> bool {
+        self.network().is_none_or(|network| network.is_at_rest())
+    }
+
+    /// Where the backups of this machine's regions, on `machines`, are not what the regions are. Meant
+    /// for machines at rest.
+    pub fn compare_backups(&self, machines: &[Arc<Machine>]) -> Vec<Problem> {
+        let Some(network) = self.network() else {
+            return Vec::new();
+        };
+        let mut problems = Vec::new();
+        for (id, class) in self.regions().blocks() {
+            let backups: Vec<_> = network.placement().backups(id.region).collect();
+            let keeps = |machine: &&Arc<Machine>| backups.iter().any(|id| id.0 == machine.number());
+            let backups: Vec<_> = machines.iter().filter(keeps).collect();
+            for addr in (0..class.slots()).map(|slot| id.slot(class, slot)) {
+                let Some(object) = self.regions().object(addr) else {
+                    continue;
+                };
+                let mut problem = |what: String| problems.push(Problem { node: addr, what });
+                if object.header().is_locked() {
+                    problem("is locked".into());
+                }
+                // What no transaction has written is made everywhere alike.
+                if object.header().timestamp() <= BIRTH {
+                    continue;
+                }
+                for backup in &backups {
+                    let copy = backup.regions().backup(addr);
+                    if !copy.is_some_and(|copy| is_copy(object, copy)) {
+                        let (there, here) = (copy.map(|c| c.header()), object.header());
+                        let number = backup.number();
+                        problem(format!("is {there:?} on m{number} and not {here:?}"));
+                    }
+                }
+            }
+        }
+        problems
+    }
+}
+
+/// Whether a backup's object is the same version of the same object.
+fn is_copy(object: ObjectRef<'_>, copy: ObjectRef<'_>) -> bool {
+    let version = |object: ObjectRef<'_>| {
+        let header = object.header();
+        (header.timestamp(), header.is_allocated())
+    };
+    let mut same = version(object) == version(copy);
+    if object.header().is_allocated() {
+        same &= object.link().incarnation() == copy.link().incarnation();
+        same &= (0..object.len()).all(|i| object.word(i) == copy.word(i));
+    }
+    same
 }

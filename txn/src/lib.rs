@@ -23,6 +23,7 @@ pub mod intent;
 mod lock;
 mod log_commit;
 pub mod machine;
+pub mod network;
 mod new_objects;
 pub mod node;
 pub mod options;

@@ -13,7 +13,7 @@ use crate::read::lock_pause;
 use crate::refresh::Stray;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
-use crate::write_set::{NO_BASE, What};
+use crate::write_set::{NO_BASE, What, Write};
 
 /// Pauses before a lock that stays held is given up.
 pub(crate) const PATIENCE: u32 = 1 << 16;
@@ -31,10 +31,21 @@ pub(crate) enum LockFailure {
 impl Context {
     /// Takes all locks, or none.
     pub(crate) fn lock(&mut self) -> Result<(), LockFailure> {
-        let Context { order, writes, .. } = self;
+        let Context {
+            order,
+            writes,
+            machine,
+            ..
+        } = self;
         let writes = &writes.writes;
+        // What other machines are primaries of, they lock.
+        let here =
+            |write: &Write| machine.network().is_none() || machine.regions().is_own(write.addr);
         order.clear();
-        order.extend((0..writes.len() as u32).filter(|at| writes[*at as usize].takes_lock()));
+        order.extend((0..writes.len() as u32).filter(|at| {
+            let write = &writes[*at as usize];
+            write.takes_lock() && here(write)
+        }));
         order.sort_unstable_by_key(|at| writes[*at as usize].addr);
         for i in 0..self.order.len() {
             if let Err(failure) = self.lock_one(self.order[i] as usize) {
@@ -54,6 +65,7 @@ impl Context {
             }
         }
         self.locked = 0;
+        self.abort_spread();
         self.slot.end_commit();
     }
 
@@ -94,7 +106,7 @@ impl Context {
     }
 
     /// The node moved since it was patched and is locked at `header`: patch what is there now.
-    fn lock_moved(&mut self, at: usize, header: Header) -> Result<(), LockFailure> {
+    pub(crate) fn lock_moved(&mut self, at: usize, header: Header) -> Result<(), LockFailure> {
         let write = self.writes.writes[at];
         let What::Patched(kind) = write.what else {
             return Err(self.abort_at(write.addr, AbortReason::WriteConflict));

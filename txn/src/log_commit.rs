@@ -98,8 +98,8 @@ impl Context {
     /// Identity of the running transaction in log records.
     pub(crate) fn txn_id(&self) -> TxnId {
         TxnId {
-            configuration: self.machine.incarnation(),
-            machine: 0,
+            configuration: self.machine.epoch(),
+            machine: self.machine.number(),
             thread: self.number,
             local: self.local,
         }

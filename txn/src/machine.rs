@@ -13,19 +13,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fencepost_fabric::DiskLock;
+use fencepost_fabric::{DiskLock, FabricCounts};
 use fencepost_storage::checkpoint::CheckpointError;
-use fencepost_storage::lanes::{Lanes, Supply};
+use fencepost_storage::header::OldPlace;
+use fencepost_storage::lanes::{Lane, Lanes, Supply};
 use fencepost_storage::log::{Log, LogError};
-use fencepost_storage::old_versions::OldVersions;
+use fencepost_storage::old_versions::{OldVersions, Replaced};
 use fencepost_storage::region::Regions;
-use fencepost_storage::{Account, Addr, Timestamp};
+use fencepost_storage::{Account, Addr, ObjectRef, Private, Timestamp};
 
 use crate::checkpoint_wait::WaitCheckpoint;
 use crate::checkpointer::Checkpointer;
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::intent::Intents;
+use crate::network::{self, Network};
 use crate::options::{MachineOptions, OpenError, Started};
 use crate::readers::Readers;
 use crate::start::{self, BIRTH, Directory, Recovered};
@@ -35,7 +37,6 @@ use crate::transaction::{Coordinator, Mode, Transaction};
 pub const ROOT_WORDS: usize = 64;
 
 /// What orders transactions; shared with the log's flusher.
-#[derive(Default)]
 pub(crate) struct Order {
     pub clock: Clock,
     pub readers: Readers,
@@ -47,6 +48,7 @@ pub struct Machine {
     account: Account,
     lanes: Lanes,
     old_versions: OldVersions,
+    network: Option<Arc<Network>>,
     order: Arc<Order>,
     intents: Intents,
     counters: Counters,
@@ -68,7 +70,20 @@ impl Machine {
     /// # Errors
     /// [`OpenError`]; nothing that a later start needs has been changed then.
     pub fn open(options: MachineOptions) -> Result<Arc<Machine>, OpenError> {
-        let order = Arc::new(Order::default());
+        let network = options.network.as_ref();
+        if network.is_some() && options.durable.is_some() {
+            return Err(OpenError::TierNotThere);
+        }
+        let order = Arc::new(Order {
+            clock: network.map_or_else(Clock::counting, |network| {
+                Clock::of_time(Arc::clone(&network.clock))
+            }),
+            readers: Readers::default(),
+        });
+        let backing = network.map_or_else(|| Arc::new(Private) as _, Network::backing);
+        let founder = network.is_none_or(|network| {
+            network.placement.primary(start::ROOT_BLOCK.region) == network.fabric.me()
+        });
         let mut started = Started::default();
         let directory = options.durable.as_ref().map(Directory::open).transpose()?;
         // Addresses mean what they meant when the checkpoint was taken.
@@ -76,8 +91,11 @@ impl Machine {
         let region_bytes = manifest.map_or(options.region_bytes, |manifest| {
             manifest.region_bytes as usize
         });
-        let regions = Regions::new(region_bytes);
-        let root = start::make_root(&regions)?;
+        let regions = Regions::with(region_bytes, Arc::clone(&backing));
+        let root = start::root_at()?;
+        if founder {
+            start::make_root(&regions)?;
+        }
         let found = match (directory, &options.durable) {
             (Some(directory), Some(durable)) => Some(start::recover(
                 directory,
@@ -105,7 +123,8 @@ impl Machine {
             regions,
             account,
             lanes,
-            old_versions: OldVersions::new(options.old_version_limit),
+            old_versions: OldVersions::with(options.old_version_limit, backing),
+            network: network.map(Network::new).transpose()?.map(Arc::new),
             order,
             intents: Intents::default(),
             counters: Counters::default(),
@@ -117,6 +136,12 @@ impl Machine {
             root,
             _directory: directory,
         });
+        if machine.network.is_some() {
+            network::start_poller(&machine).map_err(|error| OpenError::Io {
+                path: "the poller".into(),
+                error,
+            })?;
+        }
         if let Some(checkpointer) = &machine.checkpointer {
             checkpointer
                 .start(&machine)
@@ -186,6 +211,12 @@ impl Machine {
         &self.counters
     }
 
+    /// One-sided operations posted to other machines; `None` where there are none.
+    pub fn fabric_counts(&self) -> Option<FabricCounts> {
+        let network = self.network.as_ref()?;
+        Some(network.fabric().counters().now())
+    }
+
     /// The durable log; `None` in the memory tier.
     pub fn log(&self) -> Option<&Log> {
         self.log.as_ref()
@@ -203,7 +234,7 @@ impl Machine {
 
     /// Blocks whose every object is gone become free for objects of other sizes.
     pub fn release_empty_blocks(&self) {
-        let oldest = self.order.readers.oldest(&self.order.clock);
+        let oldest = self.oldest();
         for lane in 0..self.lanes.count() {
             self.lanes.enter(lane).reuse_retired(&self.regions, oldest);
         }
@@ -215,7 +246,7 @@ impl Machine {
     /// replaced a lot.
     pub fn tidy(&self) {
         self.release_empty_blocks();
-        let oldest = self.order.readers.oldest(&self.order.clock);
+        let oldest = self.oldest();
         self.regions.discard_free_blocks(oldest);
         self.old_versions.trim(&self.account, oldest);
     }
@@ -225,6 +256,9 @@ impl Machine {
     /// # Errors
     /// What the log answers if it has failed.
     pub fn close(&self) -> Result<(), LogError> {
+        if let Some(network) = &self.network {
+            network.stop();
+        }
         if let Some(checkpointer) = &self.checkpointer {
             checkpointer.end();
         }
@@ -253,7 +287,7 @@ impl Machine {
         f(Supply {
             regions: &self.regions,
             account: &self.account,
-            oldest: &|| self.order.readers.oldest(&self.order.clock),
+            oldest: &|| self.oldest(),
             may_reuse_blocks: &may_reuse_blocks,
         })
     }
@@ -262,8 +296,46 @@ impl Machine {
         &self.lanes
     }
 
-    pub(crate) fn old_versions(&self) -> &OldVersions {
-        &self.old_versions
+    /// Old versions of the object at `addr`, kept by its primary.
+    pub(crate) fn old_versions_of(&self, addr: Addr) -> Option<&OldVersions> {
+        match &self.network {
+            Some(network) if !self.regions.is_own(addr) => network.old_versions_of(addr),
+            _ => Some(&self.old_versions),
+        }
+    }
+
+    /// Keeps the version of `object` that is about to be replaced, as `version` says.
+    pub(crate) fn keep_old_version(
+        &self,
+        lane: &mut Lane,
+        version: Replaced,
+        object: ObjectRef<'_>,
+    ) -> OldPlace {
+        let copy =
+            |put: &mut dyn FnMut(usize, &[u64])| object.copy_runs(|from, run| put(from, run));
+        let oldest = || self.oldest();
+        let kept = self
+            .old_versions
+            .keep(&mut lane.old, &self.account, version, &oldest, copy);
+        // Without memory for it the version is given up: who still needs it starts again.
+        kept.unwrap_or(OldPlace::LOST)
+    }
+
+    /// What nobody reads below, on any machine, nor ever will again.
+    pub(crate) fn oldest(&self) -> Timestamp {
+        let mine = self.order.readers.oldest(&self.order.clock);
+        self.network
+            .as_ref()
+            .map_or(mine, |network| network.oldest(mine))
+    }
+
+    pub(crate) fn network(&self) -> Option<&Arc<Network>> {
+        self.network.as_ref()
+    }
+
+    /// Number of the machine in transaction ids.
+    pub(crate) fn number(&self) -> u32 {
+        self.network.as_ref().map_or(0, |network| network.me().0)
     }
 
     pub(crate) fn intents(&self) -> &Intents {
@@ -274,8 +346,11 @@ impl Machine {
         self.checkpointer.as_ref()
     }
 
-    pub(crate) fn incarnation(&self) -> u64 {
-        self.incarnation
+    /// The configuration, or where a machine is alone what tells its starts apart.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.network
+            .as_ref()
+            .map_or(self.incarnation, |network| network.configuration())
     }
 
     pub(crate) fn next_coordinator(&self) -> u32 {

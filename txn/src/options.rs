@@ -7,6 +7,7 @@ use fencepost_storage::OutOfMemory;
 use fencepost_storage::checkpoint::CheckpointError;
 use fencepost_storage::log::{LogError, LogOptions};
 
+use crate::network::NetworkOptions;
 use crate::replay::{ReplayError, Replayed};
 
 /// Where a machine keeps what must survive it.
@@ -33,6 +34,8 @@ pub struct MachineOptions {
     pub lanes: usize,
     /// `None` for the memory tier.
     pub durable: Option<Durable>,
+    /// `None` for a machine that is alone.
+    pub network: Option<NetworkOptions>,
 }
 
 impl Default for MachineOptions {
@@ -44,6 +47,7 @@ impl Default for MachineOptions {
             old_version_limit: 1 << 30,
             lanes: cores,
             durable: None,
+            network: None,
         }
     }
 }
@@ -71,6 +75,12 @@ pub enum OpenError {
     /// The log does not fit what it is replayed onto.
     #[error(transparent)]
     Replay(ReplayError),
+    /// The machine cannot be one among others.
+    #[error("the network: {0}")]
+    Network(#[from] fencepost_fabric::FabricError),
+    /// Machines of a network keep nothing on a disk yet.
+    #[error("several machines and the ssd tier do not go together yet")]
+    TierNotThere,
     /// The data do not fit the memory that there is.
     #[error("the database does not fit the memory that there is")]
     OutOfMemory,

@@ -306,11 +306,9 @@ impl Transaction {
             .counters()
             .count(context.lane, Event::OldVersionRead);
         let replaced = header.timestamp();
+        let old_versions = machine.old_versions_of(addr)?;
         Some(
-            match machine
-                .old_versions()
-                .find(place, replaced, context.r, |words| f(&View::Old(words)))
-            {
+            match old_versions.find(place, replaced, context.r, |words| f(&View::Old(words))) {
                 Found::Version(value, header) => {
                     context.newest = context.newest.max(header.timestamp());
                     Ok(Some((

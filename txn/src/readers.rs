@@ -159,13 +159,13 @@ mod tests {
         let (readers, clock) = (Readers::default(), at_ten());
         let (a, b) = (readers.join(), readers.join());
         assert_eq!(readers.begin(&a, &clock).raw(), 10);
-        clock.advance();
+        clock.advance(|| Timestamp::ZERO);
         assert_eq!(readers.begin(&b, &clock).raw(), 11);
         assert_eq!(readers.oldest(&clock).raw(), 10);
         a.end();
         assert_eq!(readers.oldest(&clock).raw(), 11);
         b.end();
-        clock.advance();
+        clock.advance(|| Timestamp::ZERO);
         assert_eq!(readers.oldest(&clock).raw(), 12);
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let (readers, clock) = (Readers::default(), at_ten());
         let slot = readers.join();
         slot.begin_commit(&clock);
-        let w = clock.advance();
+        let w = clock.advance(|| Timestamp::ZERO);
         assert!(readers.settled(&clock) < w);
         slot.end_commit();
         assert_eq!(readers.settled(&clock), w);

@@ -57,7 +57,7 @@ impl TxnId {
     /// Words of an encoded id.
     pub const WORDS: usize = 3;
 
-    fn words(self) -> [u64; 3] {
+    pub(crate) fn words(self) -> [u64; 3] {
         [
             self.configuration,
             (u64::from(self.machine) << 32) | u64::from(self.thread),
@@ -65,7 +65,7 @@ impl TxnId {
         ]
     }
 
-    fn from_words(words: &[u64]) -> Option<Self> {
+    pub(crate) fn from_words(words: &[u64]) -> Option<Self> {
         let [configuration, who, local] = *words.first_chunk::<3>()?;
         Some(TxnId {
             configuration,

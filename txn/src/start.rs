@@ -20,7 +20,7 @@ use crate::options::{Durable, OpenError, Started};
 use crate::replay::replay;
 
 /// The root is the first slot of the first block.
-const ROOT_BLOCK: BlockId = BlockId {
+pub(crate) const ROOT_BLOCK: BlockId = BlockId {
     region: RegionId(0),
     block: 1,
 };
@@ -39,13 +39,17 @@ fn root_class() -> Result<Class, OutOfMemory> {
 }
 
 /// The root object, as it is before anybody wrote it.
-pub(crate) fn make_root(regions: &Regions) -> Result<Addr, OutOfMemory> {
-    let class = root_class()?;
-    regions.restore_block(ROOT_BLOCK, class)?;
-    let addr = ROOT_BLOCK.slot(class, 0);
+pub(crate) fn make_root(regions: &Regions) -> Result<(), OutOfMemory> {
+    let addr = root_at()?;
+    regions.restore_block(ROOT_BLOCK, root_class()?)?;
     let object = regions.object(addr).ok_or(OutOfMemory)?;
     object.finish_install(Header(0).succeed(BIRTH, true), Link::new(1, OldPlace::NONE));
-    Ok(addr)
+    Ok(())
+}
+
+/// Where the root object is.
+pub(crate) fn root_at() -> Result<Addr, OutOfMemory> {
+    Ok(ROOT_BLOCK.slot(root_class()?, 0))
 }
 
 /// Finds the free slots of every block by the allocated bits (SOSP'15 §5.5).

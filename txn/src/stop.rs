@@ -23,13 +23,15 @@ pub enum AbortReason {
     IntentHeld,
     /// A change of it was cut off half-way, and it was to commit all the same.
     Interrupted,
+    /// A machine that it needs cannot be reached.
+    Unreachable,
     /// The caller gave it up.
     Requested,
 }
 
 impl AbortReason {
     /// All reasons, in the order of the counters.
-    pub const ALL: [AbortReason; 10] = [
+    pub const ALL: [AbortReason; 11] = [
         AbortReason::WriteConflict,
         AbortReason::LockBusy,
         AbortReason::ReadConflict,
@@ -39,6 +41,7 @@ impl AbortReason {
         AbortReason::SnapshotTooOld,
         AbortReason::IntentHeld,
         AbortReason::Interrupted,
+        AbortReason::Unreachable,
         AbortReason::Requested,
     ];
 
@@ -54,6 +57,7 @@ impl AbortReason {
             AbortReason::SnapshotTooOld => "snapshot_too_old",
             AbortReason::IntentHeld => "intent_held",
             AbortReason::Interrupted => "interrupted",
+            AbortReason::Unreachable => "unreachable",
             AbortReason::Requested => "requested",
         }
     }

@@ -25,6 +25,7 @@ use fencepost_storage::{Addr, Timestamp};
 
 use crate::lock::LockFailure;
 use crate::machine::Machine;
+use crate::network::Spread;
 use crate::read_set::{ReadSet, Seen};
 use crate::readers::ReaderSlot;
 use crate::savepoint::Undos;
@@ -87,6 +88,8 @@ pub(crate) struct Context {
     pub order: Vec<u32>,
     /// How many of them are locked now.
     pub locked: usize,
+    /// What other machines have to do with the commit.
+    pub spread: Spread,
     /// Entries on their way to the log.
     pub logged: Vec<u32>,
     /// Where their old versions were kept.
@@ -149,6 +152,7 @@ impl Context {
             scratch: Vec::new(),
             order: Vec::new(),
             locked: 0,
+            spread: Spread::default(),
             logged: Vec::new(),
             places: Vec::new(),
             prewritten: false,

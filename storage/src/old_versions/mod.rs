@@ -25,12 +25,13 @@ mod tests;
 mod trim;
 
 use std::collections::VecDeque;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64 as Counter};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use crate::account::{Account, OutOfMemory};
+use crate::backing::{Backing, Piece, Private};
 use crate::header::{Header, OldPlace};
 use crate::timestamp::Timestamp;
 use fencepost_fabric::memory::{Memory, WORD_BYTES};
@@ -47,12 +48,17 @@ const SEARCHED: usize = 16;
 /// Blocks of one page of the block table.
 const PAGE: usize = 1024;
 
-struct Block {
-    memory: Memory,
-    generation: AtomicU32,
+/// Blocks whose generations are in one piece of memory, where peers find them too.
+struct Page {
+    generations: Memory,
+    blocks: Box<[OnceLock<Memory>]>,
 }
 
-type Page = Box<[OnceLock<Block>]>;
+/// A block and its generation.
+struct Block<'a> {
+    memory: &'a Memory,
+    generation: &'a AtomicU64,
+}
 
 /// All old-version blocks of a machine.
 pub struct OldVersions {
@@ -64,6 +70,9 @@ pub struct OldVersions {
     bare: Mutex<Vec<Bare>>,
     limit_bytes: u64,
     used_bytes: Counter,
+    /// Held while a page is made.
+    making: Mutex<()>,
+    backing: Arc<dyn Backing>,
 }
 
 /// A block that has given its pages back.
@@ -115,9 +124,29 @@ struct Open {
     newest: Timestamp,
 }
 
+impl Page {
+    fn of(generations: Memory) -> Page {
+        Page {
+            generations,
+            blocks: (0..PAGE).map(|_| OnceLock::new()).collect(),
+        }
+    }
+}
+
+/// What of a block's generation a place has room for.
+fn generation(counted: u64) -> u32 {
+    (counted % u64::from(OldPlace::GENERATIONS)) as u32
+}
+
 impl OldVersions {
     /// Room for `limit_bytes` of old versions, charged to the account as blocks are added.
     pub fn new(limit_bytes: u64) -> Self {
+        Self::with(limit_bytes, Arc::new(Private))
+    }
+
+    /// As [`Self::new`], with memory from `backing`; or, of a peer, what it has made, for [`Self::find`]
+    /// alone.
+    pub fn with(limit_bytes: u64, backing: Arc<dyn Backing>) -> Self {
         let pages = OldPlace::BLOCKS as usize / PAGE;
         Self {
             pages: (0..pages).map(|_| OnceLock::new()).collect(),
@@ -126,6 +155,8 @@ impl OldVersions {
             bare: Mutex::default(),
             limit_bytes,
             used_bytes: Counter::new(0),
+            making: Mutex::default(),
+            backing,
         }
     }
 
@@ -134,12 +165,22 @@ impl OldVersions {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    fn block(&self, number: u32) -> Option<&Block> {
-        self.pages
-            .get(number as usize / PAGE)?
-            .get()?
-            .get(number as usize % PAGE)?
-            .get()
+    fn block(&self, number: u32) -> Option<Block<'_>> {
+        let at = number as usize / PAGE;
+        let cell = self.pages.get(at)?;
+        let page = cell.get().or_else(|| {
+            let generations = self.backing.find(Piece::Generations(at as u32))?;
+            Some(cell.get_or_init(|| Page::of(generations)))
+        })?;
+        let cell = page.blocks.get(number as usize % PAGE)?;
+        let memory = cell.get().or_else(|| {
+            let memory = self.backing.find(Piece::OldVersions(number))?;
+            Some(cell.get_or_init(|| memory))
+        })?;
+        Some(Block {
+            memory,
+            generation: page.generations.words().get(number as usize % PAGE)?,
+        })
     }
 
     /// Follows the chain from `place`, whose version was `replaced` then, to the newest version not
@@ -158,9 +199,7 @@ impl OldVersions {
             let Some(block) = self.block(place.block()) else {
                 return Found::Gone;
             };
-            if block.generation.load(Ordering::Acquire) % OldPlace::GENERATIONS
-                != place.generation()
-            {
+            if generation(block.generation.load(Ordering::Acquire)) != place.generation() {
                 return Found::Gone;
             }
             let words = block.memory.words();
@@ -182,9 +221,7 @@ impl OldVersions {
                 header.is_allocated().then(|| f(payload))
             });
             fence(Ordering::Acquire);
-            if block.generation.load(Ordering::Relaxed) % OldPlace::GENERATIONS
-                != place.generation()
-            {
+            if generation(block.generation.load(Ordering::Relaxed)) != place.generation() {
                 return Found::Gone;
             }
             match hit {
@@ -243,7 +280,7 @@ impl OldVersions {
         });
         let place = OldPlace::new(
             open.block,
-            block.generation.load(Ordering::Relaxed),
+            generation(block.generation.load(Ordering::Relaxed)),
             open.at as u16,
         );
         open.at += need;
@@ -310,16 +347,24 @@ impl OldVersions {
         if number >= OldPlace::BLOCKS {
             return Err(OutOfMemory);
         }
-        let memory = Memory::anonymous(words).map_err(|_| OutOfMemory)?;
+        let at = number as usize / PAGE;
+        if self.pages[at].get().is_none() {
+            let _one = self.making.lock();
+            if self.pages[at].get().is_none()
+                && let Ok(made) = self.backing.make(Piece::Generations(at as u32), PAGE)
+            {
+                // Only the holder of the lock gets here, so the cell is empty.
+                let _ = self.pages[at].set(Page::of(made));
+            }
+        }
+        let page = self.pages[at].get().ok_or(OutOfMemory)?;
+        let memory = self.backing.make(Piece::OldVersions(number), words);
+        let memory = memory.map_err(|_| OutOfMemory)?;
         self.used_bytes
             .fetch_add((words * WORD_BYTES) as u64, Ordering::Relaxed);
-        let page = self.pages[number as usize / PAGE]
-            .get_or_init(|| (0..PAGE).map(|_| OnceLock::new()).collect());
+        page.generations.words()[number as usize % PAGE].store(1, Ordering::Relaxed);
         // Numbers are handed out once, so the cell is empty.
-        let _ = page[number as usize % PAGE].set(Block {
-            memory,
-            generation: AtomicU32::new(1),
-        });
+        let _ = page.blocks[number as usize % PAGE].set(memory);
         Ok(Open {
             block: number,
             words,

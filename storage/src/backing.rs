@@ -1,0 +1,52 @@
+//! Where memory comes from that peers may read too, and how the memory of peers is found.
+
+use std::io;
+
+use fencepost_fabric::Memory;
+
+/// What memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Piece {
+    /// A region, by its id.
+    Region(u32),
+    /// A backup of a region, by the region's id.
+    Backup(u32),
+    /// A block of old versions, by its number.
+    OldVersions(u32),
+    /// Generations of old-version blocks, by the number of their page.
+    Generations(u32),
+}
+
+/// A source of memory.
+pub trait Backing: Send + Sync {
+    /// Makes zeroed memory of `words` words.
+    ///
+    /// # Errors
+    /// What the kernel or the fabric answered.
+    fn make(&self, piece: Piece, words: usize) -> io::Result<Memory>;
+
+    /// What somebody else has made, if it is there.
+    fn find(&self, piece: Piece) -> Option<Memory>;
+
+    /// Id of the next region of this machine, which has `made` so many; `None` where it may have no
+    /// more.
+    fn next_region(&self, made: u32) -> Option<u32>;
+}
+
+/// Memory of a machine that is alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Private;
+
+impl Backing for Private {
+    fn make(&self, _piece: Piece, words: usize) -> io::Result<Memory> {
+        Memory::anonymous(words)
+    }
+
+    fn find(&self, _piece: Piece) -> Option<Memory> {
+        None
+    }
+
+    fn next_region(&self, made: u32) -> Option<u32> {
+        Some(made)
+    }
+}

@@ -1,0 +1,106 @@
+//! What a backup does with COMMIT-BACKUP (SOSP'15 §4): keeps it, and applies it when the transaction is
+//! truncated.
+//!
+//! # Invariants
+//! * BACKUP-1: a write applies only to an older version, so the order of truncations does not matter.
+//! * BACKUP-2: nothing applies to a block that serves another size class since.
+
+use std::collections::HashMap;
+
+use fencepost_fabric::Kept;
+use fencepost_storage::classes::{CLASSES, Class};
+use fencepost_storage::header::{Link, OldPlace};
+use fencepost_storage::region::{BlockId, Regions};
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+
+use fencepost_storage::Timestamp;
+
+use super::message::{Kind, Reader, Write};
+use crate::record::{BadRecord, TxnId};
+
+/// When blocks of backups last changed their class.
+#[derive(Default)]
+pub(super) struct Changed(Mutex<HashMap<BlockId, Timestamp, FixedState>>);
+
+/// The transactions of one coordinator machine that write regions of which this machine has backups.
+#[derive(Default)]
+pub(super) struct Backup {
+    waiting: HashMap<TxnId, (Vec<u64>, Option<Kept>), FixedState>,
+}
+
+impl Backup {
+    /// COMMIT-BACKUP: keeps the record.
+    pub fn hold(&mut self, record: &[u64], kept: Option<Kept>) -> Result<(), BadRecord> {
+        let id = Reader(record).id()?;
+        self.waiting.insert(id, (record.to_vec(), kept));
+        Ok(())
+    }
+
+    /// ABORT: forgets it; what may be released.
+    pub fn abort(&mut self, id: TxnId) -> Option<Kept> {
+        self.waiting.remove(&id)?.1
+    }
+
+    /// TRUNCATE: applies it; what may be released.
+    pub fn truncate(
+        &mut self,
+        regions: &Regions,
+        changed: &Changed,
+        id: TxnId,
+    ) -> Result<Option<Kept>, BadRecord> {
+        let Some((record, kept)) = self.waiting.remove(&id) else {
+            return Ok(None);
+        };
+        let mut reader = Reader(&record);
+        reader.id()?;
+        let w = reader.timestamp()?;
+        while let Some(write) = reader.write()? {
+            apply(regions, changed, &write, w)?;
+        }
+        Ok(kept)
+    }
+
+    /// Transactions that were not truncated.
+    pub fn left(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+fn apply(
+    regions: &Regions,
+    changed: &Changed,
+    write: &Write<'_>,
+    w: Timestamp,
+) -> Result<(), BadRecord> {
+    const NOWHERE: BadRecord = BadRecord("a write of a peer leads outside every block");
+    if usize::from(write.class) >= CLASSES {
+        return Err(BadRecord("unknown size class"));
+    }
+    let block = BlockId::of(write.addr);
+    let mut changed = changed.0.lock();
+    if changed.get(&block).is_some_and(|since| *since >= w) {
+        return Ok(());
+    }
+    let other = regions.restore_backup(block, Class(write.class));
+    if other.map_err(|_| BadRecord("a backup cannot be made"))? {
+        changed.insert(block, w);
+    }
+    drop(changed);
+    let object = regions.backup(write.addr).ok_or(NOWHERE)?;
+    let header = object.header();
+    if write.payload.len() > object.len() {
+        return Err(NOWHERE);
+    }
+    if header.timestamp() >= w {
+        return Ok(());
+    }
+    let freed = write.kind == Kind::Freed;
+    object.begin_install();
+    if !freed {
+        object.put(0, write.payload);
+    }
+    let link = Link::new(write.about as u16, OldPlace::NONE);
+    object.finish_install(header.succeed(w, !freed), link);
+    Ok(())
+}

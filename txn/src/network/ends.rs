@@ -1,0 +1,229 @@
+//! The receiving ends of the rings of all peers, and the poller that looks at them.
+//!
+//! Whoever waits for an answer may poll too; one at a time does. The poller's thread sleeps at the bell
+//! when there is nothing to do, and wakes now and then to truncate and to say what is read no more.
+//!
+//! # Failure
+//! A peer whose ring has something in it that nobody writes is not listened to any more.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use fencepost_fabric::ring::{self, RingReader};
+use fencepost_fabric::{Fabric, FabricError, Kept, MachineId};
+
+use super::Network;
+use super::backup::Backup;
+use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
+use super::message::{LOCK_REPLY, LockReply, Reader};
+use super::primary::Primary;
+use crate::machine::Machine;
+use crate::record::{self, BadRecord};
+
+/// Records of one peer that are looked at before the next peer's turn.
+const AT_ONCE: usize = 64;
+/// Sleep of the poller with nothing to do.
+const IDLE: Duration = Duration::from_millis(20);
+/// The same while something is to be truncated.
+const BUSY: Duration = Duration::from_millis(1);
+/// Looks at all rings before the poller sleeps.
+const LOOKS: u32 = 64;
+/// Lane of the allocator where the poller retires slots.
+const LANE: usize = 0;
+
+/// What this machine receives of one peer.
+pub(super) struct End {
+    peer: MachineId,
+    log: RingReader,
+    messages: RingReader,
+    primary: Primary,
+    backup: Backup,
+    /// Nothing of the peer is believed any more.
+    distrusted: bool,
+    record: Vec<u64>,
+}
+
+impl End {
+    pub fn new(
+        fabric: &Arc<dyn Fabric>,
+        peer: MachineId,
+        log_words: usize,
+    ) -> Result<End, FabricError> {
+        Ok(End {
+            peer,
+            log: ring::receive(fabric, peer, LOG, log_words)?,
+            messages: ring::receive(fabric, peer, MESSAGES, MESSAGE_WORDS)?,
+            primary: Primary::default(),
+            backup: Backup::default(),
+            distrusted: false,
+            record: Vec::new(),
+        })
+    }
+
+    pub fn is_at_rest(&self) -> bool {
+        self.primary.left() == (0, 0) && self.backup.left() == 0
+    }
+
+    /// Processes what has arrived; whether there was anything.
+    fn poll(&mut self, machine: &Machine, network: &Network) -> bool {
+        if self.distrusted {
+            return false;
+        }
+        let mut record = std::mem::take(&mut self.record);
+        let done = self.process(machine, network, &mut record);
+        self.record = record;
+        self.distrusted = done.is_err();
+        done.unwrap_or(false)
+    }
+
+    fn process(
+        &mut self,
+        machine: &Machine,
+        network: &Network,
+        record: &mut Vec<u64>,
+    ) -> Result<bool, BadRecord> {
+        const TORN: BadRecord = BadRecord("a ring holds no record");
+        let mut any = false;
+        for _ in 0..AT_ONCE {
+            let Some((tag, kept)) = self.messages.next(record).map_err(|_| TORN)? else {
+                break;
+            };
+            any = true;
+            let handled = self.message(network, tag, record);
+            self.messages.release(kept);
+            handled?;
+        }
+        for _ in 0..AT_ONCE {
+            let Some((tag, kept)) = self.log.next(record).map_err(|_| TORN)? else {
+                break;
+            };
+            any = true;
+            self.log_record(machine, network, (tag, kept), record)?;
+        }
+        Ok(any)
+    }
+
+    fn message(&self, network: &Network, tag: u8, words: &[u64]) -> Result<(), BadRecord> {
+        if tag != LOCK_REPLY {
+            return Err(BadRecord("unknown kind of message"));
+        }
+        let (id, reply) = LockReply::decode(words)?;
+        let waiting = network.replies.lock().remove(&(id, self.peer));
+        if let Some(waiting) = waiting {
+            waiting.complete(Ok(reply));
+        }
+        Ok(())
+    }
+
+    fn log_record(
+        &mut self,
+        machine: &Machine,
+        network: &Network,
+        (tag, kept): (u8, Kept),
+        words: &[u64],
+    ) -> Result<(), BadRecord> {
+        match tag {
+            record::LOCK => {
+                let (id, reply, released) = self.primary.lock(machine, words, kept)?;
+                if let Some(kept) = released {
+                    self.log.release(kept);
+                }
+                let mut answer = Vec::with_capacity(8);
+                reply.encode(id, &mut answer);
+                // A peer that does not read its messages does not get its answer.
+                if let Some(link) = network.link(self.peer) {
+                    let _ = link.send(LOCK_REPLY, &answer);
+                }
+            }
+            record::COMMIT_PRIMARY => self.primary.commit(machine, LANE, words, kept)?,
+            record::COMMIT_BACKUP => self.backup.hold(words, Some(kept))?,
+            record::ABORT => {
+                let id = Reader(words).id()?;
+                let mut released = self.primary.abort(machine, id);
+                released.extend(self.backup.abort(id));
+                released.push(kept);
+                released.into_iter().for_each(|kept| self.log.release(kept));
+            }
+            record::TRUNCATE => {
+                let mut ids = Reader(words);
+                while !ids.0.is_empty() {
+                    let id = ids.id()?;
+                    let mut released = self.primary.truncate(id);
+                    let regions = machine.regions();
+                    released.extend(self.backup.truncate(regions, &network.changed, id)?);
+                    released.into_iter().for_each(|kept| self.log.release(kept));
+                }
+                self.log.release(kept);
+            }
+            _ => return Err(BadRecord("unknown kind of record")),
+        }
+        Ok(())
+    }
+}
+
+impl Network {
+    /// Processes what peers have written; whether there was anything. Somebody else may be at it: then
+    /// there is nothing to do here.
+    pub fn poll(&self, machine: &Machine) -> bool {
+        let Some(mut ends) = self.ends.try_lock() else {
+            return false;
+        };
+        let mut any = false;
+        for end in ends.iter_mut() {
+            any |= end.poll(machine, self);
+        }
+        any
+    }
+
+    /// What is due now and then.
+    fn tick(&self, machine: &Machine) {
+        self.finish(machine.regions());
+        self.peers
+            .iter()
+            .for_each(|peer| peer.link.flush_truncated());
+        machine.oldest();
+    }
+}
+
+/// Starts the poller's thread; it ends with the machine.
+pub(crate) fn start_poller(machine: &Arc<Machine>) -> std::io::Result<()> {
+    let weak = Arc::downgrade(machine);
+    let name = format!("poller {}", machine.network().map_or(0, |n| n.me().0));
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(move || run(&weak))
+        .map(drop)
+}
+
+fn run(weak: &Weak<Machine>) {
+    let mut quiet = 0;
+    loop {
+        let Some(machine) = weak.upgrade() else {
+            return;
+        };
+        let Some(network) = machine.network().filter(|network| !network.is_stopped()) else {
+            return;
+        };
+        if network.poll(&machine) {
+            quiet = 0;
+            continue;
+        }
+        quiet += 1;
+        if quiet < LOOKS {
+            std::thread::yield_now();
+            continue;
+        }
+        network.tick(&machine);
+        let fabric = Arc::clone(network.fabric());
+        let armed = fabric.bell().arm();
+        if network.poll(&machine) {
+            fabric.bell().disarm();
+            continue;
+        }
+        let busy = network.peers.iter().any(|peer| peer.link.has_truncated());
+        // Asleep it does not keep the machine.
+        drop(machine);
+        fabric.bell().wait(armed, if busy { BUSY } else { IDLE });
+        quiet = 0;
+    }
+}

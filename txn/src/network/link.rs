@@ -1,0 +1,179 @@
+//! A coordinator machine's way to one participant: its log and its message queue there.
+//!
+//! # Invariants
+//! * LINK-1: room for every record of a commit, its TRUNCATE too, is promised before the first is
+//!   written (SOSP'15 §4), so no commit gets stuck half-way for want of room.
+//! * LINK-2: a transaction is truncated after all primaries have acknowledged its COMMIT-PRIMARY. Its
+//!   id goes out with the next record, in the same one-sided write, or on its own when nothing follows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fencepost_fabric::ring;
+use fencepost_fabric::{Completion, Fabric, FabricError, MachineId, RingFull, RingWriter};
+use fencepost_fabric::{Place, SegmentId};
+use parking_lot::Mutex;
+
+use crate::record::{self, TxnId};
+
+/// Lane of the logs.
+pub(super) const LOG: u16 = 0;
+/// Lane of the message queues.
+pub(super) const MESSAGES: u16 = 1;
+/// Words of a message queue.
+pub(super) const MESSAGE_WORDS: usize = 1 << 14;
+/// Ids of one TRUNCATE record.
+const TRUNCATED_AT_ONCE: usize = 64;
+
+/// The way to one peer.
+pub(crate) struct Link {
+    fabric: Arc<dyn Fabric>,
+    peer: MachineId,
+    log: Mutex<LogEnd>,
+    messages: Mutex<RingWriter>,
+    /// Whether the peer has been seen to have its ends.
+    ready: AtomicBool,
+    broken: AtomicBool,
+}
+
+struct LogEnd {
+    ring: RingWriter,
+    /// Transactions that the peer may forget.
+    truncated: Vec<TxnId>,
+}
+
+impl Link {
+    pub fn new(
+        fabric: &Arc<dyn Fabric>,
+        peer: MachineId,
+        log_words: usize,
+    ) -> Result<Link, FabricError> {
+        Ok(Link {
+            fabric: Arc::clone(fabric),
+            peer,
+            log: Mutex::new(LogEnd {
+                ring: ring::send(fabric, peer, LOG, log_words)?,
+                truncated: Vec::new(),
+            }),
+            messages: Mutex::new(ring::send(fabric, peer, MESSAGES, MESSAGE_WORDS)?),
+            ready: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether the peer is there to be written to.
+    pub async fn is_up(&self) -> bool {
+        if !self.ready.load(Ordering::Acquire) {
+            let ring = |lane| Place {
+                machine: self.peer,
+                segment: SegmentId::new(SegmentId::RING, lane, self.fabric.me().0),
+                word: 0,
+            };
+            for lane in [LOG, MESSAGES] {
+                if self.fabric.read(ring(lane), 1).await.is_err() {
+                    return false;
+                }
+            }
+            self.ready.store(true, Ordering::Release);
+        }
+        !self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Nothing that is written to the peer from now on arrives.
+    pub fn give_up(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Promises room for records of these sizes, all or none; none is needed for size 0.
+    pub fn reserve(&self, sizes: &[usize]) -> Result<(), RingFull> {
+        let mut log = self.log.lock();
+        for (at, words) in sizes.iter().enumerate() {
+            if *words == 0 {
+                continue;
+            }
+            if let Err(full) = log.ring.reserve(*words) {
+                let promised = sizes[..at].iter().filter(|words| **words > 0);
+                promised.for_each(|words| log.ring.give_back(*words));
+                // What may be forgotten over there makes room.
+                log.flush_truncated();
+                return Err(full);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a promise back.
+    pub fn give_back(&self, words: usize) {
+        self.log.lock().ring.give_back(words);
+    }
+
+    /// Writes a record for which room for at least its size, `promised` words, was promised; the
+    /// answer is the ack.
+    pub fn append(&self, tag: u8, body: &[u64], promised: usize) -> Completion<()> {
+        let mut log = self.log.lock();
+        log.stage_truncated();
+        log.ring.give_back(promised);
+        if log.ring.push(tag, &[body]).is_err() {
+            // Only where the peer has taken room back that it had given.
+            self.give_up();
+            return Completion::done(Err(FabricError::Lost));
+        }
+        log.ring.flush()
+    }
+
+    /// The peer may forget a transaction.
+    pub fn truncate(&self, id: TxnId) {
+        self.log.lock().truncated.push(id);
+    }
+
+    /// Writes what there is to truncate, if no record has taken it along.
+    pub fn flush_truncated(&self) {
+        self.log.lock().flush_truncated();
+    }
+
+    /// Whether there is something to truncate that no record has taken along.
+    pub fn has_truncated(&self) -> bool {
+        !self.log.lock().truncated.is_empty()
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// [`RingFull`]: the peer does not read its messages.
+    pub fn send(&self, tag: u8, body: &[u64]) -> Result<(), RingFull> {
+        let mut messages = self.messages.lock();
+        messages.push(tag, &[body])?;
+        drop(messages.flush());
+        Ok(())
+    }
+}
+
+/// Words of the TRUNCATE that every transaction has room for.
+pub(super) const TRUNCATE_WORDS: usize = TxnId::WORDS;
+
+impl LogEnd {
+    fn stage_truncated(&mut self) {
+        while !self.truncated.is_empty() {
+            let many = self.truncated.len().min(TRUNCATED_AT_ONCE);
+            let ids: Vec<u64> = self
+                .truncated
+                .drain(..many)
+                .flat_map(TxnId::words)
+                .collect();
+            // Together they take no more room than was promised to each.
+            (0..many).for_each(|_| self.ring.give_back(TRUNCATE_WORDS));
+            if self.ring.reserve(ids.len()).is_err() {
+                // Only where the peer has taken room back that it had given: nothing helps it then.
+                return;
+            }
+            self.ring.push_reserved(record::TRUNCATE, &[&ids]);
+        }
+    }
+
+    fn flush_truncated(&mut self) {
+        if !self.truncated.is_empty() {
+            self.stage_truncated();
+            drop(self.ring.flush());
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What machines write into each other's rings: the log records of SOSP'15 Table 1 that carry data,
+//! and the messages of its Table 2.
+//!
+//! ```text
+//! log     LOCK            id | regions, how many and which | writes: address | kind, words | base | payload
+//!         COMMIT-BACKUP   id | w | writes: address | kind, class, words | incarnation | payload
+//!         COMMIT-PRIMARY  id | w | values that came late: address | words | payload
+//!         ABORT           id
+//!         TRUNCATE        ids
+//! message LOCK-REPLY      id | 0 and the headers that were found at any version,
+//!                              or the reason of the failure and the address
+//! ```
+//! An id is three words. A LOCK carries the values that do not depend on the write timestamp or on
+//! what is found under the lock; the others come with COMMIT-PRIMARY.
+//!
+//! # Failure
+//! Records come from peers: decoding bounds every count and answers [`BadRecord`].
+
+use fencepost_storage::{Addr, Timestamp};
+
+use crate::record::{BadRecord, TxnId};
+use crate::stop::AbortReason;
+
+/// Tag of the one message so far.
+pub(super) const LOCK_REPLY: u8 = 1;
+
+const SHORT: BadRecord = BadRecord("a record of a peer ends too early");
+
+/// How an object is to be locked, or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// Overwritten at its base version by the payload.
+    Whole = 1,
+    /// Overwritten at its base version by what comes with COMMIT-PRIMARY.
+    Late = 2,
+    /// Locked at whatever version it has; its payload comes with COMMIT-PRIMARY.
+    Patched = 3,
+    /// Freed at its base version.
+    Freed = 4,
+    /// New, with the payload.
+    New = 5,
+}
+
+impl Kind {
+    fn of(number: u64) -> Result<Kind, BadRecord> {
+        const ALL: [Kind; 5] = [
+            Kind::Whole,
+            Kind::Late,
+            Kind::Patched,
+            Kind::Freed,
+            Kind::New,
+        ];
+        let kind = ALL.into_iter().find(|kind| *kind as u64 == number);
+        kind.ok_or(BadRecord("unknown kind of write"))
+    }
+}
+
+/// A write of a LOCK or COMMIT-BACKUP record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Write<'a> {
+    pub addr: Addr,
+    pub kind: Kind,
+    /// Size class of the object's block; in COMMIT-BACKUP.
+    pub class: u8,
+    /// Header of the base version in LOCK, incarnation in COMMIT-BACKUP.
+    pub about: u64,
+    pub payload: &'a [u64],
+}
+
+/// Words of a write before its payload.
+pub(super) const WRITE_WORDS: usize = 3;
+/// Words of a late value before its payload.
+pub(super) const LATE_WORDS: usize = 2;
+/// Words of a LOCK record before its regions.
+pub(super) const LOCK_WORDS: usize = TxnId::WORDS + 1;
+/// Words of a COMMIT-BACKUP or COMMIT-PRIMARY record before its writes.
+pub(super) const COMMIT_WORDS: usize = TxnId::WORDS + 1;
+
+/// Begins a LOCK record.
+pub(super) fn begin_lock(out: &mut Vec<u64>, id: TxnId, regions: &[u32]) {
+    out.extend(id.words());
+    out.push(regions.len() as u64);
+    out.extend(regions.iter().map(|region| u64::from(*region)));
+}
+
+/// Begins a COMMIT-BACKUP or a COMMIT-PRIMARY record.
+pub(super) fn begin_commit(out: &mut Vec<u64>, id: TxnId, w: Timestamp) {
+    out.extend(id.words());
+    out.push(w.raw());
+}
+
+/// Appends a write whose payload of `words` words `copy` makes.
+pub(super) fn put_write(
+    out: &mut Vec<u64>,
+    (addr, kind, class, about): (Addr, Kind, u8, u64),
+    words: usize,
+    copy: impl FnOnce(&mut [u64]),
+) {
+    let tag = ((kind as u64) << 56) | (u64::from(class) << 48) | words as u64;
+    out.extend([addr.raw(), tag, about]);
+    let from = out.len();
+    out.resize(from + words, 0);
+    copy(&mut out[from..]);
+}
+
+/// Appends a late value.
+pub(super) fn put_late(out: &mut Vec<u64>, addr: Addr, payload: &[u64]) {
+    out.extend([addr.raw(), payload.len() as u64]);
+    out.extend_from_slice(payload);
+}
+
+/// A record that is taken apart.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a>(pub &'a [u64]);
+
+impl<'a> Reader<'a> {
+    pub fn take(&mut self, words: usize) -> Result<&'a [u64], BadRecord> {
+        let (taken, rest) = self.0.split_at_checked(words).ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub fn word(&mut self) -> Result<u64, BadRecord> {
+        self.take(1).map(|word| word[0])
+    }
+
+    pub fn id(&mut self) -> Result<TxnId, BadRecord> {
+        TxnId::from_words(self.take(TxnId::WORDS)?).ok_or(SHORT)
+    }
+
+    pub fn timestamp(&mut self) -> Result<Timestamp, BadRecord> {
+        let w = self.word()?;
+        if w > Timestamp::MAX.raw() {
+            return Err(BadRecord("a timestamp that no clock gives"));
+        }
+        Ok(Timestamp::from_raw(w))
+    }
+
+    /// What comes before the writes of a LOCK record, behind its id.
+    pub fn skip_regions(&mut self) -> Result<(), BadRecord> {
+        let regions = self.word()?;
+        self.take(usize::try_from(regions).map_err(|_| SHORT)?)?;
+        Ok(())
+    }
+
+    /// The next write; `None` at the end.
+    pub fn write(&mut self) -> Result<Option<Write<'a>>, BadRecord> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let [addr, tag, about] = *self.take(WRITE_WORDS)?.first_chunk().ok_or(SHORT)?;
+        let words = usize::try_from(tag & 0xFFFF_FFFF_FFFF).map_err(|_| SHORT)?;
+        Ok(Some(Write {
+            addr: Addr::from_raw(addr),
+            kind: Kind::of(tag >> 56)?,
+            class: (tag >> 48) as u8,
+            about,
+            payload: self.take(words)?,
+        }))
+    }
+
+    /// The next late value; `None` at the end.
+    pub fn late(&mut self) -> Result<Option<(Addr, &'a [u64])>, BadRecord> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let [addr, words] = *self.take(LATE_WORDS)?.first_chunk().ok_or(SHORT)?;
+        let words = usize::try_from(words).map_err(|_| SHORT)?;
+        Ok(Some((Addr::from_raw(addr), self.take(words)?)))
+    }
+}
+
+/// What a primary answers to LOCK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LockReply {
+    /// All locks were taken; the headers of what was locked at any version, in the order of the LOCK.
+    Locked(Vec<u64>),
+    /// None was.
+    Failed(AbortReason, Addr),
+}
+
+impl LockReply {
+    pub(super) fn encode(&self, id: TxnId, out: &mut Vec<u64>) {
+        out.extend(id.words());
+        match self {
+            LockReply::Locked(headers) => {
+                out.push(0);
+                out.extend_from_slice(headers);
+            }
+            LockReply::Failed(reason, addr) => out.extend([*reason as u64 + 1, addr.raw()]),
+        }
+    }
+
+    pub(super) fn decode(words: &[u64]) -> Result<(TxnId, LockReply), BadRecord> {
+        let mut reader = Reader(words);
+        let (id, status) = (reader.id()?, reader.word()?);
+        let Some(reason) = status.checked_sub(1) else {
+            return Ok((id, LockReply::Locked(reader.0.to_vec())));
+        };
+        let reason = usize::try_from(reason)
+            .ok()
+            .and_then(|reason| AbortReason::ALL.get(reason).copied())
+            .ok_or(BadRecord("unknown reason of an abort"))?;
+        Ok((
+            id,
+            LockReply::Failed(reason, Addr::from_raw(reader.word()?)),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ID: TxnId = TxnId {
+        configuration: 1,
+        machine: 2,
+        thread: 3,
+        local: 4,
+    };
+
+    #[test]
+    fn records_come_back_as_they_were_made() {
+        let addr = Addr::from_raw(77);
+        let mut words = Vec::new();
+        begin_lock(&mut words, ID, &[4, 9]);
+        put_write(&mut words, (addr, Kind::Whole, 0, 5), 3, |out| out.fill(8));
+        put_write(&mut words, (addr, Kind::Freed, 7, 6), 0, |_| ());
+        let mut reader = Reader(&words);
+        assert_eq!(reader.id(), Ok(ID));
+        assert_eq!(reader.skip_regions(), Ok(()));
+        let first = reader.write().expect("whole").expect("one");
+        assert_eq!(
+            (first.kind, first.about, first.payload),
+            (Kind::Whole, 5, &[8, 8, 8][..])
+        );
+        let second = reader.write().expect("whole").expect("two");
+        assert_eq!((second.kind, second.class), (Kind::Freed, 7));
+        assert_eq!(reader.write(), Ok(None));
+        for reply in [
+            LockReply::Locked(vec![1, 2]),
+            LockReply::Failed(AbortReason::LockBusy, addr),
+        ] {
+            let mut words = Vec::new();
+            reply.encode(ID, &mut words);
+            assert_eq!(LockReply::decode(&words), Ok((ID, reply)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_refused_and_never_panics(words in proptest::collection::vec(any::<u64>(), 0..60)) {
+            let _ = LockReply::decode(&words);
+            let mut reader = Reader(&words);
+            let _ = reader.id();
+            let _ = reader.skip_regions();
+            while let Ok(Some(_)) = reader.write() {}
+            let mut reader = Reader(&words);
+            let _ = reader.timestamp();
+            while let Ok(Some(_)) = reader.late() {}
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A machine among others: what it has of its peers, and what it does for them.
+//!
+//! # Picture
+//! ```text
+//! coordinator's machine                         participant's machine
+//! spread.rs   the phases of a commit            ends.rs     polls every peer's log and messages
+//! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
+//!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
+//! placement.rs  which machine has which region  backing.rs  memory that peers find
+//! ```
+//! Peers' regions and old versions are read in place, one-sided, where the fabric maps them.
+//!
+//! Which timestamps are garbage is known to nobody alone: each machine says on its board what none of
+//! its transactions will read below any more, and the least of all boards counts.
+
+mod backing;
+mod backup;
+mod ends;
+mod link;
+mod message;
+mod placement;
+mod primary;
+mod spread;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
+use fencepost_fabric::{MonotonicClock, SegmentId, Writer};
+use fencepost_storage::old_versions::OldVersions;
+use fencepost_storage::{Addr, Backing, RegionId, Timestamp};
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+
+use backing::{OfPeer, Registered};
+use backup::{Backup, Changed};
+use ends::End;
+pub(crate) use ends::start_poller;
+pub(crate) use link::Link;
+pub use placement::Placement;
+use spread::Finishing;
+pub(crate) use spread::Spread;
+
+use crate::record::TxnId;
+use message::LockReply;
+
+/// How a machine is one among others.
+#[derive(Clone)]
+pub struct NetworkOptions {
+    /// Its access to the others, who are members already.
+    pub fabric: Arc<dyn Fabric>,
+    /// Id of the configuration.
+    pub configuration: u64,
+    /// Where regions are; the first machine has the root object.
+    pub placement: Placement,
+    /// Words of each log, a power of two.
+    pub log_words: usize,
+    /// The clock that all of them have in common.
+    pub clock: Arc<dyn MonotonicClock>,
+}
+
+/// Who waits for an answer to LOCK.
+type Waiting = HashMap<(TxnId, MachineId), Completer<LockReply>, FixedState>;
+
+pub(crate) struct Network {
+    fabric: Arc<dyn Fabric>,
+    configuration: u64,
+    placement: Placement,
+    peers: Vec<Peer>,
+    /// What this machine says about itself.
+    board: Arc<Memory>,
+    replies: Mutex<Waiting>,
+    ends: Mutex<Vec<End>>,
+    /// Writes of its own transactions to regions of which it has backups.
+    home: Mutex<Backup>,
+    changed: Changed,
+    /// Commits that are not acknowledged by all primaries yet.
+    finishing: Mutex<Vec<Finishing>>,
+    log_words: usize,
+    stopped: AtomicBool,
+}
+
+struct Peer {
+    id: MachineId,
+    link: Link,
+    old_versions: OldVersions,
+    board: OnceLock<Arc<Memory>>,
+}
+
+/// The board's word that says what nobody on its machine reads below any more.
+const OLDEST: usize = 0;
+const BOARD: SegmentId = SegmentId::new(SegmentId::BOARD, 0, 0);
+
+impl Network {
+    /// Registers what peers need of this machine, and makes its ends of all rings.
+    pub fn new(options: &NetworkOptions) -> Result<Network, FabricError> {
+        let NetworkOptions {
+            fabric, placement, ..
+        } = options;
+        let others = || {
+            let machines = placement.machines().iter().copied();
+            machines.filter(|machine| *machine != fabric.me())
+        };
+        let ends = others().map(|peer| End::new(fabric, peer, options.log_words));
+        let ends = ends.collect::<Result<_, _>>()?;
+        let peers = others().map(|id| {
+            let backing = OfPeer {
+                fabric: Arc::clone(fabric),
+                peer: id,
+            };
+            Ok(Peer {
+                id,
+                link: Link::new(fabric, id, options.log_words)?,
+                old_versions: OldVersions::with(0, Arc::new(backing)),
+                board: OnceLock::new(),
+            })
+        });
+        Ok(Network {
+            peers: peers.collect::<Result<_, FabricError>>()?,
+            board: fabric.provide(BOARD, 8, Writer::Owner)?,
+            fabric: Arc::clone(fabric),
+            configuration: options.configuration,
+            placement: placement.clone(),
+            replies: Mutex::default(),
+            ends: Mutex::new(ends),
+            home: Mutex::default(),
+            changed: Changed::default(),
+            finishing: Mutex::default(),
+            log_words: options.log_words,
+            stopped: AtomicBool::new(false),
+        })
+    }
+
+    /// Where this machine's memory comes from.
+    pub fn backing(options: &NetworkOptions) -> Arc<dyn Backing> {
+        Arc::new(Registered {
+            fabric: Arc::clone(&options.fabric),
+            placement: options.placement.clone(),
+        })
+    }
+
+    pub fn me(&self) -> MachineId {
+        self.fabric.me()
+    }
+
+    pub fn fabric(&self) -> &Arc<dyn Fabric> {
+        &self.fabric
+    }
+
+    /// The configuration in which transactions begin to commit.
+    pub fn configuration(&self) -> u64 {
+        self.configuration
+    }
+
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    fn peer(&self, id: MachineId) -> Option<&Peer> {
+        self.peers.iter().find(|peer| peer.id == id)
+    }
+
+    fn link(&self, id: MachineId) -> Option<&Link> {
+        self.peer(id).map(|peer| &peer.link)
+    }
+
+    /// Old versions of the objects of a peer's region.
+    pub fn old_versions_of(&self, addr: Addr) -> Option<&OldVersions> {
+        let primary = self.placement.primary(addr.region());
+        self.peer(primary).map(|peer| &peer.old_versions)
+    }
+
+    /// Says that nobody here will read below `mine`, and answers what nobody anywhere will.
+    pub fn oldest(&self, mine: Timestamp) -> Timestamp {
+        self.board.words()[OLDEST].fetch_max(mine.raw(), Ordering::SeqCst);
+        let of_peer = |peer: &Peer| {
+            let board = peer.board.get().or_else(|| {
+                let board = self.fabric.map(peer.id, BOARD)?;
+                Some(peer.board.get_or_init(|| board))
+            });
+            board.map_or(0, |board| board.words()[OLDEST].load(Ordering::SeqCst))
+        };
+        let least = self.peers.iter().map(of_peer).min();
+        mine.min(Timestamp::from_raw(least.unwrap_or(u64::MAX)))
+    }
+
+    /// Begins to wait for the answer of `peer` to a LOCK.
+    fn expect_reply(&self, id: TxnId, peer: MachineId) -> Completion<LockReply> {
+        let (completer, reply) = Completion::pending();
+        self.replies.lock().insert((id, peer), completer);
+        reply
+    }
+
+    /// Nobody waits for it any more.
+    fn forget_reply(&self, id: TxnId, peer: MachineId) {
+        self.replies.lock().remove(&(id, peer));
+    }
+
+    /// Whether anything is left of transactions that are over: locks, records, answers.
+    pub fn is_at_rest(&self) -> bool {
+        let ends = self.ends.lock();
+        ends.iter().all(End::is_at_rest)
+            && self.home.lock().left() == 0
+            && self.replies.lock().is_empty()
+            && self.finishing.lock().is_empty()
+            && !self.peers.iter().any(|peer| peer.link.has_truncated())
+    }
+
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.fabric.bell().ring();
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Words of the longest record that a log takes.
+    fn longest_record(&self) -> usize {
+        fencepost_fabric::ring::longest_record(self.log_words)
+    }
+
+    /// Whether every write to `region` is this machine's own business.
+    pub fn is_alone_with(&self, region: RegionId) -> bool {
+        self.placement.backups_each() == 0 && self.placement.primary(region) == self.me()
+    }
+}

@@ -1,0 +1,135 @@
+//! Concurrent histories under many threads, on one machine and on several, checked for strict
+//! serializability.
+
+mod checker;
+mod kind;
+mod world;
+
+use std::sync::atomic::Ordering;
+
+use checker::{Seen, check};
+use fencepost_txn::{Mode, Stop};
+use kind::Kind;
+use pollster::block_on;
+use world::World;
+
+#[test]
+fn random_histories_of_many_threads_are_strictly_serializable() {
+    for (objects, threads, each) in [(2, 4, 1500), (10, 8, 1500), (200, 6, 1500)] {
+        let world = World::alone(objects);
+        run(&world, threads, each);
+        let commits = world.machines[0].counters().totals();
+        let committed = commits.committed_writes + commits.committed_reads;
+        assert!(committed > objects as u64 + 100);
+    }
+}
+
+#[test]
+fn random_histories_of_several_machines_are_strictly_serializable() {
+    for (machines, replicas, objects) in [(2, 1, 6), (3, 1, 20), (3, 2, 6), (3, 3, 60)] {
+        let world = World::over(Kind::Local, machines, replicas, objects);
+        run(&world, 6, 400);
+        world.settle();
+    }
+}
+
+/// Runs random transactions in threads on all machines, and checks what they saw.
+fn run(world: &World, threads: u64, each: usize) {
+    let mut history: Vec<Seen> = std::thread::scope(|scope| {
+        let run = |seed: u64| {
+            scope.spawn(move || {
+                let mut coordinator = world.machine(seed as usize).coordinator();
+                let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+                (0..each)
+                    .filter_map(|_| world.attempt(&mut coordinator, &mut random))
+                    .collect::<Vec<_>>()
+            })
+        };
+        let handles: Vec<_> = (1..=threads).map(run).collect();
+        handles
+            .into_iter()
+            .flat_map(|h| h.join().expect("no panic"))
+            .collect()
+    });
+    history.sort_by_key(|t| t.began);
+    let commits = history.len();
+    assert!(commits > 100, "too few commits to mean anything: {commits}");
+    check(&history).expect("strictly serializable");
+}
+
+#[test]
+fn every_snapshot_adds_up() {
+    add_up(&World::alone(20));
+}
+
+#[test]
+fn every_snapshot_of_several_machines_adds_up() {
+    for replicas in [1, 3] {
+        let world = World::over(Kind::Local, 3, replicas, 20);
+        add_up(&world);
+        world.settle();
+    }
+}
+
+/// Transfers between accounts while readers add all of them up: no reader ever sees money missing,
+/// even one that is going to abort.
+fn add_up(world: &World) {
+    const ACCOUNTS: usize = 20;
+    assert_eq!(world.objects.len(), ACCOUNTS);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let sum = |tx: &mut fencepost_txn::Transaction| -> Result<u64, Stop> {
+        let mut words = Vec::new();
+        let mut sum = 0u64;
+        for addr in &world.objects {
+            block_on(tx.read(*addr, &mut words))?;
+            sum = sum.wrapping_add(words[0]);
+        }
+        Ok(sum)
+    };
+    std::thread::scope(|scope| {
+        for seed in 1..=4u64 {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut coordinator = world.machine(seed as usize).coordinator();
+                let mut n = seed;
+                let mut words = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed);
+                    let (from, to) = ((n >> 33) as usize % ACCOUNTS, (n >> 43) as usize % ACCOUNTS);
+                    if from == to {
+                        continue;
+                    }
+                    let mut tx = coordinator.begin(Mode::ReadWrite);
+                    let mut transfer = || -> Result<(), Stop> {
+                        for (account, delta) in [(from, 1u64.wrapping_neg()), (to, 1)] {
+                            block_on(tx.read(world.objects[account], &mut words))?;
+                            block_on(
+                                tx.write(world.objects[account], &[words[0].wrapping_add(delta)]),
+                            )?;
+                        }
+                        Ok(())
+                    };
+                    if transfer().is_ok() {
+                        let _ = block_on(tx.commit());
+                    }
+                }
+            });
+        }
+        for (turn, mode) in [Mode::ReadOnly, Mode::ReadWrite].into_iter().enumerate() {
+            let mut coordinator = world.machine(turn).coordinator();
+            for _ in 0..2000 {
+                let mut tx = coordinator.begin(mode);
+                if let Ok(sum) = sum(&mut tx) {
+                    assert_eq!(sum, 0, "money appeared or vanished in a {mode:?} snapshot");
+                } else {
+                    assert_eq!(
+                        mode,
+                        Mode::ReadWrite,
+                        "a read-only transaction never aborts"
+                    );
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}

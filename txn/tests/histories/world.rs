@@ -1,0 +1,153 @@
+//! Objects on one machine or several, and transactions that read and overwrite them with a value that
+//! names itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fencepost_fabric::HostClock;
+use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Outcome, Stop};
+use pollster::block_on;
+
+use crate::checker::Seen;
+use crate::kind::Kind;
+
+pub struct World {
+    pub machines: Vec<Arc<Machine>>,
+    pub objects: Vec<Addr>,
+    pub clock: AtomicU64,
+    ids: AtomicU64,
+}
+
+impl World {
+    /// Objects on a machine that is alone.
+    pub fn alone(objects: usize) -> Self {
+        let options = MachineOptions {
+            region_bytes: 16 << 20,
+            ..MachineOptions::default()
+        };
+        Self::of(vec![Machine::open(options).expect("opens")], objects)
+    }
+
+    /// Objects spread over machines that are each other's peers, with as many `replicas` of each.
+    pub fn over(kind: Kind, machines: u32, replicas: usize, objects: usize) -> Self {
+        let machines = kind.fabrics(machines).into_iter().map(|fabric| {
+            let network = NetworkOptions {
+                configuration: 1,
+                placement: Placement::new(kind.machines(machines), replicas),
+                fabric,
+                log_words: 1 << 12,
+                clock: Arc::new(HostClock),
+            };
+            let options = MachineOptions {
+                region_bytes: 16 << 20,
+                network: Some(network),
+                ..MachineOptions::default()
+            };
+            Machine::open(options).expect("opens")
+        });
+        Self::of(machines.collect(), objects)
+    }
+
+    fn of(machines: Vec<Arc<Machine>>, objects: usize) -> Self {
+        let mut world = World {
+            machines,
+            objects: Vec::new(),
+            clock: AtomicU64::new(1),
+            ids: AtomicU64::new(1),
+        };
+        for number in 0..objects {
+            let mut coordinator = world.machine(number).coordinator();
+            let mut tx = coordinator.begin(Mode::ReadWrite);
+            let object = tx.alloc(20, Addr::NULL).expect("memory").addr;
+            let outcome = block_on(tx.commit());
+            assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+            world.objects.push(object);
+        }
+        world
+    }
+
+    /// The machine whose turn it is.
+    pub fn machine(&self, turn: usize) -> &Arc<Machine> {
+        &self.machines[turn % self.machines.len()]
+    }
+
+    /// That machines have indeed written to one another.
+    fn assert_spread(&self) {
+        let written = self.machines.iter().map(|machine| machine.fabric_counts());
+        assert!(written.flatten().all(|counts| counts.writes > 100));
+    }
+
+    /// Waits until nothing is under way any more; then backups must be what their primaries are, and
+    /// no lock or record may be left.
+    pub fn settle(&self) {
+        self.assert_spread();
+        for round in 0.. {
+            if self.machines.iter().all(|machine| machine.is_at_rest()) {
+                break;
+            }
+            assert!(round < 10_000, "something is left of a transaction");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        for machine in &self.machines {
+            assert_eq!(machine.compare_backups(&self.machines), []);
+        }
+    }
+
+    /// Runs one random transaction; what it saw if it committed.
+    pub fn attempt(
+        &self,
+        coordinator: &mut fencepost_txn::Coordinator,
+        random: &mut u64,
+    ) -> Option<Seen> {
+        let mut draw = |n: u64| {
+            *random ^= *random << 13;
+            *random ^= *random >> 7;
+            *random ^= *random << 17;
+            *random % n
+        };
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let began = self.clock.fetch_add(1, Ordering::SeqCst);
+        let read_only = draw(4) == 0;
+        let mut tx = coordinator.begin(if read_only {
+            Mode::ReadOnly
+        } else {
+            Mode::ReadWrite
+        });
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        let mut step = || -> Result<(), Stop> {
+            let mut words = Vec::new();
+            for _ in 0..1 + draw(5) {
+                let object = draw(self.objects.len() as u64) as usize;
+                block_on(tx.read(self.objects[object], &mut words))?;
+                // All words of an object are written together: a torn read would show here.
+                assert!(words[..20].iter().all(|w| *w == words[0]), "torn object");
+                if words[0] != id {
+                    reads.push((object, words[0]));
+                }
+                if !read_only && draw(2) == 0 {
+                    block_on(tx.write(self.objects[object], &[id; 20]))?;
+                    writes.push(object);
+                }
+            }
+            Ok(())
+        };
+        step().ok()?;
+        writes.sort_unstable();
+        writes.dedup();
+        match block_on(tx.commit()).expect("nothing fails in the memory tier") {
+            Outcome::Committed(at) => {
+                let ended = self.clock.fetch_add(1, Ordering::SeqCst);
+                Some(Seen {
+                    id,
+                    began,
+                    ended,
+                    reads,
+                    writes,
+                    at,
+                })
+            }
+            Outcome::Aborted(_) => None,
+        }
+    }
+}
