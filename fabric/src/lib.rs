@@ -11,7 +11,8 @@
 //!        │
 //!   Fabric    Disk   MonotonicClock   Random
 //!     │        │  │      │      │        │
-//!   local  OsDisk SimDisk  SystemClock ManualClock
+//!  local  OsDisk SimDisk  SystemClock ManualClock
+//!   shm                   HostClock
 //! ```
 //! Unsafe code is in [`memory`] alone. Under loom only memory and what does without it is there.
 
@@ -35,6 +36,8 @@ pub mod random;
 #[cfg(not(loom))]
 pub mod ring;
 pub mod segment;
+#[cfg(not(loom))]
+pub mod shm;
 pub mod sim_disk;
 pub mod sync;
 
@@ -56,4 +59,6 @@ pub use random::{Random, entropy_seed};
 #[cfg(not(loom))]
 pub use ring::{Kept, Malformed, RingFull, RingReader, RingWriter};
 pub use segment::{Place, SegmentId, Writer};
+#[cfg(not(loom))]
+pub use shm::ShmFabric;
 pub use sim_disk::{CrashLoss, DiskOp, HeldSyncs, SimDisk};

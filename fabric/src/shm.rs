@@ -1,0 +1,369 @@
+//! Machines of one host that map each other's memory: files in one directory of a tmpfs.
+//!
+//! # Picture
+//! ```text
+//! DIR/m1/control                    the bell
+//! DIR/m1/0001000000000000           a region: others map it for reading alone
+//! DIR/m1/0002000000000002.m2        a ring: m2 may write it, too
+//! ```
+//! Every operation works on mapped memory, without the target's threads; the files are what outlives a
+//! killed process. A segment's file gets its name when it is whole, so that whoever finds it finds all
+//! of it.
+//!
+//! # Failure
+//! A machine whose directory is there already is another process's, which holds a lock on it, or what
+//! a process has left behind, which is removed. A peer that has ended is noticed by a word of its control
+//! segment; one that was killed by its lease alone: until then its memory is written in vain.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::bell::Bell;
+use crate::completion::Completion;
+use crate::counters::FabricCounters;
+use crate::direct;
+use crate::fabric::{Event, Fabric, FabricError};
+use crate::machine::{MachineId, Member};
+use crate::memory::{Memory, WORD_BYTES};
+use crate::segment::{Place, SegmentId, Writer};
+use crate::sync::Ordering;
+
+/// Words of the control segment.
+const CONTROL_WORDS: usize = 8;
+/// The control segment's word that is the bell.
+const BELL: usize = 0;
+/// The control segment's word that is not zero while the machine lives, as far as it could tell.
+const ALIVE: usize = 1;
+/// Name of the control segment.
+const CONTROL: &str = "control";
+/// Name of the file that is locked while the machine's process lives.
+const LOCK: &str = "lock";
+
+/// One machine's end of the memory that the processes of a host share.
+#[derive(Debug)]
+pub struct ShmFabric {
+    me: MachineId,
+    home: PathBuf,
+    root: PathBuf,
+    control: Arc<Memory>,
+    bell: Bell,
+    counters: FabricCounters,
+    own: RwLock<HashMap<SegmentId, Own>>,
+    peers: RwLock<HashMap<MachineId, Arc<Peer>>>,
+    events: Mutex<Vec<Event>>,
+    /// Keeps the directory ours.
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Own {
+    memory: Arc<Memory>,
+    path: PathBuf,
+}
+
+/// A peer, and what has been mapped of it in its present life.
+#[derive(Debug)]
+struct Peer {
+    home: PathBuf,
+    life: RwLock<Option<Arc<Life>>>,
+}
+
+/// What has been mapped of a process.
+#[derive(Debug)]
+struct Life {
+    control: Arc<Memory>,
+    bell: Bell,
+    mapped: RwLock<HashMap<SegmentId, Mapped>>,
+}
+
+impl Life {
+    fn lasts(&self) -> bool {
+        self.control.words()[ALIVE].load(Ordering::Acquire) != 0
+    }
+}
+
+impl Peer {
+    /// The process that is the peer now.
+    fn life(&self) -> Result<Arc<Life>, FabricError> {
+        if let Some(life) = self.life.read().as_ref().filter(|life| life.lasts()) {
+            return Ok(Arc::clone(life));
+        }
+        let mut known = self.life.write();
+        *known = None;
+        let control = Memory::of_file(&open_file(&self.home.join(CONTROL), true)?, true)?;
+        if control.len() < CONTROL_WORDS {
+            return Err(FabricError::Lost);
+        }
+        let control = Arc::new(control);
+        let life = Arc::new(Life {
+            bell: Bell::new(Arc::clone(&control), BELL),
+            control,
+            mapped: RwLock::default(),
+        });
+        if !life.lasts() {
+            return Err(FabricError::Lost);
+        }
+        Ok(Arc::clone(known.insert(life)))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Mapped {
+    memory: Arc<Memory>,
+    writable: bool,
+}
+
+fn home_of(root: &Path, machine: MachineId) -> PathBuf {
+    root.join(machine.to_string())
+}
+
+fn name_of(segment: SegmentId, writer: Writer) -> String {
+    match writer {
+        Writer::Owner => format!("{:016x}", segment.raw()),
+        Writer::Peer(peer) => format!("{:016x}.{peer}", segment.raw()),
+    }
+}
+
+/// Makes a file of zeroed words and maps it.
+fn make(path: &Path, words: usize) -> io::Result<Memory> {
+    let unnamed = path.with_file_name(format!(
+        "{}.new",
+        path.file_name().unwrap_or_default().to_string_lossy()
+    ));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&unnamed)?;
+    // Room is taken as pages are touched.
+    file.set_len((words * WORD_BYTES) as u64)?;
+    let memory = Memory::of_file(&file, true)?;
+    fs::rename(unnamed, path)?;
+    Ok(memory)
+}
+
+/// Opens what a peer has made.
+fn open_file(path: &Path, writable: bool) -> Result<File, FabricError> {
+    let opened = OpenOptions::new().read(true).write(writable).open(path);
+    // It is not there yet, or no more.
+    opened.map_err(|_| FabricError::Lost)
+}
+
+fn open(path: &Path, writable: bool) -> Option<Memory> {
+    let file = open_file(path, writable).ok()?;
+    Memory::of_file(&file, writable).ok()
+}
+
+impl ShmFabric {
+    /// The machine `me` of the cluster whose memory is in `root`, a member of nothing but itself.
+    ///
+    /// # Errors
+    /// [`FabricError::Refused`] if another process is that machine; [`FabricError::Io`] where the
+    /// directory cannot be made.
+    pub fn open(root: &Path, me: MachineId) -> Result<Self, FabricError> {
+        let home = home_of(root, me);
+        fs::create_dir_all(&home)?;
+        let lock = File::create(home.join(LOCK))?;
+        if lock.try_lock().is_err() {
+            return Err(FabricError::Refused("another process is this machine"));
+        }
+        // What a process that is gone has left is of another life.
+        for entry in fs::read_dir(&home)? {
+            let path = entry?.path();
+            if path.file_name().is_some_and(|name| name != LOCK) {
+                fs::remove_file(path)?;
+            }
+        }
+        let control = Arc::new(make(&home.join(CONTROL), CONTROL_WORDS)?);
+        control.words()[ALIVE].store(1, Ordering::Release);
+        Ok(ShmFabric {
+            me,
+            home,
+            root: root.to_path_buf(),
+            bell: Bell::new(Arc::clone(&control), BELL),
+            control,
+            counters: FabricCounters::default(),
+            own: RwLock::default(),
+            peers: RwLock::default(),
+            events: Mutex::default(),
+            _lock: lock,
+        })
+    }
+
+    fn peer(&self, machine: MachineId) -> Result<Arc<Peer>, FabricError> {
+        let peer = self.peers.read().get(&machine).cloned();
+        peer.ok_or(FabricError::NotMember(machine))
+    }
+
+    fn segment(&self, machine: MachineId, segment: SegmentId) -> Result<Mapped, FabricError> {
+        const NO_SUCH: FabricError = FabricError::Refused("no such segment");
+        if machine == self.me {
+            let own = self.own.read();
+            let own = own.get(&segment).ok_or(NO_SUCH)?;
+            return Ok(Mapped {
+                memory: Arc::clone(&own.memory),
+                writable: true,
+            });
+        }
+        let peer = self.peer(machine)?;
+        let life = peer.life()?;
+        if let Some(mapped) = life.mapped.read().get(&segment) {
+            return Ok(mapped.clone());
+        }
+        let mine = peer.home.join(name_of(segment, Writer::Peer(self.me)));
+        let mapped = match open(&mine, true) {
+            Some(memory) => (memory, true),
+            None => (self.open_of_others(&peer, segment).ok_or(NO_SUCH)?, false),
+        };
+        let mapped = Mapped {
+            memory: Arc::new(mapped.0),
+            writable: mapped.1,
+        };
+        let mut all = life.mapped.write();
+        Ok(all.entry(segment).or_insert(mapped).clone())
+    }
+
+    /// A segment that somebody else, or nobody, may write.
+    fn open_of_others(&self, peer: &Peer, segment: SegmentId) -> Option<Memory> {
+        let owners = peer.home.join(name_of(segment, Writer::Owner));
+        let others = self.peers.read().keys().copied().collect::<Vec<_>>();
+        let names = others
+            .into_iter()
+            .map(|other| peer.home.join(name_of(segment, Writer::Peer(other))));
+        std::iter::once(owners)
+            .chain(names)
+            .find_map(|path| open(&path, false))
+    }
+
+    fn to_write(&self, at: Place) -> Result<Arc<Memory>, FabricError> {
+        let Mapped { memory, writable } = self.segment(at.machine, at.segment)?;
+        writable
+            .then_some(memory)
+            .ok_or(FabricError::Refused("not the writer of the segment"))
+    }
+}
+
+impl Fabric for ShmFabric {
+    fn me(&self) -> MachineId {
+        self.me
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    fn counters(&self) -> &FabricCounters {
+        &self.counters
+    }
+
+    fn provide(
+        &self,
+        segment: SegmentId,
+        words: usize,
+        writer: Writer,
+    ) -> Result<Arc<Memory>, FabricError> {
+        let mut own = self.own.write();
+        if own.contains_key(&segment) {
+            return Err(FabricError::Refused("the segment is there already"));
+        }
+        let path = self.home.join(name_of(segment, writer));
+        let memory = Arc::new(make(&path, words)?);
+        let provided = Own {
+            memory: Arc::clone(&memory),
+            path,
+        };
+        own.insert(segment, provided);
+        Ok(memory)
+    }
+
+    fn withdraw(&self, segment: SegmentId) {
+        if let Some(own) = self.own.write().remove(&segment) {
+            // A name that is gone already is as good.
+            let _ = fs::remove_file(own.path);
+        }
+    }
+
+    fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {
+        if !members.iter().any(|member| member.id == self.me) {
+            return Err(FabricError::Refused("this machine must be a member"));
+        }
+        let others = members.iter().map(|member| member.id);
+        let others: Vec<_> = others.filter(|id| *id != self.me).collect();
+        let mut peers = self.peers.write();
+        let mut events = self.events.lock();
+        peers.retain(|id, _| {
+            let stays = others.contains(id);
+            if !stays {
+                events.push(Event::Lost(*id));
+            }
+            stays
+        });
+        for id in others {
+            peers.entry(id).or_insert_with(|| {
+                events.push(Event::Connected(id));
+                Arc::new(Peer {
+                    home: home_of(&self.root, id),
+                    life: RwLock::default(),
+                })
+            });
+        }
+        Ok(())
+    }
+
+    fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {
+        let mapped = self.segment(machine, segment).ok()?;
+        Some(mapped.memory)
+    }
+
+    fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>> {
+        self.counters.read(words);
+        match self.segment(at.machine, at.segment) {
+            Ok(mapped) => direct::read(&mapped.memory, at.word, words),
+            Err(error) => Completion::done(Err(error)),
+        }
+    }
+
+    fn write(&self, at: Place, words: &[u64]) -> Completion<()> {
+        self.counters.write(words.len());
+        match self.to_write(at) {
+            Ok(memory) => direct::write(&memory, at.word, words),
+            Err(error) => Completion::done(Err(error)),
+        }
+    }
+
+    fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64> {
+        self.counters.swap();
+        match self.to_write(at) {
+            Ok(memory) => direct::cas(&memory, at.word, expected, new),
+            Err(error) => Completion::done(Err(error)),
+        }
+    }
+
+    fn ring_bell(&self, machine: MachineId) {
+        if machine == self.me {
+            return self.bell.ring();
+        }
+        // A machine that is not there has nobody to wake.
+        if let Ok(life) = self.peer(machine).and_then(|peer| peer.life()) {
+            life.bell.ring();
+        }
+    }
+
+    fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.events.lock())
+    }
+}
+
+impl Drop for ShmFabric {
+    fn drop(&mut self) {
+        self.control.words()[ALIVE].store(0, Ordering::Release);
+        // Who has mapped a segment keeps its memory; nobody finds it any more.
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
