@@ -28,6 +28,9 @@ struct Station {
     bell: Bell,
     segments: RwLock<HashMap<SegmentId, Provided>>,
     members: RwLock<HashSet<MachineId>>,
+    /// Peers as the events have told of them.
+    connected: Mutex<HashSet<MachineId>>,
+    events: Mutex<Vec<Event>>,
 }
 
 #[derive(Debug, Clone)]
@@ -43,7 +46,6 @@ pub struct LocalFabric {
     network: Arc<LocalNetwork>,
     station: Arc<Station>,
     counters: FabricCounters,
-    events: Mutex<Vec<Event>>,
 }
 
 impl LocalNetwork {
@@ -62,6 +64,8 @@ impl LocalNetwork {
             bell,
             segments: RwLock::default(),
             members: RwLock::new(HashSet::from([me])),
+            connected: Mutex::default(),
+            events: Mutex::default(),
         });
         let mut machines = self.machines.write();
         if machines.contains_key(&me) {
@@ -74,8 +78,29 @@ impl LocalNetwork {
             network: Arc::clone(self),
             station,
             counters: FabricCounters::default(),
-            events: Mutex::default(),
         })
+    }
+
+    /// Tells every machine which peers it has got and lost: each of the two must count the other.
+    fn tell(&self) {
+        // One at a time, so that the last one to tell has seen everything.
+        let machines = self.machines.write();
+        for (me, station) in machines.iter() {
+            let members = station.members.read().clone();
+            let counts_me = |peer: &MachineId| {
+                let peer = machines.get(peer).filter(|_| peer != me);
+                peer.is_some_and(|peer| peer.members.read().contains(me))
+            };
+            let now: HashSet<MachineId> = members.into_iter().filter(counts_me).collect();
+            let mut connected = station.connected.lock();
+            let mut events = station.events.lock();
+            events.extend(connected.difference(&now).map(|peer| Event::Lost(*peer)));
+            events.extend(
+                now.difference(&connected)
+                    .map(|peer| Event::Connected(*peer)),
+            );
+            *connected = now;
+        }
     }
 }
 
@@ -143,10 +168,8 @@ impl Fabric for LocalFabric {
         if !now.contains(&self.me) {
             return Err(FabricError::Refused("this machine must be a member"));
         }
-        let before = std::mem::replace(&mut *self.station.members.write(), now.clone());
-        let mut events = self.events.lock();
-        events.extend(before.difference(&now).map(|peer| Event::Lost(*peer)));
-        events.extend(now.difference(&before).map(|peer| Event::Connected(*peer)));
+        *self.station.members.write() = now;
+        self.network.tell();
         Ok(())
     }
 
@@ -190,12 +213,13 @@ impl Fabric for LocalFabric {
     }
 
     fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.events.lock())
+        std::mem::take(&mut self.station.events.lock())
     }
 }
 
 impl Drop for LocalFabric {
     fn drop(&mut self) {
         self.network.machines.write().remove(&self.me);
+        self.network.tell();
     }
 }

@@ -1,0 +1,106 @@
+//! FAB-1 and FAB-2: words are whole, and the first of a write comes last.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::kind::{Kind, at, cluster, provide, wait};
+
+pub fn swaps_lose_nothing(kind: &impl Kind) {
+    const EACH: u64 = 500;
+    let machines = cluster(kind, 2);
+    let (a, b) = (&machines[0], &machines[1]);
+    let memory = provide(b, 3, a);
+    // The peer's threads, the owner's threads through its fabric, and its threads on its memory.
+    std::thread::scope(|scope| {
+        for machine in [a, a, b, b] {
+            scope.spawn(move || {
+                let mut seen = 0;
+                for _ in 0..EACH {
+                    loop {
+                        let was = wait(kind, machine.cas(at(b, 1), seen, seen + 1)).expect("there");
+                        if was == seen {
+                            break;
+                        }
+                        seen = was;
+                    }
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    memory.words()[1].fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    assert_eq!(memory.words()[1].load(Ordering::SeqCst), 6 * EACH);
+}
+
+pub fn words_are_whole(kind: &impl Kind) {
+    const WORDS: usize = 17;
+    let machines = cluster(kind, 3);
+    let [a, b, c] = &machines[..] else {
+        unreachable!("three machines")
+    };
+    let memory = provide(b, WORDS, a);
+    let done = AtomicBool::new(false);
+    let whole = |word: u64| assert_eq!(word >> 32, word & 0xFFFF_FFFF, "half a word");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..2000 {
+                let word = (n << 32) | n;
+                assert_eq!(wait(kind, a.write(at(b, 0), &[word; WORDS])), Ok(()));
+            }
+            done.store(true, Ordering::Release);
+        });
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                let words = wait(kind, c.read(at(b, 0), WORDS)).expect("there");
+                words.iter().copied().for_each(whole);
+            }
+        });
+        while !done.load(Ordering::Acquire) {
+            memory
+                .words()
+                .iter()
+                .for_each(|word| whole(word.load(Ordering::Relaxed)));
+        }
+    });
+}
+
+pub fn who_sees_the_first_word_sees_the_others(kind: &impl Kind) {
+    const WORDS: usize = 33;
+    const WRITES: u64 = 2000;
+    let machines = cluster(kind, 3);
+    let [a, b, c] = &machines[..] else {
+        unreachable!("three machines")
+    };
+    let memory = provide(b, WORDS, a);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let writes: Vec<_> = (1..=WRITES)
+                .map(|n| a.write(at(b, 0), &[n; WORDS]))
+                .collect();
+            for write in writes {
+                assert_eq!(wait(kind, write), Ok(()));
+            }
+        });
+        scope.spawn(|| {
+            let mut first = 0;
+            while first < WRITES {
+                let first_word = c.read(at(b, 0), 1);
+                let all = c.read(at(b, 0), WORDS);
+                first = wait(kind, first_word).expect("there")[0];
+                let all = wait(kind, all).expect("there");
+                assert!(all.iter().all(|word| *word >= first), "{first}: {all:?}");
+            }
+        });
+        let mut first = 0;
+        while first < WRITES {
+            first = memory.words()[0].load(Ordering::Acquire);
+            for word in memory.words() {
+                assert!(word.load(Ordering::Relaxed) >= first);
+            }
+        }
+    });
+}

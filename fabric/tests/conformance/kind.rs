@@ -1,0 +1,136 @@
+//! The kinds, as the suite handles them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencepost_fabric::{
+    Completion, Fabric, FabricError, LocalNetwork, MachineId, Member, Memory, Place, SegmentId,
+    Writer,
+};
+
+/// After so long the suite takes something for stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The segment that most tests use.
+pub const SEGMENT: SegmentId = SegmentId::new(SegmentId::REGION, 0, 7);
+
+/// A kind of fabric, with a network of its own.
+pub trait Kind: Sync {
+    /// A network without machines.
+    fn new() -> Self;
+
+    /// A machine that counts nobody but itself as a member. One with this number may have been
+    /// there before.
+    fn join(&self, id: u32) -> Arc<dyn Fabric>;
+
+    /// How a machine that has joined is reached.
+    fn member(&self, id: u32) -> Member;
+
+    /// Lets some of what is under way happen.
+    fn settle(&self);
+
+    /// Ends a machine.
+    fn stop(&self, machine: Arc<dyn Fabric>) {
+        assert_eq!(Arc::strong_count(&machine), 1, "somebody still uses it");
+    }
+}
+
+/// Machines of one process.
+pub struct Local(Arc<LocalNetwork>);
+
+impl Kind for Local {
+    fn new() -> Self {
+        Local(LocalNetwork::new())
+    }
+
+    fn join(&self, id: u32) -> Arc<dyn Fabric> {
+        Arc::new(self.0.join(MachineId(id)).expect("a new machine"))
+    }
+
+    fn member(&self, id: u32) -> Member {
+        Member {
+            id: MachineId(id),
+            address: String::new(),
+        }
+    }
+
+    fn settle(&self) {
+        std::thread::yield_now();
+    }
+}
+
+/// Machines `1..=n`, all of them members.
+pub fn cluster(kind: &impl Kind, n: u32) -> Vec<Arc<dyn Fabric>> {
+    let machines: Vec<_> = (1..=n).map(|id| kind.join(id)).collect();
+    let members: Vec<_> = (1..=n).map(|id| kind.member(id)).collect();
+    for machine in &machines {
+        machine.set_members(&members).expect("is one of them");
+    }
+    for from in &machines {
+        for to in &machines {
+            until(kind, || reaches(kind, from, to.me()));
+        }
+    }
+    machines
+}
+
+/// Sets the members of one machine by number.
+pub fn set_members(kind: &impl Kind, machine: &Arc<dyn Fabric>, ids: &[u32]) {
+    let members: Vec<_> = ids.iter().map(|id| kind.member(*id)).collect();
+    machine.set_members(&members).expect("is one of them");
+}
+
+/// Whether an operation gets there.
+pub fn reaches(kind: &impl Kind, from: &Arc<dyn Fabric>, to: MachineId) -> bool {
+    let nowhere = Place {
+        machine: to,
+        segment: SegmentId::new(SegmentId::BOARD, 0, u32::MAX),
+        word: 0,
+    };
+    matches!(
+        wait(kind, from.read(nowhere, 1)),
+        Err(FabricError::Refused(_))
+    )
+}
+
+/// Waits for an answer.
+pub fn wait<T>(kind: &impl Kind, mut completion: Completion<T>) -> Result<T, FabricError> {
+    let mut answer = None;
+    until(kind, || {
+        answer = completion.take();
+        answer.is_some()
+    });
+    answer.expect("until it was there")
+}
+
+/// Waits for something to become true.
+pub fn until(kind: &impl Kind, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "stuck");
+        kind.settle();
+    }
+}
+
+/// [`SEGMENT`] of `owner`, written by `writer`.
+pub fn provide(owner: &Arc<dyn Fabric>, words: usize, writer: &Arc<dyn Fabric>) -> Arc<Memory> {
+    owner
+        .provide(SEGMENT, words, Writer::Peer(writer.me()))
+        .expect("provided")
+}
+
+/// A word of [`SEGMENT`] of `machine`.
+pub fn at(machine: &Arc<dyn Fabric>, word: usize) -> Place {
+    Place {
+        machine: machine.me(),
+        segment: SEGMENT,
+        word,
+    }
+}
+
+/// All words of a memory.
+pub fn contents(memory: &Memory) -> Vec<u64> {
+    let mut out = vec![0; memory.len()];
+    assert!(memory.copy_out(0, &mut out));
+    out
+}

@@ -1,0 +1,77 @@
+//! What every kind of fabric promises, tested on each of them.
+//!
+//! ```text
+//! kind.rs          how the suite makes, ends and waits for the machines of a kind
+//! order.rs         FAB-3            atomicity.rs   FAB-1, FAB-2
+//! answers.rs       FAB-4            refused.rs     FAB-6, places that are not there
+//! membership.rs    FAB-5            loss.rs        a machine goes and comes back
+//! rings.rs         RING-1, RING-2, BELL-1, back-pressure
+//! ```
+//! Tests that need threads are a list of their own, for kinds that have none.
+
+mod answers;
+mod atomicity;
+mod kind;
+mod loss;
+mod membership;
+mod order;
+mod refused;
+mod rings;
+
+/// One `#[test]` for each function of the suite.
+macro_rules! tests {
+    ($kind:ty: $($file:ident :: $test:ident)*) => {
+        $(#[test]
+        fn $test() {
+            crate::$file::$test(&<$kind as crate::kind::Kind>::new());
+        })*
+    };
+}
+
+/// The tests that one thread runs.
+macro_rules! of_one_thread {
+    ($kind:ty) => {
+        tests! { $kind:
+            order::every_answer_is_that_of_the_operations_posted_before
+            order::two_machines_do_not_disturb_each_other
+            answers::what_was_written_is_visible
+            answers::a_peer_that_is_gone_answers_lost
+            answers::what_is_under_way_when_a_peer_goes_ends
+            answers::a_completion_may_be_dropped
+            refused::a_place_that_is_not_there
+            refused::a_length_that_no_memory_has
+            refused::whoever_is_not_the_writer
+            refused::a_segment_that_is_there_and_one_that_was_withdrawn
+            membership::a_machine_that_is_no_member_is_not_posted_to
+            membership::a_machine_that_a_peer_does_not_count_reaches_nothing
+            membership::a_machine_that_was_removed_reaches_nothing
+            membership::removing_a_member_ends_what_is_posted_to_it
+            membership::this_machine_is_always_a_member
+            membership::a_machine_reaches_itself
+            membership::events_tell_of_connections
+            loss::nothing_posted_before_reaches_the_memory_after
+            rings::records_arrive_in_order_and_whole
+            rings::a_full_ring_refuses_until_the_receiver_has_released
+            rings::both_directions_of_a_pair
+        }
+    };
+}
+
+/// The tests that need threads.
+macro_rules! of_threads {
+    ($kind:ty) => {
+        tests! { $kind:
+            order::each_thread_keeps_its_order
+            atomicity::swaps_lose_nothing
+            atomicity::words_are_whole
+            atomicity::who_sees_the_first_word_sees_the_others
+            rings::parked_pollers_are_woken
+            rings::a_slow_receiver_slows_its_senders
+        }
+    };
+}
+
+mod local {
+    of_one_thread!(crate::kind::Local);
+    of_threads!(crate::kind::Local);
+}

@@ -1,0 +1,150 @@
+//! FAB-5: nothing goes to or from a machine outside the configuration.
+
+use std::sync::Arc;
+
+use fencepost_fabric::{Event, Fabric, FabricError, Writer};
+
+use crate::kind::{
+    Kind, SEGMENT, at, cluster, contents, provide, reaches, set_members, until, wait,
+};
+
+pub fn a_machine_that_is_no_member_is_not_posted_to(kind: &impl Kind) {
+    let machines = cluster(kind, 2);
+    let outsider = kind.join(9);
+    let memory = provide(&outsider, 1, &machines[0]);
+    let place = at(&outsider, 0);
+    let not_member = FabricError::NotMember(outsider.me());
+    let a = &machines[0];
+    assert_eq!(wait(kind, a.write(place, &[1])), Err(not_member.clone()));
+    assert_eq!(wait(kind, a.cas(place, 0, 1)), Err(not_member.clone()));
+    assert_eq!(wait(kind, a.read(place, 1)), Err(not_member));
+    a.ring_bell(place.machine);
+    assert!(a.map(place.machine, SEGMENT).is_none());
+    assert_eq!(contents(&memory), [0]);
+}
+
+pub fn a_machine_that_a_peer_does_not_count_reaches_nothing(kind: &impl Kind) {
+    let machines = cluster(kind, 2);
+    let b = &machines[1];
+    let outsider = kind.join(9);
+    let memory = provide(b, 1, &outsider);
+    set_members(kind, &outsider, &[1, 2, 9]);
+    for _ in 0..20 {
+        kind.settle();
+        assert_eq!(
+            wait(kind, outsider.write(at(b, 0), &[1])),
+            Err(FabricError::Lost)
+        );
+        assert_eq!(
+            wait(kind, outsider.read(at(b, 0), 1)),
+            Err(FabricError::Lost)
+        );
+    }
+    assert_eq!(contents(&memory), [0]);
+    set_members(kind, b, &[1, 2, 9]);
+    until(kind, || {
+        wait(kind, outsider.write(at(b, 0), &[1])) == Ok(())
+    });
+    assert_eq!(contents(&memory), [1]);
+}
+
+pub fn a_machine_that_was_removed_reaches_nothing(kind: &impl Kind) {
+    let machines = cluster(kind, 3);
+    let [a, b, c] = &machines[..] else {
+        unreachable!("three machines")
+    };
+    let memory = provide(b, 1, a);
+    assert_eq!(wait(kind, a.write(at(b, 0), &[1])), Ok(()));
+    let under_way: Vec<_> = (0..100).map(|_| a.write(at(b, 0), &[2])).collect();
+    set_members(kind, b, &[2, 3]);
+    for write in under_way {
+        let _ = wait(kind, write);
+    }
+    let before = contents(&memory);
+    assert_eq!(wait(kind, a.write(at(b, 0), &[3])), Err(FabricError::Lost));
+    assert_eq!(wait(kind, a.read(at(b, 0), 1)), Err(FabricError::Lost));
+    assert_eq!(
+        wait(kind, b.read(at(a, 0), 1)),
+        Err(FabricError::NotMember(a.me()))
+    );
+    assert_eq!(contents(&memory), before);
+    assert!(reaches(kind, c, b.me()), "others go on");
+    set_members(kind, b, &[1, 2, 3]);
+    until(kind, || wait(kind, a.write(at(b, 0), &[4])) == Ok(()));
+    assert_eq!(contents(&memory), [4]);
+}
+
+pub fn removing_a_member_ends_what_is_posted_to_it(kind: &impl Kind) {
+    let machines = cluster(kind, 2);
+    let (a, b) = (&machines[0], &machines[1]);
+    provide(b, 64, a);
+    let writes: Vec<_> = (0..500).map(|_| a.write(at(b, 0), &[2; 64])).collect();
+    let reads: Vec<_> = (0..500).map(|_| a.read(at(b, 0), 64)).collect();
+    set_members(kind, a, &[1]);
+    for write in writes {
+        assert!(matches!(wait(kind, write), Ok(()) | Err(FabricError::Lost)));
+    }
+    for read in reads {
+        assert!(matches!(wait(kind, read), Ok(_) | Err(FabricError::Lost)));
+    }
+    assert_eq!(
+        wait(kind, a.write(at(b, 0), &[3])),
+        Err(FabricError::NotMember(b.me()))
+    );
+}
+
+pub fn this_machine_is_always_a_member(kind: &impl Kind) {
+    let machines = cluster(kind, 2);
+    let without = machines[0].set_members(&[kind.member(2)]);
+    assert!(matches!(without, Err(FabricError::Refused(_))));
+    assert!(reaches(kind, &machines[0], machines[1].me()), "as before");
+}
+
+pub fn a_machine_reaches_itself(kind: &impl Kind) {
+    let alone = kind.join(1);
+    let memory = alone.provide(SEGMENT, 3, Writer::Owner).expect("provided");
+    assert_eq!(wait(kind, alone.write(at(&alone, 1), &[4, 5])), Ok(()));
+    assert_eq!(wait(kind, alone.cas(at(&alone, 1), 4, 6)), Ok(4));
+    assert_eq!(
+        wait(kind, alone.read(at(&alone, 0), 3)).as_deref(),
+        Ok(&[0, 6, 5][..])
+    );
+    assert_eq!(contents(&memory), [0, 6, 5]);
+    alone.ring_bell(alone.me());
+}
+
+pub fn events_tell_of_connections(kind: &impl Kind) {
+    let mut machines = cluster(kind, 3);
+    let ids: Vec<_> = machines.iter().map(|machine| machine.me()).collect();
+    for machine in &machines {
+        let mut events = machine.take_events();
+        events.sort_by_key(|event| match event {
+            Event::Connected(peer) | Event::Lost(peer) => *peer,
+        });
+        let peers = ids.iter().filter(|id| **id != machine.me());
+        assert_eq!(
+            events,
+            peers.map(|id| Event::Connected(*id)).collect::<Vec<_>>()
+        );
+        assert_eq!(machine.take_events(), [], "each is told once");
+    }
+    let (c, b) = (machines.pop().expect("c"), machines.pop().expect("b"));
+    let a = machines.pop().expect("a");
+    kind.stop(c);
+    told(kind, &a, Event::Lost(ids[2]));
+    set_members(kind, &b, &[2]);
+    told(kind, &a, Event::Lost(ids[1]));
+    set_members(kind, &b, &[1, 2]);
+    told(kind, &a, Event::Connected(ids[1]));
+    assert!(reaches(kind, &a, ids[1]));
+}
+
+/// Waits until a machine has been told of nothing but `event`.
+fn told(kind: &impl Kind, machine: &Arc<dyn Fabric>, event: Event) {
+    let mut events = Vec::new();
+    until(kind, || {
+        events.extend(machine.take_events());
+        !events.is_empty()
+    });
+    assert_eq!(events, [event]);
+}
