@@ -2,7 +2,7 @@
 //!
 //! # Picture
 //! ```text
-//! DIR/m1/control                    the bell
+//! DIR/m1/control                    the bell, and who m1's members are
 //! DIR/m1/0001000000000000           a region: others map it for reading alone
 //! DIR/m1/0002000000000002.m2        a ring: m2 may write it, too
 //! ```
@@ -20,6 +20,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -31,14 +32,19 @@ use crate::fabric::{Event, Fabric, FabricError};
 use crate::machine::{MachineId, Member};
 use crate::memory::{Memory, WORD_BYTES};
 use crate::segment::{Place, SegmentId, Writer};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
+/// Most members that a machine counts.
+const MAX_MEMBERS: usize = 1000;
 /// Words of the control segment.
-const CONTROL_WORDS: usize = 8;
+const CONTROL_WORDS: usize = MEMBERS + MAX_MEMBERS;
 /// The control segment's word that is the bell.
 const BELL: usize = 0;
-/// The control segment's word that is not zero while the machine lives, as far as it could tell.
-const ALIVE: usize = 1;
+/// The control segment's word that is not zero while the machine lives, as far as it could tell, and
+/// moves on with its members.
+const GENERATION: usize = 1;
+/// From here on the control segment has the members' numbers plus one, and zeroes behind them.
+const MEMBERS: usize = 8;
 /// Name of the control segment.
 const CONTROL: &str = "control";
 /// Name of the file that is locked while the machine's process lives.
@@ -71,6 +77,8 @@ struct Own {
 struct Peer {
     home: PathBuf,
     life: RwLock<Option<Arc<Life>>>,
+    /// Whether it was connected when events were last taken.
+    connected: AtomicBool,
 }
 
 /// What has been mapped of a process.
@@ -79,11 +87,36 @@ struct Life {
     control: Arc<Memory>,
     bell: Bell,
     mapped: RwLock<HashMap<SegmentId, Mapped>>,
+    /// The generation of the peer's members in which this machine was found among them.
+    counted: AtomicU64,
 }
 
 impl Life {
+    fn generation(&self) -> u64 {
+        self.control.words()[GENERATION].load(Ordering::Acquire)
+    }
+
     fn lasts(&self) -> bool {
-        self.control.words()[ALIVE].load(Ordering::Acquire) != 0
+        self.generation() != 0
+    }
+
+    /// Whether the peer counts `machine` as a member.
+    fn counts(&self, machine: MachineId) -> bool {
+        let generation = self.generation();
+        if generation == self.counted.load(Ordering::Relaxed) {
+            return true;
+        }
+        let members = &self.control.words()[MEMBERS..];
+        let number = u64::from(machine.0) + 1;
+        let found = members
+            .iter()
+            .map(|word| word.load(Ordering::Acquire))
+            .take_while(|member| *member != 0)
+            .any(|member| member == number);
+        if found {
+            self.counted.store(generation, Ordering::Relaxed);
+        }
+        found
     }
 }
 
@@ -104,6 +137,7 @@ impl Peer {
             bell: Bell::new(Arc::clone(&control), BELL),
             control,
             mapped: RwLock::default(),
+            counted: AtomicU64::new(0),
         });
         if !life.lasts() {
             return Err(FabricError::Lost);
@@ -181,7 +215,8 @@ impl ShmFabric {
             }
         }
         let control = Arc::new(make(&home.join(CONTROL), CONTROL_WORDS)?);
-        control.words()[ALIVE].store(1, Ordering::Release);
+        control.words()[MEMBERS].store(u64::from(me.0) + 1, Ordering::Release);
+        control.words()[GENERATION].store(1, Ordering::Release);
         Ok(ShmFabric {
             me,
             home,
@@ -213,6 +248,9 @@ impl ShmFabric {
         }
         let peer = self.peer(machine)?;
         let life = peer.life()?;
+        if !life.counts(self.me) {
+            return Err(FabricError::Lost);
+        }
         if let Some(mapped) = life.mapped.read().get(&segment) {
             return Ok(mapped.clone());
         }
@@ -293,23 +331,34 @@ impl Fabric for ShmFabric {
         if !members.iter().any(|member| member.id == self.me) {
             return Err(FabricError::Refused("this machine must be a member"));
         }
+        if members.len() >= MAX_MEMBERS {
+            return Err(FabricError::Refused("too many members"));
+        }
+        let words = self.control.words();
+        for (i, word) in words[MEMBERS..].iter().enumerate() {
+            let number = members
+                .get(i)
+                .map_or(0, |member| u64::from(member.id.0) + 1);
+            word.store(number, Ordering::Release);
+        }
+        words[GENERATION].fetch_add(1, Ordering::AcqRel);
         let others = members.iter().map(|member| member.id);
         let others: Vec<_> = others.filter(|id| *id != self.me).collect();
         let mut peers = self.peers.write();
         let mut events = self.events.lock();
-        peers.retain(|id, _| {
+        peers.retain(|id, peer| {
             let stays = others.contains(id);
-            if !stays {
+            if !stays && peer.connected.load(Ordering::Relaxed) {
                 events.push(Event::Lost(*id));
             }
             stays
         });
         for id in others {
             peers.entry(id).or_insert_with(|| {
-                events.push(Event::Connected(id));
                 Arc::new(Peer {
                     home: home_of(&self.root, id),
                     life: RwLock::default(),
+                    connected: AtomicBool::new(false),
                 })
             });
         }
@@ -356,13 +405,24 @@ impl Fabric for ShmFabric {
     }
 
     fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.events.lock())
+        let mut events = std::mem::take(&mut *self.events.lock());
+        for (id, peer) in self.peers.read().iter() {
+            let now = peer.life().is_ok_and(|life| life.counts(self.me));
+            if peer.connected.swap(now, Ordering::Relaxed) != now {
+                events.push(if now {
+                    Event::Connected(*id)
+                } else {
+                    Event::Lost(*id)
+                });
+            }
+        }
+        events
     }
 }
 
 impl Drop for ShmFabric {
     fn drop(&mut self) {
-        self.control.words()[ALIVE].store(0, Ordering::Release);
+        self.control.words()[GENERATION].store(0, Ordering::Release);
         // Who has mapped a segment keeps its memory; nobody finds it any more.
         let _ = fs::remove_dir_all(&self.home);
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fencepost_fabric::{
     Completion, Fabric, FabricError, LocalNetwork, MachineId, Member, Memory, Place, SegmentId,
-    Writer,
+    ShmFabric, Writer,
 };
 
 /// After so long the suite takes something for stuck.
@@ -45,6 +45,33 @@ impl Kind for Local {
 
     fn join(&self, id: u32) -> Arc<dyn Fabric> {
         Arc::new(self.0.join(MachineId(id)).expect("a new machine"))
+    }
+
+    fn member(&self, id: u32) -> Member {
+        Member {
+            id: MachineId(id),
+            address: String::new(),
+        }
+    }
+
+    fn settle(&self) {
+        std::thread::yield_now();
+    }
+}
+
+/// Machines of one host.
+pub struct Shm(tempfile::TempDir);
+
+impl Kind for Shm {
+    fn new() -> Self {
+        // Where there is no tmpfs a disk does.
+        let tmpfs = std::path::Path::new("/dev/shm");
+        let dir = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
+        Shm(dir.expect("a directory"))
+    }
+
+    fn join(&self, id: u32) -> Arc<dyn Fabric> {
+        Arc::new(ShmFabric::open(self.0.path(), MachineId(id)).expect("a new machine"))
     }
 
     fn member(&self, id: u32) -> Member {

@@ -75,3 +75,8 @@ mod local {
     of_one_thread!(crate::kind::Local);
     of_threads!(crate::kind::Local);
 }
+
+mod shm {
+    of_one_thread!(crate::kind::Shm);
+    of_threads!(crate::kind::Shm);
+}

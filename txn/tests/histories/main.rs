@@ -26,8 +26,10 @@ fn random_histories_of_many_threads_are_strictly_serializable() {
 
 #[test]
 fn random_histories_of_several_machines_are_strictly_serializable() {
-    for (machines, replicas, objects) in [(2, 1, 6), (3, 1, 20), (3, 2, 6), (3, 3, 60)] {
-        let world = World::over(Kind::Local, machines, replicas, objects);
+    let local = [(2, 1, 6), (3, 1, 20), (3, 2, 6), (3, 3, 60)].map(|shape| (Kind::Local, shape));
+    let shm = [(3, 1, 20), (3, 3, 6)].map(|shape| (Kind::Shm, shape));
+    for (kind, (machines, replicas, objects)) in local.into_iter().chain(shm) {
+        let world = World::over(kind, machines, replicas, objects);
         run(&world, 6, 400);
         world.settle();
     }
@@ -64,8 +66,8 @@ fn every_snapshot_adds_up() {
 
 #[test]
 fn every_snapshot_of_several_machines_adds_up() {
-    for replicas in [1, 3] {
-        let world = World::over(Kind::Local, 3, replicas, 20);
+    for (kind, replicas) in [(Kind::Local, 1), (Kind::Local, 3), (Kind::Shm, 3)] {
+        let world = World::over(kind, 3, replicas, 20);
         add_up(&world);
         world.settle();
     }

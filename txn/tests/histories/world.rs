@@ -17,6 +17,8 @@ pub struct World {
     pub objects: Vec<Addr>,
     pub clock: AtomicU64,
     ids: AtomicU64,
+    /// Lives as long as the machines.
+    shared: Option<tempfile::TempDir>,
 }
 
 impl World {
@@ -31,7 +33,8 @@ impl World {
 
     /// Objects spread over machines that are each other's peers, with as many `replicas` of each.
     pub fn over(kind: Kind, machines: u32, replicas: usize, objects: usize) -> Self {
-        let machines = kind.fabrics(machines).into_iter().map(|fabric| {
+        let (fabrics, shared) = kind.fabrics(machines);
+        let machines = fabrics.into_iter().map(|fabric| {
             let network = NetworkOptions {
                 configuration: 1,
                 placement: Placement::new(kind.machines(machines), replicas),
@@ -46,7 +49,9 @@ impl World {
             };
             Machine::open(options).expect("opens")
         });
-        Self::of(machines.collect(), objects)
+        let mut world = Self::of(machines.collect(), objects);
+        world.shared = Some(shared);
+        world
     }
 
     fn of(machines: Vec<Arc<Machine>>, objects: usize) -> Self {
@@ -55,6 +60,7 @@ impl World {
             objects: Vec::new(),
             clock: AtomicU64::new(1),
             ids: AtomicU64::new(1),
+            shared: None,
         };
         for number in 0..objects {
             let mut coordinator = world.machine(number).coordinator();
