@@ -38,7 +38,7 @@ pub(crate) async fn split_leaf(
         match split_in(&mut system, tree, leaf, separator).await {
             Ok(false) => return Ok(None),
             Ok(true) => {
-                structure::announce();
+                structure::announce(tx);
                 announced += 1;
                 match system.commit().await {
                     Ok(Outcome::Committed(_)) => return Ok(Some(announced)),

@@ -98,7 +98,7 @@ pub(crate) async fn merge(tx: &mut Transaction, tree: Addr, key: &[u8]) -> Resul
     let mut system = tx.system();
     let merged = match merge_up(&mut system, tree, key).await {
         Ok(true) => {
-            structure::announce();
+            structure::announce(tx);
             system.commit().await
         }
         Ok(false) => return Ok(false),

@@ -5,30 +5,26 @@
 //! * STRUCTURE-1: a split or merge is counted before it takes effect. Whoever sees a node that it left
 //!   and then reads the count finds it there.
 //!
-//! The count is one for all trees of the process: a transaction that looks in vain loses a little time.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! The count is one for all trees of all machines: a transaction that looks in vain loses a little time.
 
 use fencepost_txn::Transaction;
 
-/// Never 0, which is what a transaction begins with.
-static CHANGES: AtomicU64 = AtomicU64::new(1);
-
-/// Splits and merges so far, and those that are about to take effect.
+/// Splits and merges so far, and those that are about to take effect; never 0, which is what a
+/// transaction begins with.
 #[inline]
-pub(crate) fn changes() -> u64 {
-    CHANGES.load(Ordering::Acquire)
+pub(crate) fn changes(tx: &Transaction) -> u64 {
+    tx.machine().reshaped() + 1
 }
 
 /// A split or merge is about to be committed.
-pub(crate) fn announce() {
-    CHANGES.fetch_add(1, Ordering::AcqRel);
+pub(crate) fn announce(tx: &Transaction) {
+    tx.machine().reshape();
 }
 
 /// The transaction itself has made all splits since there were `before`, `own` of them, and has made the
 /// patches of the node anew: if all were settled then, they still are.
 pub(crate) fn made_by(tx: &mut Transaction, before: u64, own: u64) {
-    if tx.settled() == before && changes() == before + own {
+    if tx.settled() == before && changes(tx) == before + own {
         tx.set_settled(before + own);
     }
 }

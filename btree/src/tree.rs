@@ -317,7 +317,7 @@ impl BTree {
             split::choose(&node, key)
         };
         if let Some((Some(separator), _)) = tx.view(leaf, Some(&LEAF), choose).await? {
-            let before = structure::changes();
+            let before = structure::changes(tx);
             let split = grow::split_leaf(tx, root, leaf, &separator).await?;
             match tx.patch_is_stale(leaf) {
                 Some(true) => reroute(tx, leaf).await?,
@@ -432,7 +432,7 @@ async fn settle(tx: &mut Transaction, seen: Seen) -> Result<bool, Stop> {
         // What is on its way is of other keys, or comes in the order in which it was made.
         return Ok(false);
     }
-    let changes = structure::changes();
+    let changes = structure::changes(tx);
     if tx.settled() == changes {
         return Ok(false);
     }

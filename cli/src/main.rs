@@ -1,10 +1,11 @@
 //! The `fencepost` program: one command a file.
 //!
 //! ```text
-//!   fencepost start    serves PostgreSQL clients until SIGTERM or SIGINT
-//!   fencepost bench    runs a benchmark and checks its data
-//!   fencepost check    verifies a stopped database
-//!   fencepost status   shows a running one
+//!   fencepost start         serves PostgreSQL clients until SIGTERM or SIGINT
+//!   fencepost dev-cluster   the same, from several machines on this host
+//!   fencepost bench         runs a benchmark and checks its data
+//!   fencepost check         verifies a stopped database
+//!   fencepost status        shows a running one
 //! ```
 //! Exit codes: 0 done, 1 it failed or something is broken (stderr says what), 2 wrong usage.
 
@@ -12,7 +13,9 @@
 
 mod bench;
 mod check;
+mod dev_cluster;
 mod failure;
+mod signals;
 mod size;
 mod start;
 mod status;
@@ -39,6 +42,8 @@ struct Arguments {
 enum Command {
     /// Serve PostgreSQL clients.
     Start(start::Start),
+    /// Run a database of several machines on this host.
+    DevCluster(dev_cluster::DevCluster),
     /// Run a benchmark, check its data and report.
     Bench(bench::Bench),
     /// Verify a stopped database.
@@ -50,6 +55,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Start(start) => start.run(),
+        Command::DevCluster(cluster) => cluster.run(),
         Command::Bench(bench) => bench.run(),
         Command::Check(check) => check.run(),
         Command::Status(status) => status.run(),

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use fencepost::{Database, Durability};
+use fencepost::{Cluster, Database, Durability};
 use fencepost_pgserver::{AuthMode, ListenOptions, TlsOptions, listen};
 use tokio::runtime::Builder;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
+use crate::signals::Signals;
 use crate::size;
 
 /// How long statements may go on after the signal.
@@ -39,6 +39,22 @@ pub struct Start {
     /// Size of a region: a power of two from 16M to 2G.
     #[arg(long, value_name = "SIZE", value_parser = size::region_bytes)]
     region_size: Option<usize>,
+    /// Be one of several machines that are one database: the directory of the memory that they share,
+    /// best on a tmpfs.
+    #[arg(long, value_name = "DIR", conflicts_with = "data_dir", requires_all = ["machine", "machines"])]
+    cluster: Option<PathBuf>,
+    /// Number of this machine, from 1.
+    #[arg(long, value_name = "K", requires = "cluster")]
+    machine: Option<u32>,
+    /// Number of machines.
+    #[arg(long, value_name = "N", requires = "cluster")]
+    machines: Option<u32>,
+    /// Machines that have a copy of each region.
+    #[arg(long, value_name = "N", requires = "cluster", default_value_t = 1)]
+    replicas: u32,
+    /// End when the process that started this one has ended.
+    #[arg(long, hide = true)]
+    ends_with_parent: bool,
     /// Certificate chain in PEM; with --tls-key, clients may use TLS.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -89,11 +105,16 @@ impl Start {
             let _entered = runtime.enter();
             Signals::new().map_err(Failure::io("signals"))?
         };
+        if self.ends_with_parent {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
+                .map_err(|error| Failure::io("parent")(error.into()))?;
+        }
         let database = self.open()?;
         let server = listen(&database, self.listen_options())?;
-        let where_to = match &self.data_dir {
-            Some(dir) => format!("data in {}", dir.display()),
-            None => "data in memory only".to_string(),
+        let where_to = match (&self.data_dir, self.machine, self.machines) {
+            (Some(dir), ..) => format!("data in {}", dir.display()),
+            (None, Some(machine), Some(machines)) => format!("machine {machine} of {machines}"),
+            _ => "data in memory only".to_string(),
         };
         println!(
             "fencepost {} ready on {} ({where_to}; started in {} ms)",
@@ -131,6 +152,16 @@ impl Start {
         if let Some(bytes) = self.region_size {
             options = options.region_size(bytes);
         }
+        if let (Some(directory), Some(machine), Some(machines)) =
+            (&self.cluster, self.machine, self.machines)
+        {
+            options = options.cluster(Cluster {
+                directory: directory.clone(),
+                machine,
+                machines,
+                replicas: self.replicas,
+            });
+        }
         Ok(options.open()?)
     }
 
@@ -151,27 +182,5 @@ impl Start {
         options.workers = self.workers;
         options.connections_max = self.max_connections;
         options
-    }
-}
-
-/// The signals that end the server.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
     }
 }

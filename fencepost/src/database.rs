@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use fencepost_sql::catalog::{Catalog, CatalogView, RoleDef};
+use fencepost_sql::catalog::{Catalog, CatalogView, RoleDef, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_txn::{Machine, MachineOptions, Mode, Outcome};
@@ -12,12 +12,18 @@ use pollster::FutureExt;
 
 use crate::blocking::BlockingSession;
 use crate::cache::PlanCache;
+use crate::cluster::{Cluster, await_machines, await_others};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, Options};
 use crate::session::{Session, SessionOptions};
 
 /// The one database of a machine, by its SQL name.
 pub const DATABASE_NAME: &str = "postgres";
+
+/// Bits of a session's number below that of its machine.
+const PIDS_BITS: u32 = 20;
+/// Machines that the number of a session tells apart.
+const MACHINES_MAX: u32 = 1 << (31 - PIDS_BITS);
 
 /// An open database. Clones are handles on the same one; the last to go closes it.
 #[derive(Clone)]
@@ -52,6 +58,14 @@ impl Database {
         Database::options().data_dir(path).open()
     }
 
+    /// One of several machines that are one database.
+    pub fn join(cluster: Cluster) -> Result<Database, OpenError> {
+        Database::options()
+            .durability(Durability::Memory)
+            .cluster(cluster)
+            .open()
+    }
+
     /// More ways to open a database.
     pub fn options() -> Options {
         Options::new()
@@ -59,13 +73,20 @@ impl Database {
 
     pub(crate) fn start(options: MachineOptions) -> Result<Database, OpenError> {
         let machine = Machine::open(options)?;
-        let catalog = open_catalog(&machine).block_on().map_err(Error::from)?;
+        await_machines(&machine)?;
+        let catalog = if machine.is_founder() {
+            open_catalog(&machine).block_on().map_err(Error::from)?
+        } else {
+            // The founder makes it, once it sees all machines.
+            await_others(|| open_catalog(&machine).block_on().ok())?
+        };
+        let machine_number = (machine.number() % MACHINES_MAX) as i32;
         Ok(Database {
             shared: Arc::new(Shared {
                 machine,
                 catalog,
                 plans: PlanCache::default(),
-                next_pid: AtomicI32::new(1),
+                next_pid: AtomicI32::new(1 + (machine_number << PIDS_BITS)),
             }),
         })
     }
@@ -105,7 +126,7 @@ impl Database {
 
     /// The role `name`.
     pub fn role(&self, name: &str) -> Option<Arc<RoleDef>> {
-        self.shared.catalog.newest().role(name).ok().flatten()
+        self.shared.newest_catalog().role(name).ok().flatten()
     }
 
     /// The machine below, for tools and benchmarks.
@@ -128,6 +149,18 @@ impl Database {
 }
 
 impl Shared {
+    /// The catalog of now. A machine that is alone knows of every change; where there are others they
+    /// may have changed it.
+    pub fn newest_catalog(&self) -> Arc<Snapshot> {
+        if self.machine.number() != 0 {
+            let mut tx = self.machine.coordinator().begin(Mode::ReadOnly);
+            if let Ok(newest) = self.catalog.snapshot(&mut tx).block_on() {
+                return newest;
+            }
+        }
+        self.catalog.newest()
+    }
+
     /// A number for a new session.
     pub fn next_pid(&self) -> i32 {
         self.next_pid.fetch_add(1, Ordering::Relaxed)

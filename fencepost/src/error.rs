@@ -14,6 +14,25 @@ pub enum OpenError {
     /// Durability was asked for, and no directory given.
     #[error("durability on disk needs a data directory")]
     NoDirectory,
+    /// This machine is none of those there are to be.
+    #[error("machine {machine} is none of {machines} machines, which count from 1")]
+    NoSuchMachine {
+        /// Its number.
+        machine: u32,
+        /// Machines.
+        machines: u32,
+    },
+    /// There are not as many machines as replicas.
+    #[error("{replicas} replicas need as many machines, and there are {machines}")]
+    TooFewMachines {
+        /// Machines.
+        machines: u32,
+        /// Replicas asked for.
+        replicas: u32,
+    },
+    /// The other machines did not come.
+    #[error("not all machines of the cluster came up within {0} seconds")]
+    Incomplete(u64),
     /// The catalog cannot be read.
     #[error(transparent)]
     Catalog(#[from] Error),

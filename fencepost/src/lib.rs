@@ -22,6 +22,7 @@
 mod blocking;
 mod cache;
 mod check;
+mod cluster;
 mod conflict;
 mod database;
 mod error;
@@ -33,6 +34,7 @@ mod session;
 
 pub use blocking::BlockingSession;
 pub use check::{Checked, check};
+pub use cluster::Cluster;
 pub use database::{DATABASE_NAME, Database};
 pub use error::{Error, OpenError};
 pub use fencepost_planner::{Collected, Flushed, Notice, RowSink, Tag};

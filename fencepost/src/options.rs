@@ -8,6 +8,7 @@ use fencepost_storage::log::LogOptions;
 use fencepost_txn::Durable;
 use fencepost_txn::MachineOptions;
 
+use crate::cluster::Cluster;
 use crate::database::Database;
 use crate::error::OpenError;
 
@@ -31,6 +32,7 @@ pub struct Options {
     memory_limit: Option<u64>,
     region_bytes: Option<usize>,
     checkpoint_bytes: u64,
+    cluster: Option<Cluster>,
 }
 
 impl Options {
@@ -41,6 +43,7 @@ impl Options {
             memory_limit: None,
             region_bytes: None,
             checkpoint_bytes: CHECKPOINT_BYTES,
+            cluster: None,
         }
     }
 
@@ -74,6 +77,12 @@ impl Options {
         self
     }
 
+    /// The process is one of several machines that are one database. It opens once all are there.
+    pub fn cluster(mut self, cluster: Cluster) -> Options {
+        self.cluster = Some(cluster);
+        self
+    }
+
     /// Opens the database, and makes it first if there is none.
     pub fn open(self) -> Result<Database, OpenError> {
         let mut options = MachineOptions::default();
@@ -97,6 +106,7 @@ impl Options {
             }
             _ => {}
         }
+        options.network = self.cluster.as_ref().map(Cluster::network).transpose()?;
         Database::start(options)
     }
 }

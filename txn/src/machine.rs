@@ -11,7 +11,7 @@
 //! machine runs makes every later commit fail; reads go on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use fencepost_fabric::{DiskLock, FabricCounts};
 use fencepost_storage::checkpoint::CheckpointError;
@@ -53,6 +53,8 @@ pub struct Machine {
     intents: Intents,
     counters: Counters,
     coordinators: AtomicU32,
+    /// Changes of the shape of indexes, where the machine is alone.
+    reshaped: AtomicU64,
     log: Option<Log>,
     checkpointer: Option<Checkpointer>,
     /// Differs from one start to the next.
@@ -119,7 +121,7 @@ impl Machine {
             None => (None, None, None),
         };
         let machine = Arc::new(Machine {
-            fresh: started.replayed.commits == 0 && started.checkpoint_objects == 0,
+            fresh: founder && started.replayed.commits == 0 && started.checkpoint_objects == 0,
             regions,
             account,
             lanes,
@@ -129,6 +131,7 @@ impl Machine {
             intents: Intents::default(),
             counters: Counters::default(),
             coordinators: AtomicU32::new(0),
+            reshaped: AtomicU64::new(0),
             incarnation: log.as_ref().map_or(1, |log| log.position().raw()),
             log,
             checkpointer,
@@ -209,6 +212,38 @@ impl Machine {
     /// Operation counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Whether the machine has the root object, rather than read it at a peer.
+    pub fn is_founder(&self) -> bool {
+        self.regions.is_own(self.root)
+    }
+
+    /// Whether all of its peers are there; a machine that is alone has none.
+    pub async fn is_complete(&self) -> bool {
+        match &self.network {
+            Some(network) => network.is_complete().await,
+            None => true,
+        }
+    }
+
+    /// An index is about to change its shape: keys move between nodes.
+    pub fn reshape(&self) {
+        match &self.network {
+            Some(network) => network.reshape(),
+            None => {
+                self.reshaped.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// How often indexes have changed their shape, on all machines.
+    #[inline]
+    pub fn reshaped(&self) -> u64 {
+        match &self.network {
+            Some(network) => network.reshaped(),
+            None => self.reshaped.load(Ordering::Acquire),
+        }
     }
 
     /// One-sided operations posted to other machines; `None` where there are none.
@@ -333,8 +368,8 @@ impl Machine {
         self.network.as_ref()
     }
 
-    /// Number of the machine in transaction ids.
-    pub(crate) fn number(&self) -> u32 {
+    /// Number of the machine, 0 where it is alone.
+    pub fn number(&self) -> u32 {
         self.network.as_ref().map_or(0, |network| network.me().0)
     }
 

@@ -30,6 +30,8 @@ pub const COMMIT_PRIMARY: u8 = 3;
 pub const ABORT: u8 = 4;
 /// TRUNCATE: everyone is done with it.
 pub const TRUNCATE: u8 = 5;
+/// COMMIT-BACKUP of a transaction that has more than one; the backup copies it out of the log.
+pub const COMMIT_BACKUP_PART: u8 = 6;
 
 /// Objects up to this many words are logged whole (256 bytes).
 pub const WHOLE_OBJECT_WORDS: usize = 32;

@@ -3,4 +3,5 @@
 mod commands;
 mod common;
 mod crash_bank;
+mod dev_cluster;
 mod pgbench;

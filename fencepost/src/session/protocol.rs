@@ -155,7 +155,7 @@ impl Session {
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
         match &self.private {
             Some(private) => Arc::clone(private),
-            None => self.db.catalog.newest(),
+            None => self.db.newest_catalog(),
         }
     }
 

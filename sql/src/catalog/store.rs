@@ -42,6 +42,8 @@ const FIRST_USER_OID: u64 = 16384;
 /// The oid of the superuser that a fresh database has.
 pub const SUPERUSER_OID: u32 = 10;
 const LOAD_BATCH: usize = 256;
+/// Machines whose numbers a catalog version tells apart.
+const MACHINES_MAX: u64 = 1024;
 
 /// The catalog of one database: where it is stored, and the newest snapshot known.
 pub struct Catalog {
@@ -189,15 +191,19 @@ impl Catalog {
         if words[HEART_VERSION] != planned {
             return Err(Halt::Stale);
         }
-        let version = self.fresh_version(planned);
+        let version = self.fresh_version(planned, tx.machine().number());
         words[HEART_VERSION] = version;
         tx.write(self.heart, &words).await?;
         Ok(version)
     }
 
-    fn fresh_version(&self, stored: u64) -> u64 {
-        self.last_version.fetch_max(stored, Ordering::Relaxed);
-        self.last_version.fetch_add(1, Ordering::Relaxed) + 1
+    /// A version above `stored` that no transaction of any machine has had (CAT-4): machines count in
+    /// steps, each from its own number.
+    fn fresh_version(&self, stored: u64, machine: u32) -> u64 {
+        let counted = stored / MACHINES_MAX;
+        self.last_version.fetch_max(counted, Ordering::Relaxed);
+        let next = self.last_version.fetch_add(1, Ordering::Relaxed) + 1;
+        next * MACHINES_MAX + u64::from(machine) % MACHINES_MAX
     }
 
     /// The next free oid, given for good when the transaction commits.

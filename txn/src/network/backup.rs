@@ -26,20 +26,29 @@ pub(super) struct Changed(Mutex<HashMap<BlockId, Timestamp, FixedState>>);
 /// The transactions of one coordinator machine that write regions of which this machine has backups.
 #[derive(Default)]
 pub(super) struct Backup {
-    waiting: HashMap<TxnId, (Vec<u64>, Option<Kept>), FixedState>,
+    waiting: HashMap<TxnId, Vec<Held>, FixedState>,
+}
+
+/// A record, and what keeps it in the log.
+struct Held {
+    record: Vec<u64>,
+    kept: Option<Kept>,
 }
 
 impl Backup {
-    /// COMMIT-BACKUP: keeps the record.
+    /// COMMIT-BACKUP, or a part of it: keeps the record.
     pub fn hold(&mut self, record: &[u64], kept: Option<Kept>) -> Result<(), BadRecord> {
         let id = Reader(record).id()?;
-        self.waiting.insert(id, (record.to_vec(), kept));
+        let record = record.to_vec();
+        let parts = self.waiting.entry(id).or_default();
+        parts.push(Held { record, kept });
         Ok(())
     }
 
     /// ABORT: forgets it; what may be released.
-    pub fn abort(&mut self, id: TxnId) -> Option<Kept> {
-        self.waiting.remove(&id)?.1
+    pub fn abort(&mut self, id: TxnId) -> Vec<Kept> {
+        let parts = self.waiting.remove(&id).unwrap_or_default();
+        parts.into_iter().filter_map(|held| held.kept).collect()
     }
 
     /// TRUNCATE: applies it; what may be released.
@@ -48,17 +57,17 @@ impl Backup {
         regions: &Regions,
         changed: &Changed,
         id: TxnId,
-    ) -> Result<Option<Kept>, BadRecord> {
-        let Some((record, kept)) = self.waiting.remove(&id) else {
-            return Ok(None);
-        };
-        let mut reader = Reader(&record);
-        reader.id()?;
-        let w = reader.timestamp()?;
-        while let Some(write) = reader.write()? {
-            apply(regions, changed, &write, w)?;
+    ) -> Result<Vec<Kept>, BadRecord> {
+        let parts = self.waiting.remove(&id).unwrap_or_default();
+        for held in &parts {
+            let mut reader = Reader(&held.record);
+            reader.id()?;
+            let w = reader.timestamp()?;
+            while let Some(write) = reader.write()? {
+                apply(regions, changed, &write, w)?;
+            }
         }
-        Ok(kept)
+        Ok(parts.into_iter().filter_map(|held| held.kept).collect())
     }
 
     /// Transactions that were not truncated.

@@ -137,6 +137,10 @@ impl End {
             }
             record::COMMIT_PRIMARY => self.primary.commit(machine, LANE, words, kept)?,
             record::COMMIT_BACKUP => self.backup.hold(words, Some(kept))?,
+            record::COMMIT_BACKUP_PART => {
+                self.backup.hold(words, None)?;
+                self.log.release(kept);
+            }
             record::ABORT => {
                 let id = Reader(words).id()?;
                 let mut released = self.primary.abort(machine, id);
@@ -187,12 +191,14 @@ impl Network {
 
 /// Starts the poller's thread; it ends with the machine.
 pub(crate) fn start_poller(machine: &Arc<Machine>) -> std::io::Result<()> {
+    let Some(network) = machine.network() else {
+        return Ok(());
+    };
     let weak = Arc::downgrade(machine);
-    let name = format!("poller {}", machine.network().map_or(0, |n| n.me().0));
-    std::thread::Builder::new()
-        .name(name)
-        .spawn(move || run(&weak))
-        .map(drop)
+    let name = format!("poller {}", network.me());
+    let poller = std::thread::Builder::new().name(name);
+    *network.poller.lock() = Some(poller.spawn(move || run(&weak))?);
+    Ok(())
 }
 
 fn run(weak: &Weak<Machine>) {

@@ -121,6 +121,19 @@ impl Link {
         log.ring.flush()
     }
 
+    /// Writes a record that no room was promised for.
+    ///
+    /// # Errors
+    /// [`RingFull`]; nothing is written.
+    pub fn append_unpromised(&self, tag: u8, body: &[u64]) -> Result<Completion<()>, RingFull> {
+        let mut log = self.log.lock();
+        log.stage_truncated();
+        let pushed = log.ring.push(tag, &[body]);
+        // What may be forgotten over there makes room.
+        let done = log.ring.flush();
+        pushed.map(|()| done)
+    }
+
     /// The peer may forget a transaction.
     pub fn truncate(&self, id: TxnId) {
         self.log.lock().truncated.push(id);

@@ -25,6 +25,7 @@ mod spread;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
 use fencepost_fabric::{MonotonicClock, SegmentId, Writer};
@@ -78,6 +79,7 @@ pub(crate) struct Network {
     /// Commits that are not acknowledged by all primaries yet.
     finishing: Mutex<Vec<Finishing>>,
     log_words: usize,
+    poller: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
 }
 
@@ -90,6 +92,8 @@ struct Peer {
 
 /// The board's word that says what nobody on its machine reads below any more.
 const OLDEST: usize = 0;
+/// The board's word that counts changes of the shape of indexes.
+const RESHAPED: usize = 1;
 const BOARD: SegmentId = SegmentId::new(SegmentId::BOARD, 0, 0);
 
 impl Network {
@@ -128,6 +132,7 @@ impl Network {
             changed: Changed::default(),
             finishing: Mutex::default(),
             log_words: options.log_words,
+            poller: Mutex::default(),
             stopped: AtomicBool::new(false),
         })
     }
@@ -171,17 +176,49 @@ impl Network {
         self.peer(primary).map(|peer| &peer.old_versions)
     }
 
+    /// A word of a peer's board; 0 where the peer is not there yet.
+    fn board_word(&self, peer: &Peer, word: usize) -> u64 {
+        let board = peer.board.get().or_else(|| {
+            let board = self.fabric.map(peer.id, BOARD)?;
+            Some(peer.board.get_or_init(|| board))
+        });
+        let word = board.and_then(|board| board.words().get(word));
+        word.map_or(0, |word| word.load(Ordering::SeqCst))
+    }
+
+    /// Counts a change of the shape of an index.
+    pub fn reshape(&self) {
+        self.board.words()[RESHAPED].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Such changes of all machines.
+    pub fn reshaped(&self) -> u64 {
+        let mine = self.board.words()[RESHAPED].load(Ordering::SeqCst);
+        let theirs = self
+            .peers
+            .iter()
+            .map(|peer| self.board_word(peer, RESHAPED));
+        mine + theirs.sum::<u64>()
+    }
+
+    /// Whether every peer can be written to.
+    pub async fn is_complete(&self) -> bool {
+        for peer in &self.peers {
+            if !peer.link.is_up().await {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Says that nobody here will read below `mine`, and answers what nobody anywhere will.
     pub fn oldest(&self, mine: Timestamp) -> Timestamp {
         self.board.words()[OLDEST].fetch_max(mine.raw(), Ordering::SeqCst);
-        let of_peer = |peer: &Peer| {
-            let board = peer.board.get().or_else(|| {
-                let board = self.fabric.map(peer.id, BOARD)?;
-                Some(peer.board.get_or_init(|| board))
-            });
-            board.map_or(0, |board| board.words()[OLDEST].load(Ordering::SeqCst))
-        };
-        let least = self.peers.iter().map(of_peer).min();
+        let least = self
+            .peers
+            .iter()
+            .map(|peer| self.board_word(peer, OLDEST))
+            .min();
         mine.min(Timestamp::from_raw(least.unwrap_or(u64::MAX)))
     }
 
@@ -207,9 +244,17 @@ impl Network {
             && !self.peers.iter().any(|peer| peer.link.has_truncated())
     }
 
+    /// Ends the poller's thread.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.fabric.bell().ring();
+        let poller = self.poller.lock().take();
+        // The poller itself may be the last to have the machine.
+        let poller = poller.filter(|poller| poller.thread().id() != std::thread::current().id());
+        if let Some(poller) = poller {
+            // A poller that has panicked has ended, too.
+            let _ = poller.join();
+        }
     }
 
     pub fn is_stopped(&self) -> bool {

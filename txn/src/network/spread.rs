@@ -12,6 +12,9 @@
 //! * SPREAD-2: whoever got a LOCK gets a COMMIT-PRIMARY or an ABORT, also where the commit's future is
 //!   dropped on its way.
 //!
+//! What backups get of a large transaction goes out in parts, which they copy out of the log as they come: so
+//! room for them comes back without anybody's commit, and none is promised.
+//!
 //! Objects whose primary is the coordinator's own machine are locked and replaced as those of a machine
 //! that is alone.
 
@@ -53,6 +56,8 @@ struct Participant {
     promised: [usize; 4],
     locked: bool,
     backed: bool,
+    /// COMMIT-BACKUP is more than one record takes.
+    in_parts: bool,
 }
 
 const LOCK: usize = 0;
@@ -78,6 +83,7 @@ impl Spread {
                 promised: [0; 4],
                 locked: false,
                 backed: false,
+                in_parts: false,
             });
             self.participants.len() - 1
         });
@@ -131,12 +137,50 @@ impl Transaction {
             .advance(|| context.newest_overwritten());
         context.validate(w)?;
         context.stamp(w);
-        for ack in context.commit_backup(network, w)? {
+        let mut acks = context.commit_backup(network, w)?;
+        for at in 0..self.context().spread.participants.len() {
+            if self.context().spread.participants[at].in_parts {
+                self.commit_backup_in_parts(network, at, w, &mut acks)
+                    .await?;
+            }
+        }
+        for ack in acks {
             if ack.await.is_err() {
                 return Err(LockFailure::Abort(AbortReason::Unreachable));
             }
         }
         Ok(w)
+    }
+
+    /// COMMIT-BACKUP of a large transaction at one backup.
+    async fn commit_backup_in_parts(
+        &mut self,
+        network: &Network,
+        at: usize,
+        w: Timestamp,
+        acks: &mut Vec<Completion<()>>,
+    ) -> Result<(), LockFailure> {
+        let machine = self.context().spread.participants[at].machine;
+        let Some(link) = network.link(machine) else {
+            return Ok(());
+        };
+        self.context_mut().spread.participants[at].backed = true;
+        let mut next = 0;
+        while next < self.context().spread.participants[at].backup.len() {
+            let (record, upto) = self.context().backup_part(network, at, next, w)?;
+            next = upto;
+            let tag = record::COMMIT_BACKUP_PART;
+            loop {
+                match link.append_unpromised(tag, &record) {
+                    Ok(ack) => break acks.push(ack),
+                    Err(RingFull) if link.is_up().await => self.pause(network).await,
+                    Err(RingFull) => {
+                        return Err(LockFailure::Abort(AbortReason::Unreachable));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Promises room for all records of the commit at every participant, before the first is written.
@@ -149,8 +193,12 @@ impl Transaction {
             if !link.is_up().await {
                 return Err(LockFailure::Abort(AbortReason::Unreachable));
             }
-            let sizes = self.context().record_sizes(at);
+            let mut sizes = self.context().record_sizes(at);
             let longest = network.longest_record();
+            if sizes[COMMIT_BACKUP] > longest {
+                sizes[COMMIT_BACKUP] = 0;
+                self.context_mut().spread.participants[at].in_parts = true;
+            }
             if sizes.iter().any(|words| *words > longest) {
                 return Err(LockFailure::Stop(Stop::TooLarge(
                     "a transaction over several machines is larger than their logs take",
@@ -427,7 +475,8 @@ impl Context {
         let mut acks = Vec::new();
         for at in 0..self.spread.participants.len() {
             let participant = &self.spread.participants[at];
-            if participant.backup.is_empty() {
+            let elsewhere = network.link(participant.machine).is_some();
+            if participant.backup.is_empty() || participant.in_parts && elsewhere {
                 continue;
             }
             record.clear();
@@ -451,6 +500,36 @@ impl Context {
         }
         self.spread.record = record;
         Ok(acks)
+    }
+
+    /// A part of COMMIT-BACKUP, from entry `next` on, and where the next part begins.
+    fn backup_part(
+        &self,
+        network: &Network,
+        at: usize,
+        mut next: usize,
+        w: Timestamp,
+    ) -> Result<(Vec<u64>, usize), LockFailure> {
+        let (entries, longest) = (
+            &self.spread.participants[at].backup,
+            network.longest_record(),
+        );
+        let mut record = Vec::new();
+        message::begin_commit(&mut record, self.txn_id(), w);
+        let first = next;
+        while let Some(entry) = entries.get(next) {
+            let write = &self.writes.writes[*entry as usize];
+            if record.len() + message::WRITE_WORDS + self.payload_words(write) > longest {
+                break;
+            }
+            self.put_backup(&mut record, write);
+            next += 1;
+        }
+        if next == first {
+            let why = "an object is larger than the logs of several machines take";
+            return Err(LockFailure::Stop(Stop::TooLarge(why)));
+        }
+        Ok((record, next))
     }
 
     fn put_backup(&self, record: &mut Vec<u64>, write: &Write) {

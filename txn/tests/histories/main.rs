@@ -8,7 +8,7 @@ mod world;
 use std::sync::atomic::Ordering;
 
 use checker::{Seen, check};
-use fencepost_txn::{Mode, Stop};
+use fencepost_txn::{Addr, Mode, Outcome, Stop};
 use kind::Kind;
 use pollster::block_on;
 use world::World;
@@ -71,6 +71,28 @@ fn every_snapshot_of_several_machines_adds_up() {
         add_up(&world);
         world.settle();
     }
+}
+
+#[test]
+fn a_transaction_that_is_larger_than_a_log_has_backups_all_the_same() {
+    const OBJECTS: u64 = 2000;
+    let world = World::over(Kind::Local, 3, 3, 0);
+    for machine in &world.machines {
+        let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+        let new: Vec<_> = (0..OBJECTS)
+            .map(|_| tx.alloc(20, Addr::NULL).expect("memory"))
+            .collect();
+        for (number, object) in new.iter().enumerate() {
+            tx.write_new(*object, &[number as u64; 20]).expect("new");
+        }
+        let outcome = block_on(tx.commit());
+        assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+    }
+    world.settle();
+    assert_eq!(
+        world.machines[0].inventory().objects.len() as u64,
+        OBJECTS + 1
+    );
 }
 
 /// Transfers between accounts while readers add all of them up: no reader ever sees money missing,

@@ -1,0 +1,240 @@
+//! `fencepost dev-cluster`: a database of several machines on this host, one process each.
+//!
+//! ```text
+//!   make shared memory ──► a process for each machine ──► all ready ──► signal ──► all end ──► remove it
+//!                                                    └── one of them ends: the others do, too
+//! ```
+//! The processes end with this one, however it ends.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::runtime::Builder;
+
+use crate::failure::Failure;
+use crate::signals::Signals;
+use crate::size;
+
+/// Where shared memory is best.
+const TMPFS: &str = "/dev/shm";
+/// How long the machines may take to come up, and to end.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How often the processes are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Run a database of several machines on this host; Ctrl-C stops all.
+#[derive(Debug, Args)]
+pub struct DevCluster {
+    /// Number of machines.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    machines: u32,
+    /// Machines that have a copy of each region. [default: 3, or all there are]
+    #[arg(long, value_name = "N")]
+    replicas: Option<u32>,
+    /// Address of the first machine; the others listen on the ports that follow.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
+    listen: String,
+    /// Directory for the memory that the machines share. [default: one on /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Memory of each machine's own data. [default: what half of the free shared memory has room for]
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    memory_limit: Option<u64>,
+    /// Worker threads of each machine; 0 for one a core.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: usize,
+}
+
+/// A machine's process.
+struct Machine {
+    number: u32,
+    child: Child,
+}
+
+/// What a machine's process has said, or that it says no more.
+type Said = (u32, Option<String>);
+
+impl DevCluster {
+    pub fn run(self) -> crate::Done {
+        let replicas = self.replicas.unwrap_or(self.machines.min(3));
+        let (host, port) = self.address()?;
+        let shared = self.directory()?;
+        let limit = match self.memory_limit {
+            Some(limit) => limit,
+            None => room(shared.path())? / 2 / u64::from(self.machines * replicas.max(1)),
+        };
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(Failure::io("runtime"))?;
+        let mut signals = {
+            let _entered = runtime.enter();
+            Signals::new().map_err(Failure::io("signals"))?
+        };
+        let (say, said) = channel();
+        let mut machines = Machines(Vec::new());
+        for number in 1..=self.machines {
+            let mut command =
+                Command::new(std::env::current_exe().map_err(Failure::io("program"))?);
+            command
+                .args(["start", "--ends-with-parent", "--cluster"])
+                .arg(shared.path())
+                .args(["--machine", &number.to_string()])
+                .args(["--machines", &self.machines.to_string()])
+                .args(["--replicas", &replicas.to_string()])
+                .args(["--listen", &format!("{host}:{}", port + number as u16 - 1)])
+                .args(["--memory-limit", &limit.to_string()])
+                .args(["--workers", &self.workers.to_string()]);
+            machines.0.push(start(command, number, say.clone())?);
+        }
+        drop(say);
+        let began = Instant::now();
+        let mut ready = 0;
+        let why = loop {
+            match said.recv_timeout(LOOK) {
+                Ok((number, Some(line))) => {
+                    println!("m{number}: {line}");
+                    ready += 1;
+                    if ready == self.machines {
+                        println!(
+                            "{} machines ready: psql -h {host} -p {port} -U postgres",
+                            self.machines
+                        );
+                    }
+                }
+                Ok((number, None)) => break Err(format!("m{number} has ended")),
+                Err(RecvTimeoutError::Disconnected) => break Err("all machines have ended".into()),
+                Err(RecvTimeoutError::Timeout)
+                    if ready < self.machines && began.elapsed() > PATIENCE =>
+                {
+                    break Err("not all machines came up".into());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Some(name) = runtime.block_on(signals.arrived()) {
+                break Ok(name);
+            }
+        };
+        if let Ok(name) = why {
+            eprintln!("fencepost: {name}: ending all machines");
+        }
+        let ended = machines.end();
+        match why {
+            Err(why) => Err(Failure::Broken(why)),
+            Ok(_) => ended,
+        }
+    }
+
+    fn address(&self) -> Result<(String, u16), Failure> {
+        let wrong = || Failure::Broken(format!("{}: not HOST:PORT", self.listen));
+        let (host, port) = self.listen.rsplit_once(':').ok_or_else(wrong)?;
+        let port: u16 = port.parse().map_err(|_| wrong())?;
+        if port == 0 || u32::from(port) + self.machines > u32::from(u16::MAX) {
+            return Err(Failure::Broken(format!(
+                "{}: each machine needs a port, counted from this one",
+                self.listen
+            )));
+        }
+        Ok((host.to_owned(), port))
+    }
+
+    fn directory(&self) -> Result<tempfile::TempDir, Failure> {
+        let mut name = tempfile::Builder::new();
+        let name = name.prefix("fencepost-");
+        let made = match &self.directory {
+            Some(directory) => name.tempdir_in(directory),
+            None if Path::new(TMPFS).is_dir() => name.tempdir_in(TMPFS),
+            None => name.tempdir(),
+        };
+        made.map_err(Failure::io("directory of the shared memory"))
+    }
+}
+
+/// Free bytes of the file system that a directory is on.
+fn room(directory: &Path) -> Result<u64, Failure> {
+    let stat = rustix::fs::statvfs(directory)
+        .map_err(|error| Failure::io("shared memory")(error.into()))?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+fn start(mut command: Command, number: u32, say: Sender<Said>) -> Result<Machine, Failure> {
+    // A terminal's Ctrl-C is for this process, which ends them.
+    command
+        .process_group(0)
+        .stdout(Stdio::piped())
+        .stdin(Stdio::null());
+    let mut child = command.spawn().map_err(Failure::io(format!("m{number}")))?;
+    if let Some(out) = child.stdout.take() {
+        let read = move || {
+            // Nobody listens any more where sending fails.
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                let _ = say.send((number, Some(line)));
+            }
+            let _ = say.send((number, None));
+        };
+        thread::Builder::new()
+            .spawn(read)
+            .map_err(Failure::io(format!("m{number}")))?;
+    }
+    Ok(Machine { number, child })
+}
+
+/// The processes; none outlives this.
+struct Machines(Vec<Machine>);
+
+impl Machines {
+    /// Asks all to end, and waits until they have.
+    fn end(&mut self) -> crate::Done {
+        for machine in &self.0 {
+            if let Some(pid) = i32::try_from(machine.child.id())
+                .ok()
+                .and_then(Pid::from_raw)
+            {
+                // One that has ended needs no signal.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let ended = self.0.iter_mut().map(|machine| machine.await_end(deadline));
+        // All of them are waited for, whatever became of the first.
+        let ended: Vec<crate::Done> = ended.collect();
+        ended.into_iter().collect()
+    }
+}
+
+impl Machine {
+    /// Waits for the process's end, which had better be a good one before the deadline.
+    fn await_end(&mut self, deadline: Instant) -> crate::Done {
+        let name = format!("m{}", self.number);
+        loop {
+            match self.child.try_wait().map_err(Failure::io(&name))? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    return Err(Failure::Broken(format!("{name} ended with {status}")));
+                }
+                None if Instant::now() > deadline => {
+                    self.child.kill().map_err(Failure::io(&name))?;
+                }
+                None => thread::sleep(LOOK),
+            }
+        }
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        for machine in &mut self.0 {
+            // Whatever went wrong, nothing is left running.
+            let _ = machine.child.kill();
+            let _ = machine.child.wait();
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Three machines that are one database.
+
+use std::thread;
+
+use fencepost::{Cluster, Database, OpenError, SqlState, params};
+
+const MACHINES: u32 = 3;
+
+/// The machines, each opened by a thread as each would be by a process.
+fn cluster(directory: &std::path::Path, replicas: u32) -> Vec<Database> {
+    let open = |machine| {
+        let cluster = Cluster {
+            directory: directory.to_path_buf(),
+            machine,
+            machines: MACHINES,
+            replicas,
+        };
+        let options = Database::options().region_size(64 << 20).cluster(cluster);
+        options.open().expect("opens")
+    };
+    thread::scope(|scope| {
+        let opening: Vec<_> = (1..=MACHINES)
+            .map(|machine| scope.spawn(move || open(machine)))
+            .collect();
+        opening
+            .into_iter()
+            .map(|machine| machine.join().expect("no panic"))
+            .collect()
+    })
+}
+
+fn shared() -> tempfile::TempDir {
+    let tmpfs = std::path::Path::new("/dev/shm");
+    let dir = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
+    dir.expect("a directory")
+}
+
+fn count(db: &Database, table: &str) -> i64 {
+    let count = format!("SELECT count(*) FROM {table}");
+    let row = db.blocking().query_one(&count, &[]).expect("counts");
+    row.get(0).expect("a number")
+}
+
+#[test]
+fn what_one_machine_does_all_of_them_see() {
+    let shared = shared();
+    let machines = cluster(shared.path(), 3);
+    let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
+    sessions[1]
+        .batch("CREATE TABLE t (a int PRIMARY KEY, b text); CREATE TABLE h (k int PRIMARY KEY, v int) WITH (index = hash)")
+        .expect("tables");
+    for number in 0..300 {
+        let session = &mut sessions[number as usize % 3];
+        let key = params![number, format!("row {number}")];
+        session
+            .execute("INSERT INTO t VALUES ($1, $2)", key)
+            .expect("inserts");
+        session
+            .execute("INSERT INTO h VALUES ($1, $1)", params![number])
+            .expect("inserts");
+    }
+    for (at, session) in sessions.iter_mut().enumerate() {
+        for number in (0..300).step_by(7) {
+            let row = session
+                .query_one("SELECT b FROM t WHERE a = $1", params![number])
+                .expect("there");
+            assert_eq!(row.get::<String>(0).expect("text"), format!("row {number}"));
+        }
+        let changed = session
+            .execute("UPDATE h SET v = v + 1 WHERE k % 3 = 0", &[])
+            .expect("updates");
+        assert_eq!(changed, 100, "machine {at}");
+    }
+    let total = sessions[0].query_one("SELECT sum(v) FROM h", &[]);
+    let total: i64 = total.expect("adds up").get(0).expect("a number");
+    assert_eq!(total, 299 * 150 + 300);
+    let taken = sessions[2].execute("INSERT INTO t VALUES (5, 'again')", &[]);
+    let taken = taken.expect_err("is there").code();
+    assert_eq!(taken, SqlState::UNIQUE_VIOLATION);
+    sessions[0]
+        .batch("ALTER ROLE postgres PASSWORD 'x'; DROP TABLE h")
+        .expect("ddl");
+    assert!(sessions[1].query("SELECT 1 FROM h", &[]).is_err());
+    assert!(
+        machines[2]
+            .role("postgres")
+            .expect("is there")
+            .verifier
+            .is_some()
+    );
+    drop(sessions);
+    for machine in &machines {
+        let backed: Vec<_> = machines.iter().map(|db| db.machine().clone()).collect();
+        for round in 0.. {
+            if backed.iter().all(|machine| machine.is_at_rest()) {
+                break;
+            }
+            assert!(round < 5000, "something is left of a transaction");
+            thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(machine.machine().compare_backups(&backed), []);
+    }
+}
+
+#[test]
+fn transfers_on_all_machines_at_once_keep_the_total() {
+    const ACCOUNTS: i32 = 30;
+    let shared = shared();
+    let machines = cluster(shared.path(), 2);
+    machines[0]
+        .blocking()
+        .batch(
+            "CREATE TABLE accounts (id int PRIMARY KEY, balance bigint);
+             INSERT INTO accounts SELECT g, 100 FROM generate_series(0, 29) g",
+        )
+        .expect("accounts");
+    thread::scope(|scope| {
+        for (turn, db) in machines.iter().enumerate() {
+            scope.spawn(move || {
+                let mut session = db.blocking();
+                for step in 0..150 {
+                    let (from, to) = (
+                        (step * 7 + turn as i32) % ACCOUNTS,
+                        (step * 11 + 3) % ACCOUNTS,
+                    );
+                    let moved = session.transaction(|tx| {
+                        let take = "UPDATE accounts SET balance = balance - 1 WHERE id = $1";
+                        let give = "UPDATE accounts SET balance = balance + 1 WHERE id = $1";
+                        tx.execute(take, params![from])?;
+                        tx.execute(give, params![to])?;
+                        Ok(())
+                    });
+                    moved.expect("in the end");
+                    if step % 10 == 0 {
+                        let total =
+                            session.query_one("SELECT sum(balance)::bigint FROM accounts", &[]);
+                        let total = total.expect("adds up").get::<i64>(0);
+                        assert_eq!(total.expect("a number"), 3000);
+                    }
+                }
+            });
+        }
+    });
+    assert!(
+        machines
+            .iter()
+            .all(|db| count(db, "accounts") == i64::from(ACCOUNTS))
+    );
+}
+
+#[test]
+fn what_cannot_be_a_cluster_is_refused() {
+    let shared = shared();
+    let join = |machine, machines, replicas| {
+        let directory = shared.path().to_path_buf();
+        Database::join(Cluster {
+            directory,
+            machine,
+            machines,
+            replicas,
+        })
+    };
+    assert!(matches!(
+        join(4, 3, 1),
+        Err(OpenError::NoSuchMachine { machine: 4, .. })
+    ));
+    assert!(matches!(
+        join(1, 2, 3),
+        Err(OpenError::TooFewMachines {
+            machines: 2,
+            replicas: 3
+        })
+    ));
+    let alone = join(1, 1, 1).expect("one machine is enough for one replica");
+    let again = join(1, 1, 1)
+        .err()
+        .expect("it is there already")
+        .to_string();
+    assert!(again.contains("another process is this machine"), "{again}");
+    drop(alone);
+    join(1, 1, 1).expect("its place is free again");
+}
