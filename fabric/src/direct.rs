@@ -5,7 +5,9 @@ use crate::fabric::FabricError;
 use crate::memory::Memory;
 use crate::sync::Ordering;
 
-const OUTSIDE: FabricError = FabricError::Refused("beyond the end of the segment");
+/// The segment has not so many words.
+pub(crate) const BEYOND_THE_END: &str = "beyond the end of the segment";
+const OUTSIDE: FabricError = FabricError::Refused(BEYOND_THE_END);
 
 /// Reads `words` words from `from` on.
 pub(crate) fn read(memory: &Memory, from: usize, words: usize) -> Completion<Box<[u64]>> {
@@ -34,4 +36,9 @@ pub(crate) fn cas(memory: &Memory, at: usize, expected: u64, new: u64) -> Comple
         Ok(was) | Err(was) => was,
     };
     Completion::done(memory.words().get(at).map(swap).ok_or(OUTSIDE))
+}
+
+/// The answer of one of these.
+pub(crate) fn now<T>(mut done: Completion<T>) -> Result<T, FabricError> {
+    done.take().unwrap_or(Err(FabricError::Lost))
 }

@@ -13,7 +13,7 @@
 //! * FAB-1: each 64-bit word is read, written and swapped whole.
 //! * FAB-2: the first word of a write becomes visible last. Who sees it sees all the others.
 //! * FAB-3: operations that one thread posts to one machine take effect in the order in which they
-//!   were posted.
+//!   were posted; leases ([`SegmentId::LEASE_LANE`]) keep an order of their own.
 //! * FAB-4: an operation that answered Ok has taken effect; one that answered [`FabricError::Lost`]
 //!   may have, or may yet, until the machine that posted it is no member any more.
 //! * FAB-5: nothing is delivered to a machine from one that is no member of its configuration, except

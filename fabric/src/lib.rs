@@ -13,6 +13,7 @@
 //!     │        │  │      │      │        │
 //!  local  OsDisk SimDisk  SystemClock ManualClock
 //!   shm                   HostClock
+//!   tcp
 //! ```
 //! Unsafe code is in [`memory`] alone. Under loom only memory and what does without it is there.
 
@@ -34,12 +35,16 @@ pub mod memory;
 pub mod os_disk;
 pub mod random;
 #[cfg(not(loom))]
+mod registry;
+#[cfg(not(loom))]
 pub mod ring;
 pub mod segment;
 #[cfg(not(loom))]
 pub mod shm;
 pub mod sim_disk;
 pub mod sync;
+#[cfg(not(loom))]
+pub mod tcp;
 
 #[cfg(not(loom))]
 pub use bell::{Armed, Bell};
@@ -62,3 +67,5 @@ pub use segment::{Place, SegmentId, Writer};
 #[cfg(not(loom))]
 pub use shm::ShmFabric;
 pub use sim_disk::{CrashLoss, DiskOp, HeldSyncs, SimDisk};
+#[cfg(not(loom))]
+pub use tcp::{HandshakeError, TcpConfig, TcpFabric};

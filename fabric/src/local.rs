@@ -14,6 +14,7 @@ use crate::direct;
 use crate::fabric::{Event, Fabric, FabricError};
 use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
+use crate::registry::Registry;
 use crate::segment::{Place, SegmentId, Writer};
 
 /// What the machines of one process share.
@@ -26,17 +27,11 @@ pub struct LocalNetwork {
 #[derive(Debug)]
 struct Station {
     bell: Bell,
-    segments: RwLock<HashMap<SegmentId, Provided>>,
+    registry: Registry,
     members: RwLock<HashSet<MachineId>>,
     /// Peers as the events have told of them.
     connected: Mutex<HashSet<MachineId>>,
     events: Mutex<Vec<Event>>,
-}
-
-#[derive(Debug, Clone)]
-struct Provided {
-    memory: Arc<Memory>,
-    writer: Writer,
 }
 
 /// One machine's end of a [`LocalNetwork`].
@@ -62,7 +57,7 @@ impl LocalNetwork {
         let bell = Bell::new(Arc::new(Memory::anonymous(1)?), 0);
         let station = Arc::new(Station {
             bell,
-            segments: RwLock::default(),
+            registry: Registry::new(me),
             members: RwLock::new(HashSet::from([me])),
             connected: Mutex::default(),
             events: Mutex::default(),
@@ -117,13 +112,7 @@ impl LocalFabric {
 
     fn segment(&self, at: Place, to_write: bool) -> Result<Arc<Memory>, FabricError> {
         let station = self.station(at.machine)?;
-        let provided = station.segments.read().get(&at.segment).cloned();
-        let provided = provided.ok_or(FabricError::Refused("no such segment"))?;
-        let may = at.machine == self.me || provided.writer == Writer::Peer(self.me);
-        if to_write && !may {
-            return Err(FabricError::Refused("not the writer of the segment"));
-        }
-        Ok(provided.memory)
+        station.registry.memory(at.segment, self.me, to_write)
     }
 }
 
@@ -146,21 +135,11 @@ impl Fabric for LocalFabric {
         words: usize,
         writer: Writer,
     ) -> Result<Arc<Memory>, FabricError> {
-        let memory = Arc::new(Memory::anonymous(words)?);
-        let mut segments = self.station.segments.write();
-        if segments.contains_key(&segment) {
-            return Err(FabricError::Refused("the segment is there already"));
-        }
-        let provided = Provided {
-            memory: Arc::clone(&memory),
-            writer,
-        };
-        segments.insert(segment, provided);
-        Ok(memory)
+        self.station.registry.provide(segment, words, writer)
     }
 
     fn withdraw(&self, segment: SegmentId) {
-        self.station.segments.write().remove(&segment);
+        self.station.registry.withdraw(segment);
     }
 
     fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {

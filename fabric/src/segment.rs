@@ -30,9 +30,18 @@ impl SegmentId {
     /// Kind of the generations of such blocks; the number is that of a page of them.
     pub const GENERATIONS: u16 = 7;
 
+    /// The lane of leases. Where there are connections it has its own, so that what goes on it waits
+    /// behind nothing else; it keeps no order with other lanes.
+    pub const LEASE_LANE: u16 = 15;
+
     /// The segment `number` of a kind and lane.
     pub const fn new(kind: u16, lane: u16, number: u32) -> Self {
         SegmentId(((kind as u64) << 48) | ((lane as u64) << 32) | number as u64)
+    }
+
+    /// The lane.
+    pub const fn lane(self) -> u16 {
+        (self.0 >> 32) as u16
     }
 
     /// From what [`Self::raw`] gave.

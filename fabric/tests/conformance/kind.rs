@@ -1,11 +1,13 @@
 //! The kinds, as the suite handles them.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fencepost_fabric::{
     Completion, Fabric, FabricError, LocalNetwork, MachineId, Member, Memory, Place, SegmentId,
-    ShmFabric, Writer,
+    ShmFabric, TcpConfig, TcpFabric, Writer,
 };
 
 /// After so long the suite takes something for stuck.
@@ -78,6 +80,42 @@ impl Kind for Shm {
         Member {
             id: MachineId(id),
             address: String::new(),
+        }
+    }
+
+    fn settle(&self) {
+        std::thread::yield_now();
+    }
+}
+
+/// Machines with sockets, all on this host.
+pub struct Tcp(Mutex<HashMap<u32, SocketAddr>>);
+
+impl Kind for Tcp {
+    fn new() -> Self {
+        Tcp(Mutex::default())
+    }
+
+    fn join(&self, id: u32) -> Arc<dyn Fabric> {
+        let mut addresses = self.0.lock().expect("no panic");
+        // A machine comes back where it was. Nobody calls from these addresses, so its port is free.
+        let free = || SocketAddr::from(([127, 0, 1, id as u8], 0));
+        let address = addresses.get(&id).copied().unwrap_or_else(free);
+        let config = TcpConfig {
+            me: MachineId(id),
+            cluster: 1,
+            secret: b"of the suite".to_vec(),
+            listen: address.to_string(),
+        };
+        let fabric = TcpFabric::start(&config).expect("a free port");
+        addresses.insert(id, fabric.address());
+        Arc::new(fabric)
+    }
+
+    fn member(&self, id: u32) -> Member {
+        Member {
+            id: MachineId(id),
+            address: self.0.lock().expect("no panic")[&id].to_string(),
         }
     }
 

@@ -80,3 +80,8 @@ mod shm {
     of_one_thread!(crate::kind::Shm);
     of_threads!(crate::kind::Shm);
 }
+
+mod tcp {
+    of_one_thread!(crate::kind::Tcp);
+    of_threads!(crate::kind::Tcp);
+}

@@ -1,0 +1,366 @@
+//! The handshake of a connection: both ends prove that they know the cluster's secret, and say who
+//! they are.
+//!
+//! ```text
+//! caller                                                       listener
+//! HELLO   magic, version, lane, cluster, from, to, incarnation, nonce ──►  version? cluster? to me?
+//!         ◄── OK, incarnation, nonce, proof of the listener, or a refusal
+//! proof of the caller, or a refusal ──►                                    right? a member?
+//!         ◄── OK, or a refusal
+//! ```
+//! A proof is an HMAC-SHA256 with the secret over who proves, the hello and the answer to it, so that
+//! none can be used again or for the other end. The secret never travels. What follows the handshake is
+//! neither encrypted nor signed: a network that others can write to needs more than this.
+
+use std::io::{self, Read, Write};
+
+use ::ring::hmac;
+use ::ring::rand::{SecureRandom, SystemRandom};
+
+use crate::machine::MachineId;
+
+const MAGIC: [u8; 4] = *b"FNCP";
+/// Version of the handshake and of the frames after it.
+const VERSION: u16 = 1;
+const HELLO_BYTES: usize = 4 + 2 + 1 + 16 + 4 + 4 + 8 + NONCE_BYTES;
+const ANSWER_BYTES: usize = 8 + NONCE_BYTES;
+const NONCE_BYTES: usize = 32;
+const PROOF_BYTES: usize = 32;
+
+/// Why two machines do not talk.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// The other end does not know this cluster's secret.
+    #[error("the secret is another one")]
+    WrongSecret,
+    /// It belongs to another cluster.
+    #[error("the machine belongs to another cluster")]
+    OtherCluster,
+    /// It speaks another version of the protocol, or none.
+    #[error("another version of the protocol")]
+    Version,
+    /// This machine is no member of the configuration there.
+    #[error("not a member of the configuration")]
+    NotMember,
+    /// Another machine answers at the address.
+    #[error("another machine is at this address")]
+    OtherMachine,
+    /// The connection broke, or never came to be.
+    #[error("{0}")]
+    Io(String),
+}
+
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> Self {
+        HandshakeError::Io(error.to_string())
+    }
+}
+
+/// Refusals by their number on the wire; 0 is none.
+const REFUSALS: [HandshakeError; 5] = [
+    HandshakeError::WrongSecret,
+    HandshakeError::OtherCluster,
+    HandshakeError::Version,
+    HandshakeError::NotMember,
+    HandshakeError::OtherMachine,
+];
+const OK: u8 = 0;
+
+/// Who this machine is to others.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) me: MachineId,
+    pub(super) cluster: u128,
+    /// Another one each time that the machine starts.
+    pub(super) incarnation: u64,
+    secret: hmac::Key,
+    random: SystemRandom,
+}
+
+/// Who the other end of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) machine: MachineId,
+    pub(super) incarnation: u64,
+    pub(super) lane: u8,
+}
+
+impl Identity {
+    /// A machine that has just started.
+    ///
+    /// # Errors
+    /// Where the system gives no randomness.
+    pub(super) fn new(me: MachineId, cluster: u128, secret: &[u8]) -> io::Result<Self> {
+        let random = SystemRandom::new();
+        let incarnation = u64::from_le_bytes(draw(&random)?);
+        Ok(Identity {
+            me,
+            cluster,
+            incarnation,
+            secret: hmac::Key::new(hmac::HMAC_SHA256, secret),
+            random,
+        })
+    }
+
+    /// What `who` proves about a handshake.
+    fn proof(&self, who: &[u8], hello: &[u8], answer: &[u8]) -> hmac::Context {
+        let mut context = hmac::Context::with_key(&self.secret);
+        context.update(who);
+        context.update(hello);
+        context.update(answer);
+        context
+    }
+
+    /// Whether the other end has proved what it must, in constant time.
+    fn proves(&self, who: &[u8], hello: &[u8], answer: &[u8], proof: &[u8]) -> bool {
+        let message = [who, hello, answer].concat();
+        hmac::verify(&self.secret, &message, proof).is_ok()
+    }
+
+    fn hello(&self, to: MachineId, lane: u8) -> io::Result<Vec<u8>> {
+        let mut hello = Vec::with_capacity(HELLO_BYTES);
+        hello.extend_from_slice(&MAGIC);
+        hello.extend_from_slice(&VERSION.to_le_bytes());
+        hello.push(lane);
+        hello.extend_from_slice(&self.cluster.to_le_bytes());
+        hello.extend_from_slice(&self.me.0.to_le_bytes());
+        hello.extend_from_slice(&to.0.to_le_bytes());
+        hello.extend_from_slice(&self.incarnation.to_le_bytes());
+        hello.extend_from_slice(&draw::<NONCE_BYTES>(&self.random)?);
+        Ok(hello)
+    }
+}
+
+const CALLER: &[u8] = b"fencepost caller";
+const LISTENER: &[u8] = b"fencepost listener";
+
+/// The caller's end: connects to `to`.
+///
+/// # Errors
+/// Why it may not.
+pub(super) fn call(
+    identity: &Identity,
+    to: MachineId,
+    lane: u8,
+    stream: &mut (impl Read + Write),
+) -> Result<Peer, HandshakeError> {
+    let hello = identity.hello(to, lane)?;
+    stream.write_all(&hello)?;
+    status(stream)?;
+    let answer: [u8; ANSWER_BYTES] = take(stream)?;
+    let proof: [u8; PROOF_BYTES] = take(stream)?;
+    if !identity.proves(LISTENER, &hello, &answer, &proof) {
+        return refuse(stream, HandshakeError::WrongSecret);
+    }
+    let mine = identity.proof(CALLER, &hello, &answer).sign();
+    stream.write_all(&[&[OK], mine.as_ref()].concat())?;
+    status(stream)?;
+    let (incarnation, _) = take_u64(&answer)?;
+    Ok(Peer {
+        machine: to,
+        incarnation,
+        lane,
+    })
+}
+
+/// The listener's end: finds out who calls, and whether `admit` takes it.
+///
+/// # Errors
+/// Why it may not.
+pub(super) fn listen<T>(
+    identity: &Identity,
+    stream: &mut (impl Read + Write),
+    admit: impl FnOnce(Peer) -> Result<T, HandshakeError>,
+) -> Result<T, HandshakeError> {
+    let hello: [u8; HELLO_BYTES] = take(stream)?;
+    let peer = match judge(identity, &hello) {
+        Ok(peer) => peer,
+        Err(error) => return refuse(stream, error),
+    };
+    let mut answer = identity.incarnation.to_le_bytes().to_vec();
+    answer.extend_from_slice(&draw::<NONCE_BYTES>(&identity.random)?);
+    let mine = identity.proof(LISTENER, &hello, &answer).sign();
+    stream.write_all(&[&[OK], answer.as_slice(), mine.as_ref()].concat())?;
+    status(stream)?;
+    let proof: [u8; PROOF_BYTES] = take(stream)?;
+    if !identity.proves(CALLER, &hello, &answer, &proof) {
+        return refuse(stream, HandshakeError::WrongSecret);
+    }
+    // Who is a member is nobody's business who does not know the secret.
+    match admit(peer) {
+        Ok(admitted) => {
+            stream.write_all(&[OK])?;
+            Ok(admitted)
+        }
+        Err(error) => refuse(stream, error),
+    }
+}
+
+/// Who says this hello, if it may be talked to.
+fn judge(identity: &Identity, hello: &[u8; HELLO_BYTES]) -> Result<Peer, HandshakeError> {
+    let malformed = HandshakeError::Version;
+    let rest = hello.strip_prefix(&MAGIC).ok_or(malformed.clone())?;
+    let rest = rest.strip_prefix(&VERSION.to_le_bytes()).ok_or(malformed)?;
+    let (lane, rest) = rest.split_first().ok_or(HandshakeError::Version)?;
+    let rest = rest
+        .strip_prefix(&identity.cluster.to_le_bytes())
+        .ok_or(HandshakeError::OtherCluster)?;
+    let (machines, rest) = take_u64(rest)?;
+    let (incarnation, _) = take_u64(rest)?;
+    let (from, to) = (machines as u32, (machines >> 32) as u32);
+    if to != identity.me.0 {
+        return Err(HandshakeError::OtherMachine);
+    }
+    Ok(Peer {
+        machine: MachineId(from),
+        incarnation,
+        lane: *lane,
+    })
+}
+
+fn take_u64(bytes: &[u8]) -> Result<(u64, &[u8]), HandshakeError> {
+    let (word, rest) = bytes
+        .split_first_chunk::<8>()
+        .ok_or(HandshakeError::Version)?;
+    Ok((u64::from_le_bytes(*word), rest))
+}
+
+fn take<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn draw<const N: usize>(random: &SystemRandom) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let filled = random.fill(&mut bytes);
+    filled.map_err(|_| io::Error::other("the system gives no randomness"))?;
+    Ok(bytes)
+}
+
+/// Reads whether the other end goes on.
+fn status(stream: &mut impl Read) -> Result<(), HandshakeError> {
+    let [number] = take(stream)?;
+    if number == OK {
+        return Ok(());
+    }
+    let refusal = REFUSALS.get(usize::from(number) - 1);
+    Err(refusal.cloned().unwrap_or(HandshakeError::Version))
+}
+
+/// Tells the other end why this one does not go on.
+fn refuse<T>(stream: &mut impl Write, error: HandshakeError) -> Result<T, HandshakeError> {
+    let number = REFUSALS.iter().position(|refusal| *refusal == error);
+    let number = number.map_or(u8::MAX, |number| number as u8 + 1);
+    // Whoever is not there any more need not be told.
+    let _ = stream.write_all(&[number]);
+    Err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    fn identity(me: u32, cluster: u128, secret: &[u8]) -> Identity {
+        Identity::new(MachineId(me), cluster, secret).expect("randomness")
+    }
+
+    /// What both ends of a handshake make of it; the listener admits whoever it is told to.
+    #[allow(clippy::type_complexity)]
+    fn shake(
+        caller: &Identity,
+        to: u32,
+        listener: &Identity,
+        admit: bool,
+    ) -> (Result<Peer, HandshakeError>, Result<Peer, HandshakeError>) {
+        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        std::thread::scope(|scope| {
+            let called = scope.spawn(move || call(caller, MachineId(to), 3, &mut here));
+            let heard = listen(listener, &mut there, |peer| {
+                admit.then_some(peer).ok_or(HandshakeError::NotMember)
+            });
+            drop(there);
+            (called.join().expect("no panic"), heard)
+        })
+    }
+
+    #[test]
+    fn machines_of_one_cluster_know_each_other() {
+        let (a, b) = (identity(1, 5, b"secret"), identity(2, 5, b"secret"));
+        let (called, heard) = shake(&a, 2, &b, true);
+        let peer = |identity: &Identity| Peer {
+            machine: identity.me,
+            incarnation: identity.incarnation,
+            lane: 3,
+        };
+        assert_eq!((called, heard), (Ok(peer(&b)), Ok(peer(&a))));
+        assert_ne!(a.incarnation, b.incarnation);
+    }
+
+    #[test]
+    fn each_refusal_has_its_name_at_both_ends() {
+        let a = identity(1, 5, b"secret");
+        for (listener, to, admit, error) in [
+            (
+                identity(2, 6, b"secret"),
+                2,
+                true,
+                HandshakeError::OtherCluster,
+            ),
+            (
+                identity(2, 5, b"secret"),
+                3,
+                true,
+                HandshakeError::OtherMachine,
+            ),
+            (
+                identity(2, 5, b"Secret"),
+                2,
+                true,
+                HandshakeError::WrongSecret,
+            ),
+            (
+                identity(2, 5, b"secret"),
+                2,
+                false,
+                HandshakeError::NotMember,
+            ),
+        ] {
+            let (called, heard) = shake(&a, to, &listener, admit);
+            assert_eq!((called, heard), (Err(error.clone()), Err(error)));
+        }
+    }
+
+    #[test]
+    fn another_version_is_refused_and_rubbish_too() {
+        let b = identity(2, 5, b"secret");
+        let mut hello = identity(1, 5, b"secret")
+            .hello(b.me, 0)
+            .expect("randomness");
+        hello[4] += 1;
+        for bytes in [hello, b"GET / HTTP/1.1\r\n".repeat(9)] {
+            let (mut here, mut there) = UnixStream::pair().expect("a pair");
+            here.write_all(&bytes).expect("fits");
+            let heard = listen(&b, &mut there, Ok);
+            assert_eq!(heard, Err(HandshakeError::Version));
+            assert_eq!(status(&mut here), Err(HandshakeError::Version));
+        }
+    }
+
+    #[test]
+    fn a_caller_that_only_repeats_what_it_has_heard_is_refused() {
+        let (a, b) = (identity(1, 5, b"secret"), identity(2, 5, b"secret"));
+        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        std::thread::scope(|scope| {
+            let heard = scope.spawn(|| listen(&b, &mut there, Ok));
+            let hello = a.hello(b.me, 0).expect("randomness");
+            here.write_all(&hello).expect("fits");
+            let said: [u8; 1 + ANSWER_BYTES + PROOF_BYTES] = take(&mut here).expect("an answer");
+            let (_, proof) = said.split_at(1 + ANSWER_BYTES);
+            here.write_all(&[&[OK], proof].concat()).expect("fits");
+            let heard = heard.join().expect("no panic");
+            assert_eq!(heard, Err(HandshakeError::WrongSecret));
+        });
+    }
+}

@@ -1,0 +1,323 @@
+//! The posting end of a connection: operations of many threads, gathered into few writes.
+//!
+//! ```text
+//! post ─► out, waiting ─► flusher: all that has gathered, one write(2) ─────► peer's agent
+//!                         reader: many replies a read(2), first come first ◄─ applies in order
+//! ```
+//! # Invariants
+//! * Requests and what waits for their replies are queued under one lock, so the n-th reply is that of
+//!   the n-th request.
+//! * A connection is closed for ever. What waits then, and what is posted later, answers
+//!   [`FabricError::Lost`]; the next connection to the peer knows nothing of it.
+//! * At most [`OUT_BYTES`] and one operation wait for the flusher, and [`WAITING`] operations for
+//!   replies. Whoever posts more waits, until the peer has taken some or the connection is closed.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::frame::{self, Inbox, Malformed, Reply};
+use crate::completion::Completer;
+use crate::fabric::FabricError;
+
+/// Bytes that gather before whoever posts must wait.
+pub(super) const OUT_BYTES: usize = 4 << 20;
+/// Operations without reply before whoever posts must wait.
+const WAITING: usize = 1 << 16;
+/// What an idle connection keeps of its buffers.
+const KEPT_BYTES: usize = 256 << 10;
+
+/// A connection that operations are posted to.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: TcpStream,
+    state: Mutex<State>,
+    /// There is something to write, or nothing ever again.
+    work: Condvar,
+    /// There is room to post, or never again.
+    room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    closed: bool,
+    out: Vec<u8>,
+    waiting: VecDeque<Waiting>,
+    /// Whether something was posted that no bell follows yet.
+    unrung: bool,
+}
+
+/// Who waits for a reply.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Write(Completer<()>),
+    /// With the number of words.
+    Read(Completer<Box<[u64]>>, usize),
+    Swap(Completer<u64>),
+}
+
+impl Connection {
+    /// On a stream whose handshake is done.
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Connection {
+            stream,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            room: Condvar::new(),
+        }
+    }
+
+    /// Posts what `put` puts into the frames, for `waiting`.
+    pub(super) fn post(&self, put: impl FnOnce(&mut Vec<u8>), waiting: Waiting) {
+        let mut state = self.state.lock();
+        while !state.closed && (state.out.len() > OUT_BYTES || state.waiting.len() >= WAITING) {
+            self.room.wait(&mut state);
+        }
+        if state.closed {
+            // Whom it wakes may post again.
+            drop(state);
+            return drop(waiting);
+        }
+        put(&mut state.out);
+        state.unrung |= !matches!(waiting, Waiting::Read(..));
+        state.waiting.push_back(waiting);
+        drop(state);
+        self.work.notify_one();
+    }
+
+    /// Makes the peer's poller look at what was posted; `always` even if nothing was.
+    pub(super) fn bell(&self, always: bool) {
+        let mut state = self.state.lock();
+        if !state.closed && (state.unrung || (always && state.out.is_empty())) {
+            frame::put_bell(&mut state.out);
+            state.unrung = false;
+            drop(state);
+            self.work.notify_one();
+        }
+    }
+
+    /// Ends it; whoever waits is answered.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.out = Vec::new();
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        // It may be broken already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        self.work.notify_all();
+        self.room.notify_all();
+        drop(waiting);
+    }
+
+    /// The flusher's life: writes whatever has gathered, until the connection is closed or breaks.
+    pub(super) fn flush(&self) {
+        let mut batch = Vec::new();
+        loop {
+            let mut state = self.state.lock();
+            while state.out.is_empty() && !state.closed {
+                self.work.wait(&mut state);
+            }
+            if state.closed {
+                return;
+            }
+            std::mem::swap(&mut state.out, &mut batch);
+            drop(state);
+            self.room.notify_all();
+            if (&self.stream).write_all(&batch).is_err() {
+                return;
+            }
+            batch.clear();
+            batch.shrink_to(KEPT_BYTES);
+        }
+    }
+
+    /// The reader's life: answers whoever waits, until the connection is closed or breaks, or the peer
+    /// writes nonsense.
+    pub(super) fn answer(&self) {
+        let mut inbox = Inbox::new();
+        while inbox.fill(&mut &self.stream).is_ok() {
+            loop {
+                match inbox.next() {
+                    Ok(None) => break,
+                    Ok(Some(frame)) if self.reply(frame).is_ok() => (),
+                    _ => return,
+                }
+            }
+            self.room.notify_all();
+        }
+    }
+
+    fn reply(&self, frame: &[u8]) -> Result<(), Malformed> {
+        let mut state = self.state.lock();
+        match Reply::of(frame)? {
+            Reply::Done(count) => {
+                let count = count as usize;
+                if count > state.waiting.len() {
+                    return Err(Malformed);
+                }
+                let done: Vec<_> = state.waiting.drain(..count).collect();
+                drop(state);
+                for waiting in done {
+                    let Waiting::Write(completer) = waiting else {
+                        return Err(Malformed);
+                    };
+                    completer.complete(Ok(()));
+                }
+            }
+            reply => {
+                let waiting = state.waiting.pop_front().ok_or(Malformed)?;
+                drop(state);
+                waiting.complete(reply)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Waiting {
+    /// Answers what a reply says; a reply to something else is [`Malformed`].
+    fn complete(self, reply: Reply<'_>) -> Result<(), Malformed> {
+        match (self, reply) {
+            (Waiting::Read(completer, asked), Reply::Words(words)) => {
+                let words: Box<[u64]> = words.iter().collect();
+                if words.len() != asked {
+                    return Err(Malformed);
+                }
+                completer.complete(Ok(words));
+            }
+            (Waiting::Swap(completer), Reply::Was(was)) => completer.complete(Ok(was)),
+            (waiting, Reply::Refused(error)) => waiting.fail(error),
+            _ => return Err(Malformed),
+        }
+        Ok(())
+    }
+
+    /// Answers with an error.
+    pub(super) fn fail(self, error: FabricError) {
+        match self {
+            Waiting::Write(completer) => completer.complete(Err(error)),
+            Waiting::Read(completer, _) => completer.complete(Err(error)),
+            Waiting::Swap(completer) => completer.complete(Err(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::completion::Completion;
+    use crate::segment::SegmentId;
+    use crate::tcp::frame::Target;
+    use std::net::TcpListener;
+
+    const TARGET: Target = Target {
+        segment: SegmentId::new(1, 0, 0),
+        word: 0,
+    };
+
+    /// A connection, and the peer's end of it.
+    fn pair() -> (Connection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let here = TcpStream::connect(address).expect("listens");
+        let (there, _) = listener.accept().expect("connected");
+        (Connection::new(here), there)
+    }
+
+    fn post_write(connection: &Connection, words: &[u64]) -> Completion<()> {
+        let (completer, completion) = Completion::pending();
+        connection.post(
+            |out| frame::put_write(out, TARGET, words),
+            Waiting::Write(completer),
+        );
+        completion
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_makes_who_posts_wait_and_holds_little() {
+        let (connection, there) = pair();
+        let words = vec![0; 1 << 13];
+        std::thread::scope(|scope| {
+            scope.spawn(|| connection.flush());
+            let poster = scope.spawn(|| {
+                // Far more than the sockets hold: it ends because the connection does.
+                let mut posted = Vec::new();
+                while !connection.state.lock().closed {
+                    posted.push(post_write(&connection, &words));
+                    assert!(posted.len() < 1 << 16, "nothing held it up");
+                }
+                posted
+            });
+            let most = OUT_BYTES + words.len() * 8 + 64;
+            loop {
+                let gathered = connection.state.lock().out.len();
+                assert!(gathered <= most);
+                if gathered > OUT_BYTES {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            connection.close();
+            for mut completion in poster.join().expect("no panic") {
+                assert_eq!(completion.take(), Some(Err(FabricError::Lost)));
+            }
+        });
+        drop(there);
+    }
+
+    #[test]
+    fn what_is_posted_meanwhile_leaves_together() {
+        let (connection, mut there) = pair();
+        let writes: Vec<_> = (0..10).map(|n| post_write(&connection, &[n])).collect();
+        connection.bell(false);
+        connection.bell(false);
+        connection.bell(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| connection.flush());
+            scope.spawn(|| connection.answer());
+            let (mut inbox, mut frames) = (Inbox::new(), 0);
+            inbox.fill(&mut there).expect("connected");
+            while inbox.next().expect("well-formed").is_some() {
+                frames += 1;
+            }
+            assert_eq!(frames, 11, "one read, and one bell for all");
+            let mut replies = Vec::new();
+            frame::put_done(&mut replies, &mut 10);
+            there.write_all(&replies).expect("connected");
+            for mut write in writes {
+                let answer = loop {
+                    match write.take() {
+                        Some(answer) => break answer,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                assert_eq!(answer, Ok(()));
+            }
+            connection.close();
+        });
+    }
+
+    #[test]
+    fn replies_to_nothing_and_to_something_else_end_the_connection() {
+        type Put = fn(&mut Vec<u8>);
+        let wrong: [Put; 4] = [
+            |out| frame::put_done(out, &mut 2),
+            |out| frame::put_was(out, 1),
+            |out| frame::put_words(out, &[1]),
+            |out| frame::put_bell(out),
+        ];
+        for put in wrong {
+            let (connection, mut there) = pair();
+            let mut write = post_write(&connection, &[1]);
+            let mut reply = Vec::new();
+            put(&mut reply);
+            there.write_all(&reply).expect("connected");
+            connection.answer();
+            connection.close();
+            assert_eq!(write.take(), Some(Err(FabricError::Lost)));
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! What goes over a connection of the kind `tcp`, after the handshake.
+//!
+//! ```text
+//! frame     | length (4) | kind (1) | ...                     little-endian; the length is what follows
+//! requests  READ   segment (8) word (8) words (8)             replies in the order of the requests:
+//!           WRITE  segment (8) word (8) words ...             DONE     count (4)   so many writes are
+//!           SWAP   segment (8) word (8) expected new          WORDS    words ...   a read's
+//!           BELL                        (no reply)            WAS      word (8)    a swap's
+//!                                                             REFUSED  reason (1)  any operation's
+//! ```
+//! # Failure
+//! A frame that is too long, or that no peer of ours writes, is [`Malformed`] and ends the connection.
+//! Room is made for what has arrived, never for what a frame says is to come.
+
+use std::io::{self, Read};
+
+use crate::direct::BEYOND_THE_END;
+use crate::fabric::FabricError;
+use crate::registry::{NO_SEGMENT, NOT_THE_WRITER};
+use crate::segment::SegmentId;
+
+/// Words that one operation moves at most: 16 MiB.
+pub const LONGEST: usize = 1 << 21;
+
+const LENGTH_BYTES: usize = 4;
+const PLACE_BYTES: usize = 1 + 8 + 8;
+const MAX_FRAME_BYTES: usize = PLACE_BYTES + LONGEST * 8;
+/// What is read at once, and what an idle connection keeps.
+const CHUNK_BYTES: usize = 64 << 10;
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+const SWAP: u8 = 3;
+const BELL: u8 = 4;
+const DONE: u8 = 5;
+const WORDS: u8 = 6;
+const WAS: u8 = 7;
+const REFUSED: u8 = 8;
+
+/// Why a place is refused, by its number in a frame.
+const REASONS: [&str; 3] = [NO_SEGMENT, NOT_THE_WRITER, BEYOND_THE_END];
+
+/// The peer does not keep to the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed frame")]
+pub(super) struct Malformed;
+
+impl From<Malformed> for io::Error {
+    fn from(error: Malformed) -> Self {
+        io::Error::new(io::ErrorKind::InvalidData, error)
+    }
+}
+
+/// The word of a segment that a request begins at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) segment: SegmentId,
+    pub(super) word: usize,
+}
+
+/// What one machine asks of another.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Request<'a> {
+    Read(Target, usize),
+    Write(Target, Words<'a>),
+    Swap(Target, u64, u64),
+    Bell,
+}
+
+/// What the other answers.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply<'a> {
+    Done(u32),
+    Words(Words<'a>),
+    Was(u64),
+    Refused(FabricError),
+}
+
+/// Words as they lie in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Words<'a>(&'a [u8]);
+
+impl<'a> Words<'a> {
+    fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let whole = bytes.len().is_multiple_of(8);
+        whole.then_some(Words(bytes)).ok_or(Malformed)
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = u64> + 'a {
+        let (words, _) = self.0.as_chunks::<8>();
+        words.iter().map(|word| u64::from_le_bytes(*word))
+    }
+}
+
+pub(super) fn put_read(out: &mut Vec<u8>, target: Target, words: usize) {
+    put(out, READ, &place(target), &[words as u64]);
+}
+
+pub(super) fn put_write(out: &mut Vec<u8>, target: Target, words: &[u64]) {
+    put(out, WRITE, &place(target), words);
+}
+
+pub(super) fn put_swap(out: &mut Vec<u8>, target: Target, expected: u64, new: u64) {
+    put(out, SWAP, &place(target), &[expected, new]);
+}
+
+pub(super) fn put_bell(out: &mut Vec<u8>) {
+    put(out, BELL, &[], &[]);
+}
+
+/// Answers `count` writes, which are zeroed.
+pub(super) fn put_done(out: &mut Vec<u8>, count: &mut u32) {
+    if *count > 0 {
+        put_byte_frame(out, DONE, &count.to_le_bytes());
+        *count = 0;
+    }
+}
+
+pub(super) fn put_words(out: &mut Vec<u8>, words: &[u64]) {
+    put(out, WORDS, &[], words);
+}
+
+pub(super) fn put_was(out: &mut Vec<u8>, was: u64) {
+    put(out, WAS, &[], &[was]);
+}
+
+pub(super) fn put_refused(out: &mut Vec<u8>, error: &FabricError) {
+    let number = REASONS
+        .iter()
+        .position(|reason| *error == FabricError::Refused(reason));
+    let number = number.unwrap_or(REASONS.len()) as u8;
+    put_byte_frame(out, REFUSED, &[number]);
+}
+
+fn place(target: Target) -> [u64; 2] {
+    [target.segment.raw(), target.word as u64]
+}
+
+fn put(out: &mut Vec<u8>, kind: u8, head: &[u64], words: &[u64]) {
+    let length = 1 + (head.len() + words.len()) * 8;
+    out.reserve(LENGTH_BYTES + length);
+    out.extend_from_slice(&(length as u32).to_le_bytes());
+    out.push(kind);
+    for word in head.iter().chain(words) {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+fn put_byte_frame(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
+    out.extend_from_slice(&(1 + bytes.len() as u32).to_le_bytes());
+    out.push(kind);
+    out.extend_from_slice(bytes);
+}
+
+impl<'a> Request<'a> {
+    /// The request in a frame.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub(super) fn of(frame: &'a [u8]) -> Result<Self, Malformed> {
+        let (kind, rest) = frame.split_first().ok_or(Malformed)?;
+        if *kind == BELL {
+            return rest.is_empty().then_some(Request::Bell).ok_or(Malformed);
+        }
+        let (place, rest) = rest.split_first_chunk::<16>().ok_or(Malformed)?;
+        let [segment, word] = words_of(place)?;
+        let target = Target {
+            segment: SegmentId::from_raw(segment),
+            // A word that this machine cannot count is beyond every end.
+            word: usize::try_from(word).unwrap_or(usize::MAX),
+        };
+        match *kind {
+            READ => {
+                let [words] = words_of(rest)?;
+                let words = usize::try_from(words).map_err(|_| Malformed)?;
+                (words <= LONGEST)
+                    .then_some(Request::Read(target, words))
+                    .ok_or(Malformed)
+            }
+            WRITE => Ok(Request::Write(target, Words::new(rest)?)),
+            SWAP => {
+                let [expected, new] = words_of(rest)?;
+                Ok(Request::Swap(target, expected, new))
+            }
+            _ => Err(Malformed),
+        }
+    }
+}
+
+impl<'a> Reply<'a> {
+    /// The reply in a frame.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub(super) fn of(frame: &'a [u8]) -> Result<Self, Malformed> {
+        let (kind, rest) = frame.split_first().ok_or(Malformed)?;
+        match *kind {
+            DONE => {
+                let count = rest.try_into().map_err(|_| Malformed)?;
+                Ok(Reply::Done(u32::from_le_bytes(count)))
+            }
+            WORDS => Ok(Reply::Words(Words::new(rest)?)),
+            WAS => {
+                let [was] = words_of(rest)?;
+                Ok(Reply::Was(was))
+            }
+            REFUSED => {
+                let [number] = *rest else {
+                    return Err(Malformed);
+                };
+                let reason = REASONS.get(usize::from(number));
+                let reason = reason.unwrap_or(&"the peer does not do that");
+                Ok(Reply::Refused(FabricError::Refused(reason)))
+            }
+            _ => Err(Malformed),
+        }
+    }
+}
+
+fn words_of<const N: usize>(bytes: &[u8]) -> Result<[u64; N], Malformed> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: &[[u8; 8]; N] = words.try_into().map_err(|_| Malformed)?;
+    rest.is_empty()
+        .then_some(words.map(u64::from_le_bytes))
+        .ok_or(Malformed)
+}
+
+/// Bytes that have arrived, as frames.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    taken: usize,
+    filled: usize,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        Inbox {
+            bytes: vec![0; CHUNK_BYTES],
+            taken: 0,
+            filled: 0,
+        }
+    }
+
+    /// Reads once what there is, to be called when [`Self::next`] gives nothing more.
+    ///
+    /// # Errors
+    /// What the system answered; [`io::ErrorKind::UnexpectedEof`] where the peer has closed.
+    pub(super) fn fill(&mut self, from: &mut impl Read) -> io::Result<()> {
+        self.bytes.copy_within(self.taken..self.filled, 0);
+        self.filled -= self.taken;
+        self.taken = 0;
+        if self.filled == self.bytes.len() {
+            // One frame is longer than all this; it is no longer than the longest.
+            self.bytes.resize(2 * self.filled, 0);
+        } else if self.filled == 0 && self.bytes.len() > CHUNK_BYTES {
+            self.bytes = vec![0; CHUNK_BYTES];
+        }
+        let read = loop {
+            match from.read(&mut self.bytes[self.filled..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                read => break read?,
+            }
+        };
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.filled += read;
+        Ok(())
+    }
+
+    /// The next frame, if all of it is there.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is empty or too long.
+    pub(super) fn next(&mut self) -> Result<Option<&[u8]>, Malformed> {
+        let there = &self.bytes[self.taken..self.filled];
+        let Some((length, rest)) = there.split_first_chunk::<LENGTH_BYTES>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length == 0 || length > MAX_FRAME_BYTES {
+            return Err(Malformed);
+        }
+        let frame = rest.get(..length);
+        if frame.is_some() {
+            self.taken += LENGTH_BYTES + length;
+        }
+        Ok(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    const TARGET: Target = Target {
+        segment: SegmentId::new(3, 2, 1),
+        word: 77,
+    };
+
+    /// The frames of `bytes`, which arrive a few at a time.
+    fn frames(bytes: &[u8], random: &mut Random) -> Result<Vec<Vec<u8>>, Malformed> {
+        let (mut inbox, mut rest, mut frames) = (Inbox::new(), bytes, Vec::new());
+        while !rest.is_empty() {
+            let (mut now, later) =
+                rest.split_at(rest.len().min(random.below(100_000) as usize + 1));
+            while !now.is_empty() {
+                inbox.fill(&mut now).expect("not at its end");
+                while let Some(frame) = inbox.next()? {
+                    frames.push(frame.to_vec());
+                }
+            }
+            rest = later;
+        }
+        Ok(frames)
+    }
+
+    #[test]
+    fn frames_come_back_however_they_are_cut() {
+        let long: Vec<u64> = (0..100_000).collect();
+        let mut out = Vec::new();
+        put_read(&mut out, TARGET, 5);
+        put_write(&mut out, TARGET, &long);
+        put_swap(&mut out, TARGET, 8, u64::MAX);
+        put_bell(&mut out);
+        for seed in 0..20 {
+            let frames = frames(&out, &mut Random::new(seed)).expect("well-formed");
+            let requests: Vec<_> = frames.iter().map(|frame| Request::of(frame)).collect();
+            let [
+                Ok(read),
+                Ok(Request::Write(target, words)),
+                Ok(swap),
+                Ok(bell),
+            ] = &requests[..]
+            else {
+                panic!("{requests:?}")
+            };
+            assert_eq!(*read, Request::Read(TARGET, 5));
+            assert_eq!((*target, words.iter().collect()), (TARGET, long.clone()));
+            assert_eq!(*swap, Request::Swap(TARGET, 8, u64::MAX));
+            assert_eq!(*bell, Request::Bell);
+        }
+    }
+
+    #[test]
+    fn replies_come_back() {
+        let mut out = Vec::new();
+        put_done(&mut out, &mut 0);
+        assert!(out.is_empty(), "nothing is done");
+        put_done(&mut out, &mut 7);
+        put_words(&mut out, &[1, 2]);
+        put_was(&mut out, 9);
+        let refused = FabricError::Refused(NOT_THE_WRITER);
+        put_refused(&mut out, &refused);
+        let frames = frames(&out, &mut Random::new(1)).expect("well-formed");
+        let replies: Vec<_> = frames.iter().map(|frame| Reply::of(frame)).collect();
+        let words: Vec<u8> = [1u64, 2]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let expected = [
+            Ok(Reply::Done(7)),
+            Ok(Reply::Words(Words(&words))),
+            Ok(Reply::Was(9)),
+            Ok(Reply::Refused(refused)),
+        ];
+        assert_eq!(replies, expected);
+    }
+
+    #[test]
+    fn what_is_too_long_is_noticed_before_it_has_come() {
+        for length in [0, MAX_FRAME_BYTES as u32 + 1, u32::MAX] {
+            let bytes = length.to_le_bytes();
+            assert_eq!(frames(&bytes, &mut Random::new(2)), Err(Malformed));
+        }
+        let mut inbox = Inbox::new();
+        let length = (MAX_FRAME_BYTES as u32).to_le_bytes();
+        inbox.fill(&mut &length[..]).expect("there is something");
+        assert_eq!(inbox.next(), Ok(None));
+        assert_eq!(inbox.bytes.len(), CHUNK_BYTES, "no room for a promise");
+    }
+
+    #[test]
+    fn any_bytes_are_a_frame_or_malformed() {
+        let mut random = Random::new(4);
+        for _ in 0..100_000 {
+            let mut frame = vec![0; random.below(40) as usize];
+            random.fill(&mut frame);
+            if let Some(kind) = frame.first_mut() {
+                *kind %= 10;
+            }
+            // Neither may panic.
+            let _ = Request::of(&frame);
+            let _ = Reply::of(&frame);
+        }
+        let mut read = Vec::new();
+        put_read(&mut read, TARGET, LONGEST + 1);
+        assert_eq!(Request::of(&read[LENGTH_BYTES..]), Err(Malformed));
+    }
+}

@@ -1,0 +1,216 @@
+//! The connections to one peer, kept up: one for ordinary operations, one for leases.
+//!
+//! ```text
+//! call both ─► up: Connected ─► either breaks ─► both closed: Lost ─► wait, longer each time ─► call …
+//! ```
+//! # Failure
+//! Whatever breaks or is refused is tried again, until the peer is no member any more; why it was
+//! refused last can be asked for. A peer that calls is called back at once.
+
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::auth::{self, HandshakeError, Peer};
+use super::connection::Connection;
+use super::{PATIENCE, Shared};
+use crate::fabric::Event;
+use crate::machine::MachineId;
+
+const FIRST_DELAY: Duration = Duration::from_millis(5);
+const LAST_DELAY: Duration = Duration::from_millis(500);
+
+/// One connection each; what waits in one does not delay the other.
+pub(super) const LANES: usize = 2;
+/// Everything but leases.
+pub(super) const ORDINARY: usize = 0;
+/// Leases alone.
+pub(super) const LEASES: usize = 1;
+
+/// What keeps the connections to a peer.
+#[derive(Debug)]
+pub(super) struct Link {
+    peer: MachineId,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    address: String,
+    stopped: bool,
+    /// Not to wait before the next call.
+    now: bool,
+    /// Streams in a handshake.
+    calling: Vec<TcpStream>,
+    up: Option<Arc<[Connection; LANES]>>,
+    refusal: Option<HandshakeError>,
+}
+
+impl Link {
+    /// Not called yet.
+    pub(super) fn new(peer: MachineId, address: &str) -> Arc<Self> {
+        let state = State {
+            address: address.to_owned(),
+            ..State::default()
+        };
+        Arc::new(Link {
+            peer,
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+        })
+    }
+
+    /// The connections, while they are up.
+    pub(super) fn connections(&self) -> Option<Arc<[Connection; LANES]>> {
+        self.state.lock().up.clone()
+    }
+
+    /// Why the last call was refused; `None` while the connections are up.
+    pub(super) fn refusal(&self) -> Option<HandshakeError> {
+        self.state.lock().refusal.clone()
+    }
+
+    /// Calls another address from now on.
+    pub(super) fn set_address(&self, address: &str) {
+        let mut state = self.state.lock();
+        if state.address != address {
+            state.address = address.to_owned();
+            drop(state);
+            self.call_now();
+        }
+    }
+
+    /// Does not wait before the next call: the peer is there.
+    pub(super) fn call_now(&self) {
+        self.state.lock().now = true;
+        self.wake.notify_all();
+    }
+
+    /// Ends the connections, and answers all that waits, for good.
+    pub(super) fn stop(&self, shared: &Shared) {
+        let mut state = self.state.lock();
+        state.stopped = true;
+        for stream in state.calling.drain(..) {
+            // It may be broken already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        drop(state);
+        self.wake.notify_all();
+        self.down(shared);
+    }
+
+    /// The life of a link: calls the peer until it is stopped.
+    pub(super) fn keep(&self, shared: &Shared) {
+        let mut delay = FIRST_DELAY;
+        loop {
+            match self.call(shared) {
+                Ok(connections) => {
+                    delay = FIRST_DELAY;
+                    if self.up(shared, &connections) {
+                        carry(&connections);
+                    }
+                    self.down(shared);
+                }
+                Err(error) => {
+                    let mut state = self.state.lock();
+                    state.calling.clear();
+                    state.refusal = Some(error);
+                }
+            }
+            let mut state = self.state.lock();
+            if !state.stopped && !state.now {
+                self.wake.wait_for(&mut state, delay);
+            }
+            if state.stopped {
+                return;
+            }
+            state.now = false;
+            delay = (delay * 2).min(LAST_DELAY);
+        }
+    }
+
+    /// From now on the connections are used, unless the link was stopped meanwhile.
+    fn up(&self, shared: &Shared, connections: &Arc<[Connection; LANES]>) -> bool {
+        let mut state = self.state.lock();
+        state.calling.clear();
+        if state.stopped {
+            return false;
+        }
+        state.up = Some(Arc::clone(connections));
+        state.refusal = None;
+        shared.tell(Event::Connected(self.peer));
+        true
+    }
+
+    /// From now on they are not.
+    fn down(&self, shared: &Shared) {
+        let mut state = self.state.lock();
+        let up = state.up.take();
+        if up.is_some() {
+            shared.tell(Event::Lost(self.peer));
+        }
+        drop(state);
+        for connection in up.iter().flat_map(|up| up.iter()) {
+            connection.close();
+        }
+    }
+
+    fn call(&self, shared: &Shared) -> Result<Arc<[Connection; LANES]>, HandshakeError> {
+        let (ordinary, first) = self.call_lane(shared, ORDINARY)?;
+        let (leases, second) = self.call_lane(shared, LEASES)?;
+        if first.incarnation != second.incarnation {
+            return Err(HandshakeError::Io("the peer has just restarted".into()));
+        }
+        Ok(Arc::new([ordinary, leases]))
+    }
+
+    fn call_lane(
+        &self,
+        shared: &Shared,
+        lane: usize,
+    ) -> Result<(Connection, Peer), HandshakeError> {
+        let address = self.state.lock().address.clone();
+        let mut stream = Err(std::io::ErrorKind::AddrNotAvailable.into());
+        for address in address.to_socket_addrs()? {
+            stream = TcpStream::connect_timeout(&address, PATIENCE);
+            if stream.is_ok() {
+                break;
+            }
+        }
+        let mut stream = stream?;
+        super::prepare(&stream, Some(PATIENCE))?;
+        let shutter = stream.try_clone()?;
+        let mut state = self.state.lock();
+        if state.stopped {
+            return Err(HandshakeError::Io("no member any more".into()));
+        }
+        state.calling.push(shutter);
+        drop(state);
+        let peer = auth::call(&shared.identity, self.peer, lane as u8, &mut stream)?;
+        super::prepare(&stream, None)?;
+        Ok((Connection::new(stream), peer))
+    }
+}
+
+/// Lets the threads of the connections live until one connection ends, which ends the other.
+fn carry(connections: &[Connection; LANES]) {
+    let close = || connections.iter().for_each(Connection::close);
+    let name = || std::thread::current().name().unwrap_or("fabric").to_owned();
+    std::thread::scope(|scope| {
+        for connection in connections {
+            for life in [Connection::flush, Connection::answer] {
+                let spawned = Builder::new().name(name()).spawn_scoped(scope, move || {
+                    life(connection);
+                    close();
+                });
+                if spawned.is_err() {
+                    close();
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,340 @@
+//! Machines on any network: an agent on each plays the network card.
+//!
+//! # Picture
+//! ```text
+//! machine a                                             machine b
+//! threads post ─► connection: ordinary ═══════════════► agent: applies to b's memory, in order
+//!                 connection: leases   ═══════════════► agent
+//! agent ◄═══════════════════════ ordinary, leases: connection ◄─ threads post
+//! ```
+//! Who posts owns the connection: a pair of machines has two in each direction, so that leases
+//! ([`SegmentId::LEASE_LANE`]) never wait behind anything else. FAB-3 holds within each of the two.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `auth` | the handshake: secret, cluster, version, who is who |
+//! | `frame` | requests and replies as bytes |
+//! | `connection` | the posting end: gathers operations, answers completions |
+//! | `link` | keeps the two connections to a peer up |
+//! | `agent` | the other end: applies what arrives |
+//! | `threads` | what must have ended when the fabric is dropped |
+//!
+//! # Failure
+//! With the loss of either connection both are closed, and everything in flight answers
+//! [`FabricError::Lost`]; nothing is sent again by the fabric. A peer that hangs, or a network that
+//! swallows, is no loss: it is whoever watches leases that removes it, which ends what waits for it.
+//! An operation moves at most [`LONGEST`] words.
+
+mod agent;
+mod auth;
+mod connection;
+mod frame;
+mod link;
+mod threads;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+
+pub use self::auth::HandshakeError;
+pub use self::frame::LONGEST;
+
+use self::agent::Callers;
+use self::auth::Identity;
+use self::connection::{Connection, Waiting};
+use self::frame::Target;
+use self::link::{LANES, LEASES, Link, ORDINARY};
+use self::threads::Threads;
+use crate::bell::Bell;
+use crate::completion::Completion;
+use crate::counters::FabricCounters;
+use crate::direct;
+use crate::fabric::{Event, Fabric, FabricError};
+use crate::machine::{MachineId, Member};
+use crate::memory::Memory;
+use crate::registry::Registry;
+use crate::segment::{Place, SegmentId, Writer};
+
+/// How long a machine waits for another to connect, and for each step of the handshake.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a machine must know to be on a network.
+#[derive(Clone)]
+pub struct TcpConfig {
+    /// This machine.
+    pub me: MachineId,
+    /// The cluster it belongs to; others are not talked to.
+    pub cluster: u128,
+    /// What the machines of the cluster know and nobody else; the same on each.
+    pub secret: Vec<u8>,
+    /// Where the agent listens, as `host:port`; port 0 is any that is free.
+    pub listen: String,
+}
+
+/// One machine's end of a network.
+#[derive(Debug)]
+pub struct TcpFabric {
+    shared: Arc<Shared>,
+    listener: Arc<TcpListener>,
+    address: SocketAddr,
+    counters: FabricCounters,
+    /// Held while the members change.
+    changing: Mutex<()>,
+}
+
+/// What the threads of a fabric share.
+#[derive(Debug)]
+struct Shared {
+    identity: Identity,
+    registry: Registry,
+    bell: Bell,
+    callers: Arc<Callers>,
+    links: RwLock<HashMap<MachineId, Arc<Link>>>,
+    events: Mutex<Vec<Event>>,
+    threads: Arc<Threads>,
+}
+
+impl Shared {
+    fn tell(&self, event: Event) {
+        self.events.lock().push(event);
+    }
+
+    /// A peer has called: it will answer.
+    fn call_back(&self, peer: MachineId) {
+        if let Some(link) = self.links.read().get(&peer) {
+            link.call_now();
+        }
+    }
+
+    fn name(&self, what: &str) -> String {
+        format!("{what} {}", self.identity.me)
+    }
+}
+
+/// Sends at once, and waits no longer than this for the other end.
+fn prepare(stream: &TcpStream, patience: Option<Duration>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(patience)?;
+    stream.set_write_timeout(patience)
+}
+
+impl TcpFabric {
+    /// Starts the agent of a machine, a member of nothing but itself.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] where it cannot listen.
+    pub fn start(config: &TcpConfig) -> Result<Self, FabricError> {
+        let listener = Arc::new(TcpListener::bind(&config.listen)?);
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            identity: Identity::new(config.me, config.cluster, &config.secret)?,
+            registry: Registry::new(config.me),
+            bell: Bell::new(Arc::new(Memory::anonymous(1)?), 0),
+            callers: Arc::new(Callers::new(config.me)),
+            links: RwLock::default(),
+            events: Mutex::default(),
+            threads: Arc::default(),
+        });
+        let (listens, agent) = (Arc::clone(&listener), Arc::clone(&shared));
+        let life = move || agent::accept(&agent, &listens);
+        shared.threads.spawn(shared.name("listener"), life)?;
+        Ok(TcpFabric {
+            shared,
+            listener,
+            address,
+            counters: FabricCounters::default(),
+            changing: Mutex::default(),
+        })
+    }
+
+    /// Where the agent listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Why each peer that is not connected could not be, when that was last tried.
+    pub fn refusals(&self) -> Vec<(MachineId, HandshakeError)> {
+        let links = self.shared.links.read();
+        let refusal = |(peer, link): (&MachineId, &Arc<Link>)| Some((*peer, link.refusal()?));
+        links.iter().filter_map(refusal).collect()
+    }
+
+    /// The connections to a peer, while they are up.
+    fn connections(&self, peer: MachineId) -> Result<Arc<[Connection; LANES]>, FabricError> {
+        let links = self.shared.links.read();
+        let link = links.get(&peer).ok_or(FabricError::NotMember(peer))?;
+        link.connections().ok_or(FabricError::Lost)
+    }
+
+    /// Posts an operation to a peer, or applies it to this machine's own memory.
+    fn operate<T>(
+        &self,
+        at: Place,
+        to_write: bool,
+        here: impl FnOnce(&Memory) -> Completion<T>,
+        put: impl FnOnce(&mut Vec<u8>, Target),
+        waiting: impl FnOnce(crate::Completer<T>) -> Waiting,
+    ) -> Completion<T> {
+        let me = self.me();
+        if at.machine == me {
+            return match self.shared.registry.memory(at.segment, me, to_write) {
+                Ok(memory) => here(&memory),
+                Err(error) => Completion::done(Err(error)),
+            };
+        }
+        let connections = match self.connections(at.machine) {
+            Ok(connections) => connections,
+            Err(error) => return Completion::done(Err(error)),
+        };
+        let lane = match at.segment.lane() {
+            SegmentId::LEASE_LANE => LEASES,
+            _ => ORDINARY,
+        };
+        let target = Target {
+            segment: at.segment,
+            word: at.word,
+        };
+        let (completer, completion) = Completion::pending();
+        connections[lane].post(|out| put(out, target), waiting(completer));
+        completion
+    }
+}
+
+/// Refuses what no frame holds.
+fn too_long<T>(words: usize) -> Option<Completion<T>> {
+    let refused = FabricError::Refused("longer than one operation may be");
+    (words > LONGEST).then(|| Completion::done(Err(refused)))
+}
+
+impl Fabric for TcpFabric {
+    fn me(&self) -> MachineId {
+        self.shared.identity.me
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.shared.bell
+    }
+
+    fn counters(&self) -> &FabricCounters {
+        &self.counters
+    }
+
+    fn provide(
+        &self,
+        segment: SegmentId,
+        words: usize,
+        writer: Writer,
+    ) -> Result<Arc<Memory>, FabricError> {
+        self.shared.registry.provide(segment, words, writer)
+    }
+
+    fn withdraw(&self, segment: SegmentId) {
+        self.shared.registry.withdraw(segment);
+    }
+
+    fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {
+        let me = self.me();
+        let ids: HashSet<MachineId> = members.iter().map(|member| member.id).collect();
+        if !ids.contains(&me) {
+            return Err(FabricError::Refused("this machine must be a member"));
+        }
+        let _changing = self.changing.lock();
+        let shared = &self.shared;
+        shared.callers.set_members(ids.clone());
+        let gone: Vec<_> = {
+            let mut links = shared.links.write();
+            links.extract_if(|peer, _| !ids.contains(peer)).collect()
+        };
+        gone.iter().for_each(|(_, link)| link.stop(shared));
+        for member in members.iter().filter(|member| member.id != me) {
+            let known = shared.links.read().get(&member.id).cloned();
+            if let Some(link) = known {
+                link.set_address(&member.address);
+                continue;
+            }
+            let link = Link::new(member.id, &member.address);
+            let (keeper, keeps) = (Arc::clone(shared), Arc::clone(&link));
+            let life = move || keeps.keep(&keeper);
+            let name = format!("link {me}-{}", member.id);
+            shared.threads.spawn(name, life)?;
+            shared.links.write().insert(member.id, link);
+        }
+        Ok(())
+    }
+
+    fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {
+        let own = machine == self.me();
+        let memory = own.then(|| self.shared.registry.memory(segment, machine, false));
+        memory?.ok()
+    }
+
+    fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>> {
+        self.counters.read(words);
+        too_long(words).unwrap_or_else(|| {
+            self.operate(
+                at,
+                false,
+                |memory| direct::read(memory, at.word, words),
+                |out, target| frame::put_read(out, target, words),
+                |completer| Waiting::Read(completer, words),
+            )
+        })
+    }
+
+    fn write(&self, at: Place, words: &[u64]) -> Completion<()> {
+        self.counters.write(words.len());
+        too_long(words.len()).unwrap_or_else(|| {
+            self.operate(
+                at,
+                true,
+                |memory| direct::write(memory, at.word, words),
+                |out, target| frame::put_write(out, target, words),
+                Waiting::Write,
+            )
+        })
+    }
+
+    fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64> {
+        self.counters.swap();
+        self.operate(
+            at,
+            true,
+            |memory| direct::cas(memory, at.word, expected, new),
+            |out, target| frame::put_swap(out, target, expected, new),
+            Waiting::Swap,
+        )
+    }
+
+    fn ring_bell(&self, machine: MachineId) {
+        if machine == self.me() {
+            self.shared.bell.ring();
+        } else if let Ok(connections) = self.connections(machine) {
+            connections[LEASES].bell(false);
+            connections[ORDINARY].bell(true);
+        }
+    }
+
+    fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.shared.events.lock())
+    }
+}
+
+impl Drop for TcpFabric {
+    fn drop(&mut self) {
+        self.shared.callers.close();
+        // Ends the wait for the next caller.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
+        let links: Vec<_> = self.shared.links.write().drain().collect();
+        for (_, link) in links {
+            link.stop(&self.shared);
+        }
+        self.shared.threads.join();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+use super::*;
+use std::time::Instant;
+
+fn config(me: u32) -> TcpConfig {
+    TcpConfig {
+        me: MachineId(me),
+        cluster: 77,
+        secret: b"the secret of the tests".to_vec(),
+        listen: "127.0.0.1:0".into(),
+    }
+}
+
+fn start(config: &TcpConfig) -> TcpFabric {
+    TcpFabric::start(config).expect("a free port")
+}
+
+fn members(machines: &[&TcpFabric]) -> Vec<Member> {
+    let member = |machine: &&TcpFabric| Member {
+        id: machine.me(),
+        address: machine.address().to_string(),
+    };
+    machines.iter().map(member).collect()
+}
+
+fn join(machines: &[&TcpFabric]) {
+    for machine in machines {
+        let set = machine.set_members(&members(machines));
+        set.expect("is one of them");
+    }
+}
+
+fn until(mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "stuck");
+        std::thread::yield_now();
+    }
+}
+
+fn wait<T>(mut completion: Completion<T>) -> Result<T, FabricError> {
+    let mut answer = None;
+    until(|| {
+        answer = completion.take();
+        answer.is_some()
+    });
+    answer.expect("until it was there")
+}
+
+fn connected(machine: &TcpFabric, peer: &TcpFabric) -> bool {
+    machine.connections(peer.me()).is_ok()
+}
+
+#[test]
+fn who_is_not_of_the_cluster_is_told_why() {
+    let changes: [(fn(&mut TcpConfig), _); 2] = [
+        (|config| config.cluster += 1, HandshakeError::OtherCluster),
+        (|config| config.secret.push(1), HandshakeError::WrongSecret),
+    ];
+    let a = start(&config(1));
+    for (change, refusal) in changes {
+        let mut other = config(2);
+        change(&mut other);
+        let b = start(&other);
+        join(&[&a, &b]);
+        until(|| a.refusals() == [(b.me(), refusal.clone())]);
+        until(|| b.refusals() == [(a.me(), refusal.clone())]);
+        assert!(a.take_events().is_empty());
+        a.set_members(&members(&[&a])).expect("is one of them");
+    }
+    let b = start(&config(2));
+    b.set_members(&members(&[&a, &b])).expect("is one of them");
+    until(|| b.refusals() == [(a.me(), HandshakeError::NotMember)]);
+    a.set_members(&members(&[&a, &b])).expect("is one of them");
+    until(|| b.refusals().is_empty() && connected(&b, &a));
+}
+
+#[test]
+fn an_address_with_another_machine_is_not_taken_for_it() {
+    let (a, b) = (start(&config(1)), start(&config(2)));
+    let mut wrong = members(&[&a, &b]);
+    wrong[1].id = MachineId(3);
+    a.set_members(&wrong).expect("is one of them");
+    let refusal = (MachineId(3), HandshakeError::OtherMachine);
+    until(|| a.refusals() == [refusal.clone()]);
+}
+
+#[test]
+fn a_machine_that_moves_is_found_at_its_new_address() {
+    let a = start(&config(1));
+    let b = start(&config(2));
+    join(&[&a, &b]);
+    until(|| connected(&a, &b));
+    drop(b);
+    let b = start(&config(2));
+    join(&[&a, &b]);
+    until(|| connected(&a, &b) && connected(&b, &a));
+}
+
+#[test]
+fn leases_do_not_wait_behind_anything_else() {
+    let (a, b) = (start(&config(1)), start(&config(2)));
+    join(&[&a, &b]);
+    until(|| connected(&a, &b));
+    let segment = |lane| SegmentId::new(SegmentId::BOARD, lane, 0);
+    let at = |lane| Place {
+        machine: b.me(),
+        segment: segment(lane),
+        word: 0,
+    };
+    for lane in [0, SegmentId::LEASE_LANE] {
+        b.provide(segment(lane), 1, Writer::Peer(a.me()))
+            .expect("provided");
+    }
+    // The agent of the ordinary connection is held up, as by a batch that takes long.
+    let mut ordinary = None;
+    b.shared.callers.hold_up(a.me(), ORDINARY, || {
+        let mut posted = a.write(at(0), &[1]);
+        assert_eq!(wait(a.write(at(SegmentId::LEASE_LANE), &[1])), Ok(()));
+        assert_eq!(posted.take(), None);
+        ordinary = Some(posted);
+    });
+    let ordinary = ordinary.expect("was posted");
+    assert_eq!(wait(ordinary), Ok(()));
+}
+
+#[test]
+fn a_fabric_ends_its_threads_whatever_they_wait_for() {
+    let a = start(&config(1));
+    // Accepts, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mut peers = members(&[&a]);
+    peers.push(Member {
+        id: MachineId(2),
+        address: silent.local_addr().expect("bound").to_string(),
+    });
+    // Connects, and says nothing.
+    let _silent = TcpStream::connect(a.address()).expect("listens");
+    a.set_members(&peers).expect("is one of them");
+    let (_called, _) = silent.accept().expect("the link calls");
+    let shared = Arc::downgrade(&a.shared);
+    drop(a);
+    assert!(shared.upgrade().is_none(), "a thread still has it");
+}
+
+#[test]
+fn what_no_frame_holds_is_refused() {
+    let (a, b) = (start(&config(1)), start(&config(2)));
+    join(&[&a, &b]);
+    until(|| connected(&a, &b));
+    let segment = SegmentId::new(SegmentId::REGION, 0, 0);
+    b.provide(segment, 2 * LONGEST, Writer::Peer(a.me()))
+        .expect("provided");
+    let at = Place {
+        machine: b.me(),
+        segment,
+        word: 1,
+    };
+    let longest: Vec<u64> = (0..LONGEST as u64).collect();
+    assert_eq!(wait(a.write(at, &longest)), Ok(()));
+    assert_eq!(wait(a.read(at, LONGEST)).as_deref(), Ok(&longest[..]));
+    let refused = FabricError::Refused("longer than one operation may be");
+    assert_eq!(wait(a.read(at, LONGEST + 1)), Err(refused.clone()));
+    assert_eq!(wait(a.write(at, &vec![0; LONGEST + 1])), Err(refused));
+}
