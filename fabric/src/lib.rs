@@ -14,6 +14,7 @@
 //!  local  OsDisk SimDisk  SystemClock ManualClock
 //!   shm                   HostClock
 //!   tcp
+//!   sim
 //! ```
 //! Unsafe code is in [`memory`] alone. Under loom only memory and what does without it is there.
 
@@ -42,9 +43,13 @@ pub mod segment;
 #[cfg(not(loom))]
 pub mod shm;
 pub mod sim_disk;
+#[cfg(not(loom))]
+pub mod sim_net;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod tcp;
+#[cfg(not(loom))]
+mod waiting;
 
 #[cfg(not(loom))]
 pub use bell::{Armed, Bell};
@@ -67,5 +72,7 @@ pub use segment::{Place, SegmentId, Writer};
 #[cfg(not(loom))]
 pub use shm::ShmFabric;
 pub use sim_disk::{CrashLoss, DiskOp, HeldSyncs, SimDisk};
+#[cfg(not(loom))]
+pub use sim_net::{Nic, SimFabric, SimKnobs, SimNet, SimStep};
 #[cfg(not(loom))]
 pub use tcp::{HandshakeError, TcpConfig, TcpFabric};

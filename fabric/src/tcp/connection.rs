@@ -8,7 +8,7 @@
 //! * Requests and what waits for their replies are queued under one lock, so the n-th reply is that of
 //!   the n-th request.
 //! * A connection is closed for ever. What waits then, and what is posted later, answers
-//!   [`FabricError::Lost`]; the next connection to the peer knows nothing of it.
+//!   [`crate::FabricError::Lost`]; the next connection to the peer knows nothing of it.
 //! * At most [`OUT_BYTES`] and one operation wait for the flusher, and [`WAITING`] operations for
 //!   replies. Whoever posts more waits, until the peer has taken some or the connection is closed.
 
@@ -19,8 +19,7 @@ use std::net::{Shutdown, TcpStream};
 use parking_lot::{Condvar, Mutex};
 
 use super::frame::{self, Inbox, Malformed, Reply};
-use crate::completion::Completer;
-use crate::fabric::FabricError;
+use crate::waiting::{Answer, Waiting};
 
 /// Bytes that gather before whoever posts must wait.
 pub(super) const OUT_BYTES: usize = 4 << 20;
@@ -47,15 +46,6 @@ struct State {
     waiting: VecDeque<Waiting>,
     /// Whether something was posted that no bell follows yet.
     unrung: bool,
-}
-
-/// Who waits for a reply.
-#[derive(Debug)]
-pub(super) enum Waiting {
-    Write(Completer<()>),
-    /// With the number of words.
-    Read(Completer<Box<[u64]>>, usize),
-    Swap(Completer<u64>),
 }
 
 impl Connection {
@@ -151,57 +141,29 @@ impl Connection {
     }
 
     fn reply(&self, frame: &[u8]) -> Result<(), Malformed> {
+        let answer = match Reply::of(frame)? {
+            Reply::Done(count) => return self.done(count as usize),
+            Reply::Words(words) => Answer::Words(words.iter().collect()),
+            Reply::Was(was) => Answer::Was(was),
+            Reply::Refused(error) => Answer::Failed(error),
+        };
+        // Answered without the lock: whom it wakes may post again.
+        let first = self.state.lock().waiting.pop_front();
+        let waiting = first.ok_or(Malformed)?;
+        waiting.answer(answer).map_err(|_| Malformed)
+    }
+
+    fn done(&self, count: usize) -> Result<(), Malformed> {
         let mut state = self.state.lock();
-        match Reply::of(frame)? {
-            Reply::Done(count) => {
-                let count = count as usize;
-                if count > state.waiting.len() {
-                    return Err(Malformed);
-                }
-                let done: Vec<_> = state.waiting.drain(..count).collect();
-                drop(state);
-                for waiting in done {
-                    let Waiting::Write(completer) = waiting else {
-                        return Err(Malformed);
-                    };
-                    completer.complete(Ok(()));
-                }
-            }
-            reply => {
-                let waiting = state.waiting.pop_front().ok_or(Malformed)?;
-                drop(state);
-                waiting.complete(reply)?;
-            }
+        if count > state.waiting.len() {
+            return Err(Malformed);
         }
-        Ok(())
-    }
-}
-
-impl Waiting {
-    /// Answers what a reply says; a reply to something else is [`Malformed`].
-    fn complete(self, reply: Reply<'_>) -> Result<(), Malformed> {
-        match (self, reply) {
-            (Waiting::Read(completer, asked), Reply::Words(words)) => {
-                let words: Box<[u64]> = words.iter().collect();
-                if words.len() != asked {
-                    return Err(Malformed);
-                }
-                completer.complete(Ok(words));
-            }
-            (Waiting::Swap(completer), Reply::Was(was)) => completer.complete(Ok(was)),
-            (waiting, Reply::Refused(error)) => waiting.fail(error),
-            _ => return Err(Malformed),
-        }
-        Ok(())
-    }
-
-    /// Answers with an error.
-    pub(super) fn fail(self, error: FabricError) {
-        match self {
-            Waiting::Write(completer) => completer.complete(Err(error)),
-            Waiting::Read(completer, _) => completer.complete(Err(error)),
-            Waiting::Swap(completer) => completer.complete(Err(error)),
-        }
+        let done: Vec<_> = state.waiting.drain(..count).collect();
+        drop(state);
+        let mut answered = done.into_iter().map(|one| one.answer(Answer::Written));
+        answered
+            .try_for_each(|answered| answered)
+            .map_err(|_| Malformed)
     }
 }
 
@@ -209,6 +171,7 @@ impl Waiting {
 mod tests {
     use super::*;
     use crate::completion::Completion;
+    use crate::fabric::FabricError;
     use crate::segment::SegmentId;
     use crate::tcp::frame::Target;
     use std::net::TcpListener;

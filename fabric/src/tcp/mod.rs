@@ -45,7 +45,7 @@ pub use self::frame::LONGEST;
 
 use self::agent::Callers;
 use self::auth::Identity;
-use self::connection::{Connection, Waiting};
+use self::connection::Connection;
 use self::frame::Target;
 use self::link::{LANES, LEASES, Link, ORDINARY};
 use self::threads::Threads;
@@ -58,6 +58,7 @@ use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
 use crate::registry::Registry;
 use crate::segment::{Place, SegmentId, Writer};
+use crate::waiting::Waiting;
 
 /// How long a machine waits for another to connect, and for each step of the handshake.
 const PATIENCE: Duration = Duration::from_secs(2);

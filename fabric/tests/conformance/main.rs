@@ -85,3 +85,8 @@ mod tcp {
     of_one_thread!(crate::kind::Tcp);
     of_threads!(crate::kind::Tcp);
 }
+
+/// It has no threads.
+mod sim {
+    of_one_thread!(crate::kind::Sim);
+}

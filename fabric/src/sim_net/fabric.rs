@@ -1,0 +1,227 @@
+//! One machine's end of a simulated network.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::SimNet;
+use super::flight::{Flight, Load, Operation};
+use crate::bell::Bell;
+use crate::completion::{Completer, Completion};
+use crate::counters::FabricCounters;
+use crate::direct;
+use crate::fabric::{Event, Fabric, FabricError};
+use crate::machine::{MachineId, Member};
+use crate::memory::Memory;
+use crate::registry::Registry;
+use crate::segment::{Place, SegmentId, Writer};
+use crate::waiting::Waiting;
+
+/// A machine as one of its threads has it.
+#[derive(Clone, Debug)]
+pub struct SimFabric {
+    machine: Arc<Machine>,
+    thread: u16,
+}
+
+#[derive(Debug)]
+struct Machine {
+    me: MachineId,
+    life: u64,
+    net: SimNet,
+    registry: Arc<Registry>,
+    bell: Bell,
+    counters: FabricCounters,
+}
+
+impl SimFabric {
+    pub(super) fn join(net: &SimNet, me: MachineId) -> Result<Self, FabricError> {
+        let registry = Arc::new(Registry::new(me));
+        let bell = Bell::new(Arc::new(Memory::anonymous(1)?), 0);
+        let life = net.state.lock().join(me, &registry, &bell)?;
+        let machine = Machine {
+            me,
+            life,
+            net: net.clone(),
+            registry,
+            bell,
+            counters: FabricCounters::default(),
+        };
+        Ok(SimFabric {
+            machine: Arc::new(machine),
+            thread: 0,
+        })
+    }
+
+    /// The same machine as another of its threads has it: what the two post keeps no order.
+    pub fn thread(&self, thread: u16) -> Self {
+        SimFabric {
+            machine: Arc::clone(&self.machine),
+            thread,
+        }
+    }
+
+    /// Puts an operation on its way.
+    fn post<T>(
+        &self,
+        at: Place,
+        operation: Operation,
+        waiting: impl FnOnce(Completer<T>) -> Waiting,
+    ) -> Completion<T> {
+        let machine = &self.machine;
+        let (me, to) = (machine.me, at.machine);
+        let (completer, completion) = Completion::pending();
+        let mut state = machine.net.state.lock();
+        let members = state.living(me, machine.life).map(|me| &me.members);
+        let refused = match members {
+            Some(members) if !members.contains(&to) => Some(FabricError::NotMember(to)),
+            Some(_) => None,
+            None => Some(FabricError::Lost),
+        };
+        let number = state.number();
+        let link = state.link(me, to);
+        if !link.up || refused.is_some() {
+            return Completion::done(Err(refused.unwrap_or(FabricError::Lost)));
+        }
+        link.waiting.insert(number, waiting(completer));
+        let flight = Flight {
+            from: me,
+            to,
+            epoch: link.epoch,
+            channel: (self.thread, at.segment.lane() == SegmentId::LEASE_LANE),
+            load: Load::Operation {
+                number,
+                at,
+                operation,
+            },
+        };
+        state.send(flight);
+        if state.breaks() {
+            state.break_soon(me, to);
+        }
+        completion
+    }
+
+    /// This machine's own memory.
+    fn own(&self, at: Place, to_write: bool) -> Option<Result<Arc<Memory>, FabricError>> {
+        let machine = &self.machine;
+        let memory = || machine.registry.memory(at.segment, machine.me, to_write);
+        (at.machine == machine.me).then(memory)
+    }
+}
+
+impl Fabric for SimFabric {
+    fn me(&self) -> MachineId {
+        self.machine.me
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.machine.bell
+    }
+
+    fn counters(&self) -> &FabricCounters {
+        &self.machine.counters
+    }
+
+    fn provide(
+        &self,
+        segment: SegmentId,
+        words: usize,
+        writer: Writer,
+    ) -> Result<Arc<Memory>, FabricError> {
+        self.machine.registry.provide(segment, words, writer)
+    }
+
+    fn withdraw(&self, segment: SegmentId) {
+        self.machine.registry.withdraw(segment);
+    }
+
+    fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {
+        let machine = &self.machine;
+        let members: BTreeSet<_> = members.iter().map(|member| member.id).collect();
+        if !members.contains(&machine.me) {
+            return Err(FabricError::Refused("this machine must be a member"));
+        }
+        machine.net.change(|state, effects| {
+            if state.living(machine.me, machine.life).is_some() {
+                state.set_members(machine.me, members, effects);
+            }
+        });
+        Ok(())
+    }
+
+    fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {
+        let at = Place {
+            machine,
+            segment,
+            word: 0,
+        };
+        self.own(at, false)?.ok()
+    }
+
+    fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>> {
+        self.machine.counters.read(words);
+        match self.own(at, false) {
+            Some(Ok(memory)) => direct::read(&memory, at.word, words),
+            Some(Err(error)) => Completion::done(Err(error)),
+            None => self.post(at, Operation::Read(words), |completer| {
+                Waiting::Read(completer, words)
+            }),
+        }
+    }
+
+    fn write(&self, at: Place, words: &[u64]) -> Completion<()> {
+        self.machine.counters.write(words.len());
+        match self.own(at, true) {
+            Some(Ok(memory)) => direct::write(&memory, at.word, words),
+            Some(Err(error)) => Completion::done(Err(error)),
+            None => self.post(at, Operation::Write(words.into()), Waiting::Write),
+        }
+    }
+
+    fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64> {
+        self.machine.counters.swap();
+        match self.own(at, true) {
+            Some(Ok(memory)) => direct::cas(&memory, at.word, expected, new),
+            Some(Err(error)) => Completion::done(Err(error)),
+            None => self.post(at, Operation::Swap { expected, new }, Waiting::Swap),
+        }
+    }
+
+    fn ring_bell(&self, machine: MachineId) {
+        let (me, mine) = (self.machine.me, &self.machine);
+        if machine == me {
+            return mine.bell.ring();
+        }
+        let mut state = mine.net.state.lock();
+        if state.living(me, mine.life).is_none() {
+            return;
+        }
+        let link = state.link(me, machine);
+        if link.up {
+            let flight = Flight {
+                from: me,
+                to: machine,
+                epoch: link.epoch,
+                channel: (self.thread, false),
+                load: Load::Bell,
+            };
+            state.send(flight);
+        }
+    }
+
+    fn take_events(&self) -> Vec<Event> {
+        let mut state = self.machine.net.state.lock();
+        let station = state.living(self.machine.me, self.machine.life);
+        station.map_or_else(Vec::new, |me| std::mem::take(&mut me.events))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.net.change(|state, effects| {
+            if state.living(self.me, self.life).is_some() {
+                state.crash(self.me, effects);
+            }
+        });
+    }
+}

@@ -1,0 +1,90 @@
+//! What is on its way between two machines.
+
+use super::link::{Channel, Way};
+use crate::direct;
+use crate::fabric::FabricError;
+use crate::machine::MachineId;
+use crate::memory::Memory;
+use crate::registry::Registry;
+use crate::segment::Place;
+use crate::waiting::Answer;
+
+/// Something on the connection over which `from` posts to `to`.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) from: MachineId,
+    pub(super) to: MachineId,
+    /// The connection that it belongs to.
+    pub(super) epoch: u64,
+    pub(super) channel: Channel,
+    pub(super) load: Load,
+}
+
+/// What it is.
+#[derive(Debug)]
+pub(super) enum Load {
+    /// An operation, which takes effect when it arrives.
+    Operation {
+        number: u64,
+        at: Place,
+        operation: Operation,
+    },
+    /// Rings when it arrives.
+    Bell,
+    /// What an operation came to.
+    Answer { number: u64, answer: Answer },
+}
+
+/// What an operation does where it lands.
+#[derive(Debug)]
+pub(super) enum Operation {
+    Read(usize),
+    Write(Box<[u64]>),
+    Swap { expected: u64, new: u64 },
+}
+
+impl Flight {
+    /// Which way it goes.
+    pub(super) fn way(&self) -> Way {
+        match self.load {
+            Load::Operation { .. } | Load::Bell => Way::There,
+            Load::Answer { .. } => Way::Back,
+        }
+    }
+}
+
+impl Operation {
+    /// Takes effect.
+    pub(super) fn apply(self, registry: &Registry, from: MachineId, at: Place) -> Answer {
+        let to_write = !matches!(self, Operation::Read(_));
+        let done = registry
+            .memory(at.segment, from, to_write)
+            .and_then(|memory| self.apply_to(&memory, at.word));
+        done.unwrap_or_else(Answer::Failed)
+    }
+
+    fn apply_to(self, memory: &Memory, word: usize) -> Result<Answer, FabricError> {
+        match self {
+            Operation::Read(words) => {
+                direct::now(direct::read(memory, word, words)).map(Answer::Words)
+            }
+            Operation::Write(words) => {
+                direct::now(direct::write(memory, word, &words)).map(|()| Answer::Written)
+            }
+            Operation::Swap { expected, new } => {
+                direct::now(direct::cas(memory, word, expected, new)).map(Answer::Was)
+            }
+        }
+    }
+
+    /// What of it goes into the trace.
+    pub(super) fn digest(&self) -> u64 {
+        let words: &[u64] = match self {
+            Operation::Read(words) => &[*words as u64],
+            Operation::Write(words) => words,
+            Operation::Swap { expected, new } => &[*expected, *new],
+        };
+        let add = |sum: u64, word: &u64| sum.wrapping_mul(31).wrapping_add(*word);
+        words.iter().fold(1, add)
+    }
+}

@@ -1,0 +1,206 @@
+//! What happens on a simulated network.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::flight::{Flight, Load};
+use super::link::Way;
+use super::state::State;
+use crate::fabric::Event;
+use crate::machine::MachineId;
+use crate::waiting::{Answer, Waiting};
+
+/// Something to happen at a time.
+#[derive(Debug)]
+pub(super) enum Happening {
+    /// Something arrives, or is parked where it cannot.
+    Arrive(Flight),
+    /// What is parked on one way of a connection goes on, one after the other.
+    Release(MachineId, MachineId, Way),
+    /// A connection is made, if it is still wanted.
+    Connect(MachineId, MachineId),
+    /// A connection turns out to be broken.
+    Break(MachineId, MachineId, Epoch),
+    /// Patience with a connection that hung has ended.
+    GiveUp(MachineId, MachineId, Epoch),
+    /// A machine looks at something.
+    Wake(MachineId),
+}
+
+/// Which of the connections from one machine to another.
+pub(super) type Epoch = u64;
+
+/// What a change of the network means for those who wait; they are told without the lock.
+#[derive(Default)]
+pub(super) struct Effects {
+    answers: Vec<(Waiting, Answer)>,
+    lost: Vec<Waiting>,
+    /// Who has something to look at.
+    pub(super) look: Option<MachineId>,
+}
+
+impl Effects {
+    pub(super) fn lose(&mut self, waiting: BTreeMap<u64, Waiting>) {
+        self.lost.extend(waiting.into_values());
+    }
+
+    /// Answers all that are concerned.
+    pub(super) fn answer(self) {
+        for (waiting, answer) in self.answers {
+            let fits = waiting.answer(answer);
+            debug_assert!(fits.is_ok(), "an operation answers what was asked");
+        }
+        drop(self.lost);
+    }
+}
+
+impl State {
+    /// Lets something happen now.
+    pub(super) fn happen(&mut self, happening: Happening, effects: &mut Effects) {
+        self.note(self.now());
+        match happening {
+            Happening::Arrive(flight) => self.arrive(flight, effects),
+            Happening::Release(from, to, way) => self.release_one(from, to, way, effects),
+            Happening::Connect(from, to) => self.connect(from, to, effects),
+            Happening::Break(from, to, epoch) => {
+                if self.link(from, to).epoch == epoch {
+                    self.break_now(from, to, effects);
+                }
+            }
+            Happening::GiveUp(from, to, epoch) => {
+                let hopeless = self.hopeless(from, to);
+                let link = self.link(from, to);
+                if link.epoch == epoch {
+                    link.watched = false;
+                    if hopeless {
+                        self.break_now(from, to, effects);
+                    }
+                }
+            }
+            Happening::Wake(machine) => effects.look = Some(machine),
+        }
+    }
+
+    fn arrive(&mut self, flight: Flight, effects: &mut Effects) {
+        let (from, to, way) = (flight.from, flight.to, flight.way());
+        let blocked = self.way_blocked(from, to, way);
+        let link = self.link(from, to);
+        let behind = link
+            .parked
+            .get(&way)
+            .is_some_and(|parked| !parked.is_empty());
+        if !blocked && !behind {
+            return self.deliver(flight, effects);
+        }
+        // Whoever has given a connection up sends nothing again.
+        if link.up {
+            link.parked.entry(way).or_default().push_back(flight);
+            self.watch(from, to);
+        }
+    }
+
+    fn release_one(&mut self, from: MachineId, to: MachineId, way: Way, effects: &mut Effects) {
+        let blocked = self.way_blocked(from, to, way);
+        let parked = &mut self.link(from, to).parked;
+        let Some(queue) = parked.get_mut(&way) else {
+            return;
+        };
+        if blocked {
+            return self.watch(from, to);
+        }
+        let first = queue.pop_front();
+        if queue.is_empty() {
+            parked.remove(&way);
+        } else {
+            self.at(self.now(), Happening::Release(from, to, way));
+        }
+        if let Some(first) = first {
+            self.deliver(first, effects);
+        }
+    }
+
+    /// Something is parked: it will not be for ever.
+    fn watch(&mut self, from: MachineId, to: MachineId) {
+        let link = self.link(from, to);
+        if !std::mem::replace(&mut link.watched, true) {
+            let epoch = link.epoch;
+            let end = self.now().saturating_add(self.knobs.patience_ns);
+            self.at(end, Happening::GiveUp(from, to, epoch));
+        }
+    }
+
+    fn deliver(&mut self, flight: Flight, effects: &mut Effects) {
+        match flight.way() {
+            Way::There => self.land(flight, effects),
+            Way::Back => self.finish(flight, effects),
+        }
+    }
+
+    /// An operation takes effect, or a bell rings.
+    fn land(&mut self, flight: Flight, effects: &mut Effects) {
+        let Flight {
+            from, to, epoch, ..
+        } = flight;
+        let counted = self.counts(to, from);
+        let link = self.link(from, to);
+        let (newest, life) = (link.epoch == epoch, link.life);
+        let target = self.living(to, life).filter(|_| newest && counted);
+        let Some(target) = target else {
+            if newest {
+                self.break_soon(from, to);
+            }
+            return;
+        };
+        match flight.load {
+            Load::Bell => {
+                target.bell.ring();
+                effects.look = Some(to);
+                self.note(u64::from(to.0));
+            }
+            Load::Operation {
+                number,
+                at,
+                operation,
+            } => {
+                let registry = Arc::clone(&target.registry);
+                let digest = operation.digest();
+                let answer = operation.apply(&registry, from, at);
+                let pair = (u64::from(from.0) << 32) | u64::from(to.0);
+                for part in [pair, at.segment.raw(), at.word as u64, digest] {
+                    self.note(part);
+                }
+                let back = Load::Answer { number, answer };
+                self.send(Flight {
+                    load: back,
+                    ..flight
+                });
+            }
+            Load::Answer { .. } => (),
+        }
+    }
+
+    /// An operation is over.
+    fn finish(&mut self, flight: Flight, effects: &mut Effects) {
+        let link = self.link(flight.from, flight.to);
+        let Load::Answer { number, answer } = flight.load else {
+            return;
+        };
+        // Of a connection that was given up nobody waits.
+        if let Some(waiting) = link.waiting.remove(&number) {
+            effects.answers.push((waiting, answer));
+            effects.look = Some(flight.from);
+            self.note(number);
+        }
+    }
+
+    fn connect(&mut self, from: MachineId, to: MachineId, effects: &mut Effects) {
+        let wanted = self.counts(from, to) && self.counts(to, from) && !self.hangs(from, to);
+        let life = self.stations.get(&to).map_or(0, |station| station.life);
+        let link = self.link(from, to);
+        link.connecting = false;
+        if wanted && !link.up {
+            link.begin(life);
+            self.tell(from, Event::Connected(to), effects);
+        }
+    }
+}

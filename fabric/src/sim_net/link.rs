@@ -1,0 +1,69 @@
+//! The connection over which one machine posts to another.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::flight::Flight;
+use crate::waiting::Waiting;
+
+/// What keeps its order: operations of one thread, leases apart.
+pub(super) type Channel = (u16, bool);
+
+/// Which way on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Way {
+    /// Operations, to the target.
+    There,
+    /// Answers, to who posted.
+    Back,
+}
+
+/// A connection, while it is up and while it is not.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    pub(super) up: bool,
+    /// A connection has been asked for.
+    pub(super) connecting: bool,
+    /// Which connection it is; what lands belongs to the newest, or is forgotten.
+    pub(super) epoch: u64,
+    /// The target's life that it was made in.
+    pub(super) life: u64,
+    /// Operations without answer, in the order in which they were posted.
+    pub(super) waiting: BTreeMap<u64, Waiting>,
+    /// What cannot go on now; no queue is empty.
+    pub(super) parked: BTreeMap<Way, VecDeque<Flight>>,
+    /// Something was parked; it is looked at again when patience has ended.
+    pub(super) watched: bool,
+    /// When the last on each channel arrives.
+    last: BTreeMap<(Way, Channel), u64>,
+}
+
+impl Link {
+    /// When something that would arrive at `soonest` arrives behind what is before it.
+    pub(super) fn arrival(&mut self, way: Way, channel: Channel, soonest: u64) -> u64 {
+        let last = self.last.entry((way, channel)).or_default();
+        *last = soonest.max(*last);
+        *last
+    }
+
+    /// The same for a bell, which arrives behind all that its thread has posted.
+    pub(super) fn arrival_behind_all(&mut self, thread: u16, soonest: u64) -> u64 {
+        let leases = self.arrival(Way::There, (thread, true), soonest);
+        self.arrival(Way::There, (thread, false), leases)
+    }
+
+    /// Ends it; who waits is lost.
+    pub(super) fn down(&mut self) -> BTreeMap<u64, Waiting> {
+        self.up = false;
+        self.parked.clear();
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Another connection begins, and what is still in flight of those before is forgotten.
+    pub(super) fn begin(&mut self, life: u64) {
+        self.up = true;
+        self.epoch += 1;
+        self.life = life;
+        self.watched = false;
+        self.parked.clear();
+    }
+}

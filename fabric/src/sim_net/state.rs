@@ -1,0 +1,316 @@
+//! The machines of a simulated network, what is between them, and what is to happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::flight::{Flight, Load};
+use super::happening::{Effects, Happening};
+use super::link::{Link, Way};
+use super::{Nic, SimKnobs};
+use crate::bell::Bell;
+use crate::fabric::{Event, FabricError};
+use crate::machine::MachineId;
+use crate::random::Random;
+use crate::registry::Registry;
+
+/// A machine that lives.
+#[derive(Debug)]
+pub(super) struct Station {
+    pub(super) life: u64,
+    pub(super) members: BTreeSet<MachineId>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) bell: Bell,
+    pub(super) events: Vec<Event>,
+    paused: Option<Nic>,
+    /// It was paused when it had something to look at.
+    missed: bool,
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(super) struct State {
+    now: u64,
+    /// Numbers for all that must be told apart.
+    numbers: u64,
+    random: Random,
+    pub(super) knobs: SimKnobs,
+    /// By time, and those of one time in the order in which they were thought of.
+    to_happen: BTreeMap<(u64, u64), Happening>,
+    pub(super) stations: BTreeMap<MachineId, Station>,
+    pub(super) links: BTreeMap<(MachineId, MachineId), Link>,
+    cuts: BTreeSet<(MachineId, MachineId)>,
+    trace: u64,
+}
+
+impl State {
+    pub(super) fn new(seed: u64, knobs: SimKnobs) -> Self {
+        State {
+            now: 0,
+            numbers: 0,
+            random: Random::new(seed),
+            knobs,
+            to_happen: BTreeMap::new(),
+            stations: BTreeMap::new(),
+            links: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            trace: 0,
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    pub(super) fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    /// Puts something that has happened into the trace.
+    pub(super) fn note(&mut self, what: u64) {
+        self.trace = (self.trace ^ what)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29);
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// A time of a range from now.
+    pub(super) fn soon(&mut self, (least, most): (u64, u64)) -> u64 {
+        let more = self.random.below(most.saturating_sub(least) + 1);
+        self.now.saturating_add(least).saturating_add(more)
+    }
+
+    /// Whether chance breaks a connection now.
+    pub(super) fn breaks(&mut self) -> bool {
+        let one_in = self.knobs.break_one_in;
+        self.random.one_in(one_in)
+    }
+
+    /// The connection from one machine to another.
+    pub(super) fn link(&mut self, from: MachineId, to: MachineId) -> &mut Link {
+        self.links.entry((from, to)).or_default()
+    }
+
+    /// Sends something on its way, behind what is before it.
+    pub(super) fn send(&mut self, flight: Flight) {
+        let soonest = self.soon(self.knobs.delay_ns);
+        let link = self.link(flight.from, flight.to);
+        let time = match flight.load {
+            Load::Bell => link.arrival_behind_all(flight.channel.0, soonest),
+            _ => link.arrival(flight.way(), flight.channel, soonest),
+        };
+        self.at(time, Happening::Arrive(flight));
+    }
+
+    /// Something will happen, not before now.
+    pub(super) fn at(&mut self, time: u64, happening: Happening) {
+        let number = self.number();
+        self.to_happen
+            .insert((time.max(self.now), number), happening);
+    }
+
+    /// Moves the clock to what happens next.
+    pub(super) fn next(&mut self) -> Option<Happening> {
+        let ((time, _), happening) = self.to_happen.pop_first()?;
+        self.now = time;
+        Some(happening)
+    }
+
+    /// The machine, if it may look; it will be named after its pause otherwise.
+    pub(super) fn look(&mut self, machine: MachineId) -> Option<MachineId> {
+        let station = self.stations.get_mut(&machine)?;
+        station.missed |= station.paused.is_some();
+        station.paused.is_none().then_some(machine)
+    }
+
+    /// A machine begins to live; the number of its life.
+    pub(super) fn join(
+        &mut self,
+        me: MachineId,
+        registry: &Arc<Registry>,
+        bell: &Bell,
+    ) -> Result<u64, FabricError> {
+        if self.stations.contains_key(&me) {
+            return Err(FabricError::Refused("the machine is there already"));
+        }
+        let life = self.number();
+        let station = Station {
+            life,
+            members: BTreeSet::from([me]),
+            registry: Arc::clone(registry),
+            bell: bell.clone(),
+            events: Vec::new(),
+            paused: None,
+            missed: false,
+        };
+        self.stations.insert(me, station);
+        Ok(life)
+    }
+
+    /// The machine, if it still lives the life it was asked for in.
+    pub(super) fn living(&mut self, machine: MachineId, life: u64) -> Option<&mut Station> {
+        let station = self.stations.get_mut(&machine);
+        station.filter(|station| station.life == life)
+    }
+
+    pub(super) fn crash(&mut self, machine: MachineId, effects: &mut Effects) {
+        if self.stations.remove(&machine).is_some() {
+            self.note(u64::from(machine.0));
+            for ((from, _), link) in &mut self.links {
+                if *from == machine {
+                    effects.lose(link.down());
+                }
+            }
+            self.review(machine, effects);
+        }
+    }
+
+    pub(super) fn set_members(
+        &mut self,
+        machine: MachineId,
+        members: BTreeSet<MachineId>,
+        effects: &mut Effects,
+    ) {
+        if let Some(station) = self.stations.get_mut(&machine) {
+            station.members = members;
+            self.review(machine, effects);
+        }
+    }
+
+    pub(super) fn pause(&mut self, machine: MachineId, nic: Nic) {
+        if let Some(station) = self.stations.get_mut(&machine) {
+            station.paused = Some(nic);
+        }
+    }
+
+    pub(super) fn resume(&mut self, machine: MachineId, effects: &mut Effects) {
+        let Some(station) = self.stations.get_mut(&machine) else {
+            return;
+        };
+        station.paused = None;
+        if std::mem::take(&mut station.missed) {
+            self.at(self.now, Happening::Wake(machine));
+        }
+        self.release(|from, to| from == machine || to == machine);
+        self.review(machine, effects);
+    }
+
+    pub(super) fn cut(&mut self, from: MachineId, to: MachineId) {
+        self.cuts.insert((from, to));
+    }
+
+    pub(super) fn heal(&mut self, from: MachineId, to: MachineId, effects: &mut Effects) {
+        self.cuts.remove(&(from, to));
+        self.release(|a, b| (a, b) == (from, to) || (a, b) == (to, from));
+        self.review(from, effects);
+    }
+
+    /// What is parked on some connections goes on soon, if it can.
+    fn release(&mut self, which: impl Fn(MachineId, MachineId) -> bool) {
+        let links = self
+            .links
+            .iter()
+            .filter(|((from, to), _)| which(*from, *to));
+        let ways = links.flat_map(|(pair, link)| link.parked.keys().map(|way| (*pair, *way)));
+        for ((from, to), way) in ways.collect::<Vec<_>>() {
+            let soon = self.soon(self.knobs.delay_ns);
+            self.at(soon, Happening::Release(from, to, way));
+        }
+    }
+
+    /// Whether the network card of a machine stands still.
+    fn stands(&self, machine: MachineId) -> bool {
+        let station = self.stations.get(&machine);
+        station.is_some_and(|station| station.paused == Some(Nic::Stands))
+    }
+
+    /// Whether nothing goes on one way of a connection now.
+    pub(super) fn way_blocked(&self, from: MachineId, to: MachineId, way: Way) -> bool {
+        let cut = match way {
+            Way::There => self.cuts.contains(&(from, to)),
+            Way::Back => self.cuts.contains(&(to, from)),
+        };
+        cut || self.stands(from) || self.stands(to)
+    }
+
+    /// Whether either way of a connection is blocked.
+    pub(super) fn hangs(&self, from: MachineId, to: MachineId) -> bool {
+        self.way_blocked(from, to, Way::There) || self.way_blocked(from, to, Way::Back)
+    }
+
+    /// Whether who posts gives the connection up, now that it has waited: not while its own card
+    /// stands still, which counts no time either.
+    pub(super) fn hopeless(&self, from: MachineId, to: MachineId) -> bool {
+        self.hangs(from, to) && !self.stands(from)
+    }
+
+    /// Whether a machine lives and counts another as a member.
+    pub(super) fn counts(&self, machine: MachineId, other: MachineId) -> bool {
+        let station = self.stations.get(&machine);
+        station.is_some_and(|station| station.members.contains(&other))
+    }
+
+    /// Sets connections of a machine going, or ends them, after something has changed.
+    fn review(&mut self, machine: MachineId, effects: &mut Effects) {
+        let others: BTreeSet<MachineId> = self.stations.keys().copied().collect();
+        let known = self.links.keys().flat_map(|(from, to)| [*from, *to]);
+        let others: BTreeSet<_> = known.chain(others).filter(|id| *id != machine).collect();
+        for other in others {
+            self.review_link(machine, other, effects);
+            self.review_link(other, machine, effects);
+        }
+    }
+
+    pub(super) fn review_link(&mut self, from: MachineId, to: MachineId, effects: &mut Effects) {
+        let (mine, theirs) = (self.counts(from, to), self.counts(to, from));
+        let hangs = self.hangs(from, to);
+        let link = self.link(from, to);
+        match (link.up, mine, theirs) {
+            (true, false, _) => {
+                effects.lose(link.down());
+                self.tell(from, Event::Lost(to), effects);
+            }
+            // It will notice.
+            (true, true, false) => self.break_soon(from, to),
+            (false, true, true) if !link.connecting && !hangs => {
+                link.connecting = true;
+                let soon = self.soon(self.knobs.connect_ns);
+                self.at(soon, Happening::Connect(from, to));
+            }
+            _ => (),
+        }
+    }
+
+    /// The connection will be found broken.
+    pub(super) fn break_soon(&mut self, from: MachineId, to: MachineId) {
+        let epoch = self.link(from, to).epoch;
+        let soon = if self.hangs(from, to) {
+            self.now.saturating_add(self.knobs.patience_ns)
+        } else {
+            self.soon(self.knobs.delay_ns)
+        };
+        self.at(soon, Happening::Break(from, to, epoch));
+    }
+
+    /// The connection is broken; there will be another.
+    pub(super) fn break_now(&mut self, from: MachineId, to: MachineId, effects: &mut Effects) {
+        let link = self.link(from, to);
+        if link.up {
+            effects.lose(link.down());
+            self.tell(from, Event::Lost(to), effects);
+            self.review_link(from, to, effects);
+        }
+    }
+
+    pub(super) fn tell(&mut self, machine: MachineId, event: Event, effects: &mut Effects) {
+        if let Some(station) = self.stations.get_mut(&machine) {
+            station.events.push(event);
+            effects.look = Some(machine);
+            let (Event::Connected(peer) | Event::Lost(peer)) = event;
+            self.note((u64::from(machine.0) << 32) | u64::from(peer.0));
+        }
+    }
+}
