@@ -1,9 +1,9 @@
 //! Benchmarks: a harness and the workloads that it runs.
 //!
 //! ```text
-//!   options ──► harness ── prepare, generate, execute, verify ──► kv   tatp   bank
-//!                  │                                                │     │     │
-//!               report (text, JSON)              native: transactions on hash tables
+//!   options ──► harness ── prepare, generate, execute, verify ──► kv  tatp  bank  smallbank
+//!                  │                                               │    │     │        │
+//!               report (text, JSON)              native: transactions on hash tables (native)
 //!                                                embedded, pg: SQL sessions (sql)
 //! ```
 //!
@@ -19,7 +19,9 @@ pub mod kv;
 mod named;
 mod native;
 pub mod null_server;
+pub mod smallbank;
 pub mod sql;
+mod tally;
 pub mod tatp;
 
 pub use error::BenchError;

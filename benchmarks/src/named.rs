@@ -10,6 +10,7 @@ use crate::bank::{self, BankNative, BankSql};
 use crate::error::BenchError;
 use crate::harness::{Facts, Report, RunOptions, run};
 use crate::kv::{self, Kv, KvOptions};
+use crate::smallbank::{self, SmallBankNative, SmallBankSql};
 use crate::sql::{Embedded, SqlSource};
 use crate::tatp::{self, TatpNative, TatpSql};
 
@@ -22,6 +23,8 @@ pub enum Name {
     Tatp,
     /// Transfers; the total must hold.
     Bank,
+    /// Savings and checking accounts; the total must hold.
+    SmallBank,
 }
 
 /// How the database is reached.
@@ -54,7 +57,7 @@ pub struct BenchOptions {
     pub via: Via,
     /// The server, for [`Via::Pg`].
     pub url: Option<String>,
-    /// Keys, subscribers or accounts; each workload has its own default.
+    /// Keys, subscribers, accounts or customers; each workload has its own default.
     pub rows: Option<u64>,
     /// Zipf's θ of `kv`; uniform without.
     pub zipf: Option<f64>,
@@ -118,6 +121,22 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
                 ),
             }
         }
+        (Name::SmallBank, via) => {
+            let customers = rows(options, a_thread(options, smallbank::CUSTOMERS_A_THREAD))?;
+            let facts = facts(options, json!({ "customers": customers }));
+            match via {
+                Via::Native => {
+                    let database = open(options)?;
+                    let workload = SmallBankNative::new(database.machine(), customers)?;
+                    run(&workload, &options.run, facts)
+                }
+                _ => run(
+                    &SmallBankSql::new(source(options)?, customers),
+                    &options.run,
+                    facts,
+                ),
+            }
+        }
     }
 }
 
@@ -146,6 +165,12 @@ fn run_kv(options: &BenchOptions) -> Result<Report, BenchError> {
     let database = open(options)?;
     let workload = Kv::new(database.machine(), kv_options)?;
     run(&workload, &options.run, facts(options, parameters))
+}
+
+/// So many for each thread.
+fn a_thread(options: &BenchOptions, count: u32) -> u32 {
+    let threads = u32::try_from(options.run.threads.max(1)).unwrap_or(u32::MAX);
+    count.saturating_mul(threads)
 }
 
 fn rows(options: &BenchOptions, default: u32) -> Result<u32, BenchError> {

@@ -147,6 +147,13 @@ pub(crate) fn load_in_pieces(
     })
 }
 
+/// A small machine in memory.
+#[cfg(test)]
+pub(crate) fn machine_for_tests() -> Arc<Machine> {
+    let options = fencepost::Database::options().region_size(16 << 20);
+    Arc::clone(options.open().expect("a database").machine())
+}
+
 /// Counters of a machine and of the hash tables of this process.
 pub(crate) fn counters(machine: &Machine) -> Counters {
     let totals: Totals = machine.counters().totals();

@@ -145,6 +145,23 @@ fn bank_with_hardly_any_accounts_conflicts_and_holds() {
 }
 
 #[test]
+fn smallbank_native() {
+    let report = run(&options(Name::SmallBank, Via::Native));
+    let kinds: u64 = report.kinds.values().sum();
+    assert_eq!((report.kinds.len(), kinds), (6, report.committed));
+}
+
+#[test]
+fn smallbank_embedded() {
+    run(&options(Name::SmallBank, Via::Embedded));
+}
+
+#[test]
+fn smallbank_over_the_wire() {
+    run_over_the_wire(Name::SmallBank);
+}
+
+#[test]
 fn wrong_options_are_refused() {
     for wrong in [
         options(Name::Kv, Via::Pg),

@@ -35,7 +35,7 @@ pub struct Bench {
     /// Seconds before them.
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     warmup: f64,
-    /// Keys (kv), subscribers (tatp) or accounts (bank).
+    /// Keys (kv), subscribers (tatp), accounts (bank) or customers (smallbank: 100000 for each thread).
     #[arg(long, value_name = "N")]
     rows: Option<u64>,
     /// kv: draw keys by Zipf's law with this theta, for example 0.99. [default: uniform]
@@ -73,6 +73,8 @@ enum Benchmark {
     Tatp,
     /// Transfers between accounts; the total must hold.
     Bank,
+    /// Six transactions over savings and checking accounts; the total must hold.
+    Smallbank,
     /// Not a benchmark but its limit: a server that answers every statement from a constant.
     NullServer,
 }
@@ -93,6 +95,7 @@ impl Bench {
             Benchmark::Kv => Name::Kv,
             Benchmark::Tatp => Name::Tatp,
             Benchmark::Bank => Name::Bank,
+            Benchmark::Smallbank => Name::SmallBank,
             Benchmark::NullServer => return self.serve_nothing(),
         };
         let json = self.json.clone();

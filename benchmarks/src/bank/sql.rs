@@ -112,21 +112,13 @@ impl Client for BankClient {
 
     fn execute(&mut self, transfer: &Transfer) -> Result<Attempt, BenchError> {
         let (pay, receive) = (self.pay, self.receive);
-        let done = self.session.in_block(|session| {
+        self.session.attempt(|session| {
             let amount = Arg::Int8(transfer.amount);
             if session.execute(pay, &[amount, Arg::Int4(transfer.from as i32)])? == 0 {
-                return Ok(None);
+                return Ok(Attempt::Failed(TOO_LITTLE));
             }
             session.execute(receive, &[amount, Arg::Int4(transfer.to as i32)])?;
-            Ok(Some(()))
-        });
-        match done {
-            Ok(Some(())) => Ok(Attempt::Committed),
-            Ok(None) => Ok(Attempt::Failed(TOO_LITTLE)),
-            Err(failure) => match failure.conflict() {
-                Some(reason) => Ok(Attempt::Aborted(reason)),
-                None => Err(failure.into()),
-            },
-        }
+            Ok(Attempt::Committed)
+        })
     }
 }

@@ -38,17 +38,21 @@ impl Live {
 #[derive(Debug)]
 pub(super) struct Meter {
     pub committed: u64,
+    /// Of these, by the index of their kind.
+    pub by_kind: Vec<u64>,
     pub failed: BTreeMap<&'static str, u64>,
     pub aborted: BTreeMap<&'static str, u64>,
     pub latency_ns: Histogram<u64>,
 }
 
 impl Meter {
-    pub fn new() -> Meter {
+    /// For requests of so many kinds.
+    pub fn new(kinds: usize) -> Meter {
         let latency_ns = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
             .expect("the bounds of latencies are in range");
         Meter {
             committed: 0,
+            by_kind: vec![0; kinds],
             failed: BTreeMap::new(),
             aborted: BTreeMap::new(),
             latency_ns,
@@ -57,14 +61,18 @@ impl Meter {
 
     pub fn clear(&mut self) {
         self.committed = 0;
+        self.by_kind.fill(0);
         self.failed.clear();
         self.aborted.clear();
         self.latency_ns.clear();
     }
 
     #[inline]
-    pub fn commit(&mut self, live: &Live) {
+    pub fn commit(&mut self, kind: usize, live: &Live) {
         self.committed += 1;
+        if let Some(count) = self.by_kind.get_mut(kind) {
+            *count += 1;
+        }
         Live::bump(&live.committed);
     }
 
@@ -87,6 +95,9 @@ impl Meter {
     /// Adds another thread's numbers.
     pub fn merge(&mut self, other: &Meter) {
         self.committed += other.committed;
+        for (count, more) in self.by_kind.iter_mut().zip(&other.by_kind) {
+            *count += more;
+        }
         for (reason, count) in &other.failed {
             *self.failed.entry(reason).or_default() += count;
         }

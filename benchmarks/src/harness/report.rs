@@ -38,6 +38,13 @@ pub struct Latency {
     pub max: f64,
 }
 
+/// What a workload says of itself.
+pub(super) struct About {
+    pub name: &'static str,
+    pub kinds: &'static [&'static str],
+    pub sampled: u64,
+}
+
 /// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -51,6 +58,8 @@ pub struct Report {
     pub seconds: f64,
     /// Requests that committed.
     pub committed: u64,
+    /// Of these, by kind of request; empty where all are alike.
+    pub kinds: BTreeMap<String, u64>,
     /// Tries: committed, failed and aborted ones.
     pub attempted: u64,
     /// Requests that the data refused, by reason.
@@ -69,11 +78,10 @@ pub struct Report {
 
 impl Report {
     pub(super) fn new(
-        workload: &str,
+        about: &About,
         facts: Facts,
         options: &RunOptions,
         measured: &Measured,
-        sampled: u64,
         check: Option<String>,
     ) -> Report {
         let meter = &measured.meter;
@@ -87,11 +95,17 @@ impl Report {
         let at = |quantile: f64| us(meter.latency_ns.value_at_quantile(quantile));
         let refused: u64 = meter.failed.values().chain(meter.aborted.values()).sum();
         Report {
-            workload: workload.to_string(),
+            workload: about.name.to_string(),
             facts,
             threads: options.threads.max(1),
             seconds: measured.took.as_secs_f64(),
             committed: meter.committed,
+            kinds: about
+                .kinds
+                .iter()
+                .zip(&meter.by_kind)
+                .map(|(kind, count)| ((*kind).to_string(), *count))
+                .collect(),
             attempted: meter.committed + refused,
             failed: owned(&meter.failed),
             aborts: owned(&meter.aborted),
@@ -103,7 +117,7 @@ impl Report {
                 p999: at(0.999),
                 max: us(meter.latency_ns.max()),
             },
-            sampled,
+            sampled: about.sampled,
             counters: measured.counters.clone(),
             check,
         }
@@ -112,6 +126,12 @@ impl Report {
     /// Committed requests a second.
     pub fn committed_per_s(&self) -> f64 {
         self.committed as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Committed requests of a kind a second.
+    pub fn kind_per_s(&self, kind: &str) -> f64 {
+        let count = self.kinds.get(kind).copied().unwrap_or(0);
+        count as f64 / self.seconds.max(1e-9)
     }
 
     /// Tries a second.
@@ -127,6 +147,11 @@ impl Report {
     /// The report for programs.
     pub fn to_json(&self) -> Value {
         let each = |count: u64| round(count as f64 / (self.committed.max(1)) as f64, 4);
+        let kinds: BTreeMap<&str, f64> = self
+            .kinds
+            .keys()
+            .map(|kind| (kind.as_str(), round(self.kind_per_s(kind), 1)))
+            .collect();
         json!({
             "workload": self.workload,
             "via": self.facts.via,
@@ -137,6 +162,7 @@ impl Report {
             "parameters": self.facts.parameters,
             "committed_per_s": round(self.committed_per_s(), 1),
             "attempted_per_s": round(self.attempted_per_s(), 1),
+            "kinds_per_s": kinds,
             "failed": self.failed,
             "aborts": self.aborts,
             "latency_us": {
@@ -172,6 +198,9 @@ impl fmt::Display for Report {
             self.workload, self.facts.via, self.facts.durability, self.threads, self.seconds
         )?;
         writeln!(f, "  committed  {:>14.0} /s", self.committed_per_s())?;
+        for kind in self.kinds.keys() {
+            writeln!(f, "    {kind:<18} {:>6.0} /s", self.kind_per_s(kind))?;
+        }
         writeln!(f, "  attempted  {:>14.0} /s", self.attempted_per_s())?;
         for (what, counts) in [("refused", &self.failed), ("aborted", &self.aborts)] {
             for (reason, count) in counts {

@@ -11,7 +11,7 @@ use fencepost_fabric::random::Random;
 
 use super::meter::{Live, Meter};
 use super::progress::Progress;
-use super::report::{Facts, Report};
+use super::report::{About, Facts, Report};
 use super::workload::{Attempt, Client, Workload};
 use crate::error::BenchError;
 
@@ -81,8 +81,12 @@ pub fn run<W: Workload>(
         Some(broken) => Some(format!("while running: {broken}")),
         None => workload.verify()?,
     };
-    let sampled = W::SAMPLED;
-    let report = Report::new(workload.name(), facts, options, &measured, sampled, check);
+    let about = About {
+        name: workload.name(),
+        kinds: W::KINDS,
+        sampled: W::SAMPLED,
+    };
+    let report = Report::new(&about, facts, options, &measured, check);
     say(&report.to_string());
     Ok(report)
 }
@@ -134,7 +138,7 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
         let took = began.elapsed();
         let counters = workload.counters().since(&before);
         shared.phase.store(STOPPED, Ordering::Relaxed);
-        let mut meter = Meter::new();
+        let mut meter = Meter::new(W::KINDS.len());
         let mut first_error = None;
         for client in clients {
             match client.join() {
@@ -209,7 +213,7 @@ fn client_thread<W: Workload>(
     let mut client = workload.client(index)?;
     end.join_start();
     let shared = end.shared;
-    let mut meter = Meter::new();
+    let mut meter = Meter::new(W::KINDS.len());
     let mut phase = WARMUP;
     let mut number = 0u64;
     loop {
@@ -226,7 +230,7 @@ fn client_thread<W: Workload>(
         let began = number.is_multiple_of(W::SAMPLED).then(Instant::now);
         loop {
             match client.execute(&request)? {
-                Attempt::Committed => meter.commit(live),
+                Attempt::Committed => meter.commit(<W::Client<'_> as Client>::kind(&request), live),
                 Attempt::Failed(reason) => meter.fail(reason),
                 Attempt::Aborted(reason) => {
                     meter.abort(reason, live);

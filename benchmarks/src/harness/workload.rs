@@ -55,6 +55,11 @@ pub trait Client {
     /// Draws the next request.
     fn generate(&mut self, random: &mut Random) -> Self::Request;
 
+    /// Which of the workload's [`Workload::KINDS`] it is.
+    fn kind(_request: &Self::Request) -> usize {
+        0
+    }
+
     /// Runs it once.
     ///
     /// # Errors
@@ -72,6 +77,9 @@ pub trait Workload: Sync {
     /// The latency of one request in this many is taken; above 1 where the clock would cost a
     /// good part of a request.
     const SAMPLED: u64 = 1;
+
+    /// Kinds of requests whose commits are also counted apart; none where all are alike.
+    const KINDS: &'static [&'static str] = &[];
 
     /// Name on the command line.
     fn name(&self) -> &'static str;

@@ -7,12 +7,15 @@
 //! A session belongs to one thread and waits for each answer.
 
 mod embedded;
+mod load;
 mod pg;
 
 use std::fmt;
 
 use crate::error::BenchError;
+use crate::harness::Attempt;
 pub use embedded::Embedded;
+pub(crate) use load::{copy_numbered, put};
 pub use pg::PgSession;
 
 /// A value sent along with a prepared statement.
@@ -85,6 +88,17 @@ impl SqlFailure {
             "40001" => Some("serialization_failure"),
             "40P01" => Some("deadlock_detected"),
             _ => None,
+        }
+    }
+
+    /// What a transaction that failed so counts as.
+    ///
+    /// # Errors
+    /// The failure itself, unless it is a conflict.
+    pub fn into_attempt(self) -> Result<Attempt, BenchError> {
+        match self.conflict() {
+            Some(reason) => Ok(Attempt::Aborted(reason)),
+            None => Err(self.into()),
         }
     }
 
@@ -168,6 +182,26 @@ impl dyn SqlSession + '_ {
             }
         }
     }
+
+    /// Runs `body` between BEGIN and COMMIT, or ROLLBACK where it does not say
+    /// [`Attempt::Committed`]; a conflict is an aborted attempt.
+    ///
+    /// # Errors
+    /// Every other failure.
+    pub fn attempt(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<Attempt, SqlFailure>,
+    ) -> Result<Attempt, BenchError> {
+        let mut said = Attempt::Committed;
+        let done = self.in_block(|session| {
+            said = body(session)?;
+            Ok((said == Attempt::Committed).then_some(()))
+        });
+        match done {
+            Ok(_) => Ok(said),
+            Err(failure) => failure.into_attempt(),
+        }
+    }
 }
 
 /// Where sessions come from.
@@ -188,5 +222,15 @@ impl SqlSource {
             SqlSource::Embedded(database) => Ok(Box::new(database.session()?)),
             SqlSource::Pg(url) => Ok(Box::new(PgSession::connect(url)?)),
         }
+    }
+
+    /// A new session whose transactions are serializable, which not every server's are by default.
+    ///
+    /// # Errors
+    /// As [`SqlSource::session`].
+    pub fn serializable_session(&self) -> Result<Box<dyn SqlSession>, BenchError> {
+        let mut session = self.session()?;
+        session.script("SET default_transaction_isolation = 'serializable'")?;
+        Ok(session)
     }
 }

@@ -218,10 +218,7 @@ impl Client for TatpClient<'_> {
             Ok(Some(())) => Ok(Attempt::Committed),
             Ok(None) => Ok(Attempt::Failed(NO_ROW)),
             Err(failure) if failure.is_duplicate() => Ok(Attempt::Failed(DUPLICATE)),
-            Err(failure) => match failure.conflict() {
-                Some(reason) => Ok(Attempt::Aborted(reason)),
-                None => Err(failure.into()),
-            },
+            Err(failure) => failure.into_attempt(),
         }
     }
 }

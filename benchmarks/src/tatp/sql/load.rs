@@ -1,10 +1,8 @@
 //! Schema and population, by COPY.
 
-use std::io::Write;
-
 use super::TABLES;
 use crate::error::BenchError;
-use crate::sql::SqlSession;
+use crate::sql::{SqlSession, put};
 use crate::tatp::population::{Population, Sizes, Subscriber, number};
 
 /// Subscribers of one COPY a table.
@@ -120,8 +118,4 @@ impl Texts {
 
 fn text(letters: &[u8]) -> &str {
     std::str::from_utf8(letters).expect("letters are ASCII")
-}
-
-fn put(out: &mut Vec<u8>, what: std::fmt::Arguments<'_>) {
-    out.write_fmt(what).expect("a vector takes all bytes");
 }
