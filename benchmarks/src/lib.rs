@@ -1,8 +1,8 @@
 //! Benchmarks: a harness and the workloads that it runs.
 //!
 //! ```text
-//!   options ──► harness ── prepare, generate, execute, verify ──► kv  tatp  bank  smallbank
-//!                  │                                               │    │     │        │
+//!   options ──► harness ── prepare, generate, execute, verify ──► kv  tatp  bank  smallbank  orw
+//!                  │                                               │    │     │        │       │
 //!               report (text, JSON)              native: transactions on hash tables (native)
 //!                                                embedded, pg: SQL sessions (sql)
 //! ```
@@ -19,10 +19,12 @@ pub mod kv;
 mod named;
 mod native;
 pub mod null_server;
+pub mod orw;
 pub mod smallbank;
 pub mod sql;
 mod tally;
 pub mod tatp;
+mod versioned;
 
 pub use error::BenchError;
 pub use named::{BenchOptions, Name, Via, run_named};

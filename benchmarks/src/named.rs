@@ -10,6 +10,7 @@ use crate::bank::{self, BankNative, BankSql};
 use crate::error::BenchError;
 use crate::harness::{Facts, Report, RunOptions, run};
 use crate::kv::{self, Kv, KvOptions};
+use crate::orw::{self, OrwNative, OrwOptions, OrwSql};
 use crate::smallbank::{self, SmallBankNative, SmallBankSql};
 use crate::sql::{Embedded, SqlSource};
 use crate::tatp::{self, TatpNative, TatpSql};
@@ -25,6 +26,8 @@ pub enum Name {
     Bank,
     /// Savings and checking accounts; the total must hold.
     SmallBank,
+    /// Some keys read, some of them updated.
+    Orw,
 }
 
 /// How the database is reached.
@@ -63,6 +66,10 @@ pub struct BenchOptions {
     pub zipf: Option<f64>,
     /// Percent of `kv` requests that are updates.
     pub update_percent: u32,
+    /// Keys of a transaction of `orw`.
+    pub reads: u32,
+    /// How many of them it updates on average.
+    pub writes: u32,
     /// Machines on this host.
     pub machines: usize,
     /// Where the data are; with it commits are on disk before they count.
@@ -121,6 +128,7 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
                 ),
             }
         }
+        (Name::Orw, _) => run_orw(options),
         (Name::SmallBank, via) => {
             let customers = rows(options, a_thread(options, smallbank::CUSTOMERS_A_THREAD))?;
             let facts = facts(options, json!({ "customers": customers }));
@@ -165,6 +173,36 @@ fn run_kv(options: &BenchOptions) -> Result<Report, BenchError> {
     let database = open(options)?;
     let workload = Kv::new(database.machine(), kv_options)?;
     run(&workload, &options.run, facts(options, parameters))
+}
+
+fn run_orw(options: &BenchOptions) -> Result<Report, BenchError> {
+    let keys = rows(options, a_thread(options, orw::KEYS_A_THREAD))?;
+    let (reads, writes) = (options.reads, options.writes);
+    if !(1..=orw::MOST_READS.min(keys)).contains(&reads) || writes > reads {
+        let most = orw::MOST_READS;
+        return Err(BenchError::Options(format!(
+            "a transaction reads 1 to {most} different keys and updates some of them"
+        )));
+    }
+    let parameters = json!({ "keys": keys, "reads": reads, "writes": writes });
+    let facts = facts(options, parameters);
+    let orw_options = OrwOptions {
+        keys: keys.into(),
+        reads,
+        writes,
+    };
+    match options.via {
+        Via::Native => {
+            let database = open(options)?;
+            let workload = OrwNative::new(database.machine(), orw_options)?;
+            run(&workload, &options.run, facts)
+        }
+        _ => run(
+            &OrwSql::new(source(options)?, orw_options),
+            &options.run,
+            facts,
+        ),
+    }
 }
 
 /// So many for each thread.

@@ -3,6 +3,7 @@
 
 use fencepost::Database;
 use fencepost_benchmarks::harness::{Attempt, Client, Workload};
+use fencepost_benchmarks::orw::{OrwOptions, OrwSql};
 use fencepost_benchmarks::smallbank::SmallBankSql;
 use fencepost_benchmarks::sql::{Embedded, SqlSource};
 use fencepost_fabric::random::Random;
@@ -48,4 +49,30 @@ fn smallbank_finds_a_cent_from_nowhere() {
     let more = "UPDATE smallbank_checking SET balance = balance + 1 WHERE customer = 17";
     let less = "UPDATE smallbank_checking SET balance = balance - 1 WHERE customer = 17";
     assert!(corrupt(&bank, &database, more, less).contains("total"));
+}
+
+#[test]
+fn orw_finds_lost_updates_and_broken_values() {
+    let (database, source) = database();
+    let options = OrwOptions {
+        keys: 60,
+        reads: 4,
+        writes: 2,
+    };
+    let orw = OrwSql::new(source, options);
+    run_some(&orw, 100);
+    let broken = corrupt(
+        &orw,
+        &database,
+        "UPDATE orw SET rest_2 = rest_2 + 1 WHERE id = 17",
+        "UPDATE orw SET rest_2 = rest_2 - 1 WHERE id = 17",
+    );
+    assert!(broken.contains("key 17"));
+    let broken = corrupt(
+        &orw,
+        &database,
+        "UPDATE orw SET id = -17 WHERE id = 17",
+        "UPDATE orw SET id = 17 WHERE id = -17",
+    );
+    assert!(broken.contains("gone"));
 }

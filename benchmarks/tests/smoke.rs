@@ -15,6 +15,8 @@ fn options(name: Name, via: Via) -> BenchOptions {
         rows: Some(200),
         zipf: None,
         update_percent: 0,
+        reads: 4,
+        writes: 2,
         machines: 1,
         data_dir: None,
         memory_limit: None,
@@ -162,6 +164,40 @@ fn smallbank_over_the_wire() {
 }
 
 #[test]
+fn orw_native() {
+    run(&options(Name::Orw, Via::Native));
+}
+
+#[test]
+fn orw_with_hardly_any_keys_conflicts_and_holds() {
+    run(&BenchOptions {
+        rows: Some(5),
+        writes: 4,
+        ..options(Name::Orw, Via::Native)
+    });
+}
+
+#[test]
+fn orw_that_only_reads_never_aborts() {
+    let report = run(&BenchOptions {
+        reads: 1,
+        writes: 0,
+        ..options(Name::Orw, Via::Native)
+    });
+    assert!(report.aborts.is_empty(), "{report}");
+}
+
+#[test]
+fn orw_embedded() {
+    run(&options(Name::Orw, Via::Embedded));
+}
+
+#[test]
+fn orw_over_the_wire() {
+    run_over_the_wire(Name::Orw);
+}
+
+#[test]
 fn wrong_options_are_refused() {
     for wrong in [
         options(Name::Kv, Via::Pg),
@@ -177,6 +213,14 @@ fn wrong_options_are_refused() {
         BenchOptions {
             zipf: Some(1.5),
             ..options(Name::Kv, Via::Native)
+        },
+        BenchOptions {
+            writes: 5,
+            ..options(Name::Orw, Via::Native)
+        },
+        BenchOptions {
+            rows: Some(3),
+            ..options(Name::Orw, Via::Native)
         },
     ] {
         assert!(run_named(&wrong).is_err(), "{wrong:?}");

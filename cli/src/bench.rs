@@ -35,7 +35,8 @@ pub struct Bench {
     /// Seconds before them.
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     warmup: f64,
-    /// Keys (kv), subscribers (tatp), accounts (bank) or customers (smallbank: 100000 for each thread).
+    /// Keys (kv; orw: a million for each thread), subscribers (tatp), accounts (bank) or customers
+    /// (smallbank: 100000 for each thread).
     #[arg(long, value_name = "N")]
     rows: Option<u64>,
     /// kv: draw keys by Zipf's law with this theta, for example 0.99. [default: uniform]
@@ -44,6 +45,12 @@ pub struct Bench {
     /// kv: percent of requests that are updates.
     #[arg(long, value_name = "P", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     update_percent: u32,
+    /// orw: keys that a transaction reads.
+    #[arg(long, value_name = "R", default_value_t = 4)]
+    reads: u32,
+    /// orw: how many of them it updates on average.
+    #[arg(long, value_name = "W", default_value_t = 2)]
+    writes: u32,
     /// Directory of the database (native: an empty one). With it, commits are on disk before they
     /// count.
     #[arg(long, value_name = "DIR")]
@@ -75,6 +82,8 @@ enum Benchmark {
     Bank,
     /// Six transactions over savings and checking accounts; the total must hold.
     Smallbank,
+    /// FaSST's O(r, w): r keys read, w of them updated on average, 8 B keys and 40 B values.
+    Orw,
     /// Not a benchmark but its limit: a server that answers every statement from a constant.
     NullServer,
 }
@@ -96,6 +105,7 @@ impl Bench {
             Benchmark::Tatp => Name::Tatp,
             Benchmark::Bank => Name::Bank,
             Benchmark::Smallbank => Name::SmallBank,
+            Benchmark::Orw => Name::Orw,
             Benchmark::NullServer => return self.serve_nothing(),
         };
         let json = self.json.clone();
@@ -126,6 +136,8 @@ impl Bench {
             rows: self.rows,
             zipf: self.zipf,
             update_percent: self.update_percent,
+            reads: self.reads,
+            writes: self.writes,
             machines: self.machines,
             data_dir: self.data_dir,
             memory_limit: self.memory_limit,

@@ -19,6 +19,7 @@ use crate::draw::{Draw, scatter};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
 use crate::native::{self, create_table, end, load, load_in_pieces, settle};
+use crate::versioned::{value, version};
 
 /// Keys unless told otherwise.
 pub const KEYS: u64 = 1_000_000;
@@ -87,15 +88,6 @@ fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-fn value(number: u64, version: u64) -> [u64; VALUE_WORDS] {
-    let sum = scatter(number ^ version.rotate_left(32));
-    [number, version, sum, !sum]
-}
-
-fn is_whole(number: u64, found: &[u64; VALUE_WORDS]) -> bool {
-    *found == value(number, found[1])
-}
-
 impl Workload for Kv {
     type Client<'a> = KvClient<'a>;
     const SAMPLED: u64 = 16;
@@ -112,7 +104,8 @@ impl Workload for Kv {
             say,
             async |tx, numbers| {
                 for number in numbers {
-                    load(tx, &self.table, &key(number), &value(number, 0)).await?;
+                    let value: [u64; VALUE_WORDS] = value(number, 0);
+                    load(tx, &self.table, &key(number), &value).await?;
                 }
                 Ok(())
             },
@@ -136,10 +129,10 @@ impl Workload for Kv {
             {
                 return Ok(Some(format!("key {number} is gone")));
             }
-            if !is_whole(number, &found) {
-                return Ok(Some(format!("key {number} has a broken value")));
+            match version(number, &found) {
+                Some(version) => versions += version,
+                None => return Ok(Some(format!("key {number} has a broken value"))),
             }
-            versions += found[1];
         }
         let updates = self.updates.load(Ordering::Relaxed);
         let lost = versions != updates;
@@ -182,7 +175,7 @@ impl Client for KvClient<'_> {
             .table
             .get_lockfree(&self.of.machine, &key(number), &mut found)
         {
-            true if is_whole(number, &found) => Ok(Attempt::Committed),
+            true if version(number, &found).is_some() => Ok(Attempt::Committed),
             true => Err(BenchError::Load(format!(
                 "key {number} was read with a broken value"
             ))),
@@ -198,11 +191,11 @@ async fn update(
 ) -> Result<Attempt, IndexError> {
     let key = key(number);
     let mut found = [0; VALUE_WORDS];
-    if !table.get_into(tx, &key, &mut found).await? || !is_whole(number, &found) {
+    let there = table.get_into(tx, &key, &mut found).await?;
+    let Some(version) = version(number, &found).filter(|_| there) else {
         return Ok(Attempt::Failed("broken_value"));
-    }
-    table
-        .replace(tx, &key, &value(number, found[1] + 1))
-        .await?;
+    };
+    let next: [u64; VALUE_WORDS] = value(number, version + 1);
+    table.replace(tx, &key, &next).await?;
     Ok(Attempt::Committed)
 }

@@ -1,0 +1,160 @@
+//! `orw` over SQL: the five words of a value are five columns.
+
+use fencepost_fabric::random::Random;
+
+use super::{BROKEN, OrwOptions, Request, VALUE_WORDS, lost};
+use crate::error::BenchError;
+use crate::harness::{Attempt, Client, Workload};
+use crate::sql::{Arg, Cell, Prepared, SqlFailure, SqlSession, SqlSource, copy_numbered, put};
+use crate::tally::{Share, Tally};
+use crate::versioned::{value, version};
+
+const TABLE: &str = "CREATE TABLE orw (id bigint NOT NULL PRIMARY KEY, number bigint NOT NULL, \
+     version bigint NOT NULL, checksum bigint NOT NULL, rest_1 bigint NOT NULL, \
+     rest_2 bigint NOT NULL)";
+/// Keys that the check reads at once.
+const PIECE: u64 = 10_000;
+
+/// `orw` on a database that speaks SQL. Its table is dropped and made again by the load.
+pub struct OrwSql {
+    source: SqlSource,
+    options: OrwOptions,
+    updates: Tally<1>,
+}
+
+impl OrwSql {
+    /// On sessions of `source`.
+    pub fn new(source: SqlSource, options: OrwOptions) -> OrwSql {
+        OrwSql {
+            source,
+            options,
+            updates: Tally::new(),
+        }
+    }
+}
+
+/// One thread's session.
+pub struct OrwClient<'a> {
+    session: Box<dyn SqlSession>,
+    read: Prepared,
+    write: Prepared,
+    options: OrwOptions,
+    updates: Share<'a, 1>,
+}
+
+/// The version of a row whose five words begin at `cells[0]`, if it is whole.
+fn version_in(key: u64, cells: &[Cell]) -> Option<u64> {
+    let mut words = [0; VALUE_WORDS];
+    for (word, cell) in words.iter_mut().zip(cells) {
+        *word = cell.int()? as u64;
+    }
+    version(key, &words)
+}
+
+impl Workload for OrwSql {
+    type Client<'a> = OrwClient<'a>;
+
+    fn name(&self) -> &'static str {
+        "orw"
+    }
+
+    fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
+        let mut session = self.source.session()?;
+        session.script("DROP TABLE IF EXISTS orw")?;
+        session.script(TABLE)?;
+        copy_numbered(
+            session.as_mut(),
+            "orw",
+            self.options.keys,
+            say,
+            |text, key| {
+                let [a, b, c, d, e] = value(key, 0).map(|word| word as i64);
+                put(text, format_args!("{key}\t{a}\t{b}\t{c}\t{d}\t{e}\n"));
+            },
+        )?;
+        session.script("VACUUM ANALYZE")?;
+        Ok(())
+    }
+
+    fn client(&self, _thread: usize) -> Result<OrwClient<'_>, BenchError> {
+        let mut session = self.source.serializable_session()?;
+        Ok(OrwClient {
+            read: session.prepare(
+                "SELECT number, version, checksum, rest_1, rest_2 FROM orw WHERE id = $1",
+            )?,
+            write: session.prepare(
+                "UPDATE orw SET version = $1, checksum = $2, rest_1 = $3, rest_2 = $4 \
+                 WHERE id = $5",
+            )?,
+            session,
+            options: self.options,
+            updates: self.updates.share(),
+        })
+    }
+
+    fn verify(&self) -> Result<Option<String>, BenchError> {
+        let mut session = self.source.session()?;
+        let read = session.prepare(
+            "SELECT id, number, version, checksum, rest_1, rest_2 FROM orw \
+             WHERE id BETWEEN $1 AND $2 ORDER BY id",
+        )?;
+        let (mut versions, mut from) = (0, 1);
+        while from <= self.options.keys {
+            let to = self.options.keys.min(from + PIECE - 1);
+            let rows = session.query(read, &[Arg::Int8(from as i64), Arg::Int8(to as i64)])?;
+            let mut rows = rows.iter().peekable();
+            for key in from..=to {
+                let own = |row: &&Vec<Cell>| row[0].int() == Some(key as i64);
+                let Some(row) = rows.next_if(own) else {
+                    return Ok(Some(format!("key {key} is gone")));
+                };
+                match version_in(key, &row[1..]) {
+                    Some(version) => versions += version as i64,
+                    None => return Ok(Some(format!("key {key} has a broken value"))),
+                }
+            }
+            from = to + 1;
+        }
+        let [updates] = self.updates.sums();
+        Ok(lost(versions, updates))
+    }
+}
+
+impl Client for OrwClient<'_> {
+    type Request = Request;
+
+    fn generate(&mut self, random: &mut Random) -> Request {
+        self.options.draw(random)
+    }
+
+    fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
+        let statements = (self.read, self.write);
+        let ended = self
+            .session
+            .attempt(|session| run(session, statements, request))?;
+        if ended == Attempt::Committed {
+            self.updates.add([request.updates()]);
+        }
+        Ok(ended)
+    }
+}
+
+fn run(
+    session: &mut dyn SqlSession,
+    (read, write): (Prepared, Prepared),
+    request: &Request,
+) -> Result<Attempt, SqlFailure> {
+    for (key, update) in request.keys() {
+        let id = Arg::Int8(key as i64);
+        let rows = session.query(read, &[id])?;
+        let found = rows.first().and_then(|row| version_in(key, row));
+        let Some(version) = found else {
+            return Ok(Attempt::Failed(BROKEN));
+        };
+        if update {
+            let [_, b, c, d, e] = value(key, version + 1).map(|word| Arg::Int8(word as i64));
+            session.execute(write, &[b, c, d, e, id])?;
+        }
+    }
+    Ok(Attempt::Committed)
+}
