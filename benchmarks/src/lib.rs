@@ -1,9 +1,9 @@
 //! Benchmarks: a harness and the workloads that it runs.
 //!
 //! ```text
-//!   options ──► harness ── prepare, generate, execute, verify ──► kv  tatp  bank  smallbank  orw
-//!                  │                                               │    │     │        │       │
-//!               report (text, JSON)              native: transactions on hash tables (native)
+//!   options ──► harness ── prepare, generate, execute, verify ──► kv  tatp  bank  smallbank  orw  tpcc
+//!                  │                                               │    │     │        │       │     │
+//!               report (text, JSON)              native: transactions on hash tables and trees (native)
 //!                                                embedded, pg: SQL sessions (sql)
 //! ```
 //!
@@ -24,6 +24,7 @@ pub mod smallbank;
 pub mod sql;
 mod tally;
 pub mod tatp;
+pub mod tpcc;
 mod versioned;
 
 pub use error::BenchError;

@@ -14,6 +14,7 @@ use crate::orw::{self, OrwNative, OrwOptions, OrwSql};
 use crate::smallbank::{self, SmallBankNative, SmallBankSql};
 use crate::sql::{Embedded, SqlSource};
 use crate::tatp::{self, TatpNative, TatpSql};
+use crate::tpcc::{self, Scale, TpccNative, TpccSql};
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum Name {
     SmallBank,
     /// Some keys read, some of them updated.
     Orw,
+    /// The wholesale supplier's database.
+    Tpcc,
 }
 
 /// How the database is reached.
@@ -70,6 +73,10 @@ pub struct BenchOptions {
     pub reads: u32,
     /// How many of them it updates on average.
     pub writes: u32,
+    /// Warehouses of `tpcc`.
+    pub warehouses: u32,
+    /// `tpcc` with fewer customers and items than specified.
+    pub small: bool,
     /// Machines on this host.
     pub machines: usize,
     /// Where the data are; with it commits are on disk before they count.
@@ -129,6 +136,7 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
             }
         }
         (Name::Orw, _) => run_orw(options),
+        (Name::Tpcc, _) => run_tpcc(options),
         (Name::SmallBank, via) => {
             let customers = rows(options, a_thread(options, smallbank::CUSTOMERS_A_THREAD))?;
             let facts = facts(options, json!({ "customers": customers }));
@@ -199,6 +207,42 @@ fn run_orw(options: &BenchOptions) -> Result<Report, BenchError> {
         }
         _ => run(
             &OrwSql::new(source(options)?, orw_options),
+            &options.run,
+            facts,
+        ),
+    }
+}
+
+/// Most warehouses: more would not fit their keys.
+const MOST_WAREHOUSES: u32 = 1 << 20;
+
+fn run_tpcc(options: &BenchOptions) -> Result<Report, BenchError> {
+    if !(1..=MOST_WAREHOUSES).contains(&options.warehouses) {
+        return Err(BenchError::Options(format!(
+            "between 1 and {MOST_WAREHOUSES} warehouses"
+        )));
+    }
+    let scale = match options.small {
+        true => Scale::small(options.warehouses),
+        false => Scale::specified(options.warehouses),
+    };
+    let parameters = json!({
+        "warehouses": scale.warehouses,
+        "customers_a_district": scale.customers,
+        "items": scale.items,
+        "population_to_specification": scale.is_specified(),
+        "conditions": tpcc::condition_names(),
+    });
+    let facts = facts(options, parameters);
+    let (threads, seed) = (options.run.threads, options.run.seed);
+    match options.via {
+        Via::Native => {
+            let database = open(options)?;
+            let workload = TpccNative::new(database.machine(), scale, threads, seed)?;
+            run(&workload, &options.run, facts)
+        }
+        _ => run(
+            &TpccSql::new(source(options)?, scale, threads, seed),
             &options.run,
             facts,
         ),

@@ -17,6 +17,8 @@ fn options(name: Name, via: Via) -> BenchOptions {
         update_percent: 0,
         reads: 4,
         writes: 2,
+        warehouses: 2,
+        small: true,
         machines: 1,
         data_dir: None,
         memory_limit: None,
@@ -195,6 +197,25 @@ fn orw_embedded() {
 #[test]
 fn orw_over_the_wire() {
     run_over_the_wire(Name::Orw);
+}
+
+#[test]
+fn tpcc_native() {
+    let report = run(&options(Name::Tpcc, Via::Native));
+    let json = report.to_json();
+    assert_eq!(json["parameters"]["population_to_specification"], false);
+    assert_eq!(report.kinds.len(), 5);
+    assert!(report.kinds["new_order"] > 0, "{report}");
+}
+
+#[test]
+fn tpcc_embedded() {
+    run(&options(Name::Tpcc, Via::Embedded));
+}
+
+#[test]
+fn tpcc_over_the_wire() {
+    run_over_the_wire(Name::Tpcc);
 }
 
 #[test]

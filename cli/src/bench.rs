@@ -51,6 +51,12 @@ pub struct Bench {
     /// orw: how many of them it updates on average.
     #[arg(long, value_name = "W", default_value_t = 2)]
     writes: u32,
+    /// tpcc: warehouses, each of about 100 MB.
+    #[arg(long, value_name = "W", default_value_t = 1)]
+    warehouses: u32,
+    /// tpcc: 30 customers a district and 200 items, which is not to specification and for trials.
+    #[arg(long)]
+    small: bool,
     /// Directory of the database (native: an empty one). With it, commits are on disk before they
     /// count.
     #[arg(long, value_name = "DIR")]
@@ -84,6 +90,8 @@ enum Benchmark {
     Smallbank,
     /// FaSST's O(r, w): r keys read, w of them updated on average, 8 B keys and 40 B values.
     Orw,
+    /// TPC-C: nine tables and five transactions, and the consistency conditions 3.3.2.1 to 3.3.2.12.
+    Tpcc,
     /// Not a benchmark but its limit: a server that answers every statement from a constant.
     NullServer,
 }
@@ -106,6 +114,7 @@ impl Bench {
             Benchmark::Bank => Name::Bank,
             Benchmark::Smallbank => Name::SmallBank,
             Benchmark::Orw => Name::Orw,
+            Benchmark::Tpcc => Name::Tpcc,
             Benchmark::NullServer => return self.serve_nothing(),
         };
         let json = self.json.clone();
@@ -138,6 +147,8 @@ impl Bench {
             update_percent: self.update_percent,
             reads: self.reads,
             writes: self.writes,
+            warehouses: self.warehouses,
+            small: self.small,
             machines: self.machines,
             data_dir: self.data_dir,
             memory_limit: self.memory_limit,

@@ -25,6 +25,7 @@ impl Status {
             Ok(match rows.first().and_then(|row| row.first()) {
                 Some(Cell::Text(text)) => text.clone(),
                 Some(Cell::Int(number)) => number.to_string(),
+                Some(Cell::Numeric(number)) => number.to_string(),
                 Some(Cell::Null) | None => String::new(),
             })
         };

@@ -79,6 +79,7 @@ fn values(args: &[Arg<'_>]) -> Vec<Value> {
         Arg::Int2(value) => Value::Int2(value),
         Arg::Int4(value) => Value::Int4(value),
         Arg::Int8(value) => Value::Int8(value),
+        Arg::Numeric(value) => Value::Numeric(value),
         Arg::Text(value) => Value::text(value),
     };
     args.iter().map(value).collect()
@@ -87,6 +88,8 @@ fn values(args: &[Arg<'_>]) -> Vec<Value> {
 fn cell(value: &Value) -> Result<Cell, SqlFailure> {
     match (value, value.as_int(), value.as_text()) {
         (Value::Null, ..) => Ok(Cell::Null),
+        (Value::Numeric(number), ..) => Ok(Cell::Numeric(*number)),
+        (Value::Timestamp(time), ..) => Ok(Cell::Int(*time)),
         (_, Some(number), _) => Ok(Cell::Int(number)),
         (_, _, Some(text)) => Ok(Cell::Text(text.to_string())),
         _ => Err(SqlFailure::new("42804", "neither a number nor a string")),

@@ -8,9 +8,12 @@
 
 mod embedded;
 mod load;
+mod numeric;
 mod pg;
 
 use std::fmt;
+
+use rust_decimal::Decimal;
 
 use crate::error::BenchError;
 use crate::harness::Attempt;
@@ -27,8 +30,17 @@ pub enum Arg<'a> {
     Int4(i32),
     /// `bigint`.
     Int8(i64),
+    /// `numeric`.
+    Numeric(Decimal),
     /// `varchar` or `text`.
     Text(&'a str),
+}
+
+impl Arg<'_> {
+    /// A `numeric` of so many cents.
+    pub fn cents(cents: i64) -> Self {
+        Arg::Numeric(Decimal::new(cents, 2))
+    }
 }
 
 /// A value that came back.
@@ -36,8 +48,10 @@ pub enum Arg<'a> {
 pub enum Cell {
     /// NULL.
     Null,
-    /// Any integer.
+    /// Any integer; of a time the microseconds since 2000.
     Int(i64),
+    /// Any `numeric`.
+    Numeric(Decimal),
     /// Any string.
     Text(String),
 }
@@ -47,7 +61,24 @@ impl Cell {
     pub fn int(&self) -> Option<i64> {
         match self {
             Cell::Int(value) => Some(*value),
-            Cell::Null | Cell::Text(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The numeric in units of 10^-digits, if it is a whole number of them.
+    pub fn scaled(&self, digits: u32) -> Option<i64> {
+        let Cell::Numeric(value) = self else {
+            return None;
+        };
+        let units = value.checked_mul(Decimal::from(10u64.checked_pow(digits)?))?;
+        units.is_integer().then(|| i64::try_from(units).ok())?
+    }
+
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Cell::Text(text) => Some(text),
+            _ => None,
         }
     }
 }
@@ -75,7 +106,7 @@ impl fmt::Display for SqlFailure {
 }
 
 impl SqlFailure {
-    fn new(sqlstate: &str, message: impl Into<String>) -> SqlFailure {
+    pub(crate) fn new(sqlstate: &str, message: impl Into<String>) -> SqlFailure {
         SqlFailure {
             sqlstate: sqlstate.to_string(),
             message: message.into(),
@@ -160,6 +191,16 @@ impl dyn SqlSession + '_ {
             Some(Cell::Null) => Ok(0),
             _ => Err(SqlFailure::new("XX000", format!("not one number: {sql}"))),
         }
+    }
+
+    /// The first row that a prepared statement answers.
+    ///
+    /// # Errors
+    /// What the server answers; no row is 02000.
+    pub fn row(&mut self, statement: Prepared, args: &[Arg<'_>]) -> Result<Vec<Cell>, SqlFailure> {
+        let rows = self.query(statement, args)?;
+        let first = rows.into_iter().next();
+        first.ok_or_else(|| SqlFailure::new("02000", "a row that must be there is not"))
     }
 
     /// Runs `body` between BEGIN and COMMIT; `Ok(None)` and errors roll back.

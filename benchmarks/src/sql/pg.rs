@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, NoTls, Statement};
 
-use super::{Arg, Cell, Prepared, Rows, SqlFailure, SqlSession};
+use super::{Arg, Cell, Prepared, Rows, SqlFailure, SqlSession, numeric};
 use crate::error::BenchError;
 
 /// Bytes of one CopyData message.
@@ -129,12 +129,17 @@ impl ToSql for Arg<'_> {
             Arg::Int2(value) => value.to_sql(ty, out),
             Arg::Int4(value) => value.to_sql(ty, out),
             Arg::Int8(value) => value.to_sql(ty, out),
+            Arg::Numeric(value) => {
+                numeric::encode(*value, out);
+                Ok(IsNull::No)
+            }
             Arg::Text(value) => value.to_sql(ty, out),
         }
     }
 
     fn accepts(ty: &Type) -> bool {
-        matches!(*ty, Type::INT2 | Type::INT4 | Type::INT8) || <&str as ToSql>::accepts(ty)
+        matches!(*ty, Type::INT2 | Type::INT4 | Type::INT8 | Type::NUMERIC)
+            || <&str as ToSql>::accepts(ty)
     }
 
     to_sql_checked!();
@@ -145,7 +150,8 @@ impl<'a> FromSql<'a> for Cell {
         Ok(match *ty {
             Type::INT2 => Cell::Int(i16::from_sql(ty, raw)?.into()),
             Type::INT4 => Cell::Int(i32::from_sql(ty, raw)?.into()),
-            Type::INT8 => Cell::Int(i64::from_sql(ty, raw)?),
+            Type::NUMERIC => Cell::Numeric(numeric::decode(raw)?),
+            Type::INT8 | Type::TIMESTAMP => Cell::Int(i64::from_sql(ty, raw)?),
             _ => Cell::Text(String::from_sql(ty, raw)?),
         })
     }
@@ -155,6 +161,7 @@ impl<'a> FromSql<'a> for Cell {
     }
 
     fn accepts(ty: &Type) -> bool {
-        matches!(*ty, Type::INT2 | Type::INT4 | Type::INT8) || <String as FromSql>::accepts(ty)
+        let number = matches!(*ty, Type::INT2 | Type::INT4 | Type::INT8 | Type::NUMERIC);
+        number || *ty == Type::TIMESTAMP || <String as FromSql>::accepts(ty)
     }
 }

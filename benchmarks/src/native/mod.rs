@@ -1,4 +1,6 @@
-//! What native workloads share: running transactions on hash tables.
+//! What native workloads share: running transactions, loading, rows behind indexes (`rows`).
+
+pub(crate) mod rows;
 
 use std::future::Future;
 use std::pin::pin;
@@ -89,9 +91,16 @@ pub(crate) fn create_table(
         guard_hits: true,
         ..HashOptions::default()
     };
+    create_with(&mut machine.coordinator(), &options)
+}
+
+fn create_with(
+    coordinator: &mut Coordinator,
+    options: &HashOptions,
+) -> Result<HashTable, BenchError> {
     let mut made = None;
-    insist(&mut machine.coordinator(), async |tx| {
-        made = Some(HashTable::create_with(tx, &options)?);
+    insist(coordinator, async |tx| {
+        made = Some(HashTable::create_with(tx, options)?);
         Ok(())
     })?;
     made.ok_or_else(|| BenchError::Load("no table was made".to_string()))

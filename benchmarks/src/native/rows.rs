@@ -1,0 +1,258 @@
+//! Rows that are objects of their own, found through an index.
+//!
+//! ```text
+//! HashRows   8-byte key ──► fat pointer ──► row       one row by its key
+//! TreeRows   ordered key ─► fat pointer ──► row       also ranges of rows
+//! ```
+//! A row is never freed, so a pointer stays good. What an index says of a key that is there is not
+//! guarded: the row itself is.
+
+use std::ops::Bound;
+
+use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
+use fencepost_hashtable::{HashCursor, HashOptions, HashTable, IndexError, Insert};
+use fencepost_txn::{Addr, Coordinator, FatPtr, Mode, Stop, Transaction};
+
+use super::{create_with, insist, settle};
+use crate::error::BenchError;
+
+/// Entries of a batch of a scan.
+const BATCH: usize = 256;
+
+/// Rows by a key of eight bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HashRows(HashTable);
+
+/// Rows by ordered keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeRows(BTree);
+
+/// What a tree says, as a hash table would.
+fn of_tree(error: fencepost_btree::IndexError) -> IndexError {
+    match error {
+        fencepost_btree::IndexError::Stop(stop) => IndexError::Stop(stop),
+        fencepost_btree::IndexError::KeyTooLong { length, limit } => {
+            IndexError::KeyTooLong { length, limit }
+        }
+    }
+}
+
+/// Makes the object of a new row.
+fn new_row(tx: &mut Transaction, row: &[u64]) -> Result<FatPtr, Stop> {
+    let ptr = tx.alloc(row.len(), Addr::NULL)?;
+    tx.write_new(ptr, row)?;
+    Ok(ptr)
+}
+
+/// Where an index entry points.
+fn at(value: [u64; 2]) -> Addr {
+    FatPtr::from_words(value).addr
+}
+
+/// Some words of a row, without a copy of the rest.
+pub(crate) async fn words<const N: usize>(
+    tx: &mut Transaction,
+    row: Addr,
+    which: [usize; N],
+) -> Result<[i64; N], IndexError> {
+    let found = tx
+        .view(row, None, |view| which.map(|word| view.word(word) as i64))
+        .await?;
+    let (found, seen) = found.ok_or(Stop::Damaged)?;
+    tx.guard(seen);
+    Ok(found)
+}
+
+/// Copies a row that must be there.
+pub(crate) async fn copy(
+    tx: &mut Transaction,
+    row: Addr,
+    out: &mut Vec<u64>,
+) -> Result<(), IndexError> {
+    if tx.read(row, out).await? {
+        Ok(())
+    } else {
+        Err(Stop::Damaged.into())
+    }
+}
+
+impl HashRows {
+    /// Makes an empty table with room for so many rows; it grows.
+    pub fn create(coordinator: &mut Coordinator, rows: u64) -> Result<HashRows, BenchError> {
+        let options = HashOptions {
+            key_bytes: 8,
+            value_words: 2,
+            capacity: usize::try_from(rows).unwrap_or(usize::MAX),
+            ..HashOptions::default()
+        };
+        create_with(coordinator, &options).map(HashRows)
+    }
+
+    /// Adds a row whose key must be new.
+    pub async fn insert(
+        &self,
+        tx: &mut Transaction,
+        key: u64,
+        row: &[u64],
+    ) -> Result<FatPtr, IndexError> {
+        let ptr = new_row(tx, row)?;
+        match self
+            .0
+            .insert(tx, &key.to_le_bytes(), &ptr.to_words())
+            .await?
+        {
+            Insert::Done => Ok(ptr),
+            Insert::Exists(_) => Err(Stop::Damaged.into()),
+        }
+    }
+
+    /// Where a row is, if it is.
+    pub async fn find(&self, tx: &mut Transaction, key: u64) -> Result<Option<Addr>, IndexError> {
+        Ok(self.0.get(tx, &key.to_le_bytes()).await?.map(at))
+    }
+
+    /// Where a row is that must be there.
+    pub async fn must_find(&self, tx: &mut Transaction, key: u64) -> Result<Addr, IndexError> {
+        Ok(self.find(tx, key).await?.ok_or(Stop::Damaged)?)
+    }
+
+    /// Shows all rows to `f`, in one snapshot and in no order.
+    pub fn each(
+        &self,
+        coordinator: &mut Coordinator,
+        mut f: impl FnMut(&[u64]),
+    ) -> Result<(), BenchError> {
+        let mut tx = coordinator.begin(Mode::ReadOnly);
+        let (mut cursor, mut batch): (HashCursor, _) = (self.0.scan(), Default::default());
+        let mut row = Vec::new();
+        let done: Result<(), IndexError> = settle(async {
+            while cursor.next_batch(&mut tx, &mut batch, BATCH).await? {
+                for (_, value) in batch.iter() {
+                    copy(&mut tx, at([value[0], value[1]]), &mut row).await?;
+                    f(&row);
+                }
+            }
+            Ok(())
+        });
+        finish(tx, done)
+    }
+}
+
+impl TreeRows {
+    /// Makes an empty tree.
+    pub fn create(coordinator: &mut Coordinator) -> Result<TreeRows, BenchError> {
+        let mut made = None;
+        insist(coordinator, async |tx| {
+            made = Some(BTree::create(tx)?);
+            Ok(())
+        })?;
+        let tree = made.ok_or_else(|| BenchError::Load("no tree was made".to_string()))?;
+        Ok(TreeRows(tree))
+    }
+
+    /// Adds a row whose key must be new.
+    pub async fn insert(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+        row: &[u64],
+    ) -> Result<(), IndexError> {
+        let ptr = new_row(tx, row)?;
+        self.point(tx, key, ptr).await
+    }
+
+    /// Adds a key that must be new, for a row that another index has too, or none.
+    pub async fn point(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+        to: FatPtr,
+    ) -> Result<(), IndexError> {
+        match self
+            .0
+            .insert(tx, key, to.to_words())
+            .await
+            .map_err(of_tree)?
+        {
+            fencepost_btree::Insert::Done => Ok(()),
+            fencepost_btree::Insert::Exists(_) => Err(Stop::Damaged.into()),
+        }
+    }
+
+    /// Takes a key away that must be there.
+    pub async fn remove(&self, tx: &mut Transaction, key: &[u8]) -> Result<(), IndexError> {
+        if self.0.remove(tx, key).await? {
+            Ok(())
+        } else {
+            Err(Stop::Damaged.into())
+        }
+    }
+
+    /// Where the rows of keys from `low` to below `high` are, in the order of their keys.
+    pub async fn range(
+        &self,
+        tx: &mut Transaction,
+        (low, high): (&[u8], &[u8]),
+        out: &mut Vec<Addr>,
+    ) -> Result<(), IndexError> {
+        let mut cursor = self.cursor(low, high, Direction::Forward);
+        let mut batch = ScanBatch::new();
+        out.clear();
+        while cursor.next_batch(tx, &mut batch, BATCH).await? {
+            out.extend(batch.values().iter().map(|value| at(*value)));
+        }
+        Ok(())
+    }
+
+    /// The first or the last entry from `low` to below `high`: its key, and where its row is.
+    pub async fn edge(
+        &self,
+        tx: &mut Transaction,
+        (low, high): (&[u8], &[u8]),
+        direction: Direction,
+    ) -> Result<Option<(Vec<u8>, Addr)>, IndexError> {
+        let mut batch = ScanBatch::new();
+        let mut cursor = self.cursor(low, high, direction);
+        let found = cursor.next_batch(tx, &mut batch, 1).await?;
+        Ok(found.then(|| (batch.key(0).to_vec(), at(batch.value(0)))))
+    }
+
+    fn cursor(&self, low: &[u8], high: &[u8], direction: Direction) -> Cursor {
+        let (low, high) = (Bound::Included(low), Bound::Excluded(high));
+        self.0.scan(low, high, direction)
+    }
+
+    /// Shows all keys to `f`, in one snapshot and in order, and the rows unless there are none.
+    pub fn each(
+        &self,
+        coordinator: &mut Coordinator,
+        mut f: impl FnMut(&[u8], &[u64]),
+    ) -> Result<(), BenchError> {
+        let mut tx = coordinator.begin(Mode::ReadOnly);
+        let mut cursor = self
+            .0
+            .scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        let (mut batch, mut row) = (ScanBatch::new(), Vec::new());
+        let done: Result<(), IndexError> = settle(async {
+            while cursor.next_batch(&mut tx, &mut batch, BATCH).await? {
+                for (key, value) in batch.iter() {
+                    if !at(value).is_null() {
+                        copy(&mut tx, at(value), &mut row).await?;
+                    }
+                    f(key, &row);
+                }
+            }
+            Ok(())
+        });
+        finish(tx, done)
+    }
+}
+
+fn finish(tx: Transaction, done: Result<(), IndexError>) -> Result<(), BenchError> {
+    tx.abort();
+    match done {
+        Ok(()) => Ok(()),
+        Err(IndexError::Stop(stop)) => Err(stop.into()),
+        Err(other) => Err(BenchError::Load(other.to_string())),
+    }
+}

@@ -1,0 +1,231 @@
+//! What terminals ask for (clauses 2.4.1 to 2.8.1 and 5.2.3).
+
+use fencepost_fabric::random::Random;
+
+use super::Scale;
+use super::draw::{Constants, NAMES, between, last_name};
+use super::population::DISTRICTS;
+
+/// Names of the transactions, by [`Request::kind`].
+pub(super) const KINDS: &[&str] = &[
+    "new_order",
+    "payment",
+    "order_status",
+    "delivery",
+    "stock_level",
+];
+
+/// A warehouse and one of its districts.
+pub(super) type District = (i64, i64);
+
+/// How a customer is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    Id(i64),
+    LastName(String),
+}
+
+/// One ordered item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub item: i64,
+    pub supply: i64,
+    pub quantity: i64,
+}
+
+/// A transaction with its input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    New {
+        at: District,
+        customer: i64,
+        lines: Vec<Line>,
+    },
+    Payment {
+        at: District,
+        of: District,
+        who: Who,
+        cents: i64,
+    },
+    Status {
+        at: District,
+        who: Who,
+    },
+    Delivery {
+        warehouse: i64,
+        carrier: i64,
+    },
+    StockLevel {
+        at: District,
+        threshold: i64,
+    },
+}
+
+/// What a terminal asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request(pub(super) Order);
+
+impl Request {
+    pub(super) fn kind(&self) -> usize {
+        match self.0 {
+            Order::New { .. } => 0,
+            Order::Payment { .. } => 1,
+            Order::Status { .. } => 2,
+            Order::Delivery { .. } => 3,
+            Order::StockLevel { .. } => 4,
+        }
+    }
+}
+
+/// The terminals of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mix {
+    scale: Scale,
+    constants: Constants,
+    /// The home warehouses are this one and each `step`th after it.
+    first: u32,
+    step: u32,
+}
+
+impl Mix {
+    /// Thread `thread` of `threads` has the warehouses that nobody else has, or shares one.
+    pub fn new(scale: Scale, constants: Constants, thread: usize, threads: usize) -> Mix {
+        Mix {
+            scale,
+            constants,
+            first: (thread % scale.warehouses as usize) as u32 + 1,
+            step: u32::try_from(threads.max(1)).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The next request.
+    pub fn draw(&self, random: &mut Random) -> Request {
+        let homes = (self.scale.warehouses - self.first) / self.step + 1;
+        let home = self.first + self.step * between(random, 0, homes - 1);
+        let at = (i64::from(home), between(random, 1, DISTRICTS).into());
+        Request(match random.below(100) {
+            0..45 => self.new_order(random, home, at),
+            45..88 => self.payment(random, home, at),
+            88..92 => Order::Status {
+                at,
+                who: self.who(random),
+            },
+            92..96 => Order::Delivery {
+                warehouse: at.0,
+                carrier: between(random, 1, 10).into(),
+            },
+            _ => Order::StockLevel {
+                at,
+                threshold: between(random, 10, 20).into(),
+            },
+        })
+    }
+
+    fn new_order(&self, random: &mut Random, home: u32, at: District) -> Order {
+        let count = between(random, 5, 15) as usize;
+        let mut lines: Vec<Line> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let remote = random.one_in(100);
+            lines.push(Line {
+                item: self.constants.item(random, self.scale.items).into(),
+                supply: self.warehouse(random, home, remote).into(),
+                quantity: between(random, 1, 10).into(),
+            });
+        }
+        // One order in a hundred ends with an item that nobody has, and is rolled back.
+        if let (true, Some(last)) = (random.one_in(100), lines.last_mut()) {
+            last.item = i64::from(self.scale.items) + 1;
+        }
+        let customer = self.constants.customer(random, self.scale.customers).into();
+        Order::New {
+            at,
+            customer,
+            lines,
+        }
+    }
+
+    fn payment(&self, random: &mut Random, home: u32, at: District) -> Order {
+        let remote = self.scale.warehouses > 1 && random.below(100) < 15;
+        let of = if remote {
+            let other = self.warehouse(random, home, true);
+            (other.into(), between(random, 1, DISTRICTS).into())
+        } else {
+            at
+        };
+        Order::Payment {
+            at,
+            of,
+            who: self.who(random),
+            cents: between(random, 100, 500_000).into(),
+        }
+    }
+
+    /// Home, or another one if there is any.
+    fn warehouse(&self, random: &mut Random, home: u32, remote: bool) -> u32 {
+        let all = self.scale.warehouses;
+        if !remote || all == 1 {
+            return home;
+        }
+        (home - 1 + between(random, 1, all - 1)) % all + 1
+    }
+
+    fn who(&self, random: &mut Random) -> Who {
+        if random.below(100) < 60 {
+            let names = NAMES.min(self.scale.customers);
+            Who::LastName(last_name(self.constants.last(random, names)))
+        } else {
+            Who::Id(self.constants.customer(random, self.scale.customers).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_are_those_of_the_specification() {
+        let scale = Scale {
+            warehouses: 5,
+            ..Scale::specified(5)
+        };
+        let mut random = Random::new(9);
+        let (constants, _) = Constants::draw(&mut random);
+        let mix = Mix::new(scale, constants, 1, 2);
+        let (mut kinds, mut unused, mut items, mut remote_items) = ([0; 5], 0, 0, 0);
+        let (mut named, mut remote) = (0, 0);
+        const DRAWS: usize = 40_000;
+        for _ in 0..DRAWS {
+            let request = mix.draw(&mut random);
+            kinds[request.kind()] += 1;
+            match request.0 {
+                Order::New { at, lines, .. } => {
+                    assert!(at.0 == 2 || at.0 == 4, "{at:?}");
+                    assert!((5..=15).contains(&lines.len()));
+                    items += lines.len();
+                    remote_items += lines.iter().filter(|line| line.supply != at.0).count();
+                    unused += usize::from(lines.iter().any(|line| line.item == 100_001));
+                }
+                Order::Payment { at, of, who, .. } => {
+                    remote += usize::from(at.0 != of.0);
+                    named += usize::from(matches!(who, Who::LastName(_)));
+                }
+                _ => {}
+            }
+        }
+        let near = |count: usize, of: usize, percent: f64| {
+            let found = 100.0 * count as f64 / of as f64;
+            assert!(
+                (found - percent).abs() < percent.max(4.0) / 8.0,
+                "{found} {percent}"
+            );
+        };
+        for (count, percent) in kinds.into_iter().zip([45.0, 43.0, 4.0, 4.0, 4.0]) {
+            near(count, DRAWS, percent);
+        }
+        near(unused, kinds[0], 1.0);
+        near(remote_items, items, 1.0);
+        near(remote, kinds[1], 15.0);
+        near(named, kinds[1], 60.0);
+    }
+}

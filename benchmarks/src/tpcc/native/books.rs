@@ -1,0 +1,193 @@
+//! The books of the native form: every measure by a scan of its table.
+
+use std::collections::HashMap;
+
+use fencepost_txn::Coordinator;
+
+use super::tables::{Tables, column};
+use crate::error::BenchError;
+use crate::native::rows::HashRows;
+use crate::tpcc::conditions::{Books, Measure, Sheet};
+use crate::tpcc::schema::NULL;
+use crate::tpcc::{pack, unpack};
+
+/// Scans of one machine's tables.
+pub(super) struct NativeBooks {
+    pub coordinator: Coordinator,
+    pub tables: Tables,
+}
+
+/// Which key something is counted under.
+#[derive(Clone, Copy)]
+enum By {
+    Warehouse,
+    District,
+    /// With the third number of the row: an order or a customer.
+    Third,
+}
+
+impl By {
+    fn key(self, row: &[u64]) -> u64 {
+        let number = |at: usize| row[at] as i64;
+        match self {
+            By::Warehouse => pack(number(0), 0, 0),
+            By::District => pack(number(0), number(1), 0),
+            By::Third => pack(number(0), number(1), number(2)),
+        }
+    }
+}
+
+/// How what is under one key becomes one number.
+type Fold = fn(i64, i64) -> i64;
+const ADD: Fold = |sum, more| sum + more;
+const LARGEST: Fold = i64::max;
+const SMALLEST: Fold = i64::min;
+
+fn enter(sheet: &mut Sheet, key: u64, amount: i64, fold: Fold) {
+    let entry = sheet.entry(key);
+    entry
+        .and_modify(|known| *known = fold(*known, amount))
+        .or_insert(amount);
+}
+
+impl NativeBooks {
+    fn rows(
+        &mut self,
+        table: HashRows,
+        fold: Fold,
+        amount: impl Fn(&[u64]) -> Option<(u64, i64)>,
+    ) -> Result<Sheet, BenchError> {
+        let mut sheet = Sheet::new();
+        table.each(&mut self.coordinator, |row| {
+            if let Some((key, amount)) = amount(row) {
+                enter(&mut sheet, key, amount, fold);
+            }
+        })?;
+        Ok(sheet)
+    }
+
+    /// Word `which` of the rows of a table.
+    fn sum(&mut self, table: HashRows, by: By, which: usize) -> Result<Sheet, BenchError> {
+        self.rows(table, ADD, |row| Some((by.key(row), row[which] as i64)))
+    }
+
+    fn count(&mut self, table: HashRows, by: impl Fn(&[u64]) -> u64) -> Result<Sheet, BenchError> {
+        self.rows(table, ADD, |row| Some((by(row), 1)))
+    }
+
+    fn lines(
+        &mut self,
+        fold: Fold,
+        amount: impl Fn(&[u64]) -> Option<(u64, i64)>,
+    ) -> Result<Sheet, BenchError> {
+        let mut sheet = Sheet::new();
+        let tree = self.tables.order_line;
+        tree.each(&mut self.coordinator, |_, row| {
+            if let Some((key, amount)) = amount(row) {
+                enter(&mut sheet, key, amount, fold);
+            }
+        })?;
+        Ok(sheet)
+    }
+
+    /// New orders: `amount` of each one's number, by district or by order.
+    fn new_orders(
+        &mut self,
+        by_order: bool,
+        fold: Fold,
+        amount: impl Fn(i64) -> i64,
+    ) -> Result<Sheet, BenchError> {
+        let mut sheet = Sheet::new();
+        let tree = self.tables.new_order;
+        tree.each(&mut self.coordinator, |key, _| {
+            let key = key.try_into().map_or(0, u64::from_be_bytes);
+            let (warehouse, district, id) = unpack(key);
+            let under = if by_order { id } else { 0 };
+            enter(
+                &mut sheet,
+                pack(warehouse, district, under),
+                amount(id),
+                fold,
+            );
+        })?;
+        Ok(sheet)
+    }
+
+    fn delivered_amount(&mut self) -> Result<Sheet, BenchError> {
+        let orders = self.tables.orders;
+        let customers: HashMap<u64, i64> = self.sum(orders, By::Third, column::O_C_ID)?;
+        self.lines(ADD, |row| {
+            if row[column::OL_DELIVERY_D] as i64 == NULL {
+                return None;
+            }
+            // A line without an order belongs to no customer, and is found as such.
+            let customer = customers.get(&By::Third.key(row)).copied().unwrap_or(0);
+            let key = pack(row[0] as i64, row[1] as i64, customer);
+            Some((key, row[column::OL_AMOUNT] as i64))
+        })
+    }
+}
+
+impl Books for NativeBooks {
+    fn sheet(&mut self, measure: Measure) -> Result<Sheet, BenchError> {
+        let tables = self.tables;
+        let undelivered = |row: &[u64]| row[column::O_CARRIER_ID] as i64 == NULL;
+        // A history row's own numbers are those of the customer; where it was paid comes after.
+        let paid_at = |row: &[u64], district: bool| {
+            let district = if district { row[4] as i64 } else { 0 };
+            pack(row[3] as i64, district, 0)
+        };
+        let paid = |row: &[u64]| row[column::H_AMOUNT] as i64;
+        match measure {
+            Measure::WarehouseYtd => self.sum(tables.warehouse, By::Warehouse, column::W_YTD),
+            Measure::DistrictsYtd => self.sum(tables.district, By::Warehouse, column::D_YTD),
+            Measure::DistrictYtd => self.sum(tables.district, By::District, column::D_YTD),
+            Measure::LastOrder => self.rows(tables.district, ADD, |row| {
+                Some((By::District.key(row), row[column::D_NEXT_O_ID] as i64 - 1))
+            }),
+            Measure::LargestOrder => self.rows(tables.orders, LARGEST, |row| {
+                Some((By::District.key(row), row[column::O_ID] as i64))
+            }),
+            Measure::LargestNewOrder => self.new_orders(false, LARGEST, |id| id),
+            Measure::NewOrderSpan => {
+                let smallest = self.new_orders(false, SMALLEST, |id| id)?;
+                let mut span = self.new_orders(false, LARGEST, |id| id + 1)?;
+                for (key, smallest) in smallest {
+                    *span.entry(key).or_default() -= smallest;
+                }
+                Ok(span)
+            }
+            Measure::NewOrders => self.new_orders(false, ADD, |_| 1),
+            Measure::EachNewOrder => self.new_orders(true, ADD, |_| 1),
+            Measure::Orders => self.count(tables.orders, |row| By::District.key(row)),
+            Measure::OrderedLines => self.sum(tables.orders, By::District, column::O_OL_CNT),
+            Measure::LinesOfOrder => self.sum(tables.orders, By::Third, column::O_OL_CNT),
+            Measure::OrdersWithoutCarrier => self.rows(tables.orders, ADD, |row| {
+                undelivered(row).then(|| (By::Third.key(row), 1))
+            }),
+            Measure::LinesOfUndelivered => self.rows(tables.orders, ADD, |row| {
+                let lines = row[column::O_OL_CNT] as i64;
+                undelivered(row).then(|| (By::Third.key(row), lines))
+            }),
+            Measure::Lines => self.lines(ADD, |row| Some((By::District.key(row), 1))),
+            Measure::LinesByOrder => self.lines(ADD, |row| Some((By::Third.key(row), 1))),
+            Measure::UndeliveredLines => self.lines(ADD, |row| {
+                (row[column::OL_DELIVERY_D] as i64 == NULL).then(|| (By::Third.key(row), 1))
+            }),
+            Measure::Balance => self.sum(tables.customer, By::Third, column::C_BALANCE),
+            Measure::PaidByCustomer => self.sum(tables.customer, By::Third, column::C_YTD_PAYMENT),
+            Measure::PaymentsOfCustomer => self.sum(tables.history, By::Third, column::H_AMOUNT),
+            Measure::WarehousePayments => self.rows(tables.history, ADD, |row| {
+                Some((paid_at(row, false), paid(row)))
+            }),
+            Measure::DistrictPayments => self.rows(tables.history, ADD, |row| {
+                Some((paid_at(row, true), paid(row)))
+            }),
+            Measure::Payments => self.count(tables.history, |row| paid_at(row, true)),
+            Measure::DeliveredAmount => self.delivered_amount(),
+            Measure::SeenDelivered | Measure::SeenOrders | Measure::SeenPayments => {
+                Err(BenchError::Load(format!("{measure:?} is not in the data")))
+            }
+        }
+    }
+}

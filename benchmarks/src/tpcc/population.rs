@@ -1,0 +1,250 @@
+//! What is loaded (clause 4.3.3.1). Every row follows from the seed, its table and its number alone,
+//! so rows are made in any order and by any thread.
+
+use fencepost_fabric::random::Random;
+
+use super::Scale;
+use super::draw::{Constants, NAMES, between, data, digits, last_name, letters, zip};
+use super::schema::{LOADED, NULL, Row};
+use crate::draw::scatter;
+
+/// Districts of a warehouse.
+pub(super) const DISTRICTS: u32 = 10;
+/// Sum of each loaded payment, in cents.
+const PAYMENT: i64 = 1000;
+
+/// The rows of a freshly loaded database.
+pub(super) struct Population {
+    pub scale: Scale,
+    seed: u64,
+    load: Constants,
+    /// Constants for requests.
+    pub run: Constants,
+    /// Which customer made an order: all of a district once, in an order of its own.
+    customers: Vec<u32>,
+}
+
+/// Tables whose rows are drawn, to tell their numbers apart.
+#[derive(Clone, Copy)]
+enum Of {
+    Item,
+    Warehouse,
+    Stock,
+    District,
+    Customer,
+    History,
+    Order,
+}
+
+/// A customer and its payment.
+pub(super) struct Customer {
+    pub row: Row,
+    pub history: Row,
+}
+
+/// An order, whether it is delivered, and its lines.
+pub(super) struct Order {
+    pub row: Row,
+    pub new_order: Option<Row>,
+    pub lines: Vec<Row>,
+}
+
+impl Population {
+    /// Of that scale.
+    pub fn new(scale: Scale, seed: u64) -> Population {
+        let mut random = Random::new(seed);
+        let (run, load) = Constants::draw(&mut random);
+        let mut customers = Vec::new();
+        for _ in 0..scale.districts() {
+            let first = customers.len();
+            customers.extend(1..=scale.customers);
+            for at in (1..scale.customers as usize).rev() {
+                let other = random.below(at as u64 + 1) as usize;
+                customers.swap(first + at, first + other);
+            }
+        }
+        Population {
+            scale,
+            seed,
+            load,
+            run,
+            customers,
+        }
+    }
+
+    fn random(&self, of: Of, number: u64) -> Random {
+        Random::new(scatter(scatter(self.seed ^ of as u64) ^ number))
+    }
+
+    /// Item `number`, from 1 to the items of the scale.
+    pub fn item(&self, number: u64) -> Row {
+        let random = &mut self.random(Of::Item, number);
+        let (image, price) = (between(random, 1, 10_000), between(random, 100, 10_000));
+        Row {
+            numbers: vec![number as i64, image.into(), price.into()],
+            texts: vec![letters(random, 14, 24), data(random)],
+        }
+    }
+
+    /// Warehouse `number`, from 1.
+    pub fn warehouse(&self, number: u64) -> Row {
+        let random = &mut self.random(Of::Warehouse, number);
+        let ytd = i64::from(DISTRICTS) * self.paid();
+        Row {
+            numbers: vec![number as i64, between(random, 0, 2000).into(), ytd],
+            texts: address(random, letters),
+        }
+    }
+
+    /// District `number`, from 1 to all of all warehouses.
+    pub fn district(&self, number: u64) -> Row {
+        let random = &mut self.random(Of::District, number);
+        let (w_id, d_id) = self.scale.split(number, DISTRICTS);
+        let (tax, next) = (between(random, 0, 2000), self.scale.customers + 1);
+        Row {
+            numbers: vec![w_id, d_id, tax.into(), self.paid(), next.into()],
+            texts: address(random, letters),
+        }
+    }
+
+    /// What customers of a district have paid.
+    fn paid(&self) -> i64 {
+        i64::from(self.scale.customers) * PAYMENT
+    }
+
+    /// Stock `number`, from 1: those of the first warehouse first.
+    pub fn stock(&self, number: u64) -> Row {
+        let random = &mut self.random(Of::Stock, number);
+        let (w_id, i_id) = self.scale.split(number, self.scale.items);
+        let mut texts: Vec<String> = (0..DISTRICTS).map(|_| letters(random, 24, 24)).collect();
+        texts.push(data(random));
+        Row {
+            numbers: vec![w_id, i_id, between(random, 10, 100).into(), 0, 0, 0],
+            texts,
+        }
+    }
+
+    /// Customer `number`, from 1: those of the first district first.
+    pub fn customer(&self, number: u64) -> Customer {
+        let random = &mut self.random(Of::Customer, number);
+        let (district, c_id) = self.scale.split(number, self.scale.customers);
+        let (w_id, d_id) = self.scale.split(district as u64, DISTRICTS);
+        let name = match c_id as u32 {
+            c_id @ ..=NAMES => c_id - 1,
+            _ => self.load.last(random, NAMES),
+        };
+        let credit = if random.one_in(10) { "BC" } else { "GC" };
+        let mut texts = vec![letters(random, 8, 16), "OE".to_string()];
+        texts.extend(address(random, |_, _, _| last_name(name)));
+        texts.extend([
+            digits(random, 16),
+            credit.to_string(),
+            letters(random, 300, 500),
+        ]);
+        let (discount, limit) = (between(random, 0, 5000), 5_000_000);
+        let mut row = vec![w_id, d_id, c_id, discount.into(), limit];
+        row.extend([-PAYMENT, PAYMENT, 1, 0, LOADED]);
+        let random = &mut self.random(Of::History, number);
+        let history = Row {
+            numbers: vec![w_id, d_id, c_id, w_id, d_id, PAYMENT, LOADED],
+            texts: vec![letters(random, 12, 24)],
+        };
+        Customer {
+            row: Row {
+                numbers: row,
+                texts,
+            },
+            history,
+        }
+    }
+
+    /// Order `number`, from 1: those of the first district first, as many as customers.
+    pub fn order(&self, number: u64) -> Order {
+        let random = &mut self.random(Of::Order, number);
+        let (district, o_id) = self.scale.split(number, self.scale.customers);
+        let (w_id, d_id) = self.scale.split(district as u64, DISTRICTS);
+        let c_id = self.customers[number as usize - 1].into();
+        let delivered = o_id <= i64::from(self.scale.delivered());
+        let carrier = if delivered {
+            between(random, 1, 10).into()
+        } else {
+            NULL
+        };
+        let lines = between(random, 5, 15).into();
+        let line = |ol_number| {
+            let i_id = between(random, 1, self.scale.items).into();
+            let (amount, delivery) = if delivered {
+                (0, LOADED)
+            } else {
+                (between(random, 1, 999_999).into(), NULL)
+            };
+            let mut numbers = vec![w_id, d_id, o_id, ol_number];
+            numbers.extend([i_id, w_id, 5, amount, delivery]);
+            Row {
+                numbers,
+                texts: vec![letters(random, 24, 24)],
+            }
+        };
+        Order {
+            lines: (1..=lines).map(line).collect(),
+            new_order: (!delivered).then(|| Row {
+                numbers: vec![w_id, d_id, o_id],
+                texts: Vec::new(),
+            }),
+            row: Row {
+                numbers: vec![w_id, d_id, o_id, c_id, carrier, lines, 1, LOADED],
+                texts: Vec::new(),
+            },
+        }
+    }
+}
+
+/// A name, two streets, a city, a state and a zip code.
+fn address(random: &mut Random, name: impl FnOnce(&mut Random, u32, u32) -> String) -> Vec<String> {
+    vec![
+        name(random, 6, 10),
+        letters(random, 10, 20),
+        letters(random, 10, 20),
+        letters(random, 10, 20),
+        letters(random, 2, 2),
+        zip(random),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tpcc::schema::{CUSTOMER, DISTRICT, ORDER_LINE, ORDERS, STOCK, WAREHOUSE};
+
+    #[test]
+    fn rows_have_their_columns_and_orders_are_of_all_customers() {
+        let scale = Scale {
+            warehouses: 2,
+            customers: 30,
+            items: 100,
+        };
+        let population = Population::new(scale, 5);
+        for (table, row) in [
+            (&WAREHOUSE, population.warehouse(2)),
+            (&DISTRICT, population.district(20)),
+            (&STOCK, population.stock(200)),
+            (&CUSTOMER, population.customer(600).row),
+            (&ORDERS, population.order(600).row),
+            (&ORDER_LINE, population.order(600).lines.remove(4)),
+        ] {
+            assert_eq!(row.numbers[0], 2, "{}", table.name);
+            assert_eq!(row.numbers.len(), table.numbers.len(), "{}", table.name);
+            assert_eq!(row.texts.len(), table.texts.len(), "{}", table.name);
+            for (text, (name, width, fixed)) in row.texts.iter().zip(table.texts) {
+                assert!(text.len() <= *width, "{name}");
+                assert!(!fixed || text.len() == *width, "{name}");
+            }
+        }
+        let orders: Vec<Order> = (31..=60).map(|number| population.order(number)).collect();
+        let mut customers: Vec<i64> = orders.iter().map(|order| order.row.numbers[3]).collect();
+        customers.sort_unstable();
+        assert_eq!(customers, (1..=30).collect::<Vec<i64>>());
+        let new = orders.iter().filter(|order| order.new_order.is_some());
+        assert_eq!(new.count(), 9);
+    }
+}

@@ -1,0 +1,201 @@
+//! TPC-C over SQL, for the embedded library and for any PostgreSQL server.
+//!
+//! Each transaction is a module: its prepared statements and what is done with them. All run
+//! serializable, which the specification wants of four of them and which Fencepost gives to all.
+
+mod books;
+mod delivery;
+mod load;
+mod new_order;
+mod payment;
+mod queries;
+
+use fencepost_fabric::random::Random;
+
+use super::Scale;
+use super::conditions;
+use super::done::{Done, Own};
+use super::mix::{District, KINDS, Mix, Order, Request, Who};
+use super::population::Population;
+use crate::error::BenchError;
+use crate::harness::{Attempt, Client, Workload};
+use crate::sql::{Arg, Cell, SqlFailure, SqlSession, SqlSource};
+use books::SqlBooks;
+use delivery::Delivery;
+use new_order::NewOrder;
+use payment::Payment;
+use queries::{OrderStatus, StockLevel};
+
+/// TPC-C on a database that speaks SQL. Its tables are dropped and made again by the load.
+pub struct TpccSql {
+    source: SqlSource,
+    population: Population,
+    threads: usize,
+    done: Done,
+}
+
+/// One thread's session.
+pub struct TpccClient<'a> {
+    session: Box<dyn SqlSession>,
+    statements: Statements,
+    mix: Mix,
+    done: Own<'a>,
+}
+
+struct Statements {
+    new_order: NewOrder,
+    payment: Payment,
+    order_status: OrderStatus,
+    delivery: Delivery,
+    stock_level: StockLevel,
+}
+
+impl TpccSql {
+    /// On sessions of `source`, for so many threads.
+    pub fn new(source: SqlSource, scale: Scale, threads: usize, seed: u64) -> TpccSql {
+        TpccSql {
+            source,
+            population: Population::new(scale, seed),
+            threads,
+            done: Done::new(scale),
+        }
+    }
+}
+
+/// `integer` columns.
+fn int(value: i64) -> Arg<'static> {
+    Arg::Int4(value as i32)
+}
+
+/// `smallint` columns.
+fn small(value: i64) -> Arg<'static> {
+    Arg::Int2(value as i16)
+}
+
+/// The integer in column `at`.
+fn number(row: &[Cell], at: usize) -> Result<i64, SqlFailure> {
+    let found = row.get(at).and_then(Cell::int);
+    found.ok_or_else(|| SqlFailure::new("42804", format!("column {at} is no integer")))
+}
+
+/// The text in column `at`.
+fn text(row: &[Cell], at: usize) -> Result<&str, SqlFailure> {
+    let found = row.get(at).and_then(Cell::text);
+    found.ok_or_else(|| SqlFailure::new("42804", format!("column {at} is no text")))
+}
+
+/// The numeric in column `at` in units of 10^-digits.
+fn scaled(row: &[Cell], at: usize, digits: u32) -> Result<i64, SqlFailure> {
+    let found = row.get(at).and_then(|cell| cell.scaled(digits));
+    found.ok_or_else(|| SqlFailure::new("42804", format!("column {at} is no such numeric")))
+}
+
+impl Workload for TpccSql {
+    type Client<'a> = TpccClient<'a>;
+    const KINDS: &'static [&'static str] = KINDS;
+
+    fn name(&self) -> &'static str {
+        "tpcc"
+    }
+
+    fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
+        load::load(self.source.session()?.as_mut(), &self.population, say)
+    }
+
+    fn client(&self, thread: usize) -> Result<TpccClient<'_>, BenchError> {
+        let mut owned = self.source.serializable_session()?;
+        let session = owned.as_mut();
+        let (scale, run) = (self.population.scale, self.population.run);
+        Ok(TpccClient {
+            statements: Statements {
+                new_order: NewOrder::prepare(session)?,
+                payment: Payment::prepare(session)?,
+                order_status: OrderStatus::prepare(session)?,
+                delivery: Delivery::prepare(session)?,
+                stock_level: StockLevel::prepare(session)?,
+            },
+            session: owned,
+            mix: Mix::new(scale, run, thread, self.threads),
+            done: self.done.own(),
+        })
+    }
+
+    fn verify(&self) -> Result<Option<String>, BenchError> {
+        let mut session = self.source.session()?;
+        let mut books = SqlBooks {
+            session: session.as_mut(),
+        };
+        conditions::broken(&mut books, &self.done)
+    }
+}
+
+impl Client for TpccClient<'_> {
+    type Request = Request;
+
+    fn generate(&mut self, random: &mut Random) -> Request {
+        self.mix.draw(random)
+    }
+
+    fn kind(request: &Request) -> usize {
+        request.kind()
+    }
+
+    fn execute(&mut self, Request(order): &Request) -> Result<Attempt, BenchError> {
+        let statements = &self.statements;
+        let mut delivered = Vec::new();
+        let ended = self.session.attempt(|session| {
+            match order {
+                Order::New {
+                    at,
+                    customer,
+                    lines,
+                } => return statements.new_order.run(session, *at, *customer, lines),
+                Order::Payment { at, of, who, cents } => {
+                    statements.payment.run(session, *at, *of, who, *cents)?;
+                }
+                Order::Status { at, who } => statements.order_status.run(session, *at, who)?,
+                Order::Delivery { warehouse, carrier } => {
+                    delivered = statements.delivery.run(session, *warehouse, *carrier)?;
+                }
+                Order::StockLevel { at, threshold } => {
+                    statements.stock_level.run(session, *at, *threshold)?;
+                }
+            }
+            Ok(Attempt::Committed)
+        })?;
+        if ended == Attempt::Committed {
+            self.done.record(order, &delivered);
+        }
+        Ok(ended)
+    }
+}
+
+/// Finds customers by their last names.
+#[derive(Clone, Copy)]
+struct ByName(crate::sql::Prepared);
+
+impl ByName {
+    fn prepare(session: &mut dyn SqlSession) -> Result<ByName, SqlFailure> {
+        let sql = "SELECT c_id FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_last = $3 \
+                   ORDER BY c_first";
+        Ok(ByName(session.prepare(sql)?))
+    }
+
+    /// The id of a customer; of those with one last name that in the middle by first names.
+    fn id(
+        self,
+        session: &mut dyn SqlSession,
+        (warehouse, district): District,
+        who: &Who,
+    ) -> Result<i64, SqlFailure> {
+        let last = match who {
+            Who::Id(id) => return Ok(*id),
+            Who::LastName(last) => last,
+        };
+        let args = [int(warehouse), small(district), Arg::Text(last)];
+        let rows = session.query(self.0, &args)?;
+        let middle = rows.len().div_ceil(2).saturating_sub(1);
+        let row = rows.get(middle).map(Vec::as_slice);
+        number(row.unwrap_or(&[]), 0)
+    }
+}
