@@ -12,7 +12,7 @@ use crate::harness::{Facts, Report, RunOptions, run};
 use crate::kv::{self, Kv, KvOptions};
 use crate::orw::{self, OrwNative, OrwOptions, OrwSql};
 use crate::smallbank::{self, SmallBankNative, SmallBankSql};
-use crate::sql::{Embedded, SqlSource};
+use crate::sql::{Embedded, Isolation, SqlSource};
 use crate::tatp::{self, TatpNative, TatpSql};
 use crate::tpcc::{self, Scale, TpccNative, TpccSql};
 
@@ -77,6 +77,9 @@ pub struct BenchOptions {
     pub warehouses: u32,
     /// `tpcc` with fewer customers and items than specified.
     pub small: bool,
+    /// How SQL transactions of `smallbank`, `orw` and `tpcc` are isolated; each has the least that
+    /// it needs as its default.
+    pub isolation: Option<Isolation>,
     /// Machines on this host.
     pub machines: usize,
     /// Where the data are; with it commits are on disk before they count.
@@ -139,7 +142,8 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
         (Name::Tpcc, _) => run_tpcc(options),
         (Name::SmallBank, via) => {
             let customers = rows(options, a_thread(options, smallbank::CUSTOMERS_A_THREAD))?;
-            let facts = facts(options, json!({ "customers": customers }));
+            let isolation = options.isolation.unwrap_or(Isolation::Serializable);
+            let facts = facts(options, json!({ "customers": customers })).isolated(isolation);
             match via {
                 Via::Native => {
                     let database = open(options)?;
@@ -147,7 +151,7 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
                     run(&workload, &options.run, facts)
                 }
                 _ => run(
-                    &SmallBankSql::new(source(options)?, customers),
+                    &SmallBankSql::new(source(options)?, isolation, customers),
                     &options.run,
                     facts,
                 ),
@@ -193,7 +197,8 @@ fn run_orw(options: &BenchOptions) -> Result<Report, BenchError> {
         )));
     }
     let parameters = json!({ "keys": keys, "reads": reads, "writes": writes });
-    let facts = facts(options, parameters);
+    let isolation = options.isolation.unwrap_or(Isolation::Serializable);
+    let facts = facts(options, parameters).isolated(isolation);
     let orw_options = OrwOptions {
         keys: keys.into(),
         reads,
@@ -206,7 +211,7 @@ fn run_orw(options: &BenchOptions) -> Result<Report, BenchError> {
             run(&workload, &options.run, facts)
         }
         _ => run(
-            &OrwSql::new(source(options)?, orw_options),
+            &OrwSql::new(source(options)?, isolation, orw_options),
             &options.run,
             facts,
         ),
@@ -233,7 +238,8 @@ fn run_tpcc(options: &BenchOptions) -> Result<Report, BenchError> {
         "population_to_specification": scale.is_specified(),
         "conditions": tpcc::condition_names(),
     });
-    let facts = facts(options, parameters);
+    let isolation = options.isolation.unwrap_or(Isolation::RepeatableRead);
+    let facts = facts(options, parameters).isolated(isolation);
     let (threads, seed) = (options.run.threads, options.run.seed);
     match options.via {
         Via::Native => {
@@ -242,7 +248,7 @@ fn run_tpcc(options: &BenchOptions) -> Result<Report, BenchError> {
             run(&workload, &options.run, facts)
         }
         _ => run(
-            &TpccSql::new(source(options)?, scale, threads, seed),
+            &TpccSql::new((source(options)?, isolation), scale, threads, seed),
             &options.run,
             facts,
         ),
@@ -281,6 +287,17 @@ fn facts(options: &BenchOptions, parameters: Value) -> Facts {
         durability: durability.to_string(),
         machines: options.machines,
         parameters,
+    }
+}
+
+impl Facts {
+    /// Says how SQL transactions are isolated; native ones always are.
+    fn isolated(mut self, isolation: Isolation) -> Facts {
+        if self.via != Via::Native.name() {
+            let name = json!(isolation.name());
+            self.parameters.insert("isolation".to_string(), name);
+        }
+        self
     }
 }
 

@@ -5,7 +5,7 @@ use fencepost::Database;
 use fencepost_benchmarks::harness::{Attempt, Client, Workload};
 use fencepost_benchmarks::orw::{OrwOptions, OrwSql};
 use fencepost_benchmarks::smallbank::SmallBankSql;
-use fencepost_benchmarks::sql::{Embedded, SqlSource};
+use fencepost_benchmarks::sql::{Embedded, Isolation, SqlSource};
 use fencepost_benchmarks::tpcc::{Scale, TpccSql};
 use fencepost_fabric::random::Random;
 
@@ -45,7 +45,7 @@ fn corrupt<W: Workload>(workload: &W, database: &Database, sql: &str, undo: &str
 #[test]
 fn smallbank_finds_a_cent_from_nowhere() {
     let (database, source) = database();
-    let bank = SmallBankSql::new(source, 50);
+    let bank = SmallBankSql::new(source, Isolation::Serializable, 50);
     run_some(&bank, 200);
     let more = "UPDATE smallbank_checking SET balance = balance + 1 WHERE customer = 17";
     let less = "UPDATE smallbank_checking SET balance = balance - 1 WHERE customer = 17";
@@ -60,7 +60,7 @@ fn orw_finds_lost_updates_and_broken_values() {
         reads: 4,
         writes: 2,
     };
-    let orw = OrwSql::new(source, options);
+    let orw = OrwSql::new(source, Isolation::Serializable, options);
     run_some(&orw, 100);
     let broken = corrupt(
         &orw,
@@ -81,7 +81,7 @@ fn orw_finds_lost_updates_and_broken_values() {
 #[test]
 fn tpcc_finds_each_broken_condition() {
     let (database, source) = database();
-    let tpcc = TpccSql::new(source, Scale::small(1), 1, 3);
+    let tpcc = TpccSql::new((source, Isolation::RepeatableRead), Scale::small(1), 1, 3);
     run_some(&tpcc, 300);
     for (names, sql, undo) in [
         (

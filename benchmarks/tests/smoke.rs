@@ -19,6 +19,7 @@ fn options(name: Name, via: Via) -> BenchOptions {
         writes: 2,
         warehouses: 2,
         small: true,
+        isolation: None,
         machines: 1,
         data_dir: None,
         memory_limit: None,
@@ -215,7 +216,8 @@ fn tpcc_embedded() {
 
 #[test]
 fn tpcc_over_the_wire() {
-    run_over_the_wire(Name::Tpcc);
+    let report = run_over_the_wire(Name::Tpcc);
+    assert_eq!(report.facts.parameters["isolation"], "repeatable read");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fencepost_benchmarks::harness::RunOptions;
+use fencepost_benchmarks::sql::Isolation;
 use fencepost_benchmarks::{BenchOptions, Name, Via, null_server, run_named};
 
 use crate::failure::Failure;
@@ -57,6 +58,10 @@ pub struct Bench {
     /// tpcc: 30 customers a district and 200 items, which is not to specification and for trials.
     #[arg(long)]
     small: bool,
+    /// orw, smallbank, tpcc over SQL: how transactions are isolated. [default: what the workload
+    /// needs: tpcc repeatable-read, the others serializable]
+    #[arg(long, value_name = "LEVEL")]
+    isolation: Option<Level>,
     /// Directory of the database (native: an empty one). With it, commits are on disk before they
     /// count.
     #[arg(long, value_name = "DIR")]
@@ -106,6 +111,16 @@ enum Access {
     Pg,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Level {
+    /// Each statement has a snapshot.
+    ReadCommitted,
+    /// Each transaction has a snapshot.
+    RepeatableRead,
+    /// As if one after the other.
+    Serializable,
+}
+
 impl Bench {
     pub fn run(self) -> crate::Done {
         let name = match self.name {
@@ -149,6 +164,11 @@ impl Bench {
             writes: self.writes,
             warehouses: self.warehouses,
             small: self.small,
+            isolation: self.isolation.map(|level| match level {
+                Level::ReadCommitted => Isolation::ReadCommitted,
+                Level::RepeatableRead => Isolation::RepeatableRead,
+                Level::Serializable => Isolation::Serializable,
+            }),
             machines: self.machines,
             data_dir: self.data_dir,
             memory_limit: self.memory_limit,

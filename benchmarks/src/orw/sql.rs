@@ -1,43 +1,57 @@
-//! `orw` over SQL: the five words of a value are five columns.
+//! `orw` over SQL: the five words of a value are five columns. Keys to be updated are locked when they
+//! are read, as FaSST does.
 
 use fencepost_fabric::random::Random;
 
 use super::{BROKEN, OrwOptions, Request, VALUE_WORDS, lost};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Workload};
-use crate::sql::{Arg, Cell, Prepared, SqlFailure, SqlSession, SqlSource, copy_numbered, put};
+use crate::sql::{
+    Arg, Cell, Isolation, Prepared, SqlFailure, SqlSession, SqlSource, copy_numbered, put,
+};
 use crate::tally::{Share, Tally};
 use crate::versioned::{value, version};
 
 const TABLE: &str = "CREATE TABLE orw (id bigint NOT NULL PRIMARY KEY, number bigint NOT NULL, \
      version bigint NOT NULL, checksum bigint NOT NULL, rest_1 bigint NOT NULL, \
      rest_2 bigint NOT NULL)";
+const READ: &str = "SELECT number, version, checksum, rest_1, rest_2 FROM orw WHERE id = $1";
+const UPDATE: &str =
+    "UPDATE orw SET version = $1, checksum = $2, rest_1 = $3, rest_2 = $4 WHERE id = $5";
 /// Keys that the check reads at once.
 const PIECE: u64 = 10_000;
 
 /// `orw` on a database that speaks SQL. Its table is dropped and made again by the load.
 pub struct OrwSql {
     source: SqlSource,
+    isolation: Isolation,
     options: OrwOptions,
     updates: Tally<1>,
 }
 
 impl OrwSql {
     /// On sessions of `source`.
-    pub fn new(source: SqlSource, options: OrwOptions) -> OrwSql {
+    pub fn new(source: SqlSource, isolation: Isolation, options: OrwOptions) -> OrwSql {
         OrwSql {
             source,
+            isolation,
             options,
             updates: Tally::new(),
         }
     }
 }
 
+#[derive(Clone, Copy)]
+struct Statements {
+    read: Prepared,
+    read_to_update: Prepared,
+    update: Prepared,
+}
+
 /// One thread's session.
 pub struct OrwClient<'a> {
     session: Box<dyn SqlSession>,
-    read: Prepared,
-    write: Prepared,
+    statements: Statements,
     options: OrwOptions,
     updates: Share<'a, 1>,
 }
@@ -77,15 +91,13 @@ impl Workload for OrwSql {
     }
 
     fn client(&self, _thread: usize) -> Result<OrwClient<'_>, BenchError> {
-        let mut session = self.source.serializable_session()?;
+        let mut session = self.source.session_at(self.isolation)?;
         Ok(OrwClient {
-            read: session.prepare(
-                "SELECT number, version, checksum, rest_1, rest_2 FROM orw WHERE id = $1",
-            )?,
-            write: session.prepare(
-                "UPDATE orw SET version = $1, checksum = $2, rest_1 = $3, rest_2 = $4 \
-                 WHERE id = $5",
-            )?,
+            statements: Statements {
+                read: session.prepare(READ)?,
+                read_to_update: session.prepare(&format!("{READ} FOR UPDATE"))?,
+                update: session.prepare(UPDATE)?,
+            },
             session,
             options: self.options,
             updates: self.updates.share(),
@@ -128,7 +140,7 @@ impl Client for OrwClient<'_> {
     }
 
     fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
-        let statements = (self.read, self.write);
+        let statements = self.statements;
         let ended = self
             .session
             .attempt(|session| run(session, statements, request))?;
@@ -141,11 +153,16 @@ impl Client for OrwClient<'_> {
 
 fn run(
     session: &mut dyn SqlSession,
-    (read, write): (Prepared, Prepared),
+    statements: Statements,
     request: &Request,
 ) -> Result<Attempt, SqlFailure> {
     for (key, update) in request.keys() {
         let id = Arg::Int8(key as i64);
+        let read = if update {
+            statements.read_to_update
+        } else {
+            statements.read
+        };
         let rows = session.query(read, &[id])?;
         let found = rows.first().and_then(|row| version_in(key, row));
         let Some(version) = found else {
@@ -153,7 +170,7 @@ fn run(
         };
         if update {
             let [_, b, c, d, e] = value(key, version + 1).map(|word| Arg::Int8(word as i64));
-            session.execute(write, &[b, c, d, e, id])?;
+            session.execute(statements.update, &[b, c, d, e, id])?;
         }
     }
     Ok(Attempt::Committed)

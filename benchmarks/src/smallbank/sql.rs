@@ -1,4 +1,5 @@
-//! `smallbank` over SQL: two tables; a transaction of one statement is that statement alone.
+//! `smallbank` over SQL: two tables; a transaction of one statement is that statement alone. Accounts
+//! to be written are locked when they are read, as FaSST does.
 
 use fencepost_fabric::random::Random;
 
@@ -8,7 +9,9 @@ use super::{
 };
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Workload};
-use crate::sql::{Arg, Cell, Prepared, SqlFailure, SqlSession, SqlSource, copy_numbered, put};
+use crate::sql::{
+    Arg, Cell, Isolation, Prepared, SqlFailure, SqlSession, SqlSource, copy_numbered, put,
+};
 use crate::tally::{Share, Tally};
 
 const TABLES: [&str; 2] = ["smallbank_savings", "smallbank_checking"];
@@ -16,6 +19,7 @@ const TABLES: [&str; 2] = ["smallbank_savings", "smallbank_checking"];
 /// `smallbank` on a database that speaks SQL. Its tables are dropped and made again by the load.
 pub struct SmallBankSql {
     source: SqlSource,
+    isolation: Isolation,
     mix: Mix,
     /// What committed transactions brought in, less what they took out.
     brought: Tally<1>,
@@ -25,14 +29,17 @@ pub struct SmallBankSql {
 #[derive(Clone, Copy)]
 struct Statements {
     read: Prepared,
+    read_to_write: Prepared,
     add: Prepared,
     write: Prepared,
 }
 
 impl Statements {
     fn prepare(session: &mut dyn SqlSession, table: &str) -> Result<Statements, SqlFailure> {
+        let read = format!("SELECT balance FROM {table} WHERE customer = $1");
         Ok(Statements {
-            read: session.prepare(&format!("SELECT balance FROM {table} WHERE customer = $1"))?,
+            read: session.prepare(&read)?,
+            read_to_write: session.prepare(&format!("{read} FOR UPDATE"))?,
             add: session.prepare(&format!(
                 "UPDATE {table} SET balance = balance + $1 WHERE customer = $2"
             ))?,
@@ -42,8 +49,18 @@ impl Statements {
         })
     }
 
-    fn read(&self, session: &mut dyn SqlSession, of: Arg<'_>) -> Result<Option<i64>, SqlFailure> {
-        let rows = session.query(self.read, &[of])?;
+    fn read(
+        &self,
+        session: &mut dyn SqlSession,
+        of: Arg<'_>,
+        to_write: bool,
+    ) -> Result<Option<i64>, SqlFailure> {
+        let statement = if to_write {
+            self.read_to_write
+        } else {
+            self.read
+        };
+        let rows = session.query(statement, &[of])?;
         Ok(rows.first().and_then(|row| row.first()?.int()))
     }
 }
@@ -59,9 +76,10 @@ pub struct SmallBankClient<'a> {
 
 impl SmallBankSql {
     /// With so many customers, at least two.
-    pub fn new(source: SqlSource, customers: u32) -> SmallBankSql {
+    pub fn new(source: SqlSource, isolation: Isolation, customers: u32) -> SmallBankSql {
         SmallBankSql {
             source,
+            isolation,
             mix: Mix::new(customers),
             brought: Tally::new(),
         }
@@ -93,7 +111,7 @@ impl Workload for SmallBankSql {
     }
 
     fn client(&self, _thread: usize) -> Result<SmallBankClient<'_>, BenchError> {
-        let mut session = self.source.serializable_session()?;
+        let mut session = self.source.session_at(self.isolation)?;
         let [savings, checking] = TABLES;
         Ok(SmallBankClient {
             savings: Statements::prepare(session.as_mut(), savings)?,
@@ -179,7 +197,7 @@ fn in_block(
         Arg::Int8(request.second as i64),
     );
     let no_account = Ok((Attempt::Failed(NO_ACCOUNT), 0));
-    let Some(checked) = checking.read(session, first)? else {
+    let Some(checked) = checking.read(session, first, request.kind != Kind::Balance)? else {
         return no_account;
     };
     if request.kind == Kind::SendPayment {
@@ -190,7 +208,7 @@ fn in_block(
         session.execute(checking.add, &[Arg::Int8(PAYMENT), second])?;
         return Ok(COMMITTED);
     }
-    let Some(saved) = savings.read(session, first)? else {
+    let Some(saved) = savings.read(session, first, request.kind == Kind::Amalgamate)? else {
         return no_account;
     };
     let both = saved + checked;

@@ -245,6 +245,28 @@ impl dyn SqlSession + '_ {
     }
 }
 
+/// How transactions are isolated, which servers do at very different costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each statement has a snapshot.
+    ReadCommitted,
+    /// Each transaction has a snapshot.
+    RepeatableRead,
+    /// As if one after the other.
+    Serializable,
+}
+
+impl Isolation {
+    /// Its name in SQL.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Isolation::ReadCommitted => "read committed",
+            Isolation::RepeatableRead => "repeatable read",
+            Isolation::Serializable => "serializable",
+        }
+    }
+}
+
 /// Where sessions come from.
 pub enum SqlSource {
     /// A database in this process.
@@ -265,13 +287,13 @@ impl SqlSource {
         }
     }
 
-    /// A new session whose transactions are serializable, which not every server's are by default.
+    /// A new session whose transactions are isolated at least so.
     ///
     /// # Errors
     /// As [`SqlSource::session`].
-    pub fn serializable_session(&self) -> Result<Box<dyn SqlSession>, BenchError> {
-        let mut session = self.session()?;
-        session.script("SET default_transaction_isolation = 'serializable'")?;
+    pub fn session_at(&self, isolation: Isolation) -> Result<Box<dyn SqlSession>, BenchError> {
+        let (mut session, name) = (self.session()?, isolation.name());
+        session.script(&format!("SET default_transaction_isolation = '{name}'"))?;
         Ok(session)
     }
 }

@@ -72,6 +72,18 @@ impl Population {
         }
     }
 
+    /// Says so where the population is not that of the specification.
+    pub fn announce(&self, say: &dyn Fn(&str)) {
+        let Scale {
+            customers, items, ..
+        } = self.scale;
+        if !self.scale.is_specified() {
+            say(&format!(
+                "not to specification: {customers} customers a district and {items} items"
+            ));
+        }
+    }
+
     fn random(&self, of: Of, number: u64) -> Random {
         Random::new(scatter(scatter(self.seed ^ of as u64) ^ number))
     }

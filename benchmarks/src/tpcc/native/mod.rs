@@ -84,6 +84,7 @@ impl Workload for TpccNative {
     }
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
+        self.population.announce(say);
         load::load(&self.machine, &self.tables, &self.population, say)
     }
 

@@ -19,7 +19,7 @@ impl Delivery {
         Ok(Delivery {
             oldest: session.prepare(
                 "SELECT no_o_id FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 \
-                 ORDER BY no_o_id LIMIT 1",
+                 ORDER BY no_o_id LIMIT 1 FOR UPDATE",
             )?,
             delete: session.prepare(
                 "DELETE FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 AND no_o_id = $3",

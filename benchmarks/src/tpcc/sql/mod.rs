@@ -1,7 +1,9 @@
 //! TPC-C over SQL, for the embedded library and for any PostgreSQL server.
 //!
-//! Each transaction is a module: its prepared statements and what is done with them. All run
-//! serializable, which the specification wants of four of them and which Fencepost gives to all.
+//! Each transaction is a module: its prepared statements and what is done with them. What is read to
+//! be written is read FOR UPDATE, and what everybody writes comes last, as in any driver that wants few
+//! conflicts. Repeatable read is enough for the five to be serializable (Fekete et al., TODS 2005),
+//! which the specification wants of four of them; Fencepost gives that and more at every level.
 
 mod books;
 mod delivery;
@@ -19,7 +21,7 @@ use super::mix::{District, KINDS, Mix, Order, Request, Who};
 use super::population::Population;
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Workload};
-use crate::sql::{Arg, Cell, SqlFailure, SqlSession, SqlSource};
+use crate::sql::{Arg, Cell, Isolation, SqlFailure, SqlSession, SqlSource};
 use books::SqlBooks;
 use delivery::Delivery;
 use new_order::NewOrder;
@@ -29,6 +31,7 @@ use queries::{OrderStatus, StockLevel};
 /// TPC-C on a database that speaks SQL. Its tables are dropped and made again by the load.
 pub struct TpccSql {
     source: SqlSource,
+    isolation: Isolation,
     population: Population,
     threads: usize,
     done: Done,
@@ -52,9 +55,15 @@ struct Statements {
 
 impl TpccSql {
     /// On sessions of `source`, for so many threads.
-    pub fn new(source: SqlSource, scale: Scale, threads: usize, seed: u64) -> TpccSql {
+    pub fn new(
+        (source, isolation): (SqlSource, Isolation),
+        scale: Scale,
+        threads: usize,
+        seed: u64,
+    ) -> TpccSql {
         TpccSql {
             source,
+            isolation,
             population: Population::new(scale, seed),
             threads,
             done: Done::new(scale),
@@ -99,11 +108,12 @@ impl Workload for TpccSql {
     }
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
+        self.population.announce(say);
         load::load(self.source.session()?.as_mut(), &self.population, say)
     }
 
     fn client(&self, thread: usize) -> Result<TpccClient<'_>, BenchError> {
-        let mut owned = self.source.serializable_session()?;
+        let mut owned = self.source.session_at(self.isolation)?;
         let session = owned.as_mut();
         let (scale, run) = (self.population.scale, self.population.run);
         Ok(TpccClient {
