@@ -6,7 +6,7 @@ use fencepost_fabric::random::Random;
 use fencepost_hashtable::{HashTable, IndexError};
 use fencepost_txn::{Coordinator, Machine, Mode, Transaction};
 
-use super::{BROKEN, OrwOptions, Request, VALUE_WORDS, lost};
+use super::{BROKEN, MOST_READS, OrwOptions, Request, VALUE_WORDS, lost};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
 use crate::native::{self, create_table, end, load, load_in_pieces, settle};
@@ -127,15 +127,20 @@ async fn run(
     tx: &mut Transaction,
     request: &Request,
 ) -> Result<Attempt, IndexError> {
-    for (key, update) in request.keys() {
-        let (name, mut found) = (key.to_le_bytes(), [0; VALUE_WORDS]);
-        let there = table.get_into(tx, &name, &mut found).await?;
+    // All reads come first, as with FaSST, whose updates are part of the commit.
+    let mut versions = [0; MOST_READS as usize];
+    for ((key, _), known) in request.keys().zip(&mut versions) {
+        let mut found = [0; VALUE_WORDS];
+        let there = table.get_into(tx, &key.to_le_bytes(), &mut found).await?;
         let Some(version) = version(key, &found).filter(|_| there) else {
             return Ok(Attempt::Failed(BROKEN));
         };
+        *known = version;
+    }
+    for ((key, update), version) in request.keys().zip(versions) {
         if update {
             let next: [u64; VALUE_WORDS] = value(key, version + 1);
-            table.replace(tx, &name, &next).await?;
+            table.replace(tx, &key.to_le_bytes(), &next).await?;
         }
     }
     Ok(Attempt::Committed)
