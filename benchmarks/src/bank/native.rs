@@ -90,18 +90,24 @@ impl Workload for BankNative {
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
         let last = u64::from(self.accounts);
-        load_in_pieces(&self.machine, last, PIECE, say, async |tx, accounts| {
-            for account in accounts {
-                load(
-                    tx,
-                    &self.table,
-                    &account.to_le_bytes(),
-                    &[OPENING_BALANCE as u64],
-                )
-                .await?;
-            }
-            Ok(())
-        })
+        load_in_pieces(
+            &self.machine,
+            (last, "accounts"),
+            PIECE,
+            say,
+            async |tx, accounts| {
+                for account in accounts {
+                    load(
+                        tx,
+                        &self.table,
+                        &account.to_le_bytes(),
+                        &[OPENING_BALANCE as u64],
+                    )
+                    .await?;
+                }
+                Ok(())
+            },
+        )
     }
 
     fn client(&self, _thread: usize) -> Result<BankNativeClient, BenchError> {

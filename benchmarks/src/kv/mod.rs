@@ -99,7 +99,7 @@ impl Workload for Kv {
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
         load_in_pieces(
             &self.machine,
-            self.options.keys,
+            (self.options.keys, "keys"),
             PIECE,
             say,
             async |tx, numbers| {

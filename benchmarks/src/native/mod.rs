@@ -119,19 +119,17 @@ pub(crate) async fn load(
     }
 }
 
-/// Loads `1..=last` in pieces, each a transaction, from as many threads as there are cores.
+/// Loads `1..=last` of `what` in pieces, each a transaction, from as many threads as there are cores.
 pub(crate) fn load_in_pieces(
     machine: &Arc<Machine>,
-    last: u64,
+    (last, what): (u64, &str),
     piece: u64,
     say: &dyn Fn(&str),
     body: impl AsyncFn(&mut Transaction, std::ops::RangeInclusive<u64>) -> Result<(), IndexError> + Sync,
 ) -> Result<(), BenchError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let share = last.div_ceil(threads);
-    say(&format!(
-        "loading {last} rows or subscribers with {threads} threads"
-    ));
+    say(&format!("loading {last} {what} with {threads} threads"));
     std::thread::scope(|scope| {
         let loaders: Vec<_> = (0..threads)
             .map(|thread| {

@@ -57,7 +57,7 @@ impl Workload for OrwNative {
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
         let (machine, last) = (&self.machine, self.options.keys);
-        load_in_pieces(machine, last, PIECE, say, async |tx, keys| {
+        load_in_pieces(machine, (last, "keys"), PIECE, say, async |tx, keys| {
             for key in keys {
                 let value: [u64; VALUE_WORDS] = value(key, 0);
                 load(tx, &self.table, &key.to_le_bytes(), &value).await?;

@@ -179,14 +179,20 @@ impl Workload for SmallBankNative {
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
         let (machine, last) = (&self.machine, self.mix.customers);
-        load_in_pieces(machine, last, PIECE, say, async |tx, customers| {
-            for customer in customers {
-                let (key, value) = (customer.to_le_bytes(), [OPENING_BALANCE as u64]);
-                load(tx, &self.tables.savings, &key, &value).await?;
-                load(tx, &self.tables.checking, &key, &value).await?;
-            }
-            Ok(())
-        })
+        load_in_pieces(
+            machine,
+            (last, "customers"),
+            PIECE,
+            say,
+            async |tx, customers| {
+                for customer in customers {
+                    let (key, value) = (customer.to_le_bytes(), [OPENING_BALANCE as u64]);
+                    load(tx, &self.tables.savings, &key, &value).await?;
+                    load(tx, &self.tables.checking, &key, &value).await?;
+                }
+                Ok(())
+            },
+        )
     }
 
     fn client(&self, _thread: usize) -> Result<SmallBankNativeClient<'_>, BenchError> {

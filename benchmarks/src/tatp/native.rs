@@ -332,14 +332,20 @@ impl Workload for TatpNative {
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
         let last = u64::from(self.population.subscribers);
-        load_in_pieces(&self.machine, last, PIECE, say, async |tx, ids| {
-            for s_id in ids {
-                self.tables
-                    .load(tx, &self.population.subscriber(s_id as u32))
-                    .await?;
-            }
-            Ok(())
-        })?;
+        load_in_pieces(
+            &self.machine,
+            (last, "subscribers"),
+            PIECE,
+            say,
+            async |tx, ids| {
+                for s_id in ids {
+                    self.tables
+                        .load(tx, &self.population.subscriber(s_id as u32))
+                        .await?;
+                }
+                Ok(())
+            },
+        )?;
         let mut sizes = Sizes::default();
         for s_id in 1..=self.population.subscribers {
             sizes.add(&self.population.subscriber(s_id));

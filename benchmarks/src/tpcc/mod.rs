@@ -11,7 +11,7 @@
 //! (45/43/4/4/4). New orders that end with an unused item are rolled back and do not count as
 //! committed. A delivery is one transaction over its ten districts. Not to specification, as in all
 //! research systems: terminals neither key in nor think, and each thread has the terminals of its own
-//! warehouses, so figures are no tpmC. With fewer customers or items than the specification has
+//! warehouses, so the new orders a second that a report has are no tpmC. With fewer customers or items than the specification has
 //! ([`Scale`]) reports say so.
 
 mod conditions;

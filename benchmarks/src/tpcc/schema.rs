@@ -195,8 +195,8 @@ pub(super) static CUSTOMER: Table = Table {
         ("c_credit_lim", Cents(12)),
         ("c_balance", Cents(12)),
         ("c_ytd_payment", Cents(12)),
-        ("c_payment_cnt", Small),
-        ("c_delivery_cnt", Small),
+        ("c_payment_cnt", Int),
+        ("c_delivery_cnt", Int),
         ("c_since", Time),
     ],
     texts: &[
@@ -284,8 +284,8 @@ pub(super) static STOCK: Table = Table {
         ("s_i_id", Int),
         ("s_quantity", Small),
         ("s_ytd", Int),
-        ("s_order_cnt", Small),
-        ("s_remote_cnt", Small),
+        ("s_order_cnt", Int),
+        ("s_remote_cnt", Int),
     ],
     texts: &[
         ("s_dist_01", 24, true),

@@ -96,7 +96,7 @@ impl NewOrder {
             let row = session.row(statement, &[supply, item])?;
             let left = restocked(number(&row, 0)?, line.quantity);
             let remote = i64::from(line.supply != warehouse);
-            let args = [small(left), int(line.quantity), small(remote), supply, item];
+            let args = [small(left), int(line.quantity), int(remote), supply, item];
             session.execute(self.update_stock, &args)?;
             let info = Arg::Text(text(&row, 1)?);
             let (ol_number, quantity) = (small(ol_number), small(line.quantity));
