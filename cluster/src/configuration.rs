@@ -1,0 +1,328 @@
+//! A configuration: which machines there are, and which of them manages the rest.
+//!
+//! *Invariants.*
+//! 1. CONFIG-1: machines are in the order of their ids, and no two share an id or an address.
+//! 2. CONFIG-2: the CM is one of the machines.
+//! 3. CONFIG-3: ids count up: a successor has the next configuration id, and a machine that joins gets
+//!    an id that no machine of this cluster ever had.
+//!
+//! *Concurrency.* A configuration is a value and never changes; the next one is another value.
+
+use std::collections::BTreeSet;
+
+use fencepost_fabric::MachineId;
+use thiserror::Error;
+
+use crate::ids::{Address, ClusterId, ConfigurationId, FailureDomain};
+use crate::successors::successors;
+
+/// Machines a configuration has at most; encoded they stay well below what a znode may hold.
+pub const MAX_MACHINES: usize = 1024;
+
+/// A member of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name in this cluster.
+    pub id: MachineId,
+    /// Where the fabric reaches it.
+    pub address: Address,
+    /// What it shares the fate of.
+    pub domain: FailureDomain,
+}
+
+/// Why there is no such configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ConfigurationError {
+    /// No machine is left.
+    #[error("a configuration has a machine at least")]
+    Empty,
+    /// There are more machines than one CM serves.
+    #[error("a configuration has at most {MAX_MACHINES} machines")]
+    Full,
+    /// Two machines of one id, or ids out of order.
+    #[error("{0} is listed twice or out of order")]
+    MachineTwice(MachineId),
+    /// Two machines of one address.
+    #[error("{0} has the address of another machine")]
+    AddressTwice(MachineId),
+    /// The CM is no member.
+    #[error("the configuration manager {0} is not a member")]
+    NoSuchManager(MachineId),
+    /// A machine has an id that is yet to be given.
+    #[error("the id {0} has not been given yet")]
+    IdNotGiven(MachineId),
+    /// A configuration numbered below the first.
+    #[error("configurations are numbered from 1")]
+    Unnumbered,
+}
+
+/// What an instance agrees on: ⟨id, machines with their domains, CM⟩, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    cluster: ClusterId,
+    id: ConfigurationId,
+    machines: Vec<Machine>,
+    cm: MachineId,
+    next_machine: MachineId,
+}
+
+impl Configuration {
+    /// The first configuration of a new cluster: the founder alone, as its own CM.
+    pub fn founded(cluster: ClusterId, address: Address, domain: FailureDomain) -> Self {
+        let founder = MachineId(1);
+        Self {
+            cluster,
+            id: ConfigurationId::FIRST,
+            machines: vec![Machine {
+                id: founder,
+                address,
+                domain,
+            }],
+            cm: founder,
+            next_machine: MachineId(2),
+        }
+    }
+
+    /// From its parts, checked.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] when they break an invariant.
+    pub(crate) fn from_parts(
+        cluster: ClusterId,
+        id: ConfigurationId,
+        machines: Vec<Machine>,
+        cm: MachineId,
+        next_machine: MachineId,
+    ) -> Result<Self, ConfigurationError> {
+        let configuration = Self {
+            cluster,
+            id,
+            machines,
+            cm,
+            next_machine,
+        };
+        configuration.validate()?;
+        Ok(configuration)
+    }
+
+    /// The next configuration, with one machine more.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] when it would break an invariant, as an address that is in use would.
+    pub fn with_machine(
+        &self,
+        address: Address,
+        domain: FailureDomain,
+    ) -> Result<(Self, MachineId), ConfigurationError> {
+        let id = self.next_machine;
+        let mut machines = self.machines.clone();
+        machines.push(Machine {
+            id,
+            address,
+            domain,
+        });
+        let next_machine = MachineId(id.0.checked_add(1).ok_or(ConfigurationError::Full)?);
+        let next = Self::from_parts(
+            self.cluster,
+            self.id.next(),
+            machines,
+            self.cm,
+            next_machine,
+        )?;
+        Ok((next, id))
+    }
+
+    /// The next configuration, without the machines in `lost`, under `cm`.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] when nobody is left or `cm` is not.
+    pub fn without(
+        &self,
+        lost: &BTreeSet<MachineId>,
+        cm: MachineId,
+    ) -> Result<Self, ConfigurationError> {
+        let mut machines = self.machines.clone();
+        machines.retain(|machine| !lost.contains(&machine.id));
+        Self::from_parts(
+            self.cluster,
+            self.id.next(),
+            machines,
+            cm,
+            self.next_machine,
+        )
+    }
+
+    fn validate(&self) -> Result<(), ConfigurationError> {
+        let Some(last) = self.machines.last() else {
+            return Err(ConfigurationError::Empty);
+        };
+        if self.machines.len() > MAX_MACHINES {
+            return Err(ConfigurationError::Full);
+        }
+        if self.id < ConfigurationId::FIRST {
+            return Err(ConfigurationError::Unnumbered);
+        }
+        let pairs = self.machines.iter().zip(self.machines.iter().skip(1));
+        for (machine, after) in pairs {
+            if after.id <= machine.id {
+                return Err(ConfigurationError::MachineTwice(after.id));
+            }
+        }
+        if last.id >= self.next_machine {
+            return Err(ConfigurationError::IdNotGiven(last.id));
+        }
+        let mut addresses = BTreeSet::new();
+        for machine in &self.machines {
+            if !addresses.insert(&machine.address) {
+                return Err(ConfigurationError::AddressTwice(machine.id));
+            }
+        }
+        match self.machine(self.cm) {
+            Some(_) => Ok(()),
+            None => Err(ConfigurationError::NoSuchManager(self.cm)),
+        }
+    }
+
+    /// The cluster whose configuration this is.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ConfigurationId {
+        self.id
+    }
+
+    /// The members, in the order of their ids.
+    pub fn machines(&self) -> &[Machine] {
+        &self.machines
+    }
+
+    /// The configuration manager.
+    pub fn cm(&self) -> MachineId {
+        self.cm
+    }
+
+    /// The id of the machine that joins next.
+    pub fn next_machine(&self) -> MachineId {
+        self.next_machine
+    }
+
+    /// A member; `None` for a machine that is not one.
+    pub fn machine(&self, id: MachineId) -> Option<&Machine> {
+        let at = self
+            .machines
+            .binary_search_by_key(&id, |machine| machine.id);
+        Some(&self.machines[at.ok()?])
+    }
+
+    /// Whether a machine is a member.
+    pub fn has(&self, id: MachineId) -> bool {
+        self.machine(id).is_some()
+    }
+
+    /// Whether a member has this address.
+    pub fn has_address(&self, address: &Address) -> bool {
+        self.machines.iter().any(|m| m.address == *address)
+    }
+
+    /// How many of the machines are more than half of them.
+    pub fn majority(&self) -> usize {
+        self.machines.len() / 2 + 1
+    }
+
+    /// Who is asked first to take over when the CM is suspected: its `k` successors, fewer where
+    /// there are fewer machines.
+    pub fn backup_cms(&self, k: usize) -> Vec<MachineId> {
+        let mut after = successors(self.cm, self.machines.iter().map(|machine| machine.id));
+        after.truncate(k);
+        after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{address, domain, machines};
+
+    #[test]
+    fn ids_count_up_and_are_never_given_again() {
+        let three = machines(3);
+        assert_eq!(three.id(), ConfigurationId(3));
+        let lost = BTreeSet::from([MachineId(3)]);
+        let two = three.without(&lost, MachineId(2)).unwrap();
+        assert_eq!((two.id(), two.cm()), (ConfigurationId(4), MachineId(2)));
+        assert!(!two.has(MachineId(3)));
+        let (again, joined) = two.with_machine(address(3), domain(3)).unwrap();
+        assert_eq!(
+            joined,
+            MachineId(4),
+            "the id of the machine that left stays unused"
+        );
+        assert_eq!(again.machine(joined).unwrap().address, address(3));
+        assert_eq!(again.id(), ConfigurationId(5));
+    }
+
+    #[test]
+    fn what_breaks_an_invariant_is_no_configuration() {
+        let three = machines(3);
+        let lost = BTreeSet::from([MachineId(1)]);
+        assert_eq!(
+            three.without(&lost, MachineId(1)),
+            Err(ConfigurationError::NoSuchManager(MachineId(1)))
+        );
+        let all = BTreeSet::from([1, 2, 3].map(MachineId));
+        assert_eq!(
+            three.without(&all, MachineId(1)),
+            Err(ConfigurationError::Empty)
+        );
+        assert_eq!(
+            three.with_machine(address(2), domain(9)),
+            Err(ConfigurationError::AddressTwice(MachineId(4)))
+        );
+        let parts =
+            |id, list, next| Configuration::from_parts(ClusterId(7), id, list, MachineId(1), next);
+        let mut twice = three.machines().to_vec();
+        twice.swap(1, 2);
+        assert_eq!(
+            parts(ConfigurationId(9), twice, MachineId(4)),
+            Err(ConfigurationError::MachineTwice(MachineId(2)))
+        );
+        let list = three.machines().to_vec();
+        assert_eq!(
+            parts(ConfigurationId(9), list.clone(), MachineId(3)),
+            Err(ConfigurationError::IdNotGiven(MachineId(3)))
+        );
+        assert_eq!(
+            parts(ConfigurationId(0), list, MachineId(4)),
+            Err(ConfigurationError::Unnumbered)
+        );
+        let many = (1..=MAX_MACHINES as u32 + 1).map(|n| Machine {
+            id: MachineId(n),
+            address: address(n),
+            domain: domain(n),
+        });
+        assert_eq!(
+            parts(ConfigurationId(9), many.collect(), MachineId(u32::MAX)),
+            Err(ConfigurationError::Full)
+        );
+    }
+
+    #[test]
+    fn a_majority_of_one_configuration_meets_every_other() {
+        for count in 1..=7 {
+            let majority = machines(count).majority();
+            assert!(2 * majority > count as usize && 2 * (majority - 1) <= count as usize);
+        }
+    }
+
+    #[test]
+    fn backup_cms_are_the_successors_of_the_cm() {
+        let five = machines(5);
+        let backups = five.backup_cms(2);
+        assert_eq!(backups, five.backup_cms(9)[..2]);
+        assert_eq!(five.backup_cms(9).len(), 4);
+        assert!(!backups.contains(&five.cm()) && backups.iter().all(|m| five.has(*m)));
+        assert!(machines(1).backup_cms(2).is_empty());
+    }
+}

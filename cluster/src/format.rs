@@ -1,0 +1,146 @@
+//! A configuration as bytes: plain inside messages, sealed where it is stored.
+//!
+//! ```text
+//! sealed  | magic 4 | version 2 | configuration | crc32c of all before 4 |
+//! plain   | cluster 16 | id 8 | cm 4 | next machine 4 | count 4 | machine ... |
+//! machine | id 4 | length 1, address | length 1, failure domain |
+//! ```
+//!
+//! *Failure.* Every change of a byte of a sealed configuration is found.
+
+use crate::codec::{DecodeError, Reader, Wire, Writer};
+use crate::configuration::{Configuration, Machine};
+
+const MAGIC: [u8; 4] = *b"FpCf";
+const VERSION: u16 = 1;
+const CRC_BYTES: usize = 4;
+
+impl Wire for Machine {
+    fn put(&self, out: &mut Writer) {
+        self.id.put(out);
+        self.address.put(out);
+        self.domain.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            id: Wire::take(from)?,
+            address: Wire::take(from)?,
+            domain: Wire::take(from)?,
+        })
+    }
+}
+
+impl Wire for Configuration {
+    fn put(&self, out: &mut Writer) {
+        self.cluster().put(out);
+        self.id().put(out);
+        self.cm().put(out);
+        self.next_machine().put(out);
+        // At most MAX_MACHINES.
+        (self.machines().len() as u32).put(out);
+        for machine in self.machines() {
+            machine.put(out);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (cluster, id) = (Wire::take(from)?, Wire::take(from)?);
+        let (cm, next_machine) = (Wire::take(from)?, Wire::take(from)?);
+        let machines = Wire::take(from)?;
+        Configuration::from_parts(cluster, id, machines, cm, next_machine)
+            .map_err(|_| DecodeError::Invalid("configuration"))
+    }
+}
+
+impl Configuration {
+    /// The configuration as it is stored: with its format's version and a checksum.
+    pub fn seal(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        MAGIC.put(&mut out);
+        VERSION.put(&mut out);
+        self.put(&mut out);
+        crc32c::crc32c(out.bytes()).put(&mut out);
+        out.into_bytes()
+    }
+
+    /// The configuration that was stored.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the bytes are not a sealed configuration, whole and alone.
+    pub fn unseal(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let body = bytes.len().checked_sub(CRC_BYTES);
+        let (body, crc) = bytes.split_at(body.ok_or(DecodeError::Short)?);
+        let mut from = Reader::new(body);
+        if <[u8; 4]>::take(&mut from)? != MAGIC {
+            return Err(DecodeError::Foreign);
+        }
+        if u32::decode(crc)? != crc32c::crc32c(body) {
+            return Err(DecodeError::Checksum);
+        }
+        match u16::take(&mut from)? {
+            VERSION => {}
+            other => return Err(DecodeError::Version(other)),
+        }
+        let configuration = Self::take(&mut from)?;
+        from.end()?;
+        Ok(configuration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing;
+
+    proptest! {
+        #[test]
+        fn a_configuration_survives_storing(machines in 1u32..40) {
+            let configuration = testing::machines(machines);
+            prop_assert_eq!(Configuration::unseal(&configuration.seal()), Ok(configuration.clone()));
+            prop_assert_eq!(Configuration::decode(&configuration.encode()), Ok(configuration));
+        }
+
+        #[test]
+        fn damage_is_found(machines in 1u32..5, at: prop::sample::Index, bit in 0u8..8, cut: bool) {
+            let mut bytes = testing::machines(machines).seal();
+            let at = at.index(bytes.len());
+            if cut {
+                bytes.truncate(at);
+            } else {
+                bytes[at] ^= 1 << bit;
+            }
+            prop_assert!(Configuration::unseal(&bytes).is_err());
+        }
+
+        #[test]
+        fn garbage_is_refused_without_panic(bytes: Vec<u8>, count in 0u32..9) {
+            prop_assert!(Configuration::unseal(&bytes).is_err());
+            // A header that is right, with a count and garbage behind it.
+            let mut out = Writer::default();
+            1u128.put(&mut out);
+            1u64.put(&mut out);
+            1u32.put(&mut out);
+            9u32.put(&mut out);
+            count.put(&mut out);
+            out.raw(&bytes);
+            if let Ok(decoded) = Configuration::decode(out.bytes()) {
+                prop_assert_eq!(decoded.encode(), out.into_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn another_format_is_told_from_damage() {
+        let mut bytes = testing::machines(2).seal();
+        bytes[4] = 2;
+        let crc_at = bytes.len() - CRC_BYTES;
+        let crc = crc32c::crc32c(&bytes[..crc_at]);
+        bytes[crc_at..].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(Configuration::unseal(&bytes), Err(DecodeError::Version(2)));
+        bytes[0] = b'x';
+        assert_eq!(Configuration::unseal(&bytes), Err(DecodeError::Foreign));
+    }
+}

@@ -1,0 +1,22 @@
+//! Which machines there are and what each of them holds.
+//!
+//! *What.* A cluster moves through *configurations*: numbered lists of its machines with one of them
+//! as the configuration manager (CM). They are agreed on through a store with compare-and-swap, and
+//! never through messages among the machines.
+//!
+//! *Concurrency.* What is here are values and state machines: they take a message or an event and
+//! say what to send. They know neither sockets nor clocks nor threads, so one thread can run a
+//! whole cluster of them from a seed.
+
+pub mod codec;
+pub mod configuration;
+pub mod format;
+pub mod ids;
+pub mod successors;
+#[cfg(test)]
+mod testing;
+
+pub use codec::{DecodeError, Reader, Wire, Writer};
+pub use configuration::{Configuration, ConfigurationError, MAX_MACHINES, Machine};
+pub use fencepost_fabric::MachineId;
+pub use ids::{Address, ClusterId, ConfigurationId, FailureDomain, NameError};

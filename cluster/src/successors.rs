@@ -1,0 +1,61 @@
+//! Consistent hashing: the machines on a circle, and who comes after whom.
+//!
+//! *Invariants.* Where a machine sits is a function of its id alone, the same on every machine and in
+//! every version of the program; when a machine leaves, only those who had it as a successor see a
+//! change.
+
+use fencepost_fabric::MachineId;
+
+/// Sixty-four well mixed bits of a number (the finaliser of SplitMix64).
+pub fn mix(value: u64) -> u64 {
+    let z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The other machines in the order in which the circle meets them after `machine`, which need not be
+/// one of them.
+pub fn successors(
+    machine: MachineId,
+    machines: impl IntoIterator<Item = MachineId>,
+) -> Vec<MachineId> {
+    let start = mix(u64::from(machine.0));
+    let others = machines.into_iter().filter(|other| *other != machine);
+    let mut others: Vec<MachineId> = others.collect();
+    // The mixing is one to one, so no two machines sit in one place.
+    others.sort_by_key(|other| mix(u64::from(other.0)).wrapping_sub(start));
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machines(ids: impl IntoIterator<Item = u32>) -> Vec<MachineId> {
+        ids.into_iter().map(MachineId).collect()
+    }
+
+    #[test]
+    fn a_machine_that_leaves_moves_nobody_else() {
+        let all = machines(1..=9);
+        for &machine in &all {
+            let before = successors(machine, all.iter().copied());
+            assert_eq!(before.len(), 8);
+            for &gone in before.iter() {
+                let left = all.iter().copied().filter(|m| *m != gone);
+                let mut expected = before.clone();
+                expected.retain(|m| *m != gone);
+                assert_eq!(successors(machine, left), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn the_circle_is_the_same_for_ever() {
+        assert_eq!(
+            successors(MachineId(1), machines(1..=5)),
+            machines([2, 3, 5, 4])
+        );
+    }
+}
