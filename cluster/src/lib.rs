@@ -12,6 +12,7 @@ pub mod codec;
 pub mod configuration;
 pub mod format;
 pub mod ids;
+pub mod store;
 pub mod successors;
 #[cfg(test)]
 mod testing;
@@ -20,3 +21,7 @@ pub use codec::{DecodeError, Reader, Wire, Writer};
 pub use configuration::{Configuration, ConfigurationError, MAX_MACHINES, Machine};
 pub use fencepost_fabric::MachineId;
 pub use ids::{Address, ClusterId, ConfigurationId, FailureDomain, NameError};
+pub use store::local::LocalStore;
+#[cfg(feature = "zookeeper")]
+pub use store::zookeeper::ZookeeperStore;
+pub use store::{ConfigStore, StoreError, Swapped};

@@ -1,0 +1,216 @@
+//! A store in one node of a ZooKeeper ensemble, as in SOSP'15: set on condition of its version.
+//!
+//! *Invariants.* A read asks the ensemble to sync first, so it sees every change that ended before it
+//! began, whichever server answers (STORE-2).
+//!
+//! *Concurrency.* The store has a thread of its own for its session, so its answers may be awaited on
+//! any executor.
+//!
+//! *Failure.* A request whose answer was lost may have been carried out. A swap then looks: its own
+//! configuration as the current one means that it won. Trying is bounded; a session that expired is
+//! replaced by a new one.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
+use zookeeper_client::{Acls, Client, CreateMode, Error};
+
+use super::{Answer, ConfigStore, StoreError, Swapped, follows};
+use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
+
+/// How often a request is made before the ensemble counts as unreachable.
+const TRIES: u32 = 5;
+
+/// The configuration in an ensemble.
+pub struct ZookeeperStore {
+    shared: Arc<Shared>,
+    /// Taken when the store is dropped.
+    runtime: Option<Runtime>,
+}
+
+struct Shared {
+    ensemble: String,
+    node: String,
+    patience: Duration,
+    session: Mutex<Option<Client>>,
+}
+
+impl ZookeeperStore {
+    /// The store in `node` (such as `/fencepost/configuration`) of the ensemble at `ensemble`
+    /// (`host:port,host:port`). Each of a few tries waits for at most `patience`.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] when the store's thread cannot be started; the ensemble is asked
+    /// at the first request.
+    pub fn new(ensemble: &str, node: &str, patience: Duration) -> Result<Self, StoreError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("zookeeper")
+            .enable_all()
+            .build()
+            .map_err(|error| StoreError::Unreachable(error.to_string()))?;
+        let shared = Shared {
+            ensemble: ensemble.to_owned(),
+            node: node.to_owned(),
+            patience,
+            session: Mutex::new(None),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            runtime: Some(runtime),
+        })
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let runtime = self.runtime.as_ref();
+        let runtime = runtime.expect("the runtime is there until the store is dropped");
+        let running = runtime.spawn(request);
+        Box::pin(async move {
+            let ended = running.await;
+            ended.unwrap_or_else(|error| Err(StoreError::Unreachable(error.to_string())))
+        })
+    }
+}
+
+impl Drop for ZookeeperStore {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Waiting for the thread is forbidden where the store is dropped by asynchronous code.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl ConfigStore for ZookeeperStore {
+    fn read(&self) -> Answer<'_, Option<Configuration>> {
+        let shared = Arc::clone(&self.shared);
+        self.run(async move {
+            let current = shared.read().await?;
+            Ok(current.map(|(configuration, _)| configuration))
+        })
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        expected: Option<ConfigurationId>,
+        new: &'a Configuration,
+    ) -> Answer<'a, Swapped> {
+        let (shared, new) = (Arc::clone(&self.shared), new.clone());
+        self.run(async move { shared.swap(expected, new).await })
+    }
+}
+
+impl Shared {
+    /// The current configuration and the version of its node.
+    async fn read(&self) -> Result<Option<(Configuration, i32)>, StoreError> {
+        let mut failure = Error::Timeout;
+        for _ in 0..TRIES {
+            let asked = self.ask(|client| async move {
+                client.sync(&self.node).await?;
+                client.get_data(&self.node).await
+            });
+            match asked.await {
+                Ok((bytes, stat)) => return Ok(Some((self.unseal(&bytes)?, stat.version))),
+                Err(Error::NoNode) => return Ok(None),
+                Err(error) => failure = error,
+            }
+        }
+        Err(unreachable(failure))
+    }
+
+    async fn swap(
+        &self,
+        expected: Option<ConfigurationId>,
+        new: Configuration,
+    ) -> Result<Swapped, StoreError> {
+        let sealed = new.seal();
+        let mut failure = None;
+        for _ in 0..TRIES {
+            let current = self.read().await?;
+            if failure.is_some() && current.as_ref().is_some_and(|(stored, _)| *stored == new) {
+                return Ok(Swapped::Won);
+            }
+            if !follows(current.as_ref().map(|(stored, _)| stored), expected, &new)? {
+                return Ok(Swapped::Lost);
+            }
+            let written = match current {
+                Some((_, version)) => self.set(&sealed, version).await,
+                None => self.create(&sealed).await,
+            };
+            match written {
+                Ok(()) => return Ok(Swapped::Won),
+                Err(Error::BadVersion | Error::NodeExists) if failure.is_none() => {
+                    return Ok(Swapped::Lost);
+                }
+                // Either the answer was lost, or it is one to a request made twice.
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(unreachable(failure.unwrap_or(Error::Timeout)))
+    }
+
+    async fn set(&self, sealed: &[u8], version: i32) -> Result<(), Error> {
+        let set = self.ask(|client| async move {
+            client
+                .set_data(&self.node, sealed, Some(version))
+                .await
+                .map(drop)
+        });
+        set.await
+    }
+
+    async fn create(&self, sealed: &[u8]) -> Result<(), Error> {
+        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        let options = &options;
+        let created = self.ask(|client| async move {
+            if let Some((parent, _)) = self.node.rsplit_once('/').filter(|(p, _)| !p.is_empty()) {
+                client.mkdir(parent, options).await?;
+            }
+            client.create(&self.node, sealed, options).await.map(drop)
+        });
+        created.await
+    }
+
+    /// Makes a request over the session, or over a new one where there is none that lives.
+    async fn ask<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        request: impl FnOnce(Client) -> F,
+    ) -> Result<T, Error> {
+        let answered = tokio::time::timeout(self.patience, async {
+            let client = self.client().await?;
+            request(client).await
+        });
+        let answer = answered.await.unwrap_or(Err(Error::Timeout));
+        if let Err(Error::SessionExpired | Error::ClientClosed | Error::NoHosts) = answer {
+            *self.session.lock() = None;
+        }
+        answer
+    }
+
+    async fn client(&self) -> Result<Client, Error> {
+        if let Some(client) = self.session.lock().clone() {
+            return Ok(client);
+        }
+        let client = Client::connector().connect(&self.ensemble).await?;
+        *self.session.lock() = Some(client.clone());
+        Ok(client)
+    }
+
+    fn unseal(&self, bytes: &[u8]) -> Result<Configuration, StoreError> {
+        Configuration::unseal(bytes).map_err(|what| StoreError::Damaged {
+            place: format!("{} of {}", self.node, self.ensemble),
+            what,
+        })
+    }
+}
+
+fn unreachable(error: Error) -> StoreError {
+    StoreError::Unreachable(error.to_string())
+}

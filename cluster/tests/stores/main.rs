@@ -1,0 +1,8 @@
+//! The kinds of stores, each against one test of what a store promises, and against its own faults.
+
+mod conformance;
+mod local;
+#[cfg(feature = "zookeeper")]
+mod proxy;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;

@@ -1,0 +1,172 @@
+//! The store in ZooKeeper, against a real server on the loopback where Debian's package is there.
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_cluster::{ConfigStore, ConfigurationId, StoreError, Swapped, ZookeeperStore};
+use pollster::block_on;
+use tempfile::TempDir;
+
+use super::conformance::{founded, joined, keeps_its_promises};
+use super::proxy::Proxy;
+
+const JAR: &str = "/usr/share/java/zookeeper.jar";
+const NODE: &str = "/fencepost/tests/configuration";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Server {
+    dir: TempDir,
+    java: PathBuf,
+    address: SocketAddr,
+    child: Child,
+}
+
+impl Server {
+    /// A server of its own, or a line on stderr that says that the test is skipped, and why.
+    fn start(test: &str) -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut java = std::env::split_paths(&path).map(|dir| dir.join("java"));
+        let java = java.find(|java| java.is_file());
+        let missing = match (&java, Path::new(JAR).is_file()) {
+            (None, _) => "java",
+            (_, false) => "ZooKeeper",
+            _ => "",
+        };
+        let (Some(java), "") = (java, missing) else {
+            // Not eprintln: that is hidden while the test passes.
+            let _ = writeln!(
+                std::io::stderr(),
+                "{test}: skipped, {missing} is not installed"
+            );
+            return None;
+        };
+        let dir = tempfile::tempdir().expect("there is room");
+        let address = free_address();
+        let config = format!(
+            "tickTime=500\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
+             admin.enableServer=false\n",
+            dir.path().display(),
+            address.port(),
+        );
+        std::fs::write(dir.path().join("zoo.cfg"), config).expect("there is room");
+        let child = run(&java, dir.path());
+        let mut server = Self {
+            dir,
+            java,
+            address,
+            child,
+        };
+        server.wait_until_it_listens();
+        Some(server)
+    }
+
+    fn wait_until_it_listens(&mut self) {
+        while TcpStream::connect(self.address).is_err() {
+            let ended = self.child.try_wait().expect("it is our child");
+            assert!(ended.is_none(), "ZooKeeper ended with {ended:?}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn stop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn restart(&mut self) {
+        self.stop();
+        self.child = run(&self.java, self.dir.path());
+        self.wait_until_it_listens();
+    }
+}
+
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has ports");
+    listener.local_addr().expect("it is bound")
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn run(java: &Path, dir: &Path) -> Child {
+    Command::new(java)
+        .args([
+            "-Xmx128m",
+            "-cp",
+            JAR,
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        ])
+        .arg(dir.join("zoo.cfg"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("java runs")
+}
+
+fn store(address: SocketAddr) -> ZookeeperStore {
+    ZookeeperStore::new(&address.to_string(), NODE, PATIENCE).expect("a thread is to be had")
+}
+
+#[test]
+fn a_store_in_zookeeper_keeps_its_promises() {
+    let Some(mut server) = Server::start("a_store_in_zookeeper_keeps_its_promises") else {
+        return;
+    };
+    let handles: Vec<Arc<dyn ConfigStore>> = (0..3)
+        .map(|_| Arc::new(store(server.address)) as Arc<dyn ConfigStore>)
+        .collect();
+    keeps_its_promises(&handles);
+    let kept = block_on(handles[0].read()).unwrap();
+    server.restart();
+    assert_eq!(block_on(handles[0].read()).unwrap(), kept, "an old session");
+    assert_eq!(
+        block_on(store(server.address).read()).unwrap(),
+        kept,
+        "a new session"
+    );
+}
+
+#[test]
+fn a_swap_whose_answer_is_lost_is_found_to_have_won() {
+    let Some(server) = Server::start("a_swap_whose_answer_is_lost_is_found_to_have_won") else {
+        return;
+    };
+    let proxy = Proxy::new(server.address).unwrap();
+    let store = store(proxy.address);
+    let first = founded(1, "first");
+    let second = joined(&first, "second");
+    for (expected, new) in [(None, &first), (Some(ConfigurationId(1)), &second)] {
+        assert!(block_on(store.read()).is_ok());
+        proxy.cut_after_the_next_write();
+        let swapped = block_on(store.compare_and_swap(expected, new)).unwrap();
+        assert_eq!(swapped, Swapped::Won);
+        assert!(proxy.has_cut());
+        assert_eq!(block_on(store.read()).unwrap().as_ref(), Some(new));
+    }
+    let third = joined(&first, "third");
+    let swapped = block_on(store.compare_and_swap(Some(ConfigurationId(1)), &third)).unwrap();
+    assert_eq!(swapped, Swapped::Lost);
+}
+
+#[test]
+fn an_ensemble_that_is_down_is_unreachable() {
+    let nobody = free_address();
+    let patience = Duration::from_millis(20);
+    let store = ZookeeperStore::new(&nobody.to_string(), NODE, patience).unwrap();
+    assert!(matches!(
+        block_on(store.read()),
+        Err(StoreError::Unreachable(_))
+    ));
+    let first = founded(1, "first");
+    let swapped = block_on(store.compare_and_swap(None, &first));
+    assert!(matches!(swapped, Err(StoreError::Unreachable(_))));
+}
