@@ -12,6 +12,9 @@ pub mod codec;
 pub mod configuration;
 pub mod format;
 pub mod ids;
+pub mod placement;
+pub mod region;
+pub mod region_map;
 pub mod store;
 pub mod successors;
 #[cfg(test)]
@@ -21,6 +24,9 @@ pub use codec::{DecodeError, Reader, Wire, Writer};
 pub use configuration::{Configuration, ConfigurationError, MAX_MACHINES, Machine};
 pub use fencepost_fabric::MachineId;
 pub use ids::{Address, ClusterId, ConfigurationId, FailureDomain, NameError};
+pub use placement::{Load, Placement, PlacementError, Replication};
+pub use region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
+pub use region_map::{MapVersion, RegionMap};
 pub use store::local::LocalStore;
 #[cfg(feature = "zookeeper")]
 pub use store::zookeeper::ZookeeperStore;

@@ -6,9 +6,7 @@
 //! ```
 //! Offset 0 of every region holds the region's own header block, so address 0 never names an object.
 
-/// Number of a region, unique in the database for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RegionId(pub u32);
+pub use fencepost_cluster::RegionId;
 
 /// Address of an object: its region and the byte offset of its header word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -1,0 +1,229 @@
+//! Placement over random histories, and where there is too little to choose from.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::ids::ConfigurationId;
+use crate::testing;
+
+/// A history: domains by their sizes, f, and for each region whether it is near an earlier one.
+#[derive(Clone, Debug)]
+struct History {
+    sizes: Vec<usize>,
+    f: usize,
+    near: Vec<Option<prop::sample::Index>>,
+}
+
+/// Histories in which `near` regions of a hundred are near an earlier one.
+fn histories(sizes: impl Strategy<Value = Vec<usize>>, near: u8) -> impl Strategy<Value = History> {
+    let region = (0u8..100, any::<prop::sample::Index>());
+    let region = region.prop_map(move |(drawn, other)| Some(other).filter(|_| drawn < near));
+    let f = any::<prop::sample::Index>();
+    (sizes, vec(region, 1..80), f).prop_map(|(sizes, near, f)| {
+        let f = f.index(sizes.len().min(5));
+        History { sizes, f, near }
+    })
+}
+
+/// No domain is so large that its machines must stay idle.
+fn even(history: &History) -> bool {
+    let machines: usize = history.sizes.iter().sum();
+    history
+        .sizes
+        .iter()
+        .all(|size| size * (history.f + 1) <= machines)
+}
+
+struct Played {
+    configuration: Configuration,
+    placement: Placement,
+    mappings: Vec<Mapping>,
+    /// The worst spread of replicas and of primaries at any time.
+    replicas: usize,
+    primaries: usize,
+    /// Regions that co-location alone has put on the machine that has most of them.
+    forced: usize,
+}
+
+fn play(history: &History) -> Result<Played, TestCaseError> {
+    let domains = (1..).zip(&history.sizes);
+    let domains: Vec<u32> = domains.flat_map(|(d, size)| vec![d; *size]).collect();
+    let configuration = testing::configuration(&domains);
+    let mut played = Played {
+        placement: Placement::new(&configuration),
+        configuration,
+        mappings: Vec::new(),
+        replicas: 0,
+        primaries: 0,
+        forced: 0,
+    };
+    let mut forced = BTreeMap::new();
+    for (n, near) in (1..).zip(&history.near) {
+        let region = RegionId(n);
+        let near = near
+            .filter(|_| n > 1)
+            .map(|near| near.get(&played.mappings).clone());
+        let replicas = match &near {
+            Some(other) => played.placement.near(other, &BTreeSet::new()),
+            None => {
+                let replication = Replication::new(history.f, history.f + 1);
+                played
+                    .placement
+                    .choose(region, replication, &BTreeSet::new())
+            }
+        };
+        let replicas = replicas.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        if near.is_some() {
+            replicas
+                .all()
+                .for_each(|machine| *forced.entry(machine).or_default() += 1);
+        }
+        played.placement.hold(&replicas);
+        played.mappings.push(Mapping {
+            region,
+            group: near.map_or(GroupId(region), |other| other.group),
+            replicas,
+            last_primary_change: ConfigurationId(1),
+            last_replica_change: ConfigurationId(1),
+        });
+        played.replicas = played.replicas.max(spread(&played, |load| load.replicas));
+        played.primaries = played.primaries.max(spread(&played, |load| load.primaries));
+    }
+    played.forced = forced.into_values().max().unwrap_or(0);
+    Ok(played)
+}
+
+fn spread(played: &Played, held: impl Fn(Load) -> usize) -> usize {
+    let machines = played.configuration.machines().iter();
+    let loads = machines.map(|m| held(played.placement.load(m.id).expect("it is a member")));
+    let loads: Vec<usize> = loads.collect();
+    loads.iter().max().unwrap_or(&0) - loads.iter().min().unwrap_or(&0)
+}
+
+fn domains_of(played: &Played, replicas: &Replicas) -> BTreeSet<FailureDomain> {
+    let machines = replicas
+        .all()
+        .map(|machine| played.configuration.machine(machine));
+    machines
+        .map(|m| m.expect("it is a member").domain.clone())
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn replicas_never_share_a_domain_and_groups_share_their_machines(
+        history in histories(vec(1usize..5, 1..8), 40)
+    ) {
+        let played = play(&history)?;
+        for mapping in &played.mappings {
+            prop_assert_eq!(mapping.replicas.count(), history.f + 1);
+            prop_assert_eq!(domains_of(&played, &mapping.replicas).len(), history.f + 1);
+            let founder = &played.mappings[mapping.group.0.0 as usize - 1];
+            prop_assert_eq!(founder.group, mapping.group);
+            prop_assert_eq!(&founder.replicas, &mapping.replicas);
+        }
+    }
+
+    #[test]
+    fn machines_of_their_own_domains_hold_the_same_give_or_take_one(
+        history in histories(vec(Just(1usize), 1..12), 0)
+    ) {
+        let played = play(&history)?;
+        prop_assert!(played.replicas <= 1 && played.primaries <= 1);
+    }
+
+    #[test]
+    fn domains_of_many_machines_do_not_spoil_the_balance(
+        history in histories(vec(1usize..5, 1..8), 0).prop_filter("even", even)
+    ) {
+        let played = play(&history)?;
+        prop_assert!(played.replicas <= 1, "replicas: {}", played.replicas);
+        prop_assert!(played.primaries <= 2, "primaries: {}", played.primaries);
+    }
+
+    #[test]
+    fn co_location_costs_the_balance_no_more_than_it_must(
+        history in histories(vec(Just(1usize), 1..12), 30)
+    ) {
+        let played = play(&history)?;
+        prop_assert!(played.replicas <= 1 + played.forced);
+    }
+
+    #[test]
+    fn the_same_history_makes_the_same_choices(history in histories(vec(1usize..5, 1..8), 20)) {
+        prop_assert_eq!(play(&history)?.mappings, play(&history)?.mappings);
+    }
+
+    #[test]
+    fn what_is_given_back_counts_no_more(history in histories(vec(1usize..5, 1..8), 20)) {
+        let mut played = play(&history)?;
+        for mapping in played.mappings.clone() {
+            played.placement.release(&mapping.replicas);
+        }
+        for machine in played.configuration.machines() {
+            prop_assert_eq!(played.placement.load(machine.id), Some(Load::default()));
+        }
+    }
+}
+
+fn choose(
+    domains: &[u32],
+    replication: Replication,
+    excluded: &[u32],
+) -> Result<Replicas, PlacementError> {
+    let placement = Placement::new(&testing::configuration(domains));
+    let excluded = excluded.iter().copied().map(MachineId).collect();
+    placement.choose(RegionId(1), replication, &excluded)
+}
+
+#[test]
+fn too_few_machines_are_told_from_too_few_domains() {
+    let three = Replication::new(2, 3);
+    let few = |have| Err(PlacementError::TooFewMachines { need: 3, have });
+    assert_eq!(choose(&[1, 2], three, &[]), few(2));
+    assert_eq!(choose(&[1, 2, 3], three, &[3]), few(2));
+    let domains = Err(PlacementError::TooFewDomains { need: 3, have: 2 });
+    assert_eq!(choose(&[1, 2, 2, 2], three, &[]), domains);
+    assert_eq!(choose(&[1, 2, 2, 3], three, &[4]), domains);
+    assert!(choose(&[1, 2, 2, 3], three, &[2]).is_ok());
+}
+
+#[test]
+fn with_fewer_domains_a_region_has_fewer_replicas_where_that_is_allowed() {
+    let three = Replication::new(2, 1);
+    assert_eq!(choose(&[1, 2, 3, 4], three, &[]).map(|r| r.count()), Ok(3));
+    assert_eq!(choose(&[1, 2, 2], three, &[]).map(|r| r.count()), Ok(2));
+    assert_eq!(choose(&[1], three, &[]).map(|r| r.count()), Ok(1));
+    assert_eq!(
+        choose(&[1], three, &[1]),
+        Err(PlacementError::TooFewMachines { need: 1, have: 0 })
+    );
+}
+
+#[test]
+fn a_group_is_not_split_when_one_of_its_machines_cannot() {
+    let placement = Placement::new(&testing::machines(3));
+    let founder = |machines: &[u32]| Mapping {
+        region: RegionId(1),
+        group: GroupId(RegionId(1)),
+        replicas: Replicas::new(
+            MachineId(machines[0]),
+            machines[1..].iter().copied().map(MachineId).collect(),
+        )
+        .unwrap(),
+        last_primary_change: ConfigurationId(1),
+        last_replica_change: ConfigurationId(1),
+    };
+    let unavailable = |machine| {
+        let (group, machine) = (GroupId(RegionId(1)), MachineId(machine));
+        Err(PlacementError::GroupUnavailable { group, machine })
+    };
+    let full = BTreeSet::from([MachineId(2)]);
+    assert_eq!(placement.near(&founder(&[1, 2]), &full), unavailable(2));
+    assert_eq!(
+        placement.near(&founder(&[1, 9]), &BTreeSet::new()),
+        unavailable(9)
+    );
+    assert!(placement.near(&founder(&[1, 3]), &full).is_ok());
+}
