@@ -8,6 +8,7 @@
 //! say what to send. They know neither sockets nor clocks nor threads, so one thread can run a
 //! whole cluster of them from a seed.
 
+pub mod allocation;
 pub mod codec;
 pub mod configuration;
 pub mod format;

@@ -1,0 +1,322 @@
+//! The CM's side: chooses machines, prepares, commits, answers.
+//!
+//! *Failure.* A machine that refuses or cannot be reached ends the attempt; the next one does without
+//! it. Each attempt has a region id of its own, so an answer to an earlier one means nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fencepost_fabric::MachineId;
+
+use super::message::{MAX_FETCHED, RegionBody, RegionMessage};
+use super::{AllocationError, RequestId};
+use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
+use crate::placement::{Placement, Replication};
+use crate::region::{GroupId, Mapping, RegionId};
+use crate::region_map::{MapVersion, RegionMap};
+
+/// Messages to send, in this order.
+pub(super) type Outgoing = Vec<(MachineId, RegionMessage)>;
+
+/// Allocation of regions by the CM of one configuration.
+#[derive(Debug)]
+pub struct Allocator {
+    configuration: ConfigurationId,
+    replication: Replication,
+    map: RegionMap,
+    /// Of all regions of the map and of those being prepared.
+    placement: Placement,
+    next_region: u32,
+    unreachable: BTreeSet<MachineId>,
+    preparing: BTreeMap<RegionId, Attempt>,
+    /// Requests that are being worked on or were answered with a region.
+    requests: BTreeMap<RequestId, RegionId>,
+    /// Requests below this have had their answers, by machine.
+    answered: BTreeMap<MachineId, u64>,
+}
+
+/// A request, and what is left of the machines for it.
+#[derive(Clone, Debug)]
+struct Wanted {
+    request: RequestId,
+    near: Option<RegionId>,
+    refused: BTreeSet<MachineId>,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    wanted: Wanted,
+    mapping: Mapping,
+    /// Replicas that have not answered yet.
+    waiting: BTreeSet<MachineId>,
+}
+
+impl Allocator {
+    /// The allocator of `configuration`, whose regions are in `map` and were made for `requests`; new
+    /// ones are numbered from `next_region`, above every number that a replica holds.
+    pub fn new(
+        configuration: &Configuration,
+        replication: Replication,
+        mut map: RegionMap,
+        requests: impl IntoIterator<Item = (RequestId, RegionId)>,
+        next_region: RegionId,
+    ) -> Self {
+        let version = MapVersion {
+            configuration: configuration.id(),
+            changes: 0,
+        };
+        map.learn(version, []);
+        let mut placement = Placement::new(configuration);
+        for mapping in map.mappings() {
+            placement.hold(&mapping.replicas);
+        }
+        Self {
+            configuration: configuration.id(),
+            replication,
+            map,
+            placement,
+            next_region: next_region.0,
+            unreachable: BTreeSet::new(),
+            preparing: BTreeMap::new(),
+            requests: requests.into_iter().collect(),
+            answered: BTreeMap::new(),
+        }
+    }
+
+    /// The map as it stands.
+    pub fn map(&self) -> &RegionMap {
+        &self.map
+    }
+
+    /// What machines hold, regions being prepared counted.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.preparing.is_empty()
+    }
+
+    /// Takes a message; what is not for a CM or of another configuration is dropped.
+    pub fn receive(&mut self, from: MachineId, message: RegionMessage) -> Outgoing {
+        if message.configuration != self.configuration {
+            return Vec::new();
+        }
+        match message.body {
+            RegionBody::Allocate {
+                request,
+                answered,
+                near,
+            } if request.machine == from => self.allocate(request, answered, near),
+            RegionBody::Prepared { region } => self.prepared(from, region),
+            RegionBody::Refused { region, .. } => self.refused(from, region),
+            RegionBody::Fetch { regions } => vec![(from, self.fetched(regions))],
+            _ => Vec::new(),
+        }
+    }
+
+    /// A machine cannot be reached any more: it takes no regions in this configuration.
+    pub fn unreachable(&mut self, machine: MachineId) -> Outgoing {
+        self.unreachable.insert(machine);
+        let attempts = self.preparing.values();
+        let hit = attempts.filter(|attempt| attempt.mapping.replicas.has(machine));
+        let hit: Vec<RegionId> = hit.map(|attempt| attempt.mapping.region).collect();
+        hit.into_iter()
+            .flat_map(|region| self.try_others(region))
+            .collect()
+    }
+
+    fn allocate(&mut self, request: RequestId, answered: u64, near: Option<RegionId>) -> Outgoing {
+        let floor = self.answered.entry(request.machine).or_default();
+        *floor = answered.max(*floor);
+        if request.number < *floor {
+            return Vec::new();
+        }
+        let below = RequestId {
+            number: *floor,
+            ..request
+        };
+        let from = RequestId {
+            number: 0,
+            ..request
+        };
+        let old: Vec<RequestId> = self
+            .requests
+            .range(from..below)
+            .map(|(id, _)| *id)
+            .collect();
+        for request in old {
+            self.requests.remove(&request);
+        }
+        match self
+            .requests
+            .get(&request)
+            .map(|region| self.map.get(*region))
+        {
+            // The answer comes when the attempt ends.
+            Some(None) => Vec::new(),
+            Some(Some(mapping)) => vec![self.allocated(request, mapping.clone())],
+            None => self.prepare(Wanted {
+                request,
+                near,
+                refused: BTreeSet::new(),
+            }),
+        }
+    }
+
+    /// Begins an attempt: PREPARE to every replica, or the answer that there is no way.
+    fn prepare(&mut self, wanted: Wanted) -> Outgoing {
+        let request = wanted.request;
+        let mapping = match self.place(&wanted) {
+            Ok(mapping) => mapping,
+            Err(why) => {
+                self.requests.remove(&request);
+                let body = RegionBody::NotAllocated { request, why };
+                return vec![self.to(request.machine, body)];
+            }
+        };
+        let region = mapping.region;
+        self.next_region = region.0.saturating_add(1);
+        self.placement.hold(&mapping.replicas);
+        self.requests.insert(request, region);
+        let waiting: BTreeSet<MachineId> = mapping.replicas.all().collect();
+        let prepare = RegionBody::Prepare {
+            request,
+            mapping: mapping.clone(),
+        };
+        let attempt = Attempt {
+            wanted,
+            mapping,
+            waiting,
+        };
+        let outgoing = self.to_all(&attempt.mapping, &prepare);
+        self.preparing.insert(region, attempt);
+        outgoing
+    }
+
+    fn place(&self, wanted: &Wanted) -> Result<Mapping, AllocationError> {
+        if self.next_region == u32::MAX {
+            return Err(AllocationError::OutOfIds);
+        }
+        let region = RegionId(self.next_region);
+        let excluded = wanted.refused.union(&self.unreachable).copied().collect();
+        let (group, replicas) = match wanted.near {
+            None => {
+                let chosen = self.placement.choose(region, self.replication, &excluded)?;
+                (GroupId(region), chosen)
+            }
+            Some(near) => {
+                let near = self
+                    .map
+                    .get(near)
+                    .ok_or(AllocationError::NoSuchRegion(near))?;
+                (near.group, self.placement.near(near, &excluded)?)
+            }
+        };
+        Ok(Mapping {
+            region,
+            group,
+            replicas,
+            last_primary_change: self.configuration,
+            last_replica_change: self.configuration,
+        })
+    }
+
+    fn prepared(&mut self, from: MachineId, region: RegionId) -> Outgoing {
+        let Some(attempt) = self.preparing.get_mut(&region) else {
+            return Vec::new();
+        };
+        if !attempt.waiting.remove(&from) || !attempt.waiting.is_empty() {
+            return Vec::new();
+        }
+        match self.preparing.remove(&region) {
+            Some(attempt) => self.commit(attempt),
+            None => Vec::new(),
+        }
+    }
+
+    /// All replicas are prepared: the region exists.
+    fn commit(&mut self, attempt: Attempt) -> Outgoing {
+        let Attempt {
+            wanted, mapping, ..
+        } = attempt;
+        self.map.add(mapping.clone());
+        let region = mapping.region;
+        let mut outgoing = self.to_all(&mapping, &RegionBody::Commit { region });
+        outgoing.push(self.allocated(wanted.request, mapping));
+        outgoing
+    }
+
+    fn refused(&mut self, from: MachineId, region: RegionId) -> Outgoing {
+        match self.preparing.get_mut(&region) {
+            Some(attempt) if attempt.waiting.contains(&from) => {
+                attempt.wanted.refused.insert(from);
+                self.try_others(region)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// ABORT to every replica that may hold something, and another attempt.
+    fn try_others(&mut self, region: RegionId) -> Outgoing {
+        let Some(Attempt {
+            wanted, mapping, ..
+        }) = self.preparing.remove(&region)
+        else {
+            return Vec::new();
+        };
+        self.placement.release(&mapping.replicas);
+        let mut outgoing = self.to_all(&mapping, &RegionBody::Abort { region });
+        outgoing.retain(|(machine, _)| {
+            !wanted.refused.contains(machine) && !self.unreachable.contains(machine)
+        });
+        outgoing.extend(self.prepare(wanted));
+        outgoing
+    }
+
+    fn fetched(&self, mut regions: Vec<RegionId>) -> RegionMessage {
+        regions.truncate(MAX_FETCHED);
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for region in regions {
+            match self.map.get(region) {
+                Some(mapping) => found.push(mapping.clone()),
+                None => missing.push(region),
+            }
+        }
+        RegionMessage {
+            configuration: self.configuration,
+            body: RegionBody::Mappings {
+                version: self.map.version(),
+                found,
+                missing,
+            },
+        }
+    }
+
+    fn allocated(&self, request: RequestId, mapping: Mapping) -> (MachineId, RegionMessage) {
+        let version = self.map.version();
+        let body = RegionBody::Allocated {
+            request,
+            version,
+            mapping,
+        };
+        self.to(request.machine, body)
+    }
+
+    fn to_all(&self, mapping: &Mapping, body: &RegionBody) -> Outgoing {
+        let replicas = mapping.replicas.all();
+        replicas
+            .map(|replica| self.to(replica, body.clone()))
+            .collect()
+    }
+
+    fn to(&self, machine: MachineId, body: RegionBody) -> (MachineId, RegionMessage) {
+        let configuration = self.configuration;
+        let message = RegionMessage {
+            configuration,
+            body,
+        };
+        (machine, message)
+    }
+}

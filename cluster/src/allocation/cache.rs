@@ -1,0 +1,199 @@
+//! Every machine's side: the mappings it knows, and its questions to the CM for the rest.
+//!
+//! *Invariants.* For a region there is one question under way at most. A question or a request
+//! without an answer is put again to the CM of the next configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fencepost_fabric::MachineId;
+
+use super::allocator::Outgoing;
+use super::message::{MAX_FETCHED, RegionBody, RegionMessage};
+use super::{AllocationError, RequestId};
+use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
+use crate::region::{Mapping, RegionId};
+use crate::region_map::{MapVersion, RegionMap};
+
+/// Where a region is, or what to do to find out.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lookup<'a> {
+    /// There.
+    Known(&'a Mapping),
+    /// Send this, and look again when it is answered.
+    Ask(MachineId, RegionMessage),
+    /// The question is under way already.
+    Asked,
+}
+
+/// What an answer of the CM means to those who wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheEvent {
+    /// The region's mapping is known now.
+    Found(RegionId),
+    /// There is no such region.
+    Missing(RegionId),
+    /// The request is answered with this region, whose mapping is known now.
+    Allocated(RequestId, RegionId),
+    /// The request is answered with an error.
+    NotAllocated(RequestId, AllocationError),
+}
+
+/// The mappings that a machine knows.
+#[derive(Debug)]
+pub struct RegionCache {
+    machine: MachineId,
+    cm: MachineId,
+    configuration: ConfigurationId,
+    map: RegionMap,
+    asked: BTreeSet<RegionId>,
+    /// Requests without an answer, with what they want to be near.
+    requests: BTreeMap<u64, Option<RegionId>>,
+    next_request: u64,
+}
+
+impl RegionCache {
+    /// A machine that knows nothing yet.
+    pub fn new(machine: MachineId, configuration: &Configuration) -> Self {
+        Self {
+            machine,
+            cm: configuration.cm(),
+            configuration: configuration.id(),
+            map: RegionMap::new(configuration.id()),
+            asked: BTreeSet::new(),
+            requests: BTreeMap::new(),
+            next_request: 0,
+        }
+    }
+
+    /// The mappings that are known.
+    pub fn map(&self) -> &RegionMap {
+        &self.map
+    }
+
+    /// Where a region is.
+    pub fn lookup(&mut self, region: RegionId) -> Lookup<'_> {
+        if self.map.get(region).is_none() && self.asked.insert(region) {
+            let regions = vec![region];
+            let (cm, message) = self.to_cm(RegionBody::Fetch { regions });
+            return Lookup::Ask(cm, message);
+        }
+        self.map.get(region).map_or(Lookup::Asked, Lookup::Known)
+    }
+
+    /// A request for a new region, near another one if that matters.
+    pub fn allocate(&mut self, near: Option<RegionId>) -> (RequestId, MachineId, RegionMessage) {
+        let number = self.next_request;
+        self.next_request += 1;
+        self.requests.insert(number, near);
+        let (cm, message) = self.request(number, near);
+        let request = RequestId {
+            machine: self.machine,
+            number,
+        };
+        (request, cm, message)
+    }
+
+    fn request(&self, number: u64, near: Option<RegionId>) -> (MachineId, RegionMessage) {
+        let waiting = self.requests.keys().next();
+        self.to_cm(RegionBody::Allocate {
+            request: RequestId {
+                machine: self.machine,
+                number,
+            },
+            answered: waiting.copied().unwrap_or(self.next_request),
+            near,
+        })
+    }
+
+    /// Takes an answer of the CM; what is not one, or of another configuration, is dropped.
+    pub fn receive(&mut self, from: MachineId, message: RegionMessage) -> Vec<CacheEvent> {
+        if from != self.cm || message.configuration != self.configuration {
+            return Vec::new();
+        }
+        match message.body {
+            RegionBody::Allocated {
+                request,
+                version,
+                mapping,
+            } if self.answers(request) => {
+                let region = mapping.region;
+                self.map.learn(version, [mapping]);
+                vec![CacheEvent::Allocated(request, region)]
+            }
+            RegionBody::NotAllocated { request, why } if self.answers(request) => {
+                vec![CacheEvent::NotAllocated(request, why)]
+            }
+            RegionBody::Mappings {
+                version,
+                found,
+                missing,
+            } => self.fetched(version, found, missing),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a request still waits, and now does no more.
+    fn answers(&mut self, request: RequestId) -> bool {
+        request.machine == self.machine && self.requests.remove(&request.number).is_some()
+    }
+
+    fn fetched(
+        &mut self,
+        version: MapVersion,
+        found: Vec<Mapping>,
+        missing: Vec<RegionId>,
+    ) -> Vec<CacheEvent> {
+        self.map.learn(version, found);
+        let mut events = self.found();
+        for region in missing {
+            if self.asked.remove(&region) {
+                events.push(CacheEvent::Missing(region));
+            }
+        }
+        events
+    }
+
+    /// The questions that have an answer now.
+    fn found(&mut self) -> Vec<CacheEvent> {
+        let known = |region: &&RegionId| self.map.get(**region).is_some();
+        let found: Vec<RegionId> = self.asked.iter().filter(known).copied().collect();
+        for region in &found {
+            self.asked.remove(region);
+        }
+        found.into_iter().map(CacheEvent::Found).collect()
+    }
+
+    /// Applies a new configuration with the mappings that it changes. Gives the questions that these
+    /// answer, and puts to the new CM whatever has no answer yet.
+    pub fn apply(
+        &mut self,
+        configuration: &Configuration,
+        version: MapVersion,
+        changed: impl IntoIterator<Item = Mapping>,
+    ) -> (Vec<CacheEvent>, Outgoing) {
+        if configuration.id() <= self.configuration {
+            return (Vec::new(), Vec::new());
+        }
+        self.configuration = configuration.id();
+        self.cm = configuration.cm();
+        self.map.learn(version, changed);
+        let found = self.found();
+        let asked: Vec<RegionId> = self.asked.iter().copied().collect();
+        let fetches = asked.chunks(MAX_FETCHED).map(|regions| {
+            let regions = regions.to_vec();
+            self.to_cm(RegionBody::Fetch { regions })
+        });
+        let requests = self.requests.iter();
+        let requests = requests.map(|(number, near)| self.request(*number, *near));
+        (found, fetches.chain(requests).collect())
+    }
+
+    fn to_cm(&self, body: RegionBody) -> (MachineId, RegionMessage) {
+        let message = RegionMessage {
+            configuration: self.configuration,
+            body,
+        };
+        (self.cm, message)
+    }
+}

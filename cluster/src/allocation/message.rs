@@ -1,0 +1,309 @@
+//! The messages of allocation and of the map, and their bytes.
+//!
+//! ```text
+//! | configuration 8 | kind 1 | fields in the order of their declaration |
+//! ```
+
+use super::{AllocationError, Refusal, RequestId};
+use crate::codec::{DecodeError, Reader, Wire, Writer};
+use crate::ids::ConfigurationId;
+use crate::placement::PlacementError;
+use crate::region::{Mapping, RegionId};
+use crate::region_map::MapVersion;
+
+/// Regions that one FETCH asks for at most.
+pub const MAX_FETCHED: usize = 1024;
+
+/// A message about regions, as the fabric carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionMessage {
+    /// The configuration it was sent in; it counts in no other.
+    pub configuration: ConfigurationId,
+    /// What it says.
+    pub body: RegionBody,
+}
+
+/// What machines say to each other about regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegionBody {
+    /// To the CM: make a region.
+    Allocate {
+        /// The request; made again it means the same region.
+        request: RequestId,
+        /// The answers to this machine's requests below this number have arrived.
+        answered: u64,
+        /// The region on whose machines the new one is to be.
+        near: Option<RegionId>,
+    },
+    /// From the CM: the region is there.
+    Allocated {
+        /// The request that this answers.
+        request: RequestId,
+        /// The state of the map that this is from.
+        version: MapVersion,
+        /// The new region.
+        mapping: Mapping,
+    },
+    /// From the CM: there is no region; made again, the request is tried again.
+    NotAllocated {
+        /// The request that this answers.
+        request: RequestId,
+        /// Why not.
+        why: AllocationError,
+    },
+    /// To a replica: make room for a region, and keep its mapping.
+    Prepare {
+        /// The request that the region is for.
+        request: RequestId,
+        /// The region and all its replicas.
+        mapping: Mapping,
+    },
+    /// From a replica: there is room.
+    Prepared {
+        /// The region.
+        region: RegionId,
+    },
+    /// From a replica: there is none, and nothing is kept.
+    Refused {
+        /// The region.
+        region: RegionId,
+        /// Why.
+        why: Refusal,
+    },
+    /// To a replica: the region exists.
+    Commit {
+        /// The region.
+        region: RegionId,
+    },
+    /// To a replica: the region will never exist.
+    Abort {
+        /// The region.
+        region: RegionId,
+    },
+    /// To the CM: where are these regions?
+    Fetch {
+        /// At most [`MAX_FETCHED`].
+        regions: Vec<RegionId>,
+    },
+    /// From the CM: there.
+    Mappings {
+        /// The state of the map that this is from.
+        version: MapVersion,
+        /// Those that exist.
+        found: Vec<Mapping>,
+        /// Those that did not exist then.
+        missing: Vec<RegionId>,
+    },
+}
+
+impl Wire for RegionMessage {
+    fn put(&self, out: &mut Writer) {
+        self.configuration.put(out);
+        self.body.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            configuration: Wire::take(from)?,
+            body: Wire::take(from)?,
+        })
+    }
+}
+
+impl Wire for RegionBody {
+    fn put(&self, out: &mut Writer) {
+        match self {
+            Self::Allocate {
+                request,
+                answered,
+                near,
+            } => {
+                0u8.put(out);
+                request.put(out);
+                answered.put(out);
+                near.put(out);
+            }
+            Self::Allocated {
+                request,
+                version,
+                mapping,
+            } => {
+                1u8.put(out);
+                request.put(out);
+                version.put(out);
+                mapping.put(out);
+            }
+            Self::NotAllocated { request, why } => {
+                2u8.put(out);
+                request.put(out);
+                why.put(out);
+            }
+            Self::Prepare { request, mapping } => {
+                3u8.put(out);
+                request.put(out);
+                mapping.put(out);
+            }
+            Self::Prepared { region } => {
+                4u8.put(out);
+                region.put(out);
+            }
+            Self::Refused { region, why } => {
+                5u8.put(out);
+                region.put(out);
+                why.put(out);
+            }
+            Self::Commit { region } => {
+                6u8.put(out);
+                region.put(out);
+            }
+            Self::Abort { region } => {
+                7u8.put(out);
+                region.put(out);
+            }
+            Self::Fetch { regions } => {
+                8u8.put(out);
+                regions.put(out);
+            }
+            Self::Mappings {
+                version,
+                found,
+                missing,
+            } => {
+                9u8.put(out);
+                version.put(out);
+                found.put(out);
+                missing.put(out);
+            }
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match u8::take(from)? {
+            0 => Self::Allocate {
+                request: Wire::take(from)?,
+                answered: Wire::take(from)?,
+                near: Wire::take(from)?,
+            },
+            1 => Self::Allocated {
+                request: Wire::take(from)?,
+                version: Wire::take(from)?,
+                mapping: Wire::take(from)?,
+            },
+            2 => Self::NotAllocated {
+                request: Wire::take(from)?,
+                why: Wire::take(from)?,
+            },
+            3 => Self::Prepare {
+                request: Wire::take(from)?,
+                mapping: Wire::take(from)?,
+            },
+            4 => Self::Prepared {
+                region: Wire::take(from)?,
+            },
+            5 => Self::Refused {
+                region: Wire::take(from)?,
+                why: Wire::take(from)?,
+            },
+            6 => Self::Commit {
+                region: Wire::take(from)?,
+            },
+            7 => Self::Abort {
+                region: Wire::take(from)?,
+            },
+            8 => Self::Fetch {
+                regions: few(Wire::take(from)?)?,
+            },
+            9 => Self::Mappings {
+                version: Wire::take(from)?,
+                found: few(Wire::take(from)?)?,
+                missing: few(Wire::take(from)?)?,
+            },
+            _ => return Err(DecodeError::Invalid("message")),
+        })
+    }
+}
+
+fn few<T>(values: Vec<T>) -> Result<Vec<T>, DecodeError> {
+    if values.len() > MAX_FETCHED {
+        return Err(DecodeError::Invalid("number of regions"));
+    }
+    Ok(values)
+}
+
+impl Wire for RequestId {
+    fn put(&self, out: &mut Writer) {
+        self.machine.put(out);
+        self.number.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            machine: Wire::take(from)?,
+            number: Wire::take(from)?,
+        })
+    }
+}
+
+impl Wire for Refusal {
+    fn put(&self, out: &mut Writer) {
+        match self {
+            Self::NoMemory => 0u8.put(out),
+            Self::Contradiction => 1u8.put(out),
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match u8::take(from)? {
+            0 => Ok(Self::NoMemory),
+            1 => Ok(Self::Contradiction),
+            _ => Err(DecodeError::Invalid("refusal")),
+        }
+    }
+}
+
+impl Wire for AllocationError {
+    fn put(&self, out: &mut Writer) {
+        match self {
+            Self::Placement(PlacementError::TooFewMachines { need, have }) => {
+                0u8.put(out);
+                need.put(out);
+                have.put(out);
+            }
+            Self::Placement(PlacementError::TooFewDomains { need, have }) => {
+                1u8.put(out);
+                need.put(out);
+                have.put(out);
+            }
+            Self::Placement(PlacementError::GroupUnavailable { group, machine }) => {
+                2u8.put(out);
+                group.put(out);
+                machine.put(out);
+            }
+            Self::NoSuchRegion(region) => {
+                3u8.put(out);
+                region.put(out);
+            }
+            Self::OutOfIds => 4u8.put(out),
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match u8::take(from)? {
+            0 => Self::Placement(PlacementError::TooFewMachines {
+                need: Wire::take(from)?,
+                have: Wire::take(from)?,
+            }),
+            1 => Self::Placement(PlacementError::TooFewDomains {
+                need: Wire::take(from)?,
+                have: Wire::take(from)?,
+            }),
+            2 => Self::Placement(PlacementError::GroupUnavailable {
+                group: Wire::take(from)?,
+                machine: Wire::take(from)?,
+            }),
+            3 => Self::NoSuchRegion(Wire::take(from)?),
+            4 => Self::OutOfIds,
+            _ => return Err(DecodeError::Invalid("allocation error")),
+        })
+    }
+}

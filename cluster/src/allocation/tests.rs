@@ -1,0 +1,123 @@
+//! Whole clusters of allocators, replicas and caches under random orders of messages, refusals and
+//! lost machines; and the single rules.
+
+mod rules;
+mod world;
+
+use fencepost_fabric::{MachineId, Random};
+use proptest::prelude::*;
+
+use super::*;
+use crate::codec::Wire;
+use crate::ids::ConfigurationId;
+use crate::region::{GroupId, Mapping, Replicas};
+use crate::region_map::MapVersion;
+
+proptest! {
+    #[test]
+    fn whatever_happens_regions_are_whole_and_requests_have_one(seed: u64) {
+        world::World::new(seed).run();
+    }
+
+    #[test]
+    fn messages_survive_the_wire(seed: u64) {
+        let mut random = Random::new(seed);
+        let message = any_message(&mut random);
+        prop_assert_eq!(RegionMessage::decode(&message.encode()), Ok(message));
+    }
+
+    #[test]
+    fn garbage_is_refused_without_panic(seed: u64, bytes: Vec<u8>) {
+        let _ = RegionMessage::decode(&bytes);
+        let mut random = Random::new(seed);
+        let mut near = any_message(&mut random).encode();
+        let at = random.below(near.len() as u64) as usize;
+        near[at] ^= 1 << random.below(8);
+        if let Ok(read) = RegionMessage::decode(&near) {
+            prop_assert_eq!(&read.encode(), &near, "what is read is what was written");
+        }
+        near.truncate(at);
+        let _ = RegionMessage::decode(&near);
+    }
+}
+
+fn any_message(random: &mut Random) -> RegionMessage {
+    let request = RequestId {
+        machine: MachineId(random.below(9) as u32),
+        number: random.next_u64(),
+    };
+    let region = RegionId(random.below(99) as u32);
+    let version = MapVersion {
+        configuration: ConfigurationId(random.below(9)),
+        changes: random.below(9),
+    };
+    let mapping = |random: &mut Random| Mapping {
+        region: RegionId(random.below(99) as u32),
+        group: GroupId(region),
+        replicas: Replicas::new(
+            MachineId(1),
+            (2..2 + random.below(4) as u32).map(MachineId).collect(),
+        )
+        .expect("they are distinct"),
+        last_primary_change: ConfigurationId(random.below(5)),
+        last_replica_change: ConfigurationId(5 + random.below(5)),
+    };
+    let body = match random.below(10) {
+        0 => RegionBody::Allocate {
+            request,
+            answered: random.next_u64(),
+            near: Some(region).filter(|_| random.one_in(2)),
+        },
+        1 => RegionBody::Allocated {
+            request,
+            version,
+            mapping: mapping(random),
+        },
+        2 => RegionBody::NotAllocated {
+            request,
+            why: any_error(random, region),
+        },
+        3 => RegionBody::Prepare {
+            request,
+            mapping: mapping(random),
+        },
+        4 => RegionBody::Prepared { region },
+        5 if random.one_in(2) => RegionBody::Refused {
+            region,
+            why: Refusal::NoMemory,
+        },
+        5 => RegionBody::Refused {
+            region,
+            why: Refusal::Contradiction,
+        },
+        6 => RegionBody::Commit { region },
+        7 => RegionBody::Abort { region },
+        8 => RegionBody::Fetch {
+            regions: vec![region; random.below(5) as usize],
+        },
+        _ => RegionBody::Mappings {
+            version,
+            found: (0..random.below(4)).map(|_| mapping(random)).collect(),
+            missing: vec![region; random.below(5) as usize],
+        },
+    };
+    RegionMessage {
+        configuration: ConfigurationId(random.below(9)),
+        body,
+    }
+}
+
+fn any_error(random: &mut Random, region: RegionId) -> AllocationError {
+    let (need, have) = (random.below(9) as u16, random.below(9) as u16);
+    match random.below(5) {
+        0 => PlacementError::TooFewMachines { need, have }.into(),
+        1 => PlacementError::TooFewDomains { need, have }.into(),
+        2 => PlacementError::GroupUnavailable {
+            group: GroupId(region),
+            machine: MachineId(random.below(9) as u32),
+        }
+        .into(),
+        3 => AllocationError::NoSuchRegion(region),
+        _ => AllocationError::OutOfIds,
+    }
+}

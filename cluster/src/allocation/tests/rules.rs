@@ -1,0 +1,350 @@
+//! Single rules of allocation and of the cache.
+
+use std::collections::BTreeSet;
+
+use fencepost_fabric::MachineId;
+
+use crate::allocation::*;
+use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
+use crate::placement::{PlacementError, Replication};
+use crate::region::{GroupId, RegionId};
+use crate::region_map::{MapVersion, RegionMap};
+use crate::testing;
+
+const CM: MachineId = MachineId(1);
+
+fn allocator(configuration: &Configuration) -> Allocator {
+    let map = RegionMap::new(configuration.id());
+    Allocator::new(configuration, Replication::new(1, 2), map, [], RegionId(1))
+}
+
+fn ask(number: u64, answered: u64, near: Option<u32>) -> RegionBody {
+    let machine = CM;
+    RegionBody::Allocate {
+        request: RequestId { machine, number },
+        answered,
+        near: near.map(RegionId),
+    }
+}
+
+/// Gives the allocator a message of the current configuration.
+fn tell(
+    allocator: &mut Allocator,
+    from: MachineId,
+    body: RegionBody,
+) -> Vec<(MachineId, RegionBody)> {
+    let configuration = allocator.map().version().configuration;
+    let message = RegionMessage {
+        configuration,
+        body,
+    };
+    let outgoing = allocator.receive(from, message).into_iter();
+    outgoing.map(|(to, message)| (to, message.body)).collect()
+}
+
+/// The replicas that are asked to prepare, and the region.
+fn prepares(outgoing: &[(MachineId, RegionBody)]) -> (Vec<MachineId>, RegionId) {
+    let prepares = outgoing.iter().filter_map(|(to, body)| match body {
+        RegionBody::Prepare { mapping, .. } => Some((*to, mapping.region)),
+        _ => None,
+    });
+    let (machines, regions): (Vec<_>, BTreeSet<_>) = prepares.unzip();
+    assert_eq!(regions.len(), 1, "{outgoing:?}");
+    (machines, *regions.first().unwrap())
+}
+
+/// Lets all replicas prepare what they are asked to.
+fn prepare_all(
+    allocator: &mut Allocator,
+    outgoing: &[(MachineId, RegionBody)],
+) -> Vec<(MachineId, RegionBody)> {
+    let (machines, region) = prepares(outgoing);
+    let answers = machines
+        .into_iter()
+        .map(|machine| tell(allocator, machine, RegionBody::Prepared { region }));
+    answers.last().unwrap()
+}
+
+fn answer(outgoing: &[(MachineId, RegionBody)]) -> Result<RegionId, AllocationError> {
+    match outgoing {
+        [.., (_, RegionBody::Allocated { mapping, .. })] => Ok(mapping.region),
+        [.., (_, RegionBody::NotAllocated { why, .. })] => Err(*why),
+        other => panic!("no answer in {other:?}"),
+    }
+}
+
+#[test]
+fn a_refusal_aborts_and_tries_other_machines_under_another_number() {
+    let mut allocator = allocator(&testing::machines(3));
+    let first = tell(&mut allocator, CM, ask(0, 0, None));
+    let (machines, region) = prepares(&first);
+    let why = Refusal::NoMemory;
+    let second = tell(
+        &mut allocator,
+        machines[0],
+        RegionBody::Refused { region, why },
+    );
+    assert_eq!(second[0], (machines[1], RegionBody::Abort { region }));
+    let (others, other) = prepares(&second);
+    assert!(!others.contains(&machines[0]) && other != region);
+    let late = tell(&mut allocator, machines[1], RegionBody::Prepared { region });
+    assert!(
+        late.is_empty(),
+        "an answer to the first attempt means nothing"
+    );
+    let third = prepare_all(&mut allocator, &second);
+    assert_eq!(answer(&third), Ok(other));
+    assert_eq!(third.len(), 3, "COMMIT to both, and the answer");
+}
+
+#[test]
+fn when_no_machines_are_left_the_answer_says_so_and_nothing_is_held() {
+    let mut allocator = allocator(&testing::machines(2));
+    let (machines, region) = prepares(&tell(&mut allocator, CM, ask(0, 0, None)));
+    let why = Refusal::NoMemory;
+    let refused = tell(
+        &mut allocator,
+        machines[1],
+        RegionBody::Refused { region, why },
+    );
+    let few = PlacementError::TooFewMachines { need: 2, have: 1 };
+    assert_eq!(answer(&refused), Err(few.into()));
+    assert!(allocator.is_idle() && allocator.map().mappings().next().is_none());
+    for machine in machines {
+        assert_eq!(allocator.placement().load(machine).unwrap().replicas, 0);
+    }
+    let again = tell(&mut allocator, CM, ask(0, 0, None));
+    let again = prepare_all(&mut allocator, &again);
+    assert!(
+        answer(&again).is_ok(),
+        "made again, the request is tried again"
+    );
+}
+
+#[test]
+fn a_request_has_one_region_until_its_answer_is_known_to_have_arrived() {
+    let mut allocator = allocator(&testing::machines(3));
+    let first = tell(&mut allocator, CM, ask(0, 0, None));
+    assert!(
+        tell(&mut allocator, CM, ask(0, 0, None)).is_empty(),
+        "it is under way"
+    );
+    let region = answer(&prepare_all(&mut allocator, &first));
+    assert_eq!(answer(&tell(&mut allocator, CM, ask(0, 0, None))), region);
+    let stranger = tell(&mut allocator, MachineId(2), ask(0, 0, None));
+    assert!(stranger.is_empty(), "the request of another machine");
+    tell(&mut allocator, CM, ask(1, 1, None));
+    let late = tell(&mut allocator, CM, ask(0, 0, None));
+    assert!(late.is_empty(), "a duplicate of what was answered long ago");
+}
+
+#[test]
+fn a_new_cm_knows_the_requests_that_replicas_have_kept() {
+    let configuration = testing::machines(2);
+    let request = RequestId {
+        machine: CM,
+        number: 4,
+    };
+    let mut old = allocator(&configuration);
+    let prepared = tell(&mut old, CM, ask(4, 0, None));
+    let region = answer(&prepare_all(&mut old, &prepared)).unwrap();
+    let kept = [(request, region)];
+    let replication = Replication::new(1, 2);
+    let next = configuration
+        .without(&BTreeSet::new(), MachineId(2))
+        .unwrap();
+    let mut new = Allocator::new(&next, replication, old.map().clone(), kept, RegionId(9));
+    assert_eq!(answer(&tell(&mut new, CM, ask(4, 0, None))), Ok(region));
+    assert_eq!(new.placement().load(CM).unwrap().replicas, 1);
+    assert!(new.map().version() > old.map().version());
+}
+
+#[test]
+fn a_region_near_another_goes_to_its_machines_or_nowhere() {
+    let mut allocator = allocator(&testing::machines(5));
+    let none = tell(&mut allocator, CM, ask(0, 0, Some(7)));
+    assert_eq!(
+        answer(&none),
+        Err(AllocationError::NoSuchRegion(RegionId(7)))
+    );
+    let first = tell(&mut allocator, CM, ask(1, 1, None));
+    let founder = answer(&prepare_all(&mut allocator, &first)).unwrap();
+    let second = tell(&mut allocator, CM, ask(2, 2, Some(founder.0)));
+    assert_eq!(prepares(&second).0, prepares(&first).0);
+    let (machines, region) = prepares(&second);
+    let why = Refusal::NoMemory;
+    let refused = tell(
+        &mut allocator,
+        machines[1],
+        RegionBody::Refused { region, why },
+    );
+    let unavailable = PlacementError::GroupUnavailable {
+        group: GroupId(founder),
+        machine: machines[1],
+    };
+    assert_eq!(answer(&refused), Err(unavailable.into()));
+}
+
+#[test]
+fn messages_of_other_configurations_are_dropped() {
+    let configuration = testing::machines(3);
+    let mut allocator = allocator(&configuration);
+    let mut cache = RegionCache::new(CM, &configuration);
+    let other = configuration.id().next();
+    let body = ask(0, 0, None);
+    let message = RegionMessage {
+        configuration: other,
+        body,
+    };
+    assert!(allocator.receive(CM, message).is_empty());
+    let (request, ..) = cache.allocate(None);
+    let why = AllocationError::OutOfIds;
+    let body = RegionBody::NotAllocated { request, why };
+    let said = |configuration| RegionMessage {
+        configuration,
+        body: body.clone(),
+    };
+    assert!(cache.receive(CM, said(other)).is_empty());
+    assert!(
+        cache
+            .receive(MachineId(2), said(configuration.id()))
+            .is_empty(),
+        "not the CM"
+    );
+    let events = cache.receive(CM, said(configuration.id()));
+    assert_eq!(events, [CacheEvent::NotAllocated(request, why)]);
+    assert!(
+        cache.receive(CM, said(configuration.id())).is_empty(),
+        "answered already"
+    );
+}
+
+#[test]
+fn a_cache_asks_once_and_puts_open_questions_to_the_next_cm() {
+    let configuration = testing::machines(3);
+    let mut allocator = allocator(&configuration);
+    let first = tell(&mut allocator, CM, ask(0, 0, None));
+    let region = answer(&prepare_all(&mut allocator, &first)).unwrap();
+    let mapping = allocator.map().get(region).unwrap().clone();
+    let me = MachineId(3);
+    let mut cache = RegionCache::new(me, &configuration);
+    let missing = RegionId(77);
+    let Lookup::Ask(to, question) = cache.lookup(region) else {
+        panic!("nothing is known yet");
+    };
+    assert_eq!((to, cache.lookup(region)), (CM, Lookup::Asked));
+    let answers = allocator.receive(me, question);
+    assert_eq!(
+        cache.receive(CM, answers[0].1.clone()),
+        [CacheEvent::Found(region)]
+    );
+    assert_eq!(cache.lookup(region), Lookup::Known(&mapping));
+    let Lookup::Ask(_, question) = cache.lookup(missing) else {
+        panic!("nothing is known of it");
+    };
+    let answers = allocator.receive(me, question);
+    assert_eq!(
+        cache.receive(CM, answers[0].1.clone()),
+        [CacheEvent::Missing(missing)]
+    );
+    // Two questions and a request are open when the CM is lost; one question is answered by that.
+    cache.lookup(missing);
+    cache.lookup(RegionId(78));
+    let (request, ..) = cache.allocate(Some(region));
+    let next = configuration
+        .without(&BTreeSet::from([CM]), MachineId(2))
+        .unwrap();
+    let version = MapVersion {
+        configuration: next.id(),
+        changes: 0,
+    };
+    let mut moved = mapping.clone();
+    moved.region = RegionId(78);
+    moved.last_replica_change = next.id();
+    let (found, outgoing) = cache.apply(&next, version, [moved]);
+    assert_eq!(found, [CacheEvent::Found(RegionId(78))]);
+    assert!(
+        outgoing
+            .iter()
+            .all(|(to, message)| { *to == next.cm() && message.configuration == next.id() })
+    );
+    let bodies: Vec<RegionBody> = outgoing
+        .into_iter()
+        .map(|(_, message)| message.body)
+        .collect();
+    let fetch = RegionBody::Fetch {
+        regions: vec![missing],
+    };
+    let allocate = RegionBody::Allocate {
+        request,
+        answered: request.number,
+        near: Some(region),
+    };
+    assert_eq!(bodies, [fetch, allocate]);
+    let (found, outgoing) = cache.apply(&configuration, version, []);
+    assert!(
+        found.is_empty() && outgoing.is_empty(),
+        "an old configuration"
+    );
+}
+
+#[test]
+fn what_is_committed_is_not_aborted_and_contradictions_are_refused() {
+    struct Endless;
+    impl RegionHost for Endless {
+        fn reserve(&mut self, _: RegionId) -> Result<(), Refusal> {
+            Ok(())
+        }
+        fn release(&mut self, region: RegionId) {
+            panic!("{region} is given back");
+        }
+    }
+    let configuration = testing::machines(2);
+    let id = configuration.id();
+    let mut allocator = allocator(&configuration);
+    let first = allocator.receive(
+        CM,
+        RegionMessage {
+            configuration: id,
+            body: ask(0, 0, None),
+        },
+    );
+    let (machine, prepare) = first[0].clone();
+    let mut replica = ReplicaRegions::new(machine, CM, id);
+    let mut say = |body| {
+        let message = RegionMessage {
+            configuration: id,
+            body,
+        };
+        replica
+            .receive(CM, message, &mut Endless)
+            .map(|answer| answer.body)
+    };
+    let region = RegionId(1);
+    assert_eq!(
+        say(prepare.body.clone()),
+        Some(RegionBody::Prepared { region })
+    );
+    assert_eq!(
+        say(prepare.body.clone()),
+        Some(RegionBody::Prepared { region }),
+        "twice"
+    );
+    assert_eq!(say(RegionBody::Commit { region }), None);
+    assert_eq!(say(RegionBody::Abort { region }), None);
+    let RegionBody::Prepare {
+        request,
+        mut mapping,
+    } = prepare.body
+    else {
+        panic!("{prepare:?}");
+    };
+    mapping.last_replica_change = ConfigurationId(99);
+    let contradiction = Some(RegionBody::Refused {
+        region,
+        why: Refusal::Contradiction,
+    });
+    assert_eq!(say(RegionBody::Prepare { request, mapping }), contradiction);
+    assert!(replica.get(region).is_some_and(|held| held.committed));
+}
