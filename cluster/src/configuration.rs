@@ -203,6 +203,11 @@ impl Configuration {
         self.cm
     }
 
+    /// The configuration manager, with its address.
+    pub fn manager(&self) -> &Machine {
+        self.machine(self.cm).expect("CONFIG-2: the CM is a member")
+    }
+
     /// The id of the machine that joins next.
     pub fn next_machine(&self) -> MachineId {
         self.next_machine

@@ -4,6 +4,16 @@
 //! as the configuration manager (CM). They are agreed on through a store with compare-and-swap, and
 //! never through messages among the machines.
 //!
+//! Within a configuration the CM alone decides which machines hold which region, and who joins.
+//!
+//! *Picture.*
+//!
+//! ```text
+//!   join ──────────► configuration ◄──── store (compare-and-swap: local, zookeeper)
+//!                         │
+//!   allocation ──► placement ──► region_map      at the CM; others cache what they use of it
+//! ```
+//!
 //! *Concurrency.* What is here are values and state machines: they take a message or an event and
 //! say what to send. They know neither sockets nor clocks nor threads, so one thread can run a
 //! whole cluster of them from a seed.
@@ -13,6 +23,7 @@ pub mod codec;
 pub mod configuration;
 pub mod format;
 pub mod ids;
+pub mod join;
 pub mod placement;
 pub mod region;
 pub mod region_map;

@@ -10,13 +10,37 @@ use proptest::prelude::*;
 use super::*;
 use crate::codec::Wire;
 use crate::ids::ConfigurationId;
+use crate::placement::Replication;
 use crate::region::{GroupId, Mapping, Replicas};
-use crate::region_map::MapVersion;
+use crate::region_map::{MapVersion, RegionMap};
+use crate::testing;
 
 proptest! {
     #[test]
     fn whatever_happens_regions_are_whole_and_requests_have_one(seed: u64) {
         world::World::new(seed).run();
+    }
+
+    /// Whatever peers say, in and out of turn: it may make no sense, but it does no harm here.
+    #[test]
+    fn no_message_of_a_peer_is_a_panic(seed: u64) {
+        let mut random = Random::new(seed);
+        let configuration = testing::machines(4);
+        let map = RegionMap::new(configuration.id());
+        let replication = Replication::new(1, 1);
+        let mut allocator = Allocator::new(&configuration, replication, map, [], RegionId(90));
+        let mut cache = RegionCache::new(MachineId(2), &configuration);
+        let mut replica = ReplicaRegions::new(MachineId(2), MachineId(1), configuration.id());
+        for _ in 0..60 {
+            let mut message = any_message(&mut random);
+            message.configuration = configuration.id();
+            let from = MachineId(1 + random.below(5) as u32);
+            allocator.receive(from, message.clone());
+            cache.receive(from, message.clone());
+            cache.lookup(RegionId(random.below(99) as u32));
+            cache.allocate(None);
+            replica.receive(from, message, &mut NoMemory);
+        }
     }
 
     #[test]
@@ -38,6 +62,18 @@ proptest! {
         }
         near.truncate(at);
         let _ = RegionMessage::decode(&near);
+    }
+}
+
+struct NoMemory;
+
+impl RegionHost for NoMemory {
+    fn reserve(&mut self, _: RegionId) -> Result<(), Refusal> {
+        Err(Refusal::NoMemory)
+    }
+
+    fn release(&mut self, region: RegionId) {
+        panic!("{region} was never reserved");
     }
 }
 

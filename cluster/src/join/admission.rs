@@ -1,0 +1,190 @@
+//! The member's side: challenges strangers, checks what they say, and adds them to the configuration.
+//!
+//! *Invariants.* At most one join is being stored, and at most [`MAX_STRANGERS`] challenges are open;
+//! a challenge is gone with the first JOIN that answers it.
+
+use std::collections::BTreeMap;
+
+use fencepost_fabric::MachineId;
+
+use super::JoinRefusal;
+use super::message::{JoinMessage, JoinRequest, PROTOCOL_VERSION};
+use super::secret::{ClusterSecret, Nonce, Nonces, Proof};
+use crate::configuration::{Configuration, ConfigurationError};
+use crate::ids::ConfigurationId;
+use crate::store::Swapped;
+
+/// Challenges that are open at one time at most.
+pub const MAX_STRANGERS: usize = 64;
+
+/// A connection on which somebody speaks who is no member, as the fabric numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stranger(pub u64);
+
+/// What a message of a stranger leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// This answer to it.
+    Answer(JoinMessage),
+    /// This compare-and-swap, whose outcome goes to [`Admission::stored`].
+    Store {
+        /// The configuration that is to be the current one.
+        expected: ConfigurationId,
+        /// The one with the new machine.
+        new: Configuration,
+    },
+    /// Nothing: it was out of turn.
+    Nothing,
+}
+
+/// How a member lets others in; it is their CM that does, and the others say who that is.
+#[derive(Debug)]
+pub struct Admission {
+    me: MachineId,
+    secret: ClusterSecret,
+    configuration: Configuration,
+    challenged: BTreeMap<Stranger, Nonces>,
+    storing: Option<Storing>,
+}
+
+#[derive(Debug)]
+struct Storing {
+    stranger: Stranger,
+    nonces: Nonces,
+    new: Configuration,
+    machine: MachineId,
+}
+
+impl Admission {
+    /// The admission at the member `me` of `configuration`.
+    pub fn new(me: MachineId, secret: ClusterSecret, configuration: Configuration) -> Self {
+        Self {
+            me,
+            secret,
+            configuration,
+            challenged: BTreeMap::new(),
+            storing: None,
+        }
+    }
+
+    /// The current configuration, as far as it is known here.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Whether no stranger is being dealt with.
+    pub fn is_idle(&self) -> bool {
+        self.challenged.is_empty() && self.storing.is_none()
+    }
+
+    /// Applies a configuration that came about in another way.
+    pub fn apply(&mut self, configuration: Configuration) {
+        if configuration.id() > self.configuration.id() {
+            self.configuration = configuration;
+        }
+    }
+
+    /// A stranger's connection has ended. A join that is being stored goes on.
+    pub fn gone(&mut self, stranger: Stranger) {
+        self.challenged.remove(&stranger);
+    }
+
+    /// Takes a message of a stranger; `fresh` is used up if the answer is a challenge.
+    pub fn receive(&mut self, stranger: Stranger, message: JoinMessage, fresh: Nonce) -> Admitted {
+        match message {
+            JoinMessage::Hello { version, nonce } => {
+                Admitted::Answer(self.hello(stranger, version, nonce, fresh))
+            }
+            JoinMessage::Join { request, proof } => {
+                let Some(nonces) = self.challenged.remove(&stranger) else {
+                    return Admitted::Nothing;
+                };
+                match self.join(stranger, nonces, &request, &proof) {
+                    Ok(admitted) => admitted,
+                    Err(why) => Admitted::Answer(JoinMessage::Refused { why }),
+                }
+            }
+            _ => Admitted::Nothing,
+        }
+    }
+
+    fn hello(&mut self, stranger: Stranger, theirs: u16, joiner: Nonce, cm: Nonce) -> JoinMessage {
+        self.challenged.remove(&stranger);
+        let ours = PROTOCOL_VERSION;
+        if theirs != ours {
+            let why = JoinRefusal::Version { theirs, ours };
+            return JoinMessage::Refused { why };
+        }
+        if self.challenged.len() == MAX_STRANGERS {
+            let why = JoinRefusal::Busy;
+            return JoinMessage::Refused { why };
+        }
+        self.challenged.insert(stranger, Nonces { joiner, cm });
+        JoinMessage::Challenge { nonce: cm }
+    }
+
+    fn join(
+        &mut self,
+        stranger: Stranger,
+        nonces: Nonces,
+        request: &JoinRequest,
+        proof: &Proof,
+    ) -> Result<Admitted, JoinRefusal> {
+        if !self.secret.has_proved_request(nonces, request, proof) {
+            return Err(JoinRefusal::WrongSecret);
+        }
+        let (theirs, ours) = (request.version, PROTOCOL_VERSION);
+        if theirs != ours {
+            return Err(JoinRefusal::Version { theirs, ours });
+        }
+        let ours = self.configuration.cluster();
+        if let Some(theirs) = request.cluster.filter(|theirs| *theirs != ours) {
+            return Err(JoinRefusal::OtherCluster { theirs, ours });
+        }
+        if self.configuration.cm() != self.me {
+            let manager = self.configuration.manager().address.clone();
+            return Err(JoinRefusal::NotManager { manager });
+        }
+        if self.storing.is_some() {
+            return Err(JoinRefusal::Busy);
+        }
+        let joined = self
+            .configuration
+            .with_machine(request.address.clone(), request.domain.clone());
+        let (new, machine) = joined.map_err(|error| match error {
+            ConfigurationError::AddressTwice(_) => JoinRefusal::AddressInUse,
+            _ => JoinRefusal::Full,
+        })?;
+        self.storing = Some(Storing {
+            stranger,
+            nonces,
+            new: new.clone(),
+            machine,
+        });
+        let expected = self.configuration.id();
+        Ok(Admitted::Store { expected, new })
+    }
+
+    /// The outcome of the compare-and-swap, `None` when the store failed; gives the answer to the
+    /// stranger who waits for it.
+    pub fn stored(&mut self, swapped: Option<Swapped>) -> Option<(Stranger, JoinMessage)> {
+        let Storing {
+            stranger,
+            nonces,
+            new,
+            machine,
+        } = self.storing.take()?;
+        if swapped != Some(Swapped::Won) {
+            let why = JoinRefusal::Busy;
+            return Some((stranger, JoinMessage::Refused { why }));
+        }
+        let proof = self.secret.prove_welcome(nonces, &new, machine);
+        self.apply(new.clone());
+        let accepted = JoinMessage::Accepted {
+            configuration: new,
+            machine,
+            proof,
+        };
+        Some((stranger, accepted))
+    }
+}

@@ -1,0 +1,154 @@
+//! The secret that the machines of a cluster share, and proofs of knowing it: HMAC-SHA256 over what
+//! is said, with the nonces of both sides, so that a proof is good for one conversation.
+
+use std::fmt;
+
+use ring::hmac;
+use thiserror::Error;
+
+use super::message::JoinRequest;
+use crate::codec::{DecodeError, Reader, Wire, Writer};
+use crate::configuration::Configuration;
+use fencepost_fabric::MachineId;
+
+/// Bytes that a secret has at least.
+const MIN_SECRET_BYTES: usize = 16;
+
+/// A secret that could be guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a cluster secret has at least {MIN_SECRET_BYTES} bytes")]
+pub struct SecretTooShort;
+
+/// What the machines of a cluster know and others do not.
+#[derive(Clone)]
+pub struct ClusterSecret(hmac::Key);
+
+/// Thirty-two bytes that nobody could foresee, drawn anew for each conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nonce(pub [u8; 32]);
+
+/// That somebody knew the secret when this conversation was held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof([u8; 32]);
+
+/// The nonces of the two sides of a conversation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nonces {
+    pub joiner: Nonce,
+    pub cm: Nonce,
+}
+
+impl ClusterSecret {
+    /// A secret from its bytes.
+    ///
+    /// # Errors
+    /// [`SecretTooShort`] below 16 bytes.
+    pub fn new(bytes: &[u8]) -> Result<Self, SecretTooShort> {
+        if bytes.len() < MIN_SECRET_BYTES {
+            return Err(SecretTooShort);
+        }
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
+    }
+
+    pub(super) fn prove_request(&self, nonces: Nonces, request: &JoinRequest) -> Proof {
+        self.prove(&said_by_joiner(nonces, request))
+    }
+
+    pub(super) fn has_proved_request(
+        &self,
+        nonces: Nonces,
+        request: &JoinRequest,
+        proof: &Proof,
+    ) -> bool {
+        hmac::verify(&self.0, &said_by_joiner(nonces, request), &proof.0).is_ok()
+    }
+
+    pub(super) fn prove_welcome(
+        &self,
+        nonces: Nonces,
+        configuration: &Configuration,
+        machine: MachineId,
+    ) -> Proof {
+        self.prove(&said_by_cm(nonces, configuration, machine))
+    }
+
+    pub(super) fn has_proved_welcome(
+        &self,
+        nonces: Nonces,
+        configuration: &Configuration,
+        machine: MachineId,
+        proof: &Proof,
+    ) -> bool {
+        let said = said_by_cm(nonces, configuration, machine);
+        hmac::verify(&self.0, &said, &proof.0).is_ok()
+    }
+
+    fn prove(&self, said: &[u8]) -> Proof {
+        let tag = hmac::sign(&self.0, said);
+        Proof(
+            tag.as_ref()
+                .try_into()
+                .expect("an HMAC-SHA256 has 32 bytes"),
+        )
+    }
+}
+
+fn said_by_joiner(nonces: Nonces, request: &JoinRequest) -> Vec<u8> {
+    let mut said = saying(b"fencepost join\0", nonces);
+    request.put(&mut said);
+    said.into_bytes()
+}
+
+fn said_by_cm(nonces: Nonces, configuration: &Configuration, machine: MachineId) -> Vec<u8> {
+    let mut said = saying(b"fencepost welcome\0", nonces);
+    machine.put(&mut said);
+    configuration.put(&mut said);
+    said.into_bytes()
+}
+
+/// What is said differs by who says it, so that no proof can be turned around.
+fn saying(who: &[u8], nonces: Nonces) -> Writer {
+    let mut said = Writer::default();
+    said.raw(who);
+    nonces.joiner.put(&mut said);
+    nonces.cm.put(&mut said);
+    said
+}
+
+impl fmt::Debug for ClusterSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClusterSecret(..)")
+    }
+}
+
+impl Wire for Nonce {
+    fn put(&self, out: &mut Writer) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Wire::take(from).map(Self)
+    }
+}
+
+impl Wire for Proof {
+    fn put(&self, out: &mut Writer) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Wire::take(from).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_long_and_never_shown() {
+        assert_eq!(ClusterSecret::new(&[7; 15]).err(), Some(SecretTooShort));
+        let secret = ClusterSecret::new(b"open sesame open sesame").unwrap();
+        assert_eq!(format!("{secret:?}"), "ClusterSecret(..)");
+    }
+}
