@@ -8,8 +8,8 @@ use thiserror::Error;
 use crate::ids::{Address, ClusterId, ConfigurationId, FailureDomain};
 use fencepost_fabric::MachineId;
 
-/// Why bytes are not what they should be. The sender is at fault: drop the message, or refuse to use
-/// the file.
+/// Why bytes are not what they should be. The sender is at fault: drop the message, or refuse to
+/// use the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The bytes end too early.

@@ -3,8 +3,8 @@
 //! *Invariants.*
 //! 1. CONFIG-1: machines are in the order of their ids, and no two share an id or an address.
 //! 2. CONFIG-2: the CM is one of the machines.
-//! 3. CONFIG-3: ids count up: a successor has the next configuration id, and a machine that joins gets
-//!    an id that no machine of this cluster ever had.
+//! 3. CONFIG-3: ids count up: a successor has the next configuration id, and a machine that joins
+//!    gets an id that no machine of this cluster ever had.
 //!
 //! *Concurrency.* A configuration is a value and never changes; the next one is another value.
 

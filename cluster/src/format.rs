@@ -99,7 +99,8 @@ mod tests {
         #[test]
         fn a_configuration_survives_storing(machines in 1u32..40) {
             let configuration = testing::machines(machines);
-            prop_assert_eq!(Configuration::unseal(&configuration.seal()), Ok(configuration.clone()));
+            let sealed = configuration.seal();
+            prop_assert_eq!(Configuration::unseal(&sealed), Ok(configuration.clone()));
             prop_assert_eq!(Configuration::decode(&configuration.encode()), Ok(configuration));
         }
 

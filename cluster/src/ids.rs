@@ -105,8 +105,8 @@ names! {
     /// Where the fabric reaches a machine: 1 to 255 bytes that only the fabric understands.
     Address
 
-    /// What a machine shares the fate of, such as a rack: machines of different domains are expected
-    /// to fail independently.
+    /// What a machine shares the fate of, such as a rack: machines of different domains are
+    /// expected to fail independently.
     FailureDomain
 }
 

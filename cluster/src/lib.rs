@@ -1,8 +1,8 @@
 //! Which machines there are and what each of them holds.
 //!
-//! *What.* A cluster moves through *configurations*: numbered lists of its machines with one of them
-//! as the configuration manager (CM). They are agreed on through a store with compare-and-swap, and
-//! never through messages among the machines.
+//! *What.* A cluster moves through *configurations*: numbered lists of its machines with one of
+//! them as the configuration manager (CM). They are agreed on through a store with
+//! compare-and-swap, and never through messages among the machines.
 //!
 //! Within a configuration the CM alone decides which machines hold which region, and who joins.
 //!

@@ -21,7 +21,8 @@ impl fmt::Display for RegionId {
     }
 }
 
-/// Regions that are kept on the same machines; the group is called after the region that founded it.
+/// Regions that are kept on the same machines; the group is called after the region that founded
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub RegionId);
 

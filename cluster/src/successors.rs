@@ -1,8 +1,8 @@
 //! Consistent hashing: the machines on a circle, and who comes after whom.
 //!
-//! *Invariants.* Where a machine sits is a function of its id alone, the same on every machine and in
-//! every version of the program; when a machine leaves, only those who had it as a successor see a
-//! change.
+//! *Invariants.* Where a machine sits is a function of its id alone, the same on every machine and
+//! in every version of the program; when a machine leaves, only those who had it as a successor see
+//! a change.
 
 use fencepost_fabric::MachineId;
 
@@ -14,8 +14,8 @@ pub fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The other machines in the order in which the circle meets them after `machine`, which need not be
-/// one of them.
+/// The other machines in the order in which the circle meets them after `machine`, which need not
+/// be one of them.
 pub fn successors(
     machine: MachineId,
     machines: impl IntoIterator<Item = MachineId>,

@@ -1,7 +1,8 @@
 //! The CM's side: chooses machines, prepares, commits, answers.
 //!
-//! *Failure.* A machine that refuses or cannot be reached ends the attempt; the next one does without
-//! it. Each attempt has a region id of its own, so an answer to an earlier one means nothing.
+//! *Failure.* A machine that refuses or cannot be reached ends the attempt; the next one does
+//! without it. Each attempt has a region id of its own, so an answer to an earlier one means
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,8 +53,8 @@ struct Attempt {
 }
 
 impl Allocator {
-    /// The allocator of `configuration`, whose regions are in `map` and were made for `requests`; new
-    /// ones are numbered from `next_region`, above every number that a replica holds.
+    /// The allocator of `configuration`, whose regions are in `map` and were made for `requests`;
+    /// new ones are numbered from `next_region`, above every number that a replica holds.
     pub fn new(
         configuration: &Configuration,
         replication: Replication,

@@ -164,8 +164,8 @@ impl RegionCache {
         found.into_iter().map(CacheEvent::Found).collect()
     }
 
-    /// Applies a new configuration with the mappings that it changes. Gives the questions that these
-    /// answer, and puts to the new CM whatever has no answer yet.
+    /// Applies a new configuration with the mappings that it changes. Gives the questions that
+    /// these answer, and puts to the new CM whatever has no answer yet.
     pub fn apply(
         &mut self,
         configuration: &Configuration,

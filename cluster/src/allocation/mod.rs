@@ -18,13 +18,14 @@
 //! 3. ALLOC-3: an attempt that fails leaves nothing behind at machines that can be reached, and its
 //!    region id is not used again.
 //!
-//! *Concurrency.* Each part is a state machine with one owner. Between two machines messages arrive in
-//! the order in which they were sent, or the connection is lost and told as such. Messages of another
-//! configuration are dropped.
+//! *Concurrency.* Each part is a state machine with one owner. Between two machines messages arrive
+//! in the order in which they were sent, or the connection is lost and told as such. Messages of
+//! another configuration are dropped.
 //!
-//! *Failure.* When the CM is lost, its successor asks the replicas that are left: a region that all of
-//! them have prepared or any has committed may be in use and is kept, with the request that it was made
-//! for; one that any of them lacks never was. A request without an answer is made again to the new CM.
+//! *Failure.* When the CM is lost, its successor asks the replicas that are left: a region that all
+//! of them have prepared or any has committed may be in use and is kept, with the request that it
+//! was made for; one that any of them lacks never was. A request without an answer is made again to
+//! the new CM.
 
 mod allocator;
 mod cache;

@@ -1,8 +1,8 @@
 //! A replica's side: reserves memory, keeps the mapping with it, and gives both back.
 //!
-//! *Invariants.* A region that is held has its memory, and one that is not has none. A region that is
-//! only prepared serves whoever asks: only those ask who know the mapping, and they know it because
-//! the CM has decided to commit.
+//! *Invariants.* A region that is held has its memory, and one that is not has none. A region that
+//! is only prepared serves whoever asks: only those ask who know the mapping, and they know it
+//! because the CM has decided to commit.
 
 use std::collections::BTreeMap;
 
@@ -66,8 +66,8 @@ impl ReplicaRegions {
         self.held.values()
     }
 
-    /// Takes a message of the CM and gives the answer to it, if it has one; what is not for a replica,
-    /// of another configuration, or of another machine is dropped.
+    /// Takes a message of the CM and gives the answer to it, if it has one; what is not for a
+    /// replica, of another configuration, or of another machine is dropped.
     pub fn receive(
         &mut self,
         from: MachineId,

@@ -1,7 +1,8 @@
-//! The member's side: challenges strangers, checks what they say, and adds them to the configuration.
+//! The member's side: challenges strangers, checks what they say, and adds them to the
+//! configuration.
 //!
-//! *Invariants.* At most one join is being stored, and at most [`MAX_STRANGERS`] challenges are open;
-//! a challenge is gone with the first JOIN that answers it.
+//! *Invariants.* At most one join is being stored, and at most [`MAX_STRANGERS`] challenges are
+//! open; a challenge is gone with the first JOIN that answers it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! How a machine becomes a member: it and the CM show each other that they know the cluster's secret.
+//! How a machine becomes a member: it and the CM show each other that they know the cluster's
+//! secret.
 //!
 //! *Picture.*
 //!
@@ -18,12 +19,13 @@
 //! 2. JOIN-2: a refusal leaves everything as it was.
 //! 3. JOIN-3: a joiner believes nobody without the same proof.
 //!
-//! The forms of HELLO and of the refusal of a version are the same in every version of the protocol.
+//! The forms of HELLO and of the refusal of a version are the same in every version of the
+//! protocol.
 //!
 //! *Concurrency.* One join at a time is stored; others are told that the CM is busy, and try again.
 //!
-//! *Failure.* When the store's answer is not known the joiner is told to try again. If it did become
-//! a member, its address is in use until the CM has found that its lease was never taken.
+//! *Failure.* When the store's answer is not known the joiner is told to try again. If it did
+//! become a member, its address is in use until the CM has found that its lease was never taken.
 
 mod admission;
 mod joiner;

@@ -373,7 +373,10 @@ proptest! {
 
     /// JOIN-1: a proof is of every byte that was said.
     #[test]
-    fn a_request_that_was_changed_on_its_way_proves_nothing(at: prop::sample::Index, bit in 0u8..8) {
+    fn a_request_that_was_changed_on_its_way_proves_nothing(
+        at: prop::sample::Index,
+        bit in 0u8..8,
+    ) {
         let mut admission = admission(machines(2));
         let (mut joiner, hello) = Joiner::new(secret("right"), request(3), nonce(1));
         let Admitted::Answer(challenge) = admission.receive(STRANGER, hello, nonce(2)) else {

@@ -177,7 +177,8 @@ impl Placement {
         Ok(Replicas::new(primary.0, backups).expect("machines of different domains are distinct"))
     }
 
-    /// How many replicas there will be, and the machines between which the balance leaves the choice.
+    /// How many replicas there will be, and the machines between which the balance leaves the
+    /// choice.
     fn candidates(
         &self,
         region: RegionId,

@@ -4,8 +4,8 @@
 //! configuration or the new one. What is answered is durable first: opening a store makes durable
 //! whatever a crash between rename and sync has left (STORE-2).
 //!
-//! *Concurrency.* One lock; the directory is this process's alone. Writing blocks the caller for two
-//! syncs, which is fitting for what happens once a configuration change.
+//! *Concurrency.* One lock; the directory is this process's alone. Writing blocks the caller for
+//! two syncs, which is fitting for what happens once a configuration change.
 //!
 //! *Failure.* After a failed write nothing is known about what a restart would find, so the store
 //! answers every further call with that error.

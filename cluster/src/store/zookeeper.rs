@@ -1,10 +1,10 @@
 //! A store in one node of a ZooKeeper ensemble, as in SOSP'15: set on condition of its version.
 //!
-//! *Invariants.* A read asks the ensemble to sync first, so it sees every change that ended before it
-//! began, whichever server answers (STORE-2).
+//! *Invariants.* A read asks the ensemble to sync first, so it sees every change that ended before
+//! it began, whichever server answers (STORE-2).
 //!
-//! *Concurrency.* The store has a thread of its own for its session, so its answers may be awaited on
-//! any executor.
+//! *Concurrency.* The store has a thread of its own for its session, so its answers may be awaited
+//! on any executor.
 //!
 //! *Failure.* A request whose answer was lost may have been carried out. A swap then looks: its own
 //! configuration as the current one means that it won. Trying is bounded; a session that expired is
