@@ -398,7 +398,7 @@ impl HashTable {
         let Some((hash, _, seen)) = found else {
             return Ok(false);
         };
-        if guarding && spot.root.flags & FLAG_GUARD_HITS != 0 && !seen.is_own() {
+        if guarding && spot.root.flags & FLAG_GUARD_HITS != 0 {
             let note = kind::note(&key, self.root, &spot.root, Versions::default(), Some(hash));
             tx.guard_keys(seen, &TABLE, &note);
         }
