@@ -107,6 +107,11 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// What is left.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Nothing may be left.
     ///
     /// # Errors

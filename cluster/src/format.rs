@@ -1,19 +1,16 @@
 //! A configuration as bytes: plain inside messages, sealed where it is stored.
 //!
 //! ```text
-//! sealed  | magic 4 | version 2 | configuration | crc32c of all before 4 |
 //! plain   | cluster 16 | id 8 | cm 4 | next machine 4 | count 4 | machine ... |
 //! machine | id 4 | length 1, address | length 1, failure domain |
 //! ```
-//!
-//! *Failure.* Every change of a byte of a sealed configuration is found.
 
 use crate::codec::{DecodeError, Reader, Wire, Writer};
 use crate::configuration::{Configuration, Machine};
+use crate::seal::{seal, unseal};
 
 const MAGIC: [u8; 4] = *b"FpCf";
 const VERSION: u16 = 1;
-const CRC_BYTES: usize = 4;
 
 impl Wire for Machine {
     fn put(&self, out: &mut Writer) {
@@ -56,12 +53,7 @@ impl Wire for Configuration {
 impl Configuration {
     /// The configuration as it is stored: with its format's version and a checksum.
     pub fn seal(&self) -> Vec<u8> {
-        let mut out = Writer::default();
-        MAGIC.put(&mut out);
-        VERSION.put(&mut out);
-        self.put(&mut out);
-        crc32c::crc32c(out.bytes()).put(&mut out);
-        out.into_bytes()
+        seal(MAGIC, VERSION, &self.encode())
     }
 
     /// The configuration that was stored.
@@ -69,22 +61,7 @@ impl Configuration {
     /// # Errors
     /// [`DecodeError`] when the bytes are not a sealed configuration, whole and alone.
     pub fn unseal(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let body = bytes.len().checked_sub(CRC_BYTES);
-        let (body, crc) = bytes.split_at(body.ok_or(DecodeError::Short)?);
-        let mut from = Reader::new(body);
-        if <[u8; 4]>::take(&mut from)? != MAGIC {
-            return Err(DecodeError::Foreign);
-        }
-        if u32::decode(crc)? != crc32c::crc32c(body) {
-            return Err(DecodeError::Checksum);
-        }
-        match u16::take(&mut from)? {
-            VERSION => {}
-            other => return Err(DecodeError::Version(other)),
-        }
-        let configuration = Self::take(&mut from)?;
-        from.end()?;
-        Ok(configuration)
+        Self::decode(unseal(MAGIC, VERSION, bytes)?)
     }
 }
 
@@ -137,7 +114,7 @@ mod tests {
     fn another_format_is_told_from_damage() {
         let mut bytes = testing::machines(2).seal();
         bytes[4] = 2;
-        let crc_at = bytes.len() - CRC_BYTES;
+        let crc_at = bytes.len() - 4;
         let crc = crc32c::crc32c(&bytes[..crc_at]);
         bytes[crc_at..].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(Configuration::unseal(&bytes), Err(DecodeError::Version(2)));

@@ -9,7 +9,7 @@
 //! *Picture.*
 //!
 //! ```text
-//!   join ──────────► configuration ◄──── store (compare-and-swap: local, zookeeper)
+//!   join ──────────► configuration ◄──── store (compare-and-swap: local, raft, zookeeper)
 //!                         │
 //!   allocation ──► placement ──► region_map      at the CM; others cache what they use of it
 //! ```
@@ -27,6 +27,7 @@ pub mod join;
 pub mod placement;
 pub mod region;
 pub mod region_map;
+pub mod seal;
 pub mod store;
 pub mod successors;
 #[cfg(test)]
@@ -40,6 +41,8 @@ pub use placement::{Load, Placement, PlacementError, Replication};
 pub use region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
 pub use region_map::{MapVersion, RegionMap};
 pub use store::local::LocalStore;
+#[cfg(feature = "raft")]
+pub use store::raft::{RaftStore, RaftTransport};
 #[cfg(feature = "zookeeper")]
 pub use store::zookeeper::ZookeeperStore;
 pub use store::{ConfigStore, StoreError, Swapped};

@@ -1,9 +1,5 @@
 //! A store of one process: a file on its disk, or nothing but memory.
 //!
-//! *Invariants.* The file is replaced by a rename of a synced file, so after a crash it is the old
-//! configuration or the new one. What is answered is durable first: opening a store makes durable
-//! whatever a crash between rename and sync has left (STORE-2).
-//!
 //! *Concurrency.* One lock; the directory is this process's alone. Writing blocks the caller for
 //! two syncs, which is fitting for what happens once a configuration change.
 //!
@@ -16,13 +12,11 @@ use std::sync::Arc;
 use fencepost_fabric::Disk;
 use parking_lot::Mutex;
 
-use super::{Answer, ConfigStore, StoreError, Swapped, follows};
-use crate::codec::DecodeError;
+use super::{Answer, ConfigStore, StoreError, Swapped, file, follows};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 
 const NAME: &str = "CONFIGURATION";
-const DRAFT: &str = "CONFIGURATION.tmp";
 /// More than the largest configuration takes.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -79,10 +73,10 @@ impl LocalStore {
             return Ok(Swapped::Lost);
         }
         if let Some(disk) = &self.disk
-            && let Err(error) = publish(&**disk, new)
+            && let Err(error) = file::replace(&**disk, NAME, &new.seal())
         {
             state.broken = Some(error.kind());
-            return Err(failed(&**disk)(error));
+            return Err(file::failed(&**disk, NAME)(error));
         }
         state.current = Some(new.clone());
         Ok(Swapped::Won)
@@ -90,7 +84,7 @@ impl LocalStore {
 
     fn working(&self, state: &State) -> Result<(), StoreError> {
         match (&self.disk, state.broken) {
-            (Some(disk), Some(kind)) => Err(failed(&**disk)(kind.into())),
+            (Some(disk), Some(kind)) => Err(file::failed(&**disk, NAME)(kind.into())),
             _ => Ok(()),
         }
     }
@@ -110,38 +104,10 @@ impl ConfigStore for LocalStore {
     }
 }
 
-fn failed(disk: &dyn Disk) -> impl FnOnce(io::Error) -> StoreError {
-    let file = disk.path(NAME);
-    move |error| StoreError::Disk { file, error }
-}
-
 fn load(disk: &dyn Disk) -> Result<Option<Configuration>, StoreError> {
-    let file = match disk.open(NAME) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(disk)(error)),
+    let Some(bytes) = file::load(disk, NAME, MAX_BYTES)? else {
+        return Ok(None);
     };
-    // The name may be newer than what survives a crash; whoever reads it must find it again.
-    disk.sync_dir().map_err(failed(disk))?;
-    let damaged = |what| StoreError::Damaged {
-        place: disk.path(NAME),
-        what,
-    };
-    let len = file.len().map_err(failed(disk))?;
-    if len > MAX_BYTES {
-        return Err(damaged(DecodeError::Trailing));
-    }
-    let mut bytes = vec![0; len as usize];
-    let read = file.read_at(0, &mut bytes).map_err(failed(disk))?;
-    Configuration::unseal(&bytes[..read])
-        .map(Some)
-        .map_err(damaged)
-}
-
-fn publish(disk: &dyn Disk, configuration: &Configuration) -> io::Result<()> {
-    let file = disk.create(DRAFT)?;
-    file.write_at(0, &configuration.seal())?;
-    file.sync_all()?;
-    disk.rename(DRAFT, NAME)?;
-    disk.sync_dir()
+    let configuration = Configuration::unseal(&bytes).map_err(file::damaged(disk, NAME))?;
+    Ok(Some(configuration))
 }

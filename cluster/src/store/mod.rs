@@ -1,7 +1,8 @@
 //! Where the current configuration is kept: one value that changes only by compare-and-swap.
 //!
 //! *What.* Written once a configuration change and read by those who start; leases, failure
-//! detection and recovery never come here.
+//! detection and recovery never come here. The kinds: `local` for one process, `raft` for a cluster
+//! that needs no other product, `zookeeper` for those who run one.
 //!
 //! *Invariants* that every kind keeps, and one test over all kinds watches:
 //! 1. STORE-1: of the writers that expect one configuration at most one wins.
@@ -12,7 +13,10 @@
 //!
 //! *Failure.* After an error the change may have happened or not: read again before deciding.
 
+mod file;
 pub mod local;
+#[cfg(feature = "raft")]
+pub mod raft;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 

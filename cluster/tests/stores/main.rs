@@ -4,5 +4,7 @@ mod conformance;
 mod local;
 #[cfg(feature = "zookeeper")]
 mod proxy;
+#[cfg(feature = "raft")]
+mod raft;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
