@@ -99,9 +99,11 @@ impl Allocator {
         self.preparing.is_empty()
     }
 
-    /// Takes a message; what is not for a CM or of another configuration is dropped.
+    /// Takes a message; what is not for a CM, of another configuration, or of a machine that is no
+    /// member is dropped.
     pub fn receive(&mut self, from: MachineId, message: RegionMessage) -> Outgoing {
-        if message.configuration != self.configuration {
+        let member = self.placement.load(from).is_some();
+        if !member || message.configuration != self.configuration {
             return Vec::new();
         }
         match message.body {

@@ -187,7 +187,7 @@ fn a_region_near_another_goes_to_its_machines_or_nowhere() {
 }
 
 #[test]
-fn messages_of_other_configurations_are_dropped() {
+fn messages_of_strangers_and_of_other_configurations_are_dropped() {
     let configuration = testing::machines(3);
     let mut allocator = allocator(&configuration);
     let mut cache = RegionCache::new(CM, &configuration);
@@ -198,6 +198,9 @@ fn messages_of_other_configurations_are_dropped() {
         body,
     };
     assert!(allocator.receive(CM, message).is_empty());
+    let regions = vec![RegionId(1)];
+    let stranger = tell(&mut allocator, MachineId(9), RegionBody::Fetch { regions });
+    assert!(stranger.is_empty(), "no member");
     let (request, ..) = cache.allocate(None);
     let why = AllocationError::OutOfIds;
     let body = RegionBody::NotAllocated { request, why };
