@@ -149,6 +149,48 @@ fn transfers_on_all_machines_at_once_keep_the_total() {
 }
 
 #[test]
+fn sessions_of_all_machines_stand_in_line_for_a_row() {
+    const EACH: i64 = 60;
+    let shared = shared();
+    let machines = cluster(shared.path(), 3);
+    machines[0]
+        .blocking()
+        .batch("CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0), (2, 0)")
+        .expect("counters");
+    thread::scope(|scope| {
+        for (turn, db) in machines.iter().enumerate() {
+            scope.spawn(move || {
+                let mut session = db.blocking();
+                for step in 0..EACH {
+                    // In one order mostly, and now and then in the other: circles must end, too.
+                    let rows = if (step + turn as i64) % 9 == 0 {
+                        [2, 1]
+                    } else {
+                        [1, 2]
+                    };
+                    let counted = session.transaction(|tx| {
+                        for row in rows {
+                            tx.execute("UPDATE c SET n = n + 1 WHERE id = $1", params![row])?;
+                        }
+                        Ok(())
+                    });
+                    counted.expect("in the end");
+                }
+            });
+        }
+    });
+    let mut session = machines[1].blocking();
+    for row in session.query("SELECT n FROM c", &[]).expect("rows") {
+        assert_eq!(row.get::<i32>(0).expect("a number"), 3 * EACH as i32);
+    }
+    let elsewhere = machines[1].machine().counters().totals();
+    assert!(
+        elsewhere.intent_waits >= EACH as u64,
+        "it asked the row's machine"
+    );
+}
+
+#[test]
 fn what_cannot_be_a_cluster_is_refused() {
     let shared = shared();
     let join = |machine, machines, replicas| {

@@ -13,7 +13,7 @@ use fencepost_fabric::MonotonicClock;
 use fencepost_storage::Timestamp;
 
 /// Nanoseconds of a tick: 54 bits of them last for 36 years.
-const TICK_NS: u64 = 64;
+pub(crate) const TICK_NS: u64 = 64;
 
 /// Source of read and write timestamps.
 #[repr(align(128))]

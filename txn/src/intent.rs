@@ -15,6 +15,10 @@
 //! and once more under the row's lock. Whoever takes an intent does so before reading the row: so
 //! one of the two sees the other, the intent or the lock.
 //!
+//! Among several machines a row's line is at its primary, and a holder's number says which machine it is
+//! of. A circle that goes over several lines' machines is seen by none of them: so who has waited long for
+//! a holder of another machine, or is of another machine itself, goes on without the intent.
+//!
 //! # Failure
 //! Intents live in memory and go with their transaction, however it ends.
 
@@ -24,14 +28,19 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use fencepost_storage::Addr;
+use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 const SHARDS: usize = 64;
 
-/// A coordinator, as intents know it.
+/// A coordinator, as intents know it: its number, above it that of its machine if that is another.
 pub type Holder = u64;
+
+/// The machine of a holder; 0 for this one.
+fn machine_of(holder: Holder) -> u64 {
+    holder >> 32
+}
 
 #[derive(Debug)]
 struct Line {
@@ -60,8 +69,28 @@ impl Shard {
 struct Wait {
     row: Addr,
     yields: bool,
-    /// Was chosen to end a circle, and will leave the line.
-    doomed: bool,
+    /// Whether and why it will leave the line.
+    fate: Fate,
+    /// When it was first seen to wait.
+    since: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Waits,
+    /// Was chosen to end a circle.
+    Doomed,
+    /// Has waited too long for somebody of another machine.
+    Dismissed,
+}
+
+/// How a wait ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The intent is the waiter's.
+    Taken,
+    /// It is not, and whoever waited may go on all the same.
+    Without,
 }
 
 type Waits = HashMap<Holder, Wait, FixedState>;
@@ -172,7 +201,7 @@ impl Intents {
                 return Walk::Circle(yielding);
             }
             match waits.get(&holder) {
-                Some(wait) if !wait.doomed => {
+                Some(wait) if wait.fate == Fate::Waits => {
                     if wait.yields {
                         yielding = Some(holder);
                     }
@@ -185,11 +214,11 @@ impl Intents {
     }
 
     /// Makes a waiter leave its line.
-    fn doom(&self, waits: &mut Waits, victim: Holder) {
+    fn send_away(&self, waits: &mut Waits, victim: Holder, fate: Fate) {
         let Some(wait) = waits.get_mut(&victim) else {
             return;
         };
-        wait.doomed = true;
+        wait.fate = fate;
         let rows = self.shard(wait.row).rows.lock();
         let waker = rows.get(&wait.row).and_then(|line| {
             let place = line.waiting.iter().find(|(holder, _)| *holder == victim);
@@ -201,7 +230,27 @@ impl Intents {
         }
     }
 
-    fn enqueue(
+    /// Sends those away who have waited for `patience` where the holder or they are of another machine.
+    pub(crate) fn dismiss_stalled(&self, now: Timestamp, patience: u64) {
+        let mut waits = self.waits.lock();
+        let mut stalled = Vec::new();
+        for (me, wait) in waits.iter_mut() {
+            let since = *wait.since.get_or_insert(now);
+            let rows = self.shard(wait.row).rows.lock();
+            let holder = rows.get(&wait.row).map_or(*me, |line| line.holder);
+            let far = machine_of(holder) != 0 || machine_of(*me) != 0;
+            if far && wait.fate == Fate::Waits && now.raw() - since.raw() > patience {
+                stalled.push(*me);
+            }
+        }
+        for me in stalled {
+            self.send_away(&mut waits, me, Fate::Dismissed);
+        }
+    }
+
+    /// Takes the intent, or a place in its line; whether it was taken at once. `waker` is told when
+    /// [`Self::outcome`] has something to say.
+    pub(crate) fn enqueue(
         &self,
         row: Addr,
         me: Holder,
@@ -215,7 +264,9 @@ impl Intents {
         }
         match self.walk(&waits, row, me) {
             Walk::Open => {}
-            Walk::Circle(Some(victim)) if !yields => self.doom(&mut waits, victim),
+            Walk::Circle(Some(victim)) if !yields => {
+                self.send_away(&mut waits, victim, Fate::Doomed);
+            }
             Walk::Circle(_) => return Err(WouldDeadlock),
         }
         let shard = self.shard(row);
@@ -236,10 +287,57 @@ impl Intents {
         let wait = Wait {
             row,
             yields,
-            doomed: false,
+            fate: Fate::Waits,
+            since: None,
         };
         waits.insert(me, wait);
         Ok(false)
+    }
+}
+
+impl Intents {
+    /// How the wait of `me` in the line of `row` has ended; `None` while it lasts, and `waker` is told of
+    /// its end.
+    pub(crate) fn outcome(
+        &self,
+        row: Addr,
+        me: Holder,
+        waker: &Waker,
+    ) -> Option<Result<Turn, WouldDeadlock>> {
+        let mut waits = self.waits.lock();
+        let mut rows = self.shard(row).rows.lock();
+        let line = rows.get_mut(&row)?;
+        let fate = waits.get(&me).map_or(Fate::Waits, |wait| wait.fate);
+        let outcome = match fate {
+            _ if line.holder == me => Ok(Turn::Taken),
+            Fate::Waits => {
+                let mut waiting = line.waiting.iter_mut();
+                if let Some(place) = waiting.find(|(holder, _)| *holder == me) {
+                    place.1 = Some(waker.clone());
+                }
+                return None;
+            }
+            Fate::Doomed => Err(WouldDeadlock),
+            Fate::Dismissed => Ok(Turn::Without),
+        };
+        line.waiting.retain(|(holder, _)| *holder != me);
+        waits.remove(&me);
+        Some(outcome)
+    }
+
+    /// `me` is neither in the line of `row` any more nor has its intent.
+    pub(crate) fn leave(&self, row: Addr, me: Holder) {
+        self.waits.lock().remove(&me);
+        let holds = {
+            let mut rows = self.shard(row).rows.lock();
+            rows.get_mut(&row).is_some_and(|line| {
+                line.waiting.retain(|(holder, _)| *holder != me);
+                line.holder == me
+            })
+        };
+        if holds {
+            self.release(row, me);
+        }
     }
 }
 
@@ -254,7 +352,7 @@ pub struct Take<'a> {
 }
 
 impl Future for Take<'_> {
-    type Output = Result<(), WouldDeadlock>;
+    type Output = Result<Turn, WouldDeadlock>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.queued {
@@ -262,33 +360,17 @@ impl Future for Take<'_> {
                 .intents
                 .enqueue(self.row, self.me, self.yields, cx.waker())
             {
-                Ok(true) => return Poll::Ready(Ok(())),
+                Ok(true) => return Poll::Ready(Ok(Turn::Taken)),
                 Ok(false) => self.queued = true,
                 Err(deadlock) => return Poll::Ready(Err(deadlock)),
             }
             return Poll::Pending;
         }
-        let me = self.me;
-        let mut waits = self.intents.waits.lock();
-        let mut rows = self.intents.shard(self.row).rows.lock();
-        let Some(line) = rows.get_mut(&self.row) else {
-            return Poll::Pending;
-        };
-        let outcome = if line.holder == me {
-            Ok(())
-        } else if waits.get(&me).is_some_and(|wait| wait.doomed) {
-            line.waiting.retain(|(holder, _)| *holder != me);
-            Err(WouldDeadlock)
-        } else {
-            if let Some(place) = line.waiting.iter_mut().find(|(holder, _)| *holder == me) {
-                place.1 = Some(cx.waker().clone());
-            }
-            return Poll::Pending;
-        };
-        waits.remove(&me);
-        drop((waits, rows));
-        self.queued = false;
-        Poll::Ready(outcome)
+        let outcome = self.intents.outcome(self.row, self.me, cx.waker());
+        if outcome.is_some() {
+            self.queued = false;
+        }
+        outcome.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -297,17 +379,7 @@ impl Drop for Take<'_> {
         if !self.queued {
             return;
         }
-        self.intents.waits.lock().remove(&self.me);
-        let holds = {
-            let mut rows = self.intents.shard(self.row).rows.lock();
-            rows.get_mut(&self.row).is_some_and(|line| {
-                line.waiting.retain(|(holder, _)| *holder != self.me);
-                line.holder == self.me
-            })
-        };
-        if holds {
-            self.intents.release(self.row, self.me);
-        }
+        self.intents.leave(self.row, self.me);
     }
 }
 
@@ -320,7 +392,7 @@ mod tests {
         Addr::new(RegionId(0), n << 6)
     }
 
-    fn poll(take: &mut Take<'_>) -> Poll<Result<(), WouldDeadlock>> {
+    fn poll(take: &mut Take<'_>) -> Poll<Result<Turn, WouldDeadlock>> {
         Pin::new(take).poll(&mut Context::from_waker(Waker::noop()))
     }
 
@@ -336,7 +408,7 @@ mod tests {
         assert!(poll(&mut second).is_pending() && poll(&mut third).is_pending());
         intents.release(row(1), 10);
         assert!(poll(&mut third).is_pending());
-        assert_eq!(poll(&mut second), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut second), Poll::Ready(Ok(Turn::Taken)));
         drop(third);
         intents.release(row(1), 11);
         assert!(intents.try_take(row(1), 13));
@@ -356,7 +428,7 @@ mod tests {
         assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
         assert_eq!(poll(&mut c), Poll::Ready(Err(WouldDeadlock)));
         intents.release(row(3), 3);
-        assert_eq!(poll(&mut b), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut b), Poll::Ready(Ok(Turn::Taken)));
     }
 
     #[test]
@@ -370,7 +442,7 @@ mod tests {
         assert!(poll(&mut a).is_pending() && poll(&mut b).is_pending());
         intents.release(row(1), 1);
         drop(a);
-        assert_eq!(poll(&mut b), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut b), Poll::Ready(Ok(Turn::Taken)));
         assert!(intents.waits.lock().is_empty());
     }
     #[test]
@@ -383,7 +455,7 @@ mod tests {
         assert!(poll(&mut block).is_pending(), "the other goes");
         assert_eq!(poll(&mut statement), Poll::Ready(Err(WouldDeadlock)));
         intents.release(row(2), 2);
-        assert_eq!(poll(&mut block), Poll::Ready(Ok(())));
+        assert_eq!(poll(&mut block), Poll::Ready(Ok(Turn::Taken)));
 
         // Who yields and closes the circle goes itself.
         assert!(intents.try_take(row(3), 3));
@@ -392,6 +464,30 @@ mod tests {
         let mut statement = intents.take(row(1), 3, true);
         assert_eq!(poll(&mut statement), Poll::Ready(Err(WouldDeadlock)));
         assert!(poll(&mut block).is_pending());
+    }
+
+    #[test]
+    fn who_waits_long_for_another_machine_goes_on_without() {
+        let intents = Intents::default();
+        let far = (7 << 32) | 1;
+        assert!(intents.try_take(row(1), far) && intents.try_take(row(2), 2));
+        let (mut near, mut here) = (
+            intents.take(row(1), 3, false),
+            intents.take(row(2), 4, false),
+        );
+        assert!(poll(&mut near).is_pending() && poll(&mut here).is_pending());
+        let at = Timestamp::from_raw;
+        intents.dismiss_stalled(at(100), 10);
+        intents.dismiss_stalled(at(105), 10);
+        assert!(poll(&mut near).is_pending());
+        intents.dismiss_stalled(at(111), 10);
+        assert_eq!(poll(&mut near), Poll::Ready(Ok(Turn::Without)));
+        assert!(
+            poll(&mut here).is_pending(),
+            "its holder is of this machine"
+        );
+        intents.release(row(1), far);
+        assert!(intents.try_take(row(1), 5), "nobody is in line");
     }
 
     #[test]

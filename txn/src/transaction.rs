@@ -23,9 +23,10 @@ use fencepost_storage::header::OldPlace;
 use fencepost_storage::log::Room;
 use fencepost_storage::{Addr, Timestamp};
 
+use crate::intent::Turn;
 use crate::lock::LockFailure;
 use crate::machine::Machine;
-use crate::network::Spread;
+use crate::network::{Network, Spread};
 use crate::read_set::{ReadSet, Seen};
 use crate::readers::ReaderSlot;
 use crate::savepoint::Undos;
@@ -168,7 +169,7 @@ impl Context {
     }
 
     #[cold]
-    fn deadlock_at(&mut self, addr: Addr) -> Stop {
+    pub(crate) fn deadlock_at(&mut self, addr: Addr) -> Stop {
         self.conflict = addr;
         Stop::Deadlock
     }
@@ -190,7 +191,10 @@ impl Context {
     fn release_intents(&mut self) {
         let holder = u64::from(self.number);
         while let Some(row) = self.intents.pop() {
-            self.machine.intents().release(row, holder);
+            match self.machine.network() {
+                Some(network) if network.is_elsewhere(row) => network.give_back(row, holder),
+                _ => self.machine.intents().release(row, holder),
+            }
         }
     }
 
@@ -418,21 +422,29 @@ impl Transaction {
     pub async fn intend(&mut self, addr: Addr) -> Result<(), Stop> {
         let context = self.context();
         let holder = u64::from(context.number);
+        let elsewhere = |network: &Arc<Network>| network.is_elsewhere(addr);
+        let elsewhere = context.machine.network().is_some_and(elsewhere);
         // Taking and giving back twice is harmless, so a long list is not searched.
         if context.intents.len() <= FEW_INTENTS && context.intents.contains(&addr) {
             return Ok(());
+        }
+        if elsewhere {
+            return Box::pin(self.intend_elsewhere(addr)).await;
         }
         if !context.machine.intents().try_take(addr, holder) {
             context
                 .machine
                 .counters()
                 .count(context.lane, crate::counters::Event::IntentWait);
-            context
+            let turn = context
                 .machine
                 .intents()
                 .take(addr, holder, context.yields)
                 .await
                 .map_err(|_| self.context_mut().deadlock_at(addr))?;
+            if turn == Turn::Without {
+                return Ok(());
+            }
         }
         self.context_mut().intents.push(addr);
         Ok(())

@@ -17,6 +17,8 @@ use super::backup::Backup;
 use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::message::{LOCK_REPLY, LockReply, Reader};
 use super::primary::Primary;
+use super::turns::{self, Lines};
+use crate::clock::TICK_NS;
 use crate::machine::Machine;
 use crate::record::{self, BadRecord};
 
@@ -28,6 +30,10 @@ const IDLE: Duration = Duration::from_millis(20);
 const BUSY: Duration = Duration::from_millis(1);
 /// Looks at all rings before the poller sleeps.
 const LOOKS: u32 = 64;
+/// How long a transaction waits for an intent of another machine, in ticks of the clock: half a second.
+const INTENT_PATIENCE: u64 = 500_000_000 / TICK_NS;
+/// Polls between two times at which what is due now and then is done.
+const TICK_POLLS: u32 = 1024;
 /// Lane of the allocator where the poller retires slots.
 const LANE: usize = 0;
 
@@ -38,6 +44,7 @@ pub(super) struct End {
     messages: RingReader,
     primary: Primary,
     backup: Backup,
+    lines: Lines,
     /// Nothing of the peer is believed any more.
     distrusted: bool,
     record: Vec<u64>,
@@ -55,6 +62,7 @@ impl End {
             messages: ring::receive(fabric, peer, MESSAGES, MESSAGE_WORDS)?,
             primary: Primary::default(),
             backup: Backup::default(),
+            lines: Lines::new(fabric.bell()),
             distrusted: false,
             record: Vec::new(),
         })
@@ -89,7 +97,7 @@ impl End {
                 break;
             };
             any = true;
-            let handled = self.message(network, tag, record);
+            let handled = self.message(machine, network, tag, record);
             self.messages.release(kept);
             handled?;
         }
@@ -100,17 +108,44 @@ impl End {
             any = true;
             self.log_record(machine, network, (tag, kept), record)?;
         }
+        if let Some(link) = network.link(self.peer) {
+            any |= self.lines.tell(machine.intents(), link);
+        }
         Ok(any)
     }
 
-    fn message(&self, network: &Network, tag: u8, words: &[u64]) -> Result<(), BadRecord> {
-        if tag != LOCK_REPLY {
-            return Err(BadRecord("unknown kind of message"));
-        }
-        let (id, reply) = LockReply::decode(words)?;
-        let waiting = network.replies.lock().remove(&(id, self.peer));
-        if let Some(waiting) = waiting {
-            waiting.complete(Ok(reply));
+    fn message(
+        &mut self,
+        machine: &Machine,
+        network: &Network,
+        tag: u8,
+        words: &[u64],
+    ) -> Result<(), BadRecord> {
+        match tag {
+            LOCK_REPLY => {
+                let (id, reply) = LockReply::decode(words)?;
+                let waiting = network.replies.lock().remove(&(id, self.peer));
+                if let Some(waiting) = waiting {
+                    waiting.complete(Ok(reply));
+                }
+            }
+            turns::INTEND => {
+                if let Some(link) = network.link(self.peer) {
+                    self.lines
+                        .intend(machine.intents(), self.peer, link, words)?;
+                }
+            }
+            turns::GIVE_BACK => {
+                self.lines.give_back(machine.intents(), self.peer, words)?;
+            }
+            turns::TURN => {
+                let (ticket, ended) = turns::decode_turn(words)?;
+                let waiting = network.turns.lock().remove(&ticket);
+                if let Some(waiting) = waiting {
+                    waiting.complete(Ok(ended));
+                }
+            }
+            _ => return Err(BadRecord("unknown kind of message")),
         }
         Ok(())
     }
@@ -130,9 +165,8 @@ impl End {
                 }
                 let mut answer = Vec::with_capacity(8);
                 reply.encode(id, &mut answer);
-                // A peer that does not read its messages does not get its answer.
                 if let Some(link) = network.link(self.peer) {
-                    let _ = link.send(LOCK_REPLY, &answer);
+                    link.send_surely(LOCK_REPLY, &answer);
                 }
             }
             record::COMMIT_PRIMARY => self.primary.commit(machine, LANE, words, kept)?,
@@ -182,9 +216,13 @@ impl Network {
     /// What is due now and then.
     fn tick(&self, machine: &Machine) {
         self.finish(machine.regions());
-        self.peers
-            .iter()
-            .for_each(|peer| peer.link.flush_truncated());
+        self.peers.iter().for_each(|peer| {
+            peer.link.flush_truncated();
+            peer.link.pay();
+        });
+        machine
+            .intents()
+            .dismiss_stalled(machine.now(), INTENT_PATIENCE);
         machine.oldest();
     }
 }
@@ -202,7 +240,7 @@ pub(crate) fn start_poller(machine: &Arc<Machine>) -> std::io::Result<()> {
 }
 
 fn run(weak: &Weak<Machine>) {
-    let mut quiet = 0;
+    let (mut quiet, mut polls) = (0, 0u32);
     loop {
         let Some(machine) = weak.upgrade() else {
             return;
@@ -210,6 +248,10 @@ fn run(weak: &Weak<Machine>) {
         let Some(network) = machine.network().filter(|network| !network.is_stopped()) else {
             return;
         };
+        polls = polls.wrapping_add(1);
+        if polls.is_multiple_of(TICK_POLLS) {
+            network.tick(&machine);
+        }
         if network.poll(&machine) {
             quiet = 0;
             continue;

@@ -6,6 +6,7 @@
 //! * LINK-2: a transaction is truncated after all primaries have acknowledged its COMMIT-PRIMARY. Its
 //!   id goes out with the next record, in the same one-sided write, or on its own when nothing follows.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,10 +31,16 @@ pub(crate) struct Link {
     fabric: Arc<dyn Fabric>,
     peer: MachineId,
     log: Mutex<LogEnd>,
-    messages: Mutex<RingWriter>,
+    messages: Mutex<MessageEnd>,
     /// Whether the peer has been seen to have its ends.
     ready: AtomicBool,
     broken: AtomicBool,
+}
+
+struct MessageEnd {
+    ring: RingWriter,
+    /// Messages that must get there and found no room: tag and words.
+    owed: VecDeque<(u8, Vec<u64>)>,
 }
 
 struct LogEnd {
@@ -55,7 +62,10 @@ impl Link {
                 ring: ring::send(fabric, peer, LOG, log_words)?,
                 truncated: Vec::new(),
             }),
-            messages: Mutex::new(ring::send(fabric, peer, MESSAGES, MESSAGE_WORDS)?),
+            messages: Mutex::new(MessageEnd {
+                ring: ring::send(fabric, peer, MESSAGES, MESSAGE_WORDS)?,
+                owed: VecDeque::new(),
+            }),
             ready: AtomicBool::new(false),
             broken: AtomicBool::new(false),
         })
@@ -155,9 +165,33 @@ impl Link {
     /// [`RingFull`]: the peer does not read its messages.
     pub fn send(&self, tag: u8, body: &[u64]) -> Result<(), RingFull> {
         let mut messages = self.messages.lock();
-        messages.push(tag, &[body])?;
-        drop(messages.flush());
+        messages.ring.push(tag, &[body])?;
+        drop(messages.ring.flush());
         Ok(())
+    }
+
+    /// Sends a message that must get there, later if there is no room now.
+    pub fn send_surely(&self, tag: u8, body: &[u64]) {
+        let mut messages = self.messages.lock();
+        messages.owed.push_back((tag, body.to_vec()));
+        messages.pay();
+    }
+
+    /// Sends what found no room before.
+    pub fn pay(&self) {
+        self.messages.lock().pay();
+    }
+}
+
+impl MessageEnd {
+    fn pay(&mut self) {
+        while let Some((tag, body)) = self.owed.front() {
+            if self.ring.push(*tag, &[body]).is_err() {
+                break;
+            }
+            self.owed.pop_front();
+        }
+        drop(self.ring.flush());
     }
 }
 

@@ -6,6 +6,7 @@
 //! spread.rs   the phases of a commit            ends.rs     polls every peer's log and messages
 //! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
+//! turns.rs    intents on rows of other machines, at both ends
 //! placement.rs  which machine has which region  backing.rs  memory that peers find
 //! ```
 //! Peers' regions and old versions are read in place, one-sided, where the fabric maps them.
@@ -21,9 +22,10 @@ mod message;
 mod placement;
 mod primary;
 mod spread;
+mod turns;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -76,6 +78,9 @@ pub(crate) struct Network {
     /// Writes of its own transactions to regions of which it has backups.
     home: Mutex<Backup>,
     changed: Changed,
+    /// Waits for intents at other machines, by their tickets.
+    turns: Mutex<HashMap<u64, Completer<turns::Ended>, FixedState>>,
+    tickets: AtomicU64,
     /// Commits that are not acknowledged by all primaries yet.
     finishing: Mutex<Vec<Finishing>>,
     log_words: usize,
@@ -130,6 +135,8 @@ impl Network {
             ends: Mutex::new(ends),
             home: Mutex::default(),
             changed: Changed::default(),
+            turns: Mutex::default(),
+            tickets: AtomicU64::new(1),
             finishing: Mutex::default(),
             log_words: options.log_words,
             poller: Mutex::default(),

@@ -20,7 +20,7 @@
 
 use std::sync::Arc;
 
-use fencepost_fabric::{Completion, MachineId, RingFull};
+use fencepost_fabric::{Completion, FabricError, MachineId, RingFull};
 use fencepost_storage::Timestamp;
 use fencepost_storage::header::Header;
 
@@ -124,7 +124,7 @@ impl Transaction {
         let replies = context.lock_elsewhere(network);
         context.lock()?;
         for (machine, reply) in replies {
-            let Ok(reply) = self.reply(network, reply).await else {
+            let Ok(reply) = self.answered(network, reply).await else {
                 return Err(LockFailure::Abort(AbortReason::Unreachable));
             };
             self.context_mut().locked_elsewhere(machine, reply)?;
@@ -224,12 +224,12 @@ impl Transaction {
         }
     }
 
-    /// Waits for an answer to LOCK; looks for it itself for a while rather than be woken.
-    async fn reply(
+    /// Waits for a peer's answer; looks for it itself for a while rather than be woken.
+    pub(super) async fn answered<T>(
         &self,
         network: &Network,
-        mut reply: Completion<LockReply>,
-    ) -> Result<LockReply, fencepost_fabric::FabricError> {
+        mut reply: Completion<T>,
+    ) -> Result<T, FabricError> {
         /// Looks before the poller's thread is relied on.
         const LOOKS: u32 = 256;
         for _ in 0..LOOKS {

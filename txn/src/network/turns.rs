@@ -1,0 +1,238 @@
+//! Intents on rows of other machines: a place in the line at the row's primary.
+//!
+//! ```text
+//! INTEND     ticket | holder | address | whether it yields      to the primary
+//! TURN       ticket | taken, without or deadlock                from it, when the wait has ended
+//! GIVE_BACK  holder | address                                   to it, at the end or where nobody waits any more
+//! ```
+//! A holder is told apart at the primary by the number of its machine above its own.
+//!
+//! # Failure
+//! Intents are advice: where the primary cannot be asked, the transaction goes on without.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+
+use fencepost_fabric::{Bell, Completer, Completion, MachineId};
+use fencepost_storage::Addr;
+
+use super::message::Reader;
+use super::{Link, Network};
+use crate::counters::Event;
+use crate::intent::{Holder, Intents, Turn, WouldDeadlock};
+use crate::record::BadRecord;
+use crate::stop::Stop;
+use crate::transaction::Transaction;
+
+/// Tags of the messages.
+pub(super) const INTEND: u8 = 2;
+pub(super) const TURN: u8 = 3;
+pub(super) const GIVE_BACK: u8 = 4;
+
+const TAKEN: u64 = 1;
+const WITHOUT: u64 = 2;
+const DEADLOCK: u64 = 3;
+
+/// How a wait at another machine has ended.
+pub(super) type Ended = Result<Turn, WouldDeadlock>;
+
+/// A place in a line of this machine that a peer's transaction has.
+struct Standing {
+    ticket: u64,
+    holder: Holder,
+    addr: Addr,
+}
+
+/// The places of one peer's transactions.
+pub(super) struct Lines {
+    standing: Vec<Standing>,
+    changed: Arc<Changed>,
+}
+
+/// Told when one of them comes to its end.
+struct Changed {
+    any: AtomicBool,
+    bell: Bell,
+}
+
+impl Wake for Changed {
+    fn wake(self: Arc<Self>) {
+        self.any.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+}
+
+impl Lines {
+    pub fn new(bell: &Bell) -> Lines {
+        Lines {
+            standing: Vec::new(),
+            changed: Arc::new(Changed {
+                any: AtomicBool::new(false),
+                bell: bell.clone(),
+            }),
+        }
+    }
+
+    /// INTEND: takes the intent or stands in line.
+    pub fn intend(
+        &mut self,
+        intents: &Intents,
+        peer: MachineId,
+        link: &Link,
+        words: &[u64],
+    ) -> Result<(), BadRecord> {
+        let mut reader = Reader(words);
+        let (ticket, number) = (reader.word()?, reader.word()?);
+        let (addr, yields) = (Addr::from_raw(reader.word()?), reader.word()? != 0);
+        let holder = holder_at_peer(peer, number);
+        let waker = Waker::from(Arc::clone(&self.changed));
+        match intents.enqueue(addr, holder, yields, &waker) {
+            Ok(true) => answer(link, ticket, Ok(Turn::Taken)),
+            Err(deadlock) => answer(link, ticket, Err(deadlock)),
+            Ok(false) => self.standing.push(Standing {
+                ticket,
+                holder,
+                addr,
+            }),
+        }
+        Ok(())
+    }
+
+    /// GIVE_BACK: the intent goes to the next, or the place in line to those behind.
+    pub fn give_back(
+        &mut self,
+        intents: &Intents,
+        peer: MachineId,
+        words: &[u64],
+    ) -> Result<(), BadRecord> {
+        let mut reader = Reader(words);
+        let holder = holder_at_peer(peer, reader.word()?);
+        let addr = Addr::from_raw(reader.word()?);
+        self.standing
+            .retain(|standing| (standing.holder, standing.addr) != (holder, addr));
+        intents.leave(addr, holder);
+        Ok(())
+    }
+
+    /// Tells those whose wait has ended; whether there was one.
+    pub fn tell(&mut self, intents: &Intents, link: &Link) -> bool {
+        if !self.changed.any.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        let waker = Waker::from(Arc::clone(&self.changed));
+        self.standing.retain(|standing| {
+            let outcome = intents.outcome(standing.addr, standing.holder, &waker);
+            if let Some(outcome) = outcome {
+                answer(link, standing.ticket, outcome);
+            }
+            outcome.is_none()
+        });
+        true
+    }
+}
+
+fn holder_at_peer(peer: MachineId, number: u64) -> Holder {
+    (u64::from(peer.0) << 32) | number & u64::from(u32::MAX)
+}
+
+fn answer(link: &Link, ticket: u64, ended: Ended) {
+    let how = match ended {
+        Ok(Turn::Taken) => TAKEN,
+        Ok(Turn::Without) => WITHOUT,
+        Err(WouldDeadlock) => DEADLOCK,
+    };
+    link.send_surely(TURN, &[ticket, how]);
+}
+
+/// TURN: what it says.
+pub(super) fn decode_turn(words: &[u64]) -> Result<(u64, Ended), BadRecord> {
+    let mut reader = Reader(words);
+    let (ticket, how) = (reader.word()?, reader.word()?);
+    let ended = match how {
+        TAKEN => Ok(Turn::Taken),
+        WITHOUT => Ok(Turn::Without),
+        DEADLOCK => Err(WouldDeadlock),
+        _ => return Err(BadRecord("unknown end of a wait")),
+    };
+    Ok((ticket, ended))
+}
+
+/// A wait at another machine; dropping it leaves the line there.
+struct Asked<'a> {
+    network: &'a Network,
+    addr: Addr,
+    number: u64,
+    ticket: u64,
+    ended: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.network.turns.lock().remove(&self.ticket);
+            self.network.give_back(self.addr, self.number);
+        }
+    }
+}
+
+impl Network {
+    /// Begins to wait for a row's intent at its primary; `None` where that cannot be asked.
+    fn ask(&self, addr: Addr, number: u64, yields: bool) -> Option<(u64, Completion<Ended>)> {
+        let link = self.link(self.placement.primary(addr.region()))?;
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let (completer, turn): (Completer<Ended>, _) = Completion::pending();
+        self.turns.lock().insert(ticket, completer);
+        let asked = link.send(INTEND, &[ticket, number, addr.raw(), u64::from(yields)]);
+        if asked.is_err() {
+            self.turns.lock().remove(&ticket);
+            return None;
+        }
+        Some((ticket, turn))
+    }
+
+    /// Gives an intent at another machine back.
+    pub fn give_back(&self, addr: Addr, number: u64) {
+        if let Some(link) = self.link(self.placement.primary(addr.region())) {
+            link.send_surely(GIVE_BACK, &[number, addr.raw()]);
+        }
+    }
+
+    /// Whether a row's line is at another machine.
+    pub fn is_elsewhere(&self, addr: Addr) -> bool {
+        self.placement.primary(addr.region()) != self.me()
+    }
+}
+
+impl Transaction {
+    /// [`Transaction::intend`] on a row of another machine.
+    pub(crate) async fn intend_elsewhere(&mut self, addr: Addr) -> Result<(), Stop> {
+        let context = self.context();
+        let Some(network) = context.machine.network().map(Arc::clone) else {
+            return Ok(());
+        };
+        let number = u64::from(context.number);
+        let Some((ticket, turn)) = network.ask(addr, number, context.yields) else {
+            return Ok(());
+        };
+        let counters = context.machine.counters();
+        counters.count(context.lane, Event::IntentWait);
+        let mut asked = Asked {
+            network: &network,
+            addr,
+            number,
+            ticket,
+            ended: false,
+        };
+        let turn = self.answered(&network, turn).await;
+        asked.ended = true;
+        match turn {
+            Ok(Ok(Turn::Taken)) => {
+                self.context_mut().intents.push(addr);
+                Ok(())
+            }
+            Ok(Ok(Turn::Without)) | Err(_) => Ok(()),
+            Ok(Err(WouldDeadlock)) => Err(self.context_mut().deadlock_at(addr)),
+        }
+    }
+}
