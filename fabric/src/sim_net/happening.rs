@@ -85,11 +85,7 @@ impl State {
         let (from, to, way) = (flight.from, flight.to, flight.way());
         let blocked = self.way_blocked(from, to, way);
         let link = self.link(from, to);
-        let behind = link
-            .parked
-            .get(&way)
-            .is_some_and(|parked| !parked.is_empty());
-        if !blocked && !behind {
+        if !blocked && !link.parked.contains_key(&way) {
             return self.deliver(flight, effects);
         }
         // Whoever has given a connection up sends nothing again.

@@ -1,5 +1,6 @@
 //! FAB-1 and FAB-2: words are whole, and the first of a write comes last.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::kind::{Kind, at, cluster, provide, wait};
@@ -69,15 +70,17 @@ pub fn words_are_whole(kind: &impl Kind) {
 }
 
 pub fn who_sees_the_first_word_sees_the_others(kind: &impl Kind) {
-    const WORDS: usize = 33;
-    const WRITES: u64 = 2000;
+    const WORDS: usize = 2000;
+    const WRITES: u64 = 500;
     let machines = cluster(kind, 3);
     let [a, b, c] = &machines[..] else {
         unreachable!("three machines")
     };
     let memory = provide(b, WORDS, a);
+    let all_there = Barrier::new(3);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            all_there.wait();
             let writes: Vec<_> = (1..=WRITES)
                 .map(|n| a.write(at(b, 0), &[n; WORDS]))
                 .collect();
@@ -86,19 +89,22 @@ pub fn who_sees_the_first_word_sees_the_others(kind: &impl Kind) {
             }
         });
         scope.spawn(|| {
+            all_there.wait();
             let mut first = 0;
             while first < WRITES {
                 let first_word = c.read(at(b, 0), 1);
                 let all = c.read(at(b, 0), WORDS);
                 first = wait(kind, first_word).expect("there")[0];
                 let all = wait(kind, all).expect("there");
-                assert!(all.iter().all(|word| *word >= first), "{first}: {all:?}");
+                assert!(all.iter().all(|word| *word >= first), "{first} before all");
             }
         });
+        all_there.wait();
         let mut first = 0;
         while first < WRITES {
             first = memory.words()[0].load(Ordering::Acquire);
-            for word in memory.words() {
+            // What is written last, first.
+            for word in memory.words().iter().rev() {
                 assert!(word.load(Ordering::Relaxed) >= first);
             }
         }

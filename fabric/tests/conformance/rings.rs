@@ -1,18 +1,18 @@
 //! Rings from end to end, and the bells that wake who waits for them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fencepost_fabric::random::Random;
 use fencepost_fabric::ring::{longest_record, receive, record_words, send};
-use fencepost_fabric::{Fabric, RingFull, RingReader, RingWriter};
+use fencepost_fabric::{Armed, Fabric, RingFull, RingReader, RingWriter};
 
 use crate::kind::{Kind, cluster, until, wait};
 
 const CAPACITY: usize = 128;
 const LANE: u16 = 2;
 /// No poller waits so long: a bell wakes it before.
-const LONG: Duration = Duration::from_secs(600);
+const LONG: Duration = Duration::from_secs(60);
 
 fn ring(from: &Arc<dyn Fabric>, to: &Arc<dyn Fabric>) -> (RingWriter, RingReader) {
     let reader = receive(to, from.me(), LANE, CAPACITY).expect("provided");
@@ -107,6 +107,12 @@ pub fn both_directions_of_a_pair(kind: &impl Kind) {
     }
 }
 
+fn wait_for_bell(machine: &Arc<dyn Fabric>, armed: Armed) {
+    let begun = Instant::now();
+    machine.bell().wait(armed, LONG);
+    assert!(begun.elapsed() < LONG, "nobody rang");
+}
+
 /// Sends records `0..records`, and waits at the bell where the ring is full.
 fn send_all(machine: &Arc<dyn Fabric>, writer: &mut RingWriter, records: u64) {
     for number in 0..records {
@@ -118,7 +124,7 @@ fn send_all(machine: &Arc<dyn Fabric>, writer: &mut RingWriter, records: u64) {
                 machine.bell().disarm();
                 break;
             }
-            machine.bell().wait(armed, LONG);
+            wait_for_bell(machine, armed);
         }
         if number % 3 == 0 {
             drop(writer.flush());
@@ -153,7 +159,7 @@ fn take_all(
         match look(readers) {
             (_, true) => return,
             (true, _) => machine.bell().disarm(),
-            (false, _) => machine.bell().wait(armed, LONG),
+            (false, _) => wait_for_bell(machine, armed),
         }
     }
 }
