@@ -30,8 +30,8 @@ impl SegmentId {
     /// Kind of the generations of such blocks; the number is that of a page of them.
     pub const GENERATIONS: u16 = 7;
 
-    /// The lane of leases. Where there are connections it has its own, so that what goes on it waits
-    /// behind nothing else; it keeps no order with other lanes.
+    /// The lane of leases. Where there are connections it has its own, so that what goes on it
+    /// waits behind nothing else; it keeps no order with other lanes.
     pub const LEASE_LANE: u16 = 15;
 
     /// The segment `number` of a kind and lane.

@@ -8,14 +8,14 @@
 //!
 //! step(): the next thing that happens, and the machine that has something to look at
 //! ```
-//! Nothing happens but in [`SimNet::step`]: no threads, no clock but [`SimNet::now_ns`]. The same seed
-//! and the same calls give the same history, which [`SimNet::trace`] is a hash of.
+//! Nothing happens but in [`SimNet::step`]: no threads, no clock but [`SimNet::now_ns`]. The same
+//! seed and the same calls give the same history, which [`SimNet::trace`] is a hash of.
 //!
 //! # What it promises, and what it does not
 //! FAB-1…6, and nothing beyond: what different machines post, or different threads of one
-//! ([`SimFabric::thread`]), lands in any order; what was posted before a machine was paused, evicted or
-//! crashed may land long after, unless its target has stopped counting it as a member, or has got a new
-//! connection from it.
+//! ([`SimFabric::thread`]), lands in any order; what was posted before a machine was paused,
+//! evicted or crashed may land long after, unless its target has stopped counting it as a member,
+//! or has got a new connection from it.
 //!
 //! *Concurrency.* One lock around everything, and wakers are called without it.
 

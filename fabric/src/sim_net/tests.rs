@@ -308,7 +308,10 @@ fn chaos(seed: u64) -> (u64, u64, Vec<String>) {
     for (machine, _) in &machines {
         let events = machine.take_events();
         for peer in ids.iter().filter(|id| **id != machine.me()) {
-            let about = |event: &&Event| matches!(event, Event::Connected(id) | Event::Lost(id) if id == peer);
+            let about = |event: &&Event| {
+                let (Event::Connected(id) | Event::Lost(id)) = event;
+                id == peer
+            };
             let last = events.iter().rfind(about);
             assert_eq!(
                 last,

@@ -5,14 +5,14 @@
 //!                                 apply them in order, gather the replies, one write(2), again
 //! ```
 //! # Invariants
-//! * A request is applied while its connection's gate is held and open. Whoever closes the gate of a
-//!   machine that was removed knows that nothing of it is applied afterwards (FAB-5).
-//! * A machine has one connection a lane, the newest. When it has restarted, those of its life before
-//!   are closed before the first new one is admitted.
+//! * A request is applied while its connection's gate is held and open. Whoever closes the gate of
+//!   a machine that was removed knows that nothing of it is applied afterwards (FAB-5).
+//! * A machine has one connection a lane, the newest. When it has restarted, those of its life
+//!   before are closed before the first new one is admitted.
 //!
 //! # Failure
-//! A malformed request ends its connection. What cannot be accepted for want of threads or descriptors
-//! is closed, and the peer calls again.
+//! A malformed request ends its connection. What cannot be accepted for want of threads or
+//! descriptors is closed, and the peer calls again.
 
 use std::collections::HashSet;
 use std::io::{self, Write};

@@ -3,14 +3,15 @@
 //!
 //! ```text
 //! caller                                                       listener
-//! HELLO   magic, version, lane, cluster, from, to, incarnation, nonce ──►  version? cluster? to me?
+//! HELLO   magic, version, lane, cluster, from, to, incarnation, nonce ──► version? cluster? mine?
 //!         ◄── OK, incarnation, nonce, proof of the listener, or a refusal
 //! proof of the caller, or a refusal ──►                                    right? a member?
 //!         ◄── OK, or a refusal
 //! ```
-//! A proof is an HMAC-SHA256 with the secret over who proves, the hello and the answer to it, so that
-//! none can be used again or for the other end. The secret never travels. What follows the handshake is
-//! neither encrypted nor signed: a network that others can write to needs more than this.
+//! A proof is an HMAC-SHA256 with the secret over who proves, the hello and the answer to it, so
+//! that none can be used again or for the other end. The secret never travels. What follows the
+//! handshake is neither encrypted nor signed: a network that others can write to needs more than
+//! this.
 
 use std::io::{self, Read, Write};
 

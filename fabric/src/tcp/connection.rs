@@ -5,12 +5,13 @@
 //!                         reader: many replies a read(2), first come first ◄─ applies in order
 //! ```
 //! # Invariants
-//! * Requests and what waits for their replies are queued under one lock, so the n-th reply is that of
-//!   the n-th request.
+//! * Requests and what waits for their replies are queued under one lock, so the n-th reply is that
+//!   of the n-th request.
 //! * A connection is closed for ever. What waits then, and what is posted later, answers
 //!   [`crate::FabricError::Lost`]; the next connection to the peer knows nothing of it.
-//! * At most [`OUT_BYTES`] and one operation wait for the flusher, and [`WAITING`] operations for
-//!   replies. Whoever posts more waits, until the peer has taken some or the connection is closed.
+//! * At most [`OUT_BYTES`] and one operation wait for the flusher, which holds no more than that
+//!   itself, and [`WAITING`] operations for replies. Whoever posts more waits, until the peer has
+//!   taken some or the connection is closed.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -124,8 +125,8 @@ impl Connection {
         }
     }
 
-    /// The reader's life: answers whoever waits, until the connection is closed or breaks, or the peer
-    /// writes nonsense.
+    /// The reader's life: answers whoever waits, until the connection is closed or breaks, or the
+    /// peer writes nonsense.
     pub(super) fn answer(&self) {
         let mut inbox = Inbox::new();
         while inbox.fill(&mut &self.stream).is_ok() {

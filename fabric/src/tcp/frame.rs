@@ -1,16 +1,19 @@
 //! What goes over a connection of the kind `tcp`, after the handshake.
 //!
 //! ```text
-//! frame     | length (4) | kind (1) | ...                     little-endian; the length is what follows
-//! requests  READ   segment (8) word (8) words (8)             replies in the order of the requests:
-//!           WRITE  segment (8) word (8) words ...             DONE     count (4)   so many writes are
-//!           SWAP   segment (8) word (8) expected new          WORDS    words ...   a read's
-//!           BELL                        (no reply)            WAS      word (8)    a swap's
-//!                                                             REFUSED  reason (1)  any operation's
+//! frame     | length (4) | kind (1) | ...          little-endian; the length is what follows
+//! requests  READ   segment (8) word (8) words (8)
+//!           WRITE  segment (8) word (8) words ...
+//!           SWAP   segment (8) word (8) expected (8) new (8)
+//!           BELL                                    (no reply)
+//! replies   DONE     count (4)                      so many writes are, in the order of requests
+//!           WORDS    words ...                      a read's
+//!           WAS      word (8)                       a swap's
+//!           REFUSED  reason (1)                     any operation's
 //! ```
 //! # Failure
-//! A frame that is too long, or that no peer of ours writes, is [`Malformed`] and ends the connection.
-//! Room is made for what has arrived, never for what a frame says is to come.
+//! A frame that is too long, or that no peer of ours writes, is [`Malformed`] and ends the
+//! connection. Room is made for what has arrived, never for what a frame says is to come.
 
 use std::io::{self, Read};
 

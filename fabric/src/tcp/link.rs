@@ -1,7 +1,7 @@
 //! The connections to one peer, kept up: one for ordinary operations, one for leases.
 //!
 //! ```text
-//! call both ─► up: Connected ─► either breaks ─► both closed: Lost ─► wait, longer each time ─► call …
+//! call both ─► up: Connected ─► one breaks ─► both closed: Lost ─► wait, ever longer ─► call …
 //! ```
 //! # Failure
 //! Whatever breaks or is refused is tried again, until the peer is no member any more; why it was

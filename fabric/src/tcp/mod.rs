@@ -22,8 +22,8 @@
 //! # Failure
 //! With the loss of either connection both are closed, and everything in flight answers
 //! [`FabricError::Lost`]; nothing is sent again by the fabric. A peer that hangs, or a network that
-//! swallows, is no loss: it is whoever watches leases that removes it, which ends what waits for it.
-//! An operation moves at most [`LONGEST`] words.
+//! swallows, is no loss: it is whoever watches leases that removes it, which ends what waits for
+//! it. An operation moves at most [`LONGEST`] words.
 
 mod agent;
 mod auth;

@@ -98,7 +98,8 @@ impl Kind for Tcp {
 
     fn join(&self, id: u32) -> Arc<dyn Fabric> {
         let mut addresses = self.0.lock().expect("no panic");
-        // A machine comes back where it was. Nobody calls from these addresses, so its port is free.
+        // A machine comes back where it was. Nobody calls from these addresses, so its port is
+        // free.
         let free = || SocketAddr::from(([127, 0, 1, id as u8], 0));
         let address = addresses.get(&id).copied().unwrap_or_else(free);
         let config = TcpConfig {
