@@ -35,7 +35,7 @@ pub struct Memory {
     #[cfg(loom)]
     map: Arc<[AtomicU64]>,
     words: usize,
-    /// Whether discarded pages read as zeroes; those of a file stay what they were.
+    /// Whether it is of this process alone, and no file.
     anonymous: bool,
 }
 
@@ -125,14 +125,19 @@ impl Memory {
         const PAGE_BYTES: usize = 4096;
         let from = (words.start * WORD_BYTES).next_multiple_of(PAGE_BYTES);
         let to = words.end.min(self.words) * WORD_BYTES / PAGE_BYTES * PAGE_BYTES;
-        if self.anonymous && from < to {
-            // SAFETY: the mapping is private and anonymous, so discarded pages read as zeroes: values
-            // of the atomic words, like any other racing write. No other reference exists (RAW-2).
-            // A kernel that refuses leaves the words as they are.
-            let _ = unsafe {
-                self.map
-                    .unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, from, to - from)
-            };
+        #[cfg(target_os = "linux")]
+        let of_file = Some(memmap2::UncheckedAdvice::Remove);
+        #[cfg(not(target_os = "linux"))]
+        let of_file = None;
+        let advice = match self.anonymous {
+            true => Some(memmap2::UncheckedAdvice::DontNeed),
+            false => of_file,
+        };
+        if let Some(advice) = advice.filter(|_| from < to) {
+            // SAFETY: the mapping is private and anonymous, or of a file in which this makes a hole, so
+            // discarded pages read as zeroes: values of the atomic words, like any other racing write. No
+            // other reference exists (RAW-2). A kernel that refuses leaves the words as they are.
+            let _ = unsafe { self.map.unchecked_advise_range(advice, from, to - from) };
         }
     }
 
@@ -232,5 +237,31 @@ impl Memory {
             word.store(*value, Ordering::Release);
         }
         true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn discarded_pages_of_a_file_are_a_hole() {
+        const WORDS: usize = 1 << 17;
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len((WORDS * WORD_BYTES) as u64).expect("grows");
+        let memory = Memory::of_file(&file, true).expect("maps");
+        assert!(memory.copy_in(0, &[7; WORDS]));
+        let blocks = || file.metadata().expect("metadata").blocks();
+        let full = blocks();
+        memory.discard(0..WORDS / 2);
+        let mut words = vec![1; WORDS];
+        assert!(memory.copy_out(0, &mut words));
+        // A file system without holes keeps them.
+        if words[0] == 0 {
+            assert!(words[..WORDS / 2].iter().all(|word| *word == 0));
+            assert!(blocks() < full);
+        }
+        assert!(words[WORDS / 2..].iter().all(|word| *word == 7));
     }
 }

@@ -253,6 +253,8 @@ impl Transaction {
         context.commit_primary(w);
         context.slot.end_commit();
         context.truncate(w);
+        // Nothing of it is the transaction's own any more, should its future be dropped from here on.
+        context.writes.clear();
         let machine = &context.machine;
         machine.counters().count(context.lane, Event::CommitWrite);
         let id = context.txn_id();
