@@ -225,11 +225,17 @@ impl Regions {
         region.object(addr.offset() as usize)
     }
 
-    /// Gives block `id` of a backup to `class`, as its primary did; true if it had another class so far.
+    /// Size class of a block of a backup, if it has one.
+    pub fn backup_class(&self, id: BlockId) -> Option<Class> {
+        let region = self.backups.get(id.region.0 as usize)?.get()?;
+        region.class(id.block as usize)
+    }
+
+    /// Gives block `id` of a backup to `class`, as its primary did.
     ///
     /// # Errors
     /// [`OutOfMemory`] where the backup cannot be reserved, or has no such block.
-    pub fn restore_backup(&self, id: BlockId, class: Class) -> Result<bool, OutOfMemory> {
+    pub fn restore_backup(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
         let cell = self.backups.get(id.region.0 as usize).ok_or(OutOfMemory)?;
         if cell.get().is_none() {
             let words = self.region_bytes / WORD_BYTES;
@@ -242,13 +248,12 @@ impl Regions {
         let region = cell.get().ok_or(OutOfMemory)?;
         let there = region.class(id.block as usize);
         if there == Some(class) {
-            return Ok(false);
+            return Ok(());
         }
         if there.is_some() {
             clear_block(region, id, class);
         }
-        set_class(region, id, class)?;
-        Ok(there.is_some())
+        set_class(region, id, class)
     }
 
     /// The slot at `addr`; `None` for an address outside every block in use. A wrong address inside

@@ -32,6 +32,8 @@ pub const ABORT: u8 = 4;
 pub const TRUNCATE: u8 = 5;
 /// COMMIT-BACKUP of a transaction that has more than one; the backup copies it out of the log.
 pub const COMMIT_BACKUP_PART: u8 = 6;
+/// LOCK of such a transaction, which must not keep the parts behind it in the log.
+pub const LOCK_OF_PARTS: u8 = 7;
 
 /// Objects up to this many words are logged whole (256 bytes).
 pub const WHOLE_OBJECT_WORDS: usize = 32;

@@ -14,7 +14,10 @@ impl Context {
         let mut lane = None;
         for write in &self.writes.writes {
             // Nobody knows the slot of a new object that was freed again; it waits with the others.
-            if matches!(write.what, What::Freed | What::Unborn) {
+            // What was freed at another machine is retired there.
+            if matches!(write.what, What::Freed | What::Unborn)
+                && self.machine.regions().is_own(write.addr)
+            {
                 lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane))
                     .retire(write.addr, w);
             }

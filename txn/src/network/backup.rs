@@ -19,9 +19,9 @@ use fencepost_storage::Timestamp;
 use super::message::{Kind, Reader, Write};
 use crate::record::{BadRecord, TxnId};
 
-/// When blocks of backups last changed their class.
+/// When blocks of backups got the class that they have, and whether they had another before.
 #[derive(Default)]
-pub(super) struct Changed(Mutex<HashMap<BlockId, Timestamp, FixedState>>);
+pub(super) struct Changed(Mutex<HashMap<BlockId, (Timestamp, bool), FixedState>>);
 
 /// The transactions of one coordinator machine that write regions of which this machine has backups.
 #[derive(Default)]
@@ -88,12 +88,16 @@ fn apply(
     }
     let block = BlockId::of(write.addr);
     let mut changed = changed.0.lock();
-    if changed.get(&block).is_some_and(|since| *since >= w) {
+    let there = regions.backup_class(block);
+    let same = there == Some(Class(write.class));
+    let outlived = |(since, again): &(Timestamp, bool)| *since >= w && (*again || !same);
+    if changed.get(&block).is_some_and(outlived) {
         return Ok(());
     }
-    let other = regions.restore_backup(block, Class(write.class));
-    if other.map_err(|_| BadRecord("a backup cannot be made"))? {
-        changed.insert(block, w);
+    if !same {
+        let restored = regions.restore_backup(block, Class(write.class));
+        restored.map_err(|_| BadRecord("a backup cannot be made"))?;
+        changed.insert(block, (w, there.is_some()));
     }
     drop(changed);
     let object = regions.backup(write.addr).ok_or(NOWHERE)?;

@@ -158,8 +158,12 @@ impl End {
         words: &[u64],
     ) -> Result<(), BadRecord> {
         match tag {
-            record::LOCK => {
-                let (id, reply, released) = self.primary.lock(machine, words, kept)?;
+            record::LOCK | record::LOCK_OF_PARTS => {
+                let stays = (tag == record::LOCK).then_some(kept);
+                if stays.is_none() {
+                    self.log.release(kept);
+                }
+                let (id, reply, released) = self.primary.lock(machine, words, stays)?;
                 if let Some(kept) = released {
                     self.log.release(kept);
                 }

@@ -4,6 +4,7 @@
 //! ```text
 //! coordinator's machine                         participant's machine
 //! spread.rs   the phases of a commit            ends.rs     polls every peer's log and messages
+//! participants.rs  who gets which record
 //! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
 //! turns.rs    intents on rows of other machines, at both ends
@@ -19,6 +20,7 @@ mod backup;
 mod ends;
 mod link;
 mod message;
+mod participants;
 mod placement;
 mod primary;
 mod spread;
@@ -41,9 +43,9 @@ use backup::{Backup, Changed};
 use ends::End;
 pub(crate) use ends::start_poller;
 pub(crate) use link::Link;
+pub(crate) use participants::Spread;
 pub use placement::Placement;
 use spread::Finishing;
-pub(crate) use spread::Spread;
 
 use crate::record::TxnId;
 use message::LockReply;
@@ -271,6 +273,12 @@ impl Network {
     /// Words of the longest record that a log takes.
     fn longest_record(&self) -> usize {
         fencepost_fabric::ring::longest_record(self.log_words)
+    }
+
+    /// Whether records of these sizes fit a log together, however its receiver has told of its room.
+    fn takes(&self, sizes: &[usize]) -> bool {
+        let promised = |words: &usize| if *words > 0 { 2 * (words + 1) } else { 0 };
+        sizes.iter().map(promised).sum::<usize>() <= self.log_words / 2
     }
 
     /// Whether every write to `region` is this machine's own business.

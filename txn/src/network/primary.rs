@@ -4,7 +4,8 @@
 //! # Invariants
 //! * PRIMARY-1: a lock that was taken for a peer's transaction is held until its COMMIT-PRIMARY or
 //!   ABORT has been processed; they come from the same log, in order.
-//! * PRIMARY-2: the records stay in the log until the transaction is truncated.
+//! * PRIMARY-2: the records stay in the log until the transaction is truncated; those of one whose
+//!   COMMIT-BACKUP comes in parts are copied out of it.
 
 use std::collections::HashMap;
 
@@ -49,7 +50,7 @@ impl Primary {
         &mut self,
         machine: &Machine,
         record: &[u64],
-        kept: Kept,
+        kept: Option<Kept>,
     ) -> Result<(TxnId, LockReply, Option<Kept>), BadRecord> {
         let mut reader = Reader(record);
         let id = reader.id()?;
@@ -78,11 +79,11 @@ impl Primary {
         }
         if let Some((reason, addr)) = failed {
             unlock(machine, &held);
-            return Ok((id, LockReply::Failed(reason, addr), Some(kept)));
+            return Ok((id, LockReply::Failed(reason, addr), kept));
         }
         let record = record.to_vec();
         self.locked.insert(id, Locked { held, record });
-        self.kept.entry(id).or_default().push(kept);
+        self.kept.entry(id).or_default().extend(kept);
         Ok((id, LockReply::Locked(found), None))
     }
 
@@ -150,11 +151,17 @@ fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason
         Kind::Patched => object.header(),
         _ => Header(write.about).unlocked(),
     };
+    // A node that is gone is looked for elsewhere, and its slot may be another object's soon.
+    if write.kind == Kind::Patched && !expected.is_allocated() {
+        return Err(AbortReason::WriteConflict);
+    }
     loop {
         match object.try_lock(expected.unlocked()) {
             Ok(()) => return Ok(expected.unlocked()),
             Err(there) if there.is_locked() => return Err(AbortReason::LockBusy),
-            Err(there) if write.kind == Kind::Patched => expected = there,
+            Err(there) if write.kind == Kind::Patched && there.is_allocated() => {
+                expected = there;
+            }
             Err(_) => return Err(AbortReason::WriteConflict),
         }
     }

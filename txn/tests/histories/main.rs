@@ -2,6 +2,7 @@
 //! serializability.
 
 mod checker;
+mod elsewhere;
 mod kind;
 mod world;
 

@@ -1,0 +1,97 @@
+//! What a commit does with objects of other machines, one step at a time.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use fencepost_txn::{Addr, Coordinator, Mode, Outcome};
+use pollster::block_on;
+
+use crate::kind::Kind;
+use crate::world::World;
+
+fn committed(outcome: Result<Outcome, fencepost_txn::Stop>) {
+    assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+}
+
+#[test]
+fn a_slot_freed_at_another_machine_is_used_again_there_alone() {
+    for kind in [Kind::Local, Kind::Shm] {
+        let world = World::over(kind, 2, 1, 2);
+        let theirs = world.objects[1];
+        let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
+        block_on(tx.free(theirs)).expect("is there");
+        committed(block_on(tx.commit()));
+        // Every reader passes the tombstone.
+        std::thread::sleep(Duration::from_millis(200));
+        for _ in 0..8 {
+            let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
+            for _ in 0..4 {
+                let new = tx.alloc(20, theirs).expect("memory").addr;
+                assert_ne!(new, theirs, "that is the other machine's");
+            }
+            committed(block_on(tx.commit()));
+        }
+    }
+}
+
+#[test]
+fn a_large_transaction_does_not_stand_in_its_own_way() {
+    let world = World::over(Kind::Local, 2, 2, 2);
+    for (turn, theirs) in [(0, 1), (1, 0)] {
+        let mut tx = world.machines[turn].coordinator().begin(Mode::ReadWrite);
+        for _ in 0..400 {
+            tx.alloc(20, Addr::NULL).expect("memory");
+        }
+        block_on(tx.write(world.objects[theirs], &[7])).expect("is there");
+        committed(block_on(tx.commit()));
+    }
+    world.settle_whatever_was_written();
+}
+
+#[test]
+fn sessions_of_one_thread_do_not_wait_for_each_other_for_ever() {
+    const ENOUGH: u64 = 300;
+    let world = World::over(Kind::Shm, 2, 1, 2);
+    let theirs = world.objects[1];
+    let done = AtomicU64::new(0);
+    let session = |mut coordinator: Coordinator| {
+        let done = &done;
+        Box::pin(async move {
+            loop {
+                let mut tx = coordinator.begin(Mode::ReadWrite);
+                let mut words = Vec::new();
+                let read = tx.read(theirs, &mut words).await.is_ok();
+                if read && tx.write(theirs, &[words[0] + 1; 20]).await.is_ok() {
+                    committed_or_not(tx.commit().await);
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+                once_pending().await;
+            }
+        })
+    };
+    let mut sessions = [0, 0].map(|machine| session(world.machines[machine].coordinator()));
+    let mut cx = Context::from_waker(Waker::noop());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while done.load(Ordering::Relaxed) < ENOUGH {
+        assert!(Instant::now() < deadline, "the thread is stuck");
+        for session in &mut sessions {
+            let _: Poll<()> = session.as_mut().poll(&mut cx);
+        }
+    }
+}
+
+/// A conflict is an outcome, too.
+fn committed_or_not(outcome: Result<Outcome, fencepost_txn::Stop>) {
+    outcome.expect("nothing fails");
+}
+
+async fn once_pending() {
+    let mut once = false;
+    std::future::poll_fn(|_| match std::mem::replace(&mut once, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
