@@ -29,3 +29,4 @@ mod versioned;
 
 pub use error::BenchError;
 pub use named::{BenchOptions, Name, Via, run_named};
+pub use native::{FabricKind, Machines, Together};

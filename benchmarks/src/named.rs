@@ -10,6 +10,7 @@ use crate::bank::{self, BankNative, BankSql};
 use crate::error::BenchError;
 use crate::harness::{Facts, Report, RunOptions, run};
 use crate::kv::{self, Kv, KvOptions};
+use crate::native::{FabricKind, Machines, Together};
 use crate::orw::{self, OrwNative, OrwOptions, OrwSql};
 use crate::smallbank::{self, SmallBankNative, SmallBankSql};
 use crate::sql::{Embedded, Isolation, SqlSource};
@@ -80,8 +81,12 @@ pub struct BenchOptions {
     /// How SQL transactions of `smallbank`, `orw` and `tpcc` are isolated; each has the least that
     /// it needs as its default.
     pub isolation: Option<Isolation>,
-    /// Machines on this host.
+    /// Machines of a native run, all of this process; its threads take turns among them.
     pub machines: usize,
+    /// Machines that have a copy of each region; as many as there are, up to three, without.
+    pub replicas: Option<usize>,
+    /// What is between several machines; shared memory without.
+    pub fabric: Option<FabricKind>,
     /// Where the data are; with it commits are on disk before they count.
     pub data_dir: Option<PathBuf>,
     /// Bytes that the data may take.
@@ -97,11 +102,7 @@ pub struct BenchOptions {
 /// # Errors
 /// [`BenchError`]; data that are not whole are in the report.
 pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
-    if options.machines != 1 {
-        return Err(BenchError::Options(
-            "a database has one machine so far".to_string(),
-        ));
-    }
+    check_machines(options)?;
     match (options.name, options.via) {
         (Name::Kv, Via::Native) => run_kv(options),
         (Name::Kv, _) => Err(BenchError::Options("kv runs --via native".to_string())),
@@ -111,8 +112,7 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
             let seed = options.run.seed;
             match via {
                 Via::Native => {
-                    let database = open(options)?;
-                    let workload = TatpNative::new(database.machine(), subscribers, seed)?;
+                    let workload = TatpNative::new(machines(options)?, subscribers, seed)?;
                     run(&workload, &options.run, facts)
                 }
                 _ => run(
@@ -127,8 +127,7 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
             let facts = facts(options, json!({ "accounts": accounts }));
             match via {
                 Via::Native => {
-                    let database = open(options)?;
-                    let workload = BankNative::new(database.machine(), accounts)?;
+                    let workload = BankNative::new(machines(options)?, accounts)?;
                     run(&workload, &options.run, facts)
                 }
                 _ => run(
@@ -146,8 +145,7 @@ pub fn run_named(options: &BenchOptions) -> Result<Report, BenchError> {
             let facts = facts(options, json!({ "customers": customers })).isolated(isolation);
             match via {
                 Via::Native => {
-                    let database = open(options)?;
-                    let workload = SmallBankNative::new(database.machine(), customers)?;
+                    let workload = SmallBankNative::new(machines(options)?, customers)?;
                     run(&workload, &options.run, facts)
                 }
                 _ => run(
@@ -182,8 +180,7 @@ fn run_kv(options: &BenchOptions) -> Result<Report, BenchError> {
         "value_bytes": 32,
         "occupancy": 0.9,
     });
-    let database = open(options)?;
-    let workload = Kv::new(database.machine(), kv_options)?;
+    let workload = Kv::new(machines(options)?, kv_options)?;
     run(&workload, &options.run, facts(options, parameters))
 }
 
@@ -206,8 +203,7 @@ fn run_orw(options: &BenchOptions) -> Result<Report, BenchError> {
     };
     match options.via {
         Via::Native => {
-            let database = open(options)?;
-            let workload = OrwNative::new(database.machine(), orw_options)?;
+            let workload = OrwNative::new(machines(options)?, orw_options)?;
             run(&workload, &options.run, facts)
         }
         _ => run(
@@ -255,6 +251,9 @@ fn run_tpcc(options: &BenchOptions) -> Result<Report, BenchError> {
     }
 }
 
+/// Most machines in this process.
+const MOST_MACHINES: usize = 64;
+
 /// So many for each thread.
 fn a_thread(options: &BenchOptions, count: u32) -> u32 {
     let threads = u32::try_from(options.run.threads.max(1)).unwrap_or(u32::MAX);
@@ -286,6 +285,12 @@ fn facts(options: &BenchOptions, parameters: Value) -> Facts {
         via: options.via.name().to_string(),
         durability: durability.to_string(),
         machines: options.machines,
+        replicas: replicas(options),
+        fabric: match options.machines {
+            1 => "none",
+            _ => fabric(options).name(),
+        }
+        .to_string(),
         parameters,
     }
 }
@@ -307,6 +312,49 @@ fn source(options: &BenchOptions) -> Result<SqlSource, BenchError> {
         (Via::Pg, None) => Err(BenchError::Options("--via pg needs --url".to_string())),
         _ => Ok(SqlSource::Embedded(Embedded::new(open(options)?))),
     }
+}
+
+/// Whether there can be as many machines.
+fn check_machines(options: &BenchOptions) -> Result<(), BenchError> {
+    let wrong = |why: &str| Err(BenchError::Options(why.to_string()));
+    let (machines, replicas) = (options.machines, replicas(options));
+    if !(1..=MOST_MACHINES).contains(&machines) || !(1..=machines).contains(&replicas) {
+        return wrong("between 1 and 64 machines, and no more replicas than machines");
+    }
+    if machines == 1 {
+        return match options.fabric {
+            Some(_) => wrong("a fabric is between several machines"),
+            None => Ok(()),
+        };
+    }
+    match (options.via, options.name, &options.data_dir) {
+        (Via::Native, Name::Tpcc, _) => wrong("tpcc has one machine so far"),
+        (Via::Native, _, None) => Ok(()),
+        (Via::Native, _, Some(_)) => wrong("several machines keep nothing on a disk yet"),
+        _ => wrong("several machines are for native runs"),
+    }
+}
+
+fn replicas(options: &BenchOptions) -> usize {
+    options.replicas.unwrap_or(options.machines.min(3))
+}
+
+fn fabric(options: &BenchOptions) -> FabricKind {
+    options.fabric.unwrap_or(FabricKind::Shm)
+}
+
+/// The machines of a native run.
+fn machines(options: &BenchOptions) -> Result<Machines, BenchError> {
+    if options.machines == 1 {
+        return Ok(Machines::alone(open(options)?));
+    }
+    Machines::together(&Together {
+        machines: options.machines,
+        replicas: replicas(options),
+        fabric: fabric(options),
+        region_bytes: options.region_bytes,
+        memory_limit: options.memory_limit,
+    })
 }
 
 /// The database of an embedded or native run.

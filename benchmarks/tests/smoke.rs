@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fencepost::Database;
 use fencepost_benchmarks::harness::{Report, RunOptions};
-use fencepost_benchmarks::{BenchOptions, Name, Via, run_named};
+use fencepost_benchmarks::{BenchOptions, FabricKind, Name, Via, run_named};
 use fencepost_pgserver::listen;
 
 fn options(name: Name, via: Via) -> BenchOptions {
@@ -21,6 +21,8 @@ fn options(name: Name, via: Via) -> BenchOptions {
         small: true,
         isolation: None,
         machines: 1,
+        replicas: None,
+        fabric: None,
         data_dir: None,
         memory_limit: None,
         region_bytes: Some(16 << 20),
@@ -46,6 +48,7 @@ fn run(options: &BenchOptions) -> Report {
         "via",
         "durability",
         "machines",
+        "replicas",
         "threads",
         "seconds",
         "committed_per_s",
@@ -220,6 +223,53 @@ fn tpcc_over_the_wire() {
     assert_eq!(report.facts.parameters["isolation"], "repeatable read");
 }
 
+/// Over three machines; what they post is counted.
+fn run_over_machines(name: Name, fabric: FabricKind) {
+    let report = run(&BenchOptions {
+        machines: 3,
+        fabric: Some(fabric),
+        ..options(name, Via::Native)
+    });
+    let json = report.to_json();
+    assert_eq!(
+        (&json["machines"], &json["replicas"]),
+        (&3.into(), &3.into())
+    );
+    assert_eq!(json["fabric"]["kind"], fabric.name());
+    assert!(report.counters.writes > 0, "{report}");
+}
+
+#[test]
+fn tatp_over_machines() {
+    run_over_machines(Name::Tatp, FabricKind::Shm);
+}
+
+#[test]
+fn smallbank_over_machines() {
+    run_over_machines(Name::SmallBank, FabricKind::Local);
+}
+
+#[test]
+fn orw_over_machines() {
+    run_over_machines(Name::Orw, FabricKind::Shm);
+}
+
+#[test]
+fn bank_over_machines() {
+    run_over_machines(Name::Bank, FabricKind::Shm);
+}
+
+#[test]
+fn kv_over_machines_without_backups() {
+    let report = run(&BenchOptions {
+        machines: 2,
+        replicas: Some(1),
+        update_percent: 50,
+        ..options(Name::Kv, Via::Native)
+    });
+    assert_eq!(report.to_json()["fabric"]["kind"], "shm");
+}
+
 #[test]
 fn wrong_options_are_refused() {
     for wrong in [
@@ -227,6 +277,24 @@ fn wrong_options_are_refused() {
         options(Name::Bank, Via::Pg),
         BenchOptions {
             machines: 3,
+            ..options(Name::Bank, Via::Embedded)
+        },
+        BenchOptions {
+            machines: 3,
+            replicas: Some(4),
+            ..options(Name::Bank, Via::Native)
+        },
+        BenchOptions {
+            machines: 3,
+            data_dir: Some("nowhere".into()),
+            ..options(Name::Bank, Via::Native)
+        },
+        BenchOptions {
+            machines: 0,
+            ..options(Name::Bank, Via::Native)
+        },
+        BenchOptions {
+            fabric: Some(FabricKind::Local),
             ..options(Name::Bank, Via::Native)
         },
         BenchOptions {

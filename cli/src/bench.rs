@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fencepost_benchmarks::harness::RunOptions;
 use fencepost_benchmarks::sql::Isolation;
-use fencepost_benchmarks::{BenchOptions, Name, Via, null_server, run_named};
+use fencepost_benchmarks::{BenchOptions, FabricKind, Name, Via, null_server, run_named};
 
 use crate::failure::Failure;
 use crate::size;
@@ -24,12 +24,19 @@ pub struct Bench {
     /// will do. Tables of the benchmark are dropped and made again.
     #[arg(long)]
     url: Option<String>,
-    /// Threads, each one client.
+    /// Threads in all, each one client; several machines take turns to have them.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// Machines of the database on this host.
-    #[arg(long, default_value_t = 1)]
+    /// Machines of a native run, all in this process. Keys are spread over them by a hash, so that of N
+    /// machines all but one in N accesses go to another. Not for tpcc.
+    #[arg(long, value_name = "N", default_value_t = 1)]
     machines: usize,
+    /// Machines that have a copy of each region. [default: 3, or all there are]
+    #[arg(long, value_name = "R")]
+    replicas: Option<usize>,
+    /// What is between several machines. [default: shm]
+    #[arg(long)]
+    fabric: Option<Between>,
     /// Seconds that are measured.
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
@@ -112,6 +119,14 @@ enum Access {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+enum Between {
+    /// Each other's memory.
+    Local,
+    /// Memory on /dev/shm, as between processes.
+    Shm,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Level {
     /// Each statement has a snapshot.
     ReadCommitted,
@@ -170,6 +185,11 @@ impl Bench {
                 Level::Serializable => Isolation::Serializable,
             }),
             machines: self.machines,
+            replicas: self.replicas,
+            fabric: self.fabric.map(|fabric| match fabric {
+                Between::Local => FabricKind::Local,
+                Between::Shm => FabricKind::Shm,
+            }),
             data_dir: self.data_dir,
             memory_limit: self.memory_limit,
             region_bytes: self.region_size,

@@ -1,25 +1,24 @@
 //! `bank` on a hash table: each transfer reads and writes two values of one word.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fencepost_fabric::random::Random;
 use fencepost_hashtable::{HashTable, IndexError};
-use fencepost_txn::{Coordinator, Machine, Mode, Transaction};
+use fencepost_txn::{Coordinator, Mode, Transaction};
 
 use super::{OPENING_BALANCE, Sum, TOO_LITTLE, Transfer, WATCH_PAUSE};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{self, create_table, end, load, load_in_pieces, settle};
+use crate::native::{Machines, Spread, end, load, settle};
 
 /// Accounts of one transaction of the load.
 const PIECE: u64 = 1000;
 
 /// `bank` on the transaction API.
 pub struct BankNative {
-    machine: Arc<Machine>,
-    table: HashTable,
+    machines: Machines,
+    table: Spread<HashTable>,
     accounts: u32,
 }
 
@@ -28,11 +27,11 @@ impl BankNative {
     ///
     /// # Errors
     /// A table that cannot be made.
-    pub fn new(machine: &Arc<Machine>, accounts: u32) -> Result<BankNative, BenchError> {
+    pub fn new(machines: Machines, accounts: u32) -> Result<BankNative, BenchError> {
         let accounts = accounts.max(2);
-        let table = create_table(machine, 8, 1, u64::from(accounts))?;
+        let table = machines.create_table(8, 1, accounts.into())?;
         Ok(BankNative {
-            machine: Arc::clone(machine),
+            machines,
             table,
             accounts,
         })
@@ -61,9 +60,9 @@ impl BankNative {
 }
 
 /// One thread.
-pub struct BankNativeClient {
+pub struct BankNativeClient<'a> {
     coordinator: Coordinator,
-    table: HashTable,
+    table: &'a Spread<HashTable>,
     accounts: u32,
 }
 
@@ -72,17 +71,29 @@ fn key(account: u32) -> [u8; 8] {
 }
 
 async fn balance(
-    table: &HashTable,
+    table: &Spread<HashTable>,
     tx: &mut Transaction,
     account: u32,
 ) -> Result<Option<i64>, IndexError> {
     let mut value = [0];
+    let table = table.of(account.into());
     let found = table.get_into(tx, &key(account), &mut value).await?;
     Ok(found.then_some(value[0] as i64))
 }
 
+async fn write(
+    table: &Spread<HashTable>,
+    tx: &mut Transaction,
+    account: u32,
+    balance: i64,
+) -> Result<(), IndexError> {
+    let table = table.of(account.into());
+    table.replace(tx, &key(account), &[balance as u64]).await?;
+    Ok(())
+}
+
 impl Workload for BankNative {
-    type Client<'a> = BankNativeClient;
+    type Client<'a> = BankNativeClient<'a>;
 
     fn name(&self) -> &'static str {
         "bank"
@@ -90,37 +101,24 @@ impl Workload for BankNative {
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
         let last = u64::from(self.accounts);
-        load_in_pieces(
-            &self.machine,
-            (last, "accounts"),
-            PIECE,
-            say,
-            async |tx, accounts| {
-                for account in accounts {
-                    load(
-                        tx,
-                        &self.table,
-                        &account.to_le_bytes(),
-                        &[OPENING_BALANCE as u64],
-                    )
-                    .await?;
-                }
-                Ok(())
-            },
-        )
+        self.machines
+            .load((last, "accounts"), PIECE, say, async |tx, account| {
+                let (key, value) = (account.to_le_bytes(), [OPENING_BALANCE as u64]);
+                load(tx, self.table.of(account), &key, &value).await
+            })
     }
 
-    fn client(&self, _thread: usize) -> Result<BankNativeClient, BenchError> {
-        let coordinator = self.machine.coordinator();
+    fn client(&self, thread: usize) -> Result<BankNativeClient<'_>, BenchError> {
+        let coordinator = self.machines.of(thread).coordinator();
         Ok(BankNativeClient {
             coordinator,
-            table: self.table,
+            table: &self.table,
             accounts: self.accounts,
         })
     }
 
     fn watch(&self, stop: &AtomicBool) -> Result<Option<String>, BenchError> {
-        let mut coordinator = self.machine.coordinator();
+        let mut coordinator = self.machines.of(0).coordinator();
         while !stop.load(Ordering::Relaxed) {
             if let Some(sum) = self.sum(&mut coordinator)?
                 && let Some(broken) = sum.broken(self.accounts)
@@ -133,7 +131,10 @@ impl Workload for BankNative {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        let sum = self.sum(&mut self.machine.coordinator())?;
+        if let Some(broken) = self.machines.settle() {
+            return Ok(Some(broken));
+        }
+        let sum = self.sum(&mut self.machines.of(0).coordinator())?;
         Ok(match sum {
             Some(sum) => sum.broken(self.accounts),
             None => Some("a reader was aborted with no writer about".to_string()),
@@ -141,11 +142,11 @@ impl Workload for BankNative {
     }
 
     fn counters(&self) -> Counters {
-        native::counters(&self.machine)
+        self.machines.counters()
     }
 }
 
-impl Client for BankNativeClient {
+impl Client for BankNativeClient<'_> {
     type Request = Transfer;
 
     fn generate(&mut self, random: &mut Random) -> Transfer {
@@ -154,13 +155,13 @@ impl Client for BankNativeClient {
 
     fn execute(&mut self, transfer: &Transfer) -> Result<Attempt, BenchError> {
         let mut tx = self.coordinator.begin(Mode::ReadWrite);
-        let done = settle(move_money(&self.table, &mut tx, transfer));
+        let done = settle(move_money(self.table, &mut tx, transfer));
         end(tx, done)
     }
 }
 
 async fn move_money(
-    table: &HashTable,
+    table: &Spread<HashTable>,
     tx: &mut Transaction,
     transfer: &Transfer,
 ) -> Result<Attempt, IndexError> {
@@ -169,10 +170,8 @@ async fn move_money(
         return Ok(Attempt::Failed(TOO_LITTLE));
     }
     let to = balance(table, tx, transfer.to).await?.unwrap_or(0);
-    let paid = [(from - transfer.amount) as u64];
-    table.replace(tx, &key(transfer.from), &paid).await?;
-    table
-        .replace(tx, &key(transfer.to), &[(to + transfer.amount) as u64])
-        .await?;
+    let paid = from - transfer.amount;
+    write(table, tx, transfer.from, paid).await?;
+    write(table, tx, transfer.to, to + transfer.amount).await?;
     Ok(Attempt::Committed)
 }

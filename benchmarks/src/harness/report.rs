@@ -17,6 +17,10 @@ pub struct Facts {
     pub durability: String,
     /// Machines of the database.
     pub machines: usize,
+    /// How many of them have a copy of each region.
+    pub replicas: usize,
+    /// What moves bytes between them, or `none`.
+    pub fabric: String,
     /// The workload's parameters by name.
     pub parameters: BTreeMap<String, Value>,
 }
@@ -157,6 +161,7 @@ impl Report {
             "via": self.facts.via,
             "durability": self.facts.durability,
             "machines": self.facts.machines,
+            "replicas": self.facts.replicas,
             "threads": self.threads,
             "seconds": round(self.seconds, 3),
             "parameters": self.facts.parameters,
@@ -175,6 +180,7 @@ impl Report {
                 "sampled_one_in": self.sampled,
             },
             "fabric": {
+                "kind": self.facts.fabric,
                 "reads": each(self.counters.reads),
                 "writes": each(self.counters.writes),
                 "messages": each(self.counters.messages),
@@ -197,6 +203,18 @@ impl fmt::Display for Report {
             "{} via {} ({}), {} thread(s), {:.1} s",
             self.workload, self.facts.via, self.facts.durability, self.threads, self.seconds
         )?;
+        if self.facts.machines > 1 {
+            let Facts {
+                machines,
+                replicas,
+                fabric,
+                ..
+            } = &self.facts;
+            writeln!(
+                f,
+                "  {machines} machines over {fabric}, {replicas} replica(s)"
+            )?;
+        }
         writeln!(f, "  committed  {:>14.0} /s", self.committed_per_s())?;
         for kind in self.kinds.keys() {
             writeln!(f, "    {kind:<18} {:>6.0} /s", self.kind_per_s(kind))?;
@@ -216,6 +234,10 @@ impl fmt::Display for Report {
         if self.counters.reads > 0 {
             let reads = self.counters.reads as f64 / self.committed.max(1) as f64;
             writeln!(f, "  one-sided reads {reads:.3} a commit")?;
+        }
+        if self.counters.writes > 0 {
+            let writes = self.counters.writes as f64 / self.committed.max(1) as f64;
+            writeln!(f, "  one-sided writes {writes:.3} a commit")?;
         }
         write!(f, "  check      {}", self.check.as_deref().unwrap_or("ok"))
     }

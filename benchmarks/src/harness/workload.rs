@@ -21,11 +21,11 @@ pub enum Attempt {
 /// Operation counters of whatever runs the requests, since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// One-sided reads: those a lookup would cost if the data were on another machine.
+    /// One-sided reads: those a lookup costs if the data are on another machine.
     pub reads: u64,
-    /// One-sided writes.
+    /// One-sided writes posted to other machines: log records and messages, both written into rings.
     pub writes: u64,
-    /// Messages.
+    /// Messages that are no one-sided writes; no fabric has them so far.
     pub messages: u64,
     /// Others, by name.
     pub others: BTreeMap<String, u64>,

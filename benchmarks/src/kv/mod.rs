@@ -8,7 +8,6 @@
 //! half of an update would see it. After the run every key is there, whole, and the versions add up
 //! to the updates that committed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_fabric::random::Random;
@@ -18,7 +17,7 @@ use fencepost_txn::{Coordinator, Machine, Mode, Transaction};
 use crate::draw::{Draw, scatter};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{self, create_table, end, load, load_in_pieces, settle};
+use crate::native::{Machines, Spread, end, load, settle};
 use crate::versioned::{value, version};
 
 /// Keys unless told otherwise.
@@ -41,8 +40,8 @@ pub struct KvOptions {
 
 /// The workload.
 pub struct Kv {
-    machine: Arc<Machine>,
-    table: HashTable,
+    machines: Machines,
+    table: Spread<HashTable>,
     options: KvOptions,
     draw: Draw,
     /// Updates that committed, warm-up included.
@@ -54,12 +53,11 @@ impl Kv {
     ///
     /// # Errors
     /// A table that cannot be made.
-    pub fn new(machine: &Arc<Machine>, options: KvOptions) -> Result<Kv, BenchError> {
-        let table = create_table(machine, KEY_BYTES, VALUE_WORDS, options.keys)?;
+    pub fn new(machines: Machines, options: KvOptions) -> Result<Kv, BenchError> {
+        let table = machines.create_table(KEY_BYTES, VALUE_WORDS, options.keys)?;
         let draw = Draw::new(options.keys, options.zipf);
-        let machine = Arc::clone(machine);
         Ok(Kv {
-            machine,
+            machines,
             table,
             options,
             draw,
@@ -78,6 +76,7 @@ pub struct KvRequest {
 /// One thread.
 pub struct KvClient<'a> {
     of: &'a Kv,
+    machine: &'a Machine,
     coordinator: Coordinator,
 }
 
@@ -97,36 +96,33 @@ impl Workload for Kv {
     }
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
-        load_in_pieces(
-            &self.machine,
-            (self.options.keys, "keys"),
-            PIECE,
-            say,
-            async |tx, numbers| {
-                for number in numbers {
-                    let value: [u64; VALUE_WORDS] = value(number, 0);
-                    load(tx, &self.table, &key(number), &value).await?;
-                }
-                Ok(())
-            },
-        )
+        let last = self.options.keys;
+        self.machines
+            .load((last, "keys"), PIECE, say, async |tx, number| {
+                let value: [u64; VALUE_WORDS] = value(number, 0);
+                load(tx, self.table.of(number), &key(number), &value).await
+            })
     }
 
-    fn client(&self, _thread: usize) -> Result<KvClient<'_>, BenchError> {
+    fn client(&self, thread: usize) -> Result<KvClient<'_>, BenchError> {
+        let machine = self.machines.of(thread);
         Ok(KvClient {
             of: self,
-            coordinator: self.machine.coordinator(),
+            machine,
+            coordinator: machine.coordinator(),
         })
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
+        if let Some(broken) = self.machines.settle() {
+            return Ok(Some(broken));
+        }
         let mut versions = 0;
         for number in 1..=self.options.keys {
             let mut found = [0; VALUE_WORDS];
-            if !self
-                .table
-                .get_lockfree(&self.machine, &key(number), &mut found)
-            {
+            // Every machine looks, mostly at others.
+            let (table, machine) = (self.table.of(number), self.machines.of(number as usize));
+            if !table.get_lockfree(machine, &key(number), &mut found) {
                 return Ok(Some(format!("key {number} is gone")));
             }
             match version(number, &found) {
@@ -140,7 +136,7 @@ impl Workload for Kv {
     }
 
     fn counters(&self) -> Counters {
-        native::counters(&self.machine)
+        self.machines.counters()
     }
 }
 
@@ -160,9 +156,10 @@ impl Client for KvClient<'_> {
     #[inline]
     fn execute(&mut self, request: &KvRequest) -> Result<Attempt, BenchError> {
         let number = request.number;
+        let table = self.of.table.of(number);
         if request.update {
             let mut tx = self.coordinator.begin(Mode::ReadWrite);
-            let done = settle(update(&self.of.table, &mut tx, number));
+            let done = settle(update(table, &mut tx, number));
             let ended = end(tx, done)?;
             if ended == Attempt::Committed {
                 self.of.updates.fetch_add(1, Ordering::Relaxed);
@@ -170,11 +167,7 @@ impl Client for KvClient<'_> {
             return Ok(ended);
         }
         let mut found = [0; VALUE_WORDS];
-        match self
-            .of
-            .table
-            .get_lockfree(&self.of.machine, &key(number), &mut found)
-        {
+        match table.get_lockfree(self.machine, &key(number), &mut found) {
             true if version(number, &found).is_some() => Ok(Attempt::Committed),
             true => Err(BenchError::Load(format!(
                 "key {number} was read with a broken value"

@@ -1,8 +1,13 @@
-//! What native workloads share: running transactions, loading, rows behind indexes (`rows`).
+//! What native workloads share: running transactions, loading, rows behind indexes (`rows`), the machines
+//! they run on (`machines`) and where each key is (`spread`).
 
+mod machines;
 pub(crate) mod rows;
+mod spread;
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -13,6 +18,9 @@ use fencepost_txn::{AbortReason, Coordinator, Machine, Mode, Outcome, Stop, Tran
 
 use crate::error::BenchError;
 use crate::harness::{Attempt, Counters};
+
+pub use machines::{FabricKind, Machines, Together};
+pub(crate) use spread::Spread;
 
 /// Runs a future on this thread. Nearly all of a transaction on this machine is ready at once, and
 /// then nothing is set up for waiting.
@@ -122,10 +130,24 @@ pub(crate) async fn load(
 /// Loads `1..=last` of `what` in pieces, each a transaction, from as many threads as there are cores.
 pub(crate) fn load_in_pieces(
     machine: &Arc<Machine>,
+    what: (u64, &str),
+    piece: u64,
+    say: &dyn Fn(&str),
+    body: impl AsyncFn(&mut Transaction, RangeInclusive<u64>) -> Result<(), IndexError> + Sync,
+) -> Result<(), BenchError> {
+    let machines = std::slice::from_ref(machine);
+    load_on(machines, what, piece, say, async |tx, _, numbers| {
+        body(tx, numbers).await
+    })
+}
+
+/// The same on several machines: each gets every piece, and which machine it is.
+fn load_on(
+    machines: &[Arc<Machine>],
     (last, what): (u64, &str),
     piece: u64,
     say: &dyn Fn(&str),
-    body: impl AsyncFn(&mut Transaction, std::ops::RangeInclusive<u64>) -> Result<(), IndexError> + Sync,
+    body: impl AsyncFn(&mut Transaction, usize, RangeInclusive<u64>) -> Result<(), IndexError> + Sync,
 ) -> Result<(), BenchError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let share = last.div_ceil(threads);
@@ -136,11 +158,14 @@ pub(crate) fn load_in_pieces(
                 let (body, first) = (&body, thread * share + 1);
                 let end = last.min((thread + 1) * share);
                 scope.spawn(move || {
-                    let mut coordinator = machine.coordinator();
+                    let coordinators = machines.iter().map(|machine| machine.coordinator());
+                    let mut coordinators: Vec<Coordinator> = coordinators.collect();
                     let mut from = first;
                     while from <= end {
                         let to = end.min(from + piece - 1);
-                        insist(&mut coordinator, async |tx| body(tx, from..=to).await)?;
+                        for (at, coordinator) in coordinators.iter_mut().enumerate() {
+                            insist(coordinator, async |tx| body(tx, at, from..=to).await)?;
+                        }
                         from = to + 1;
                     }
                     Ok(())
@@ -156,43 +181,42 @@ pub(crate) fn load_in_pieces(
 
 /// A small machine in memory.
 #[cfg(test)]
-pub(crate) fn machine_for_tests() -> Arc<Machine> {
+pub(crate) fn machine_for_tests() -> Machines {
     let options = fencepost::Database::options().region_size(16 << 20);
-    Arc::clone(options.open().expect("a database").machine())
+    Machines::alone(options.open().expect("a database"))
 }
 
-/// Counters of a machine and of the hash tables of this process.
-pub(crate) fn counters(machine: &Machine) -> Counters {
-    let totals: Totals = machine.counters().totals();
+/// Counters of machines and of the hash tables of this process.
+pub(crate) fn counters(machines: &[Arc<Machine>]) -> Counters {
+    let mut others = BTreeMap::new();
+    let mut add = |name: &str, count: u64| *others.entry(name.to_string()).or_default() += count;
+    let mut writes = 0;
+    for machine in machines {
+        let totals: Totals = machine.counters().totals();
+        add("committed_writes", totals.committed_writes);
+        add("committed_reads", totals.committed_reads);
+        add("refreshes", totals.refreshes);
+        add("old_version_reads", totals.old_version_reads);
+        add("lock_waits", totals.lock_waits);
+        add("patches_reapplied", totals.patches_reapplied);
+        for (reason, count) in AbortReason::ALL.iter().zip(totals.aborts) {
+            add(&format!("abort_{}", reason.name()), count);
+        }
+        if let Some(posted) = machine.fabric_counts() {
+            writes += posted.writes;
+            add("posted_reads", posted.reads);
+            add("posted_writes", posted.writes);
+            add("posted_swaps", posted.swaps);
+            add("posted_words", posted.words);
+        }
+    }
     let tables = fencepost_hashtable::counters();
-    let mut others: Vec<(&str, u64)> = vec![
-        ("committed_writes", totals.committed_writes),
-        ("committed_reads", totals.committed_reads),
-        ("refreshes", totals.refreshes),
-        ("old_version_reads", totals.old_version_reads),
-        ("lock_waits", totals.lock_waits),
-        ("patches_reapplied", totals.patches_reapplied),
-        ("lookups", tables.lookups),
-        ("one_sided_reads", tables.one_sided_reads),
-    ];
-    let aborts = AbortReason::ALL.iter().zip(totals.aborts);
-    let names: Vec<String> = aborts
-        .clone()
-        .map(|(reason, _)| format!("abort_{}", reason.name()))
-        .collect();
-    others.extend(
-        names
-            .iter()
-            .map(String::as_str)
-            .zip(aborts.map(|(_, count)| count)),
-    );
+    add("lookups", tables.lookups);
+    add("one_sided_reads", tables.one_sided_reads);
     Counters {
         reads: tables.one_sided_reads,
-        writes: 0,
+        writes,
         messages: 0,
-        others: others
-            .into_iter()
-            .map(|(name, count)| (name.to_string(), count))
-            .collect(),
+        others,
     }
 }

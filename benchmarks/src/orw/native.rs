@@ -1,15 +1,13 @@
 //! `orw` on a hash table with 8-byte keys and values of five words.
 
-use std::sync::Arc;
-
 use fencepost_fabric::random::Random;
 use fencepost_hashtable::{HashTable, IndexError};
-use fencepost_txn::{Coordinator, Machine, Mode, Transaction};
+use fencepost_txn::{Coordinator, Mode, Transaction};
 
 use super::{BROKEN, MOST_READS, OrwOptions, Request, VALUE_WORDS, lost};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{self, create_table, end, load, load_in_pieces, settle};
+use crate::native::{Machines, Spread, end, load, settle};
 use crate::tally::{Share, Tally};
 use crate::versioned::{value, version};
 
@@ -18,8 +16,8 @@ const PIECE: u64 = 1000;
 
 /// `orw` on the transaction API.
 pub struct OrwNative {
-    machine: Arc<Machine>,
-    table: HashTable,
+    machines: Machines,
+    table: Spread<HashTable>,
     options: OrwOptions,
     updates: Tally<1>,
 }
@@ -27,7 +25,7 @@ pub struct OrwNative {
 /// One thread.
 pub struct OrwNativeClient<'a> {
     coordinator: Coordinator,
-    table: HashTable,
+    table: &'a Spread<HashTable>,
     options: OrwOptions,
     updates: Share<'a, 1>,
 }
@@ -37,10 +35,10 @@ impl OrwNative {
     ///
     /// # Errors
     /// A table that cannot be made.
-    pub fn new(machine: &Arc<Machine>, options: OrwOptions) -> Result<OrwNative, BenchError> {
+    pub fn new(machines: Machines, options: OrwOptions) -> Result<OrwNative, BenchError> {
         Ok(OrwNative {
-            machine: Arc::clone(machine),
-            table: create_table(machine, 8, VALUE_WORDS, options.keys)?,
+            table: machines.create_table(8, VALUE_WORDS, options.keys)?,
+            machines,
             options,
             updates: Tally::new(),
         })
@@ -56,31 +54,34 @@ impl Workload for OrwNative {
     }
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
-        let (machine, last) = (&self.machine, self.options.keys);
-        load_in_pieces(machine, (last, "keys"), PIECE, say, async |tx, keys| {
-            for key in keys {
+        let last = self.options.keys;
+        self.machines
+            .load((last, "keys"), PIECE, say, async |tx, key| {
                 let value: [u64; VALUE_WORDS] = value(key, 0);
-                load(tx, &self.table, &key.to_le_bytes(), &value).await?;
-            }
-            Ok(())
-        })
+                load(tx, self.table.of(key), &key.to_le_bytes(), &value).await
+            })
     }
 
-    fn client(&self, _thread: usize) -> Result<OrwNativeClient<'_>, BenchError> {
+    fn client(&self, thread: usize) -> Result<OrwNativeClient<'_>, BenchError> {
         Ok(OrwNativeClient {
-            coordinator: self.machine.coordinator(),
-            table: self.table,
+            coordinator: self.machines.of(thread).coordinator(),
+            table: &self.table,
             options: self.options,
             updates: self.updates.share(),
         })
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
+        if let Some(broken) = self.machines.settle() {
+            return Ok(Some(broken));
+        }
         let mut versions = 0;
         for key in 1..=self.options.keys {
             let mut found = [0; VALUE_WORDS];
-            let name = key.to_le_bytes();
-            if !self.table.get_lockfree(&self.machine, &name, &mut found) {
+            // Every machine looks, mostly at others.
+            let (name, machine) = (key.to_le_bytes(), self.machines.of(key as usize));
+            let table = self.table.of(key);
+            if !table.get_lockfree(machine, &name, &mut found) {
                 return Ok(Some(format!("key {key} is gone")));
             }
             match version(key, &found) {
@@ -93,7 +94,7 @@ impl Workload for OrwNative {
     }
 
     fn counters(&self) -> Counters {
-        native::counters(&self.machine)
+        self.machines.counters()
     }
 }
 
@@ -113,7 +114,7 @@ impl Client for OrwNativeClient<'_> {
             Mode::ReadWrite
         };
         let mut tx = self.coordinator.begin(mode);
-        let done = settle(run(&self.table, &mut tx, request));
+        let done = settle(run(self.table, &mut tx, request));
         let ended = end(tx, done)?;
         if ended == Attempt::Committed {
             self.updates.add([request.updates()]);
@@ -123,7 +124,7 @@ impl Client for OrwNativeClient<'_> {
 }
 
 async fn run(
-    table: &HashTable,
+    table: &Spread<HashTable>,
     tx: &mut Transaction,
     request: &Request,
 ) -> Result<Attempt, IndexError> {
@@ -131,7 +132,8 @@ async fn run(
     let mut versions = [0; MOST_READS as usize];
     for ((key, _), known) in request.keys().zip(&mut versions) {
         let mut found = [0; VALUE_WORDS];
-        let there = table.get_into(tx, &key.to_le_bytes(), &mut found).await?;
+        let name = key.to_le_bytes();
+        let there = table.of(key).get_into(tx, &name, &mut found).await?;
         let Some(version) = version(key, &found).filter(|_| there) else {
             return Ok(Attempt::Failed(BROKEN));
         };
@@ -140,7 +142,8 @@ async fn run(
     for ((key, update), version) in request.keys().zip(versions) {
         if update {
             let next: [u64; VALUE_WORDS] = value(key, version + 1);
-            table.replace(tx, &key.to_le_bytes(), &next).await?;
+            let name = key.to_le_bytes();
+            table.of(key).replace(tx, &name, &next).await?;
         }
     }
     Ok(Attempt::Committed)
@@ -153,13 +156,12 @@ mod tests {
 
     #[test]
     fn lost_updates_and_broken_values_are_found() {
-        let machine = machine_for_tests();
         let options = OrwOptions {
             keys: 60,
             reads: 4,
             writes: 2,
         };
-        let orw = OrwNative::new(&machine, options).expect("a table");
+        let orw = OrwNative::new(machine_for_tests(), options).expect("a table");
         orw.prepare(&|_| ()).expect("it loads");
         let mut client = orw.client(0).expect("a client");
         let mut random = Random::new(8);
@@ -171,8 +173,9 @@ mod tests {
         drop(client);
         assert_eq!(orw.verify().expect("it looks"), None);
         let write = |words: [u64; VALUE_WORDS]| {
-            insist(&mut machine.coordinator(), async |tx| {
-                orw.table.replace(tx, &9u64.to_le_bytes(), &words).await?;
+            insist(&mut orw.machines.of(0).coordinator(), async |tx| {
+                let table = orw.table.of(9);
+                table.replace(tx, &9u64.to_le_bytes(), &words).await?;
                 Ok(())
             })
             .expect("it writes");

@@ -1,10 +1,9 @@
-//! `smallbank` on two hash tables, 8-byte keys and values of one word.
-
-use std::sync::Arc;
+//! `smallbank` on two hash tables, 8-byte keys and values of one word. Both accounts of a customer are on
+//! one machine.
 
 use fencepost_fabric::random::Random;
 use fencepost_hashtable::{HashTable, IndexError};
-use fencepost_txn::{Coordinator, Machine, Mode, Transaction};
+use fencepost_txn::{Coordinator, Mode, Transaction};
 
 use super::{
     COMMITTED, DEPOSIT, Effect, KINDS, Kind, Mix, NO_ACCOUNT, OPENING_BALANCE, PAYMENT, Request,
@@ -12,21 +11,20 @@ use super::{
 };
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{self, create_table, end, load, load_in_pieces, settle};
+use crate::native::{Machines, Spread, end, load, settle};
 use crate::tally::{Share, Tally};
 
 /// Customers of one transaction of the load.
 const PIECE: u64 = 1000;
 
-#[derive(Clone, Copy)]
 struct Tables {
-    savings: HashTable,
-    checking: HashTable,
+    savings: Spread<HashTable>,
+    checking: Spread<HashTable>,
 }
 
 /// `smallbank` on the transaction API.
 pub struct SmallBankNative {
-    machine: Arc<Machine>,
+    machines: Machines,
     tables: Tables,
     mix: Mix,
     /// What committed transactions brought in, less what they took out.
@@ -36,7 +34,7 @@ pub struct SmallBankNative {
 /// One thread.
 pub struct SmallBankNativeClient<'a> {
     coordinator: Coordinator,
-    tables: Tables,
+    tables: &'a Tables,
     mix: Mix,
     brought: Share<'a, 1>,
 }
@@ -46,30 +44,32 @@ impl SmallBankNative {
     ///
     /// # Errors
     /// Tables that cannot be made.
-    pub fn new(machine: &Arc<Machine>, customers: u32) -> Result<SmallBankNative, BenchError> {
+    pub fn new(machines: Machines, customers: u32) -> Result<SmallBankNative, BenchError> {
         let mix = Mix::new(customers);
-        let table = || create_table(machine, 8, 1, mix.customers);
+        let table = || machines.create_table(8, 1, mix.customers);
         let tables = Tables {
             savings: table()?,
             checking: table()?,
         };
         Ok(SmallBankNative {
-            machine: Arc::clone(machine),
             tables,
             mix,
             brought: Tally::new(),
+            machines,
         })
     }
 
-    fn sum(&self, table: &HashTable) -> Sum {
+    fn sum(&self, table: &Spread<HashTable>) -> Sum {
         let mut sum = Sum {
             accounts: 0,
             total: 0,
             least: i64::MAX,
         };
         for customer in 1..=self.mix.customers {
-            let mut value = [0];
-            if table.get_lockfree(&self.machine, &customer.to_le_bytes(), &mut value) {
+            let (key, mut value) = (customer.to_le_bytes(), [0]);
+            // Every machine looks, mostly at others.
+            let machine = self.machines.of(customer as usize);
+            if table.of(customer).get_lockfree(machine, &key, &mut value) {
                 let balance = value[0] as i64;
                 sum.accounts += 1;
                 sum.total += balance;
@@ -81,25 +81,27 @@ impl SmallBankNative {
 }
 
 async fn read(
-    table: &HashTable,
+    table: &Spread<HashTable>,
     tx: &mut Transaction,
     customer: u64,
 ) -> Result<Option<i64>, IndexError> {
     let mut value = [0];
     let found = table
+        .of(customer)
         .get_into(tx, &customer.to_le_bytes(), &mut value)
         .await?;
     Ok(found.then_some(value[0] as i64))
 }
 
 async fn write(
-    table: &HashTable,
+    table: &Spread<HashTable>,
     tx: &mut Transaction,
     customer: u64,
     balance: i64,
 ) -> Result<(), IndexError> {
     let key = customer.to_le_bytes();
-    table.replace(tx, &key, &[balance as u64]).await?;
+    let value = [balance as u64];
+    table.of(customer).replace(tx, &key, &value).await?;
     Ok(())
 }
 
@@ -178,33 +180,28 @@ impl Workload for SmallBankNative {
     }
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
-        let (machine, last) = (&self.machine, self.mix.customers);
-        load_in_pieces(
-            machine,
-            (last, "customers"),
-            PIECE,
-            say,
-            async |tx, customers| {
-                for customer in customers {
-                    let (key, value) = (customer.to_le_bytes(), [OPENING_BALANCE as u64]);
-                    load(tx, &self.tables.savings, &key, &value).await?;
-                    load(tx, &self.tables.checking, &key, &value).await?;
-                }
-                Ok(())
-            },
-        )
+        let (Tables { savings, checking }, last) = (&self.tables, self.mix.customers);
+        self.machines
+            .load((last, "customers"), PIECE, say, async |tx, customer| {
+                let (key, value) = (customer.to_le_bytes(), [OPENING_BALANCE as u64]);
+                load(tx, savings.of(customer), &key, &value).await?;
+                load(tx, checking.of(customer), &key, &value).await
+            })
     }
 
-    fn client(&self, _thread: usize) -> Result<SmallBankNativeClient<'_>, BenchError> {
+    fn client(&self, thread: usize) -> Result<SmallBankNativeClient<'_>, BenchError> {
         Ok(SmallBankNativeClient {
-            coordinator: self.machine.coordinator(),
-            tables: self.tables,
+            coordinator: self.machines.of(thread).coordinator(),
+            tables: &self.tables,
             mix: self.mix,
             brought: self.brought.share(),
         })
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
+        if let Some(broken) = self.machines.settle() {
+            return Ok(Some(broken));
+        }
         let (savings, checking) = (
             self.sum(&self.tables.savings),
             self.sum(&self.tables.checking),
@@ -214,7 +211,7 @@ impl Workload for SmallBankNative {
     }
 
     fn counters(&self) -> Counters {
-        native::counters(&self.machine)
+        self.machines.counters()
     }
 }
 
@@ -257,8 +254,7 @@ mod tests {
 
     #[test]
     fn money_from_nowhere_is_found() {
-        let machine = machine_for_tests();
-        let bank = SmallBankNative::new(&machine, 50).expect("tables");
+        let bank = SmallBankNative::new(machine_for_tests(), 50).expect("tables");
         bank.prepare(&|_| ()).expect("it loads");
         let mut client = bank.client(0).expect("a client");
         let mut random = Random::new(7);
@@ -269,10 +265,10 @@ mod tests {
         }
         drop(client);
         assert_eq!(bank.verify().expect("it looks"), None);
-        let checking = bank.tables.checking;
-        insist(&mut machine.coordinator(), async |tx| {
-            let balance = read(&checking, tx, 9).await?.expect("an account");
-            write(&checking, tx, 9, balance + 1).await
+        let checking = &bank.tables.checking;
+        insist(&mut bank.machines.of(0).coordinator(), async |tx| {
+            let balance = read(checking, tx, 9).await?.expect("an account");
+            write(checking, tx, 9, balance + 1).await
         })
         .expect("it writes");
         assert!(bank.verify().expect("it looks").is_some());

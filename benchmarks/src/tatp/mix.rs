@@ -70,6 +70,21 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Whose rows it is about.
+    pub const fn s_id(&self) -> u32 {
+        match *self {
+            Request::GetSubscriberData { s_id }
+            | Request::GetNewDestination { s_id, .. }
+            | Request::GetAccessData { s_id, .. }
+            | Request::UpdateSubscriberData { s_id, .. }
+            | Request::UpdateLocation { s_id, .. }
+            | Request::InsertCallForwarding { s_id, .. }
+            | Request::DeleteCallForwarding { s_id, .. } => s_id,
+        }
+    }
+}
+
 /// Draws requests for ids `1..=subscribers`.
 #[derive(Clone, Debug)]
 pub struct Mix {

@@ -7,10 +7,10 @@
 //! facility    data_b 40 · data_a 8 · error 8 · active 8
 //! forwarding  end_time | number
 //! ```
-//! Numbers are fifteen decimal digits of four bits each.
+//! Numbers are fifteen decimal digits of four bits each. All rows of a subscriber are on one machine.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use fencepost_fabric::random::Random;
 use fencepost_hashtable::{HashTable, IndexError, Insert};
@@ -21,12 +21,12 @@ use super::population::{Access, Facility, Population, START_TIMES, Sizes, Subscr
 use super::{DUPLICATE, NO_ROW};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{self, create_table, end, load, load_in_pieces, settle};
+use crate::native::{Machines, Spread, create_table, end, load, settle};
 
 /// Subscribers of one transaction of the load: about two thousand rows.
 const PIECE: u64 = 200;
 
-/// The hash tables.
+/// The hash tables of a machine.
 #[derive(Clone, Copy)]
 struct Tables {
     subscriber: HashTable,
@@ -38,8 +38,8 @@ struct Tables {
 
 /// TATP on the transaction API.
 pub struct TatpNative {
-    machine: Arc<Machine>,
-    tables: Tables,
+    machines: Machines,
+    tables: Spread<Tables>,
     population: Population,
     loaded: Mutex<Sizes>,
     /// Forwardings that committed inserts made, less those that committed deletes took.
@@ -51,26 +51,24 @@ impl TatpNative {
     ///
     /// # Errors
     /// Tables that cannot be made.
-    pub fn new(
-        machine: &Arc<Machine>,
-        subscribers: u32,
-        seed: u64,
-    ) -> Result<TatpNative, BenchError> {
+    pub fn new(machines: Machines, subscribers: u32, seed: u64) -> Result<TatpNative, BenchError> {
         let population = Population {
             subscribers: subscribers.max(1),
             seed,
         };
-        let rows = u64::from(population.subscribers);
-        let table = |value_words, rows| create_table(machine, 8, value_words, rows);
-        let tables = Tables {
-            subscriber: table(5, rows)?,
-            by_number: table(1, rows)?,
-            access: table(2, rows * 5 / 2)?,
-            facility: table(1, rows * 5 / 2)?,
-            forwarding: table(2, rows * 15 / 4)?,
-        };
+        let rows = machines.share(population.subscribers.into());
+        let tables = machines.spread(|machine| {
+            let table = |value_words, rows| create_table(machine, 8, value_words, rows);
+            Ok(Tables {
+                subscriber: table(5, rows)?,
+                by_number: table(1, rows)?,
+                access: table(2, rows * 5 / 2)?,
+                facility: table(1, rows * 5 / 2)?,
+                forwarding: table(2, rows * 15 / 4)?,
+            })
+        })?;
         Ok(TatpNative {
-            machine: Arc::clone(machine),
+            machines,
             tables,
             population,
             loaded: Mutex::default(),
@@ -318,6 +316,7 @@ impl Tables {
 /// One thread.
 pub struct TatpNativeClient<'a> {
     of: &'a TatpNative,
+    machine: &'a Machine,
     coordinator: Coordinator,
     mix: Mix,
 }
@@ -332,20 +331,11 @@ impl Workload for TatpNative {
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
         let last = u64::from(self.population.subscribers);
-        load_in_pieces(
-            &self.machine,
-            (last, "subscribers"),
-            PIECE,
-            say,
-            async |tx, ids| {
-                for s_id in ids {
-                    self.tables
-                        .load(tx, &self.population.subscriber(s_id as u32))
-                        .await?;
-                }
-                Ok(())
-            },
-        )?;
+        self.machines
+            .load((last, "subscribers"), PIECE, say, async |tx, s_id| {
+                let subscriber = self.population.subscriber(s_id as u32);
+                self.tables.of(s_id).load(tx, &subscriber).await
+            })?;
         let mut sizes = Sizes::default();
         for s_id in 1..=self.population.subscribers {
             sizes.add(&self.population.subscriber(s_id));
@@ -354,16 +344,21 @@ impl Workload for TatpNative {
         Ok(())
     }
 
-    fn client(&self, _thread: usize) -> Result<TatpNativeClient<'_>, BenchError> {
+    fn client(&self, thread: usize) -> Result<TatpNativeClient<'_>, BenchError> {
         let mix = Mix::new(self.population.subscribers);
+        let machine = self.machines.of(thread);
         Ok(TatpNativeClient {
             of: self,
-            coordinator: self.machine.coordinator(),
+            machine,
+            coordinator: machine.coordinator(),
             mix,
         })
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
+        if let Some(broken) = self.machines.settle() {
+            return Ok(Some(broken));
+        }
         let mut forwardings = 0;
         for s_id in 1..=self.population.subscribers {
             match self.verify_one(s_id) {
@@ -382,7 +377,7 @@ impl Workload for TatpNative {
     }
 
     fn counters(&self) -> Counters {
-        native::counters(&self.machine)
+        self.machines.counters()
     }
 }
 
@@ -390,7 +385,7 @@ impl TatpNative {
     /// What hangs on a subscriber is what was loaded, but for what the mix changes; how many
     /// forwardings it has, or what is broken.
     fn verify_one(&self, s_id: u32) -> Result<i64, String> {
-        let (tables, machine) = (&self.tables, self.machine.as_ref());
+        let (tables, machine) = (self.tables.of(s_id.into()), self.machines.of(s_id as usize));
         let wanted = self.population.subscriber(s_id);
         let (mut row, mut full) = ([0; 5], subscriber_row(&wanted));
         if !tables
@@ -459,7 +454,7 @@ impl Client for TatpNativeClient<'_> {
 
     #[inline]
     fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
-        let (tables, machine) = (&self.of.tables, self.of.machine.as_ref());
+        let (tables, machine) = (self.of.tables.of(request.s_id().into()), self.machine);
         let found = |found| {
             if found {
                 Attempt::Committed

@@ -110,7 +110,7 @@ impl Workload for TpccNative {
     }
 
     fn counters(&self) -> Counters {
-        native::counters(&self.machine)
+        native::counters(std::slice::from_ref(&self.machine))
     }
 }
 

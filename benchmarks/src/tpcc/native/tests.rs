@@ -11,8 +11,9 @@ use crate::tpcc::schema::NULL;
 
 /// A small database after some requests, whole.
 fn used() -> TpccNative {
-    let machine = machine_for_tests();
-    let tpcc = TpccNative::new(&machine, Scale::small(2), 1, 3).expect("tables");
+    let machines = machine_for_tests();
+    let machine = machines.of(0);
+    let tpcc = TpccNative::new(machine, Scale::small(2), 1, 3).expect("tables");
     tpcc.prepare(&|_| ()).expect("it loads");
     assert_eq!(tpcc.verify().expect("it looks"), None, "after the load");
     let mut client = tpcc.client(0).expect("a client");

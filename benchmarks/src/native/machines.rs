@@ -1,0 +1,322 @@
+//! The machines that a native workload runs on: one, or several of this process that are each other's
+//! peers.
+//!
+//! ```text
+//!   client thread k ──► coordinator on machine k mod n ──► parts of the data on all n machines (spread)
+//! ```
+//! Failure: after a run every machine must come to rest, and every backup be what its primary is. What is
+//! not so is part of what the workload's check answers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fencepost::Database;
+use fencepost_fabric::{
+    Fabric, FabricError, HostClock, LocalNetwork, MachineId, Member, ShmFabric,
+};
+use fencepost_hashtable::{HashTable, IndexError};
+use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::{Machine, MachineOptions, OpenError, Transaction};
+use tempfile::TempDir;
+
+use super::spread::{Spread, home};
+use super::{counters, create_table, load_on, settle};
+use crate::error::BenchError;
+use crate::harness::Counters;
+
+/// Words of the log of each pair of machines.
+const LOG_WORDS: usize = 1 << 20;
+/// The first and only configuration.
+const CONFIGURATION: u64 = 1;
+/// Where shared memory is best.
+const TMPFS: &str = "/dev/shm";
+/// How long machines may take to come to rest.
+const PATIENCE: Duration = Duration::from_secs(60);
+const NAP: Duration = Duration::from_millis(1);
+
+/// What moves bytes between the machines of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FabricKind {
+    /// Each other's memory.
+    Local,
+    /// Files of a directory on a tmpfs that all of them map, as processes of one host would.
+    Shm,
+}
+
+impl FabricKind {
+    /// Name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FabricKind::Local => "local",
+            FabricKind::Shm => "shm",
+        }
+    }
+}
+
+/// Several machines.
+#[derive(Clone, Copy, Debug)]
+pub struct Together {
+    /// How many, at least one.
+    pub machines: usize,
+    /// How many of them have a copy of each region.
+    pub replicas: usize,
+    /// What is between them.
+    pub fabric: FabricKind,
+    /// Bytes of a region, where not the default.
+    pub region_bytes: Option<usize>,
+    /// Bytes that the data of all machines may take, backups not counted.
+    pub memory_limit: Option<u64>,
+}
+
+/// The machines of a run. They are closed when it goes.
+pub struct Machines {
+    machines: Vec<Arc<Machine>>,
+    /// Closes a machine that is alone.
+    database: Option<Database>,
+    /// The memory that machines share; removed after them.
+    _shared: Option<TempDir>,
+}
+
+impl Machines {
+    /// The one machine of a database.
+    pub fn alone(database: Database) -> Machines {
+        Machines {
+            machines: vec![Arc::clone(database.machine())],
+            database: Some(database),
+            _shared: None,
+        }
+    }
+
+    /// Makes machines that are each other's peers.
+    ///
+    /// # Errors
+    /// Machines that do not open.
+    pub fn together(options: &Together) -> Result<Machines, BenchError> {
+        let count = u32::try_from(options.machines)
+            .map_err(|_| BenchError::Options("not so many machines".to_string()))?;
+        let ids: Vec<MachineId> = (1..=count).map(MachineId).collect();
+        let (fabrics, shared) = fabrics(&ids, options.fabric)?;
+        let mut machines = Machines {
+            machines: Vec::with_capacity(fabrics.len()),
+            database: None,
+            _shared: shared,
+        };
+        for fabric in fabrics {
+            let network = NetworkOptions {
+                fabric,
+                configuration: CONFIGURATION,
+                placement: Placement::new(ids.clone(), options.replicas),
+                log_words: LOG_WORDS,
+                clock: Arc::new(HostClock),
+            };
+            let mut machine = MachineOptions {
+                network: Some(network),
+                ..MachineOptions::default()
+            };
+            if let Some(bytes) = options.region_bytes {
+                machine.region_bytes = bytes;
+            }
+            if let Some(bytes) = options.memory_limit {
+                machine.memory_limit = bytes / u64::from(count);
+            }
+            machines.machines.push(Machine::open(machine)?);
+        }
+        for machine in &machines.machines {
+            if !settle(machine.is_complete()) {
+                let lost = OpenError::Network(FabricError::Lost);
+                return Err(lost.into());
+            }
+        }
+        Ok(machines)
+    }
+
+    /// The machine whose turn it is; that of client thread `turn`.
+    #[inline]
+    pub fn of(&self, turn: usize) -> &Arc<Machine> {
+        &self.machines[turn % self.machines.len()]
+    }
+
+    /// A table on each machine, with room for all `keys` together.
+    pub(crate) fn create_table(
+        &self,
+        key_bytes: usize,
+        value_words: usize,
+        keys: u64,
+    ) -> Result<Spread<HashTable>, BenchError> {
+        let keys = self.share(keys);
+        self.spread(|machine| create_table(machine, key_bytes, value_words, keys))
+    }
+
+    /// What each machine makes as its part.
+    pub(crate) fn spread<T>(
+        &self,
+        make: impl FnMut(&Arc<Machine>) -> Result<T, BenchError>,
+    ) -> Result<Spread<T>, BenchError> {
+        let parts = self.machines.iter().map(make);
+        Ok(Spread::new(parts.collect::<Result<_, _>>()?))
+    }
+
+    /// A machine's share of so many keys.
+    pub(crate) fn share(&self, keys: u64) -> u64 {
+        keys.div_ceil(self.machines.len() as u64)
+    }
+
+    /// Loads `1..=last` of `what`, each machine those whose part it has, about `piece` in a transaction.
+    pub(crate) fn load(
+        &self,
+        what: (u64, &str),
+        piece: u64,
+        say: &dyn Fn(&str),
+        body: impl AsyncFn(&mut Transaction, u64) -> Result<(), IndexError> + Sync,
+    ) -> Result<(), BenchError> {
+        let machines = self.machines.len();
+        let piece = piece * machines as u64;
+        load_on(&self.machines, what, piece, say, async |tx, at, numbers| {
+            for number in numbers.filter(|number| home(*number, machines) == at) {
+                body(tx, number).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Waits until nothing is under way between the machines; what is not as it must be then.
+    pub(crate) fn settle(&self) -> Option<String> {
+        let began = Instant::now();
+        while !self.machines.iter().all(|machine| machine.is_at_rest()) {
+            if began.elapsed() > PATIENCE {
+                return Some("locks or records of transactions that are over are left".to_string());
+            }
+            thread::sleep(NAP);
+        }
+        let compare = |machine: &Arc<Machine>| machine.compare_backups(&self.machines);
+        let problem = self.machines.iter().flat_map(compare).next();
+        problem.map(|problem| format!("a backup: {problem}"))
+    }
+
+    /// Counters of all machines together.
+    pub(crate) fn counters(&self) -> Counters {
+        counters(&self.machines)
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        if self.database.is_none() {
+            for machine in &self.machines {
+                // In the memory tier there is nothing that could fail.
+                let _ = machine.close();
+            }
+        }
+    }
+}
+
+/// The fabrics of machines that are each other's members, and the directory that they share.
+fn fabrics(
+    ids: &[MachineId],
+    kind: FabricKind,
+) -> Result<(Vec<Arc<dyn Fabric>>, Option<TempDir>), BenchError> {
+    let network = |error| BenchError::from(OpenError::Network(error));
+    let members: Vec<Member> = ids
+        .iter()
+        .map(|id| Member {
+            id: *id,
+            address: String::new(),
+        })
+        .collect();
+    let mut shared = None;
+    let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::with_capacity(ids.len());
+    match kind {
+        FabricKind::Local => {
+            let net = LocalNetwork::new();
+            for id in ids {
+                fabrics.push(Arc::new(net.join(*id).map_err(network)?));
+            }
+        }
+        FabricKind::Shm => {
+            let directory = shared.insert(shared_directory()?);
+            for id in ids {
+                let fabric = ShmFabric::open(directory.path(), *id).map_err(network)?;
+                fabrics.push(Arc::new(fabric));
+            }
+        }
+    }
+    for fabric in &fabrics {
+        fabric.set_members(&members).map_err(network)?;
+    }
+    Ok((fabrics, shared))
+}
+
+/// A directory on a tmpfs, where there is one.
+fn shared_directory() -> Result<TempDir, BenchError> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("fencepost-bench-");
+    let made = if Path::new(TMPFS).is_dir() {
+        builder.tempdir_in(TMPFS)
+    } else {
+        builder.tempdir()
+    };
+    made.map_err(|error| BenchError::Io {
+        what: "shared memory".to_string(),
+        error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::load;
+
+    fn machines(fabric: FabricKind) -> Machines {
+        Machines::together(&Together {
+            machines: 3,
+            replicas: 2,
+            fabric,
+            region_bytes: Some(16 << 20),
+            memory_limit: None,
+        })
+        .expect("machines")
+    }
+
+    #[test]
+    fn what_each_machine_has_loaded_all_of_them_find() {
+        for fabric in [FabricKind::Local, FabricKind::Shm] {
+            let machines = machines(fabric);
+            let shared = machines._shared.as_ref().map(|dir| dir.path().to_owned());
+            let table = machines.create_table(8, 1, 300).expect("tables");
+            let body = async |tx: &mut Transaction, key: u64| {
+                load(tx, table.of(key), &key.to_le_bytes(), &[key]).await
+            };
+            machines
+                .load((300, "keys"), 50, &|_| (), body)
+                .expect("it loads");
+            assert_eq!(machines.settle(), None);
+            for key in 1..=300u64 {
+                for turn in 0..3 {
+                    let (mut found, machine) = ([0], machines.of(turn));
+                    let own = machine.regions().is_own(table.of(key).root());
+                    assert_eq!(own, home(key, 3) == turn);
+                    let name = key.to_le_bytes();
+                    assert!(table.of(key).get_lockfree(machine, &name, &mut found));
+                    assert_eq!(found, [key]);
+                }
+            }
+            drop(machines);
+            assert!(shared.is_none_or(|path| !path.exists()), "memory is left");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_left_is_found() {
+        let machines = machines(FabricKind::Local);
+        let table = machines.create_table(8, 1, 10).expect("tables");
+        assert_eq!(machines.settle(), None);
+        let root = table.of(1).root();
+        let owner = machines.of(home(1, 3));
+        let object = owner.regions().object(root).expect("the root");
+        object.try_lock(object.header()).expect("it is free");
+        let broken = machines.settle().expect("it is locked");
+        assert!(broken.contains("locked"), "{broken}");
+    }
+}

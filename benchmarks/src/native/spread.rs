@@ -1,0 +1,51 @@
+//! Data that are spread over machines: each has a part of its own, and a key's part follows from a hash
+//! of the key. So with `n` machines all but one in `n` accesses go to another machine, as with the
+//! papers' unpartitioned data.
+
+use crate::draw::scatter;
+
+/// One part for each machine, in the order of the machines.
+#[derive(Debug)]
+pub(crate) struct Spread<T>(Box<[T]>);
+
+/// Which of `machines` machines has key `number`.
+#[inline]
+pub(super) fn home(number: u64, machines: usize) -> usize {
+    // Tables hash their keys too, and not alike, so every part fills evenly.
+    ((u128::from(scatter(number)) * machines as u128) >> 64) as usize
+}
+
+impl<T> Spread<T> {
+    pub(super) fn new(parts: Vec<T>) -> Spread<T> {
+        Spread(parts.into())
+    }
+
+    /// The part that has key `number`.
+    #[inline]
+    pub fn of(&self, number: u64) -> &T {
+        match &*self.0 {
+            [only] => only,
+            parts => &parts[home(number, parts.len())],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_spread_evenly_and_always_found_where_they_are() {
+        for machines in [1, 2, 3, 7] {
+            let parts = Spread::new((0..machines).collect());
+            let mut counts = vec![0; machines];
+            for number in 0..7000 {
+                assert_eq!(*parts.of(number), home(number, machines));
+                counts[*parts.of(number)] += 1;
+            }
+            let share = 7000 / machines;
+            let even = |count: &usize| count.abs_diff(share) < share / 10 + 1;
+            assert!(counts.iter().all(even), "{counts:?}");
+        }
+    }
+}

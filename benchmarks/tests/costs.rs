@@ -1,0 +1,300 @@
+//! What a commit costs, counted write by write: SOSP'15 §4 gives P_w(f + 3) one-sided writes for objects on
+//! P_w primaries with f backups each, that is LOCK, its answer, f COMMIT-BACKUP and COMMIT-PRIMARY for each
+//! of them, with TRUNCATE in the same write as a later record.
+//!
+//! The paper's formula has every primary and every backup on a machine of its own, none of them the
+//! coordinator's. Here region r of n machines is at machine r mod n, with its backups on the f that follow,
+//! so that with few machines they coincide, and fewer writes do:
+//! * what the coordinator's machine has itself, as primary or as backup, it is not written to;
+//! * a machine that is a backup of several of the written primaries gets one COMMIT-BACKUP for all.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fencepost_fabric::{
+    Bell, Completion, Event, Fabric, FabricCounters, FabricError, HostClock, LocalFabric,
+    LocalNetwork, MachineId, Member, Memory, Place, SegmentId, Writer,
+};
+use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Outcome, record};
+use pollster::block_on;
+
+/// Writes by what is in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Posted {
+    lock: u64,
+    reply: u64,
+    commit_backup: u64,
+    commit_primary: u64,
+    /// TRUNCATE that found no other record to go with: what the poller writes when it is idle.
+    truncate_alone: u64,
+    /// Anything else.
+    other: u64,
+}
+
+impl Posted {
+    /// The writes of commits themselves.
+    fn protocol(&self) -> u64 {
+        self.lock + self.reply + self.commit_backup + self.commit_primary
+    }
+
+    fn all(&self) -> u64 {
+        self.protocol() + self.truncate_alone + self.other
+    }
+}
+
+/// A fabric that looks into what is written.
+struct Watched {
+    fabric: LocalFabric,
+    posted: Arc<Mutex<Posted>>,
+}
+
+/// Tags of the records that a write into a ring consists of.
+fn tags(mut words: &[u64]) -> Vec<u8> {
+    let mut tags = Vec::new();
+    while let Some(header) = words.first() {
+        tags.push((header >> 56) as u8);
+        let length = (header & ((1 << 56) - 1)) as usize;
+        words = words.get(length..).unwrap_or_default();
+    }
+    tags
+}
+
+impl Watched {
+    fn note(&self, at: Place, words: &[u64]) {
+        let me = self.fabric.me().0;
+        let ring = |lane| SegmentId::new(SegmentId::RING, lane, me);
+        let mut posted = self.posted.lock().expect("nobody panics with it");
+        if at.segment == ring(1) {
+            posted.reply += 1;
+            return;
+        }
+        let mut tags = tags(words);
+        if at.segment != ring(0) {
+            tags = vec![u8::MAX];
+        }
+        let only = tags.iter().all(|tag| *tag == record::TRUNCATE);
+        tags.retain(|tag| *tag != record::TRUNCATE);
+        match tags[..] {
+            [] if only => posted.truncate_alone += 1,
+            [record::LOCK] => posted.lock += 1,
+            [record::COMMIT_BACKUP] => posted.commit_backup += 1,
+            [record::COMMIT_PRIMARY] => posted.commit_primary += 1,
+            _ => posted.other += 1,
+        }
+    }
+}
+
+impl Fabric for Watched {
+    fn me(&self) -> MachineId {
+        self.fabric.me()
+    }
+    fn bell(&self) -> &Bell {
+        self.fabric.bell()
+    }
+    fn counters(&self) -> &FabricCounters {
+        self.fabric.counters()
+    }
+    fn provide(
+        &self,
+        segment: SegmentId,
+        words: usize,
+        writer: Writer,
+    ) -> Result<Arc<Memory>, FabricError> {
+        self.fabric.provide(segment, words, writer)
+    }
+    fn withdraw(&self, segment: SegmentId) {
+        self.fabric.withdraw(segment);
+    }
+    fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {
+        self.fabric.set_members(members)
+    }
+    fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {
+        self.fabric.map(machine, segment)
+    }
+    fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>> {
+        self.fabric.read(at, words)
+    }
+    fn write(&self, at: Place, words: &[u64]) -> Completion<()> {
+        self.note(at, words);
+        self.fabric.write(at, words)
+    }
+    fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64> {
+        self.fabric.cas(at, expected, new)
+    }
+    fn ring_bell(&self, machine: MachineId) {
+        self.fabric.ring_bell(machine);
+    }
+    fn take_events(&self) -> Vec<Event> {
+        self.fabric.take_events()
+    }
+}
+
+/// Machines with an object each, the first of which coordinates.
+struct World {
+    machines: Vec<Arc<Machine>>,
+    objects: Vec<Addr>,
+    posted: Arc<Mutex<Posted>>,
+    values: AtomicU64,
+}
+
+impl World {
+    fn new(count: u32, replicas: usize) -> World {
+        let ids: Vec<MachineId> = (0..count).map(MachineId).collect();
+        let (network, posted) = (LocalNetwork::new(), Arc::default());
+        let fabrics: Vec<Arc<dyn Fabric>> = ids
+            .iter()
+            .map(|id| -> Arc<dyn Fabric> {
+                Arc::new(Watched {
+                    fabric: network.join(*id).expect("a new machine"),
+                    posted: Arc::clone(&posted),
+                })
+            })
+            .collect();
+        let member = |id: &MachineId| Member {
+            id: *id,
+            address: String::new(),
+        };
+        let members: Vec<Member> = ids.iter().map(member).collect();
+        for fabric in &fabrics {
+            fabric.set_members(&members).expect("a member");
+        }
+        let open = |fabric: Arc<dyn Fabric>| {
+            let network = NetworkOptions {
+                fabric,
+                configuration: 1,
+                placement: Placement::new(ids.clone(), replicas),
+                // Nothing is told of released room, and no record is split at the ring's end.
+                log_words: 1 << 18,
+                clock: Arc::new(HostClock),
+            };
+            let options = MachineOptions {
+                region_bytes: 16 << 20,
+                network: Some(network),
+                ..MachineOptions::default()
+            };
+            Machine::open(options).expect("opens")
+        };
+        let machines: Vec<_> = fabrics.into_iter().map(open).collect();
+        let new_object = |machine: &Arc<Machine>| {
+            let mut coordinator = machine.coordinator();
+            let mut tx = coordinator.begin(Mode::ReadWrite);
+            let object = tx.alloc(5, Addr::NULL).expect("memory").addr;
+            let outcome = block_on(tx.commit());
+            assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+            object
+        };
+        let objects = machines.iter().map(new_object).collect();
+        let world = World {
+            machines,
+            objects,
+            posted,
+            values: AtomicU64::new(1),
+        };
+        world.settle();
+        world
+    }
+
+    /// Waits until all that is left of a transaction has been done.
+    fn settle(&self) {
+        while !self.machines.iter().all(|machine| machine.is_at_rest()) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn counted(&self) -> (Posted, u64) {
+        let counts = self.machines.iter().map(|machine| machine.fabric_counts());
+        let writes = counts.flatten().map(|counts| counts.writes).sum();
+        (*self.posted.lock().expect("nobody panics with it"), writes)
+    }
+
+    /// What `transactions` cost one after the other that each write an object on each of `primaries`.
+    fn cost(&self, primaries: &[usize], transactions: u64) -> Posted {
+        let (before, writes_before) = self.counted();
+        let mut coordinator = self.machines[0].coordinator();
+        for _ in 0..transactions {
+            let value = self.values.fetch_add(1, Ordering::Relaxed);
+            let mut tx = coordinator.begin(Mode::ReadWrite);
+            for primary in primaries {
+                let object = self.objects[*primary];
+                let mut words = Vec::new();
+                block_on(tx.read(object, &mut words)).expect("nobody is in its way");
+                block_on(tx.write(object, &[value; 5])).expect("nobody is in its way");
+            }
+            let outcome = block_on(tx.commit());
+            assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+        }
+        self.settle();
+        let (after, writes) = self.counted();
+        let cost = Posted {
+            lock: after.lock - before.lock,
+            reply: after.reply - before.reply,
+            commit_backup: after.commit_backup - before.commit_backup,
+            commit_primary: after.commit_primary - before.commit_primary,
+            truncate_alone: after.truncate_alone - before.truncate_alone,
+            other: after.other - before.other,
+        };
+        // The machines' own counters tell of the same writes, all of them.
+        assert_eq!(cost.all(), writes - writes_before, "{cost:?}");
+        cost
+    }
+}
+
+/// Machines other than the coordinator's, 0, that are backups of any of `primaries`.
+fn backups(machines: usize, f: usize, primaries: &[usize]) -> u64 {
+    let of = |primary: &usize| {
+        let primary = *primary;
+        (1..=f).map(move |next| (primary + next) % machines)
+    };
+    let all: BTreeSet<usize> = primaries.iter().flat_map(of).collect();
+    all.iter().filter(|machine| **machine != 0).count() as u64
+}
+
+#[test]
+fn a_commit_posts_the_writes_that_the_paper_counts() {
+    const TRANSACTIONS: u64 = 50;
+    // Machines, f, primaries, and writes counted by hand from the rules above.
+    let cases: &[(u32, usize, &[usize], u64)] = &[
+        // Three machines with three replicas: everything is everywhere. Of a primary's two backups one is
+        // the coordinator's machine: P_w(f + 3) = 5, less that one.
+        (3, 2, &[1], 4),
+        (3, 2, &[2], 4),
+        // P_w(f + 3) = 10; each primary is the other's backup and gets a COMMIT-BACKUP of its own, and
+        // each has its second backup on the coordinator's machine, which costs nothing: less two.
+        (3, 2, &[1, 2], 8),
+        // An object of the coordinator's own costs COMMIT-BACKUP alone: two machines,
+        (3, 2, &[0], 2),
+        // and one of them gets it together with that for the object on machine 1.
+        (3, 2, &[0, 1], 5),
+        (3, 2, &[0, 1, 2], 8),
+        // With enough machines nothing coincides, and the paper's formula is exact: P_w(f + 3).
+        (4, 2, &[1], 5),
+        (7, 2, &[1], 5),
+        (7, 2, &[1, 4], 10),
+        (7, 1, &[1, 3, 5], 12),
+        (7, 0, &[1, 2, 3, 4], 12),
+    ];
+    for (machines, f, primaries, expected) in cases {
+        let world = World::new(*machines, f + 1);
+        let cost = world.cost(primaries, TRANSACTIONS);
+        let remote = primaries.iter().filter(|primary| **primary != 0).count() as u64;
+        let each = Posted {
+            lock: remote * TRANSACTIONS,
+            reply: remote * TRANSACTIONS,
+            commit_backup: backups(*machines as usize, *f, primaries) * TRANSACTIONS,
+            commit_primary: remote * TRANSACTIONS,
+            truncate_alone: cost.truncate_alone,
+            other: 0,
+        };
+        let case = format!("{machines} machines, f = {f}, primaries {primaries:?}");
+        assert_eq!(cost, each, "{case}");
+        assert_eq!(cost.protocol(), expected * TRANSACTIONS, "{case}");
+        // Each machine is told to truncate once a transaction, mostly in another record's write.
+        let others = u64::from(machines - 1);
+        assert!(cost.truncate_alone <= others * TRANSACTIONS, "{case}");
+        for machine in &world.machines {
+            assert_eq!(machine.compare_backups(&world.machines), [], "{case}");
+        }
+    }
+}
