@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bank;
+pub mod costs;
 mod draw;
 mod error;
 pub mod harness;

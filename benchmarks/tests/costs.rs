@@ -1,17 +1,11 @@
-//! What a commit costs, counted write by write: SOSP'15 §4 gives P_w(f + 3) one-sided writes for objects on
-//! P_w primaries with f backups each, that is LOCK, its answer, f COMMIT-BACKUP and COMMIT-PRIMARY for each
-//! of them, with TRUNCATE in the same write as a later record.
-//!
-//! The paper's formula has every primary and every backup on a machine of its own, none of them the
-//! coordinator's. Here region r of n machines is at machine r mod n, with its backups on the f that follow,
-//! so that with few machines they coincide, and fewer writes do:
-//! * what the coordinator's machine has itself, as primary or as backup, it is not written to;
-//! * a machine that is a backup of several of the written primaries gets one COMMIT-BACKUP for all.
+//! What a commit costs, counted write by write and compared with SOSP'15's P_w(f + 3); see
+//! [`fencepost_benchmarks::costs`] for the rules by which machines that coincide save writes.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use fencepost_benchmarks::costs::Cluster;
 use fencepost_fabric::{
     Bell, Completion, Event, Fabric, FabricCounters, FabricError, HostClock, LocalFabric,
     LocalNetwork, MachineId, Member, Memory, Place, SegmentId, Writer,
@@ -241,16 +235,6 @@ impl World {
     }
 }
 
-/// Machines other than the coordinator's, 0, that are backups of any of `primaries`.
-fn backups(machines: usize, f: usize, primaries: &[usize]) -> u64 {
-    let of = |primary: &usize| {
-        let primary = *primary;
-        (1..=f).map(move |next| (primary + next) % machines)
-    };
-    let all: BTreeSet<usize> = primaries.iter().flat_map(of).collect();
-    all.iter().filter(|machine| **machine != 0).count() as u64
-}
-
 #[test]
 fn a_commit_posts_the_writes_that_the_paper_counts() {
     const TRANSACTIONS: u64 = 50;
@@ -279,10 +263,17 @@ fn a_commit_posts_the_writes_that_the_paper_counts() {
         let world = World::new(*machines, f + 1);
         let cost = world.cost(primaries, TRANSACTIONS);
         let remote = primaries.iter().filter(|primary| **primary != 0).count() as u64;
+        let cluster = Cluster {
+            machines: *machines as usize,
+            backups: *f,
+        };
+        let primaries: BTreeSet<usize> = primaries.iter().copied().collect();
+        let told = cluster.told_as_backups(&primaries) as u64;
+        assert_eq!(cluster.commit(&primaries).here, *expected as f64);
         let each = Posted {
             lock: remote * TRANSACTIONS,
             reply: remote * TRANSACTIONS,
-            commit_backup: backups(*machines as usize, *f, primaries) * TRANSACTIONS,
+            commit_backup: told * TRANSACTIONS,
             commit_primary: remote * TRANSACTIONS,
             truncate_alone: cost.truncate_alone,
             other: 0,

@@ -212,11 +212,11 @@ impl Drop for Machines {
     }
 }
 
-/// The fabrics of machines that are each other's members, and the directory that they share.
-fn fabrics(
-    ids: &[MachineId],
-    kind: FabricKind,
-) -> Result<(Vec<Arc<dyn Fabric>>, Option<TempDir>), BenchError> {
+/// The fabric of each machine, and the directory that they share.
+type Fabrics = (Vec<Arc<dyn Fabric>>, Option<TempDir>);
+
+/// The fabrics of machines that are each other's members.
+fn fabrics(ids: &[MachineId], kind: FabricKind) -> Result<Fabrics, BenchError> {
     let network = |error| BenchError::from(OpenError::Network(error));
     let members: Vec<Member> = ids
         .iter()
