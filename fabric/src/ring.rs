@@ -10,7 +10,7 @@
 //! ```
 //! Positions count words from the beginning of time; a position's place is its remainder by the ring's
 //! capacity. The sender knows the tail, and has a copy of the head that the receiver writes to it when
-//! it has released half of the ring. Several records go out as one write, whose first word is
+//! it has released half of the ring, or an eighth and finds nothing more to read. Several records go out as one write, whose first word is
 //! visible last ([`crate::fabric`], FAB-2).
 //!
 //! # Invariants
@@ -259,6 +259,8 @@ impl RingReader {
             let at = self.read as usize % capacity;
             let header = self.memory.words()[at].load(Ordering::Acquire);
             if header == 0 {
+                // Who waits for room gets what there is once nothing more comes.
+                self.tell(capacity / 8);
                 return Ok(None);
             }
             let (tag, length) = ((header >> TAG_SHIFT) as u8, header & LENGTH_MASK);
@@ -301,7 +303,12 @@ impl RingReader {
         for position in before..self.head {
             self.memory.words()[position as usize % capacity].store(0, Ordering::Relaxed);
         }
-        if self.head - self.told >= capacity as u64 / 2 {
+        self.tell(capacity / 2);
+    }
+
+    /// Tells the sender of the head if `least` words have been released since it was told.
+    fn tell(&mut self, least: usize) {
+        if self.head - self.told >= least.max(1) as u64 {
             self.told = self.head;
             // Without it the sender waits for the next time, or is lost anyway.
             drop(self.fabric.write(self.head_at, &[self.head]));

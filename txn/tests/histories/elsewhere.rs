@@ -47,6 +47,14 @@ fn a_large_transaction_does_not_stand_in_its_own_way() {
         block_on(tx.write(world.objects[theirs], &[7])).expect("is there");
         committed(block_on(tx.commit()));
     }
+    // Wherever the logs stand, and whatever their receivers have told of them.
+    for size in 0..60 {
+        let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
+        for _ in 0..100 + 7 * size {
+            tx.alloc(20, Addr::NULL).expect("memory");
+        }
+        committed(block_on(tx.commit()));
+    }
     world.settle_whatever_was_written();
 }
 
