@@ -1,4 +1,5 @@
-//! Commit: the phases of SOSP'15 §4 in their order, on one machine as plain function calls.
+//! Commit: the phases of SOSP'15 §4 in their order, on one machine as plain function calls. Where other
+//! machines have part in it, as primaries or as backups, [`crate::network`] takes the same phases.
 //!
 //! ```text
 //!  prewrite ─► reserve ─► LOCK ─► W ─► VALIDATE ─► log ─► COMMIT-PRIMARY ─► TRUNCATE ─► durable ─► report

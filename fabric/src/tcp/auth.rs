@@ -267,14 +267,11 @@ mod tests {
         Identity::new(MachineId(me), cluster, secret).expect("randomness")
     }
 
-    /// What both ends of a handshake make of it; the listener admits whoever it is told to.
-    #[allow(clippy::type_complexity)]
-    fn shake(
-        caller: &Identity,
-        to: u32,
-        listener: &Identity,
-        admit: bool,
-    ) -> (Result<Peer, HandshakeError>, Result<Peer, HandshakeError>) {
+    /// What the end of a handshake makes of it.
+    type Shaken = Result<Peer, HandshakeError>;
+
+    /// What both ends make of it; the listener admits whoever it is told to.
+    fn shake(caller: &Identity, to: u32, listener: &Identity, admit: bool) -> (Shaken, Shaken) {
         let (mut here, mut there) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {
             let called = scope.spawn(move || call(caller, MachineId(to), 3, &mut here));
