@@ -104,6 +104,9 @@ impl Fabric for Watched {
     fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {
         self.fabric.set_members(members)
     }
+    fn maps_peers(&self) -> bool {
+        self.fabric.maps_peers()
+    }
     fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {
         self.fabric.map(machine, segment)
     }
@@ -162,6 +165,7 @@ impl World {
                 // Nothing is told of released room, and no record is split at the ring's end.
                 log_words: 1 << 18,
                 clock: Arc::new(HostClock),
+                driven: false,
             };
             let options = MachineOptions {
                 region_bytes: 16 << 20,

@@ -109,7 +109,7 @@ impl Cursor {
                 guarding && piece.sparse && self.direction == Direction::Forward && !seen.is_own();
             let key = if tidy { self.from.clone() } else { Vec::new() };
             self.advance(out, &piece);
-            if tidy && shrink::wanted(tx, self.tree, seen.addr()) {
+            if tidy && shrink::wanted(tx, self.tree, seen.addr()).await? {
                 shrink::merge(tx, self.tree, &key).await?;
             }
         }

@@ -32,33 +32,41 @@ fn joinable(left: usize, right: usize, words: usize) -> bool {
 
 /// Whether the committed leaf is nearly empty and a neighbour under the same parent has room for the
 /// rest. Nodes that this transaction has changes for are left alone.
+///
+/// # Errors
+/// As [`fencepost_txn::Machine::view_current`].
 #[inline]
-pub(crate) fn wanted(tx: &Transaction, tree: Addr, leaf: Addr) -> bool {
+pub(crate) async fn wanted(tx: &Transaction, tree: Addr, leaf: Addr) -> Result<bool, Stop> {
     let sparse = |view: &View<'_>| {
         let node = Node::open_in(view, tree)?;
         let few = node.words / SPARSE_SHARE / (1 + crate::node::VALUE_WORDS);
         Some(node.level == 0 && node.count <= few && leaf != tree)
     };
-    leaf != tree
-        && tx.machine().view_current(leaf, sparse) == Some(Some(true))
-        && neighbour_has_room(tx, tree, leaf)
+    if leaf == tree || tx.machine().view_current(leaf, sparse).await? != Some(Some(true)) {
+        return Ok(false);
+    }
+    Box::pin(neighbour_has_room(tx, tree, leaf)).await
 }
 
-fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> bool {
+async fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> Result<bool, Stop> {
     let machine = tx.machine();
-    let load_of = |at: Addr| machine.view_current(at, |view| load(view, tree)).flatten();
     let mut low = Vec::new();
-    let seen = machine.view_current(leaf, |view| {
-        low.clear();
-        if let Some(node) = Node::open_in(view, tree) {
+    let seen = machine
+        .view_current(leaf, |view| {
+            low.clear();
+            let node = Node::open_in(view, tree)?;
             node.append_low(&mut low);
-        }
-    });
-    let parent = walk::descend(machine, tree, 1, Target::At(&low));
-    let (Some(()), Ok(Some(parent)), Some((mine, words))) = (seen, parent, load_of(leaf)) else {
-        return false;
+            load(view, tree)
+        })
+        .await?;
+    let parent = match walk::descend(machine, tree, 1, Target::At(&low), false).await {
+        Err(Stop::Damaged) => None,
+        parent => parent?,
     };
-    let family = machine.view_current(parent, |view| {
+    let (Some(Some((mine, words))), Some(parent)) = (seen, parent) else {
+        return Ok(false);
+    };
+    let family = |view: &View<'_>| {
         let node = Node::open_in(view, tree)?;
         let at = node.child_at(&low);
         let child = |i: usize| {
@@ -75,18 +83,25 @@ fn neighbour_has_room(tx: &Transaction, tree: Addr, leaf: Addr) -> bool {
                 if at > 0 { child(at - 1) } else { Addr::NULL },
             ],
         ))
-    });
-    let Some(Some((found, neighbours))) = family else {
-        return false;
     };
-    let free = |at: Addr| tx.patch_is_stale(at).is_none();
-    found == leaf
-        && free(leaf)
-        && neighbours.into_iter().any(|neighbour| {
-            !neighbour.is_null()
-                && free(neighbour)
-                && load_of(neighbour).is_some_and(|(theirs, _)| joinable(mine, theirs, words))
-        })
+    let Some(Some((found, neighbours))) = machine.view_current(parent, family).await? else {
+        return Ok(false);
+    };
+    if found != leaf || tx.patches(leaf) {
+        return Ok(false);
+    }
+    for neighbour in neighbours {
+        if neighbour.is_null() || tx.patches(neighbour) {
+            continue;
+        }
+        let theirs = machine.view_current(neighbour, |view| load(view, tree));
+        if let Some(Some((theirs, _))) = theirs.await?
+            && joinable(mine, theirs, words)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Merges the leaf that covers `key` with a neighbour, in a transaction of its own. False
@@ -222,17 +237,19 @@ impl BTree {
         let tree = self.root();
         let mut key = Vec::new();
         loop {
-            let Some(leaf) = walk::descend(tx.machine(), tree, 0, Target::At(&key))? else {
+            let Some(leaf) = walk::descend(tx.machine(), tree, 0, Target::At(&key), true).await?
+            else {
                 return Ok(());
             };
             if leaf != tree && merge(tx, tree, &key).await? {
                 continue;
             }
             key.clear();
-            let more = tx.machine().view_current(leaf, |view| {
+            let high = |view: &View<'_>| {
                 key.clear();
                 Node::open_in(view, tree).is_some_and(|node| node.append_high(&mut key))
-            });
+            };
+            let more = tx.machine().view_current(leaf, high).await?;
             if more != Some(true) {
                 return Ok(());
             }

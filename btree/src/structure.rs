@@ -10,10 +10,10 @@
 use fencepost_txn::Transaction;
 
 /// Splits and merges so far, and those that are about to take effect; never 0, which is what a
-/// transaction begins with.
+/// transaction begins with. `None` where it is not known at once: then a transaction looks each time.
 #[inline]
-pub(crate) fn changes(tx: &Transaction) -> u64 {
-    tx.machine().reshaped() + 1
+pub(crate) fn changes(tx: &Transaction) -> Option<u64> {
+    tx.machine().reshaped().map(|changes| changes + 1)
 }
 
 /// A split or merge is about to be committed.
@@ -23,8 +23,9 @@ pub(crate) fn announce(tx: &Transaction) {
 
 /// The transaction itself has made all splits since there were `before`, `own` of them, and has made the
 /// patches of the node anew: if all were settled then, they still are.
-pub(crate) fn made_by(tx: &mut Transaction, before: u64, own: u64) {
-    if tx.settled() == before && changes(tx) == before + own {
+pub(crate) fn made_by(tx: &mut Transaction, before: Option<u64>, own: u64) {
+    let Some(before) = before else { return };
+    if tx.settled() == before && changes(tx) == Some(before + own) {
         tx.set_settled(before + own);
     }
 }

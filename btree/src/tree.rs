@@ -112,15 +112,19 @@ impl BTree {
         mut f: impl FnMut(&Node<'_, '_>) -> T + Send,
     ) -> Result<(T, Seen), Stop> {
         let mut steps = 0;
+        let mut fresh = false;
         loop {
-            let mut at = walk::descend(tx.machine(), self.root, 0, target)?.unwrap_or(self.root);
+            let found = walk::descend(tx.machine(), self.root, 0, target, fresh).await?;
+            let mut at = found.unwrap_or(self.root);
+            // Where it leads to the wrong leaf, copies of inner nodes do not serve again.
+            fresh = true;
             // Mostly one step. More where the snapshot has an older shape of the tree than the walk.
             loop {
                 steps += 1;
                 if steps > MAX_STEPS {
                     return Err(Stop::Retry(AbortReason::RefreshFailed));
                 }
-                if tx.has_patches() && tx.patch_is_stale(at) == Some(true) {
+                if tx.has_patches() && tx.patch_is_stale(at).await? == Some(true) {
                     renew(tx, at).await?;
                     break;
                 }
@@ -251,19 +255,22 @@ impl BTree {
         let mut op = OpBuffer::default();
         let op = op.fill(what, self.root, key, value);
         let mut checked = false;
+        let mut fresh = false;
         for _ in 0..MAX_STEPS {
-            let Some(leaf) = walk::descend(tx.machine(), self.root, 0, Target::At(key))? else {
+            let Some(leaf) =
+                walk::descend(tx.machine(), self.root, 0, Target::At(key), fresh).await?
+            else {
                 return self.change_private(tx, op, key).await;
             };
             if what == What::Insert && !checked {
-                self.check_length(tx, leaf, key)?;
+                self.check_length(tx, leaf, key).await?;
                 checked = true;
             }
-            if tx.has_patches() && tx.patch_is_stale(leaf) != Some(false) {
+            if tx.has_patches() && tx.patch_is_stale(leaf).await? != Some(false) {
                 // Changes that still hang on a node this one was split from must come here first.
                 self.visit(tx, Target::At(key), |_| ()).await?;
             }
-            if tidy && what == What::Remove && shrink::wanted(tx, self.root, leaf) {
+            if tidy && what == What::Remove && shrink::wanted(tx, self.root, leaf).await? {
                 tidy = false;
                 shrink::merge(tx, self.root, key).await?;
                 continue;
@@ -277,6 +284,7 @@ impl BTree {
                 Err(Refusal::WrongNode) => {
                     // The walk and the snapshot do not see the same tree.
                     count(Event::PathRepair);
+                    fresh = true;
                     tx.refresh().await?;
                 }
                 done => return Ok(done),
@@ -285,18 +293,20 @@ impl BTree {
         Err(IndexError::Stop(Stop::Damaged))
     }
 
-    fn check_length(&self, tx: &Transaction, leaf: Addr, key: &[u8]) -> Result<(), IndexError> {
+    async fn check_length(
+        &self,
+        tx: &Transaction,
+        leaf: Addr,
+        key: &[u8],
+    ) -> Result<(), IndexError> {
         // Short keys fit any node; only for others is the size of this tree's nodes looked up.
         if key.len() <= longest_key(MIN_NODE_WORDS) {
             return Ok(());
         }
         let root = self.root;
         let words = |view: &View<'_>| Node::open_in(view, root).map_or(0, |node| node.words);
-        let limit = longest_key(
-            tx.machine()
-                .view_current(leaf, words)
-                .unwrap_or(DEFAULT_NODE_WORDS),
-        );
+        let words = tx.machine().view_current(leaf, words).await?;
+        let limit = longest_key(words.unwrap_or(DEFAULT_NODE_WORDS));
         if key.len() > limit {
             Err(IndexError::KeyTooLong {
                 length: key.len(),
@@ -319,7 +329,7 @@ impl BTree {
         if let Some((Some(separator), _)) = tx.view(leaf, Some(&LEAF), choose).await? {
             let before = structure::changes(tx);
             let split = grow::split_leaf(tx, root, leaf, &separator).await?;
-            match tx.patch_is_stale(leaf) {
+            match tx.patch_is_stale(leaf).await? {
                 Some(true) => reroute(tx, leaf).await?,
                 // Full is what the snapshot shows, and the leaf has been split since: on an old
                 // snapshot it would be full for ever.
@@ -433,16 +443,16 @@ async fn settle(tx: &mut Transaction, seen: Seen) -> Result<bool, Stop> {
         return Ok(false);
     }
     let changes = structure::changes(tx);
-    if tx.settled() == changes {
+    if changes.is_some_and(|changes| tx.settled() == changes) {
         return Ok(false);
     }
-    for addr in tx.stale_patches(&LEAF) {
+    for addr in tx.stale_patches(&LEAF).await? {
         if is_displaced(tx, addr).await? {
             renew(tx, addr).await?;
             return Ok(true);
         }
     }
-    tx.set_settled(changes);
+    tx.set_settled(changes.unwrap_or(0));
     Ok(false)
 }
 
@@ -455,7 +465,7 @@ async fn is_displaced(tx: &mut Transaction, addr: Addr) -> Result<bool, Stop> {
         let bounded = node.append_high(&mut high);
         Some((low, high, bounded))
     };
-    let now = tx.machine().view_current(addr, fences).flatten();
+    let now = tx.machine().view_current(addr, fences).await?.flatten();
     let mine = tx.view(addr, Some(&LEAF), fences).await?;
     Ok(now.is_none() || mine.and_then(|(mine, _)| mine) != now)
 }
@@ -464,7 +474,7 @@ async fn is_displaced(tx: &mut Transaction, addr: Addr) -> Result<bool, Stop> {
 /// snapshot is old and cannot be moved would find it moved again and again.
 async fn renew(tx: &mut Transaction, addr: Addr) -> Result<(), Stop> {
     reroute(tx, addr).await?;
-    if tx.patch_is_stale(addr) == Some(true) {
+    if tx.patch_is_stale(addr).await? == Some(true) {
         return Err(Stop::Retry(AbortReason::RefreshFailed));
     }
     Ok(())

@@ -100,31 +100,44 @@ fn look(node: Option<Node<'_, '_>>, level: u8, target: Target<'_>) -> Look {
     }
 }
 
-/// Walks newest committed versions to the node at `level`. `None` if the root is not there: the tree
-/// was made by a transaction that has not committed, or dropped.
+/// Walks committed versions, the newest of what is at hand, to the node at `level`. `None` if the root is
+/// not there: the tree was made by a transaction that has not committed, or dropped.
+///
+/// Where inner nodes are another machine's, copies of them serve unless they are to be `fresh`, and the
+/// node that is looked for is not looked at: it tells itself whether it is the right one.
 ///
 /// # Errors
-/// [`Stop::Damaged`] if the tree leads nowhere.
+/// [`Stop::Damaged`] if the tree leads nowhere; [`Stop::Retry`] where a machine cannot be reached.
 #[inline]
-pub(crate) fn descend(
+pub(crate) async fn descend(
     machine: &Machine,
     tree: Addr,
     level: u8,
     target: Target<'_>,
+    mut fresh: bool,
 ) -> Result<Option<Addr>, Stop> {
     let mut path = [Addr::NULL; MAX_DEPTH];
     let mut depth = 0;
     let mut at = tree;
     for _ in 0..MAX_STEPS {
-        let seen = machine.view_current(at, |view| look(Node::open_in(view, tree), level, target));
+        let look = |view: &View<'_>| {
+            let node = Node::open_in(view, tree);
+            let above = node.is_some_and(|node| node.level == level + 1);
+            let inner = node.is_some_and(|node| node.level > 0);
+            ((look(node, level, target), above), inner)
+        };
+        let seen = machine.view_copy(at, fresh, look).await?;
         match seen {
-            Some(Look::Found) => return Ok(Some(at)),
-            Some(Look::Down(child)) if depth < MAX_DEPTH && !child.is_null() => {
+            Some((Look::Found, _)) => return Ok(Some(at)),
+            Some((Look::Down(child), above)) if depth < MAX_DEPTH && !child.is_null() => {
+                if above && machine.is_far(child) {
+                    return Ok(Some(child));
+                }
                 path[depth] = at;
                 depth += 1;
                 at = child;
             }
-            Some(Look::Right(right)) => {
+            Some((Look::Right(right), _)) => {
                 count(Event::PathRepair);
                 at = right;
             }
@@ -132,6 +145,7 @@ pub(crate) fn descend(
             _ if at == tree => return Err(Stop::Damaged),
             _ => {
                 count(Event::PathRepair);
+                fresh = true;
                 depth = depth.saturating_sub(1);
                 at = if path[depth].is_null() {
                     tree

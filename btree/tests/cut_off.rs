@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use fencepost_btree::{BTree, Insert};
 use fencepost_fabric::{Disk, SimDisk};
@@ -116,7 +117,13 @@ impl CutOff {
             let mut tx = begin(&machine);
             block_on(tx.update(filler, |image| image[0] += 1)).expect("no conflict");
             let mut commit = Box::pin(tx.commit());
-            if poll(commit.as_mut()).is_pending() {
+            let mut looks = 0;
+            // What was being written when the disk was stopped may still give a little room.
+            while looks < 100 && poll(commit.as_mut()).is_pending() {
+                std::thread::sleep(Duration::from_millis(1));
+                looks += 1;
+            }
+            if looks == 100 {
                 break commit;
             }
         };

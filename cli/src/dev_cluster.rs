@@ -6,7 +6,11 @@
 //! ```
 //! The processes end with this one, however it ends.
 
-use std::io::{BufRead, BufReader};
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +18,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use fencepost_fabric::entropy_seed;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Builder;
 
@@ -41,7 +46,10 @@ pub struct DevCluster {
     /// Address of the first machine; the others listen on the ports that follow.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
     listen: String,
-    /// Directory for the memory that the machines share. [default: one on /dev/shm]
+    /// What is between the machines.
+    #[arg(long, value_name = "KIND", default_value = "shm")]
+    fabric: Between,
+    /// Directory for what the machines share. [default: one on /dev/shm]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Memory of each machine's own data. [default: what half of the free shared memory has room for]
@@ -50,6 +58,14 @@ pub struct DevCluster {
     /// Worker threads of each machine; 0 for one a core.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Between {
+    /// Memory of this host.
+    Shm,
+    /// Connections, as between hosts.
+    Tcp,
 }
 
 /// A machine's process.
@@ -79,16 +95,16 @@ impl DevCluster {
             let _entered = runtime.enter();
             Signals::new().map_err(Failure::io("signals"))?
         };
+        let together = self.together(shared.path())?;
         let (say, said) = channel();
         let mut machines = Machines(Vec::new());
         for number in 1..=self.machines {
             let mut command =
                 Command::new(std::env::current_exe().map_err(Failure::io("program"))?);
             command
-                .args(["start", "--ends-with-parent", "--cluster"])
-                .arg(shared.path())
+                .args(["start", "--ends-with-parent"])
+                .args(&together)
                 .args(["--machine", &number.to_string()])
-                .args(["--machines", &self.machines.to_string()])
                 .args(["--replicas", &replicas.to_string()])
                 .args(["--listen", &format!("{host}:{}", port + number as u16 - 1)])
                 .args(["--memory-limit", &limit.to_string()])
@@ -133,6 +149,40 @@ impl DevCluster {
         }
     }
 
+    /// How each machine finds the others.
+    fn together(&self, shared: &Path) -> Result<Vec<OsString>, Failure> {
+        Ok(match self.fabric {
+            Between::Shm => {
+                let machines = self.machines.to_string();
+                vec![
+                    "--cluster".into(),
+                    shared.into(),
+                    "--machines".into(),
+                    machines.into(),
+                ]
+            }
+            Between::Tcp => {
+                let secret = shared.join("secret");
+                let random = format!("{:016x}{:016x}", entropy_seed(), entropy_seed());
+                let mut options = OpenOptions::new();
+                let file = options
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(&secret);
+                file.and_then(|mut file| file.write_all(random.as_bytes()))
+                    .map_err(Failure::io("the cluster's secret"))?;
+                let addresses = free_addresses(self.machines)?;
+                vec![
+                    "--join".into(),
+                    addresses.join(",").into(),
+                    "--cluster-secret".into(),
+                    secret.into(),
+                ]
+            }
+        })
+    }
+
     fn address(&self) -> Result<(String, u16), Failure> {
         let wrong = || Failure::Broken(format!("{}: not HOST:PORT", self.listen));
         let (host, port) = self.listen.rsplit_once(':').ok_or_else(wrong)?;
@@ -156,6 +206,16 @@ impl DevCluster {
         };
         made.map_err(Failure::io("directory of the shared memory"))
     }
+}
+
+/// Addresses on which nobody listens now.
+fn free_addresses(count: u32) -> Result<Vec<String>, Failure> {
+    let free = |_| TcpListener::bind("127.0.0.1:0");
+    let listeners: Result<Vec<_>, _> = (0..count).map(free).collect();
+    let listeners = listeners.map_err(Failure::io("addresses of the machines"))?;
+    let address = |listener: &TcpListener| listener.local_addr().map(|at| at.to_string());
+    let addresses: Result<_, _> = listeners.iter().map(address).collect();
+    addresses.map_err(Failure::io("addresses of the machines"))
 }
 
 /// Free bytes of the file system that a directory is on.

@@ -41,16 +41,26 @@ pub struct Start {
     region_size: Option<usize>,
     /// Be one of several machines that are one database: the directory of the memory that they share,
     /// best on a tmpfs.
-    #[arg(long, value_name = "DIR", conflicts_with = "data_dir", requires_all = ["machine", "machines"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["data_dir", "join"], requires_all = ["machine", "machines"])]
     cluster: Option<PathBuf>,
+    /// Be one of several machines of a network that are one database: where each of them listens for the
+    /// others, in the order of their numbers; the same for all.
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', conflicts_with = "data_dir", requires_all = ["machine", "cluster_secret"])]
+    join: Vec<String>,
+    /// File with what the machines of the network know and nobody else, at least 16 bytes.
+    #[arg(long, value_name = "FILE", requires = "join")]
+    cluster_secret: Option<PathBuf>,
+    /// Name that tells clusters of a network apart.
+    #[arg(long, value_name = "NAME", requires = "join", default_value = "")]
+    cluster_name: String,
     /// Number of this machine, from 1.
-    #[arg(long, value_name = "K", requires = "cluster")]
+    #[arg(long, value_name = "K")]
     machine: Option<u32>,
-    /// Number of machines.
+    /// Number of machines that share memory.
     #[arg(long, value_name = "N", requires = "cluster")]
     machines: Option<u32>,
     /// Machines that have a copy of each region.
-    #[arg(long, value_name = "N", requires = "cluster", default_value_t = 1)]
+    #[arg(long, value_name = "N", requires = "machine", default_value_t = 1)]
     replicas: u32,
     /// End when the process that started this one has ended.
     #[arg(long, hide = true)]
@@ -111,9 +121,12 @@ impl Start {
         }
         let database = self.open()?;
         let server = listen(&database, self.listen_options())?;
-        let where_to = match (&self.data_dir, self.machine, self.machines) {
-            (Some(dir), ..) => format!("data in {}", dir.display()),
-            (None, Some(machine), Some(machines)) => format!("machine {machine} of {machines}"),
+        let where_to = match (&self.data_dir, self.machine) {
+            (Some(dir), _) => format!("data in {}", dir.display()),
+            (None, Some(machine)) => {
+                let machines = self.machines.map_or(self.join.len(), |n| n as usize);
+                format!("machine {machine} of {machines}")
+            }
             _ => "data in memory only".to_string(),
         };
         println!(
@@ -152,17 +165,27 @@ impl Start {
         if let Some(bytes) = self.region_size {
             options = options.region_size(bytes);
         }
-        if let (Some(directory), Some(machine), Some(machines)) =
-            (&self.cluster, self.machine, self.machines)
-        {
-            options = options.cluster(Cluster {
-                directory: directory.clone(),
-                machine,
-                machines,
-                replicas: self.replicas,
-            });
+        if let Some(cluster) = self.cluster()? {
+            options = options.cluster(cluster.replicas(self.replicas));
         }
         Ok(options.open()?)
+    }
+
+    /// The machines that this one is among, if there are others.
+    fn cluster(&self) -> Result<Option<Cluster>, Failure> {
+        let Some(machine) = self.machine else {
+            return Ok(None);
+        };
+        if let (Some(directory), Some(machines)) = (&self.cluster, self.machines) {
+            return Ok(Some(Cluster::of_host(directory, machine, machines)));
+        }
+        let Some(file) = &self.cluster_secret else {
+            let why = "--machine is one of --cluster or of --join";
+            return Err(Failure::Broken(why.into()));
+        };
+        let secret = std::fs::read(file).map_err(Failure::io(file.display().to_string()))?;
+        let cluster = Cluster::of_network(self.join.clone(), machine, secret.trim_ascii());
+        Ok(Some(cluster.name(&self.cluster_name)))
     }
 
     fn listen_options(&self) -> ListenOptions {

@@ -3,21 +3,34 @@
 use crate::completion::Completion;
 use crate::fabric::FabricError;
 use crate::memory::Memory;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 
 /// The segment has not so many words.
 pub(crate) const BEYOND_THE_END: &str = "beyond the end of the segment";
 const OUTSIDE: FabricError = FabricError::Refused(BEYOND_THE_END);
 
-/// Reads `words` words from `from` on.
+/// Times that a read is tried while its first word changes.
+const TRIES: u32 = 64;
+
+/// Reads `words` words from `from` on, so that they belong together (FAB-7).
 pub(crate) fn read(memory: &Memory, from: usize, words: usize) -> Completion<Box<[u64]>> {
     // What is not there is not made room for either.
     if words > memory.len() {
         return Completion::done(Err(OUTSIDE));
     }
     let mut out = vec![0; words].into_boxed_slice();
-    let there = memory.copy_out(from, &mut out);
-    Completion::done(there.then_some(out).ok_or(OUTSIDE))
+    for _ in 0..TRIES {
+        let first = memory.words().get(from);
+        let before = first.map(|word| word.load(Ordering::Acquire));
+        if !memory.copy_out(from, &mut out) {
+            return Completion::done(Err(OUTSIDE));
+        }
+        fence(Ordering::Acquire);
+        if first.map(|word| word.load(Ordering::Relaxed)) == before {
+            return Completion::done(Ok(out));
+        }
+    }
+    Completion::done(Err(FabricError::Unsteady))
 }
 
 /// Writes `words` from `from` on.

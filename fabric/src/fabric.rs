@@ -19,6 +19,8 @@
 //! * FAB-5: nothing is delivered to a machine from one that is no member of its configuration, except
 //!   that it may still write the rings that it had; whoever removes a member forgets its rings.
 //! * FAB-6: nobody writes a segment but its machine and the one peer that it named.
+//! * FAB-7: what a read answers was there at one moment, if whoever changes those words changes the first
+//!   of them before and after the others.
 
 use std::sync::Arc;
 
@@ -41,6 +43,9 @@ pub enum FabricError {
     /// The place does not exist or may not be used so: a fault of whoever posted it.
     #[error("refused: {0}")]
     Refused(&'static str),
+    /// The words change faster than they can be read whole (FAB-7): read them again.
+    #[error("the words change while they are read")]
+    Unsteady,
     /// The operating system said no.
     #[error("{0}")]
     Io(String),
@@ -93,6 +98,9 @@ pub trait Fabric: Send + Sync {
     /// # Errors
     /// [`FabricError::Refused`] if this machine is not among them.
     fn set_members(&self, members: &[Member]) -> Result<(), FabricError>;
+
+    /// Whether [`Self::map`] gives what peers have; otherwise it is to be read.
+    fn maps_peers(&self) -> bool;
 
     /// A peer's segment as memory, where the medium gives that; written only as FAB-6 says.
     fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>>;

@@ -152,6 +152,10 @@ impl Fabric for LocalFabric {
         Ok(())
     }
 
+    fn maps_peers(&self) -> bool {
+        true
+    }
+
     fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {
         let at = Place {
             machine,

@@ -365,6 +365,10 @@ impl Fabric for ShmFabric {
         Ok(())
     }
 
+    fn maps_peers(&self) -> bool {
+        true
+    }
+
     fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {
         let mapped = self.segment(machine, segment).ok()?;
         Some(mapped.memory)

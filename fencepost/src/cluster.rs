@@ -1,10 +1,12 @@
-//! A database of several machines: processes of one host that share memory.
+//! A database of several machines: processes of one host that share its memory, or that are on a network.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_fabric::{Fabric, HostClock, MachineId, Member, ShmFabric};
+use fencepost_fabric::{Fabric, HandshakeError, HostClock, MachineId, Member};
+use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, cluster_id};
 use fencepost_txn::Machine;
 use fencepost_txn::network::{NetworkOptions, Placement};
 use pollster::FutureExt;
@@ -15,26 +17,100 @@ use crate::error::OpenError;
 const LOG_WORDS: usize = 1 << 20;
 /// How long a machine waits for the others to come up.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a machine goes on that every other one refuses.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(3);
 const NAP: Duration = Duration::from_millis(2);
 /// The first and so far only configuration.
 const CONFIGURATION: u64 = 1;
+/// Bytes of the shortest secret.
+const SECRET_BYTES_MIN: usize = 16;
+/// Says which boot of which host this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The machines of a database, and which of them this process is.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// Directory of the shared memory, best on a tmpfs; the same for all machines and no others.
-    pub directory: PathBuf,
+    between: Between,
     /// Number of this machine, from 1.
-    pub machine: u32,
-    /// Number of machines.
-    pub machines: u32,
-    /// Machines that have a copy of each region: its primary and its backups.
-    pub replicas: u32,
+    machine: u32,
+    machines: u32,
+    replicas: u32,
+}
+
+/// What is between the machines.
+#[derive(Clone, Debug)]
+enum Between {
+    /// A directory of their host.
+    Memory(PathBuf),
+    /// Where each of them listens.
+    Network {
+        name: String,
+        addresses: Vec<String>,
+        secret: Secret,
+    },
+}
+
+#[derive(Clone)]
+struct Secret(Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// What a machine waits for that others must bring about, and why they do not.
+pub(crate) struct Joined {
+    pub network: NetworkOptions,
+    /// Who refuses this machine, and why; `None` where there is somebody who does not.
+    refused: Box<dyn Fn() -> Option<String>>,
+    /// Who is not there, and what was the matter when that was last tried.
+    missing: Box<dyn Fn() -> String>,
 }
 
 impl Cluster {
+    /// `machines` processes of one host; this one is `machine`, from 1. They share memory in `directory`,
+    /// best on a tmpfs: the same for all of them and no others.
+    pub fn of_host(directory: impl Into<PathBuf>, machine: u32, machines: u32) -> Cluster {
+        Cluster {
+            between: Between::Memory(directory.into()),
+            machine,
+            machines,
+            replicas: 1,
+        }
+    }
+
+    /// Processes that listen at `addresses` for one another; this one is `machine`, from 1. All are given the
+    /// same addresses, in the same order, and the same secret, which is known to nobody else.
+    pub fn of_network(addresses: Vec<String>, machine: u32, secret: impl Into<Vec<u8>>) -> Cluster {
+        Cluster {
+            machines: u32::try_from(addresses.len()).unwrap_or(u32::MAX),
+            between: Between::Network {
+                name: String::new(),
+                addresses,
+                secret: Secret(secret.into()),
+            },
+            machine,
+            replicas: 1,
+        }
+    }
+
+    /// Machines that have a copy of each region: its primary and its backups. One, unless said otherwise.
+    pub fn replicas(mut self, replicas: u32) -> Cluster {
+        self.replicas = replicas;
+        self
+    }
+
+    /// A name that tells clusters of a network apart.
+    pub fn name(mut self, given: impl Into<String>) -> Cluster {
+        if let Between::Network { name, .. } = &mut self.between {
+            *name = given.into();
+        }
+        self
+    }
+
     /// This machine's access to the others.
-    pub(crate) fn network(&self) -> Result<NetworkOptions, OpenError> {
+    pub(crate) fn join(&self) -> Result<Joined, OpenError> {
         let Cluster {
             machine,
             machines,
@@ -47,40 +123,132 @@ impl Cluster {
         if replicas == 0 || replicas > machines {
             return Err(OpenError::TooFewMachines { machines, replicas });
         }
-        let ids: Vec<MachineId> = (1..=machines).map(MachineId).collect();
+        match &self.between {
+            Between::Memory(directory) => {
+                let fabric = ShmFabric::open(directory, MachineId(machine)).map_err(network)?;
+                let fabric = Arc::new(fabric);
+                self.joined(fabric, &[], Box::new(|| None), Box::new(String::new))
+            }
+            Between::Network {
+                name,
+                addresses,
+                secret,
+            } => self.join_network(name, addresses, secret),
+        }
+    }
+
+    fn join_network(
+        &self,
+        name: &str,
+        addresses: &[String],
+        Secret(secret): &Secret,
+    ) -> Result<Joined, OpenError> {
+        if secret.len() < SECRET_BYTES_MIN {
+            return Err(OpenError::SecretTooShort(SECRET_BYTES_MIN));
+        }
+        let listen = addresses[self.machine as usize - 1].clone();
+        // Machines of other hosts have other clocks.
+        let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_default();
+        let replicas = self.replicas.to_string();
+        let known = [name, &boot, &replicas].into_iter();
+        let parts: Vec<&str> = known.chain(addresses.iter().map(String::as_str)).collect();
+        let config = TcpConfig {
+            me: MachineId(self.machine),
+            cluster: cluster_id(&parts),
+            secret: secret.clone(),
+            listen: listen.clone(),
+        };
+        let started = TcpFabric::start(&config);
+        let fabric = Arc::new(started.map_err(|error| OpenError::Listen {
+            address: listen,
+            why: error.to_string(),
+        })?);
+        let (asked, told) = (Arc::clone(&fabric), Arc::clone(&fabric));
+        let others = addresses.len() - 1;
+        let refused = move || {
+            let refusals = asked.refusals();
+            let all = refusals.len() == others && refusals.iter().all(|(_, why)| is_final(why));
+            (all && others > 0).then(|| list(&refusals))
+        };
+        let missing = move || list(&told.refusals());
+        self.joined(fabric, addresses, Box::new(refused), Box::new(missing))
+    }
+
+    fn joined(
+        &self,
+        fabric: Arc<dyn Fabric>,
+        addresses: &[String],
+        refused: Box<dyn Fn() -> Option<String>>,
+        missing: Box<dyn Fn() -> String>,
+    ) -> Result<Joined, OpenError> {
+        let ids: Vec<MachineId> = (1..=self.machines).map(MachineId).collect();
         let member = |id: &MachineId| Member {
             id: *id,
-            address: String::new(),
+            address: addresses
+                .get(id.0 as usize - 1)
+                .cloned()
+                .unwrap_or_default(),
         };
         let members: Vec<Member> = ids.iter().map(member).collect();
-        let network = |error| OpenError::Machine(fencepost_txn::OpenError::Network(error));
-        let fabric = ShmFabric::open(&self.directory, MachineId(machine)).map_err(network)?;
         fabric.set_members(&members).map_err(network)?;
-        Ok(NetworkOptions {
-            fabric: Arc::new(fabric),
-            configuration: CONFIGURATION,
-            placement: Placement::new(ids, replicas as usize),
-            log_words: LOG_WORDS,
-            clock: Arc::new(HostClock),
+        Ok(Joined {
+            network: NetworkOptions {
+                fabric,
+                configuration: CONFIGURATION,
+                placement: Placement::new(ids, self.replicas as usize),
+                log_words: LOG_WORDS,
+                clock: Arc::new(HostClock),
+                driven: false,
+            },
+            refused,
+            missing,
         })
     }
 }
 
-/// Waits until `ready`, which other machines have to bring about.
-pub(crate) fn await_others<T>(mut ready: impl FnMut() -> Option<T>) -> Result<T, OpenError> {
-    let began = Instant::now();
-    loop {
-        if let Some(value) = ready() {
-            return Ok(value);
-        }
-        if began.elapsed() > PATIENCE {
-            return Err(OpenError::Incomplete(PATIENCE.as_secs()));
-        }
-        std::thread::sleep(NAP);
-    }
+fn network(error: fencepost_fabric::FabricError) -> OpenError {
+    OpenError::Machine(fencepost_txn::OpenError::Network(error))
 }
 
-/// Waits for all machines.
-pub(crate) fn await_machines(machine: &Machine) -> Result<(), OpenError> {
-    await_others(|| machine.is_complete().block_on().then_some(()))
+/// Whether trying again leads to the same.
+fn is_final(why: &HandshakeError) -> bool {
+    !matches!(why, HandshakeError::Io(_) | HandshakeError::NotMember)
+}
+
+fn list(refusals: &[(MachineId, HandshakeError)]) -> String {
+    let one = |(machine, why): &(MachineId, HandshakeError)| format!("{machine}: {why}");
+    let all: Vec<String> = refusals.iter().map(one).collect();
+    all.join("; ")
+}
+
+impl Joined {
+    /// Waits until `ready`, which other machines have to bring about.
+    pub fn await_others<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, OpenError> {
+        let began = Instant::now();
+        let mut refused_since = None;
+        loop {
+            if let Some(value) = ready() {
+                return Ok(value);
+            }
+            match (self.refused)() {
+                None => refused_since = None,
+                Some(why) => {
+                    let since = *refused_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > REFUSED_PATIENCE {
+                        return Err(OpenError::Refused(why));
+                    }
+                }
+            }
+            if began.elapsed() > PATIENCE {
+                let missing = (self.missing)();
+                return Err(OpenError::Incomplete(PATIENCE.as_secs(), missing));
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Waits for all machines.
+    pub fn await_machines(&self, machine: &Machine) -> Result<(), OpenError> {
+        self.await_others(|| machine.is_complete().block_on().then_some(()))
+    }
 }

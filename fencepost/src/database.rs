@@ -1,8 +1,12 @@
 //! A database: one machine, its catalog, and what its sessions share.
 
+use std::future::Future;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use fencepost_sql::catalog::{Catalog, CatalogView, RoleDef, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
@@ -12,7 +16,7 @@ use pollster::FutureExt;
 
 use crate::blocking::BlockingSession;
 use crate::cache::PlanCache;
-use crate::cluster::{Cluster, await_machines, await_others};
+use crate::cluster::{Cluster, Joined};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, Options};
 use crate::session::{Session, SessionOptions};
@@ -20,6 +24,9 @@ use crate::session::{Session, SessionOptions};
 /// The one database of a machine, by its SQL name.
 pub const DATABASE_NAME: &str = "postgres";
 
+/// How long a text waits for the newest catalog before it is bound with the newest that is known. What is
+/// planned with an older one is planned again when it runs.
+const CATALOG_PATIENCE: Duration = Duration::from_millis(100);
 /// Bits of a session's number below that of its machine.
 const PIDS_BITS: u32 = 20;
 /// Machines that the number of a session tells apart.
@@ -71,14 +78,18 @@ impl Database {
         Options::new()
     }
 
-    pub(crate) fn start(options: MachineOptions) -> Result<Database, OpenError> {
+    pub(crate) fn start(
+        options: MachineOptions,
+        joined: Option<&Joined>,
+    ) -> Result<Database, OpenError> {
         let machine = Machine::open(options)?;
-        await_machines(&machine)?;
-        let catalog = if machine.is_founder() {
-            open_catalog(&machine).block_on().map_err(Error::from)?
-        } else {
+        if let Some(joined) = joined {
+            joined.await_machines(&machine)?;
+        }
+        let catalog = match joined.filter(|_| !machine.is_founder()) {
+            None => open_catalog(&machine).block_on().map_err(Error::from)?,
             // The founder makes it, once it sees all machines.
-            await_others(|| open_catalog(&machine).block_on().ok())?
+            Some(joined) => joined.await_others(|| open_catalog(&machine).block_on().ok())?,
         };
         let machine_number = (machine.number() % MACHINES_MAX) as i32;
         Ok(Database {
@@ -154,7 +165,7 @@ impl Shared {
     pub fn newest_catalog(&self) -> Arc<Snapshot> {
         if self.machine.number() != 0 {
             let mut tx = self.machine.coordinator().begin(Mode::ReadOnly);
-            if let Ok(newest) = self.catalog.snapshot(&mut tx).block_on() {
+            if let Some(Ok(newest)) = within(CATALOG_PATIENCE, self.catalog.snapshot(&mut tx)) {
                 return newest;
             }
         }
@@ -164,6 +175,23 @@ impl Shared {
     /// A number for a new session.
     pub fn next_pid(&self) -> i32 {
         self.next_pid.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// What a future answers that is ready soon. It may wait for a task of this very thread, so it cannot be
+/// waited for without end.
+fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let deadline = Instant::now() + patience;
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return Some(value);
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        std::thread::yield_now();
     }
 }
 

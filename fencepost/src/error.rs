@@ -30,9 +30,23 @@ pub enum OpenError {
         /// Replicas asked for.
         replicas: u32,
     },
+    /// The cluster's secret is too easily guessed.
+    #[error("the cluster's secret must have at least {0} bytes")]
+    SecretTooShort(usize),
+    /// The other machines cannot be listened for.
+    #[error("cannot listen for other machines on {address}: {why}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// What the system said.
+        why: String,
+    },
+    /// All other machines refuse this one.
+    #[error("the other machines refuse this one: {0}")]
+    Refused(String),
     /// The other machines did not come.
-    #[error("not all machines of the cluster came up within {0} seconds")]
-    Incomplete(u64),
+    #[error("not all machines of the cluster came up within {0} seconds{sep}{1}", sep = if .1.is_empty() { "" } else { ": " })]
+    Incomplete(u64, String),
     /// The catalog cannot be read.
     #[error(transparent)]
     Catalog(#[from] Error),

@@ -106,7 +106,8 @@ impl Options {
             }
             _ => {}
         }
-        options.network = self.cluster.as_ref().map(Cluster::network).transpose()?;
-        Database::start(options)
+        let joined = self.cluster.as_ref().map(Cluster::join).transpose()?;
+        options.network = joined.as_ref().map(|joined| joined.network.clone());
+        Database::start(options, joined.as_ref())
     }
 }

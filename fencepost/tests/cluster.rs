@@ -1,20 +1,43 @@
 //! Three machines that are one database.
 
+use std::net::TcpListener;
 use std::thread;
 
 use fencepost::{Cluster, Database, OpenError, SqlState, params};
 
 const MACHINES: u32 = 3;
 
-/// The machines, each opened by a thread as each would be by a process.
-fn cluster(directory: &std::path::Path, replicas: u32) -> Vec<Database> {
-    let open = |machine| {
-        let cluster = Cluster {
-            directory: directory.to_path_buf(),
-            machine,
-            machines: MACHINES,
-            replicas,
+/// What is between the machines.
+#[derive(Clone)]
+enum Between {
+    Memory(std::path::PathBuf),
+    Network(Vec<String>),
+}
+
+impl Between {
+    fn cluster(&self, machine: u32, replicas: u32) -> Cluster {
+        let cluster = match self {
+            Between::Memory(directory) => Cluster::of_host(directory, machine, MACHINES),
+            Between::Network(addresses) => {
+                Cluster::of_network(addresses.clone(), machine, *b"of these tests alone")
+            }
         };
+        cluster.replicas(replicas)
+    }
+}
+
+/// Addresses that are free.
+fn addresses() -> Vec<String> {
+    let any = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let listeners: Vec<_> = (0..MACHINES).map(|_| any()).collect();
+    let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
+    listeners.iter().map(address).collect()
+}
+
+/// The machines, each opened by a thread as each would be by a process.
+fn cluster(between: &Between, replicas: u32) -> Vec<Database> {
+    let open = |machine| {
+        let cluster = between.cluster(machine, replicas);
         let options = Database::options().region_size(64 << 20).cluster(cluster);
         options.open().expect("opens")
     };
@@ -44,7 +67,16 @@ fn count(db: &Database, table: &str) -> i64 {
 #[test]
 fn what_one_machine_does_all_of_them_see() {
     let shared = shared();
-    let machines = cluster(shared.path(), 3);
+    all_see(&Between::Memory(shared.path().into()));
+}
+
+#[test]
+fn what_one_machine_of_a_network_does_all_of_them_see() {
+    all_see(&Between::Network(addresses()));
+}
+
+fn all_see(between: &Between) {
+    let machines = cluster(between, 3);
     let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
     sessions[1]
         .batch("CREATE TABLE t (a int PRIMARY KEY, b text); CREATE TABLE h (k int PRIMARY KEY, v int) WITH (index = hash)")
@@ -104,9 +136,18 @@ fn what_one_machine_does_all_of_them_see() {
 
 #[test]
 fn transfers_on_all_machines_at_once_keep_the_total() {
-    const ACCOUNTS: i32 = 30;
     let shared = shared();
-    let machines = cluster(shared.path(), 2);
+    transfer(&Between::Memory(shared.path().into()));
+}
+
+#[test]
+fn transfers_on_all_machines_of_a_network_keep_the_total() {
+    transfer(&Between::Network(addresses()));
+}
+
+fn transfer(between: &Between) {
+    const ACCOUNTS: i32 = 30;
+    let machines = cluster(between, 2);
     machines[0]
         .blocking()
         .batch(
@@ -150,9 +191,18 @@ fn transfers_on_all_machines_at_once_keep_the_total() {
 
 #[test]
 fn sessions_of_all_machines_stand_in_line_for_a_row() {
-    const EACH: i64 = 60;
     let shared = shared();
-    let machines = cluster(shared.path(), 3);
+    stand_in_line(&Between::Memory(shared.path().into()));
+}
+
+#[test]
+fn sessions_of_all_machines_of_a_network_stand_in_line_for_a_row() {
+    stand_in_line(&Between::Network(addresses()));
+}
+
+fn stand_in_line(between: &Between) {
+    const EACH: i64 = 60;
+    let machines = cluster(between, 3);
     machines[0]
         .blocking()
         .batch("CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0), (2, 0)")
@@ -194,13 +244,7 @@ fn sessions_of_all_machines_stand_in_line_for_a_row() {
 fn what_cannot_be_a_cluster_is_refused() {
     let shared = shared();
     let join = |machine, machines, replicas| {
-        let directory = shared.path().to_path_buf();
-        Database::join(Cluster {
-            directory,
-            machine,
-            machines,
-            replicas,
-        })
+        Database::join(Cluster::of_host(shared.path(), machine, machines).replicas(replicas))
     };
     assert!(matches!(
         join(4, 3, 1),
@@ -221,4 +265,45 @@ fn what_cannot_be_a_cluster_is_refused() {
     assert!(again.contains("another process is this machine"), "{again}");
     drop(alone);
     join(1, 1, 1).expect("its place is free again");
+}
+
+#[test]
+fn a_machine_that_is_none_of_the_network_is_told_why() {
+    let addresses = addresses();
+    let join = |machine, secret: &'static [u8], name| {
+        let cluster = Cluster::of_network(addresses.clone(), machine, secret);
+        let options = Database::options().region_size(16 << 20);
+        options.cluster(cluster.name(name)).open()
+    };
+    const SECRET: &[u8] = b"of these tests alone";
+    assert!(matches!(
+        join(1, b"too short", "one"),
+        Err(OpenError::SecretTooShort(_))
+    ));
+    let taken = TcpListener::bind(&addresses[0]).expect("free so far");
+    assert!(matches!(
+        join(1, SECRET, "one"),
+        Err(OpenError::Listen { .. })
+    ));
+    drop(taken);
+    thread::scope(|scope| {
+        let join = &join;
+        let good = [1, 2].map(|machine| scope.spawn(move || join(machine, SECRET, "one")));
+        for (secret, name, why) in [
+            (
+                &b"known to somebody else"[..],
+                "one",
+                "the secret is another one",
+            ),
+            (SECRET, "another", "belongs to another cluster"),
+        ] {
+            let refused = join(3, secret, name).err().expect("is refused");
+            assert!(matches!(refused, OpenError::Refused(_)), "{refused}");
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
+        // The others still wait for the right one.
+        let third = join(3, SECRET, "one").expect("opens");
+        let good = good.map(|machine| machine.join().expect("no panic").expect("opens"));
+        drop((third, good));
+    });
 }

@@ -6,7 +6,7 @@
 //! fat pointer, and that the chain is still the same, by the home's chain version.
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::Machine;
+use fencepost_txn::{LockFree, Machine, Stop};
 
 use crate::counters::{Event, count};
 use crate::layout::{Bucket, Key, Root, Versions, shard_of};
@@ -26,53 +26,70 @@ const PATIENCE: usize = 64;
 
 impl HashTable {
     /// Copies the newest committed value of a key to `out`; false if there is none, or no table.
-    pub fn get_lockfree(&self, machine: &Machine, key: &[u8], out: &mut [u64]) -> bool {
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where a machine cannot be reached.
+    pub async fn get_lockfree(
+        &self,
+        machine: &Machine,
+        key: &[u8],
+        out: &mut [u64],
+    ) -> Result<bool, Stop> {
         let Some(key) = Key::new(key) else {
-            return false;
+            return Ok(false);
         };
         count(Event::Lookup);
         for round in 0.. {
-            let Some(spot) = self.place(machine, key.hash) else {
-                if machine.view_current(self.root, |view| Root::open(view).is_some()) != Some(true)
-                {
-                    return false;
+            let Some(spot) = self.place(machine, key.hash).await? else {
+                let is_there = |view: &View<'_>| Root::open(view).is_some();
+                if machine.view_current(self.root, is_there).await? != Some(true) {
+                    return Ok(false);
                 }
                 continue;
             };
-            match self.attempt(machine, spot, &key, out) {
-                Some(found) => return found,
+            match self.attempt(machine, spot, &key, out).await? {
+                Some(found) => return Ok(found),
                 None => count(Event::JointRetry),
             }
             if round > PATIENCE {
                 std::thread::yield_now();
             }
         }
-        false
+        Ok(false)
     }
 
     /// Home, index and next bucket of a hash.
     #[inline]
-    fn place(&self, machine: &Machine, hash: u64) -> Option<(Addr, usize, Addr)> {
-        let root = machine.view_current(self.root, Root::open)??;
-        let first =
-            machine.view_current(root.directory, |view| shard_of(view, self.root, hash))??;
+    async fn place(
+        &self,
+        machine: &Machine,
+        hash: u64,
+    ) -> Result<Option<(Addr, usize, Addr)>, Stop> {
+        let root = machine.view_current(self.root, Root::open).await?;
+        let Some(Some(root)) = root else {
+            return Ok(None);
+        };
+        let shard = |view: &View<'_>| shard_of(view, self.root, hash);
+        let Some(Some(first)) = machine.view_current(root.directory, shard).await? else {
+            return Ok(None);
+        };
         let index = root.home(hash);
         let home = root.bucket(first, index);
         machine
             .regions()
             .prefetch(home, root.stride.min(PREFETCH_BYTES));
-        Some((home, index, root.bucket(first, index + 1)))
+        Ok(Some((home, index, root.bucket(first, index + 1))))
     }
 
     #[inline]
-    fn glance(
+    async fn glance(
         &self,
         machine: &Machine,
         home: Addr,
         index: usize,
         key: &Key<'_>,
         out: &mut [u64],
-    ) -> Glance {
+    ) -> Result<Glance, Stop> {
         let look = |view: &View<'_>| match Bucket::open(view, self.root)
             .filter(|b| b.is_home(key.hash, index))
         {
@@ -88,57 +105,61 @@ impl HashTable {
                 None => Glance::Nowhere,
             },
         };
-        machine.view_current(home, look).unwrap_or(Glance::Stale)
+        let seen = machine.view_current(home, look).await?;
+        Ok(seen.unwrap_or(Glance::Stale))
     }
 
     /// One attempt; nothing if what was read does not belong together.
-    fn attempt(
+    async fn attempt(
         &self,
         machine: &Machine,
         (home, index, next): (Addr, usize, Addr),
         key: &Key<'_>,
         out: &mut [u64],
-    ) -> Option<bool> {
-        let (versions, mut chain) = match self.glance(machine, home, index, key, out) {
-            Glance::Found => return Some(true),
-            Glance::Stale => return None,
-            Glance::Nowhere => return Some(false),
+    ) -> Result<Option<bool>, Stop> {
+        let (versions, mut chain) = match self.glance(machine, home, index, key, out).await? {
+            Glance::Found => return Ok(Some(true)),
+            Glance::Stale => return Ok(None),
+            Glance::Nowhere => return Ok(Some(false)),
             Glance::Absent(versions, chain) => (versions, chain),
         };
-        let neighbour = machine.view_current(next, |view| {
+        let neighbour = |view: &View<'_>| {
             let bucket = Bucket::open(view, self.root)?;
             let slot = bucket.find(key);
             if let Some(slot) = slot {
                 bucket.value(slot, out);
             }
             Some((slot.is_some(), bucket.versions().backward))
-        })??;
-        if neighbour.1 != versions.forward {
-            return None;
+        };
+        match machine.view_current(next, neighbour).await?.flatten() {
+            Some((found, backward)) if backward == versions.forward => {
+                if found {
+                    return Ok(Some(true));
+                }
+            }
+            _ => return Ok(None),
         }
-        if neighbour.0 {
-            return Some(true);
-        }
+        let mut words = Vec::new();
         for _ in 0..MAX_CHAIN {
             if chain.is_null() {
                 break;
             }
             count(Event::BlockRead);
-            let look = |view: &View<'_>| {
-                let block = Bucket::open(view, self.root)?;
-                let slot = block.find(key);
-                if let Some(slot) = slot {
-                    block.value(slot, out);
-                }
-                Some((slot.is_some(), block.chain()))
-            };
-            match linked(machine, chain, look)?? {
-                (true, _) => return Some(true),
-                (false, next) => chain = next,
+            if machine.read_lockfree(chain, &mut words).await? == LockFree::Gone {
+                return Ok(None);
             }
+            let view = View::Own(&words);
+            let Some(block) = Bucket::open(&view, self.root) else {
+                return Ok(None);
+            };
+            if let Some(slot) = block.find(key) {
+                block.value(slot, out);
+                return Ok(Some(true));
+            }
+            chain = block.chain();
         }
         // Nobody moved the key between bucket, neighbour and chain while we looked.
-        match self.glance(machine, home, index, key, out) {
+        Ok(match self.glance(machine, home, index, key, out).await? {
             Glance::Nowhere => Some(false),
             Glance::Absent(now, _)
                 if (now.forward, now.chain) == (versions.forward, versions.chain) =>
@@ -146,33 +167,6 @@ impl HashTable {
                 Some(false)
             }
             _ => None,
-        }
+        })
     }
-}
-
-/// Shows `f` the newest version of the block that a fat pointer leads to; nothing if that block is
-/// gone by now. `f` may see torn words and run again.
-fn linked<T>(machine: &Machine, ptr: FatPtr, mut f: impl FnMut(&View<'_>) -> T) -> Option<T> {
-    let (object, class) = machine.regions().slot_at(ptr.addr)?;
-    for round in 0.. {
-        let header = object.header();
-        if header.is_locked() {
-            if round > PATIENCE {
-                std::thread::yield_now();
-            }
-            continue;
-        }
-        let incarnation = u32::from(object.link().incarnation());
-        let value = f(&View::Live(object));
-        if object.unchanged(header) {
-            // No transaction keeps the memory from being given to objects of another size.
-            let same = machine
-                .regions()
-                .slot_at(ptr.addr)
-                .is_some_and(|(_, now)| now == class);
-            let there = same && header.is_allocated() && incarnation == ptr.incarnation;
-            return there.then_some(value);
-        }
-    }
-    None
 }

@@ -1,7 +1,7 @@
 //! The table: making one, finding a key's home, looking keys up in a transaction.
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{AbortReason, Mode, NodeKind, Seen, Stop, Transaction, slot_bytes};
+use fencepost_txn::{AbortReason, Machine, Mode, NodeKind, Seen, Stop, Transaction, slot_bytes};
 
 use crate::counters::{Event, count};
 use crate::error::IndexError;
@@ -67,6 +67,9 @@ pub struct HashTable {
     pub(crate) root: Addr,
 }
 
+/// What a look answers where there is no bucket; where copies have led to it, it is looked for anew.
+pub(crate) const NO_HOME: Stop = Stop::Retry(AbortReason::RefreshFailed);
+
 /// Where a key's home is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
@@ -75,6 +78,19 @@ pub(crate) struct Spot {
     pub(crate) first: Addr,
     pub(crate) index: usize,
     pub(crate) home: Addr,
+}
+
+impl Spot {
+    fn of(root: Root, first: Addr, hash: u64) -> Spot {
+        let index = root.home(hash);
+        let home = root.bucket(first, index);
+        Spot {
+            root,
+            first,
+            index,
+            home,
+        }
+    }
 }
 
 /// What a look at the home says.
@@ -182,8 +198,20 @@ impl HashTable {
     }
 
     /// Finds the home of a hash. A read-only transaction looks where it was in its snapshot; any other
-    /// one needs to know where it is now.
-    pub(crate) async fn locate(&self, tx: &mut Transaction, hash: u64) -> Result<Spot, Stop> {
+    /// one needs to know where it is now. Unless it is to be `exact`, copies of another machine's root and
+    /// directory serve: the bucket tells itself whether it is the right one.
+    pub(crate) async fn locate(
+        &self,
+        tx: &mut Transaction,
+        hash: u64,
+        exact: bool,
+    ) -> Result<Spot, Stop> {
+        if !exact
+            && tx.machine().is_far(self.root)
+            && let Some(spot) = Box::pin(self.locate_by_copies(tx.machine(), hash)).await?
+        {
+            return Ok(spot);
+        }
         let kind = if tx.mode() == Mode::ReadOnly {
             None
         } else {
@@ -197,20 +225,30 @@ impl HashTable {
                 .view(root.directory, kind, |view| shard_of(view, table, hash))
                 .await?;
             if let Some((Some(first), _)) = shard {
-                let index = root.home(hash);
-                let home = root.bucket(first, index);
-                tx.machine()
-                    .regions()
-                    .prefetch(home, root.stride.min(PREFETCH_BYTES));
-                return Ok(Spot {
-                    root,
-                    first,
-                    index,
-                    home,
-                });
+                let spot = Spot::of(root, first, hash);
+                let bytes = spot.root.stride.min(PREFETCH_BYTES);
+                tx.machine().regions().prefetch(spot.home, bytes);
+                return Ok(spot);
             }
         }
         Err(Stop::Retry(AbortReason::RefreshFailed))
+    }
+
+    /// The home of a hash as copies of the root and the directory have it, if they go together.
+    async fn locate_by_copies(&self, machine: &Machine, hash: u64) -> Result<Option<Spot>, Stop> {
+        let table = self.root;
+        for fresh in [false, true] {
+            let root = machine.view_copy(table, fresh, |view| (Root::open(view), true));
+            let Some(Some(root)) = root.await? else {
+                return Ok(None);
+            };
+            let shard = |view: &View<'_>| (shard_of(view, table, hash), true);
+            let first = machine.view_copy(root.directory, fresh, shard).await?;
+            if let Some(Some(first)) = first {
+                return Ok(Some(Spot::of(root, first, hash)));
+            }
+        }
+        Ok(None)
     }
 
     /// Looks at the home of a key.
@@ -241,7 +279,7 @@ impl HashTable {
                 }
             })
             .await?;
-        seen.ok_or(Stop::Retry(AbortReason::RefreshFailed))
+        seen.ok_or(NO_HOME)
     }
 
     /// Finds a key; that it is absent, or not in its home, is guarded.
@@ -251,10 +289,18 @@ impl HashTable {
         key: &Key<'_>,
         mut found: impl FnMut(&Bucket<'_, '_>, usize) -> T + Send,
     ) -> Result<(Spot, Option<(T, Place, Seen)>), Stop> {
+        let mut exact = false;
         for _ in 0..MAX_STEPS {
             let snapshot = tx.read_timestamp();
-            let spot = self.locate(tx, key.hash).await?;
-            let (away, chain) = match self.look(tx, &spot, key, &mut found).await? {
+            let spot = self.locate(tx, key.hash, exact).await?;
+            let looked = match self.look(tx, &spot, key, &mut found).await {
+                Err(NO_HOME) if !exact => None,
+                looked => Some(looked?),
+            };
+            // If copies have not led to its home, they will not do so again.
+            exact = true;
+            let Some(looked) = looked else { continue };
+            let (away, chain) = match looked {
                 (Look::Found(value), seen) => return Ok((spot, Some((value, Place::Home, seen)))),
                 (Look::Stale, _) => continue,
                 (
@@ -329,7 +375,7 @@ impl HashTable {
     /// object is looked at or overwritten; whether there were any.
     #[inline]
     pub(crate) async fn settle(&self, tx: &mut Transaction, at: Addr) -> Result<bool, Stop> {
-        if !tx.has_patches() || tx.patch_is_stale(at) != Some(true) {
+        if !tx.has_patches() || tx.patch_is_stale(at).await? != Some(true) {
             return Ok(false);
         }
         write::reroute(tx, at).await?;

@@ -15,7 +15,7 @@ use crate::kind::TABLE;
 use crate::layout::{Bucket, Key, Root};
 use crate::op::{self, Code};
 use crate::place::Window;
-use crate::table::{HashTable, Look, MAX_STEPS, Moved, Place, Spot};
+use crate::table::{HashTable, Look, MAX_STEPS, Moved, NO_HOME, Place, Spot};
 
 /// Buckets after the home that are probed for a free slot.
 const PROBES: usize = 16;
@@ -64,10 +64,16 @@ impl HashTable {
             bucket.value(slot, &mut value[..bucket.shape.value_words.min(2)]);
             value
         };
+        let mut exact = false;
         for _ in 0..MAX_STEPS {
-            let spot = self.locate(tx, key.hash).await?;
+            let spot = self.locate(tx, key.hash, exact).await?;
             self.key_for(bytes, &spot)?;
-            match self.look(tx, &spot, &key, start).await?.0 {
+            let looked = match self.look(tx, &spot, &key, start).await {
+                Err(NO_HOME) if !exact => Look::Stale,
+                looked => looked?.0,
+            };
+            exact = true;
+            match looked {
                 Look::Found(value) => return Ok(Insert::Exists(value)),
                 Look::Stale => continue,
                 Look::Absent {

@@ -103,9 +103,10 @@ fn inserts_and_removes_of_different_keys_all_take_effect() {
                 pollster::block_on(table.get(&mut tx, &key.to_be_bytes())).expect("a snapshot");
             assert_eq!(found, expected, "key {key}");
             let mut value = [0; 2];
-            let found = table
-                .get_lockfree(&machine, &key.to_be_bytes(), &mut value)
-                .then_some(value);
+            let found =
+                pollster::block_on(table.get_lockfree(&machine, &key.to_be_bytes(), &mut value))
+                    .expect("reached")
+                    .then_some(value);
             assert_eq!(found, expected, "key {key}, lock-free");
         }
     });
@@ -197,7 +198,9 @@ fn increments_of_one_key_are_not_lost_and_blind_updates_do_not_conflict() {
         }
     });
     let mut value = [0; 2];
-    assert!(table.get_lockfree(&machine, b"counter", &mut value));
+    assert!(
+        pollster::block_on(table.get_lockfree(&machine, b"counter", &mut value)).expect("reached")
+    );
     assert_eq!(value[0], 500 * THREADS);
     assert!(conflicts.into_inner() < 100, "blind updates are combined");
 }
@@ -272,7 +275,8 @@ fn watch(machine: &Arc<Machine>, table: HashTable, stopped: &AtomicBool, fixed: 
         for key in 0..fixed {
             let mut value = [0; 2];
             assert!(
-                table.get_lockfree(machine, &key.to_be_bytes(), &mut value),
+                pollster::block_on(table.get_lockfree(machine, &key.to_be_bytes(), &mut value))
+                    .expect("reached"),
                 "key {key} was missed"
             );
             assert_eq!(value, [key, key]);

@@ -166,7 +166,10 @@ fn two_inline_values_keep_their_sum() {
     let mut left = 0;
     for key in [1u64, 2] {
         let mut value = [0; 2];
-        assert!(table.get_lockfree(&machine, &key.to_be_bytes(), &mut value));
+        assert!(
+            pollster::block_on(table.get_lockfree(&machine, &key.to_be_bytes(), &mut value))
+                .expect("reached")
+        );
         left += value[0];
     }
     assert_eq!(left + taken.into_inner(), 100_000);
@@ -242,7 +245,8 @@ fn watch(machine: &Arc<Machine>, table: HashTable, stopped: &AtomicBool, always:
         for key in 0..always {
             let mut value = [0; 2];
             assert!(
-                table.get_lockfree(machine, &key.to_be_bytes(), &mut value),
+                pollster::block_on(table.get_lockfree(machine, &key.to_be_bytes(), &mut value))
+                    .expect("reached"),
                 "key {key}, lock-free"
             );
             assert_eq!(value, [key, 0]);

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use crate::account::{Account, OutOfMemory};
 use crate::addr::{Addr, RegionId};
 use crate::backing::{Backing, Piece, Private};
-use crate::classes::{Class, MAX_SLOT_WORDS};
+use crate::classes::{CLASSES, Class, MAX_SLOT_WORDS};
 use crate::header::{Link, OldPlace};
 use crate::object::ObjectRef;
 use crate::timestamp::Timestamp;
@@ -70,6 +70,13 @@ impl BlockId {
     }
 }
 
+/// Size class that a block's word of the header block says; word `b` is that of block `b`.
+#[inline]
+pub fn class_of(word: u64) -> Option<Class> {
+    let class = (word & CLASS_MASK).checked_sub(1)?;
+    (class < CLASSES as u64).then_some(Class(class as u8))
+}
+
 /// One region.
 pub struct Region {
     memory: Memory,
@@ -104,10 +111,7 @@ impl Region {
     /// Size class of a block in use.
     #[inline]
     pub fn class(&self, block: usize) -> Option<Class> {
-        match self.class_word(block)?.load(Ordering::Acquire) & CLASS_MASK {
-            0 => None,
-            class => Some(Class((class - 1) as u8)),
-        }
+        class_of(self.class_word(block)?.load(Ordering::Acquire))
     }
 
     /// Blocks, the header block included.
@@ -283,7 +287,7 @@ impl Regions {
         let class = region
             .class_word(offset / BLOCK_BYTES)?
             .load(Ordering::Acquire);
-        let bytes = Class((class & CLASS_MASK).checked_sub(1)? as u8).slot_words() * WORD_BYTES;
+        let bytes = class_of(class)?.slot_words() * WORD_BYTES;
         (offset % BLOCK_BYTES)
             .is_multiple_of(bytes)
             .then_some((region.object(offset)?, class))

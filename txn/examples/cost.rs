@@ -35,7 +35,7 @@ async fn measure(machine: Arc<Machine>) -> Result<(), Stop> {
     let mut next = draws();
     let began = Instant::now();
     for _ in 0..COUNT {
-        machine.read_lockfree(objects[next()], &mut out);
+        block_on(machine.read_lockfree(objects[next()], &mut out)).expect("reached");
     }
     report("read lock-free", COUNT, began.elapsed());
 

@@ -8,6 +8,7 @@
 use fencepost_storage::Addr;
 
 use crate::node::NodeKind;
+use crate::stop::Stop;
 use crate::transaction::Transaction;
 use crate::write_set::{What, Write};
 
@@ -64,16 +65,28 @@ impl Transaction {
         self.context().writes.has_patches()
     }
 
+    /// Whether this transaction has patches of the node at `addr`.
+    pub fn patches(&self, addr: Addr) -> bool {
+        self.patched(addr).is_some()
+    }
+
+    fn patched(&self, addr: Addr) -> Option<&Write> {
+        let writes = &self.context().writes;
+        let write = &writes.writes[writes.find(addr)?];
+        matches!(write.what, What::Patched(_)).then_some(write)
+    }
+
     /// Whether a node that this transaction patched has moved since; `None` if it has no patches
     /// there.
-    pub fn patch_is_stale(&self, addr: Addr) -> Option<bool> {
-        let context = self.context();
-        let write = &context.writes.writes[context.writes.find(addr)?];
-        let What::Patched(_) = write.what else {
-            return None;
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where its machine cannot be reached.
+    pub async fn patch_is_stale(&self, addr: Addr) -> Result<Option<bool>, Stop> {
+        let Some(base) = self.patched(addr).map(|write| write.base) else {
+            return Ok(None);
         };
-        let object = context.machine.regions().object(addr);
-        Some(object.is_none_or(|object| object.header() != write.base))
+        let header = self.machine().header_of(addr).await?;
+        Ok(Some(header != Some(base)))
     }
 
     /// Whether patches are on their way from one node to another.
@@ -82,15 +95,19 @@ impl Transaction {
     }
 
     /// Every node with patches of `kind` that has moved.
-    pub fn stale_patches(&self, kind: &dyn NodeKind) -> Vec<Addr> {
-        let context = self.context();
-        let moved = |write: &&Write| {
-            let object = context.machine.regions().object(write.addr);
-            matches!(write.what, What::Patched(by) if by.id() == kind.id())
-                && object.is_none_or(|object| object.header() != write.base)
-        };
-        let stale = context.writes.writes.iter().filter(moved);
-        stale.map(|write| write.addr).collect()
+    ///
+    /// # Errors
+    /// As [`Self::patch_is_stale`].
+    pub async fn stale_patches(&self, kind: &dyn NodeKind) -> Result<Vec<Addr>, Stop> {
+        let mut stale = Vec::new();
+        for write in &self.context().writes.writes {
+            if matches!(write.what, What::Patched(by) if by.id() == kind.id())
+                && self.machine().header_of(write.addr).await? != Some(write.base)
+            {
+                stale.push(write.addr);
+            }
+        }
+        Ok(stale)
     }
 
     /// What [`Self::set_settled`] was told last in this transaction; 0 at first.

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fencepost_fabric::MonotonicClock;
 use fencepost_storage::Timestamp;
 
+use crate::moment::moment;
+
 /// Nanoseconds of a tick: 54 bits of them last for 36 years.
 pub(crate) const TICK_NS: u64 = 64;
 
@@ -56,16 +58,18 @@ impl Clock {
         })
     }
 
-    /// A write timestamp above all others so far, and above what is `overwritten`; in force at once.
+    /// A write timestamp above all others so far, and above what is `overwritten`; in force by then.
     #[inline]
-    pub fn advance(&self, overwritten: impl FnOnce() -> Timestamp) -> Timestamp {
+    pub async fn advance(&self, overwritten: impl FnOnce() -> Timestamp) -> Timestamp {
         if self.time.is_none() {
             // What is overwritten was given out by this counter.
             return Timestamp::from_raw(self.value.fetch_add(1, Ordering::SeqCst) + 1);
         }
         let w = self.now().max(overwritten()).raw() + 1;
+        let mut round = 0;
         while self.now().raw() < w {
-            std::hint::spin_loop();
+            moment(round).await;
+            round += 1;
         }
         Timestamp::from_raw(w)
     }
@@ -86,6 +90,7 @@ impl Clock {
 mod tests {
     use super::*;
     use fencepost_fabric::HostClock;
+    use pollster::block_on;
 
     #[test]
     fn a_write_timestamp_is_above_what_was_read_and_overwritten_and_has_come() {
@@ -93,8 +98,8 @@ mod tests {
             clock.raise(Timestamp::from_raw(1 << 40));
             let r = clock.now();
             assert!(r.raw() >= 1 << 40);
-            let first = clock.advance(|| r);
-            let second = clock.advance(|| first);
+            let first = block_on(clock.advance(|| r));
+            let second = block_on(clock.advance(|| first));
             assert!(r < first && first < second && second <= clock.now());
         }
     }

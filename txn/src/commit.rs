@@ -11,10 +11,10 @@
 //!   above R of everybody who read one of them.
 //! * COMMIT-2: the record is in the log before the first lock is released. Whoever sees a version can
 //!   wait for its durability by waiting for the log as it is then.
-//! * COMMIT-3: between LOCK and COMMIT-PRIMARY nothing is awaited, and no thread waits for the log: its
-//!   room was reserved before LOCK. The only foreign code that runs
-//!   there is that of node kinds (`apply`, `revalidate`, `gone`, `stamp`); if it panics the locks go
-//!   back as the transaction unwinds.
+//! * COMMIT-3: between LOCK and COMMIT-PRIMARY no thread waits for the log: its room was reserved before
+//!   LOCK. What is awaited there are the locks, clocks and machines of others, and whoever waits for a lock
+//!   lets other tasks run (MOMENT-1). The only foreign code that runs there is that of node kinds
+//!   (`apply`, `revalidate`, `gone`, `stamp`); if it panics, or the future is dropped, the locks go back.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Transaction {
     /// is durable. An outcome without effect is answered at once; before anybody is told of it
     /// [`Coordinator::settle`] is to be awaited.
     ///
-    /// Dropping the future before LOCK aborts; after it the commit has taken effect.
+    /// Dropping the future aborts it, unless it has taken effect by then.
     ///
     /// # Errors
     /// [`Stop`] where it had no effect and running it again does not help, except [`Stop::Failed`]:
@@ -60,7 +60,7 @@ impl Transaction {
         let done = loop {
             let tried = match self.prepare().await {
                 Ok(()) => match self.context().spreads() {
-                    None => self.context_mut().commit_write(),
+                    None => self.context_mut().commit_write().await,
                     Some(network) => Box::pin(self.commit_spread(&network)).await,
                 },
                 Err(failure) => Err(failure),
@@ -171,16 +171,17 @@ impl Context {
         wait.then(|| (Arc::clone(&self.machine), log.position()))
     }
 
-    /// LOCK to TRUNCATE, without a pause.
-    fn commit_write(&mut self) -> Result<Done, LockFailure> {
-        self.lock()?;
+    /// LOCK to TRUNCATE.
+    async fn commit_write(&mut self) -> Result<Done, LockFailure> {
+        self.lock().await?;
         self.slot.begin_commit(self.machine.clock());
         if let Err(failure) = self.give_way() {
             self.unlock();
             return Err(failure);
         }
-        let w = self.machine.clock().advance(|| self.newest_overwritten());
-        match self.certify(w) {
+        let w = self.newest_overwritten();
+        let w = self.machine.clock().advance(|| w).await;
+        match self.certify(w).await {
             Err(failure) => {
                 self.unlock();
                 self.log_abort();
@@ -217,8 +218,8 @@ impl Context {
     }
 
     /// VALIDATE and the record in the log: the last steps that may fail.
-    fn certify(&mut self, w: Timestamp) -> Result<Option<Lsn>, LockFailure> {
-        self.validate(w)?;
+    async fn certify(&mut self, w: Timestamp) -> Result<Option<Lsn>, LockFailure> {
+        self.validate(w).await?;
         self.stamp(w);
         self.log_commit(w).map_err(LockFailure::Stop)
     }

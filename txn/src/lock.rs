@@ -8,11 +8,12 @@
 use fencepost_storage::header::Header;
 
 use crate::counters::Event;
+use crate::moment::moment;
 use crate::node::Refusal;
-use crate::read::lock_pause;
 use crate::refresh::Stray;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
+use crate::validate::unreachable;
 use crate::write_set::{NO_BASE, What, Write};
 
 /// Pauses before a lock that stays held is given up.
@@ -30,7 +31,7 @@ pub(crate) enum LockFailure {
 
 impl Context {
     /// Takes all locks, or none.
-    pub(crate) fn lock(&mut self) -> Result<(), LockFailure> {
+    pub(crate) async fn lock(&mut self) -> Result<(), LockFailure> {
         let Context {
             order,
             writes,
@@ -48,7 +49,7 @@ impl Context {
         }));
         order.sort_unstable_by_key(|at| writes[*at as usize].addr);
         for i in 0..self.order.len() {
-            if let Err(failure) = self.lock_one(self.order[i] as usize) {
+            if let Err(failure) = self.lock_one(self.order[i] as usize).await {
                 self.unlock();
                 return Err(failure);
             }
@@ -69,7 +70,7 @@ impl Context {
         self.slot.end_commit();
     }
 
-    fn lock_one(&mut self, at: usize) -> Result<(), LockFailure> {
+    async fn lock_one(&mut self, at: usize) -> Result<(), LockFailure> {
         let write = self.writes.writes[at];
         let Some(object) = self.machine.regions().object(write.addr) else {
             // Freed, and its block given back since the snapshot moved past that.
@@ -87,14 +88,14 @@ impl Context {
                     return if expected == write.base {
                         Ok(())
                     } else {
-                        self.lock_moved(at, expected)
+                        self.lock_moved(at, expected).await
                     };
                 }
                 Err(there) if there.is_locked() => {
                     if round == PATIENCE {
                         return Err(self.abort_at(write.addr, AbortReason::LockBusy));
                     }
-                    lock_pause(round);
+                    moment(round).await;
                     round += 1;
                 }
                 Err(there) => match write.what {
@@ -106,7 +107,11 @@ impl Context {
     }
 
     /// The node moved since it was patched and is locked at `header`: patch what is there now.
-    pub(crate) fn lock_moved(&mut self, at: usize, header: Header) -> Result<(), LockFailure> {
+    pub(crate) async fn lock_moved(
+        &mut self,
+        at: usize,
+        header: Header,
+    ) -> Result<(), LockFailure> {
         let write = self.writes.writes[at];
         let What::Patched(kind) = write.what else {
             return Err(self.abort_at(write.addr, AbortReason::WriteConflict));
@@ -117,10 +122,7 @@ impl Context {
             .counters()
             .count(self.lane, Event::PatchReapplied);
         let mut applied = Err(Refusal::WrongNode);
-        if let Some(object) = self.machine.regions().object(write.addr)
-            && header.is_allocated()
-        {
-            object.copy(0, self.writes.image_mut(write.image));
+        if header.is_allocated() && self.copy_locked(at).await? {
             applied = self.writes.reapply(at, kind);
         }
         applied.map_err(|refusal| {
@@ -134,5 +136,19 @@ impl Context {
                 }
             }
         })
+    }
+
+    /// Copies a node that is locked by this commit to the image of entry `at`; `false` where there is none.
+    async fn copy_locked(&mut self, at: usize) -> Result<bool, LockFailure> {
+        let write = self.writes.writes[at];
+        let image = self.writes.image_mut(write.image);
+        if let Some(network) = self.machine.far(write.addr) {
+            let copy = Box::pin(network.fetch(write.addr)).await;
+            let copy = copy.map_err(|stop| LockFailure::Abort(unreachable(stop)))?;
+            let there = copy.filter(|copy| copy.header().is_locked());
+            return Ok(there.map(|copy| copy.view().copy(0, image)).is_some());
+        }
+        let object = self.machine.regions().object(write.addr);
+        Ok(object.map(|object| object.copy(0, image)).is_some())
     }
 }

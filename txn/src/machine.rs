@@ -237,12 +237,13 @@ impl Machine {
         }
     }
 
-    /// How often indexes have changed their shape, on all machines.
+    /// How often indexes have changed their shape, on all machines; `None` where that is not known at
+    /// once.
     #[inline]
-    pub fn reshaped(&self) -> u64 {
+    pub fn reshaped(&self) -> Option<u64> {
         match &self.network {
             Some(network) => network.reshaped(),
-            None => self.reshaped.load(Ordering::Acquire),
+            None => Some(self.reshaped.load(Ordering::Acquire)),
         }
     }
 
@@ -272,6 +273,9 @@ impl Machine {
         let oldest = self.oldest();
         for lane in 0..self.lanes.count() {
             self.lanes.enter(lane).reuse_retired(&self.regions, oldest);
+        }
+        if let Some(network) = &self.network {
+            network.release();
         }
         self.lanes
             .release_empty_blocks(&self.regions, &self.account, self.order.clock.now());
@@ -366,6 +370,18 @@ impl Machine {
 
     pub(crate) fn network(&self) -> Option<&Arc<Network>> {
         self.network.as_ref()
+    }
+
+    /// What brings an object that is in memory of a peer that is not mapped here; `None` for others.
+    #[inline]
+    pub(crate) fn far(&self, addr: Addr) -> Option<&Arc<Network>> {
+        self.network.as_ref().filter(|network| network.is_far(addr))
+    }
+
+    /// Whether an object is in memory of a peer that is not mapped here, so that each look costs a read.
+    #[inline]
+    pub fn is_far(&self, addr: Addr) -> bool {
+        self.far(addr).is_some()
     }
 
     /// Number of the machine, 0 where it is alone.

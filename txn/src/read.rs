@@ -10,33 +10,21 @@
 //! newest > R, reader ───► chain of old versions
 //! ```
 
-use fencepost_storage::header::Header;
+use fencepost_storage::header::{Header, Link};
 use fencepost_storage::old_versions::Found;
 use fencepost_storage::{Addr, FatPtr, View};
 
 use crate::counters::Event;
 use crate::machine::Machine;
+use crate::moment::{SPINS, moment};
 use crate::node::NodeKind;
 use crate::read_set::Seen;
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::{Mode, Transaction};
+use crate::transaction::{Context, Mode, Transaction};
 use crate::write_set::What;
 
-/// Spins before a waiter lets other threads run.
-const SPINS: u32 = 64;
-
-/// Waits a moment for a lock to be given up; `round` counts the moments.
-pub(crate) fn lock_pause(round: u32) {
-    if round < SPINS {
-        std::hint::spin_loop();
-    } else {
-        // Whoever holds a lock is in the middle of a commit and does not wait for anything.
-        std::thread::yield_now();
-    }
-}
-
 /// What one look at an object's newest version shows.
-enum Sight<T> {
+pub(crate) enum Sight<T> {
     /// What the snapshot has.
     At(Option<(T, Seen)>),
     /// A commit is about to replace it.
@@ -58,9 +46,15 @@ pub enum LockFree {
 
 impl Machine {
     /// Reads one object without a transaction: its newest committed version, whole (NSDI'14 §3.5).
-    pub fn read_lockfree(&self, ptr: FatPtr, out: &mut Vec<u64>) -> LockFree {
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where its machine cannot be reached.
+    pub async fn read_lockfree(&self, ptr: FatPtr, out: &mut Vec<u64>) -> Result<LockFree, Stop> {
+        if let Some(network) = self.far(ptr.addr) {
+            return network.read_lockfree(ptr, out).await;
+        }
         let Some((object, block)) = self.regions().slot_at(ptr.addr) else {
-            return LockFree::Gone;
+            return Ok(LockFree::Gone);
         };
         let words = (ptr.size as usize).div_ceil(8).min(object.len());
         let mut round = 0;
@@ -69,9 +63,9 @@ impl Machine {
             if header.is_locked() {
                 // In a block that serves another size by now the word may be any.
                 if round == SPINS && !self.same_block(ptr.addr, block) {
-                    return LockFree::Gone;
+                    return Ok(LockFree::Gone);
                 }
-                lock_pause(round);
+                moment(round).await;
                 round += 1;
                 continue;
             }
@@ -86,11 +80,11 @@ impl Machine {
                 let same = self.same_block(ptr.addr, block)
                     && header.is_allocated()
                     && u32::from(link.incarnation()) == ptr.incarnation;
-                return if same {
+                return Ok(if same {
                     LockFree::Found
                 } else {
                     LockFree::Gone
-                };
+                });
             }
         }
     }
@@ -107,28 +101,61 @@ impl Machine {
     /// Shows `f` the newest committed version, outside any transaction: for walking inner nodes. `f`
     /// may see torn words and run again. `None` where no object is allocated. The caller has a running
     /// transaction, or otherwise knows that the address is one of an object.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where its machine cannot be reached.
     #[inline]
-    pub fn view_current<T>(&self, addr: Addr, mut f: impl FnMut(&View<'_>) -> T) -> Option<T> {
-        let object = self.regions().object(addr)?;
+    pub async fn view_current<T>(
+        &self,
+        addr: Addr,
+        mut f: impl FnMut(&View<'_>) -> T,
+    ) -> Result<Option<T>, Stop> {
+        if let Some(network) = self.far(addr) {
+            return Box::pin(network.view_far(addr, &mut f)).await;
+        }
+        let Some(object) = self.regions().object(addr) else {
+            return Ok(None);
+        };
         let view = View::Live(object);
         let mut round = 0;
         loop {
             let header = object.header();
             if header.is_locked() {
                 if round == SPINS && self.regions().slot_at(addr).is_none() {
-                    return None;
+                    return Ok(None);
                 }
-                lock_pause(round);
+                moment(round).await;
                 round += 1;
                 continue;
             }
             if !header.is_allocated() {
-                return None;
+                return Ok(None);
             }
             let value = f(&view);
             if object.unchanged(header) {
-                return Some(value);
+                return Ok(Some(value));
             }
+        }
+    }
+}
+
+impl Machine {
+    /// As [`Self::view_current`], but unless it is to be `fresh` it may be an older committed version, where
+    /// looking at the newest would cost a read: for what leads to an object that tells whether it is the
+    /// right one. `f` also says whether a copy is worth keeping.
+    ///
+    /// # Errors
+    /// As [`Self::view_current`].
+    #[inline]
+    pub async fn view_copy<T>(
+        &self,
+        addr: Addr,
+        fresh: bool,
+        mut f: impl FnMut(&View<'_>) -> (T, bool),
+    ) -> Result<Option<T>, Stop> {
+        match self.far(addr) {
+            None => self.view_current(addr, |view| f(view).0).await,
+            Some(network) => Box::pin(network.view_copy(addr, fresh, &mut f)).await,
         }
     }
 }
@@ -158,20 +185,25 @@ impl Transaction {
                     return own;
                 }
             }
-            match self.view_newest(addr, kind, &mut f)? {
+            let far = self.machine().is_far(addr);
+            let sight = match far {
+                false => self.view_newest(addr, kind, &mut f)?,
+                true => Box::pin(self.view_newest_far(addr, kind, &mut f)).await?,
+            };
+            match sight {
                 Sight::At(answer) => return Ok(answer),
                 Sight::Locked => {
-                    self.wait_for_lock(addr, round)?;
+                    self.wait_for_lock(addr, round).await?;
                     round += 1;
                 }
                 Sight::Changed => {}
                 Sight::Newer => {
                     if self.mode() == Mode::ReadWrite && self.may_refresh() {
-                        let was = self.incarnation_at(addr);
+                        let was = self.incarnation_at(addr).await?;
                         match self.refresh().await {
                             // Once the snapshot has moved nothing keeps the slot of an object that
                             // was freed from being used again: then it is not there any more.
-                            Ok(()) if self.incarnation_at(addr) != was => return Ok(None),
+                            Ok(()) if self.incarnation_at(addr).await? != was => return Ok(None),
                             // Rerouted patches may have made the object the transaction's own.
                             Ok(()) => continue,
                             Err(stop) if self.has_writes() => return Err(stop),
@@ -181,7 +213,11 @@ impl Transaction {
                         let context = self.context_mut();
                         return Err(context.conflict_at(addr, AbortReason::RefreshFailed));
                     }
-                    if let Some(answer) = self.view_old(addr, &mut f) {
+                    let old = match far {
+                        false => self.view_old(addr, &mut f),
+                        true => Box::pin(self.view_old_far(addr, &mut f)).await,
+                    };
+                    if let Some(answer) = old {
                         return answer;
                     }
                 }
@@ -190,9 +226,16 @@ impl Transaction {
     }
 
     /// Which of a slot's objects, one after the other, is there; `None` where the block is gone.
-    fn incarnation_at(&self, addr: Addr) -> Option<u16> {
-        let object = self.context().machine.regions().object(addr)?;
-        Some(object.link().incarnation())
+    async fn incarnation_at(&self, addr: Addr) -> Result<Option<u16>, Stop> {
+        let machine = self.machine();
+        let link = match machine.far(addr) {
+            None => machine.regions().object(addr).map(|object| object.link()),
+            Some(network) => {
+                let copy = Box::pin(network.fetch(addr)).await?;
+                copy.map(|copy| copy.link())
+            }
+        };
+        Ok(link.map(Link::incarnation))
     }
 
     /// The transaction's own image, if it has one.
@@ -271,20 +314,18 @@ impl Transaction {
         })))
     }
 
-    #[cold]
-    fn wait_for_lock(&self, addr: Addr, round: u32) -> Result<(), Stop> {
+    /// Waits a moment for the lock of an object; `round` counts the moments.
+    async fn wait_for_lock(&self, addr: Addr, round: u32) -> Result<(), Stop> {
         let context = self.context();
+        let machine = &context.machine;
         if round == 0 {
-            context
-                .machine
-                .counters()
-                .count(context.lane, Event::LockWait);
+            machine.counters().count(context.lane, Event::LockWait);
         }
-        if round == SPINS && context.machine.regions().slot_at(addr).is_none() {
+        if round == SPINS && !machine.is_far(addr) && machine.regions().slot_at(addr).is_none() {
             // Not a lock but some word of an object: the address is wrong.
             return Err(Stop::Damaged);
         }
-        lock_pause(round);
+        moment(round).await;
         Ok(())
     }
 
@@ -307,27 +348,8 @@ impl Transaction {
             .count(context.lane, Event::OldVersionRead);
         let replaced = header.timestamp();
         let old_versions = machine.old_versions_of(addr)?;
-        Some(
-            match old_versions.find(place, replaced, context.r, |words| f(&View::Old(words))) {
-                Found::Version(value, header) => {
-                    context.newest = context.newest.max(header.timestamp());
-                    Ok(Some((
-                        value,
-                        Seen {
-                            addr,
-                            header,
-                            own: false,
-                        },
-                    )))
-                }
-                Found::Absent => {
-                    // Whatever said so is not known, but it is at or below R.
-                    context.newest = context.newest.max(context.r);
-                    Ok(None)
-                }
-                Found::Gone => Err(Stop::Retry(AbortReason::SnapshotTooOld)),
-            },
-        )
+        let found = old_versions.find(place, replaced, context.r, |words| f(&View::Old(words)));
+        Some(context.seen_before(addr, found))
     }
 
     /// Copies the whole payload and guards it; `false` if the object does not exist in the snapshot.
@@ -348,6 +370,29 @@ impl Transaction {
                 Ok(true)
             }
             None => Ok(false),
+        }
+    }
+}
+
+impl Context {
+    /// What the chain of old versions of an object has shown.
+    pub(crate) fn seen_before<T>(
+        &mut self,
+        addr: Addr,
+        found: Found<T>,
+    ) -> Result<Option<(T, Seen)>, Stop> {
+        match found {
+            Found::Version(value, header) => {
+                self.newest = self.newest.max(header.timestamp());
+                let own = false;
+                Ok(Some((value, Seen { addr, header, own })))
+            }
+            Found::Absent => {
+                // Whatever said so is not known, but it is at or below R.
+                self.newest = self.newest.max(self.r);
+                Ok(None)
+            }
+            Found::Gone => Err(Stop::Retry(AbortReason::SnapshotTooOld)),
         }
     }
 }

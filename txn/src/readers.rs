@@ -147,6 +147,7 @@ impl Readers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pollster::block_on;
 
     fn at_ten() -> Clock {
         let clock = Clock::default();
@@ -159,13 +160,13 @@ mod tests {
         let (readers, clock) = (Readers::default(), at_ten());
         let (a, b) = (readers.join(), readers.join());
         assert_eq!(readers.begin(&a, &clock).raw(), 10);
-        clock.advance(|| Timestamp::ZERO);
+        block_on(clock.advance(|| Timestamp::ZERO));
         assert_eq!(readers.begin(&b, &clock).raw(), 11);
         assert_eq!(readers.oldest(&clock).raw(), 10);
         a.end();
         assert_eq!(readers.oldest(&clock).raw(), 11);
         b.end();
-        clock.advance(|| Timestamp::ZERO);
+        block_on(clock.advance(|| Timestamp::ZERO));
         assert_eq!(readers.oldest(&clock).raw(), 12);
     }
 
@@ -174,7 +175,7 @@ mod tests {
         let (readers, clock) = (Readers::default(), at_ten());
         let slot = readers.join();
         slot.begin_commit(&clock);
-        let w = clock.advance(|| Timestamp::ZERO);
+        let w = block_on(clock.advance(|| Timestamp::ZERO));
         assert!(readers.settled(&clock) < w);
         slot.end_commit();
         assert_eq!(readers.settled(&clock), w);

@@ -6,13 +6,13 @@
 //! is the snapshot at R' too: a node that has moved beyond R' in the meantime moves R' once more.
 
 use fencepost_storage::header::Header;
-use fencepost_storage::object::ObjectRef;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::counters::Event;
 use crate::lock::PATIENCE;
+use crate::machine::Machine;
+use crate::moment::moment;
 use crate::node::{NodeKind, Refusal};
-use crate::read::lock_pause;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
 use crate::write_set::{NO_BASE, What};
@@ -33,7 +33,7 @@ impl Transaction {
     /// # Errors
     /// [`Stop::Retry`] if something was changed or is being changed.
     pub async fn refresh(&mut self) -> Result<(), Stop> {
-        let strays = self.context_mut().refresh()?;
+        let strays = self.context_mut().refresh().await?;
         if !strays.is_empty() {
             self.context_mut().adrift += 1;
             for (addr, kind) in strays {
@@ -72,35 +72,26 @@ impl Transaction {
     }
 }
 
-/// The header of an object once it is not locked, or has been for long.
-fn settled_header(object: ObjectRef<'_>) -> Header {
-    let mut round = 0;
-    loop {
-        let header = object.header();
-        if !header.is_locked() || round == PATIENCE {
-            return header;
-        }
-        lock_pause(round);
-        round += 1;
-    }
-}
-
 impl Context {
-    fn refresh(&mut self) -> Result<Vec<Stray>, Stop> {
-        let done = self.refresh_rounds();
+    async fn refresh(&mut self) -> Result<Vec<Stray>, Stop> {
+        let done = self.refresh_rounds().await;
         // Patches may have been applied to images that nobody will bring to the end now; should the
         // transaction go back to a savepoint, they are to be seen as of a whole refresh.
         self.behind |= done.is_err() && self.writes.has_patches();
         done
     }
 
-    fn refresh_rounds(&mut self) -> Result<Vec<Stray>, Stop> {
+    async fn refresh_rounds(&mut self) -> Result<Vec<Stray>, Stop> {
         for _ in 0..ROUNDS {
             let now = self.machine.clock().now();
-            if let Some(moved) = self.moved_image().or_else(|| self.moved_read(now)) {
+            let moved = match self.moved_image().await? {
+                None => self.moved_read(now).await,
+                moved => moved,
+            };
+            if let Some(moved) = moved {
                 return Err(self.conflict_at(moved, AbortReason::RefreshFailed));
             }
-            if let Some(strays) = self.rebase_patches(now)? {
+            if let Some(strays) = self.rebase_patches(now).await? {
                 self.r = now;
                 self.slot.move_to(now);
                 self.refreshes += 1;
@@ -115,14 +106,15 @@ impl Context {
     /// What was read and does not hold at `now`, if anything. Once the snapshot has moved, the slot of
     /// a freed node may come round to another object; so what was read there is looked for elsewhere
     /// from now on.
-    fn moved_read(&mut self, now: Timestamp) -> Option<Addr> {
+    async fn moved_read(&mut self, now: Timestamp) -> Option<Addr> {
+        let mut posted = self.post_headers();
         for at in 0..self.reads.len() {
             let mut round = 0;
             let elsewhere = loop {
-                match self.check(self.reads.get(at), now, false) {
+                match self.check(at, &mut posted, now, false).await {
                     // Mostly it will change, but the lock may also be given back.
                     Err(AbortReason::ReadLocked) if round < PATIENCE => {
-                        lock_pause(round);
+                        moment(round).await;
                         round += 1;
                     }
                     Err(_) => return Some(self.reads.get(at).seen.addr),
@@ -137,21 +129,72 @@ impl Context {
     }
 
     /// What is to be replaced at an exact version and is not at that version any more, if anything.
-    fn moved_image(&self) -> Option<Addr> {
-        let moved = self.writes.writes.iter().find(|write| match write.what {
-            What::Image { .. } | What::Freed => self
-                .machine
-                .regions()
-                .object(write.addr)
-                .is_none_or(|object| settled_header(object) != write.base),
-            _ => false,
-        });
-        moved.map(|write| write.addr)
+    async fn moved_image(&self) -> Result<Option<Addr>, Stop> {
+        for write in &self.writes.writes {
+            if write.is_exact() && self.settled_header(write.addr).await? != Some(write.base) {
+                return Ok(Some(write.addr));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The header of an object once it is not locked, or has been for long; `None` where there is none.
+    async fn settled_header(&self, addr: Addr) -> Result<Option<Header>, Stop> {
+        let mut round = 0;
+        loop {
+            let header = self.machine.header_of(addr).await?;
+            if round == PATIENCE || !header.is_some_and(Header::is_locked) {
+                return Ok(header);
+            }
+            moment(round).await;
+            round += 1;
+        }
+    }
+
+    /// Copies a patched node as it is now to the image of entry `at`, unless it is at its base still. Its
+    /// header; `None` where it is gone.
+    async fn copy_moved(&mut self, at: usize) -> Result<Option<Header>, Stop> {
+        let write = self.writes.writes[at];
+        let mut round = 0;
+        loop {
+            let header = match self.machine.far(write.addr) {
+                None => {
+                    let Some(object) = self.machine.regions().object(write.addr) else {
+                        return Ok(None);
+                    };
+                    let header = object.header();
+                    if header == write.base {
+                        return Ok(Some(header));
+                    }
+                    if !header.is_locked() {
+                        object.copy(0, self.writes.image_mut(write.image));
+                        if !object.unchanged(header) {
+                            continue;
+                        }
+                    }
+                    header
+                }
+                Some(network) => {
+                    let Some(copy) = Box::pin(network.fetch(write.addr)).await? else {
+                        return Ok(None);
+                    };
+                    if !copy.header().is_locked() {
+                        copy.view().copy(0, self.writes.image_mut(write.image));
+                    }
+                    copy.header()
+                }
+            };
+            if !header.is_locked() {
+                return Ok(Some(header));
+            }
+            moment(round).await;
+            round += 1;
+        }
     }
 
     /// Applies patches anew where nodes have moved; the nodes that no longer take them. `None` where a
     /// node has moved beyond `now`.
-    fn rebase_patches(&mut self, now: Timestamp) -> Result<Option<Vec<Stray>>, Stop> {
+    async fn rebase_patches(&mut self, now: Timestamp) -> Result<Option<Vec<Stray>>, Stop> {
         let mut strays = Vec::new();
         let mut beyond = false;
         for at in 0..self.writes.writes.len() {
@@ -159,26 +202,10 @@ impl Context {
             let What::Patched(kind) = write.what else {
                 continue;
             };
-            let Some(object) = self.machine.regions().object(write.addr) else {
+            let Some(header) = self.copy_moved(at).await? else {
                 // Freed, and its block given back since an earlier refresh.
                 strays.push((write.addr, kind));
                 continue;
-            };
-            let mut round = 0;
-            let header = loop {
-                let header = object.header();
-                if header == write.base {
-                    break header;
-                }
-                if header.is_locked() {
-                    lock_pause(round);
-                    round += 1;
-                    continue;
-                }
-                object.copy(0, self.writes.image_mut(write.image));
-                if object.unchanged(header) {
-                    break header;
-                }
             };
             if header == write.base {
                 continue;
@@ -200,5 +227,15 @@ impl Context {
             }
         }
         Ok((!beyond).then_some(strays))
+    }
+}
+
+impl Machine {
+    /// The header of an object; `None` where there is none.
+    pub(crate) async fn header_of(&self, addr: Addr) -> Result<Option<Header>, Stop> {
+        match self.far(addr) {
+            None => Ok(self.regions().object(addr).map(|object| object.header())),
+            Some(network) => network.header(addr, network.post_header(addr)).await,
+        }
     }
 }

@@ -4,58 +4,80 @@
 //! be the one that was seen. An object locked by another commit fails even if its version matches:
 //! two transactions, each holding the lock on what the other read, must not both pass.
 
+use std::collections::VecDeque;
+
+use fencepost_fabric::Completion;
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp, View};
 
 use crate::lock::LockFailure;
 use crate::node::Revalidate;
 use crate::read_set::Read;
-use crate::stop::AbortReason;
+use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
 
 /// Nodes that one scanned node may have been split into.
 const MAX_PIECES: usize = 4096;
 
+/// Headers on their way, by the entries of the read set whose objects they are of.
+pub(crate) type Posted = VecDeque<(usize, Completion<Box<[u64]>>)>;
+
 impl Context {
     /// Validates the whole read set with the commit's locks held.
-    pub(crate) fn validate(&mut self, w: Timestamp) -> Result<(), LockFailure> {
-        let failed = self.reads.iter().find_map(|read| {
-            let reason = self.check(read, w, true).err()?;
-            Some((read.seen.addr, reason))
-        });
-        match failed {
-            None => Ok(()),
-            Some((addr, reason)) => Err(self.abort_at(addr, reason)),
+    pub(crate) async fn validate(&mut self, w: Timestamp) -> Result<(), LockFailure> {
+        let mut posted = self.post_headers();
+        for at in 0..self.reads.len() {
+            if let Err(reason) = self.check(at, &mut posted, w, true).await {
+                return Err(self.abort_at(self.reads.get(at).seen.addr, reason));
+            }
         }
+        Ok(())
     }
 
-    /// Whether one read still holds at `at`; `locking` says that this transaction holds its write
-    /// locks. If the node that was read is gone by now, answers where to look for its keys.
+    /// Begins to read the headers of what was read and is not mapped here, all at once.
+    pub(crate) fn post_headers(&self) -> Posted {
+        let far = |(at, read): (usize, &Read)| {
+            let network = self.machine.far(read.seen.addr)?;
+            Some((at, network.post_header(read.seen.addr)))
+        };
+        self.reads.iter().enumerate().filter_map(far).collect()
+    }
+
+    /// Whether read `at` of the read set still holds at `when`; `locking` says that this transaction holds
+    /// its write locks. If the node that was read is gone by now, answers where to look for its keys.
     #[inline]
-    pub(crate) fn check(
+    pub(crate) async fn check(
         &self,
-        read: &Read,
-        at: Timestamp,
+        at: usize,
+        posted: &mut Posted,
+        when: Timestamp,
         locking: bool,
     ) -> Result<Option<Addr>, AbortReason> {
-        let Some(object) = self.machine.regions().object(read.seen.addr) else {
-            return Err(AbortReason::ReadConflict);
+        let read = self.reads.get(at);
+        let addr = read.seen.addr;
+        let header = match self.machine.far(addr) {
+            None => self.machine.regions().object(addr).map(|o| o.header()),
+            Some(network) => {
+                let first = posted.pop_front_if(|(of, _)| *of == at);
+                let header = first.map_or_else(|| network.post_header(addr), |(_, header)| header);
+                network.header(addr, header).await.map_err(unreachable)?
+            }
         };
-        let header = object.header();
-        if header == read.seen.header {
-            return Ok(None);
+        match header {
+            Some(header) if header == read.seen.header => Ok(None),
+            Some(header) => self.check_moved(*read, header, when, locking).await,
+            None => Err(AbortReason::ReadConflict),
         }
-        self.check_moved(read, header, at, locking)
     }
 
-    fn check_moved(
+    async fn check_moved(
         &self,
-        read: &Read,
+        read: Read,
         header: Header,
         at: Timestamp,
         locking: bool,
     ) -> Result<Option<Addr>, AbortReason> {
-        if header.is_locked() && !(locking && self.locked_by_me(read)) {
+        if header.is_locked() && !(locking && self.locked_by_me(&read)) {
             return Err(AbortReason::ReadLocked);
         }
         if header.unlocked() == read.seen.header {
@@ -68,26 +90,20 @@ impl Context {
         let mut addr = read.seen.addr;
         let mut gone = None;
         for _ in 0..MAX_PIECES {
-            let Some(object) = self.machine.regions().object(addr) else {
-                return Err(AbortReason::ReadConflict);
+            let judge = |header: Header, view: &View<'_>| match header.is_allocated() {
+                true => kind.revalidate(note, view),
+                false => kind.gone(note),
             };
-            let header = object.header();
-            if header.is_locked() && !(locking && self.holds(addr)) {
-                return Err(AbortReason::ReadLocked);
-            }
-            // What a node holds now says nothing of `at` if it was changed after that: a key may
-            // have come before and gone behind it.
-            if header.timestamp() > at {
-                return Err(AbortReason::ReadConflict);
-            }
-            let verdict = if header.is_allocated() {
-                kind.revalidate(note, &View::Live(object))
-            } else {
-                kind.gone(note)
+            let holds = locking && self.holds(addr);
+            let (header, verdict) = match self.machine.far(addr) {
+                None => self.judge_here(addr, holds, at, judge)?,
+                Some(network) => {
+                    let copy = Box::pin(network.fetch(addr)).await.map_err(unreachable)?;
+                    let copy = copy.ok_or(AbortReason::ReadConflict)?;
+                    may_judge(copy.header(), holds, at)?;
+                    (copy.header(), judge(copy.header(), &copy.view()))
+                }
             };
-            if !object.unchanged(header) {
-                return Err(AbortReason::ReadLocked);
-            }
             match verdict {
                 Revalidate::Valid => return Ok(gone),
                 Revalidate::Invalid => return Err(AbortReason::ReadConflict),
@@ -102,6 +118,24 @@ impl Context {
         Err(AbortReason::ReadConflict)
     }
 
+    fn judge_here(
+        &self,
+        addr: Addr,
+        holds: bool,
+        at: Timestamp,
+        judge: impl FnOnce(Header, &View<'_>) -> Revalidate,
+    ) -> Result<(Header, Revalidate), AbortReason> {
+        let object = self.machine.regions().object(addr);
+        let object = object.ok_or(AbortReason::ReadConflict)?;
+        let header = object.header();
+        may_judge(header, holds, at)?;
+        let verdict = judge(header, &View::Live(object));
+        match object.unchanged(header) {
+            true => Ok((header, verdict)),
+            false => Err(AbortReason::ReadLocked),
+        }
+    }
+
     fn locked_by_me(&self, read: &Read) -> bool {
         self.holds(read.seen.addr)
     }
@@ -111,5 +145,25 @@ impl Context {
         self.writes
             .find(addr)
             .is_some_and(|at| self.writes.writes[at].takes_lock())
+    }
+}
+
+/// Whether what a node holds now says what it holds `at` a time.
+fn may_judge(header: Header, holds: bool, at: Timestamp) -> Result<(), AbortReason> {
+    if header.is_locked() && !holds {
+        return Err(AbortReason::ReadLocked);
+    }
+    // If it was changed after that it says nothing: a key may have come before and gone behind it.
+    if header.timestamp() > at {
+        return Err(AbortReason::ReadConflict);
+    }
+    Ok(())
+}
+
+/// What keeps an object from being read is a reason to abort.
+pub(crate) fn unreachable(stop: Stop) -> AbortReason {
+    match stop {
+        Stop::Retry(reason) => reason,
+        _ => AbortReason::Unreachable,
     }
 }

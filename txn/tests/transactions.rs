@@ -215,12 +215,18 @@ fn a_lock_free_read_knows_a_slot_that_has_another_object_now() {
     tx.write_new(ptr, &[5, 6]).expect("own");
     assert!(matches!(commit(tx), Outcome::Committed(_)));
     let mut out = Vec::new();
-    assert_eq!(machine.read_lockfree(ptr, &mut out), LockFree::Found);
+    assert_eq!(
+        block_on(machine.read_lockfree(ptr, &mut out)).expect("reached"),
+        LockFree::Found
+    );
     assert_eq!(out, [5, 6]);
     let mut tx = begin(&machine, Mode::ReadWrite);
     block_on(tx.free(ptr.addr)).expect("exists");
     assert!(matches!(commit(tx), Outcome::Committed(_)));
-    assert_eq!(machine.read_lockfree(ptr, &mut out), LockFree::Gone);
+    assert_eq!(
+        block_on(machine.read_lockfree(ptr, &mut out)).expect("reached"),
+        LockFree::Gone
+    );
     // The slot comes round once nobody reads at the tombstone or before.
     let again = (0..20_000).find_map(|_| {
         let mut tx = begin(&machine, Mode::ReadWrite);
@@ -230,8 +236,14 @@ fn a_lock_free_read_knows_a_slot_that_has_another_object_now() {
     });
     let again = again.expect("the freed slot is used again");
     assert_ne!(again.incarnation, ptr.incarnation);
-    assert_eq!(machine.read_lockfree(ptr, &mut out), LockFree::Gone);
-    assert_eq!(machine.read_lockfree(again, &mut out), LockFree::Found);
+    assert_eq!(
+        block_on(machine.read_lockfree(ptr, &mut out)).expect("reached"),
+        LockFree::Gone
+    );
+    assert_eq!(
+        block_on(machine.read_lockfree(again, &mut out)).expect("reached"),
+        LockFree::Found
+    );
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl Workload for Kv {
             let mut found = [0; VALUE_WORDS];
             // Every machine looks, mostly at others.
             let (table, machine) = (self.table.of(number), self.machines.of(number as usize));
-            if !table.get_lockfree(machine, &key(number), &mut found) {
+            if !settle(table.get_lockfree(machine, &key(number), &mut found))? {
                 return Ok(Some(format!("key {number} is gone")));
             }
             match version(number, &found) {
@@ -167,7 +167,7 @@ impl Client for KvClient<'_> {
             return Ok(ended);
         }
         let mut found = [0; VALUE_WORDS];
-        match table.get_lockfree(self.machine, &key(number), &mut found) {
+        match settle(table.get_lockfree(self.machine, &key(number), &mut found))? {
             true if version(number, &found).is_some() => Ok(Attempt::Committed),
             true => Err(BenchError::Load(format!(
                 "key {number} was read with a broken value"

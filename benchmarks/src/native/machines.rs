@@ -110,6 +110,7 @@ impl Machines {
                 placement: Placement::new(ids.clone(), options.replicas),
                 log_words: LOG_WORDS,
                 clock: Arc::new(HostClock),
+                driven: false,
             };
             let mut machine = MachineOptions {
                 network: Some(network),
@@ -298,7 +299,10 @@ mod tests {
                     let own = machine.regions().is_own(table.of(key).root());
                     assert_eq!(own, home(key, 3) == turn);
                     let name = key.to_le_bytes();
-                    assert!(table.of(key).get_lockfree(machine, &name, &mut found));
+                    assert!(
+                        settle(table.of(key).get_lockfree(machine, &name, &mut found))
+                            .expect("reached")
+                    );
                     assert_eq!(found, [key]);
                 }
             }

@@ -81,7 +81,7 @@ impl Workload for OrwNative {
             // Every machine looks, mostly at others.
             let (name, machine) = (key.to_le_bytes(), self.machines.of(key as usize));
             let table = self.table.of(key);
-            if !table.get_lockfree(machine, &name, &mut found) {
+            if !settle(table.get_lockfree(machine, &name, &mut found))? {
                 return Ok(Some(format!("key {key} is gone")));
             }
             match version(key, &found) {

@@ -59,7 +59,7 @@ impl SmallBankNative {
         })
     }
 
-    fn sum(&self, table: &Spread<HashTable>) -> Sum {
+    fn sum(&self, table: &Spread<HashTable>) -> Result<Sum, BenchError> {
         let mut sum = Sum {
             accounts: 0,
             total: 0,
@@ -69,14 +69,14 @@ impl SmallBankNative {
             let (key, mut value) = (customer.to_le_bytes(), [0]);
             // Every machine looks, mostly at others.
             let machine = self.machines.of(customer as usize);
-            if table.of(customer).get_lockfree(machine, &key, &mut value) {
+            if settle(table.of(customer).get_lockfree(machine, &key, &mut value))? {
                 let balance = value[0] as i64;
                 sum.accounts += 1;
                 sum.total += balance;
                 sum.least = sum.least.min(balance);
             }
         }
-        sum
+        Ok(sum)
     }
 }
 
@@ -203,8 +203,8 @@ impl Workload for SmallBankNative {
             return Ok(Some(broken));
         }
         let (savings, checking) = (
-            self.sum(&self.tables.savings),
-            self.sum(&self.tables.checking),
+            self.sum(&self.tables.savings)?,
+            self.sum(&self.tables.checking)?,
         );
         let [brought] = self.brought.sums();
         Ok(broken(self.mix.customers, savings, checking, brought))

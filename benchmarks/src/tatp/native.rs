@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use fencepost_fabric::random::Random;
 use fencepost_hashtable::{HashTable, IndexError, Insert};
-use fencepost_txn::{Coordinator, Machine, Mode, Transaction};
+use fencepost_txn::{Coordinator, Machine, Mode, Stop, Transaction};
 
 use super::mix::{Mix, Request};
 use super::population::{Access, Facility, Population, START_TIMES, Sizes, Subscriber, TYPES};
@@ -386,11 +386,15 @@ impl TatpNative {
     /// forwardings it has, or what is broken.
     fn verify_one(&self, s_id: u32) -> Result<i64, String> {
         let (tables, machine) = (self.tables.of(s_id.into()), self.machines.of(s_id as usize));
+        let lost = |stop: Stop| format!("cannot be looked up: {stop}");
         let wanted = self.population.subscriber(s_id);
         let (mut row, mut full) = ([0; 5], subscriber_row(&wanted));
-        if !tables
-            .subscriber
-            .get_lockfree(machine, &id_key(s_id), &mut row)
+        if !settle(
+            tables
+                .subscriber
+                .get_lockfree(machine, &id_key(s_id), &mut row),
+        )
+        .map_err(lost)?
         {
             return Err("is gone".to_string());
         }
@@ -402,10 +406,12 @@ impl TatpNative {
             return Err("is not what was loaded".to_string());
         }
         let mut by_number = [0];
-        let found =
-            tables
-                .by_number
-                .get_lockfree(machine, &number(s_id).to_le_bytes(), &mut by_number);
+        let found = settle(tables.by_number.get_lockfree(
+            machine,
+            &number(s_id).to_le_bytes(),
+            &mut by_number,
+        ))
+        .map_err(lost)?;
         if !found || by_number[0] != u64::from(s_id) {
             return Err("is not found by its number".to_string());
         }
@@ -413,13 +419,15 @@ impl TatpNative {
         for kind in TYPES {
             let key = type_key(s_id, kind);
             let mut row = [0; 2];
-            let there = tables.access.get_lockfree(machine, &key, &mut row);
+            let there =
+                settle(tables.access.get_lockfree(machine, &key, &mut row)).map_err(lost)?;
             let loaded = wanted.access.iter().find(|access| access.ai_type == kind);
             if there.then_some(row) != loaded.map(access_row) {
                 return Err(format!("access {kind} is not what was loaded"));
             }
             let mut row = [0];
-            let there = tables.facility.get_lockfree(machine, &key, &mut row);
+            let there =
+                settle(tables.facility.get_lockfree(machine, &key, &mut row)).map_err(lost)?;
             let loaded = wanted
                 .facilities
                 .iter()
@@ -431,7 +439,7 @@ impl TatpNative {
             for start in START_TIMES {
                 let mut row = [0; 2];
                 let key = forwarding_key(s_id, kind, start);
-                if !tables.forwarding.get_lockfree(machine, &key, &mut row) {
+                if !settle(tables.forwarding.get_lockfree(machine, &key, &mut row)).map_err(lost)? {
                     continue;
                 }
                 if !there || !(1..=24).contains(&row[0]) {
@@ -465,15 +473,19 @@ impl Client for TatpNativeClient<'_> {
         let (mode, more) = match *request {
             Request::GetSubscriberData { s_id } => {
                 let mut row = [0; 5];
-                let there = tables
-                    .subscriber
-                    .get_lockfree(machine, &id_key(s_id), &mut row);
+                let there = settle(tables.subscriber.get_lockfree(
+                    machine,
+                    &id_key(s_id),
+                    &mut row,
+                ))?;
                 return Ok(found(there && row[0] == number(s_id)));
             }
             Request::GetAccessData { s_id, ai_type } => {
                 let mut row = [0; 2];
                 let key = type_key(s_id, ai_type);
-                return Ok(found(tables.access.get_lockfree(machine, &key, &mut row)));
+                return Ok(found(settle(
+                    tables.access.get_lockfree(machine, &key, &mut row),
+                )?));
             }
             Request::GetNewDestination { .. } => (Mode::ReadOnly, 0),
             Request::InsertCallForwarding { .. } => (Mode::ReadWrite, 1),

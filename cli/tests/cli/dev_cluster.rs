@@ -31,16 +31,23 @@ fn ports() -> u16 {
 }
 
 impl DevCluster {
-    fn start() -> DevCluster {
+    fn start(fabric: &str) -> DevCluster {
         let first_port = ports();
         let shared = tempfile::tempdir().expect("a directory");
-        let mut child = program(&["dev-cluster", "--memory-limit", "64M", "--listen"])
-            .arg(format!("127.0.0.1:{first_port}"))
-            .arg("--directory")
-            .arg(shared.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
+        let mut child = program(&[
+            "dev-cluster",
+            "--memory-limit",
+            "64M",
+            "--fabric",
+            fabric,
+            "--listen",
+        ])
+        .arg(format!("127.0.0.1:{first_port}"))
+        .arg("--directory")
+        .arg(shared.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut lines = out.lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("3 machines ready")));
@@ -89,7 +96,12 @@ fn is_gone(pid: &str) -> bool {
 
 #[test]
 fn three_machines_are_one_database_until_ctrl_c() {
-    let mut cluster = DevCluster::start();
+    for fabric in ["shm", "tcp"] {
+        are_one_database(DevCluster::start(fabric));
+    }
+}
+
+fn are_one_database(mut cluster: DevCluster) {
     let mut sessions: Vec<_> = (0..MACHINES).map(|m| cluster.session(m)).collect();
     let sessions: Vec<&mut dyn SqlSession> = sessions
         .iter_mut()
@@ -119,13 +131,13 @@ fn three_machines_are_one_database_until_ctrl_c() {
 
 #[test]
 fn a_machine_that_dies_ends_the_others_and_so_does_the_parent() {
-    let mut cluster = DevCluster::start();
+    let mut cluster = DevCluster::start("shm");
     let machines = cluster.machines();
     signal("-KILL", &machines[1]);
     assert!(!cluster.ended(), "that is a failure");
     assert!(machines.iter().all(|pid| is_gone(pid)));
 
-    let mut cluster = DevCluster::start();
+    let mut cluster = DevCluster::start("shm");
     let machines = cluster.machines();
     cluster.child.kill().expect("it runs");
     assert!(!cluster.ended());

@@ -149,6 +149,10 @@ impl Fabric for SimFabric {
         Ok(())
     }
 
+    fn maps_peers(&self) -> bool {
+        false
+    }
+
     fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {
         let at = Place {
             machine,

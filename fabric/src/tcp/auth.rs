@@ -15,8 +15,8 @@
 
 use std::io::{self, Read, Write};
 
-use ::ring::hmac;
 use ::ring::rand::{SecureRandom, SystemRandom};
+use ::ring::{digest, hmac};
 
 use crate::machine::MachineId;
 
@@ -84,6 +84,20 @@ pub(super) struct Peer {
     pub(super) machine: MachineId,
     pub(super) incarnation: u64,
     pub(super) lane: u8,
+}
+
+/// The number of a cluster that is to be told apart from all others by `parts`: its name, its machines.
+pub fn cluster_id(parts: &[&str]) -> u128 {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_le_bytes());
+        context.update(part.as_bytes());
+    }
+    let digest = context.finish();
+    let (first, _) = digest.as_ref().split_at(size_of::<u128>());
+    first
+        .iter()
+        .fold(0, |id, byte| (id << 8) | u128::from(*byte))
 }
 
 impl Identity {

@@ -40,8 +40,13 @@ const WORDS: u8 = 6;
 const WAS: u8 = 7;
 const REFUSED: u8 = 8;
 
-/// Why a place is refused, by its number in a frame.
-const REASONS: [&str; 3] = [NO_SEGMENT, NOT_THE_WRITER, BEYOND_THE_END];
+/// Why an operation is refused, by its number in a frame.
+const REASONS: [FabricError; 4] = [
+    FabricError::Refused(NO_SEGMENT),
+    FabricError::Refused(NOT_THE_WRITER),
+    FabricError::Refused(BEYOND_THE_END),
+    FabricError::Unsteady,
+];
 
 /// The peer does not keep to the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -128,9 +133,7 @@ pub(super) fn put_was(out: &mut Vec<u8>, was: u64) {
 }
 
 pub(super) fn put_refused(out: &mut Vec<u8>, error: &FabricError) {
-    let number = REASONS
-        .iter()
-        .position(|reason| *error == FabricError::Refused(reason));
+    let number = REASONS.iter().position(|reason| error == reason);
     let number = number.unwrap_or(REASONS.len()) as u8;
     put_byte_frame(out, REFUSED, &[number]);
 }
@@ -211,9 +214,9 @@ impl<'a> Reply<'a> {
                 let [number] = *rest else {
                     return Err(Malformed);
                 };
-                let reason = REASONS.get(usize::from(number));
-                let reason = reason.unwrap_or(&"the peer does not do that");
-                Ok(Reply::Refused(FabricError::Refused(reason)))
+                let reason = REASONS.get(usize::from(number)).cloned();
+                let unknown = FabricError::Refused("the peer does not do that");
+                Ok(Reply::Refused(reason.unwrap_or(unknown)))
             }
             _ => Err(Malformed),
         }

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
-pub use self::auth::HandshakeError;
+pub use self::auth::{HandshakeError, cluster_id};
 pub use self::frame::LONGEST;
 
 use self::agent::Callers;
@@ -265,6 +265,10 @@ impl Fabric for TcpFabric {
             shared.links.write().insert(member.id, link);
         }
         Ok(())
+    }
+
+    fn maps_peers(&self) -> bool {
+        false
     }
 
     fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {

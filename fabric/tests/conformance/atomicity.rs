@@ -1,7 +1,9 @@
-//! FAB-1 and FAB-2: words are whole, and the first of a write comes last.
+//! FAB-1, FAB-2 and FAB-7: words are whole, the first of a write comes last, and what is read is of one moment.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use fencepost_fabric::FabricError;
 
 use crate::kind::{Kind, at, cluster, provide, wait};
 
@@ -108,5 +110,45 @@ pub fn who_sees_the_first_word_sees_the_others(kind: &impl Kind) {
                 assert!(word.load(Ordering::Relaxed) >= first);
             }
         }
+    });
+}
+
+pub fn a_read_is_of_one_moment_where_the_first_word_says_so(kind: &impl Kind) {
+    const WORDS: usize = 300;
+    const READS: u32 = 400;
+    let machines = cluster(kind, 2);
+    let (a, b) = (&machines[0], &machines[1]);
+    let memory = provide(b, WORDS, a);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let words = memory.words();
+            for n in 1.. {
+                if done.load(Ordering::Acquire) {
+                    break;
+                }
+                // An odd first word says that the others are on their way.
+                words[0].store(2 * n - 1, Ordering::Release);
+                fence(Ordering::Release);
+                for word in &words[1..] {
+                    word.store(n, Ordering::Relaxed);
+                }
+                words[0].store(2 * n, Ordering::Release);
+                std::thread::yield_now();
+            }
+        });
+        let mut whole = 0;
+        while whole < READS {
+            match wait(kind, a.read(at(b, 0), WORDS)) {
+                Ok(read) if read[0] % 2 == 0 => {
+                    let same = read[1..].iter().all(|word| 2 * word == read[0]);
+                    assert!(same, "{} is torn", read[0]);
+                    whole += 1;
+                }
+                Ok(_) | Err(FabricError::Unsteady) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        done.store(true, Ordering::Release);
     });
 }

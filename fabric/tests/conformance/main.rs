@@ -65,6 +65,7 @@ macro_rules! of_threads {
             atomicity::swaps_lose_nothing
             atomicity::words_are_whole
             atomicity::who_sees_the_first_word_sees_the_others
+            atomicity::a_read_is_of_one_moment_where_the_first_word_says_so
             rings::parked_pollers_are_woken
             rings::a_slow_receiver_slows_its_senders
         }

@@ -23,15 +23,18 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 /// is dropped.
 fn with_a_change_in_flight() -> (Database, SimDisk, HeldSyncs) {
     let disk = SimDisk::new(1);
-    let db = Database::start(MachineOptions {
-        region_bytes: 16 << 20,
-        durable: Some(Durable {
-            disk: Arc::new(disk.clone()) as Arc<dyn Disk>,
-            log: LogOptions::default(),
-            checkpoint_bytes: u64::MAX,
-        }),
-        ..MachineOptions::default()
-    })
+    let db = Database::start(
+        MachineOptions {
+            region_bytes: 16 << 20,
+            durable: Some(Durable {
+                disk: Arc::new(disk.clone()) as Arc<dyn Disk>,
+                log: LogOptions::default(),
+                checkpoint_bytes: u64::MAX,
+            }),
+            ..MachineOptions::default()
+        },
+        None,
+    )
     .expect("a database");
     let schema = "CREATE TABLE t (a int PRIMARY KEY, b int); INSERT INTO t VALUES (1, 1), (2, 2)";
     db.blocking().batch(schema).expect("the schema");

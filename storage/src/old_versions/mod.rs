@@ -24,6 +24,8 @@
 mod tests;
 mod trim;
 
+pub mod copy;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64 as Counter};
 use std::sync::{Arc, OnceLock};

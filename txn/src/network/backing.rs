@@ -8,7 +8,8 @@ use fencepost_storage::{Backing, Piece, RegionId};
 
 use super::placement::Placement;
 
-fn segment(piece: Piece) -> SegmentId {
+/// The segment of a piece of memory.
+pub(super) fn segment(piece: Piece) -> SegmentId {
     let (kind, number) = match piece {
         Piece::Region(id) => (SegmentId::REGION, id),
         Piece::Backup(id) => (SegmentId::BACKUP, id),

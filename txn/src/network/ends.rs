@@ -15,7 +15,7 @@ use fencepost_fabric::{Fabric, FabricError, Kept, MachineId};
 use super::Network;
 use super::backup::Backup;
 use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
-use super::message::{LOCK_REPLY, LockReply, Reader};
+use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::primary::Primary;
 use super::turns::{self, Lines};
 use crate::clock::TICK_NS;
@@ -125,8 +125,21 @@ impl End {
             LOCK_REPLY => {
                 let (id, reply) = LockReply::decode(words)?;
                 let waiting = network.replies.lock().remove(&(id, self.peer));
-                if let Some(waiting) = waiting {
-                    waiting.complete(Ok(reply));
+                if let Some((waiting, mut found)) = waiting {
+                    waiting.complete(Ok(match reply {
+                        LockReply::Locked(last) => {
+                            found.extend(last);
+                            LockReply::Locked(found)
+                        }
+                        failed => failed,
+                    }));
+                }
+            }
+            LOCK_FOUND => {
+                let mut words = Reader(words);
+                let id = words.id()?;
+                if let Some((_, found)) = network.replies.lock().get_mut(&(id, self.peer)) {
+                    found.extend_from_slice(words.0);
                 }
             }
             turns::INTEND => {
@@ -167,10 +180,8 @@ impl End {
                 if let Some(kept) = released {
                     self.log.release(kept);
                 }
-                let mut answer = Vec::with_capacity(8);
-                reply.encode(id, &mut answer);
                 if let Some(link) = network.link(self.peer) {
-                    link.send_surely(LOCK_REPLY, &answer);
+                    reply.send(id, |tag, words| link.send_surely(tag, words));
                 }
             }
             record::COMMIT_PRIMARY => self.primary.commit(machine, LANE, words, kept)?,
@@ -227,13 +238,27 @@ impl Network {
         machine
             .intents()
             .dismiss_stalled(machine.now(), INTENT_PATIENCE);
-        machine.oldest();
+        let mine = machine.readers().oldest(machine.clock());
+        self.gather_boards(mine);
+        self.oldest(mine);
     }
 }
 
-/// Starts the poller's thread; it ends with the machine.
+impl Machine {
+    /// Does what peers wait for and what is due; whether anything had come. For whoever runs machines
+    /// without threads of their own ([`super::NetworkOptions::driven`]).
+    pub fn drive(&self) -> bool {
+        self.network().is_some_and(|network| {
+            let any = network.poll(self);
+            network.tick(self);
+            any
+        })
+    }
+}
+
+/// Starts the poller's thread, unless the machine is driven; it ends with the machine.
 pub(crate) fn start_poller(machine: &Arc<Machine>) -> std::io::Result<()> {
-    let Some(network) = machine.network() else {
+    let Some(network) = machine.network().filter(|network| !network.driven) else {
         return Ok(());
     };
     let weak = Arc::downgrade(machine);

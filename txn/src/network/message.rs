@@ -7,8 +7,9 @@
 //!         COMMIT-PRIMARY  id | w | values that came late: address | words | payload
 //!         ABORT           id
 //!         TRUNCATE        ids
-//! message LOCK-REPLY      id | 0 and the headers that were found at any version,
-//!                              or the reason of the failure and the address
+//! message LOCK-REPLY      id | 0, and the slot of each write with the header that was found where it was
+//!                              to be locked at any version; or the reason of the failure and the address
+//!         LOCK-FOUND      id | the beginning of what a LOCK-REPLY is too short for
 //! ```
 //! An id is three words. A LOCK carries the values that do not depend on the write timestamp or on
 //! what is found under the lock; the others come with COMMIT-PRIMARY.
@@ -16,13 +17,18 @@
 //! # Failure
 //! Records come from peers: decoding bounds every count and answers [`BadRecord`].
 
+use fencepost_storage::classes::Class;
+use fencepost_storage::region::Regions;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::record::{BadRecord, TxnId};
 use crate::stop::AbortReason;
 
-/// Tag of the one message so far.
+/// Tags of the messages that answer LOCK.
 pub(super) const LOCK_REPLY: u8 = 1;
+pub(super) const LOCK_FOUND: u8 = 5;
+/// Words of what was found that go into one message.
+const FOUND_AT_ONCE: usize = 2048;
 
 const SHORT: BadRecord = BadRecord("a record of a peer ends too early");
 
@@ -171,25 +177,66 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What backups must know of an object's slot and only its primary does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// Size class of its block.
+    pub class: Class,
+    /// How often it has held an object.
+    pub incarnation: u16,
+}
+
+impl Slot {
+    /// The slot at an address of this machine.
+    pub fn of(regions: &Regions, addr: Addr) -> Option<Slot> {
+        Some(Slot {
+            class: regions.class_of(addr)?,
+            incarnation: regions.object(addr)?.link().incarnation(),
+        })
+    }
+
+    /// As a word of a message.
+    pub fn word(self) -> u64 {
+        (u64::from(self.class.0) << 16) | u64::from(self.incarnation)
+    }
+
+    /// What [`Self::word`] gave.
+    pub fn from_word(word: u64) -> Slot {
+        Slot {
+            class: Class((word >> 16) as u8),
+            incarnation: word as u16,
+        }
+    }
+}
+
 /// What a primary answers to LOCK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LockReply {
-    /// All locks were taken; the headers of what was locked at any version, in the order of the LOCK.
+    /// All locks were taken; of each write, in the order of the LOCK, its slot, and the header of what was
+    /// locked at any version.
     Locked(Vec<u64>),
     /// None was.
     Failed(AbortReason, Addr),
 }
 
 impl LockReply {
-    pub(super) fn encode(&self, id: TxnId, out: &mut Vec<u64>) {
-        out.extend(id.words());
+    /// Gives the messages to `send`, with their tags: all but the last are LOCK-FOUND.
+    pub(super) fn send(&self, id: TxnId, mut send: impl FnMut(u8, &[u64])) {
+        let mut words = id.words().to_vec();
         match self {
-            LockReply::Locked(headers) => {
-                out.push(0);
-                out.extend_from_slice(headers);
+            LockReply::Locked(found) => {
+                let last = found.len() - found.len() % FOUND_AT_ONCE;
+                for part in found[..last].chunks(FOUND_AT_ONCE) {
+                    words.extend_from_slice(part);
+                    send(LOCK_FOUND, &words);
+                    words.truncate(TxnId::WORDS);
+                }
+                words.push(0);
+                words.extend_from_slice(&found[last..]);
             }
-            LockReply::Failed(reason, addr) => out.extend([*reason as u64 + 1, addr.raw()]),
+            LockReply::Failed(reason, addr) => words.extend([*reason as u64 + 1, addr.raw()]),
         }
+        send(LOCK_REPLY, &words);
     }
 
     pub(super) fn decode(words: &[u64]) -> Result<(TxnId, LockReply), BadRecord> {
@@ -243,10 +290,26 @@ mod tests {
             LockReply::Locked(vec![1, 2]),
             LockReply::Failed(AbortReason::LockBusy, addr),
         ] {
-            let mut words = Vec::new();
-            reply.encode(ID, &mut words);
-            assert_eq!(LockReply::decode(&words), Ok((ID, reply)));
+            let mut sent = Vec::new();
+            reply.send(ID, |tag, words| sent.push((tag, words.to_vec())));
+            assert_eq!(sent.len(), 1);
+            assert_eq!(LockReply::decode(&sent[0].1), Ok((ID, reply)));
         }
+    }
+
+    #[test]
+    fn much_that_was_found_comes_in_parts() {
+        let found: Vec<u64> = (0..3 * FOUND_AT_ONCE as u64 + 5).collect();
+        let (mut back, mut tags) = (Vec::new(), Vec::new());
+        LockReply::Locked(found.clone()).send(ID, |tag, words| {
+            tags.push(tag);
+            match LockReply::decode(words) {
+                Ok((_, LockReply::Locked(last))) if tag == LOCK_REPLY => back.extend(last),
+                _ => back.extend_from_slice(&words[TxnId::WORDS..]),
+            }
+        });
+        assert_eq!(back, found);
+        assert_eq!(tags, [LOCK_FOUND, LOCK_FOUND, LOCK_FOUND, LOCK_REPLY]);
     }
 
     proptest! {

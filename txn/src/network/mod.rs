@@ -9,15 +9,21 @@
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
 //! turns.rs    intents on rows of other machines, at both ends
 //! placement.rs  which machine has which region  backing.rs  memory that peers find
+//! boards.rs  what machines say about themselves
+//! far.rs     peers' memory that is not mapped, and copies.rs of it
 //! ```
-//! Peers' regions and old versions are read in place, one-sided, where the fabric maps them.
+//! Peers' regions and old versions are read in place, one-sided, where the fabric maps them; otherwise
+//! one-sided reads bring copies.
 //!
 //! Which timestamps are garbage is known to nobody alone: each machine says on its board what none of
 //! its transactions will read below any more, and the least of all boards counts.
 
 mod backing;
 mod backup;
+mod boards;
+mod copies;
 mod ends;
+mod far;
 mod link;
 mod message;
 mod participants;
@@ -32,14 +38,15 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
-use fencepost_fabric::{MonotonicClock, SegmentId, Writer};
+use fencepost_fabric::{MonotonicClock, Writer};
 use fencepost_storage::old_versions::OldVersions;
-use fencepost_storage::{Addr, Backing, RegionId, Timestamp};
+use fencepost_storage::{Addr, Backing, RegionId};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 use backing::{OfPeer, Registered};
 use backup::{Backup, Changed};
+use boards::BOARD;
 use ends::End;
 pub(crate) use ends::start_poller;
 pub(crate) use link::Link;
@@ -63,10 +70,13 @@ pub struct NetworkOptions {
     pub log_words: usize,
     /// The clock that all of them have in common.
     pub clock: Arc<dyn MonotonicClock>,
+    /// Whether somebody calls [`crate::Machine::drive`]; otherwise a thread of the machine looks after what
+    /// peers write.
+    pub driven: bool,
 }
 
-/// Who waits for an answer to LOCK.
-type Waiting = HashMap<(TxnId, MachineId), Completer<LockReply>, FixedState>;
+/// Who waits for an answer to LOCK, and what was found so far.
+type Waiting = HashMap<(TxnId, MachineId), (Completer<LockReply>, Vec<u64>), FixedState>;
 
 pub(crate) struct Network {
     fabric: Arc<dyn Fabric>,
@@ -86,6 +96,12 @@ pub(crate) struct Network {
     /// Commits that are not acknowledged by all primaries yet.
     finishing: Mutex<Vec<Finishing>>,
     log_words: usize,
+    /// Whether peers' memory is not mapped.
+    far: bool,
+    blocks: far::Blocks,
+    copies: copies::Copies,
+    gathering: Mutex<Option<boards::Gathering>>,
+    driven: bool,
     poller: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
 }
@@ -94,14 +110,9 @@ struct Peer {
     id: MachineId,
     link: Link,
     old_versions: OldVersions,
+    /// Its board, or a copy of it where it is not mapped.
     board: OnceLock<Arc<Memory>>,
 }
-
-/// The board's word that says what nobody on its machine reads below any more.
-const OLDEST: usize = 0;
-/// The board's word that counts changes of the shape of indexes.
-const RESHAPED: usize = 1;
-const BOARD: SegmentId = SegmentId::new(SegmentId::BOARD, 0, 0);
 
 impl Network {
     /// Registers what peers need of this machine, and makes its ends of all rings.
@@ -113,6 +124,7 @@ impl Network {
             let machines = placement.machines().iter().copied();
             machines.filter(|machine| *machine != fabric.me())
         };
+        let far = !fabric.maps_peers();
         let ends = others().map(|peer| End::new(fabric, peer, options.log_words));
         let ends = ends.collect::<Result<_, _>>()?;
         let peers = others().map(|id| {
@@ -120,16 +132,21 @@ impl Network {
                 fabric: Arc::clone(fabric),
                 peer: id,
             };
+            let board = OnceLock::new();
+            if far {
+                // A copy of it.
+                let _ = board.set(Arc::new(Memory::anonymous(boards::WORDS)?));
+            }
             Ok(Peer {
                 id,
                 link: Link::new(fabric, id, options.log_words)?,
                 old_versions: OldVersions::with(0, Arc::new(backing)),
-                board: OnceLock::new(),
+                board,
             })
         });
         Ok(Network {
             peers: peers.collect::<Result<_, FabricError>>()?,
-            board: fabric.provide(BOARD, 8, Writer::Owner)?,
+            board: fabric.provide(BOARD, boards::WORDS, Writer::Owner)?,
             fabric: Arc::clone(fabric),
             configuration: options.configuration,
             placement: placement.clone(),
@@ -141,6 +158,11 @@ impl Network {
             tickets: AtomicU64::new(1),
             finishing: Mutex::default(),
             log_words: options.log_words,
+            far,
+            blocks: far::Blocks::default(),
+            copies: copies::Copies::default(),
+            gathering: Mutex::default(),
+            driven: options.driven,
             poller: Mutex::default(),
             stopped: AtomicBool::new(false),
         })
@@ -185,31 +207,6 @@ impl Network {
         self.peer(primary).map(|peer| &peer.old_versions)
     }
 
-    /// A word of a peer's board; 0 where the peer is not there yet.
-    fn board_word(&self, peer: &Peer, word: usize) -> u64 {
-        let board = peer.board.get().or_else(|| {
-            let board = self.fabric.map(peer.id, BOARD)?;
-            Some(peer.board.get_or_init(|| board))
-        });
-        let word = board.and_then(|board| board.words().get(word));
-        word.map_or(0, |word| word.load(Ordering::SeqCst))
-    }
-
-    /// Counts a change of the shape of an index.
-    pub fn reshape(&self) {
-        self.board.words()[RESHAPED].fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Such changes of all machines.
-    pub fn reshaped(&self) -> u64 {
-        let mine = self.board.words()[RESHAPED].load(Ordering::SeqCst);
-        let theirs = self
-            .peers
-            .iter()
-            .map(|peer| self.board_word(peer, RESHAPED));
-        mine + theirs.sum::<u64>()
-    }
-
     /// Whether every peer can be written to.
     pub async fn is_complete(&self) -> bool {
         for peer in &self.peers {
@@ -220,21 +217,11 @@ impl Network {
         true
     }
 
-    /// Says that nobody here will read below `mine`, and answers what nobody anywhere will.
-    pub fn oldest(&self, mine: Timestamp) -> Timestamp {
-        self.board.words()[OLDEST].fetch_max(mine.raw(), Ordering::SeqCst);
-        let least = self
-            .peers
-            .iter()
-            .map(|peer| self.board_word(peer, OLDEST))
-            .min();
-        mine.min(Timestamp::from_raw(least.unwrap_or(u64::MAX)))
-    }
-
     /// Begins to wait for the answer of `peer` to a LOCK.
     fn expect_reply(&self, id: TxnId, peer: MachineId) -> Completion<LockReply> {
         let (completer, reply) = Completion::pending();
-        self.replies.lock().insert((id, peer), completer);
+        let waiting = (completer, Vec::new());
+        self.replies.lock().insert((id, peer), waiting);
         reply
     }
 

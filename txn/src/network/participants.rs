@@ -1,14 +1,16 @@
 //! The machines that have part in a commit, and the records that each of them gets (SOSP'15 Table 1).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use fencepost_fabric::{Completion, MachineId};
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp};
+use foldhash::fast::FixedState;
 
 use super::Network;
 use super::link::TRUNCATE_WORDS;
-use super::message::{self, Kind, LockReply};
+use super::message::{self, Kind, LockReply, Slot};
 use crate::lock::LockFailure;
 use crate::record;
 use crate::stop::{AbortReason, Stop};
@@ -20,6 +22,9 @@ use crate::write_set::{What, Write};
 pub(crate) struct Spread {
     pub(super) participants: Vec<Participant>,
     pub(super) record: Vec<u64>,
+    /// What the primaries elsewhere have said of the slots of entries, by the entries' places in the write
+    /// set.
+    slots: HashMap<u32, Slot, FixedState>,
 }
 
 /// One machine's part.
@@ -85,6 +90,7 @@ impl Context {
     /// Who has part in what.
     pub(super) fn plan(&mut self, network: &Network) {
         self.spread.participants.clear();
+        self.spread.slots.clear();
         for (at, write) in self.writes.writes.iter().enumerate() {
             if kind_of(write).is_none() {
                 continue;
@@ -198,7 +204,7 @@ impl Context {
     }
 
     /// What a primary elsewhere has answered to LOCK.
-    pub(super) fn locked_elsewhere(
+    pub(super) async fn locked_elsewhere(
         &mut self,
         at: usize,
         reply: LockReply,
@@ -209,12 +215,14 @@ impl Context {
         };
         let mut found = found.into_iter();
         for i in 0..self.spread.participants[at].primary.len() {
-            let entry = self.spread.participants[at].primary[i] as usize;
-            let write = self.writes.writes[entry];
+            let entry = self.spread.participants[at].primary[i];
+            let slot = Slot::from_word(found.next().unwrap_or(0));
+            self.spread.slots.insert(entry, slot);
+            let write = self.writes.writes[entry as usize];
             if let What::Patched(_) = write.what {
                 let header = Header(found.next().unwrap_or(0));
                 if header != write.base {
-                    self.lock_moved(entry, header)?;
+                    self.lock_moved(entry as usize, header).await?;
                 }
             }
         }
@@ -250,7 +258,7 @@ impl Context {
             record.clear();
             message::begin_commit(&mut record, id, w);
             for entry in &participant.backup {
-                self.put_backup(&mut record, &self.writes.writes[*entry as usize]);
+                self.put_backup(&mut record, *entry);
             }
             match network.link(participant.machine) {
                 Some(link) => {
@@ -289,7 +297,7 @@ impl Context {
             if record.len() + message::WRITE_WORDS + self.payload_words(write) > longest {
                 break;
             }
-            self.put_backup(&mut record, write);
+            self.put_backup(&mut record, *entry);
             next += 1;
         }
         if next == first {
@@ -299,22 +307,27 @@ impl Context {
         Ok((record, next))
     }
 
-    fn put_backup(&self, record: &mut Vec<u64>, write: &Write) {
-        let regions = self.machine.regions();
-        let (Some(kind), Some(object), Some(class)) = (
-            kind_of(write),
-            regions.object(write.addr),
-            regions.class_of(write.addr),
-        ) else {
+    fn put_backup(&self, record: &mut Vec<u64>, entry: u32) {
+        let write = &self.writes.writes[entry as usize];
+        let object = || self.machine.regions().object(write.addr);
+        let slot = match self.spread.slots.get(&entry) {
+            Some(slot) => Some(*slot),
+            None => Slot::of(self.machine.regions(), write.addr),
+        };
+        let (Some(kind), Some(slot)) = (kind_of(write), slot) else {
             return;
         };
         let incarnation = match write.what {
             What::New { incarnation, .. } => incarnation,
-            _ => object.link().incarnation(),
+            _ => slot.incarnation,
         };
-        let about = (write.addr, kind, class.0, u64::from(incarnation));
+        let about = (write.addr, kind, slot.class.0, u64::from(incarnation));
         message::put_write(record, about, self.payload_words(write), |out| match kind {
-            Kind::New => object.copy(0, out),
+            Kind::New => {
+                if let Some(object) = object() {
+                    object.copy(0, out);
+                }
+            }
             Kind::Freed => {}
             _ => out.copy_from_slice(self.writes.image(write)),
         });

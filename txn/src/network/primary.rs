@@ -16,7 +16,7 @@ use fencepost_storage::old_versions::Replaced;
 use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
-use super::message::{Kind, LockReply, Reader, Write};
+use super::message::{Kind, LockReply, Reader, Slot, Write};
 use crate::machine::Machine;
 use crate::record::{BadRecord, TxnId};
 use crate::stop::AbortReason;
@@ -60,6 +60,8 @@ impl Primary {
         while let Some(write) = reader.write()? {
             match take_lock(machine, &write) {
                 Ok(base) => {
+                    let slot = Slot::of(machine.regions(), write.addr);
+                    found.push(slot.map_or(0, Slot::word));
                     if write.kind == Kind::Patched {
                         found.push(base.0);
                     }

@@ -10,8 +10,7 @@
 //! * SPREAD-1: COMMIT-PRIMARY is written only when every backup has acknowledged its COMMIT-BACKUP, and
 //!   success is reported only when one primary has acknowledged its COMMIT-PRIMARY.
 //! * SPREAD-2: whoever got a LOCK gets a COMMIT-PRIMARY or an ABORT, also where the commit unwinds.
-//! * SPREAD-3: nothing is awaited between LOCK and COMMIT-PRIMARY: a task of the same thread might wait for
-//!   a lock, and would for ever.
+//! * SPREAD-3: what waits for the locks of a commit that awaits its peers lets other tasks run (MOMENT-1).
 //!
 //! What backups get of a large transaction goes out in parts, which they copy out of the log as they come: so
 //! room for them comes back without anybody's commit, and none is promised.
@@ -19,6 +18,9 @@
 //! Objects whose primary is the coordinator's own machine are locked and replaced as those of a machine
 //! that is alone.
 
+use std::borrow::BorrowMut;
+use std::mem::take;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_fabric::{Completion, FabricError, MachineId, RingFull};
@@ -29,6 +31,8 @@ use super::participants::COMMIT_BACKUP;
 use crate::commit::Done;
 use crate::counters::Event;
 use crate::lock::LockFailure;
+use crate::machine::Machine;
+use crate::moment::let_others_run;
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Transaction;
@@ -51,13 +55,13 @@ impl Transaction {
     pub(crate) async fn commit_spread(&mut self, network: &Network) -> Result<Done, LockFailure> {
         self.context_mut().plan(network);
         let done = match self.lock_to_backups(network).await {
-            Ok(w) => self.primaries(network, w),
+            Ok(w) => self.primaries(network, w).await,
             Err(failure) => Err(failure),
         };
         if let Err(failure) = &done {
             self.context_mut().unlock();
             if let LockFailure::Abort(AbortReason::LockBusy | AbortReason::ReadLocked) = failure {
-                self.back_off(network);
+                self.back_off(network).await;
             }
         }
         done
@@ -67,29 +71,29 @@ impl Transaction {
         self.reserve_logs(network).await?;
         let context = self.context_mut();
         let replies = context.lock_elsewhere(network);
-        context.lock()?;
+        context.lock().await?;
         for (machine, reply) in replies {
-            let Ok(reply) = self.answered_at_once(network, reply) else {
+            let Ok(reply) = self.answered(network, reply).await else {
                 return Err(LockFailure::Abort(AbortReason::Unreachable));
             };
-            self.context_mut().locked_elsewhere(machine, reply)?;
+            let context = self.context_mut();
+            context.locked_elsewhere(machine, reply).await?;
         }
         let context = self.context_mut();
         context.give_way()?;
-        let w = context
-            .machine
-            .clock()
-            .advance(|| context.newest_overwritten());
-        context.validate(w)?;
+        let overwritten = context.newest_overwritten();
+        let w = context.machine.clock().advance(|| overwritten).await;
+        context.validate(w).await?;
         context.stamp(w);
         let mut acks = context.commit_backup(network, w)?;
         for at in 0..self.context().spread.participants.len() {
             if self.context().spread.participants[at].in_parts {
-                self.commit_backup_in_parts(network, at, w, &mut acks)?;
+                self.commit_backup_in_parts(network, at, w, &mut acks)
+                    .await?;
             }
         }
         for ack in acks {
-            if self.answered_at_once(network, ack).is_err() {
+            if self.answered(network, ack).await.is_err() {
                 return Err(LockFailure::Abort(AbortReason::Unreachable));
             }
         }
@@ -97,7 +101,7 @@ impl Transaction {
     }
 
     /// COMMIT-BACKUP of a large transaction at one backup.
-    fn commit_backup_in_parts(
+    async fn commit_backup_in_parts(
         &mut self,
         network: &Network,
         at: usize,
@@ -122,7 +126,7 @@ impl Transaction {
                     Err(RingFull) if round == ROOM_ROUNDS => {
                         return Err(LockFailure::Abort(AbortReason::LockBusy));
                     }
-                    Err(RingFull) => self.wait_a_moment(network, round),
+                    Err(RingFull) => self.wait_a_moment(network, round).await,
                 }
                 round += 1;
             };
@@ -168,51 +172,32 @@ impl Transaction {
     /// Lets others go on, and does for peers what they wait for.
     async fn pause(&self, network: &Network) {
         if !network.poll(self.machine()) {
-            yield_now().await;
+            let_others_run().await;
         }
     }
 
-    /// Waits for a peer's answer under locks, without letting other tasks of this thread run: they might
-    /// wait for what is locked. What peers do to answer waits for nothing.
-    fn answered_at_once<T>(
-        &self,
-        network: &Network,
-        mut reply: Completion<T>,
-    ) -> Result<T, FabricError> {
-        let mut round = 0;
-        loop {
-            if let Some(answer) = reply.take() {
-                return answer;
-            }
-            if network.is_stopped() {
-                return Err(FabricError::Lost);
-            }
-            self.wait_a_moment(network, round);
-            round = round.saturating_add(1);
-        }
-    }
-
-    /// Does for peers what they wait for, or lets other threads run.
-    fn wait_a_moment(&self, network: &Network, round: u32) {
+    /// Does for peers what they wait for, or lets others go on.
+    async fn wait_a_moment(&self, network: &Network, round: u32) {
         /// Moments after which the peer is given a little more time.
         const SHORT: u32 = 4096;
         if network.poll(self.machine()) {
             return;
         }
-        if round < SHORT {
-            std::thread::yield_now();
-        } else {
+        if round > SHORT && !network.driven {
             std::thread::sleep(NAP);
+        } else {
+            std::thread::yield_now();
         }
+        let_others_run().await;
     }
 
     /// Stays away from what others have locked for a moment, each time another one, so that those who
     /// get in each other's way do not go on so.
-    fn back_off(&self, network: &Network) {
+    async fn back_off(&self, network: &Network) {
         let id = self.context().txn_id();
         let mixed = (id.local ^ u64::from(id.thread) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         for round in 0..(mixed >> 58) as u32 {
-            self.wait_a_moment(network, round);
+            self.wait_a_moment(network, round).await;
         }
     }
 
@@ -220,11 +205,10 @@ impl Transaction {
     pub(super) async fn answered<T>(
         &self,
         network: &Network,
-        mut reply: Completion<T>,
+        mut reply: impl BorrowMut<Completion<T>>,
     ) -> Result<T, FabricError> {
-        /// Looks before the poller's thread is relied on.
-        const LOOKS: u32 = 256;
-        for _ in 0..LOOKS {
+        let reply = reply.borrow_mut();
+        for _ in 0..network.looks() {
             if let Some(answer) = reply.take() {
                 return answer;
             }
@@ -236,7 +220,7 @@ impl Transaction {
     }
 
     /// COMMIT-PRIMARY everywhere; the commit has taken effect when it answers Ok.
-    fn primaries(&mut self, network: &Network, w: Timestamp) -> Result<Done, LockFailure> {
+    async fn primaries(&mut self, network: &Network, w: Timestamp) -> Result<Done, LockFailure> {
         let context = self.context_mut();
         let locked_here = context.locked > 0;
         // From here on the locks are released by the versions that replace what they guard.
@@ -249,30 +233,57 @@ impl Transaction {
         context.truncate(w);
         // Nothing of it is the transaction's own any more, should its future be dropped from here on.
         context.writes.clear();
-        let machine = &context.machine;
+        let machine = Arc::clone(&context.machine);
         machine.counters().count(context.lane, Event::CommitWrite);
         let id = context.txn_id();
         let participants = context.spread.participants.drain(..);
         let participants = participants.map(|participant| participant.machine);
-        let mut finishing = Finishing {
-            id,
-            participants: participants.collect(),
-            acks,
+        let mut ending = Ending {
+            machine: &machine,
+            network,
+            finishing: Finishing {
+                id,
+                participants: participants.collect(),
+                acks,
+            },
         };
         let mut known = home;
-        while !known && !finishing.acks.is_empty() {
-            let ack = finishing.acks.swap_remove(0);
-            known = self.answered_at_once(network, ack).is_ok();
+        while !known && let Some(ack) = ending.finishing.acks.first_mut() {
+            known = self.answered(network, &mut *ack).await.is_ok();
+            drop(ending.finishing.acks.swap_remove(0));
         }
-        if !finishing.end(self.machine().regions(), network) {
-            network.finishing.lock().push(finishing);
-        }
+        drop(ending);
         match known {
             true => Ok(Done {
                 w,
                 durable_at: None,
             }),
             false => Err(LockFailure::Stop(Stop::Failed)),
+        }
+    }
+}
+
+/// The end of a commit that has taken effect: it comes, whether or not anybody waits for it.
+struct Ending<'a> {
+    machine: &'a Machine,
+    network: &'a Network,
+    finishing: Finishing,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if !self.finishing.end(self.machine.regions(), self.network) {
+            let Finishing {
+                id,
+                participants,
+                acks,
+            } = &mut self.finishing;
+            let (id, participants, acks) = (*id, take(participants), take(acks));
+            self.network.finishing.lock().push(Finishing {
+                id,
+                participants,
+                acks,
+            });
         }
     }
 }
@@ -301,23 +312,19 @@ impl Finishing {
 }
 
 impl Network {
+    /// Looks for an answer before the poller is relied on to wake whoever waits.
+    fn looks(&self) -> u32 {
+        match (self.driven, self.far) {
+            (true, _) => 0,
+            (false, true) => 16,
+            (false, false) => 4096,
+        }
+    }
+
     /// Truncates what has been acknowledged by all meanwhile.
     pub(super) fn finish(&self, regions: &fencepost_storage::region::Regions) {
         self.finishing
             .lock()
             .retain_mut(|finishing| !finishing.end(regions, self));
     }
-}
-
-/// Lets other tasks of the executor run once.
-async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await;
 }

@@ -17,7 +17,7 @@ fn committed(outcome: Result<Outcome, fencepost_txn::Stop>) {
 
 #[test]
 fn a_slot_freed_at_another_machine_is_used_again_there_alone() {
-    for kind in [Kind::Local, Kind::Shm] {
+    for kind in [Kind::Local, Kind::Shm, Kind::Tcp] {
         let world = World::over(kind, 2, 1, 2);
         let theirs = world.objects[1];
         let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fencepost_fabric::{Fabric, LocalNetwork, MachineId, Member, ShmFabric};
+use fencepost_fabric::{Fabric, LocalNetwork, MachineId, Member};
+use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric};
 
 /// A kind of fabric.
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +11,8 @@ pub enum Kind {
     Local,
     /// All machines are of this process all the same.
     Shm,
+    /// As for [`Kind::Shm`]; peers' memory is read over connections.
+    Tcp,
 }
 
 impl Kind {
@@ -19,27 +22,31 @@ impl Kind {
 
     /// The fabrics of machines that are each other's members, and a directory that they may need.
     pub fn fabrics(self, count: u32) -> (Vec<Arc<dyn Fabric>>, tempfile::TempDir) {
-        let members: Vec<Member> = self
-            .machines(count)
-            .into_iter()
-            .map(|id| Member {
-                id,
-                address: String::new(),
-            })
-            .collect();
         let network = LocalNetwork::new();
         let tmpfs = std::path::Path::new("/dev/shm");
         let shared = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
         let shared = shared.expect("a directory");
-        let join = |member: &Member| -> Arc<dyn Fabric> {
-            match self {
-                Kind::Local => Arc::new(network.join(member.id).expect("a new machine")),
-                Kind::Shm => {
-                    Arc::new(ShmFabric::open(shared.path(), member.id).expect("a new machine"))
+        let join = |id: MachineId| -> (Arc<dyn Fabric>, Member) {
+            let mut address = String::new();
+            let fabric: Arc<dyn Fabric> = match self {
+                Kind::Local => Arc::new(network.join(id).expect("a new machine")),
+                Kind::Shm => Arc::new(ShmFabric::open(shared.path(), id).expect("a new machine")),
+                Kind::Tcp => {
+                    let fabric = TcpFabric::start(&TcpConfig {
+                        me: id,
+                        cluster: 1,
+                        secret: b"of the histories".to_vec(),
+                        listen: "127.0.0.1:0".into(),
+                    });
+                    let fabric = fabric.expect("a free port");
+                    address = fabric.address().to_string();
+                    Arc::new(fabric)
                 }
-            }
+            };
+            (fabric, Member { id, address })
         };
-        let fabrics: Vec<_> = members.iter().map(join).collect();
+        let joined = self.machines(count).into_iter().map(join);
+        let (fabrics, members): (Vec<_>, Vec<_>) = joined.unzip();
         for fabric in &fabrics {
             fabric.set_members(&members).expect("a member");
         }

@@ -29,7 +29,8 @@ fn random_histories_of_many_threads_are_strictly_serializable() {
 fn random_histories_of_several_machines_are_strictly_serializable() {
     let local = [(2, 1, 6), (3, 1, 20), (3, 2, 6), (3, 3, 60)].map(|shape| (Kind::Local, shape));
     let shm = [(3, 1, 20), (3, 3, 6)].map(|shape| (Kind::Shm, shape));
-    for (kind, (machines, replicas, objects)) in local.into_iter().chain(shm) {
+    let tcp = [(2, 1, 6), (3, 1, 20), (3, 3, 6)].map(|shape| (Kind::Tcp, shape));
+    for (kind, (machines, replicas, objects)) in local.into_iter().chain(shm).chain(tcp) {
         let world = World::over(kind, machines, replicas, objects);
         run(&world, 6, 400);
         world.settle();
@@ -62,14 +63,21 @@ fn run(world: &World, threads: u64, each: usize) {
 
 #[test]
 fn every_snapshot_adds_up() {
-    add_up(&World::alone(20));
+    add_up(&World::alone(20), 2000);
 }
 
 #[test]
 fn every_snapshot_of_several_machines_adds_up() {
-    for (kind, replicas) in [(Kind::Local, 1), (Kind::Local, 3), (Kind::Shm, 3)] {
+    for (kind, replicas) in [
+        (Kind::Local, 1),
+        (Kind::Local, 3),
+        (Kind::Shm, 3),
+        (Kind::Tcp, 3),
+    ] {
         let world = World::over(kind, 3, replicas, 20);
-        add_up(&world);
+        // Each look at an object costs a round trip over connections.
+        let sums = if matches!(kind, Kind::Tcp) { 100 } else { 2000 };
+        add_up(&world, sums);
         world.settle();
     }
 }
@@ -98,7 +106,7 @@ fn a_transaction_that_is_larger_than_a_log_has_backups_all_the_same() {
 
 /// Transfers between accounts while readers add all of them up: no reader ever sees money missing,
 /// even one that is going to abort.
-fn add_up(world: &World) {
+fn add_up(world: &World, sums: usize) {
     const ACCOUNTS: usize = 20;
     assert_eq!(world.objects.len(), ACCOUNTS);
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -142,7 +150,7 @@ fn add_up(world: &World) {
         }
         for (turn, mode) in [Mode::ReadOnly, Mode::ReadWrite].into_iter().enumerate() {
             let mut coordinator = world.machine(turn).coordinator();
-            for _ in 0..2000 {
+            for _ in 0..sums {
                 let mut tx = coordinator.begin(mode);
                 if let Ok(sum) = sum(&mut tx) {
                     assert_eq!(sum, 0, "money appeared or vanished in a {mode:?} snapshot");

@@ -41,6 +41,7 @@ impl World {
                 fabric,
                 log_words: 1 << 12,
                 clock: Arc::new(HostClock),
+                driven: false,
             };
             let options = MachineOptions {
                 region_bytes: 16 << 20,
@@ -49,7 +50,11 @@ impl World {
             };
             Machine::open(options).expect("opens")
         });
-        let mut world = Self::of(machines.collect(), objects);
+        let machines: Vec<_> = machines.collect();
+        while !machines.iter().all(|m| block_on(m.is_complete())) {
+            std::thread::yield_now();
+        }
+        let mut world = Self::of(machines, objects);
         world.shared = Some(shared);
         world
     }

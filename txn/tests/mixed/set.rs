@@ -195,7 +195,7 @@ impl Set {
             match tx.patch(at, &SET, &[code, key, self.first.raw()]).await? {
                 Err(Refusal::Full) => {
                     let split = split(tx, at).await?;
-                    match tx.patch_is_stale(at) {
+                    match tx.patch_is_stale(at).await? {
                         Some(true) => SET.reroute(tx, at).await?,
                         // Split already: an old snapshot would show it full for ever.
                         None if !split => tx.refresh().await?,
@@ -203,7 +203,7 @@ impl Set {
                     }
                 }
                 Err(Refusal::WrongNode) => {
-                    if tx.patch_is_stale(at) == Some(true) {
+                    if tx.patch_is_stale(at).await? == Some(true) {
                         SET.reroute(tx, at).await?;
                     }
                 }
@@ -275,9 +275,8 @@ pub fn at_rest(machine: &Arc<Machine>, first: Addr) -> Vec<u64> {
     let (mut at, mut all) = (first, Vec::new());
     while !at.is_null() {
         let look = |view: &View<'_>| (Addr::from_raw(view.word(RIGHT)), keys(view));
-        let (right, keys) = machine
-            .view_current(at, look)
-            .expect("nodes are never freed");
+        let now = pollster::block_on(machine.view_current(at, look)).expect("reached");
+        let (right, keys) = now.expect("nodes are never freed");
         all.extend(keys);
         at = right;
     }

@@ -152,7 +152,9 @@ fn after_a_rollback_past_a_refresh_the_node_is_seen_as_of_the_new_snapshot() {
 fn patches_that_an_exact_write_swallows_still_stamp_the_node() {
     let machine = machine();
     let set = a_set(&machine);
-    let stamp = |machine: &Arc<Machine>| machine.view_current(set.first(), |view| view.word(0));
+    let stamp = |machine: &Arc<Machine>| {
+        block_on(machine.view_current(set.first(), |view| view.word(0))).expect("reached")
+    };
     for patch_first in [true, false] {
         let key = if patch_first { 5 } else { 6 };
         let mut tx = begin(&machine);

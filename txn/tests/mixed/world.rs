@@ -94,7 +94,10 @@ impl World {
         let ptr = FatPtr::from_words([words[0], words[1]]);
         if !ptr.is_null() {
             let mut out = Vec::new();
-            if tx.machine().read_lockfree(ptr, &mut out) == LockFree::Found && !tx.owns(ptr.addr) {
+            if block_on(tx.machine().read_lockfree(ptr, &mut out)).expect("reached")
+                == LockFree::Found
+                && !tx.owns(ptr.addr)
+            {
                 whole(ptr, &out);
             }
         }

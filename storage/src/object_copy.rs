@@ -1,0 +1,100 @@
+//! An object as one one-sided read has brought it from another machine.
+
+use crate::header::{Header, Link};
+use crate::layout::{self, LINE_WORDS};
+use crate::object::View;
+
+/// A copy of a slot, whole: its words were there together.
+#[derive(Clone, Debug)]
+pub struct ObjectCopy {
+    header: Header,
+    link: Link,
+    /// The payload, without line versions.
+    payload: Vec<u64>,
+}
+
+impl ObjectCopy {
+    /// The object in `words`, which were read from a slot that begins at word `s` of a cache line. `None`
+    /// where they were not there together, as line versions tell. What a locked object holds may be on its
+    /// way to another version.
+    pub fn of(words: Box<[u64]>, s: usize) -> Option<ObjectCopy> {
+        let s = s % LINE_WORDS;
+        let header = Header(*words.first()?);
+        let version = header.unlocked().0;
+        let mut lines = words.iter().skip(LINE_WORDS - s).step_by(LINE_WORDS);
+        if !header.is_locked() && !lines.all(|line| *line == version) {
+            return None;
+        }
+        let link = Link(words.get(layout::physical(s, 0)).copied()?);
+        let len = layout::payload_words(s, words.len());
+        let mut payload = words.into_vec();
+        for i in 0..len {
+            payload[i] = payload[layout::physical(s, i + 1)];
+        }
+        payload.truncate(len);
+        Some(ObjectCopy {
+            header,
+            link,
+            payload,
+        })
+    }
+
+    /// The header at the moment of the read.
+    pub fn header(&self) -> Header {
+        self.header
+    }
+
+    /// Incarnation and previous version.
+    pub fn link(&self) -> Link {
+        self.link
+    }
+
+    /// The payload.
+    pub fn view(&self) -> View<'_> {
+        View::Own(&self.payload)
+    }
+
+    /// The payload.
+    pub fn payload(&self) -> &[u64] {
+        &self.payload
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::header::OldPlace;
+    use crate::object::ObjectRef;
+    use crate::timestamp::Timestamp;
+    use fencepost_fabric::sync::{AtomicU64, Ordering};
+
+    fn read(memory: &[AtomicU64]) -> Box<[u64]> {
+        let words = memory.iter().map(|word| word.load(Ordering::Relaxed));
+        words.collect()
+    }
+
+    #[test]
+    fn a_copy_is_what_the_slot_holds_and_a_torn_one_is_none() {
+        for s in 0..LINE_WORDS {
+            for words in [9, 15, 16, 40, 131] {
+                let memory: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
+                let object = ObjectRef::new(&memory, s);
+                let payload: Vec<u64> = (1..=object.len() as u64).collect();
+                object.put(0, &payload);
+                let header = Header(0).succeed(Timestamp::from_raw(9), true);
+                let link = Link::new(3, OldPlace::new(1, 2, 3));
+                object.finish_install(header, link);
+                let copy = ObjectCopy::of(read(&memory), s).expect("whole");
+                assert_eq!((copy.header(), copy.link()), (header, link));
+                assert_eq!(copy.payload(), payload);
+                let mut torn = read(&memory);
+                torn[0] = header.succeed(Timestamp::from_raw(10), true).0;
+                assert!(ObjectCopy::of(torn, s).is_none());
+                let mut locked = read(&memory);
+                locked[0] = header.locked().0;
+                let copy = ObjectCopy::of(locked, s).expect("the holder of the lock may look");
+                assert_eq!(copy.payload(), payload);
+            }
+        }
+    }
+}

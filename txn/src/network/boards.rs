@@ -1,0 +1,156 @@
+//! What each machine says about itself to whoever reads it.
+//!
+//! ```text
+//! board | what none of its transactions reads below any more | changes of the shape of its indexes
+//!       | releases of blocks |
+//! ```
+//! Where peers' memory is mapped, their boards are read in place, and a machine says at once how far its
+//! readers are. Otherwise copies of the boards are brought now and then, all at once:
+//!
+//! ```text
+//! mine = what nobody here reads below ─► read all boards ─► all are there: a block was released?
+//!        ─► forget size classes ─► copies ─► say `mine` (FAR-1)
+//! ```
+//! What a copy says is true for ever, and late.
+
+use std::sync::atomic::Ordering;
+
+use fencepost_fabric::{Completion, Place, SegmentId};
+use fencepost_storage::Timestamp;
+
+use super::{Network, Peer};
+
+/// What nobody on the machine reads below any more.
+const OLDEST: usize = 0;
+/// Changes of the shape of indexes.
+const RESHAPED: usize = 1;
+/// Times that blocks were released, to serve other size classes later.
+const RELEASED: usize = 2;
+/// Words of a board.
+pub(super) const WORDS: usize = 8;
+
+/// The segment of the boards.
+pub(super) const BOARD: SegmentId = SegmentId::new(SegmentId::BOARD, 0, 0);
+
+/// Boards on their way.
+pub(super) struct Gathering {
+    /// What nobody here read below when the reads began.
+    mine: Timestamp,
+    reads: Vec<Option<Completion<Box<[u64]>>>>,
+    boards: Vec<Option<Box<[u64]>>>,
+}
+
+impl Network {
+    /// A word of a peer's board; 0 where the peer is not there yet.
+    fn board_word(&self, peer: &Peer, word: usize) -> u64 {
+        let board = peer.board.get().or_else(|| {
+            let board = self.fabric.map(peer.id, BOARD)?;
+            Some(peer.board.get_or_init(|| board))
+        });
+        let word = board.and_then(|board| board.words().get(word));
+        word.map_or(0, |word| word.load(Ordering::SeqCst))
+    }
+
+    /// Counts a change of the shape of an index.
+    pub fn reshape(&self) {
+        self.board.words()[RESHAPED].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Such changes of all machines; `None` where that is not known at once.
+    pub fn reshaped(&self) -> Option<u64> {
+        if self.far {
+            return None;
+        }
+        let mine = self.board.words()[RESHAPED].load(Ordering::SeqCst);
+        let theirs = self
+            .peers
+            .iter()
+            .map(|peer| self.board_word(peer, RESHAPED));
+        Some(mine + theirs.sum::<u64>())
+    }
+
+    /// Blocks are about to be released.
+    pub fn release(&self) {
+        self.board.words()[RELEASED].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What nobody on any machine reads below, where nobody here does below `mine`.
+    pub fn oldest(&self, mine: Timestamp) -> Timestamp {
+        if !self.far {
+            self.say_oldest(mine);
+        }
+        let least = self
+            .peers
+            .iter()
+            .map(|peer| self.board_word(peer, OLDEST))
+            .min();
+        mine.min(Timestamp::from_raw(least.unwrap_or(u64::MAX)))
+    }
+
+    fn say_oldest(&self, mine: Timestamp) {
+        self.board.words()[OLDEST].fetch_max(mine.raw(), Ordering::SeqCst);
+    }
+
+    /// Brings copies of the boards that are not mapped, some of the way at each call. Nobody here reads
+    /// below `mine`.
+    pub(super) fn gather_boards(&self, mine: Timestamp) {
+        if !self.far {
+            return;
+        }
+        let Some(mut gathering) = self.gathering.try_lock() else {
+            return;
+        };
+        let Some(under_way) = gathering.as_mut() else {
+            *gathering = Some(self.post_boards(mine));
+            return;
+        };
+        for (read, board) in under_way.reads.iter_mut().zip(&mut under_way.boards) {
+            if let Some(answer) = read.as_mut().and_then(Completion::take) {
+                *read = None;
+                *board = answer.ok();
+            }
+        }
+        if under_way.reads.iter().all(Option::is_none)
+            && let Some(done) = gathering.take()
+        {
+            self.take_boards(&done);
+        }
+    }
+
+    fn post_boards(&self, mine: Timestamp) -> Gathering {
+        let post = |peer: &Peer| {
+            let at = Place {
+                machine: peer.id,
+                segment: BOARD,
+                word: 0,
+            };
+            Some(self.fabric.read(at, WORDS))
+        };
+        Gathering {
+            mine,
+            reads: self.peers.iter().map(post).collect(),
+            boards: self.peers.iter().map(|_| None).collect(),
+        }
+    }
+
+    fn take_boards(&self, gathered: &Gathering) {
+        let there = self.peers.iter().zip(&gathered.boards);
+        let there = there.filter_map(|(peer, board)| Some((peer, board.as_deref()?)));
+        let released = |(peer, board): (&Peer, &[u64])| {
+            board[RELEASED] != self.board_word(peer, RELEASED)
+        };
+        if there.clone().any(released) {
+            self.blocks.forget();
+        }
+        for (peer, board) in there {
+            let copy = peer.board.get().map_or(&[][..], |copy| copy.words());
+            for (word, value) in copy.iter().zip(board) {
+                word.fetch_max(*value, Ordering::SeqCst);
+            }
+        }
+        // Whoever could not be asked may have released blocks.
+        if gathered.boards.iter().all(Option::is_some) {
+            self.say_oldest(gathered.mine);
+        }
+    }
+}

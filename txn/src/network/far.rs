@@ -1,0 +1,241 @@
+//! Memory of peers that the fabric does not map: objects and old versions are brought by one-sided reads.
+//!
+//! # Picture
+//! ```text
+//! address ─► size class of its block (known, or read) ─► one read of the slot ─► copy, whole
+//! copy newer than the snapshot ─► place of the version before ─► record and generation, posted together
+//! ```
+//! # Invariants
+//! * FAR-1: a size class is forgotten before this machine says that it has passed the release of a block
+//!   ([`super::boards`]), and no block gets another class before all machines have said so.
+
+use std::collections::HashMap;
+
+use fencepost_fabric::{Completion, FabricError, Place};
+use fencepost_storage::classes::Class;
+use fencepost_storage::header::{Header, OldPlace};
+use fencepost_storage::old_versions::Found;
+use fencepost_storage::old_versions::copy::{self, OldCopy};
+use fencepost_storage::region::{self, BLOCK_BYTES, BlockId};
+use fencepost_storage::{Addr, ObjectCopy, Piece, Timestamp, View};
+use foldhash::fast::FixedState;
+use parking_lot::RwLock;
+
+use super::Network;
+use super::backing::segment;
+use crate::moment::moment;
+use crate::stop::{AbortReason, Stop};
+
+const WORD_BYTES: usize = 8;
+const UNREACHABLE: Stop = Stop::Retry(AbortReason::Unreachable);
+
+/// What is known of blocks of peers.
+#[derive(Default)]
+pub(super) struct Blocks(RwLock<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// How often all was forgotten.
+    forgotten: u64,
+    classes: HashMap<BlockId, Class, FixedState>,
+}
+
+impl Blocks {
+    /// The class of a block, if it is known, and what [`Self::remember`] wants to know.
+    fn class(&self, block: BlockId) -> (Option<Class>, u64) {
+        let known = self.0.read();
+        (known.classes.get(&block).copied(), known.forgotten)
+    }
+
+    /// Remembers what a read has brought that began when all had been `forgotten` so often.
+    fn remember(&self, block: BlockId, class: Class, forgotten: u64) {
+        let mut known = self.0.write();
+        if known.forgotten == forgotten {
+            known.classes.insert(block, class);
+        }
+    }
+
+    /// Forgets everything (FAR-1).
+    pub fn forget(&self) {
+        let mut known = self.0.write();
+        known.forgotten += 1;
+        known.classes.clear();
+    }
+}
+
+impl Network {
+    /// Whether an object is in memory of a peer that is not mapped here.
+    #[inline]
+    pub fn is_far(&self, addr: Addr) -> bool {
+        self.far && self.is_elsewhere(addr)
+    }
+
+    fn at(&self, addr: Addr, piece: Piece, word: usize) -> Place {
+        Place {
+            machine: self.placement.primary(addr.region()),
+            segment: segment(piece),
+            word,
+        }
+    }
+
+    /// Begins to read `words` words from an object's beginning.
+    fn post(&self, addr: Addr, words: usize) -> Completion<Box<[u64]>> {
+        let word = addr.offset() as usize / WORD_BYTES;
+        let place = self.at(addr, Piece::Region(addr.region().0), word);
+        self.fabric.read(place, words)
+    }
+
+    /// The answer of a read that `again` posts once more where it has to; `None` where there is nothing to
+    /// be read.
+    async fn words(
+        &self,
+        mut read: Completion<Box<[u64]>>,
+        again: impl Fn() -> Completion<Box<[u64]>>,
+    ) -> Result<Option<Box<[u64]>>, Stop> {
+        let mut round = 0;
+        loop {
+            match read.await {
+                Ok(words) => return Ok(Some(words)),
+                Err(FabricError::Refused(_)) => return Ok(None),
+                Err(FabricError::Unsteady) => moment(round).await,
+                Err(_) => return Err(UNREACHABLE),
+            }
+            round += 1;
+            read = again();
+        }
+    }
+
+    /// Size class of the block of an object.
+    async fn class(&self, addr: Addr) -> Result<Option<Class>, Stop> {
+        let block = BlockId::of(addr);
+        let (known, forgotten) = self.blocks.class(block);
+        if known.is_some() || block.block == 0 {
+            return Ok(known);
+        }
+        let piece = Piece::Region(addr.region().0);
+        let post = || {
+            let word = block.block as usize;
+            self.fabric.read(self.at(addr, piece, word), 1)
+        };
+        let word = self.words(post(), post).await?;
+        let class = word.and_then(|word| region::class_of(*word.first()?));
+        if let Some(class) = class {
+            self.blocks.remember(block, class, forgotten);
+        }
+        Ok(class)
+    }
+
+    /// The object at `addr`, as one read brings it; what a locked one holds may be on its way to another
+    /// version. `None` for an address outside every block in use.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where the peer cannot be reached.
+    pub async fn fetch(&self, addr: Addr) -> Result<Option<ObjectCopy>, Stop> {
+        let Some(class) = self.class(addr).await? else {
+            return Ok(None);
+        };
+        let (words, offset) = (class.slot_words(), addr.offset() as usize);
+        if !(offset % BLOCK_BYTES).is_multiple_of(words * WORD_BYTES) {
+            return Ok(None);
+        }
+        let post = || self.post(addr, words);
+        for round in 0.. {
+            let Some(words) = self.words(post(), post).await? else {
+                return Ok(None);
+            };
+            if let Some(copy) = ObjectCopy::of(words, offset / WORD_BYTES) {
+                return Ok(Some(copy));
+            }
+            moment(round).await;
+        }
+        Ok(None)
+    }
+
+    /// Begins to read the header of an object.
+    pub fn post_header(&self, addr: Addr) -> Completion<Box<[u64]>> {
+        self.post(addr, 1)
+    }
+
+    /// The header that [`Self::post_header`] has asked for; `None` as [`Self::fetch`].
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub async fn header(
+        &self,
+        addr: Addr,
+        read: Completion<Box<[u64]>>,
+    ) -> Result<Option<Header>, Stop> {
+        let words = self.words(read, || self.post_header(addr)).await?;
+        Ok(words.and_then(|words| words.first().copied().map(Header)))
+    }
+
+    /// Shows `f` the newest committed version of an object; `None` where none is allocated.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub async fn view_far<T>(
+        &self,
+        addr: Addr,
+        f: &mut impl FnMut(&View<'_>) -> T,
+    ) -> Result<Option<T>, Stop> {
+        for round in 0.. {
+            let Some(copy) = self.fetch(addr).await? else {
+                return Ok(None);
+            };
+            if !copy.header().is_locked() {
+                let allocated = copy.header().is_allocated();
+                return Ok(allocated.then(|| f(&copy.view())));
+            }
+            moment(round).await;
+        }
+        Ok(None)
+    }
+
+    /// Follows the chain from the newest version of an object, `copy`, to the newest one not newer than `at`
+    /// and shows it to `f`.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub async fn find_far<T>(
+        &self,
+        addr: Addr,
+        copy: &ObjectCopy,
+        at: Timestamp,
+        f: &mut impl FnMut(&View<'_>) -> T,
+    ) -> Result<Found<T>, Stop> {
+        let len = copy.payload().len();
+        let (mut place, mut replaced) = (copy.link().place(), copy.header().timestamp());
+        while !place.is_none() {
+            if place == OldPlace::LOST {
+                return Ok(Found::Gone);
+            }
+            let (page, word) = copy::generation_at(place);
+            let record = self.at(addr, Piece::OldVersions(place.block()), place.offset());
+            let record = self.fabric.read(record, copy::record_words(len));
+            // Takes effect after the other: it says whether that was the record still.
+            let counted = self.at(addr, Piece::Generations(page), word);
+            let counted = self.fabric.read(counted, 1);
+            let (record, counted) = (record.await, counted.await);
+            let (record, counted) = match (record, counted) {
+                (Ok(record), Ok(counted)) => (record, counted),
+                (Err(FabricError::Unsteady | FabricError::Refused(_)), _) => {
+                    return Ok(Found::Gone);
+                }
+                _ => return Err(UNREACHABLE),
+            };
+            let counted = counted.first().copied().unwrap_or(0);
+            let Some(old) = OldCopy::of(&record, counted, place, replaced) else {
+                return Ok(Found::Gone);
+            };
+            if old.header.timestamp() <= at {
+                let there = old.header.is_allocated();
+                return Ok(match there {
+                    true => Found::Version(f(&View::Own(old.payload)), old.header),
+                    false => Found::Absent,
+                });
+            }
+            (place, replaced) = (old.before, old.header.timestamp());
+        }
+        Ok(Found::Absent)
+    }
+}

@@ -1,0 +1,95 @@
+//! Reading objects of peers whose memory is not mapped: as [`crate::read`] does, of copies that one-sided
+//! reads bring.
+
+use fencepost_storage::{Addr, FatPtr, View};
+
+use crate::counters::Event;
+use crate::moment::moment;
+use crate::network::Network;
+use crate::node::NodeKind;
+use crate::read::{LockFree, Sight};
+use crate::read_set::Seen;
+use crate::stop::Stop;
+use crate::transaction::Transaction;
+
+impl Transaction {
+    /// One look at the newest version.
+    pub(crate) async fn view_newest_far<T>(
+        &mut self,
+        addr: Addr,
+        kind: Option<&'static dyn NodeKind>,
+        f: &mut (impl FnMut(&View<'_>) -> T + Send),
+    ) -> Result<Sight<T>, Stop> {
+        let Some(network) = self.machine().far(addr).cloned() else {
+            return Err(Stop::Damaged);
+        };
+        let copy = network.fetch(addr).await?.ok_or(Stop::Damaged)?;
+        let (header, view) = (copy.header(), copy.view());
+        if header.is_locked() {
+            return Ok(Sight::Locked);
+        }
+        let context = self.context_mut();
+        let newer = header.timestamp() > context.r;
+        let admitted = || kind.is_some_and(|kind| kind.admits(&view, context.r));
+        if newer && !(header.is_allocated() && admitted()) {
+            return Ok(Sight::Newer);
+        }
+        context.newest = context.newest.max(header.timestamp());
+        let own = false;
+        let seen = Seen { addr, header, own };
+        Ok(Sight::At(header.is_allocated().then(|| (f(&view), seen))))
+    }
+
+    /// The newest old version at or below R; `None` where the object changed meanwhile.
+    pub(crate) async fn view_old_far<T>(
+        &mut self,
+        addr: Addr,
+        f: &mut (impl FnMut(&View<'_>) -> T + Send),
+    ) -> Option<Result<Option<(T, Seen)>, Stop>> {
+        let network = self.machine().far(addr).cloned()?;
+        let copy = match network.fetch(addr).await {
+            Ok(copy) => copy?,
+            Err(stop) => return Some(Err(stop)),
+        };
+        let (header, r) = (copy.header(), self.read_timestamp());
+        if header.is_locked() || header.timestamp() <= r {
+            return None;
+        }
+        let context = self.context();
+        let counters = context.machine.counters();
+        counters.count(context.lane, Event::OldVersionRead);
+        match network.find_far(addr, &copy, r, f).await {
+            Ok(found) => Some(self.context_mut().seen_before(addr, found)),
+            Err(stop) => Some(Err(stop)),
+        }
+    }
+}
+
+impl Network {
+    /// As [`crate::Machine::read_lockfree`].
+    pub(crate) async fn read_lockfree(
+        &self,
+        ptr: FatPtr,
+        out: &mut Vec<u64>,
+    ) -> Result<LockFree, Stop> {
+        for round in 0.. {
+            let Some(copy) = self.fetch(ptr.addr).await? else {
+                return Ok(LockFree::Gone);
+            };
+            let header = copy.header();
+            if header.is_locked() {
+                moment(round).await;
+                continue;
+            }
+            let same = u32::from(copy.link().incarnation()) == ptr.incarnation;
+            if !same || !header.is_allocated() {
+                return Ok(LockFree::Gone);
+            }
+            out.clear();
+            out.resize((ptr.size as usize).div_ceil(8).min(copy.payload().len()), 0);
+            copy.view().copy(0, out);
+            return Ok(LockFree::Found);
+        }
+        Ok(LockFree::Gone)
+    }
+}
