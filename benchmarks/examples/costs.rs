@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fencepost_benchmarks::costs::{Cluster, Cost};
 use fencepost_benchmarks::harness::{Report, RunOptions};
+use fencepost_benchmarks::tpcc::Remote;
 use fencepost_benchmarks::{BenchError, BenchOptions, Name, Via, run_named};
 
 const REPLICAS: usize = 3;
@@ -29,6 +30,7 @@ fn options((name, reads, writes): (Name, u32, u32), machines: usize) -> BenchOpt
         reads,
         writes,
         warehouses: 1,
+        remote: Remote::SPECIFIED,
         small: false,
         isolation: None,
         machines,

@@ -15,7 +15,7 @@ use crate::orw::{self, OrwNative, OrwOptions, OrwSql};
 use crate::smallbank::{self, SmallBankNative, SmallBankSql};
 use crate::sql::{Embedded, Isolation, SqlSource};
 use crate::tatp::{self, TatpNative, TatpSql};
-use crate::tpcc::{self, Scale, TpccNative, TpccSql};
+use crate::tpcc::{self, Remote, Scale, TpccNative, TpccOptions, TpccSql};
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,8 @@ pub struct BenchOptions {
     pub warehouses: u32,
     /// `tpcc` with fewer customers and items than specified.
     pub small: bool,
+    /// How much `tpcc` asks for that is of another warehouse.
+    pub remote: Remote,
     /// How SQL transactions of `smallbank`, `orw` and `tpcc` are isolated; each has the least that
     /// it needs as its default.
     pub isolation: Option<Isolation>,
@@ -232,19 +234,26 @@ fn run_tpcc(options: &BenchOptions) -> Result<Report, BenchError> {
         "customers_a_district": scale.customers,
         "items": scale.items,
         "population_to_specification": scale.is_specified(),
+        "remote_lines_percent": options.remote.lines,
+        "remote_payments_percent": options.remote.payments,
         "conditions": tpcc::condition_names(),
     });
     let isolation = options.isolation.unwrap_or(Isolation::RepeatableRead);
     let facts = facts(options, parameters).isolated(isolation);
-    let (threads, seed) = (options.run.threads, options.run.seed);
+    let tpcc = TpccOptions {
+        scale,
+        remote: options.remote,
+        threads: options.run.threads,
+        seed: options.run.seed,
+    };
     match options.via {
-        Via::Native => {
-            let database = open(options)?;
-            let workload = TpccNative::new(database.machine(), scale, threads, seed)?;
-            run(&workload, &options.run, facts)
-        }
+        Via::Native => run(
+            &TpccNative::new(machines(options)?, tpcc)?,
+            &options.run,
+            facts,
+        ),
         _ => run(
-            &TpccSql::new((source(options)?, isolation), scale, threads, seed),
+            &TpccSql::new((source(options)?, isolation), tpcc),
             &options.run,
             facts,
         ),
@@ -327,10 +336,9 @@ fn check_machines(options: &BenchOptions) -> Result<(), BenchError> {
             None => Ok(()),
         };
     }
-    match (options.via, options.name, &options.data_dir) {
-        (Via::Native, Name::Tpcc, _) => wrong("tpcc has one machine so far"),
-        (Via::Native, _, None) => Ok(()),
-        (Via::Native, _, Some(_)) => wrong("several machines keep nothing on a disk yet"),
+    match (options.via, &options.data_dir) {
+        (Via::Native, None) => Ok(()),
+        (Via::Native, Some(_)) => wrong("several machines keep nothing on a disk yet"),
         _ => wrong("several machines are for native runs"),
     }
 }

@@ -6,7 +6,7 @@ use fencepost_benchmarks::harness::{Attempt, Client, Workload};
 use fencepost_benchmarks::orw::{OrwOptions, OrwSql};
 use fencepost_benchmarks::smallbank::SmallBankSql;
 use fencepost_benchmarks::sql::{Embedded, Isolation, SqlSource};
-use fencepost_benchmarks::tpcc::{Scale, TpccSql};
+use fencepost_benchmarks::tpcc::{Remote, Scale, TpccOptions, TpccSql};
 use fencepost_fabric::random::Random;
 
 /// A small database, and sessions of it for a workload.
@@ -81,7 +81,13 @@ fn orw_finds_lost_updates_and_broken_values() {
 #[test]
 fn tpcc_finds_each_broken_condition() {
     let (database, source) = database();
-    let tpcc = TpccSql::new((source, Isolation::RepeatableRead), Scale::small(1), 1, 3);
+    let options = TpccOptions {
+        scale: Scale::small(1),
+        remote: Remote::SPECIFIED,
+        threads: 1,
+        seed: 3,
+    };
+    let tpcc = TpccSql::new((source, Isolation::RepeatableRead), options);
     run_some(&tpcc, 300);
     for (names, sql, undo) in [
         (

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fencepost::Database;
 use fencepost_benchmarks::harness::{Report, RunOptions};
+use fencepost_benchmarks::tpcc::Remote;
 use fencepost_benchmarks::{BenchOptions, FabricKind, Name, Via, run_named};
 use fencepost_pgserver::listen;
 
@@ -19,6 +20,7 @@ fn options(name: Name, via: Via) -> BenchOptions {
         writes: 2,
         warehouses: 2,
         small: true,
+        remote: Remote::SPECIFIED,
         isolation: None,
         machines: 1,
         replicas: None,
@@ -223,13 +225,17 @@ fn tpcc_over_the_wire() {
     assert_eq!(report.facts.parameters["isolation"], "repeatable read");
 }
 
-/// Over three machines; what they post is counted.
-fn run_over_machines(name: Name, fabric: FabricKind) {
-    let report = run(&BenchOptions {
+fn over_machines(name: Name, fabric: FabricKind) -> BenchOptions {
+    BenchOptions {
         machines: 3,
         fabric: Some(fabric),
         ..options(name, Via::Native)
-    });
+    }
+}
+
+/// Over three machines; what they post is counted.
+fn run_over_machines(name: Name, fabric: FabricKind) {
+    let report = run(&over_machines(name, fabric));
     let json = report.to_json();
     assert_eq!(
         (&json["machines"], &json["replicas"]),
@@ -257,6 +263,49 @@ fn orw_over_machines() {
 #[test]
 fn bank_over_machines() {
     run_over_machines(Name::Bank, FabricKind::Shm);
+}
+
+/// Three warehouses, one on each machine, and threads that share them.
+fn tpcc_over_machines(fabric: FabricKind) -> BenchOptions {
+    let mut options = over_machines(Name::Tpcc, fabric);
+    options.warehouses = 3;
+    options.run.threads = 4;
+    options
+}
+
+#[test]
+fn tpcc_over_machines_that_share_memory() {
+    let report = run(&tpcc_over_machines(FabricKind::Shm));
+    assert!(report.kinds.values().all(|count| *count > 0), "{report}");
+    assert_eq!(report.facts.replicas, 3);
+}
+
+#[test]
+fn tpcc_over_machines_of_one_process() {
+    let mut options = tpcc_over_machines(FabricKind::Local);
+    // More warehouses than machines, more machines than threads, and much of it elsewhere.
+    options.warehouses = 4;
+    options.run.threads = 2;
+    options.remote = Remote {
+        lines: 30,
+        payments: 50,
+    };
+    let report = run(&options);
+    assert_eq!(report.facts.parameters["remote_lines_percent"], 30);
+}
+
+#[test]
+fn tpcc_without_remote_lines_and_payments_stays_on_each_machine() {
+    let mut options = tpcc_over_machines(FabricKind::Shm);
+    options.replicas = Some(1);
+    options.remote = Remote {
+        lines: 0,
+        payments: 0,
+    };
+    let report = run(&options);
+    assert_eq!(report.counters.writes, 0, "{report}");
+    options.remote = Remote::SPECIFIED;
+    assert!(run(&options).counters.writes > 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fencepost_benchmarks::harness::RunOptions;
 use fencepost_benchmarks::sql::Isolation;
+use fencepost_benchmarks::tpcc::Remote;
 use fencepost_benchmarks::{BenchOptions, FabricKind, Name, Via, null_server, run_named};
 
 use crate::failure::Failure;
@@ -28,7 +29,8 @@ pub struct Bench {
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Machines of a native run, all in this process. Keys are spread over them by a hash, so that of N
-    /// machines all but one in N accesses go to another. Not for tpcc.
+    /// machines all but one in N accesses go to another; tpcc is spread by warehouse, and clients run
+    /// where theirs is.
     #[arg(long, value_name = "N", default_value_t = 1)]
     machines: usize,
     /// Machines that have a copy of each region. [default: 3, or all there are]
@@ -65,6 +67,13 @@ pub struct Bench {
     /// tpcc: 30 customers a district and 200 items, which is not to specification and for trials.
     #[arg(long)]
     small: bool,
+    /// tpcc: percent of order lines that another warehouse supplies, where there is another.
+    #[arg(long, value_name = "P", default_value_t = Remote::SPECIFIED.lines, value_parser = clap::value_parser!(u32).range(0..=100))]
+    remote_lines: u32,
+    /// tpcc: percent of payments by customers of another warehouse. With both 0, nothing that a
+    /// transaction does is on another machine.
+    #[arg(long, value_name = "P", default_value_t = Remote::SPECIFIED.payments, value_parser = clap::value_parser!(u32).range(0..=100))]
+    remote_payments: u32,
     /// orw, smallbank, tpcc over SQL: how transactions are isolated. [default: what the workload
     /// needs: tpcc repeatable-read, the others serializable]
     #[arg(long, value_name = "LEVEL")]
@@ -179,6 +188,10 @@ impl Bench {
             writes: self.writes,
             warehouses: self.warehouses,
             small: self.small,
+            remote: Remote {
+                lines: self.remote_lines,
+                payments: self.remote_payments,
+            },
             isolation: self.isolation.map(|level| match level {
                 Level::ReadCommitted => Isolation::ReadCommitted,
                 Level::RepeatableRead => Isolation::RepeatableRead,

@@ -7,6 +7,7 @@
 //! Failure: after a run every machine must come to rest, and every backup be what its primary is. What is
 //! not so is part of what the workload's check answers.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -18,11 +19,11 @@ use fencepost_fabric::{
 };
 use fencepost_hashtable::{HashTable, IndexError};
 use fencepost_txn::network::{NetworkOptions, Placement};
-use fencepost_txn::{Machine, MachineOptions, OpenError, Transaction};
+use fencepost_txn::{Coordinator, Machine, MachineOptions, OpenError, Transaction};
 use tempfile::TempDir;
 
 use super::spread::{Spread, home};
-use super::{counters, create_table, load_on, settle};
+use super::{counters, create_table, insist, settle};
 use crate::error::BenchError;
 use crate::harness::Counters;
 
@@ -139,6 +140,12 @@ impl Machines {
         &self.machines[turn % self.machines.len()]
     }
 
+    /// A coordinator on each machine.
+    pub(crate) fn coordinators(&self) -> Vec<Coordinator> {
+        let machines = self.machines.iter();
+        machines.map(|machine| machine.coordinator()).collect()
+    }
+
     /// A table on each machine, with room for all `keys` together.
     pub(crate) fn create_table(
         &self,
@@ -174,11 +181,50 @@ impl Machines {
     ) -> Result<(), BenchError> {
         let machines = self.machines.len();
         let piece = piece * machines as u64;
-        load_on(&self.machines, what, piece, say, async |tx, at, numbers| {
+        self.load_each(what, piece, say, async |tx, at, numbers| {
             for number in numbers.filter(|number| home(*number, machines) == at) {
                 body(tx, number).await?;
             }
             Ok(())
+        })
+    }
+
+    /// Loads `1..=last` of `what` in pieces, each a transaction, from as many threads as there are cores.
+    /// Every machine gets each piece, and which machine it is: the workload says what of it is whose.
+    pub(crate) fn load_each(
+        &self,
+        (last, what): (u64, &str),
+        piece: u64,
+        say: &dyn Fn(&str),
+        body: impl AsyncFn(&mut Transaction, usize, RangeInclusive<u64>) -> Result<(), IndexError>
+        + Sync,
+    ) -> Result<(), BenchError> {
+        let threads = thread::available_parallelism().map_or(1, usize::from) as u64;
+        let share = last.div_ceil(threads);
+        say(&format!("loading {last} {what} with {threads} threads"));
+        thread::scope(|scope| {
+            let loaders: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let (body, first) = (&body, thread * share + 1);
+                    let end = last.min((thread + 1) * share);
+                    scope.spawn(move || {
+                        let mut coordinators = self.coordinators();
+                        let mut from = first;
+                        while from <= end {
+                            let to = end.min(from + piece - 1);
+                            for (at, coordinator) in coordinators.iter_mut().enumerate() {
+                                insist(coordinator, async |tx| body(tx, at, from..=to).await)?;
+                            }
+                            from = to + 1;
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            // Every loader is waited for, whichever fails first.
+            let ends: Vec<_> = loaders.into_iter().map(|loader| loader.join()).collect();
+            ends.into_iter()
+                .try_for_each(|end| end.unwrap_or(Err(BenchError::Panicked)))
         })
     }
 
@@ -267,23 +313,12 @@ fn shared_directory() -> Result<TempDir, BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::load;
-
-    fn machines(fabric: FabricKind) -> Machines {
-        Machines::together(&Together {
-            machines: 3,
-            replicas: 2,
-            fabric,
-            region_bytes: Some(16 << 20),
-            memory_limit: None,
-        })
-        .expect("machines")
-    }
+    use crate::native::{load, machines_for_tests};
 
     #[test]
     fn what_each_machine_has_loaded_all_of_them_find() {
         for fabric in [FabricKind::Local, FabricKind::Shm] {
-            let machines = machines(fabric);
+            let machines = machines_for_tests(fabric);
             let shared = machines._shared.as_ref().map(|dir| dir.path().to_owned());
             let table = machines.create_table(8, 1, 300).expect("tables");
             let body = async |tx: &mut Transaction, key: u64| {
@@ -313,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_lock_that_is_left_is_found() {
-        let machines = machines(FabricKind::Local);
+        let machines = machines_for_tests(FabricKind::Local);
         let table = machines.create_table(8, 1, 10).expect("tables");
         assert_eq!(machines.settle(), None);
         let root = table.of(1).root();

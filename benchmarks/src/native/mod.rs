@@ -7,7 +7,6 @@ mod spread;
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -127,63 +126,24 @@ pub(crate) async fn load(
     }
 }
 
-/// Loads `1..=last` of `what` in pieces, each a transaction, from as many threads as there are cores.
-pub(crate) fn load_in_pieces(
-    machine: &Arc<Machine>,
-    what: (u64, &str),
-    piece: u64,
-    say: &dyn Fn(&str),
-    body: impl AsyncFn(&mut Transaction, RangeInclusive<u64>) -> Result<(), IndexError> + Sync,
-) -> Result<(), BenchError> {
-    let machines = std::slice::from_ref(machine);
-    load_on(machines, what, piece, say, async |tx, _, numbers| {
-        body(tx, numbers).await
-    })
-}
-
-/// The same on several machines: each gets every piece, and which machine it is.
-fn load_on(
-    machines: &[Arc<Machine>],
-    (last, what): (u64, &str),
-    piece: u64,
-    say: &dyn Fn(&str),
-    body: impl AsyncFn(&mut Transaction, usize, RangeInclusive<u64>) -> Result<(), IndexError> + Sync,
-) -> Result<(), BenchError> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let share = last.div_ceil(threads);
-    say(&format!("loading {last} {what} with {threads} threads"));
-    std::thread::scope(|scope| {
-        let loaders: Vec<_> = (0..threads)
-            .map(|thread| {
-                let (body, first) = (&body, thread * share + 1);
-                let end = last.min((thread + 1) * share);
-                scope.spawn(move || {
-                    let coordinators = machines.iter().map(|machine| machine.coordinator());
-                    let mut coordinators: Vec<Coordinator> = coordinators.collect();
-                    let mut from = first;
-                    while from <= end {
-                        let to = end.min(from + piece - 1);
-                        for (at, coordinator) in coordinators.iter_mut().enumerate() {
-                            insist(coordinator, async |tx| body(tx, at, from..=to).await)?;
-                        }
-                        from = to + 1;
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        // Every loader is waited for, whichever fails first.
-        let ends: Vec<_> = loaders.into_iter().map(|loader| loader.join()).collect();
-        ends.into_iter()
-            .try_for_each(|end| end.unwrap_or(Err(BenchError::Panicked)))
-    })
-}
-
 /// A small machine in memory.
 #[cfg(test)]
 pub(crate) fn machine_for_tests() -> Machines {
     let options = fencepost::Database::options().region_size(16 << 20);
     Machines::alone(options.open().expect("a database"))
+}
+
+/// Three of them, with one backup.
+#[cfg(test)]
+pub(crate) fn machines_for_tests(fabric: FabricKind) -> Machines {
+    Machines::together(&Together {
+        machines: 3,
+        replicas: 2,
+        fabric,
+        region_bytes: Some(16 << 20),
+        memory_limit: None,
+    })
+    .expect("machines")
 }
 
 /// Counters of machines and of the hash tables of this process.

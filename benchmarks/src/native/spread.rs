@@ -1,6 +1,6 @@
-//! Data that are spread over machines: each has a part of its own, and a key's part follows from a hash
-//! of the key. So with `n` machines all but one in `n` accesses go to another machine, as with the
-//! papers' unpartitioned data.
+//! Data that are spread over machines: each has a part of its own. A key's part follows from a hash of the
+//! key, so that with `n` machines all but one in `n` accesses go to another machine, as with the papers'
+//! unpartitioned data; or the workload says which it is, where related data are to be together.
 
 use crate::draw::scatter;
 
@@ -20,7 +20,13 @@ impl<T> Spread<T> {
         Spread(parts.into())
     }
 
-    /// The part that has key `number`.
+    /// The parts, in the order of the machines.
+    #[inline]
+    pub fn parts(&self) -> &[T] {
+        &self.0
+    }
+
+    /// The part that has key `number` by its hash.
     #[inline]
     pub fn of(&self, number: u64) -> &T {
         match &*self.0 {

@@ -2,9 +2,9 @@
 
 use fencepost_fabric::random::Random;
 
-use super::Scale;
 use super::draw::{Constants, NAMES, between, last_name};
 use super::population::DISTRICTS;
+use super::{Scale, TpccOptions};
 
 /// Names of the transactions, by [`Request::kind`].
 pub(super) const KINDS: &[&str] = &[
@@ -61,6 +61,19 @@ pub(super) enum Order {
     },
 }
 
+impl Order {
+    /// The warehouse of the terminal that asks.
+    pub fn home(&self) -> i64 {
+        match self {
+            Order::New { at, .. }
+            | Order::Payment { at, .. }
+            | Order::Status { at, .. }
+            | Order::StockLevel { at, .. } => at.0,
+            Order::Delivery { warehouse, .. } => *warehouse,
+        }
+    }
+}
+
 /// What a terminal asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request(pub(super) Order);
@@ -77,10 +90,28 @@ impl Request {
     }
 }
 
+/// How much is of another warehouse than the terminal's, in percent; nothing where there is but one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Order lines supplied by another warehouse (clause 2.4.1.5).
+    pub lines: u32,
+    /// Payments of customers of another warehouse (clause 2.5.1.2).
+    pub payments: u32,
+}
+
+impl Remote {
+    /// That of the specification.
+    pub const SPECIFIED: Remote = Remote {
+        lines: 1,
+        payments: 15,
+    };
+}
+
 /// The terminals of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mix {
     scale: Scale,
+    remote: Remote,
     constants: Constants,
     /// The home warehouses are this one and each `step`th after it.
     first: u32,
@@ -88,13 +119,15 @@ pub(super) struct Mix {
 }
 
 impl Mix {
-    /// Thread `thread` of `threads` has the warehouses that nobody else has, or shares one.
-    pub fn new(scale: Scale, constants: Constants, thread: usize, threads: usize) -> Mix {
+    /// Thread `thread` of the run has the warehouses that nobody else has, or shares one.
+    pub fn new(options: &TpccOptions, constants: Constants, thread: usize) -> Mix {
+        let scale = options.scale;
         Mix {
             scale,
+            remote: options.remote,
             constants,
             first: (thread % scale.warehouses as usize) as u32 + 1,
-            step: u32::try_from(threads.max(1)).unwrap_or(u32::MAX),
+            step: u32::try_from(options.threads.max(1)).unwrap_or(u32::MAX),
         }
     }
 
@@ -125,7 +158,7 @@ impl Mix {
         let count = between(random, 5, 15) as usize;
         let mut lines: Vec<Line> = Vec::with_capacity(count);
         for _ in 0..count {
-            let remote = random.one_in(100);
+            let remote = percent(random, self.remote.lines);
             lines.push(Line {
                 item: self.constants.item(random, self.scale.items).into(),
                 supply: self.warehouse(random, home, remote).into(),
@@ -145,7 +178,7 @@ impl Mix {
     }
 
     fn payment(&self, random: &mut Random, home: u32, at: District) -> Order {
-        let remote = self.scale.warehouses > 1 && random.below(100) < 15;
+        let remote = self.scale.warehouses > 1 && percent(random, self.remote.payments);
         let of = if remote {
             let other = self.warehouse(random, home, true);
             (other.into(), between(random, 1, DISTRICTS).into())
@@ -179,19 +212,52 @@ impl Mix {
     }
 }
 
+/// Whether something is that happens so often.
+fn percent(random: &mut Random, share: u32) -> bool {
+    random.below(100) < u64::from(share)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The second thread of two.
+    fn mix(random: &mut Random, remote: Remote) -> Mix {
+        let (constants, _) = Constants::draw(random);
+        let options = TpccOptions {
+            scale: Scale::specified(5),
+            remote,
+            threads: 2,
+            seed: 9,
+        };
+        Mix::new(&options, constants, 1)
+    }
+
+    #[test]
+    fn where_nothing_is_remote_a_request_has_one_warehouse() {
+        let mut random = Random::new(8);
+        let all = |share| Remote {
+            lines: share,
+            payments: share,
+        };
+        for (share, local) in [(0, true), (100, false)] {
+            let mix = mix(&mut random, all(share));
+            for _ in 0..2000 {
+                match mix.draw(&mut random).0 {
+                    Order::New { at, lines, .. } => {
+                        assert!(lines.iter().all(|line| (line.supply == at.0) == local));
+                    }
+                    Order::Payment { at, of, .. } => assert_eq!(at.0 == of.0, local),
+                    _ => {}
+                }
+            }
+        }
+    }
+
     #[test]
     fn the_shares_are_those_of_the_specification() {
-        let scale = Scale {
-            warehouses: 5,
-            ..Scale::specified(5)
-        };
         let mut random = Random::new(9);
-        let (constants, _) = Constants::draw(&mut random);
-        let mix = Mix::new(scale, constants, 1, 2);
+        let mix = mix(&mut random, Remote::SPECIFIED);
         let (mut kinds, mut unused, mut items, mut remote_items) = ([0; 5], 0, 0, 0);
         let (mut named, mut remote) = (0, 0);
         const DRAWS: usize = 40_000;

@@ -11,8 +11,8 @@
 //! (45/43/4/4/4). New orders that end with an unused item are rolled back and do not count as
 //! committed. A delivery is one transaction over its ten districts. Not to specification, as in all
 //! research systems: terminals neither key in nor think, and each thread has the terminals of its own
-//! warehouses, so the new orders a second that a report has are no tpmC. With fewer customers or items than the specification has
-//! ([`Scale`]) reports say so.
+//! warehouses, so the new orders a second that a report has are no tpmC. With fewer customers or items than the
+//! specification has ([`Scale`]), or another share of remote lines and payments ([`Remote`]), reports say so.
 
 mod conditions;
 mod done;
@@ -24,13 +24,26 @@ mod schema;
 mod sql;
 
 pub use conditions::names as condition_names;
-pub use mix::Request;
+pub use mix::{Remote, Request};
 pub use native::TpccNative;
 pub use sql::TpccSql;
 
 /// A new order whose last item nobody has; rolled back, as the specification wants of one in a
 /// hundred.
 const UNUSED_ITEM: &str = "unused_item";
+
+/// What is loaded and asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TpccOptions {
+    /// How much is loaded.
+    pub scale: Scale,
+    /// How much of what is asked for is of another warehouse.
+    pub remote: Remote,
+    /// Threads that share the warehouses.
+    pub threads: usize,
+    /// All rows follow from it.
+    pub seed: u64,
+}
 
 /// How much is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

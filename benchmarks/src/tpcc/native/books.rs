@@ -1,20 +1,20 @@
-//! The books of the native form: every measure by a scan of its table.
+//! The books of the native form: every measure by a scan of its table, on all machines.
 
 use std::collections::HashMap;
 
 use fencepost_txn::Coordinator;
 
-use super::tables::{Tables, column};
+use super::tables::{Part, Tables, column};
 use crate::error::BenchError;
-use crate::native::rows::HashRows;
+use crate::native::rows::{HashRows, TreeRows};
 use crate::tpcc::conditions::{Books, Measure, Sheet};
 use crate::tpcc::schema::NULL;
 use crate::tpcc::{pack, unpack};
 
-/// Scans of one machine's tables.
-pub(super) struct NativeBooks {
-    pub coordinator: Coordinator,
-    pub tables: Tables,
+/// Scans of all parts of the tables, each by the machine that has it.
+pub(super) struct NativeBooks<'a> {
+    pub coordinators: Vec<Coordinator>,
+    pub tables: &'a Tables,
 }
 
 /// Which key something is counted under.
@@ -50,15 +50,86 @@ fn enter(sheet: &mut Sheet, key: u64, amount: i64, fold: Fold) {
         .or_insert(amount);
 }
 
-impl NativeBooks {
+impl NativeBooks<'_> {
+    /// Shows all rows of a table, and which machine has each.
+    fn each_row(
+        &mut self,
+        table: impl Fn(&Part) -> HashRows,
+        mut show: impl FnMut(usize, &[u64]),
+    ) -> Result<(), BenchError> {
+        let parts = self.tables.parts().iter().zip(&mut self.coordinators);
+        for (at, (part, coordinator)) in parts.enumerate() {
+            table(part).each(coordinator, |row| show(at, row))?;
+        }
+        Ok(())
+    }
+
+    /// Shows all keys of a tree and the rows behind them, and which machine has each.
+    fn each_key(
+        &mut self,
+        tree: impl Fn(&Part) -> TreeRows,
+        mut show: impl FnMut(usize, &[u8], &[u64]),
+    ) -> Result<(), BenchError> {
+        let parts = self.tables.parts().iter().zip(&mut self.coordinators);
+        for (at, (part, coordinator)) in parts.enumerate() {
+            tree(part).each(coordinator, |key, row| show(at, key, row))?;
+        }
+        Ok(())
+    }
+
+    /// What is not on the machine of its warehouse, where transactions would never find it.
+    pub fn misplaced(&mut self) -> Result<Option<String>, BenchError> {
+        let (tables, mut found) = (self.tables, None);
+        let mut see = |name: &str, at: usize, warehouse: i64| {
+            if tables.home(warehouse) != at {
+                let text = || format!("{name} of warehouse {warehouse} is in part {at}");
+                found.get_or_insert_with(text);
+            }
+        };
+        self.each_row(
+            |part| part.warehouse,
+            |at, row| see("the row", at, row[0] as i64),
+        )?;
+        self.each_row(
+            |part| part.district,
+            |at, row| see("a district", at, row[0] as i64),
+        )?;
+        self.each_row(
+            |part| part.customer,
+            |at, row| see("a customer", at, row[0] as i64),
+        )?;
+        self.each_row(
+            |part| part.stock,
+            |at, row| see("a stock", at, row[0] as i64),
+        )?;
+        self.each_row(
+            |part| part.orders,
+            |at, row| see("an order", at, row[0] as i64),
+        )?;
+        // A payment is where it was made, not where its customer is.
+        self.each_row(
+            |part| part.history,
+            |at, row| see("a payment", at, row[3] as i64),
+        )?;
+        self.each_key(
+            |part| part.order_line,
+            |at, _, row| see("a line", at, row[0] as i64),
+        )?;
+        self.each_key(
+            |part| part.new_order,
+            |at, key, _| see("a new order", at, number(key).0),
+        )?;
+        Ok(found)
+    }
+
     fn rows(
         &mut self,
-        table: HashRows,
+        table: impl Fn(&Part) -> HashRows,
         fold: Fold,
         amount: impl Fn(&[u64]) -> Option<(u64, i64)>,
     ) -> Result<Sheet, BenchError> {
         let mut sheet = Sheet::new();
-        table.each(&mut self.coordinator, |row| {
+        self.each_row(table, |_, row| {
             if let Some((key, amount)) = amount(row) {
                 enter(&mut sheet, key, amount, fold);
             }
@@ -67,11 +138,20 @@ impl NativeBooks {
     }
 
     /// Word `which` of the rows of a table.
-    fn sum(&mut self, table: HashRows, by: By, which: usize) -> Result<Sheet, BenchError> {
+    fn sum(
+        &mut self,
+        table: impl Fn(&Part) -> HashRows,
+        by: By,
+        which: usize,
+    ) -> Result<Sheet, BenchError> {
         self.rows(table, ADD, |row| Some((by.key(row), row[which] as i64)))
     }
 
-    fn count(&mut self, table: HashRows, by: impl Fn(&[u64]) -> u64) -> Result<Sheet, BenchError> {
+    fn count(
+        &mut self,
+        table: impl Fn(&Part) -> HashRows,
+        by: impl Fn(&[u64]) -> u64,
+    ) -> Result<Sheet, BenchError> {
         self.rows(table, ADD, |row| Some((by(row), 1)))
     }
 
@@ -81,12 +161,14 @@ impl NativeBooks {
         amount: impl Fn(&[u64]) -> Option<(u64, i64)>,
     ) -> Result<Sheet, BenchError> {
         let mut sheet = Sheet::new();
-        let tree = self.tables.order_line;
-        tree.each(&mut self.coordinator, |_, row| {
-            if let Some((key, amount)) = amount(row) {
-                enter(&mut sheet, key, amount, fold);
-            }
-        })?;
+        self.each_key(
+            |part| part.order_line,
+            |_, _, row| {
+                if let Some((key, amount)) = amount(row) {
+                    enter(&mut sheet, key, amount, fold);
+                }
+            },
+        )?;
         Ok(sheet)
     }
 
@@ -98,24 +180,25 @@ impl NativeBooks {
         amount: impl Fn(i64) -> i64,
     ) -> Result<Sheet, BenchError> {
         let mut sheet = Sheet::new();
-        let tree = self.tables.new_order;
-        tree.each(&mut self.coordinator, |key, _| {
-            let key = key.try_into().map_or(0, u64::from_be_bytes);
-            let (warehouse, district, id) = unpack(key);
-            let under = if by_order { id } else { 0 };
-            enter(
-                &mut sheet,
-                pack(warehouse, district, under),
-                amount(id),
-                fold,
-            );
-        })?;
+        self.each_key(
+            |part| part.new_order,
+            |_, key, _| {
+                let (warehouse, district, id) = number(key);
+                let under = if by_order { id } else { 0 };
+                enter(
+                    &mut sheet,
+                    pack(warehouse, district, under),
+                    amount(id),
+                    fold,
+                );
+            },
+        )?;
         Ok(sheet)
     }
 
     fn delivered_amount(&mut self) -> Result<Sheet, BenchError> {
-        let orders = self.tables.orders;
-        let customers: HashMap<u64, i64> = self.sum(orders, By::Third, column::O_C_ID)?;
+        let customers: HashMap<u64, i64> =
+            self.sum(|part| part.orders, By::Third, column::O_C_ID)?;
         self.lines(ADD, |row| {
             if row[column::OL_DELIVERY_D] as i64 == NULL {
                 return None;
@@ -128,9 +211,13 @@ impl NativeBooks {
     }
 }
 
-impl Books for NativeBooks {
+/// The warehouse, the district and the number of a new order.
+fn number(key: &[u8]) -> (i64, i64, i64) {
+    unpack(key.try_into().map_or(0, u64::from_be_bytes))
+}
+
+impl Books for NativeBooks<'_> {
     fn sheet(&mut self, measure: Measure) -> Result<Sheet, BenchError> {
-        let tables = self.tables;
         let undelivered = |row: &[u64]| row[column::O_CARRIER_ID] as i64 == NULL;
         // A history row's own numbers are those of the customer; where it was paid comes after.
         let paid_at = |row: &[u64], district: bool| {
@@ -139,15 +226,19 @@ impl Books for NativeBooks {
         };
         let paid = |row: &[u64]| row[column::H_AMOUNT] as i64;
         match measure {
-            Measure::WarehouseYtd => self.sum(tables.warehouse, By::Warehouse, column::W_YTD),
-            Measure::DistrictsYtd => self.sum(tables.district, By::Warehouse, column::D_YTD),
-            Measure::DistrictYtd => self.sum(tables.district, By::District, column::D_YTD),
-            Measure::LastOrder => self.rows(tables.district, ADD, |row| {
-                Some((By::District.key(row), row[column::D_NEXT_O_ID] as i64 - 1))
-            }),
-            Measure::LargestOrder => self.rows(tables.orders, LARGEST, |row| {
-                Some((By::District.key(row), row[column::O_ID] as i64))
-            }),
+            Measure::WarehouseYtd => self.sum(|part| part.warehouse, By::Warehouse, column::W_YTD),
+            Measure::DistrictsYtd => self.sum(|part| part.district, By::Warehouse, column::D_YTD),
+            Measure::DistrictYtd => self.sum(|part| part.district, By::District, column::D_YTD),
+            Measure::LastOrder => self.rows(
+                |part| part.district,
+                ADD,
+                |row| Some((By::District.key(row), row[column::D_NEXT_O_ID] as i64 - 1)),
+            ),
+            Measure::LargestOrder => self.rows(
+                |part| part.orders,
+                LARGEST,
+                |row| Some((By::District.key(row), row[column::O_ID] as i64)),
+            ),
             Measure::LargestNewOrder => self.new_orders(false, LARGEST, |id| id),
             Measure::NewOrderSpan => {
                 let smallest = self.new_orders(false, SMALLEST, |id| id)?;
@@ -159,31 +250,45 @@ impl Books for NativeBooks {
             }
             Measure::NewOrders => self.new_orders(false, ADD, |_| 1),
             Measure::EachNewOrder => self.new_orders(true, ADD, |_| 1),
-            Measure::Orders => self.count(tables.orders, |row| By::District.key(row)),
-            Measure::OrderedLines => self.sum(tables.orders, By::District, column::O_OL_CNT),
-            Measure::LinesOfOrder => self.sum(tables.orders, By::Third, column::O_OL_CNT),
-            Measure::OrdersWithoutCarrier => self.rows(tables.orders, ADD, |row| {
-                undelivered(row).then(|| (By::Third.key(row), 1))
-            }),
-            Measure::LinesOfUndelivered => self.rows(tables.orders, ADD, |row| {
-                let lines = row[column::O_OL_CNT] as i64;
-                undelivered(row).then(|| (By::Third.key(row), lines))
-            }),
+            Measure::Orders => self.count(|part| part.orders, |row| By::District.key(row)),
+            Measure::OrderedLines => self.sum(|part| part.orders, By::District, column::O_OL_CNT),
+            Measure::LinesOfOrder => self.sum(|part| part.orders, By::Third, column::O_OL_CNT),
+            Measure::OrdersWithoutCarrier => self.rows(
+                |part| part.orders,
+                ADD,
+                |row| undelivered(row).then(|| (By::Third.key(row), 1)),
+            ),
+            Measure::LinesOfUndelivered => self.rows(
+                |part| part.orders,
+                ADD,
+                |row| {
+                    let lines = row[column::O_OL_CNT] as i64;
+                    undelivered(row).then(|| (By::Third.key(row), lines))
+                },
+            ),
             Measure::Lines => self.lines(ADD, |row| Some((By::District.key(row), 1))),
             Measure::LinesByOrder => self.lines(ADD, |row| Some((By::Third.key(row), 1))),
             Measure::UndeliveredLines => self.lines(ADD, |row| {
                 (row[column::OL_DELIVERY_D] as i64 == NULL).then(|| (By::Third.key(row), 1))
             }),
-            Measure::Balance => self.sum(tables.customer, By::Third, column::C_BALANCE),
-            Measure::PaidByCustomer => self.sum(tables.customer, By::Third, column::C_YTD_PAYMENT),
-            Measure::PaymentsOfCustomer => self.sum(tables.history, By::Third, column::H_AMOUNT),
-            Measure::WarehousePayments => self.rows(tables.history, ADD, |row| {
-                Some((paid_at(row, false), paid(row)))
-            }),
-            Measure::DistrictPayments => self.rows(tables.history, ADD, |row| {
-                Some((paid_at(row, true), paid(row)))
-            }),
-            Measure::Payments => self.count(tables.history, |row| paid_at(row, true)),
+            Measure::Balance => self.sum(|part| part.customer, By::Third, column::C_BALANCE),
+            Measure::PaidByCustomer => {
+                self.sum(|part| part.customer, By::Third, column::C_YTD_PAYMENT)
+            }
+            Measure::PaymentsOfCustomer => {
+                self.sum(|part| part.history, By::Third, column::H_AMOUNT)
+            }
+            Measure::WarehousePayments => self.rows(
+                |part| part.history,
+                ADD,
+                |row| Some((paid_at(row, false), paid(row))),
+            ),
+            Measure::DistrictPayments => self.rows(
+                |part| part.history,
+                ADD,
+                |row| Some((paid_at(row, true), paid(row))),
+            ),
+            Measure::Payments => self.count(|part| part.history, |row| paid_at(row, true)),
             Measure::DeliveredAmount => self.delivered_amount(),
             Measure::SeenDelivered | Measure::SeenOrders | Measure::SeenPayments => {
                 Err(BenchError::Load(format!("{measure:?} is not in the data")))

@@ -4,7 +4,7 @@ use fencepost_hashtable::IndexError;
 use fencepost_txn::Transaction;
 
 use super::now;
-use super::tables::{Tables, column, line_key};
+use super::tables::{Part, Tables, column, line_key};
 use crate::native::rows::{copy, words};
 use crate::tpcc::mix::{District, Who};
 use crate::tpcc::schema::{CUSTOMER, DISTRICT, HISTORY, Row, WAREHOUSE};
@@ -23,15 +23,16 @@ impl Tables {
         let add = |row: &mut [u64], column: usize, cents: i64| {
             row[column] = (row[column] as i64 + cents) as u64;
         };
+        let home = self.of(warehouse);
         let mut data = Vec::new();
-        let place = self.warehouse.must_find(tx, pack(0, 0, warehouse)).await?;
+        let place = home.warehouse.must_find(tx, pack(0, 0, warehouse)).await?;
         tx.update(place, |row| {
             add(row, column::W_YTD, cents);
             data.extend(WAREHOUSE.text(row, column::W_NAME));
         })
         .await?;
         data.extend(b"    ");
-        let place = self
+        let place = home
             .district
             .must_find(tx, pack(warehouse, district, 0))
             .await?;
@@ -40,7 +41,7 @@ impl Tables {
             data.extend(DISTRICT.text(row, column::D_NAME));
         })
         .await?;
-        let place = self.customer_row(tx, of, who).await?;
+        let place = self.of(of.0).customer_row(tx, of, who).await?;
         let customer = tx
             .update(place, |row| {
                 add(row, column::C_BALANCE, -cents);
@@ -60,10 +61,12 @@ impl Tables {
             texts: Vec::new(),
         });
         HISTORY.set_text(&mut row, 0, &data);
-        self.history.insert(tx, number, &row).await?;
+        home.history.insert(tx, number, &row).await?;
         Ok(())
     }
+}
 
+impl Part {
     /// A customer's newest order, with its lines.
     pub async fn order_status(
         &self,

@@ -1,14 +1,13 @@
-//! The load, in transactions of a few hundred objects.
+//! The load, in transactions of a few hundred objects, each by the machine that has them from then on.
 
-use std::sync::Arc;
+use fencepost_hashtable::IndexError;
+use fencepost_txn::Transaction;
 
-use fencepost_txn::Machine;
-
-use super::tables::{Tables, line_key};
+use super::tables::{Part, Tables, line_key};
 use crate::error::BenchError;
-use crate::native::load_in_pieces;
+use crate::native::Machines;
 use crate::tpcc::pack;
-use crate::tpcc::population::Population;
+use crate::tpcc::population::{DISTRICTS, Population};
 use crate::tpcc::schema::{
     CUSTOMER, DISTRICT, HISTORY, ITEM, ORDER_LINE, ORDERS, Row, STOCK, WAREHOUSE,
 };
@@ -16,110 +15,104 @@ use crate::tpcc::schema::{
 /// Rows of one transaction; orders with their lines are a tenth of that.
 const PIECE: u64 = 500;
 
-/// Fills the tables.
-pub(super) fn load(
-    machine: &Arc<Machine>,
-    tables: &Tables,
-    population: &Population,
-    say: &dyn Fn(&str),
-) -> Result<(), BenchError> {
-    let scale = population.scale;
-    let (warehouses, districts) = (u64::from(scale.warehouses), scale.districts());
-    let items = u64::from(scale.items);
-    let customers = districts * u64::from(scale.customers);
-    let key = |row: &Row| (row.numbers[0], row.numbers[1]);
-    load_in_pieces(
-        machine,
-        (items, "items"),
-        PIECE,
-        say,
-        async |tx, numbers| {
-            for number in numbers {
-                let row = ITEM.pack(&population.item(number));
-                tables.item.insert(tx, number, &row).await?;
-            }
-            Ok(())
-        },
-    )?;
-    load_in_pieces(
-        machine,
-        (warehouses, "warehouses"),
-        PIECE,
-        say,
-        async |tx, numbers| {
-            for number in numbers {
-                let row = WAREHOUSE.pack(&population.warehouse(number));
-                tables.warehouse.insert(tx, number, &row).await?;
-            }
-            Ok(())
-        },
-    )?;
-    load_in_pieces(
-        machine,
-        (districts, "districts"),
-        PIECE,
-        say,
-        async |tx, numbers| {
-            for number in numbers {
-                let row = population.district(number);
-                let (warehouse, district) = key(&row);
-                let at = pack(warehouse, district, 0);
-                tables.district.insert(tx, at, &DISTRICT.pack(&row)).await?;
-            }
-            Ok(())
-        },
-    )?;
-    load_in_pieces(
-        machine,
-        (warehouses * items, "stocks"),
-        PIECE,
-        say,
-        async |tx, numbers| {
-            for number in numbers {
-                let row = population.stock(number);
-                let (warehouse, item) = key(&row);
-                let at = pack(warehouse, 0, item);
-                tables.stock.insert(tx, at, &STOCK.pack(&row)).await?;
-            }
-            Ok(())
-        },
-    )?;
-    load_in_pieces(
-        machine,
-        (customers, "customers"),
-        PIECE / 2,
-        say,
-        async |tx, numbers| {
-            for number in numbers {
+/// What is filled, and how one hears of it.
+pub(super) struct Load<'a> {
+    pub machines: &'a Machines,
+    pub tables: &'a Tables,
+    pub population: &'a Population,
+    pub say: &'a dyn Fn(&str),
+}
+
+/// The warehouse and the number after it.
+fn key(row: &Row) -> (i64, i64) {
+    (row.numbers[0], row.numbers[1])
+}
+
+impl Load<'_> {
+    /// Fills the tables.
+    pub fn all(&self) -> Result<(), BenchError> {
+        let (scale, population) = (self.population.scale, self.population);
+        let (districts, items) = (u64::from(DISTRICTS), u64::from(scale.items));
+        let customers = districts * u64::from(scale.customers);
+        self.items(items)?;
+        self.each((1, "warehouses"), PIECE, async |tx, part, number| {
+            let row = WAREHOUSE.pack(&population.warehouse(number));
+            part.warehouse.insert(tx, number, &row).await.map(drop)
+        })?;
+        self.each((districts, "districts"), PIECE, async |tx, part, number| {
+            let row = population.district(number);
+            let (warehouse, district) = key(&row);
+            let at = pack(warehouse, district, 0);
+            let row = DISTRICT.pack(&row);
+            part.district.insert(tx, at, &row).await.map(drop)
+        })?;
+        self.each((items, "stocks"), PIECE, async |tx, part, number| {
+            let row = population.stock(number);
+            let (warehouse, item) = key(&row);
+            let at = pack(warehouse, 0, item);
+            part.stock.insert(tx, at, &STOCK.pack(&row)).await.map(drop)
+        })?;
+        self.each(
+            (customers, "customers"),
+            PIECE / 2,
+            async |tx, part, number| {
                 let customer = population.customer(number);
                 let row = CUSTOMER.pack(&customer.row);
-                tables.insert_customer(tx, &row).await?;
+                part.insert_customer(tx, &row).await?;
                 let history = HISTORY.pack(&customer.history);
-                tables.history.insert(tx, number, &history).await?;
-            }
-            Ok(())
-        },
-    )?;
-    load_in_pieces(
-        machine,
-        (customers, "orders"),
-        PIECE / 10,
-        say,
-        async |tx, numbers| {
-            for number in numbers {
+                part.history.insert(tx, number, &history).await.map(drop)
+            },
+        )?;
+        self.each(
+            (customers, "orders"),
+            PIECE / 10,
+            async |tx, part, number| {
                 let order = population.order(number);
                 let (at, id) = (key(&order.row), order.row.numbers[2]);
-                tables.insert_order(tx, &ORDERS.pack(&order.row)).await?;
+                part.insert_order(tx, &ORDERS.pack(&order.row)).await?;
                 if order.new_order.is_some() {
-                    tables.insert_new_order(tx, at, id).await?;
+                    part.insert_new_order(tx, at, id).await?;
                 }
                 for (line, number) in order.lines.iter().zip(1..) {
                     let key = line_key(at, id, number);
                     let row = ORDER_LINE.pack(line);
-                    tables.order_line.insert(tx, &key, &row).await?;
+                    part.order_line.insert(tx, &key, &row).await?;
                 }
-            }
-            Ok(())
-        },
-    )
+                Ok(())
+            },
+        )
+    }
+
+    /// All items, on each machine.
+    fn items(&self, items: u64) -> Result<(), BenchError> {
+        let what = (items, "items");
+        self.machines
+            .load_each(what, PIECE, self.say, async |tx, at, numbers| {
+                let part = &self.tables.parts()[at];
+                for number in numbers {
+                    let row = ITEM.pack(&self.population.item(number));
+                    part.item.insert(tx, number, &row).await?;
+                }
+                Ok(())
+            })
+    }
+
+    /// So many of `what` for each warehouse, numbered through, on the machine that is its home.
+    fn each(
+        &self,
+        (count, what): (u64, &str),
+        piece: u64,
+        body: impl AsyncFn(&mut Transaction, &Part, u64) -> Result<(), IndexError> + Sync,
+    ) -> Result<(), BenchError> {
+        let what = (u64::from(self.population.scale.warehouses) * count, what);
+        let home = |number: u64| self.tables.home(((number - 1) / count) as i64 + 1);
+        self.machines
+            .load_each(what, piece, self.say, async |tx, at, numbers| {
+                let part = &self.tables.parts()[at];
+                for number in numbers.filter(|number| home(*number) == at) {
+                    body(tx, part, number).await?;
+                }
+                Ok(())
+            })
+    }
 }

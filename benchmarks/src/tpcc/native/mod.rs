@@ -8,39 +8,39 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fencepost_fabric::random::Random;
-use fencepost_txn::{Coordinator, Machine, Mode};
+use fencepost_txn::{Coordinator, Mode};
 
-use super::Scale;
+use super::TpccOptions;
 use super::conditions;
 use super::done::{Done, Own};
 use super::mix::{KINDS, Mix, Order, Request};
 use super::population::Population;
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{self, end, settle};
+use crate::native::{Machines, end, settle};
 use books::NativeBooks;
+use load::Load;
 use tables::Tables;
 
 /// TPC-C on hash tables and B-trees.
 pub struct TpccNative {
-    machine: Arc<Machine>,
+    machines: Machines,
     tables: Tables,
+    options: TpccOptions,
     population: Population,
-    threads: usize,
     done: Done,
     /// Clients so far, to number the rows of the history.
     clients: AtomicU64,
 }
 
-/// One thread.
+/// One thread, which runs each request on the machine that is home to its warehouse.
 pub struct TpccNativeClient<'a> {
-    coordinator: Coordinator,
-    tables: Tables,
+    coordinators: Vec<Coordinator>,
+    tables: &'a Tables,
     mix: Mix,
     done: Own<'a>,
     /// Number of the next row of the history.
@@ -48,22 +48,17 @@ pub struct TpccNativeClient<'a> {
 }
 
 impl TpccNative {
-    /// With empty tables, for so many threads.
+    /// With empty tables.
     ///
     /// # Errors
     /// Tables that cannot be made.
-    pub fn new(
-        machine: &Arc<Machine>,
-        scale: Scale,
-        threads: usize,
-        seed: u64,
-    ) -> Result<TpccNative, BenchError> {
+    pub fn new(machines: Machines, options: TpccOptions) -> Result<TpccNative, BenchError> {
         Ok(TpccNative {
-            machine: Arc::clone(machine),
-            tables: Tables::create(&mut machine.coordinator(), scale)?,
-            population: Population::new(scale, seed),
-            threads,
-            done: Done::new(scale),
+            tables: Tables::create(&machines, options.scale)?,
+            machines,
+            options,
+            population: Population::new(options.scale, options.seed),
+            done: Done::new(options.scale),
             clients: AtomicU64::new(0),
         })
     }
@@ -85,32 +80,43 @@ impl Workload for TpccNative {
 
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError> {
         self.population.announce(say);
-        load::load(&self.machine, &self.tables, &self.population, say)
+        let load = Load {
+            machines: &self.machines,
+            tables: &self.tables,
+            population: &self.population,
+            say,
+        };
+        load.all()
     }
 
     fn client(&self, thread: usize) -> Result<TpccNativeClient<'_>, BenchError> {
-        let (scale, run) = (self.population.scale, self.population.run);
         // Beyond the numbers of loaded rows, and of other clients.
         let client = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(TpccNativeClient {
-            coordinator: self.machine.coordinator(),
-            tables: self.tables,
-            mix: Mix::new(scale, run, thread, self.threads),
+            coordinators: self.machines.coordinators(),
+            tables: &self.tables,
+            mix: Mix::new(&self.options, self.population.run, thread),
             done: self.done.own(),
             history: client << 40,
         })
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
+        if let Some(broken) = self.machines.settle() {
+            return Ok(Some(broken));
+        }
         let mut books = NativeBooks {
-            coordinator: self.machine.coordinator(),
-            tables: self.tables,
+            coordinators: self.machines.coordinators(),
+            tables: &self.tables,
         };
-        conditions::broken(&mut books, &self.done)
+        match books.misplaced()? {
+            Some(misplaced) => Ok(Some(misplaced)),
+            None => conditions::broken(&mut books, &self.done),
+        }
     }
 
     fn counters(&self) -> Counters {
-        native::counters(std::slice::from_ref(&self.machine))
+        self.machines.counters()
     }
 }
 
@@ -130,8 +136,9 @@ impl Client for TpccNativeClient<'_> {
             Order::Status { .. } | Order::StockLevel { .. } => Mode::ReadOnly,
             _ => Mode::ReadWrite,
         };
-        let mut tx = self.coordinator.begin(mode);
-        let (tables, tx_ref) = (&self.tables, &mut tx);
+        let (tables, home) = (self.tables, order.home());
+        let mut tx = self.coordinators[tables.home(home)].begin(mode);
+        let (part, tx_ref) = (tables.of(home), &mut tx);
         let mut delivered = Vec::new();
         let body = settle(async {
             match order {
@@ -144,12 +151,12 @@ impl Client for TpccNativeClient<'_> {
                     let payment = (*at, *of, who, *cents);
                     tables.payment(tx_ref, payment, self.history).await?;
                 }
-                Order::Status { at, who } => tables.order_status(tx_ref, *at, who).await?,
+                Order::Status { at, who } => part.order_status(tx_ref, *at, who).await?,
                 Order::Delivery { warehouse, carrier } => {
-                    delivered = tables.delivery(tx_ref, *warehouse, *carrier).await?;
+                    delivered = part.delivery(tx_ref, *warehouse, *carrier).await?;
                 }
                 Order::StockLevel { at, threshold } => {
-                    tables.stock_level(tx_ref, *at, *threshold).await?;
+                    part.stock_level(tx_ref, *at, *threshold).await?;
                 }
             }
             Ok(Attempt::Committed)

@@ -5,7 +5,7 @@ use fencepost_hashtable::IndexError;
 use fencepost_txn::{Stop, Transaction};
 
 use super::now;
-use super::tables::{Tables, column, line_key};
+use super::tables::{Part, Tables, column, line_key};
 use crate::harness::Attempt;
 use crate::native::rows::{copy, words};
 use crate::tpcc::mix::{District, Line};
@@ -30,7 +30,8 @@ impl Tables {
         lines: &[Line],
     ) -> Result<Attempt, IndexError> {
         let (warehouse, district) = at;
-        let place = self
+        let home = self.of(warehouse);
+        let place = home
             .district
             .must_find(tx, pack(warehouse, district, 0))
             .await?;
@@ -43,7 +44,7 @@ impl Tables {
             .await?;
         let mut row = Vec::new();
         let key = pack(warehouse, district, customer);
-        let place = self.customer.must_find(tx, key).await?;
+        let place = home.customer.must_find(tx, key).await?;
         copy(tx, place, &mut row).await?;
         let discount = row[column::C_DISCOUNT] as i64;
         let mut shown = CUSTOMER.text(&row, column::C_LAST).len();
@@ -64,19 +65,19 @@ impl Tables {
             ],
             texts: Vec::new(),
         };
-        self.insert_order(tx, &ORDERS.pack(&order)).await?;
-        self.insert_new_order(tx, at, id).await?;
+        home.insert_order(tx, &ORDERS.pack(&order)).await?;
+        home.insert_new_order(tx, at, id).await?;
 
         let mut sum = 0;
         for (line, number) in lines.iter().zip(1u8..) {
-            let Some(place) = self.item.find(tx, line.item as u64).await? else {
+            let Some(place) = home.item.find(tx, line.item as u64).await? else {
                 return Ok(Attempt::Failed(UNUSED_ITEM));
             };
             copy(tx, place, &mut row).await?;
             let amount = line.quantity * row[column::I_PRICE] as i64;
             sum += amount;
             let original = is_original(ITEM.text(&row, column::I_DATA));
-            let (info, brand) = self.take_stock(tx, at, line).await?;
+            let (info, brand) = self.of(line.supply).take_stock(tx, at, line).await?;
             shown += usize::from(original && brand);
             let mut row = ORDER_LINE.pack(&Row {
                 numbers: vec![
@@ -94,16 +95,18 @@ impl Tables {
             });
             ORDER_LINE.set_text(&mut row, 0, &info);
             let key = line_key(at, id, number);
-            self.order_line.insert(tx, &key, &row).await?;
+            home.order_line.insert(tx, &key, &row).await?;
         }
         // Last, because every payment writes this row.
-        let place = self.warehouse.must_find(tx, pack(0, 0, warehouse)).await?;
+        let place = home.warehouse.must_find(tx, pack(0, 0, warehouse)).await?;
         let [w_tax] = words(tx, place, [column::W_TAX]).await?;
         let total = sum * (10_000 - discount) * (10_000 + w_tax + d_tax);
         std::hint::black_box((total, shown));
         Ok(Attempt::Committed)
     }
+}
 
+impl Part {
     /// Takes a line's quantity from the stock that supplies it: the district's text, and whether the
     /// stock is original.
     async fn take_stock(

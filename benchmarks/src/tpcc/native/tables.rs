@@ -1,4 +1,4 @@
-//! The tables and their indexes.
+//! The tables and their indexes, those of each machine apart.
 //!
 //! ```text
 //! hash    warehouse  district  customer  item  stock  orders  history
@@ -9,14 +9,23 @@
 //! ```
 //! Keys of hash tables are packed numbers; keys of B-trees are big-endian, so that they are ordered.
 //! The numbers of a row are its first words, in the order of the schema.
+//!
+//! Each machine has a [`Part`] of every table, made and loaded by itself. Warehouses are dealt out to the
+//! machines in turn, and everything of a warehouse is in the part of the machine that is its home; so is a
+//! payment, with the warehouse where it was made. Items are nobody's and never change: every machine has all
+//! of them.
+
+use std::sync::Arc;
 
 use fencepost_btree::Direction;
 use fencepost_hashtable::IndexError;
-use fencepost_txn::{Addr, Coordinator, FatPtr, Stop, Transaction};
+use fencepost_txn::{Addr, Coordinator, FatPtr, Machine, Stop, Transaction};
 
 use crate::error::BenchError;
 use crate::native::rows::{HashRows, TreeRows};
+use crate::native::{Machines, Spread};
 use crate::tpcc::mix::{District, Who};
+use crate::tpcc::population::DISTRICTS;
 use crate::tpcc::schema::CUSTOMER;
 use crate::tpcc::{Scale, pack};
 
@@ -59,8 +68,37 @@ pub(super) mod column {
 /// Bytes of a name in a key.
 const NAME_BYTES: usize = 16;
 
-#[derive(Clone, Copy)]
-pub(super) struct Tables {
+/// The tables of all machines.
+pub(super) struct Tables(Spread<Part>);
+
+impl Tables {
+    /// Makes them, empty.
+    pub fn create(machines: &Machines, scale: Scale) -> Result<Tables, BenchError> {
+        let most = machines.share(scale.warehouses.into());
+        let part = |machine: &Arc<_>| Part::create(&mut Machine::coordinator(machine), most, scale);
+        machines.spread(part).map(Tables)
+    }
+
+    /// The machine, of those of the run, that is home to a warehouse.
+    #[inline]
+    pub fn home(&self, warehouse: i64) -> usize {
+        (warehouse - 1) as usize % self.0.parts().len()
+    }
+
+    /// The tables that have a warehouse.
+    #[inline]
+    pub fn of(&self, warehouse: i64) -> &Part {
+        &self.0.parts()[self.home(warehouse)]
+    }
+
+    /// The tables of each machine, in the order of the machines.
+    pub fn parts(&self) -> &[Part] {
+        self.0.parts()
+    }
+}
+
+/// The tables of one machine.
+pub(super) struct Part {
     pub warehouse: HashRows,
     pub district: HashRows,
     pub customer: HashRows,
@@ -74,18 +112,22 @@ pub(super) struct Tables {
     pub order_line: TreeRows,
 }
 
-impl Tables {
-    /// Makes them, empty.
-    pub fn create(coordinator: &mut Coordinator, scale: Scale) -> Result<Tables, BenchError> {
-        let districts = scale.districts();
+impl Part {
+    /// Makes them, empty, with room for so many warehouses.
+    fn create(
+        coordinator: &mut Coordinator,
+        warehouses: u64,
+        scale: Scale,
+    ) -> Result<Part, BenchError> {
+        let districts = warehouses * u64::from(DISTRICTS);
         let (customers, items) = (u64::from(scale.customers), u64::from(scale.items));
         let mut rows = |rows| HashRows::create(coordinator, rows);
-        let (warehouse, district) = (rows(districts / 10)?, rows(districts)?);
+        let (warehouse, district) = (rows(warehouses)?, rows(districts)?);
         let (customer, orders) = (rows(districts * customers)?, rows(districts * customers)?);
         let history = rows(districts * customers)?;
-        let (item, stock) = (rows(items)?, rows(districts / 10 * items)?);
+        let (item, stock) = (rows(items)?, rows(warehouses * items)?);
         let mut tree = || TreeRows::create(coordinator);
-        Ok(Tables {
+        Ok(Part {
             warehouse,
             district,
             customer,

@@ -5,15 +5,21 @@ use fencepost_txn::Transaction;
 
 use super::tables::column;
 use super::*;
-use crate::native::{insist, machine_for_tests};
-use crate::tpcc::pack;
+use crate::native::rows::copy;
+use crate::native::{FabricKind, insist, machine_for_tests, machines_for_tests};
+use crate::tpcc::mix::Remote;
 use crate::tpcc::schema::NULL;
+use crate::tpcc::{Scale, pack};
 
 /// A small database after some requests, whole.
-fn used() -> TpccNative {
-    let machines = machine_for_tests();
-    let machine = machines.of(0);
-    let tpcc = TpccNative::new(machine, Scale::small(2), 1, 3).expect("tables");
+fn used(machines: Machines) -> TpccNative {
+    let options = TpccOptions {
+        scale: Scale::small(4),
+        remote: Remote::SPECIFIED,
+        threads: 1,
+        seed: 3,
+    };
+    let tpcc = TpccNative::new(machines, options).expect("tables");
     tpcc.prepare(&|_| ()).expect("it loads");
     assert_eq!(tpcc.verify().expect("it looks"), None, "after the load");
     let mut client = tpcc.client(0).expect("a client");
@@ -31,11 +37,10 @@ fn used() -> TpccNative {
 /// Makes a change that lasts; what the check says of it.
 fn plant(
     tpcc: &TpccNative,
-    change: impl AsyncFn(&mut Transaction, Tables) -> Result<(), IndexError>,
+    change: impl AsyncFn(&mut Transaction, &Tables) -> Result<(), IndexError>,
 ) -> String {
-    let tables = tpcc.tables;
-    insist(&mut tpcc.machine.coordinator(), async |tx| {
-        change(tx, tables).await
+    insist(&mut tpcc.machines.of(0).coordinator(), async |tx| {
+        change(tx, &tpcc.tables).await
     })
     .expect("it commits");
     tpcc.verify().expect("it looks").unwrap_or_default()
@@ -43,9 +48,9 @@ fn plant(
 
 #[test]
 fn money_from_nowhere_is_found() {
-    let tpcc = used();
+    let tpcc = used(machine_for_tests());
     let found = plant(&tpcc, async |tx, tables| {
-        let row = tables.customer.must_find(tx, pack(2, 3, 7)).await?;
+        let row = tables.of(2).customer.must_find(tx, pack(2, 3, 7)).await?;
         tx.update(row, |row| row[column::C_BALANCE] += 1).await?;
         Ok(())
     });
@@ -58,7 +63,7 @@ fn money_from_nowhere_is_found() {
         "{found}"
     );
     let found = plant(&tpcc, async |tx, tables| {
-        let row = tables.warehouse.must_find(tx, 1).await?;
+        let row = tables.of(1).warehouse.must_find(tx, 1).await?;
         tx.update(row, |row| row[column::W_YTD] += 1).await?;
         Ok(())
     });
@@ -70,13 +75,13 @@ fn money_from_nowhere_is_found() {
 
 #[test]
 fn a_lost_new_order_is_found() {
-    let tpcc = used();
+    let tpcc = used(machine_for_tests());
     let found = plant(&tpcc, async |tx, tables| {
         // The last order is not delivered yet.
-        let place = tables.district.must_find(tx, pack(1, 1, 0)).await?;
+        let place = tables.of(1).district.must_find(tx, pack(1, 1, 0)).await?;
         let next = tx.update(place, |row| row[column::D_NEXT_O_ID]).await?;
         let key = pack(1, 1, next as i64 - 1);
-        tables.new_order.remove(tx, &key.to_be_bytes()).await
+        tables.of(1).new_order.remove(tx, &key.to_be_bytes()).await
     });
     for name in ["3.3.2.2", "3.3.2.5", "3.3.2.11"] {
         assert!(found.contains(name), "{name}: {found}");
@@ -85,9 +90,9 @@ fn a_lost_new_order_is_found() {
 
 #[test]
 fn a_half_delivered_order_is_found() {
-    let tpcc = used();
+    let tpcc = used(machine_for_tests());
     let found = plant(&tpcc, async |tx, tables| {
-        let place = tables.orders.must_find(tx, pack(1, 1, 1)).await?;
+        let place = tables.of(1).orders.must_find(tx, pack(1, 1, 1)).await?;
         tx.update(place, |row| row[column::O_CARRIER_ID] = NULL as u64)
             .await?;
         Ok(())
@@ -96,4 +101,73 @@ fn a_half_delivered_order_is_found() {
         found.contains("3.3.2.5") && found.contains("3.3.2.7"),
         "{found}"
     );
+}
+
+#[test]
+fn over_machines_corruption_is_found_on_each() {
+    let tpcc = used(machines_for_tests(FabricKind::Local));
+    for warehouse in 1..=4 {
+        let more = |cents: i64| {
+            plant(&tpcc, async |tx, tables| {
+                let rows = tables.of(warehouse).district;
+                let row = rows.must_find(tx, pack(warehouse, 3, 0)).await?;
+                let add = |row: &mut [u64]| {
+                    row[column::D_YTD] = (row[column::D_YTD] as i64 + cents) as u64;
+                };
+                tx.update(row, add).await?;
+                Ok(())
+            })
+        };
+        let (found, place) = (more(1), format!("warehouse {warehouse}, district 3"));
+        assert!(
+            found.contains("3.3.2.9") && found.contains(&place),
+            "{found}"
+        );
+        assert_eq!(more(-1), "");
+    }
+}
+
+#[test]
+fn an_order_on_another_machine_than_its_warehouse_is_found() {
+    let tpcc = used(machines_for_tests(FabricKind::Local));
+    let found = plant(&tpcc, async |tx, tables| {
+        let (key, mut row) = (pack(2, 1, 5), Vec::new());
+        let place = tables.of(2).orders.must_find(tx, key).await?;
+        copy(tx, place, &mut row).await?;
+        tables.of(3).orders.insert(tx, key, &row).await.map(drop)
+    });
+    assert!(found.contains("an order of warehouse 2"), "{found}");
+}
+
+#[test]
+fn what_a_warehouse_has_and_needs_is_in_the_memory_of_its_machine() {
+    let tpcc = used(machines_for_tests(FabricKind::Shm));
+    for warehouse in 1..=4 {
+        let part = tpcc.tables.of(warehouse);
+        let machine = tpcc.machines.of(tpcc.tables.home(warehouse));
+        insist(&mut machine.coordinator(), async |tx| {
+            let district = pack(warehouse, 10, 0);
+            let first = (warehouse as u64 - 1) * 300 + 1;
+            let mut places = vec![
+                part.warehouse.must_find(tx, warehouse as u64).await?,
+                part.district.must_find(tx, district).await?,
+                part.history.must_find(tx, first).await?,
+                part.item.must_find(tx, 200).await?,
+                part.stock.must_find(tx, pack(warehouse, 0, 200)).await?,
+            ];
+            for number in 1..=30 {
+                let key = pack(warehouse, 10, number);
+                places.push(part.customer.must_find(tx, key).await?);
+                places.push(part.orders.must_find(tx, key).await?);
+            }
+            let (low, high) = (district.to_be_bytes(), (district + 60).to_be_bytes());
+            let mut lines = Vec::new();
+            part.order_line.range(tx, (&low, &high), &mut lines).await?;
+            assert!(lines.len() > 100);
+            places.extend(lines);
+            assert!(places.iter().all(|place| machine.regions().is_own(*place)));
+            Ok(())
+        })
+        .expect("all are there");
+    }
 }

@@ -14,7 +14,7 @@ mod queries;
 
 use fencepost_fabric::random::Random;
 
-use super::Scale;
+use super::TpccOptions;
 use super::conditions;
 use super::done::{Done, Own};
 use super::mix::{District, KINDS, Mix, Order, Request, Who};
@@ -32,8 +32,8 @@ use queries::{OrderStatus, StockLevel};
 pub struct TpccSql {
     source: SqlSource,
     isolation: Isolation,
+    options: TpccOptions,
     population: Population,
-    threads: usize,
     done: Done,
 }
 
@@ -54,19 +54,14 @@ struct Statements {
 }
 
 impl TpccSql {
-    /// On sessions of `source`, for so many threads.
-    pub fn new(
-        (source, isolation): (SqlSource, Isolation),
-        scale: Scale,
-        threads: usize,
-        seed: u64,
-    ) -> TpccSql {
+    /// On sessions of `source`.
+    pub fn new((source, isolation): (SqlSource, Isolation), options: TpccOptions) -> TpccSql {
         TpccSql {
             source,
             isolation,
-            population: Population::new(scale, seed),
-            threads,
-            done: Done::new(scale),
+            options,
+            population: Population::new(options.scale, options.seed),
+            done: Done::new(options.scale),
         }
     }
 }
@@ -115,7 +110,6 @@ impl Workload for TpccSql {
     fn client(&self, thread: usize) -> Result<TpccClient<'_>, BenchError> {
         let mut owned = self.source.session_at(self.isolation)?;
         let session = owned.as_mut();
-        let (scale, run) = (self.population.scale, self.population.run);
         Ok(TpccClient {
             statements: Statements {
                 new_order: NewOrder::prepare(session)?,
@@ -125,7 +119,7 @@ impl Workload for TpccSql {
                 stock_level: StockLevel::prepare(session)?,
             },
             session: owned,
-            mix: Mix::new(scale, run, thread, self.threads),
+            mix: Mix::new(&self.options, self.population.run, thread),
             done: self.done.own(),
         })
     }
