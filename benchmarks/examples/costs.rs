@@ -23,7 +23,7 @@ fn options((name, reads, writes): (Name, u32, u32), machines: usize) -> BenchOpt
     BenchOptions {
         name,
         via: Via::Native,
-        url: None,
+        urls: Vec::new(),
         rows: Some(20_000),
         zipf: None,
         update_percent: 0,

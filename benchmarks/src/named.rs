@@ -62,8 +62,8 @@ pub struct BenchOptions {
     pub name: Name,
     /// How the database is reached.
     pub via: Via,
-    /// The server, for [`Via::Pg`].
-    pub url: Option<String>,
+    /// The server, for [`Via::Pg`]; or the machines of one database, over which clients are dealt out.
+    pub urls: Vec<String>,
     /// Keys, subscribers, accounts or customers; each workload has its own default.
     pub rows: Option<u64>,
     /// Zipf's θ of `kv`; uniform without.
@@ -290,6 +290,9 @@ fn facts(options: &BenchOptions, parameters: Value) -> Facts {
         _ => BTreeMap::new(),
     };
     parameters.insert("seed".to_string(), json!(options.run.seed));
+    if options.via == Via::Pg {
+        parameters.insert("servers".to_string(), json!(options.urls.len()));
+    }
     Facts {
         via: options.via.name().to_string(),
         durability: durability.to_string(),
@@ -316,9 +319,9 @@ impl Facts {
 }
 
 fn source(options: &BenchOptions) -> Result<SqlSource, BenchError> {
-    match (options.via, &options.url) {
-        (Via::Pg, Some(url)) => Ok(SqlSource::Pg(url.clone())),
-        (Via::Pg, None) => Err(BenchError::Options("--via pg needs --url".to_string())),
+    match (options.via, &options.urls[..]) {
+        (Via::Pg, []) => Err(BenchError::Options("--via pg needs --url".to_string())),
+        (Via::Pg, urls) => Ok(SqlSource::Pg(urls.to_vec())),
         _ => Ok(SqlSource::Embedded(Embedded::new(open(options)?))),
     }
 }

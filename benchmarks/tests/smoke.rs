@@ -12,7 +12,7 @@ fn options(name: Name, via: Via) -> BenchOptions {
     BenchOptions {
         name,
         via,
-        url: None,
+        urls: Vec::new(),
         rows: Some(200),
         zipf: None,
         update_percent: 0,
@@ -77,7 +77,7 @@ fn run_over_the_wire(name: Name) -> Report {
     let address = server.local_addr();
     let url = format!("postgresql://postgres@{address}/postgres");
     run(&BenchOptions {
-        url: Some(url),
+        urls: vec![url],
         ..options(name, Via::Pg)
     })
 }

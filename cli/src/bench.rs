@@ -22,9 +22,10 @@ pub struct Bench {
     #[arg(long, default_value = "native")]
     via: Access,
     /// Server for --via pg: postgresql://user@host:port/database, or host=… port=…. Any PostgreSQL
-    /// will do. Tables of the benchmark are dropped and made again.
-    #[arg(long)]
-    url: Option<String>,
+    /// will do. Tables of the benchmark are dropped and made again. Given several times, for machines of one
+    /// database: the first one loads, clients are dealt out over all, and the check is made through each.
+    #[arg(long = "url")]
+    urls: Vec<String>,
     /// Threads in all, each one client; several machines take turns to have them.
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -180,7 +181,7 @@ impl Bench {
                 Access::Embedded => Via::Embedded,
                 Access::Pg => Via::Pg,
             },
-            url: self.url,
+            urls: self.urls,
             rows: self.rows,
             zipf: self.zipf,
             update_percent: self.update_percent,

@@ -56,8 +56,8 @@ impl Workload for BankSql {
         Ok(())
     }
 
-    fn client(&self, _thread: usize) -> Result<BankClient, BenchError> {
-        let mut session = self.source.session()?;
+    fn client(&self, thread: usize) -> Result<BankClient, BenchError> {
+        let mut session = self.source.session_of(thread)?;
         let pay = "UPDATE bank_account SET balance = balance - $1 WHERE id = $2 AND balance >= $1";
         let receive = "UPDATE bank_account SET balance = balance + $1 WHERE id = $2";
         Ok(BankClient {
@@ -87,9 +87,10 @@ impl Workload for BankSql {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        let mut session = self.source.session()?;
-        let sum = session.prepare(SUM)?;
-        Ok(sum_of(session.as_mut(), sum)?.broken(self.accounts))
+        self.source.verify(|session| {
+            let sum = session.prepare(SUM)?;
+            Ok(sum_of(session, sum)?.broken(self.accounts))
+        })
     }
 }
 

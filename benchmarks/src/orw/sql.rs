@@ -90,8 +90,8 @@ impl Workload for OrwSql {
         Ok(())
     }
 
-    fn client(&self, _thread: usize) -> Result<OrwClient<'_>, BenchError> {
-        let mut session = self.source.session_at(self.isolation)?;
+    fn client(&self, thread: usize) -> Result<OrwClient<'_>, BenchError> {
+        let mut session = self.source.session_at(self.isolation, thread)?;
         Ok(OrwClient {
             statements: Statements {
                 read: session.prepare(READ)?,
@@ -105,7 +105,12 @@ impl Workload for OrwSql {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        let mut session = self.source.session()?;
+        self.source.verify(|session| self.verify_through(session))
+    }
+}
+
+impl OrwSql {
+    fn verify_through(&self, session: &mut dyn SqlSession) -> Result<Option<String>, BenchError> {
         let read = session.prepare(
             "SELECT id, number, version, checksum, rest_1, rest_2 FROM orw \
              WHERE id BETWEEN $1 AND $2 ORDER BY id",

@@ -110,8 +110,8 @@ impl Workload for SmallBankSql {
         Ok(())
     }
 
-    fn client(&self, _thread: usize) -> Result<SmallBankClient<'_>, BenchError> {
-        let mut session = self.source.session_at(self.isolation)?;
+    fn client(&self, thread: usize) -> Result<SmallBankClient<'_>, BenchError> {
+        let mut session = self.source.session_at(self.isolation, thread)?;
         let [savings, checking] = TABLES;
         Ok(SmallBankClient {
             savings: Statements::prepare(session.as_mut(), savings)?,
@@ -123,7 +123,12 @@ impl Workload for SmallBankSql {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        let mut session = self.source.session()?;
+        self.source.verify(|session| self.verify_through(session))
+    }
+}
+
+impl SmallBankSql {
+    fn verify_through(&self, session: &mut dyn SqlSession) -> Result<Option<String>, BenchError> {
         let mut sum = |table: &str| -> Result<Sum, BenchError> {
             let text =
                 format!("SELECT count(*), CAST(sum(balance) AS bigint), min(balance) FROM {table}");

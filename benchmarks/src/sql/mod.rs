@@ -271,28 +271,64 @@ impl Isolation {
 pub enum SqlSource {
     /// A database in this process.
     Embedded(Embedded),
-    /// `postgresql://…` or `host=… port=…`.
-    Pg(String),
+    /// `postgresql://…` or `host=… port=…`; several are machines of one database.
+    Pg(Vec<String>),
 }
 
 impl SqlSource {
-    /// A new session.
+    /// A new session: the first server's, which loads.
     ///
     /// # Errors
     /// A server that cannot be reached or that refuses.
     pub fn session(&self) -> Result<Box<dyn SqlSession>, BenchError> {
-        match self {
-            SqlSource::Embedded(database) => Ok(Box::new(database.session()?)),
-            SqlSource::Pg(url) => Ok(Box::new(PgSession::connect(url)?)),
-        }
+        self.session_of(0)
     }
 
-    /// A new session whose transactions are isolated at least so.
+    /// A new session of a client; clients are dealt out over the servers.
     ///
     /// # Errors
     /// As [`SqlSource::session`].
-    pub fn session_at(&self, isolation: Isolation) -> Result<Box<dyn SqlSession>, BenchError> {
-        let (mut session, name) = (self.session()?, isolation.name());
+    pub fn session_of(&self, client: usize) -> Result<Box<dyn SqlSession>, BenchError> {
+        match self {
+            SqlSource::Embedded(database) => Ok(Box::new(database.session()?)),
+            SqlSource::Pg(urls) => match urls.get(client % urls.len().max(1)) {
+                Some(url) => Ok(Box::new(PgSession::connect(url)?)),
+                None => Err(BenchError::Options("no server is given".to_string())),
+            },
+        }
+    }
+
+    /// Says what `verify` finds through each of the servers, up to the first that finds something.
+    ///
+    /// # Errors
+    /// As [`SqlSource::session`], and what keeps it from looking.
+    pub fn verify(
+        &self,
+        verify: impl Fn(&mut dyn SqlSession) -> Result<Option<String>, BenchError>,
+    ) -> Result<Option<String>, BenchError> {
+        let servers = match self {
+            SqlSource::Embedded(_) => 1,
+            SqlSource::Pg(urls) => urls.len(),
+        };
+        for server in 0..servers {
+            if let Some(broken) = verify(self.session_of(server)?.as_mut())? {
+                let through = format!("through server {}: {broken}", server + 1);
+                return Ok(Some(if servers == 1 { broken } else { through }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A new session of a client whose transactions are isolated at least so.
+    ///
+    /// # Errors
+    /// As [`SqlSource::session`].
+    pub fn session_at(
+        &self,
+        isolation: Isolation,
+        client: usize,
+    ) -> Result<Box<dyn SqlSession>, BenchError> {
+        let (mut session, name) = (self.session_of(client)?, isolation.name());
         session.script(&format!("SET default_transaction_isolation = '{name}'"))?;
         Ok(session)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
 
-use crate::common::program;
+use crate::common::{program, said};
 
 const MACHINES: u16 = 3;
 
@@ -58,10 +58,27 @@ impl DevCluster {
         }
     }
 
-    fn session(&self, machine: u16) -> PgSession {
+    fn url(&self, machine: u16) -> String {
         let port = self.first_port + machine;
-        let url = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
-        PgSession::connect(&url).expect("a session")
+        format!("host=127.0.0.1 port={port} user=postgres dbname=postgres")
+    }
+
+    fn session(&self, machine: u16) -> PgSession {
+        PgSession::connect(&self.url(machine)).expect("a session")
+    }
+
+    /// Runs a benchmark: its tables are loaded through the first of `machines`, requests go through all of
+    /// them at once, and its check says "ok" through each.
+    fn bench(&self, arguments: &[&str], machines: &[u16]) {
+        let mut bench = program(&["bench", "--via", "pg", "--threads", "6"]);
+        bench.args(["--seconds", "2", "--warmup", "0.5"]);
+        bench.args(arguments);
+        for machine in machines {
+            bench.args(["--url", &self.url(*machine)]);
+        }
+        let output = bench.output().expect("it runs");
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains("check      ok"), "{}", said(&output));
     }
 
     /// Process ids of the machines.
@@ -127,6 +144,15 @@ fn are_one_database(mut cluster: DevCluster) {
     assert!(machines.iter().all(|pid| is_gone(pid)));
     let left = std::fs::read_dir(cluster.shared.path()).expect("a directory");
     assert_eq!(left.count(), 0, "its memory is given back");
+}
+
+#[test]
+fn benchmarks_hold_through_all_machines_at_once_whichever_loads() {
+    let cluster = DevCluster::start();
+    let tpcc = ["tpcc", "--warehouses", "1", "--small"];
+    cluster.bench(&tpcc, &[0, 1, 2]);
+    cluster.bench(&tpcc, &[2, 0]);
+    cluster.bench(&["tatp", "--rows", "300"], &[1, 0, 2]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::population::{Population, Sizes};
 use crate::error::BenchError;
 use crate::harness::Workload;
-use crate::sql::SqlSource;
+use crate::sql::{SqlSession, SqlSource};
 use client::TatpClient;
 
 /// The tables, children before parents.
@@ -63,13 +63,15 @@ impl Workload for TatpSql {
         Ok(())
     }
 
-    fn client(&self, _thread: usize) -> Result<TatpClient<'_>, BenchError> {
-        TatpClient::new(self.source.session()?, self)
+    fn client(&self, thread: usize) -> Result<TatpClient<'_>, BenchError> {
+        TatpClient::new(self.source.session_of(thread)?, self)
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        let mut session = self.source.session()?;
         let more = self.more_forwardings.load(Ordering::Relaxed);
-        verify::verify(session.as_mut(), &self.population, self.loaded(), more)
+        let verify = |session: &mut dyn SqlSession| {
+            verify::verify(session, &self.population, self.loaded(), more)
+        };
+        self.source.verify(verify)
     }
 }

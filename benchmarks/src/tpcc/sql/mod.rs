@@ -108,7 +108,7 @@ impl Workload for TpccSql {
     }
 
     fn client(&self, thread: usize) -> Result<TpccClient<'_>, BenchError> {
-        let mut owned = self.source.session_at(self.isolation)?;
+        let mut owned = self.source.session_at(self.isolation, thread)?;
         let session = owned.as_mut();
         Ok(TpccClient {
             statements: Statements {
@@ -125,11 +125,10 @@ impl Workload for TpccSql {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        let mut session = self.source.session()?;
-        let mut books = SqlBooks {
-            session: session.as_mut(),
+        let verify = |session: &mut dyn SqlSession| {
+            conditions::broken(&mut SqlBooks { session }, &self.done)
         };
-        conditions::broken(&mut books, &self.done)
+        self.source.verify(verify)
     }
 }
 
