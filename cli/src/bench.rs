@@ -134,6 +134,8 @@ enum Between {
     Local,
     /// Memory on /dev/shm, as between processes.
     Shm,
+    /// Connections on loopback.
+    Tcp,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -203,6 +205,7 @@ impl Bench {
             fabric: self.fabric.map(|fabric| match fabric {
                 Between::Local => FabricKind::Local,
                 Between::Shm => FabricKind::Shm,
+                Between::Tcp => FabricKind::Tcp,
             }),
             data_dir: self.data_dir,
             memory_limit: self.memory_limit,

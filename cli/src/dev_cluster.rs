@@ -208,10 +208,10 @@ impl DevCluster {
     }
 }
 
-/// Addresses on which nobody listens now.
+/// Addresses on which nobody listens now, of hosts from which nobody calls: they stay free.
 fn free_addresses(count: u32) -> Result<Vec<String>, Failure> {
-    let free = |_| TcpListener::bind("127.0.0.1:0");
-    let listeners: Result<Vec<_>, _> = (0..count).map(free).collect();
+    let free = |machine| TcpListener::bind(format!("127.0.1.{machine}:0"));
+    let listeners: Result<Vec<_>, _> = (1..=count).map(free).collect();
     let listeners = listeners.map_err(Failure::io("addresses of the machines"))?;
     let address = |listener: &TcpListener| listener.local_addr().map(|at| at.to_string());
     let addresses: Result<_, _> = listeners.iter().map(address).collect();

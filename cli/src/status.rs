@@ -22,12 +22,8 @@ impl Status {
         let text = |session: &mut PgSession, sql: &str| -> Result<String, BenchError> {
             let statement = session.prepare(sql)?;
             let rows = session.query(statement, &[])?;
-            Ok(match rows.first().and_then(|row| row.first()) {
-                Some(Cell::Text(text)) => text.clone(),
-                Some(Cell::Int(number)) => number.to_string(),
-                Some(Cell::Numeric(number)) => number.to_string(),
-                Some(Cell::Null) | None => String::new(),
-            })
+            let cell = rows.first().and_then(|row| row.first());
+            Ok(cell.map(show).unwrap_or_default())
         };
         let version = text(&mut session, "SELECT version()")?;
         let asked = Instant::now();
@@ -48,6 +44,40 @@ impl Status {
                 text(&mut session, &format!("SHOW {name}"))?
             );
         }
-        Ok(())
+        Ok(machines(&mut session)?)
+    }
+}
+
+/// The machines, where there are several.
+fn machines(session: &mut PgSession) -> Result<(), BenchError> {
+    let machines = session.prepare(
+        "SELECT m.machine::text, m.regions::text,
+                CASE WHEN is_this THEN 'this one' WHEN is_reachable THEN 'up' ELSE 'down' END,
+                CASE WHEN is_manager THEN ', configuration manager' ELSE '' END,
+                c.replicas::text
+         FROM pg_fencepost_machines m CROSS JOIN pg_fencepost_configurations c ORDER BY m.machine",
+    )?;
+    let rows = session.query(machines, &[])?;
+    for (at, row) in rows.iter().enumerate().filter(|_| rows.len() > 1) {
+        let shown: Vec<String> = row.iter().map(show).collect();
+        if let [machine, regions, state, manager, replicas] = &shown[..] {
+            if at == 0 {
+                println!(
+                    "machines    {}, {replicas} of which have each region",
+                    rows.len()
+                );
+            }
+            println!("  m{machine:<8} {state}{manager}; primary of {regions} regions");
+        }
+    }
+    Ok(())
+}
+
+fn show(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => text.clone(),
+        Cell::Int(number) => number.to_string(),
+        Cell::Numeric(number) => number.to_string(),
+        Cell::Null => String::new(),
     }
 }

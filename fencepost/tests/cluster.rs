@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::thread;
 
-use fencepost::{Cluster, Database, OpenError, SqlState, params};
+use fencepost::{BlockingSession, Cluster, Database, OpenError, SqlState, params};
 
 const MACHINES: u32 = 3;
 
@@ -26,10 +26,11 @@ impl Between {
     }
 }
 
-/// Addresses that are free.
-fn addresses() -> Vec<String> {
-    let any = || TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let listeners: Vec<_> = (0..MACHINES).map(|_| any()).collect();
+/// Addresses that are free and stay so: nobody calls from the hosts of a test.
+fn addresses(test: u32) -> Vec<String> {
+    let any =
+        |machine| TcpListener::bind(format!("127.0.{test}.{machine}:0")).expect("a free port");
+    let listeners: Vec<_> = (1..=MACHINES).map(any).collect();
     let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
     listeners.iter().map(address).collect()
 }
@@ -72,7 +73,7 @@ fn what_one_machine_does_all_of_them_see() {
 
 #[test]
 fn what_one_machine_of_a_network_does_all_of_them_see() {
-    all_see(&Between::Network(addresses()));
+    all_see(&Between::Network(addresses(1)));
 }
 
 fn all_see(between: &Between) {
@@ -120,6 +121,7 @@ fn all_see(between: &Between) {
             .verifier
             .is_some()
     );
+    show_themselves(&mut sessions);
     drop(sessions);
     for machine in &machines {
         let backed: Vec<_> = machines.iter().map(|db| db.machine().clone()).collect();
@@ -134,6 +136,40 @@ fn all_see(between: &Between) {
     }
 }
 
+/// Each machine shows the same machines and regions.
+fn show_themselves(sessions: &mut [BlockingSession]) {
+    for (at, session) in sessions.iter_mut().enumerate() {
+        let mut text = |sql: &str| {
+            let row = session.query_one(sql, &[]).expect("a row");
+            row.get::<String>(0).expect("a text")
+        };
+        let configuration =
+            "SELECT configuration || ' ' || machines || ' ' || manager || ' ' || replicas
+            FROM pg_fencepost_configurations";
+        assert_eq!(text(configuration), "1 1,2,3 1 3");
+        let this = "SELECT machine::text FROM pg_catalog.pg_fencepost_machines WHERE is_this";
+        assert_eq!(text(this), (at + 1).to_string());
+        let there = "SELECT count(*)::text FROM pg_fencepost_machines m WHERE m.is_reachable";
+        assert_eq!(text(there), "3");
+        // What a peer has made is known a little later.
+        let regions = "SELECT count(*)::text FROM pg_fencepost_regions r
+            JOIN pg_fencepost_machines m ON m.machine = r.primary_machine";
+        let mut looks = 0;
+        while text(regions) != "3" {
+            looks += 1;
+            assert!(looks < 5000, "each machine has a region");
+            thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let second = "SELECT backups FROM pg_fencepost_regions WHERE region = 1";
+        assert_eq!(text(second), "3,1");
+        assert!(
+            session
+                .execute("DELETE FROM pg_fencepost_machines", &[])
+                .is_err()
+        );
+    }
+}
+
 #[test]
 fn transfers_on_all_machines_at_once_keep_the_total() {
     let shared = shared();
@@ -142,7 +178,7 @@ fn transfers_on_all_machines_at_once_keep_the_total() {
 
 #[test]
 fn transfers_on_all_machines_of_a_network_keep_the_total() {
-    transfer(&Between::Network(addresses()));
+    transfer(&Between::Network(addresses(2)));
 }
 
 fn transfer(between: &Between) {
@@ -197,7 +233,7 @@ fn sessions_of_all_machines_stand_in_line_for_a_row() {
 
 #[test]
 fn sessions_of_all_machines_of_a_network_stand_in_line_for_a_row() {
-    stand_in_line(&Between::Network(addresses()));
+    stand_in_line(&Between::Network(addresses(3)));
 }
 
 fn stand_in_line(between: &Between) {
@@ -269,7 +305,7 @@ fn what_cannot_be_a_cluster_is_refused() {
 
 #[test]
 fn a_machine_that_is_none_of_the_network_is_told_why() {
-    let addresses = addresses();
+    let addresses = addresses(4);
     let join = |machine, secret: &'static [u8], name| {
         let cluster = Cluster::of_network(addresses.clone(), machine, secret);
         let options = Database::options().region_size(16 << 20);

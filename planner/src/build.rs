@@ -171,6 +171,7 @@ impl Builder<'_> {
                 first_slot,
             },
             LeafSource::Values(rows) => Source::Values { rows, first_slot },
+            LeafSource::System(table) => Source::System { table, first_slot },
         };
         let (mine, rest) = conditions.into_iter().partition(|c| reads_only(c, own));
         let source = match conjunction(mine) {
@@ -253,7 +254,9 @@ pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
                 access_rows(&choose(table, &found, &[]).access, TABLE_ROWS)
             }
             LeafSource::Values(rows) => rows.len() as f64,
-            LeafSource::Subquery(_) | LeafSource::Function { .. } => TABLE_ROWS / 10.0,
+            LeafSource::Subquery(_) | LeafSource::Function { .. } | LeafSource::System(_) => {
+                TABLE_ROWS / 10.0
+            }
         },
     }
 }

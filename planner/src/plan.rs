@@ -15,6 +15,7 @@ use fencepost_sql::bound::{Expr, Grouping, JoinKind, OrderKey, TableFunction, Ta
 use fencepost_sql::catalog::{IndexDef, TableDef};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::row::RowLayout;
+use fencepost_sql::system::SystemTable;
 
 /// A table as plans use it: its definition and its codecs.
 #[derive(Debug)]
@@ -91,6 +92,13 @@ pub enum Source {
         /// Its arguments.
         args: Vec<Expr>,
         /// The slot it fills.
+        first_slot: usize,
+    },
+    /// A table of the system.
+    System {
+        /// Which table.
+        table: SystemTable,
+        /// The first slot it fills.
         first_slot: usize,
     },
     /// A subquery.
@@ -244,7 +252,10 @@ impl SelectPlan {
 impl Source {
     fn locks(&self) -> bool {
         match self {
-            Source::One | Source::Values { .. } | Source::Function { .. } => false,
+            Source::One
+            | Source::Values { .. }
+            | Source::Function { .. }
+            | Source::System { .. } => false,
             Source::Scan(scan) => scan.locks,
             Source::Subquery { plan, .. } => plan.locks(),
             Source::Filter { input, .. } => input.locks(),
@@ -255,7 +266,10 @@ impl Source {
     /// Calls `f` on each table that the source uses.
     pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
         match self {
-            Source::One | Source::Values { .. } | Source::Function { .. } => {}
+            Source::One
+            | Source::Values { .. }
+            | Source::Function { .. }
+            | Source::System { .. } => {}
             Source::Scan(scan) => f(&scan.table),
             Source::Subquery { plan, .. } => plan.for_each_table(f),
             Source::Filter { input, .. } => input.for_each_table(f),

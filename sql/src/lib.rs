@@ -18,6 +18,7 @@ pub mod password;
 pub mod row;
 pub mod settings;
 pub mod stop;
+pub mod system;
 pub mod types;
 pub mod value;
 

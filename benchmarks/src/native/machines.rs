@@ -8,20 +8,18 @@
 //! not so is part of what the workload's check answers.
 
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost::Database;
-use fencepost_fabric::{
-    Fabric, FabricError, HostClock, LocalNetwork, MachineId, Member, ShmFabric,
-};
+use fencepost_fabric::{FabricError, HostClock, MachineId};
 use fencepost_hashtable::{HashTable, IndexError};
 use fencepost_txn::network::{NetworkOptions, Placement};
 use fencepost_txn::{Coordinator, Machine, MachineOptions, OpenError, Transaction};
 use tempfile::TempDir;
 
+use super::fabrics::{FabricKind, fabrics};
 use super::spread::{Spread, home};
 use super::{counters, create_table, insist, settle};
 use crate::error::BenchError;
@@ -31,30 +29,9 @@ use crate::harness::Counters;
 const LOG_WORDS: usize = 1 << 20;
 /// The first and only configuration.
 const CONFIGURATION: u64 = 1;
-/// Where shared memory is best.
-const TMPFS: &str = "/dev/shm";
 /// How long machines may take to come to rest.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(1);
-
-/// What moves bytes between the machines of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FabricKind {
-    /// Each other's memory.
-    Local,
-    /// Files of a directory on a tmpfs that all of them map, as processes of one host would.
-    Shm,
-}
-
-impl FabricKind {
-    /// Name on the command line and in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            FabricKind::Local => "local",
-            FabricKind::Shm => "shm",
-        }
-    }
-}
 
 /// Several machines.
 #[derive(Clone, Copy, Debug)]
@@ -125,11 +102,13 @@ impl Machines {
             }
             machines.machines.push(Machine::open(machine)?);
         }
-        for machine in &machines.machines {
-            if !settle(machine.is_complete()) {
+        let began = Instant::now();
+        while !machines.machines.iter().all(|m| settle(m.is_complete())) {
+            if began.elapsed() > PATIENCE {
                 let lost = OpenError::Network(FabricError::Lost);
                 return Err(lost.into());
             }
+            thread::sleep(NAP);
         }
         Ok(machines)
     }
@@ -259,57 +238,6 @@ impl Drop for Machines {
     }
 }
 
-/// The fabric of each machine, and the directory that they share.
-type Fabrics = (Vec<Arc<dyn Fabric>>, Option<TempDir>);
-
-/// The fabrics of machines that are each other's members.
-fn fabrics(ids: &[MachineId], kind: FabricKind) -> Result<Fabrics, BenchError> {
-    let network = |error| BenchError::from(OpenError::Network(error));
-    let members: Vec<Member> = ids
-        .iter()
-        .map(|id| Member {
-            id: *id,
-            address: String::new(),
-        })
-        .collect();
-    let mut shared = None;
-    let mut fabrics: Vec<Arc<dyn Fabric>> = Vec::with_capacity(ids.len());
-    match kind {
-        FabricKind::Local => {
-            let net = LocalNetwork::new();
-            for id in ids {
-                fabrics.push(Arc::new(net.join(*id).map_err(network)?));
-            }
-        }
-        FabricKind::Shm => {
-            let directory = shared.insert(shared_directory()?);
-            for id in ids {
-                let fabric = ShmFabric::open(directory.path(), *id).map_err(network)?;
-                fabrics.push(Arc::new(fabric));
-            }
-        }
-    }
-    for fabric in &fabrics {
-        fabric.set_members(&members).map_err(network)?;
-    }
-    Ok((fabrics, shared))
-}
-
-/// A directory on a tmpfs, where there is one.
-fn shared_directory() -> Result<TempDir, BenchError> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("fencepost-bench-");
-    let made = if Path::new(TMPFS).is_dir() {
-        builder.tempdir_in(TMPFS)
-    } else {
-        builder.tempdir()
-    };
-    made.map_err(|error| BenchError::Io {
-        what: "shared memory".to_string(),
-        error,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_each_machine_has_loaded_all_of_them_find() {
-        for fabric in [FabricKind::Local, FabricKind::Shm] {
+        for fabric in [FabricKind::Local, FabricKind::Shm, FabricKind::Tcp] {
             let machines = machines_for_tests(fabric);
             let shared = machines._shared.as_ref().map(|dir| dir.path().to_owned());
             let table = machines.create_table(8, 1, 300).expect("tables");

@@ -1,6 +1,7 @@
 //! What native workloads share: running transactions, loading, rows behind indexes (`rows`), the machines
 //! they run on (`machines`) and where each key is (`spread`).
 
+mod fabrics;
 mod machines;
 pub(crate) mod rows;
 mod spread;
@@ -18,7 +19,8 @@ use fencepost_txn::{AbortReason, Coordinator, Machine, Mode, Outcome, Stop, Tran
 use crate::error::BenchError;
 use crate::harness::{Attempt, Counters};
 
-pub use machines::{FabricKind, Machines, Together};
+pub use fabrics::FabricKind;
+pub use machines::{Machines, Together};
 pub(crate) use spread::Spread;
 
 /// Runs a future on this thread. Nearly all of a transaction on this machine is ready at once, and

@@ -148,7 +148,7 @@ fn are_one_database(mut cluster: DevCluster) {
 
 #[test]
 fn benchmarks_hold_through_all_machines_at_once_whichever_loads() {
-    let cluster = DevCluster::start();
+    let cluster = DevCluster::start("shm");
     let tpcc = ["tpcc", "--warehouses", "1", "--small"];
     cluster.bench(&tpcc, &[0, 1, 2]);
     cluster.bench(&tpcc, &[2, 0]);

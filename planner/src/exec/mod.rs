@@ -13,6 +13,7 @@ mod scan;
 mod select;
 mod sort;
 mod source;
+mod system;
 
 pub use batch::Batch;
 pub use cx::{CancelFlag, Cx, Scratch};

@@ -14,6 +14,7 @@ use super::cx::Cx;
 use super::join::JoinState;
 use super::scan::ScanState;
 use super::select::SelectState;
+use super::system;
 use crate::plan::Source;
 
 /// A batch in the making: true when there may be more.
@@ -29,6 +30,8 @@ pub enum SourceState {
     Values(usize),
     /// generate_series.
     Function(Option<Series>),
+    /// The rows of a table of the system that are still to be given, the last first.
+    System(Option<Vec<Vec<Value>>>),
     /// A subquery and its last batch.
     Subquery(Box<SelectState>, Batch),
     /// A join.
@@ -45,6 +48,7 @@ impl SourceState {
             Source::Scan(_) => SourceState::Scan(Box::default()),
             Source::Values { .. } => SourceState::Values(0),
             Source::Function { .. } => SourceState::Function(None),
+            Source::System { .. } => SourceState::System(None),
             Source::Subquery { plan, .. } => SourceState::Subquery(
                 Box::new(SelectState::new(plan)),
                 Batch::new(plan.targets.len()),
@@ -131,6 +135,21 @@ impl SourceState {
                 }
                 Ok(true)
             }),
+            (SourceState::System(left), Source::System { table, first_slot }) => {
+                let left = left.get_or_insert_with(|| {
+                    let mut rows = system::rows(*table, cx.tx.machine());
+                    rows.reverse();
+                    rows
+                });
+                let from = left.len().saturating_sub(max);
+                for row in left.drain(from..).rev() {
+                    let slots = &mut out.push()[*first_slot..];
+                    for (slot, value) in slots.iter_mut().zip(row) {
+                        *slot = value;
+                    }
+                }
+                Box::pin(ready(Ok(!left.is_empty())))
+            }
             _ => Box::pin(ready(Ok(false))),
         }
     }

@@ -113,6 +113,9 @@ impl Lines {
             Source::Function { .. } => {
                 self.node(depth, "Function Scan on generate_series".into());
             }
+            Source::System { table, .. } => {
+                self.node(depth, format!("Function Scan on {}", table.name()));
+            }
             Source::Subquery { plan, alias, .. } => {
                 self.node(depth, format!("Subquery Scan on {alias}"));
                 self.select(plan, depth + 1);
@@ -285,6 +288,10 @@ fn collect(source: &Source, out: &mut Vec<(usize, String, Vec<String>)>) {
         Source::Function { first_slot, .. } => {
             let name = "generate_series".to_owned();
             out.push((*first_slot, name.clone(), vec![name]));
+        }
+        Source::System { table, first_slot } => {
+            let names = table.columns().iter().map(|(name, _)| (*name).to_owned());
+            out.push((*first_slot, table.name().to_owned(), names.collect()));
         }
         Source::Subquery {
             plan,

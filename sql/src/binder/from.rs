@@ -12,6 +12,7 @@ use crate::bound::{
 use crate::catalog::TableDef;
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
+use crate::system::SystemTable;
 use crate::types::{Type, TypeKind};
 
 impl Binder<'_> {
@@ -170,8 +171,17 @@ impl Binder<'_> {
                 sample: None,
                 ..
             } if with_hints.is_empty() && partitions.is_empty() => {
-                let table = self.table(name)?;
                 let alias_name = alias.as_ref().map(|a| names::fold(&a.name));
+                let table = match self.table(name) {
+                    Err(missing) => {
+                        let Some(table) = names::system_table(name) else {
+                            return Err(missing);
+                        };
+                        let leaf = system_leaf(table, alias_name, scope.width);
+                        return self.leaf(leaf, LeafSource::System(table), alias.as_ref(), scope);
+                    }
+                    table => table?,
+                };
                 let leaf = table_leaf(&table, alias_name, scope.width);
                 self.leaf(leaf, LeafSource::Table(table), alias.as_ref(), scope)
             }
@@ -390,6 +400,24 @@ pub(super) fn table_leaf(table: &TableDef, alias: Option<String>, first_slot: us
         first_slot,
         columns,
         key,
+    }
+}
+
+/// A table of the system as an expression sees it.
+fn system_leaf(table: SystemTable, alias: Option<String>, first_slot: usize) -> ScopeLeaf {
+    let column = |(name, ty): &(&str, Type)| ScopeColumn {
+        name: (*name).to_owned(),
+        ty: *ty,
+        origin: None,
+        hidden: false,
+    };
+    ScopeLeaf {
+        table_name: alias.as_ref().map(|_| table.name().to_owned()),
+        alias: alias.unwrap_or_else(|| table.name().to_owned()),
+        schema: Some("pg_catalog".to_owned()),
+        first_slot,
+        columns: table.columns().iter().map(column).collect(),
+        key: Vec::new(),
     }
 }
 

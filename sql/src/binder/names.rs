@@ -7,6 +7,7 @@ use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use super::Binder;
 use crate::catalog::TableDef;
 use crate::error::{SqlError, SqlState};
+use crate::system::SystemTable;
 
 /// An identifier as PostgreSQL keeps it: folded to lower case unless quoted, 63 bytes at most.
 pub(super) fn fold(ident: &Ident) -> String {
@@ -59,6 +60,12 @@ pub(super) fn no_relation(schema: Option<&str>, name: &str) -> SqlError {
         SqlState::UNDEFINED_TABLE,
         format!("relation \"{}\" does not exist", shown(schema, name)),
     )
+}
+
+/// The table of the system that a name is of.
+pub(super) fn system_table(name: &ObjectName) -> Option<SystemTable> {
+    let (schema, table) = table_name(name).ok()?;
+    SystemTable::named(schema.as_deref(), &table)
 }
 
 impl Binder<'_> {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::expr::Expr;
 use crate::catalog::TableDef;
+use crate::system::SystemTable;
 use crate::types::Type;
 
 /// A SELECT, or VALUES, which is a SELECT from a list of rows.
@@ -79,6 +80,8 @@ pub enum LeafSource {
         /// Its arguments.
         args: Vec<Expr>,
     },
+    /// A table of the system.
+    System(SystemTable),
     /// VALUES; the expressions read no columns and have the leaf's column types.
     Values(Vec<Vec<Expr>>),
 }
@@ -267,7 +270,7 @@ impl Select {
         self.from.for_each_leaf(&mut |leaf| match &leaf.source {
             LeafSource::Table(table) => f(table),
             LeafSource::Subquery(select) => select.for_each_table(f),
-            LeafSource::Function { .. } | LeafSource::Values(_) => {}
+            LeafSource::Function { .. } | LeafSource::System(_) | LeafSource::Values(_) => {}
         });
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! board | what none of its transactions reads below any more | changes of the shape of its indexes
-//!       | releases of blocks |
+//!       | releases of blocks | regions that it has made |
 //! ```
 //! Where peers' memory is mapped, their boards are read in place, and a machine says at once how far its
 //! readers are. Otherwise copies of the boards are brought now and then, all at once:
@@ -26,6 +26,8 @@ const OLDEST: usize = 0;
 const RESHAPED: usize = 1;
 /// Times that blocks were released, to serve other size classes later.
 const RELEASED: usize = 2;
+/// Regions that the machine has made.
+const REGIONS: usize = 3;
 /// Words of a board.
 pub(super) const WORDS: usize = 8;
 
@@ -72,6 +74,16 @@ impl Network {
     /// Blocks are about to be released.
     pub fn release(&self) {
         self.board.words()[RELEASED].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Says how many regions this machine has made.
+    pub fn say_regions(&self, made: u32) {
+        self.board.words()[REGIONS].store(u64::from(made), Ordering::SeqCst);
+    }
+
+    /// Regions that a peer has made.
+    pub(super) fn regions_of(&self, peer: &Peer) -> u32 {
+        self.board_word(peer, REGIONS) as u32
     }
 
     /// What nobody on any machine reads below, where nobody here does below `mine`.
@@ -136,9 +148,8 @@ impl Network {
     fn take_boards(&self, gathered: &Gathering) {
         let there = self.peers.iter().zip(&gathered.boards);
         let there = there.filter_map(|(peer, board)| Some((peer, board.as_deref()?)));
-        let released = |(peer, board): (&Peer, &[u64])| {
-            board[RELEASED] != self.board_word(peer, RELEASED)
-        };
+        let released =
+            |(peer, board): (&Peer, &[u64])| board[RELEASED] != self.board_word(peer, RELEASED);
         if there.clone().any(released) {
             self.blocks.forget();
         }

@@ -239,6 +239,7 @@ impl Network {
             .intents()
             .dismiss_stalled(machine.now(), INTENT_PATIENCE);
         let mine = machine.readers().oldest(machine.clock());
+        self.say_regions(machine.regions().count());
         self.gather_boards(mine);
         self.oldest(mine);
     }

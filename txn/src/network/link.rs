@@ -89,6 +89,11 @@ impl Link {
         !self.broken.load(Ordering::Relaxed)
     }
 
+    /// Whether the peer was there when it was last written to.
+    pub fn was_up(&self) -> bool {
+        self.ready.load(Ordering::Acquire) && !self.broken.load(Ordering::Relaxed)
+    }
+
     /// Nothing that is written to the peer from now on arrives.
     pub fn give_up(&self) {
         self.broken.store(true, Ordering::Relaxed);

@@ -9,7 +9,7 @@
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
 //! turns.rs    intents on rows of other machines, at both ends
 //! placement.rs  which machine has which region  backing.rs  memory that peers find
-//! boards.rs  what machines say about themselves
+//! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
 //! ```
 //! Peers' regions and old versions are read in place, one-sided, where the fabric maps them; otherwise
@@ -25,6 +25,7 @@ mod copies;
 mod ends;
 mod far;
 mod link;
+mod members;
 mod message;
 mod participants;
 mod placement;
@@ -50,6 +51,7 @@ use boards::BOARD;
 use ends::End;
 pub(crate) use ends::start_poller;
 pub(crate) use link::Link;
+pub use members::{MemberState, Members, RegionState};
 pub(crate) use participants::Spread;
 pub use placement::Placement;
 use spread::Finishing;

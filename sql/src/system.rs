@@ -1,0 +1,68 @@
+//! Tables of the system: what the machines of a database know of themselves, as rows. They are in the
+//! schema `pg_catalog`, take no name from a user's table, and cannot be written.
+
+use crate::types::{Type, TypeKind};
+
+/// A table of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemTable {
+    /// `pg_fencepost_machines`: the machines of the configuration.
+    Machines,
+    /// `pg_fencepost_regions`: the regions, and the machines that have them.
+    Regions,
+    /// `pg_fencepost_configurations`: the configuration.
+    Configurations,
+}
+
+impl SystemTable {
+    const ALL: [SystemTable; 3] = [
+        SystemTable::Machines,
+        SystemTable::Regions,
+        SystemTable::Configurations,
+    ];
+
+    /// The table of this name, which is folded already.
+    pub fn named(schema: Option<&str>, name: &str) -> Option<SystemTable> {
+        if schema.is_some_and(|schema| schema != "pg_catalog") {
+            return None;
+        }
+        Self::ALL.into_iter().find(|table| table.name() == name)
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SystemTable::Machines => "pg_fencepost_machines",
+            SystemTable::Regions => "pg_fencepost_regions",
+            SystemTable::Configurations => "pg_fencepost_configurations",
+        }
+    }
+
+    /// Names and types of its columns.
+    pub fn columns(self) -> &'static [(&'static str, Type)] {
+        const BOOL: Type = Type::BOOL;
+        const INT4: Type = Type::of(TypeKind::Int4);
+        const INT8: Type = Type::of(TypeKind::Int8);
+        const TEXT: Type = Type::of(TypeKind::Text);
+        match self {
+            SystemTable::Machines => &[
+                ("machine", INT4),
+                ("is_this", BOOL),
+                ("is_manager", BOOL),
+                ("is_reachable", BOOL),
+                ("regions", INT4),
+            ],
+            SystemTable::Regions => &[
+                ("region", INT8),
+                ("primary_machine", INT4),
+                ("backups", TEXT),
+            ],
+            SystemTable::Configurations => &[
+                ("configuration", INT8),
+                ("machines", TEXT),
+                ("manager", INT4),
+                ("replicas", INT4),
+            ],
+        }
+    }
+}
