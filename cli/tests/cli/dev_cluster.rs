@@ -102,6 +102,14 @@ impl DevCluster {
     }
 }
 
+impl Drop for DevCluster {
+    fn drop(&mut self) {
+        // It may have ended already; the machines end with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn signal(name: &str, pid: &str) {
     let sent = Command::new("kill").args([name, pid]).status();
     assert!(sent.expect("kill runs").success());
@@ -147,11 +155,9 @@ fn are_one_database(mut cluster: DevCluster) {
 }
 
 #[test]
-fn benchmarks_hold_through_all_machines_at_once_whichever_loads() {
+fn benchmarks_hold_through_all_machines_at_once() {
     let cluster = DevCluster::start("shm");
-    let tpcc = ["tpcc", "--warehouses", "1", "--small"];
-    cluster.bench(&tpcc, &[0, 1, 2]);
-    cluster.bench(&tpcc, &[2, 0]);
+    cluster.bench(&["tpcc", "--warehouses", "1", "--small"], &[0, 1, 2]);
     cluster.bench(&["tatp", "--rows", "300"], &[1, 0, 2]);
 }
 
