@@ -1,0 +1,65 @@
+//! The machines of a run, over one simulated network.
+
+use std::sync::Arc;
+
+use fencepost_fabric::{Fabric, MachineId, Member, Random, SimNet};
+use fencepost_txn::{Machine, MachineOptions};
+
+use crate::executor::Executor;
+use crate::plan::Plan;
+use crate::sim::Sim;
+
+/// The least that a region may be.
+const REGION_BYTES: usize = 16 << 20;
+/// Lanes of the allocator: clients of a machine may share one.
+const LANES: usize = 2;
+
+/// A cluster that a plan asked for.
+pub struct Cluster {
+    /// Its world.
+    pub sim: Sim,
+    /// What runs it.
+    pub executor: Executor,
+    /// Its machines.
+    pub machines: Vec<Arc<Machine>>,
+}
+
+impl Cluster {
+    /// Makes the machines, which are each other's members.
+    ///
+    /// # Errors
+    /// Why one did not start.
+    pub fn start(plan: &Plan) -> Result<Cluster, String> {
+        let mut random = Random::new(plan.seed ^ 0xC1_05_7E_12);
+        let net = SimNet::new(random.next_u64(), plan.net.clone());
+        let sim = Sim::new(net.clone());
+        let mut executor = Executor::new(sim.clone(), plan.pace, random);
+        let ids: Vec<_> = (1..=plan.machines).map(MachineId).collect();
+        let members = ids.iter().map(|id| Member {
+            id: *id,
+            address: String::new(),
+        });
+        let members: Vec<_> = members.collect();
+        let mut machines = Vec::new();
+        for id in &ids {
+            let fabric = net.join(*id).map_err(|error| error.to_string())?;
+            fabric
+                .set_members(&members)
+                .map_err(|error| error.to_string())?;
+            let options = MachineOptions {
+                region_bytes: REGION_BYTES,
+                lanes: LANES,
+                old_version_limit: plan.old_version_limit,
+                ..MachineOptions::default()
+            };
+            let machine = Machine::open(options).map_err(|error| error.to_string())?;
+            executor.add_machine(*id, Box::new(move || !fabric.take_events().is_empty()));
+            machines.push(machine);
+        }
+        Ok(Cluster {
+            sim,
+            executor,
+            machines,
+        })
+    }
+}

@@ -1,0 +1,361 @@
+//! Runs tasks of many machines in one thread and virtual time.
+//!
+//! # Picture
+//! ```text
+//!  woken ─► some time later, drawn from the seed ─► polled          who has most haste is drawn, too
+//!  the network names a machine ─► some time later ─► drive()        also at every tick of its timer
+//!  nothing to do now ─► SimNet::step(): time moves on
+//! ```
+//! # Invariants
+//! * RUN-1: what happens is a function of the seed: nothing here looks at an address, a hash or a clock.
+//! * RUN-2: a poll costs virtual time, so whoever waits by yielding waits in time.
+//!
+//! *Failure.* A run in which nothing comes to its end for [`PATIENCE_NS`] is stuck.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
+
+use fencepost_fabric::{MachineId, Random};
+use parking_lot::Mutex;
+
+use crate::sim::Sim;
+
+/// Virtual time in which something must come to its end. The longest wait that is no fault, half a second
+/// for another's intent, may follow upon others of its kind.
+pub const PATIENCE_NS: u64 = 5_000_000_000;
+
+/// How fast processors are; nanoseconds of virtual time.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// A woken task, or a machine that has something to look at, waits at most so long.
+    pub latency_ns: u64,
+    /// One in so many waits is long, as where a thread is not scheduled; 0 for none.
+    pub hiccup_one_in: u64,
+    /// At most that long.
+    pub hiccup_ns: u64,
+    /// A machine looks at least so often whether there is anything to do.
+    pub tick_ns: u64,
+}
+
+/// Why a run ended before its tasks did.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Halted {
+    /// Nothing has come to its end for too long.
+    #[error("stuck: {0}")]
+    Stuck(String),
+    /// Something is as it must not be.
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// Does what a machine has to do; whether there was anything.
+pub type Drive = Box<dyn FnMut() -> bool>;
+
+enum Job {
+    Poll(usize),
+    Drive(usize),
+}
+
+struct Task {
+    name: String,
+    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    woken: Arc<Woken>,
+}
+
+struct Machine {
+    id: MachineId,
+    drive: Drive,
+    /// When it is driven next.
+    next: Option<(u64, u64)>,
+}
+
+/// What a waker does: it puts its task into the list of those that were woken.
+struct Woken {
+    task: usize,
+    queued: AtomicBool,
+    list: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        if !self.queued.swap(true, Ordering::Relaxed) {
+            self.list.lock().push(self.task);
+        }
+    }
+}
+
+/// The tasks and machines of one world.
+pub struct Executor {
+    sim: Sim,
+    pace: Pace,
+    random: Random,
+    jobs: BTreeMap<(u64, u64), Job>,
+    tasks: Vec<Task>,
+    machines: Vec<Machine>,
+    woken: Arc<Mutex<Vec<usize>>>,
+    left: usize,
+    polls: u64,
+}
+
+impl Executor {
+    /// An executor without tasks.
+    pub fn new(sim: Sim, pace: Pace, random: Random) -> Executor {
+        Executor {
+            sim,
+            pace,
+            random,
+            jobs: BTreeMap::new(),
+            tasks: Vec::new(),
+            machines: Vec::new(),
+            woken: Arc::default(),
+            left: 0,
+            polls: 0,
+        }
+    }
+
+    /// A machine that is driven whenever the network names it, and now and then.
+    pub fn add_machine(&mut self, id: MachineId, drive: Drive) {
+        self.machines.push(Machine {
+            id,
+            drive,
+            next: None,
+        });
+        self.drive_soon(self.machines.len() - 1);
+    }
+
+    /// A task; its name is for those who ask why a run is stuck.
+    pub fn spawn(&mut self, name: String, future: impl Future<Output = ()> + 'static) {
+        let woken = Arc::new(Woken {
+            task: self.tasks.len(),
+            queued: AtomicBool::new(false),
+            list: Arc::clone(&self.woken),
+        });
+        Arc::clone(&woken).wake();
+        self.tasks.push(Task {
+            name,
+            future: Some(Box::pin(future)),
+            woken,
+        });
+        self.left += 1;
+    }
+
+    /// Polls so far.
+    pub fn polls(&self) -> u64 {
+        self.polls
+    }
+
+    /// Runs until all tasks are done.
+    ///
+    /// # Errors
+    /// [`Halted`].
+    pub fn run(&mut self) -> Result<(), Halted> {
+        self.run_until(|executor| executor.left == 0)
+    }
+
+    /// Runs until `done` says so.
+    ///
+    /// # Errors
+    /// [`Halted`].
+    pub fn run_until(&mut self, mut done: impl FnMut(&Executor) -> bool) -> Result<(), Halted> {
+        self.sim.progress();
+        while !done(self) {
+            let went_on = self.turn();
+            if let Some(what) = self.sim.reported() {
+                return Err(Halted::Broken(what));
+            }
+            let waited = self.sim.now_ns() - self.sim.last_progress();
+            if !went_on || waited > PATIENCE_NS {
+                return Err(Halted::Stuck(self.waiting()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Who has not come to its end.
+    fn waiting(&self) -> String {
+        let waiting = self.tasks.iter().filter(|task| task.future.is_some());
+        let names: Vec<_> = waiting.map(|task| task.name.as_str()).collect();
+        match names[..] {
+            [] => "nothing comes to rest".into(),
+            _ => names.join(", "),
+        }
+    }
+
+    /// Lets the next thing happen; false where nothing ever will.
+    fn turn(&mut self) -> bool {
+        let woken = std::mem::take(&mut *self.woken.lock());
+        for task in woken {
+            let at = self.soon();
+            self.jobs.insert(at, Job::Poll(task));
+        }
+        let now = self.sim.now_ns();
+        let first = self.jobs.first_entry();
+        match first.filter(|first| first.key().0 <= now) {
+            Some(first) => match first.remove() {
+                Job::Poll(task) => self.poll(task),
+                Job::Drive(machine) => self.drive(machine),
+            },
+            None => {
+                let Some(step) = self.sim.net().step() else {
+                    return false;
+                };
+                self.sim.end_naps();
+                let named = self.machines.iter();
+                let named = named.enumerate().find(|(_, at)| Some(at.id) == step.look);
+                if let Some((at, _)) = named {
+                    self.drive_soon(at);
+                }
+            }
+        }
+        true
+    }
+
+    fn poll(&mut self, at: usize) {
+        let task = &mut self.tasks[at];
+        task.woken.queued.store(false, Ordering::Relaxed);
+        let Some(future) = &mut task.future else {
+            return;
+        };
+        self.polls += 1;
+        let waker = Waker::from(Arc::clone(&task.woken));
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        if polled.is_ready() {
+            task.future = None;
+            self.left -= 1;
+            self.sim.progress();
+        }
+    }
+
+    fn drive(&mut self, at: usize) {
+        self.machines[at].next = None;
+        if (self.machines[at].drive)() {
+            self.drive_soon(at);
+        } else {
+            let tick = 1 + self.random.below(self.pace.tick_ns);
+            let time = (self.sim.now_ns() + tick, self.random.next_u64());
+            self.drive_at(at, time);
+        }
+    }
+
+    fn drive_soon(&mut self, at: usize) {
+        let soon = self.soon();
+        self.drive_at(at, soon);
+    }
+
+    /// Drives a machine then, unless it is driven before.
+    fn drive_at(&mut self, at: usize, time: (u64, u64)) {
+        let next = &mut self.machines[at].next;
+        if next.is_some_and(|next| next <= time) {
+            return;
+        }
+        if let Some(later) = next.replace(time) {
+            self.jobs.remove(&later);
+        }
+        self.sim.wake_at(time.0);
+        self.jobs.insert(time, Job::Drive(at));
+    }
+
+    /// When whatever becomes ready now gets a processor, and a draw among those of that time.
+    fn soon(&mut self) -> (u64, u64) {
+        let Pace {
+            latency_ns,
+            hiccup_one_in,
+            hiccup_ns,
+            ..
+        } = self.pace;
+        let most = match self.random.one_in(hiccup_one_in) {
+            true => hiccup_ns,
+            false => latency_ns,
+        };
+        let time = self.sim.now_ns() + 1 + self.random.below(most);
+        self.sim.wake_at(time);
+        (time, self.random.next_u64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use fencepost_fabric::{SimKnobs, SimNet};
+
+    use super::*;
+
+    const PACE: Pace = Pace {
+        latency_ns: 1000,
+        hiccup_one_in: 8,
+        hiccup_ns: 100_000,
+        tick_ns: 1_000_000,
+    };
+
+    fn world(seed: u64) -> (Sim, Executor) {
+        let sim = Sim::new(SimNet::new(seed, SimKnobs::default()));
+        let executor = Executor::new(sim.clone(), PACE, Random::new(seed));
+        (sim, executor)
+    }
+
+    /// The order in which tasks that are ready together get on.
+    fn order(seed: u64) -> Vec<(usize, u64)> {
+        let (sim, mut executor) = world(seed);
+        let seen: Rc<RefCell<Vec<_>>> = Rc::default();
+        for task in 0..5 {
+            let (sim, seen) = (sim.clone(), Rc::clone(&seen));
+            executor.spawn(format!("task {task}"), async move {
+                for _ in 0..3 {
+                    sim.nap(10_000).await;
+                    seen.borrow_mut().push((task, sim.now_ns()));
+                }
+            });
+        }
+        executor.run().expect("all end");
+        seen.take()
+    }
+
+    #[test]
+    fn a_seed_is_a_schedule_and_seeds_differ() {
+        for seed in 0..10 {
+            let once = order(seed);
+            assert_eq!(once, order(seed));
+            assert_ne!(once, order(seed + 1));
+            assert_eq!(once.len(), 15);
+        }
+    }
+
+    #[test]
+    fn who_waits_for_ever_is_named() {
+        for ticks in [false, true] {
+            let (_, mut executor) = world(1);
+            if ticks {
+                executor.add_machine(MachineId(1), Box::new(|| false));
+            }
+            executor.spawn("the one that waits".into(), std::future::pending());
+            let stuck = Err(Halted::Stuck("the one that waits".into()));
+            assert_eq!(executor.run(), stuck);
+        }
+    }
+
+    #[test]
+    fn machines_are_driven_in_time_and_again_while_there_is_something_to_do() {
+        let (sim, mut executor) = world(2);
+        let drives = Rc::new(RefCell::new(Vec::new()));
+        let (seen, clock) = (Rc::clone(&drives), sim.clone());
+        executor.add_machine(
+            MachineId(1),
+            Box::new(move || {
+                seen.borrow_mut().push(clock.now_ns());
+                seen.borrow().len() % 4 != 0
+            }),
+        );
+        executor.spawn("a nap".into(), async move { sim.nap(20_000_000).await });
+        executor.run().expect("ends");
+        let drives = drives.take();
+        assert!(drives.len() >= 80, "{}", drives.len());
+        let rests = drives.chunks(4).map(|four| four[four.len() - 1] - four[0]);
+        assert!(rests.into_iter().all(|rest| rest <= 3 * PACE.hiccup_ns));
+    }
+}

@@ -1,0 +1,36 @@
+//! Whole Fencepost clusters in one thread and virtual time, from one seed, and the checkers of what their
+//! clients saw.
+//!
+//! # Picture
+//! ```text
+//!  seed ─► plan ─► cluster over SimNet ─► world made ─► clients ─► at rest ─► checkers ─► summary
+//!                     │                                   │
+//!                  executor: tasks, drive(), virtual time  └─ history: what each transaction saw
+//! ```
+//! * [`executor`], [`sim`]: tasks, time, who goes on when.
+//! * [`plan`], [`cluster`], [`world`]: what a seed makes of a run.
+//! * [`workload`], [`attempt`]: random transactions, and what is written down of them.
+//! * [`history`], [`checker`], [`snapshots`], [`lists`]: what must hold of what they saw.
+//! * [`rest`]: what must hold when all is over.
+//!
+//! The code under test is the code that ships: machines, transactions and indexes do not know where they
+//! run.
+//!
+//! *Failure.* A run that finds something says what, and its seed replays it bit for bit.
+
+pub mod attempt;
+pub mod checker;
+pub mod cluster;
+pub mod executor;
+pub mod history;
+pub mod lists;
+pub mod plan;
+pub mod rest;
+pub mod run;
+pub mod sim;
+pub mod snapshots;
+mod versions;
+pub mod workload;
+pub mod world;
+
+pub use run::{Recorded, Summary, record, run};

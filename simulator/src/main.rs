@@ -1,0 +1,170 @@
+//! The program: runs seeds, and says which one finds something.
+//!
+//! ```text
+//! fencepost-simulator --seeds 10000 [--from S] [--threads T]     many, with progress
+//! fencepost-simulator --seed S                                   one, with its hashes
+//! ```
+//! It ends at the first seed that finds something, with exit code 1.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use fencepost_simulator::{Summary, run};
+
+/// How often there is something to read.
+const REPORT: Duration = Duration::from_secs(5);
+/// A seed that takes longer is named.
+const LONG: Duration = Duration::from_secs(30);
+
+/// Runs whole clusters from seeds and checks what their clients saw.
+#[derive(Parser)]
+struct Options {
+    /// Runs this seed alone.
+    #[arg(long, conflicts_with_all = ["seeds", "from", "threads"])]
+    seed: Option<u64>,
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Threads; each runs one seed at a time.
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match options.seed {
+        Some(seed) => one(seed),
+        None => many(&options),
+    }
+}
+
+/// Runs a seed; what it found if it found something.
+fn try_seed(seed: u64) -> Result<Summary, String> {
+    match catch_unwind(AssertUnwindSafe(|| run(seed))) {
+        Ok(Ok(summary)) => Ok(summary),
+        Ok(Err(halted)) => Err(halted.to_string()),
+        // The panic has said where.
+        Err(_) => Err("panicked".into()),
+    }
+}
+
+fn found(seed: u64, what: &str) -> ExitCode {
+    eprintln!("seed {seed}: {what}");
+    eprintln!("again: cargo run --release -p fencepost-simulator -- --seed {seed}");
+    ExitCode::FAILURE
+}
+
+fn one(seed: u64) -> ExitCode {
+    println!("{:#?}", fencepost_simulator::plan::Plan::draw(seed));
+    match try_seed(seed) {
+        Ok(summary) => {
+            println!("{summary:#?}");
+            println!(
+                "trace {:016x} history {:016x}",
+                summary.trace, summary.history
+            );
+            ExitCode::SUCCESS
+        }
+        Err(what) => found(seed, &what),
+    }
+}
+
+/// What the seeds so far came to.
+#[derive(Default)]
+struct Totals {
+    ends: BTreeMap<&'static str, u64>,
+    unseen: u64,
+    virtual_ns: u64,
+    polls: u64,
+    running: BTreeMap<u64, Instant>,
+    found: Option<(u64, String)>,
+}
+
+impl Totals {
+    fn add(&mut self, summary: Summary) {
+        for (end, count) in summary.ends {
+            *self.ends.entry(end).or_default() += count;
+        }
+        self.unseen += summary.committed_unseen;
+        self.virtual_ns += summary.took_ns;
+        self.polls += summary.polls;
+    }
+
+    fn print(&self, done: u64, since: Instant) {
+        let committed = self.ends.get("committed").copied().unwrap_or(0);
+        let seconds = since.elapsed().as_secs_f64();
+        println!(
+            "{done} seeds in {seconds:.1} s, {committed} transactions committed, {:.1} s of virtual time",
+            self.virtual_ns as f64 / 1e9
+        );
+        for (seed, began) in &self.running {
+            if began.elapsed() > LONG {
+                println!("seed {seed} has been running for {:.0?}", began.elapsed());
+            }
+        }
+    }
+}
+
+fn many(options: &Options) -> ExitCode {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.threads.unwrap_or(cores).max(1);
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (totals, over) = (Mutex::new(Totals::default()), AtomicBool::new(false));
+    let lock = || {
+        totals
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    };
+    let since = Instant::now();
+    let work = || {
+        while !over.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= options.seeds {
+                return;
+            }
+            let seed = options.from.wrapping_add(number);
+            lock().running.insert(seed, Instant::now());
+            let ended = try_seed(seed);
+            let mut totals = lock();
+            totals.running.remove(&seed);
+            done.fetch_add(1, Ordering::Relaxed);
+            match ended {
+                Ok(summary) => totals.add(summary),
+                Err(what) => {
+                    totals.found.get_or_insert((seed, what));
+                    over.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let mut reported = Instant::now();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            std::thread::sleep(Duration::from_millis(20));
+            if reported.elapsed() > REPORT {
+                reported = Instant::now();
+                lock().print(done.load(Ordering::Relaxed), since);
+            }
+        }
+    });
+    let totals = lock();
+    totals.print(done.load(Ordering::Relaxed), since);
+    println!("ends: {:?}", totals.ends);
+    println!(
+        "dropped in commit and committed: {}, polls: {}",
+        totals.unseen, totals.polls
+    );
+    match &totals.found {
+        Some((seed, what)) => found(*seed, what),
+        None => ExitCode::SUCCESS,
+    }
+}

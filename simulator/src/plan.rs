@@ -1,0 +1,83 @@
+//! What a seed makes of a run: how many machines, how fast, what is stored, and what clients do to it.
+
+use fencepost_fabric::{Random, SimKnobs};
+
+use crate::executor::Pace;
+
+/// Everything that is drawn before a run begins.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed of all that follows.
+    pub seed: u64,
+    /// Machines, 1 to 5.
+    pub machines: u32,
+    /// Replicas of each region, 1 to 3.
+    pub replicas: usize,
+    /// Words of each log: few, so that commits wait for room.
+    pub log_words: usize,
+    /// Bytes of old versions past which the oldest reader is given up.
+    pub old_version_limit: u64,
+    /// How the network behaves.
+    pub net: SimKnobs,
+    /// How fast processors are.
+    pub pace: Pace,
+    /// Objects that are read and overwritten.
+    pub registers: usize,
+    /// Accounts among which money moves.
+    pub accounts: usize,
+    /// Objects that transactions append their number to.
+    pub lists: usize,
+    /// Keys that the B-tree and the hash table may have.
+    pub keys: u64,
+    /// Words of a node of the B-tree.
+    pub node_words: usize,
+    /// Clients, which take turns at machines.
+    pub clients: usize,
+    /// Transactions of each.
+    pub transactions: usize,
+    /// Nanoseconds that a client waits at most before each.
+    pub think_ns: u64,
+    /// One in so many transactions is dropped half-way.
+    pub drop_one_in: u64,
+}
+
+impl Plan {
+    /// Draws a plan.
+    pub fn draw(seed: u64) -> Plan {
+        let mut random = Random::new(seed);
+        let mut of = |choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
+        let machines = of(&[1, 2, 3, 3, 3, 4, 5]).min(1);
+        let replicas = of(&[1, 2, 3]).min(machines);
+        let log_words = 1 << of(&[11, 12, 14]);
+        let least = of(&[200, 1_000, 5_000]);
+        let spread = of(&[1, 4, 50]);
+        let net = SimKnobs {
+            delay_ns: (least, least * spread),
+            ..SimKnobs::default()
+        };
+        let pace = Pace {
+            latency_ns: of(&[200, 2_000, 20_000]),
+            hiccup_one_in: of(&[0, 16, 200]),
+            hiccup_ns: of(&[50_000, 500_000]),
+            tick_ns: of(&[100_000, 1_000_000]),
+        };
+        Plan {
+            seed,
+            machines: machines as u32,
+            replicas: replicas as usize,
+            log_words,
+            old_version_limit: 1 << of(&[20, 24]),
+            net,
+            pace,
+            registers: of(&[2, 6, 20]) as usize,
+            accounts: of(&[2, 5, 10]) as usize,
+            lists: of(&[1, 3]) as usize,
+            keys: of(&[4, 20, 60]),
+            node_words: of(&[40, 40, 90]) as usize,
+            clients: of(&[2, 4, 8]) as usize,
+            transactions: of(&[10, 20, 30]) as usize,
+            think_ns: of(&[1, 10_000, 200_000]),
+            drop_one_in: of(&[0, 6, 20]),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What must hold once nobody does anything any more.
+//!
+//! Every machine reads everything in one more transaction, which goes into the history: it must see what
+//! the last writers wrote. Then each machine is looked at: no lock, no record, no reader, nothing that
+//! nobody leads to, and backups that are what their primaries are.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fencepost_fabric::Random;
+use fencepost_txn::{Addr, Machine, Mode, Outcome, Problem, Stop, Timestamp};
+
+use crate::attempt::Attempt;
+use crate::executor::Halted;
+use crate::plan::Plan;
+use crate::sim::Sim;
+use crate::workload::{Halt, Logbook, Step, resolve};
+use crate::world::World;
+
+/// What the last reader of a machine has at hand.
+pub struct LastReader {
+    /// The machine, and which one it is, from 0.
+    pub machine: (usize, Arc<Machine>),
+    /// What there is.
+    pub world: Rc<World>,
+    /// How much of it.
+    pub plan: Rc<Plan>,
+    /// Where it is.
+    pub sim: Sim,
+    /// What it writes down.
+    pub log: Rc<RefCell<Logbook>>,
+    /// What it finds: all objects that something leads to.
+    pub reached: Rc<RefCell<BTreeSet<Addr>>>,
+}
+
+impl LastReader {
+    /// Reads everything.
+    pub async fn run(self) {
+        if let Err(halt) = self.read().await {
+            let number = self.machine.1.number();
+            self.sim.report(format!("at rest, m{number}: {halt:?}"));
+        }
+    }
+
+    async fn read(&self) -> Result<(), Halt> {
+        let (place, machine) = &self.machine;
+        let id = self.log.borrow_mut().number();
+        let attempt = RefCell::new(Attempt::new(id, self.sim.moment(), None));
+        let mut random = Random::new(id);
+        let mut tx = machine.coordinator().begin(Mode::ReadOnly);
+        let mut step = Step {
+            tx: &mut tx,
+            attempt: &attempt,
+            world: &self.world,
+            plan: &self.plan,
+            sim: &self.sim,
+            random: &mut random,
+            machine: *place,
+        };
+        step.everything().await?;
+        let mut reached = step.reach().await?;
+        let ends = match place {
+            0 => self.ends(&mut tx).await?,
+            _ => Vec::new(),
+        };
+        let Outcome::Committed(at) = tx.commit().await? else {
+            return Err(Halt::Broken("the last reader was aborted".into()));
+        };
+        reached.insert(machine.root());
+        let mut log = self.log.borrow_mut();
+        for (doubtful, end) in ends {
+            log.history.push(resolve(doubtful, end));
+        }
+        let mut attempt = attempt.into_inner();
+        attempt.committed(at);
+        log.note(attempt, self.sim.moment());
+        self.reached.borrow_mut().append(&mut reached);
+        Ok(())
+    }
+
+    /// How the transactions ended that were dropped while they committed: their markers tell.
+    async fn ends(
+        &self,
+        tx: &mut fencepost_txn::Transaction,
+    ) -> Result<Vec<(Attempt, Option<Timestamp>)>, Stop> {
+        let doubtful = std::mem::take(&mut self.log.borrow_mut().doubtful);
+        let mut ends = Vec::new();
+        for attempt in doubtful {
+            let marker = attempt.marker.map(|marker| self.world.markers[marker]);
+            let marker = marker.unwrap_or(Addr::NULL);
+            let found = tx.view(marker, None, |view| view.word(0)).await?;
+            let (number, seen) = found.ok_or(Stop::Damaged)?;
+            let end = (number == attempt.id).then_some(seen.timestamp());
+            ends.push((attempt, end));
+        }
+        Ok(ends)
+    }
+}
+
+impl Step<'_> {
+    /// Reads all that clients have written.
+    async fn everything(&mut self) -> Result<(), Halt> {
+        self.all_cells().await?;
+        self.audit().await?;
+        self.scan(0, self.plan.keys).await?;
+        self.all_values().await
+    }
+
+    /// All objects that something leads to; the indexes are checked on the way.
+    async fn reach(&mut self) -> Result<BTreeSet<Addr>, Halt> {
+        let World {
+            registers,
+            accounts,
+            lists,
+            large,
+            markers,
+            tree,
+            table,
+        } = self.world;
+        let (Some(tree), Some(table)) = (tree, table) else {
+            return Err(Halt::Broken("there are no indexes".into()));
+        };
+        let cells = [registers, accounts, lists, large, markers];
+        let mut reached: BTreeSet<_> = cells.into_iter().flatten().copied().collect();
+        let report = tree.check(self.tx).await?;
+        sound("the B-tree", &report.problems)?;
+        reached.extend(report.addresses);
+        let report = table.check(self.tx).await?;
+        sound("the hash table", &report.problems)?;
+        reached.extend(report.addresses);
+        reached.extend(self.rows_of(*tree).await?);
+        Ok(reached)
+    }
+}
+
+fn sound(what: &str, problems: &[Problem]) -> Result<(), Halt> {
+    match problems {
+        [] => Ok(()),
+        problems => Err(Halt::Broken(format!("{what}: {problems:?}"))),
+    }
+}
+
+/// Looks at all machines.
+///
+/// # Errors
+/// What is left that should not be.
+pub fn look(machines: &[Arc<Machine>], reached: &BTreeSet<Addr>) -> Result<(), Halted> {
+    let mut there = BTreeSet::new();
+    let broken = |what: String| Err(Halted::Broken(format!("at rest, {what}")));
+    for machine in machines {
+        let number = machine.number();
+        let inventory = machine.inventory();
+        if !inventory.locked.is_empty() || !inventory.torn.is_empty() {
+            let (locked, torn) = (inventory.locked, inventory.torn);
+            return broken(format!("m{number} has locked {locked:?}, torn {torn:?}"));
+        }
+        let problems = machine.compare_backups(machines);
+        if !problems.is_empty() {
+            return broken(format!("backups of m{number}: {problems:?}"));
+        }
+        there.extend(inventory.objects.into_iter().map(|object| object.addr));
+    }
+    let left: Vec<_> = there.difference(reached).collect();
+    if !left.is_empty() {
+        return broken(format!("nothing leads to {left:?}"));
+    }
+    let gone: Vec<_> = reached.difference(&there).collect();
+    if !gone.is_empty() {
+        return broken(format!("{gone:?} are not there"));
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! The versions of every object in the order of their timestamps, and which of them a read met.
+
+use std::collections::BTreeMap;
+
+use fencepost_txn::Timestamp;
+
+use crate::history::{Object, Saw, Seen};
+
+/// A version that some transaction of a history made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version {
+    pub at: Timestamp,
+    /// Which transaction of the history.
+    pub by: usize,
+    pub stays: bool,
+}
+
+/// The versions of all objects of a history, and who has which number.
+pub(crate) struct Versions {
+    of: BTreeMap<Object, Vec<Version>>,
+    numbers: BTreeMap<u64, usize>,
+}
+
+/// The place of a version in the order; `None` for what was there before all transactions.
+pub(crate) type Position = Option<usize>;
+
+impl Versions {
+    /// Puts the versions in order, and looks whether every write met what it needs.
+    pub fn of(history: &[Seen]) -> Result<Versions, String> {
+        let mut of: BTreeMap<Object, Vec<Version>> = BTreeMap::new();
+        let numbers = history.iter().enumerate().map(|(by, t)| (t.id, by));
+        for (by, t) in history.iter().enumerate() {
+            for write in &t.writes {
+                of.entry(write.object).or_default().push(Version {
+                    at: t.at,
+                    by,
+                    stays: write.stays,
+                });
+            }
+        }
+        for (object, order) in &mut of {
+            order.sort_by_key(|version| version.at);
+            if let Some(twins) = order.windows(2).find(|pair| pair[0].at == pair[1].at) {
+                let [a, b] = [0, 1].map(|i| history[twins[i].by].id);
+                return Err(format!(
+                    "{a} and {b} wrote {object} at the same {:?}",
+                    twins[0].at
+                ));
+            }
+        }
+        let numbers = numbers.collect();
+        let versions = Versions { of, numbers };
+        versions.conditions(history)?;
+        Ok(versions)
+    }
+
+    /// All versions of an object.
+    pub fn order(&self, object: Object) -> &[Version] {
+        self.of.get(&object).map_or(&[], Vec::as_slice)
+    }
+
+    /// All orders.
+    pub fn orders(&self) -> impl Iterator<Item = &[Version]> {
+        self.of.values().map(Vec::as_slice)
+    }
+
+    /// The newest version before a time.
+    pub fn newest_before(&self, object: Object, at: Timestamp) -> Position {
+        let order = self.order(object);
+        order
+            .partition_point(|version| version.at < at)
+            .checked_sub(1)
+    }
+
+    /// The version that the timestamp of a transaction asks for: at or below R of who only reads, below W
+    /// of who writes, which is where its reads were validated.
+    pub fn due(&self, t: &Seen, object: Object) -> Position {
+        let order = self.order(object);
+        let due = match t.writes.is_empty() {
+            true => order.partition_point(|version| version.at <= t.at),
+            false => order.partition_point(|version| version.at < t.at),
+        };
+        due.checked_sub(1)
+    }
+
+    /// Another writer's version of the very timestamp of one who writes: either may be the first.
+    pub fn tied(&self, t: &Seen, object: Object) -> Position {
+        let next = self.due(t, object).map_or(0, |due| due + 1);
+        let me = self.numbers.get(&t.id);
+        let tied = |version: &&Version| version.at == t.at && Some(&version.by) != me;
+        self.order(object).get(next).filter(tied).map(|_| next)
+    }
+
+    /// Whether an object is there in a version; an object that is written on conditions is not at first.
+    pub fn is_there(&self, object: Object, position: Position) -> bool {
+        position.is_some_and(|position| self.order(object)[position].stays)
+    }
+
+    /// Which version a read met. Where nothing is there any version without it will do: the one that the
+    /// timestamp of its reader asks for, or the nearest to it.
+    pub fn met(&self, t: &Seen, object: Object, saw: Saw) -> Result<Position, String> {
+        let order = self.order(object);
+        match saw {
+            Saw::By(0) => Ok(None),
+            Saw::By(writer) => {
+                let by = self.numbers.get(&writer);
+                let position = order
+                    .iter()
+                    .position(|version| Some(&version.by) == by && version.stays);
+                position.map(Some).ok_or_else(|| {
+                    format!(
+                        "{} read {object} of {writer}, which did not commit it",
+                        t.id
+                    )
+                })
+            }
+            Saw::Absent => {
+                let (due, tied) = (self.due(t, object), self.tied(t, object));
+                if self.is_there(object, due) && tied.is_some() && !self.is_there(object, tied) {
+                    return Ok(tied);
+                }
+                let earlier = &order[..due.map_or(0, |due| due + 1)];
+                Ok(earlier.iter().rposition(|version| !version.stays))
+            }
+        }
+    }
+
+    /// Whether everything that was there, or was not, when a write took effect was so.
+    fn conditions(&self, history: &[Seen]) -> Result<(), String> {
+        for t in history {
+            for write in &t.writes {
+                let before = self.newest_before(write.object, t.at);
+                let there = self.is_there(write.object, before);
+                if write.needs.is_some_and(|needs| needs != there) {
+                    let was = if there { "was there" } else { "was not there" };
+                    return Err(format!(
+                        "{} {was} when {} wrote it: {t:?}",
+                        write.object, t.id
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

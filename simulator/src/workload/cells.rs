@@ -1,0 +1,169 @@
+//! Steps over objects that are always there: registers, lists, large objects.
+
+use fencepost_txn::Addr;
+
+use super::step::{Halt, Step};
+use crate::history::{Object, Saw};
+use crate::lists::{self, Contents};
+use crate::world::{LARGE_EACH, LARGE_WORDS, LIST_WORDS, World};
+
+/// A register.
+pub const fn register(at: usize) -> Object {
+    Object("register", at as u64)
+}
+
+/// A list.
+pub const fn list(at: usize) -> Object {
+    Object("list", at as u64)
+}
+
+/// A large object.
+pub const fn large(at: usize) -> Object {
+    Object("large object", at as u64)
+}
+
+impl Step<'_> {
+    /// Reads a few registers, and overwrites some of them, unread ones too.
+    pub async fn registers(&mut self) -> Result<(), Halt> {
+        for _ in 0..1 + self.below(4) {
+            let at = self.one_of(self.world.registers.len());
+            let addr = self.world.registers[at];
+            let writes = self.writes() && self.below(2) == 0;
+            if writes && self.below(6) == 0 {
+                self.tx.intend(addr).await?;
+            }
+            if !writes || self.below(4) > 0 {
+                self.read_cell(register(at), addr, World::register_words(at))
+                    .await?;
+            }
+            if writes {
+                self.pause().await;
+                self.write_cell(register(at), addr, World::register_words(at))
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads two registers and overwrites one: two such transactions that do not see each other are
+    /// write skew.
+    pub async fn skew(&mut self) -> Result<(), Halt> {
+        let pair = [0, 1];
+        for at in pair {
+            let addr = self.world.registers[at];
+            self.read_cell(register(at), addr, World::register_words(at))
+                .await?;
+            self.pause().await;
+        }
+        if self.writes() {
+            let at = pair[self.one_of(2)];
+            let addr = self.world.registers[at];
+            self.write_cell(register(at), addr, World::register_words(at))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Overwrites many large objects, mostly those of one machine: more than a log takes at once.
+    pub async fn large(&mut self) -> Result<(), Halt> {
+        let theirs = self.one_of(self.world.large.len() / LARGE_EACH);
+        let machine = if self.below(4) == 0 {
+            theirs
+        } else {
+            self.machine
+        };
+        let count = 1 + self.one_of(LARGE_EACH);
+        for at in (machine * LARGE_EACH..).take(count) {
+            let addr = self.world.large[at];
+            if self.writes() {
+                self.write_cell(large(at), addr, LARGE_WORDS).await?;
+            } else {
+                self.read_cell(large(at), addr, LARGE_WORDS).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a list, and appends to it.
+    pub async fn list(&mut self) -> Result<(), Halt> {
+        let at = self.one_of(self.world.lists.len());
+        self.read_list(at).await?;
+        Ok(())
+    }
+
+    async fn read_list(&mut self, at: usize) -> Result<(), Halt> {
+        let addr = self.world.lists[at];
+        let words = self.words(list(at), addr).await?;
+        let length = words[0] as usize;
+        let numbers = words.get(1..=length).unwrap_or_default();
+        if numbers.len() != length {
+            return Err(format!("{} has {length} words", list(at)).into());
+        }
+        let mut numbers = numbers.to_vec();
+        let saw = Saw::By(numbers.last().copied().unwrap_or(0));
+        let owns = self.attempt.borrow().owns(list(at));
+        self.saw(list(at), saw)?;
+        if !owns {
+            self.attempt.borrow_mut().lists.push(Contents {
+                list: list(at),
+                numbers: numbers.clone(),
+            });
+            if self.writes() && self.below(4) > 0 {
+                self.pause().await;
+                lists::append(&mut numbers, self.id());
+                let mut words = vec![numbers.len() as u64];
+                words.extend(&numbers);
+                words.resize(LIST_WORDS, 0);
+                self.tx.write(addr, &words).await?;
+                self.wrote(list(at), true, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all of them.
+    pub async fn all_cells(&mut self) -> Result<(), Halt> {
+        for (at, addr) in self.world.registers.iter().enumerate() {
+            self.read_cell(register(at), *addr, World::register_words(at))
+                .await?;
+        }
+        for (at, addr) in self.world.large.iter().enumerate() {
+            self.read_cell(large(at), *addr, LARGE_WORDS).await?;
+        }
+        for at in 0..self.world.lists.len() {
+            self.read_list(at).await?;
+        }
+        Ok(())
+    }
+
+    /// All words of an object that is always there.
+    pub async fn words(&mut self, object: Object, addr: Addr) -> Result<Vec<u64>, Halt> {
+        let mut words = Vec::new();
+        match self.tx.read(addr, &mut words).await? {
+            true => Ok(words),
+            false => Err(format!("{object} is not there").into()),
+        }
+    }
+
+    /// Reads an object all of whose words name its writer.
+    pub async fn read_cell(
+        &mut self,
+        object: Object,
+        addr: Addr,
+        count: usize,
+    ) -> Result<(), Halt> {
+        let words = self.words(object, addr).await?;
+        let writer = words[0];
+        if words[..count].iter().any(|word| *word != writer) {
+            return Err(format!("{object} is torn: {:?}", &words[..count]).into());
+        }
+        self.saw(object, Saw::By(writer))
+    }
+
+    /// Writes the transaction's number all over an object.
+    async fn write_cell(&mut self, object: Object, addr: Addr, count: usize) -> Result<(), Halt> {
+        let words = vec![self.id(); count];
+        self.tx.write(addr, &words).await?;
+        self.wrote(object, true, None)
+    }
+}

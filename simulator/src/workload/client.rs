@@ -1,0 +1,283 @@
+//! A client: transactions one after the other, and how each of them ends.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fencepost_fabric::Random;
+use fencepost_txn::{AbortReason, Coordinator, Machine, Mode, Outcome, Stop};
+
+use super::cut_off::cut_off;
+use super::step::{Halt, Step};
+use crate::attempt::{Attempt, Stage};
+use crate::history::{NEVER, Seen};
+use crate::lists::Contents;
+use crate::plan::Plan;
+use crate::sim::Sim;
+use crate::world::World;
+
+/// What all clients of a run have seen.
+#[derive(Debug, Default)]
+pub struct Logbook {
+    numbers: u64,
+    markers: usize,
+    /// Transactions whose end is known.
+    pub history: Vec<Seen>,
+    /// Those that were dropped while they committed.
+    pub doubtful: Vec<Attempt>,
+    /// What was found in lists.
+    pub lists: Vec<Contents>,
+    /// How transactions ended, by the reason.
+    pub ends: BTreeMap<&'static str, u64>,
+}
+
+impl Logbook {
+    /// The number of the next transaction.
+    pub fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Writes a transaction down whose client was told of its end.
+    pub fn note(&mut self, mut attempt: Attempt, ended: u64) {
+        self.lists.append(&mut attempt.lists);
+        self.history.push(attempt.seen(ended));
+    }
+
+    fn count(&mut self, end: &'static str) {
+        *self.ends.entry(end).or_default() += 1;
+    }
+
+    /// A marker that nobody has used, while there is one.
+    fn marker(&mut self, world: &World) -> Option<usize> {
+        let free = Some(self.markers).filter(|marker| *marker < world.markers.len());
+        self.markers += usize::from(free.is_some());
+        free
+    }
+}
+
+/// Runs transactions on one machine.
+pub struct Client {
+    /// Its number.
+    pub number: usize,
+    /// The machine, and which one it is, from 0.
+    pub machine: (usize, Arc<Machine>),
+    /// What there is.
+    pub world: Rc<World>,
+    /// How much of it.
+    pub plan: Rc<Plan>,
+    /// Where it is.
+    pub sim: Sim,
+    /// What it writes down.
+    pub log: Rc<RefCell<Logbook>>,
+    /// Its draws.
+    pub random: Random,
+}
+
+/// How a transaction is to end.
+#[derive(Clone, Copy)]
+enum Ending {
+    Commit,
+    Abort,
+    Rollback,
+    /// Dropped at a poll.
+    Drop(u64),
+    /// The same, counted from the beginning of its commit.
+    DropCommit(u64),
+}
+
+impl Client {
+    /// All transactions of the client.
+    pub async fn run(mut self) {
+        let mut coordinator = self.machine.1.coordinator();
+        for _ in 0..self.plan.transactions {
+            let thought = self.random.below(self.plan.think_ns);
+            self.sim.nap(thought).await;
+            self.attempt(&mut coordinator).await;
+            self.sim.progress();
+        }
+    }
+
+    fn ending(&mut self) -> Ending {
+        if self.random.one_in(self.plan.drop_one_in) {
+            let most = 1 << self.random.below(7);
+            let polls = 1 + self.random.below(most);
+            return match self.random.below(3) {
+                0 => Ending::Drop(polls),
+                _ => Ending::DropCommit(polls),
+            };
+        }
+        match self.random.below(20) {
+            0 => Ending::Abort,
+            1 => Ending::Rollback,
+            _ => Ending::Commit,
+        }
+    }
+
+    async fn attempt(&mut self, coordinator: &mut Coordinator) {
+        let ending = self.ending();
+        let mode = match self.random.below(4) {
+            0 => Mode::ReadOnly,
+            _ => Mode::ReadWrite,
+        };
+        let marker = match (ending, mode) {
+            (Ending::DropCommit(_), Mode::ReadWrite) => self.log.borrow_mut().marker(&self.world),
+            _ => None,
+        };
+        // Whoever has no marker left is told of the end.
+        let ending = match (ending, marker) {
+            (Ending::DropCommit(_), None) => Ending::Commit,
+            (ending, _) => ending,
+        };
+        let id = self.log.borrow_mut().number();
+        let began = self.sim.moment();
+        let attempt = RefCell::new(Attempt::new(id, began, marker));
+        let committing = || attempt.borrow().stage == Stage::Committing;
+        let (polls, only_commit) = match ending {
+            Ending::Drop(polls) => (polls, false),
+            Ending::DropCommit(polls) => (polls, true),
+            _ => (u64::MAX, true),
+        };
+        let sim = self.sim.clone();
+        let ended = {
+            let counts = || !only_commit || committing();
+            let run = self.transaction(coordinator, mode, &attempt, ending);
+            cut_off(run, polls, counts).await
+        };
+        let mut log = self.log.borrow_mut();
+        let mut attempt = attempt.into_inner();
+        match ended {
+            Some(Ok(end)) => log.count(end),
+            Some(Err(Halt::Broken(what))) => sim.report(format!("transaction {id}: {what}")),
+            Some(Err(Halt::Stop(stop))) => {
+                let may = may_stop(stop, mode);
+                if !may {
+                    sim.report(format!("transaction {id}, {mode:?}, stopped: {stop}"));
+                }
+                log.count(name(stop));
+            }
+            None if attempt.marker.is_some() && attempt.stage == Stage::Committing => {
+                log.count("dropped in commit");
+                log.lists.append(&mut attempt.lists);
+                log.doubtful.push(attempt);
+                return;
+            }
+            None => log.count("dropped"),
+        }
+        if attempt.stage != Stage::Committed {
+            attempt.stage = Stage::Aborted;
+        }
+        let ended = sim.moment();
+        log.note(attempt, ended);
+    }
+
+    /// One transaction from its begin to its end; how it ended.
+    async fn transaction(
+        &mut self,
+        coordinator: &mut Coordinator,
+        mode: Mode,
+        attempt: &RefCell<Attempt>,
+        ending: Ending,
+    ) -> Result<&'static str, Halt> {
+        let mut tx = coordinator.begin(mode);
+        tx.set_yielding(self.random.one_in(8));
+        let (id, marker) = (attempt.borrow().id, attempt.borrow().marker);
+        if let Some(marker) = marker {
+            tx.write(self.world.markers[marker], &[id]).await?;
+        }
+        let mut step = Step {
+            tx: &mut tx,
+            attempt,
+            world: &self.world,
+            plan: &self.plan,
+            sim: &self.sim,
+            random: &mut self.random,
+            machine: self.machine.0,
+        };
+        for _ in 0..1 + step.below(3) {
+            if step.below(10) == 0 {
+                step.taken_back().await?;
+            }
+            step.any().await?;
+            step.pause().await;
+        }
+        match ending {
+            Ending::Abort => {
+                tx.abort();
+                return Ok("aborted");
+            }
+            Ending::Rollback => {
+                tx.rollback().await?;
+                return Ok("rolled back");
+            }
+            _ => {}
+        }
+        attempt.borrow_mut().stage = Stage::Committing;
+        match tx.commit().await? {
+            Outcome::Committed(at) => {
+                attempt.borrow_mut().committed(at);
+                Ok("committed")
+            }
+            Outcome::Aborted(reason) => Err(Halt::Stop(Stop::Retry(reason))),
+        }
+    }
+}
+
+impl Step<'_> {
+    /// Any step.
+    async fn any(&mut self) -> Result<(), Halt> {
+        match self.below(17) {
+            0..3 => self.registers().await,
+            3 => self.skew().await,
+            4 | 5 if self.writes() => self.transfer().await,
+            4..7 => self.audit().await,
+            7 => self.list().await,
+            8 if self.below(3) == 0 => self.large().await,
+            8..12 => self.rows().await,
+            12 => self.range().await,
+            13..16 => self.values().await,
+            _ => self.all_values().await,
+        }
+    }
+
+    /// A step that is taken back, as if it had never been.
+    async fn taken_back(&mut self) -> Result<(), Halt> {
+        let before = self.attempt.borrow().clone();
+        let savepoint = self.tx.savepoint();
+        self.any().await?;
+        self.tx.rollback_to(&savepoint);
+        self.tx.release(savepoint);
+        *self.attempt.borrow_mut() = before;
+        Ok(())
+    }
+}
+
+/// Whether a transaction may end so while nothing is broken.
+fn may_stop(stop: Stop, mode: Mode) -> bool {
+    match (stop, mode) {
+        (Stop::Retry(AbortReason::SnapshotTooOld), _) => true,
+        (_, Mode::ReadOnly) => false,
+        (Stop::Retry(AbortReason::Unreachable | AbortReason::Interrupted), _) => false,
+        (Stop::Retry(_) | Stop::Deadlock | Stop::TooLarge(_), _) => true,
+        _ => false,
+    }
+}
+
+fn name(stop: Stop) -> &'static str {
+    match stop {
+        Stop::Retry(reason) => reason.name(),
+        Stop::Deadlock => "deadlock",
+        Stop::TooLarge(_) => "too large",
+        _ => "failed",
+    }
+}
+
+/// The end of a transaction that nobody was told of, once it is known.
+pub fn resolve(mut attempt: Attempt, committed: Option<fencepost_txn::Timestamp>) -> Seen {
+    match committed {
+        Some(at) => attempt.committed(at),
+        None => attempt.stage = Stage::Aborted,
+    }
+    attempt.seen(NEVER)
+}

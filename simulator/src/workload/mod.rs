@@ -1,0 +1,15 @@
+//! Clients: random transactions of many kinds, each in one of several endings.
+//!
+//! A transaction takes a few steps, whatever comes: registers, transfers between accounts, appends to
+//! lists, the B-tree, the hash table, large objects. So each has part in everything's order.
+
+mod accounts;
+mod cells;
+mod client;
+mod cut_off;
+mod rows;
+mod step;
+mod values;
+
+pub use client::{Client, Logbook, resolve};
+pub use step::{Halt, Step};

@@ -1,0 +1,187 @@
+//! Steps over the B-tree, whose values lead to rows: objects of their own, as in tables.
+//!
+//! A key's entry is not guarded where it is found, but its row is: whoever takes the key or puts another
+//! row there frees the row.
+
+use std::ops::Bound;
+
+use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
+use fencepost_txn::{AbortReason, Addr, FatPtr, Stop};
+
+use super::step::{Halt, Step};
+use crate::history::{Object, Saw};
+
+/// A key of the B-tree.
+pub const fn row(key: u64) -> Object {
+    Object("key", key)
+}
+
+/// Words of a row.
+const ROW_WORDS: usize = 3;
+
+impl Step<'_> {
+    fn tree(&self) -> Result<BTree, Halt> {
+        self.world.tree.ok_or(Halt::Stop(Stop::Damaged))
+    }
+
+    /// A few lookups and changes of single keys.
+    pub async fn rows(&mut self) -> Result<(), Halt> {
+        for _ in 0..1 + self.below(3) {
+            let key = self.below(self.plan.keys);
+            let what = if self.writes() { self.below(10) } else { 0 };
+            match what {
+                0..2 => drop(self.get_row(key).await?),
+                2..6 => self.insert_row(key).await?,
+                6 => self.update_row(key).await?,
+                7 => self.replace_row(key).await?,
+                _ => self.remove_row(key).await?,
+            }
+            self.pause().await;
+        }
+        Ok(())
+    }
+
+    /// Looks a key up, and its row.
+    async fn get_row(&mut self, key: u64) -> Result<Option<FatPtr>, Halt> {
+        let found = self.tree()?.get(self.tx, &key.to_be_bytes()).await?;
+        let Some(place) = found.map(FatPtr::from_words) else {
+            self.saw(row(key), Saw::Absent)?;
+            return Ok(None);
+        };
+        self.read_row(key, place).await?;
+        Ok(Some(place))
+    }
+
+    async fn read_row(&mut self, key: u64, place: FatPtr) -> Result<(), Halt> {
+        let snapshot = self.tx.read_timestamp();
+        let mut words = Vec::new();
+        let there = self.tx.read(place.addr, &mut words).await?;
+        if there && words[..2] == [key, place.to_words()[1]] {
+            return self.saw(row(key), Saw::By(words[2]));
+        }
+        // The entry was not guarded yet when the snapshot moved.
+        if self.writes() && self.tx.read_timestamp() != snapshot {
+            return Err(Halt::Stop(Stop::Retry(AbortReason::ReadConflict)));
+        }
+        let found = there.then_some(words);
+        Err(format!("{} leads to {place:?}, where {found:?} is", row(key)).into())
+    }
+
+    fn new_row(&mut self, key: u64) -> Result<FatPtr, Halt> {
+        let place = self.tx.alloc(ROW_WORDS, Addr::NULL)?;
+        let words = [key, place.to_words()[1], self.id()];
+        self.tx.write_new(place, &words)?;
+        Ok(place)
+    }
+
+    async fn insert_row(&mut self, key: u64) -> Result<(), Halt> {
+        let place = self.new_row(key)?;
+        let tree = self.tree()?;
+        let bytes = key.to_be_bytes();
+        match tree.insert(self.tx, &bytes, place.to_words()).await? {
+            Insert::Done => self.wrote(row(key), true, Some(false)),
+            Insert::Exists(there) => {
+                self.tx.free(place.addr).await?;
+                self.read_row(key, FatPtr::from_words(there)).await
+            }
+        }
+    }
+
+    async fn update_row(&mut self, key: u64) -> Result<(), Halt> {
+        if let Some(place) = self.get_row(key).await? {
+            let words = [key, place.to_words()[1], self.id()];
+            self.tx.write(place.addr, &words).await?;
+            self.wrote(row(key), true, Some(true))?;
+        }
+        Ok(())
+    }
+
+    /// Puts another row in the place of one.
+    async fn replace_row(&mut self, key: u64) -> Result<(), Halt> {
+        if let Some(place) = self.get_row(key).await? {
+            let new = self.new_row(key)?.to_words();
+            self.tx.free(place.addr).await?;
+            let done = self.tree()?.replace(self.tx, &key.to_be_bytes(), new).await;
+            self.changed(key, done?, true)?;
+        }
+        Ok(())
+    }
+
+    async fn remove_row(&mut self, key: u64) -> Result<(), Halt> {
+        if let Some(place) = self.get_row(key).await? {
+            self.tx.free(place.addr).await?;
+            let done = self.tree()?.remove(self.tx, &key.to_be_bytes()).await;
+            self.changed(key, done?, false)?;
+        }
+        Ok(())
+    }
+
+    /// An entry whose row is freed was changed; where it was gone the snapshot had moved, and the row's
+    /// free will not do.
+    fn changed(&self, key: u64, done: bool, stays: bool) -> Result<(), Halt> {
+        match done {
+            true => self.wrote(row(key), stays, Some(true)),
+            false => Err(Halt::Stop(Stop::Retry(AbortReason::ReadConflict))),
+        }
+    }
+
+    /// Looks at all keys of a range, forwards or backwards, or at the first few of them.
+    pub async fn range(&mut self) -> Result<(), Halt> {
+        let low = self.below(self.plan.keys);
+        let high = low + 1 + self.below(self.plan.keys - low);
+        self.scan(low, high).await
+    }
+
+    /// Looks at the keys from `low` to below `high`.
+    pub async fn scan(&mut self, low: u64, high: u64) -> Result<(), Halt> {
+        let direction = [Direction::Forward, Direction::Backward][self.one_of(2)];
+        let (from, to) = (low.to_be_bytes(), high.to_be_bytes());
+        let bounds = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+        let mut cursor = self.tree()?.scan(bounds.0, bounds.1, direction);
+        let (mut batch, most) = (ScanBatch::new(), 1 + self.one_of(12));
+        let mut next = match direction {
+            Direction::Forward => low,
+            Direction::Backward => high,
+        };
+        while cursor.next_batch(self.tx, &mut batch, most).await? {
+            for (key, place) in batch.iter() {
+                let key = key.try_into().map_or(u64::MAX, u64::from_be_bytes);
+                let passed = match direction {
+                    Direction::Forward => next..key,
+                    Direction::Backward => key + 1..next,
+                };
+                if !(low..high).contains(&key) || passed.start > passed.end {
+                    return Err(format!("a scan of {low}..{high} went from {next} to {key}").into());
+                }
+                for absent in passed {
+                    self.saw(row(absent), Saw::Absent)?;
+                }
+                self.read_row(key, FatPtr::from_words(place)).await?;
+                next = match direction {
+                    Direction::Forward => key + 1,
+                    Direction::Backward => key,
+                };
+            }
+            self.pause().await;
+        }
+        let passed = match direction {
+            Direction::Forward => next..high,
+            Direction::Backward => low..next,
+        };
+        for absent in passed {
+            self.saw(row(absent), Saw::Absent)?;
+        }
+        Ok(())
+    }
+
+    /// Where the rows of a tree are.
+    pub async fn rows_of(&mut self, tree: BTree) -> Result<Vec<Addr>, Halt> {
+        let mut cursor = tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        let (mut batch, mut rows) = (ScanBatch::new(), Vec::new());
+        while cursor.next_batch(self.tx, &mut batch, 64).await? {
+            let places = batch.values().iter();
+            rows.extend(places.map(|place| FatPtr::from_words(*place).addr));
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,147 @@
+//! What a run's transactions work on, and how it comes to be.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fencepost_btree::BTree;
+use fencepost_hashtable::{HashOptions, HashTable};
+use fencepost_txn::{Addr, Machine, Mode, Outcome, Stop, Transaction};
+
+use crate::plan::Plan;
+use crate::sim::Sim;
+
+/// What an account has at first.
+pub const DEPOSIT: u64 = 100;
+/// Words of a list: its length, and numbers of transactions.
+pub const LIST_WORDS: usize = 12;
+/// Words of a large object.
+pub const LARGE_WORDS: usize = 120;
+/// Large objects of each machine.
+pub const LARGE_EACH: usize = 6;
+
+/// Where everything is. Every object but the indexes' holds the number of the transaction that wrote it.
+#[derive(Debug, Default)]
+pub struct World {
+    /// Objects all of whose words are the number of their writer.
+    pub registers: Vec<Addr>,
+    /// Balance and writer.
+    pub accounts: Vec<Addr>,
+    /// Length and numbers of those who appended; the last wrote it.
+    pub lists: Vec<Addr>,
+    /// As registers, and large; those of a machine are side by side.
+    pub large: Vec<Addr>,
+    /// Where transactions whose client is not told of their end leave their number.
+    pub markers: Vec<Addr>,
+    /// Keys and rows: a row is an object with its key and its writer.
+    pub tree: Option<BTree>,
+    /// Keys and values: the writer, and the key once more.
+    pub table: Option<HashTable>,
+}
+
+/// Which of a world's objects the machines make.
+#[derive(Clone, Copy)]
+enum Cells {
+    Registers,
+    Accounts,
+    Lists,
+    Large,
+    Markers,
+}
+
+impl World {
+    /// Words of a register.
+    pub fn register_words(at: usize) -> usize {
+        [1, 6, 20, 33][at % 4]
+    }
+
+    fn cells(&mut self, cells: Cells) -> &mut Vec<Addr> {
+        match cells {
+            Cells::Registers => &mut self.registers,
+            Cells::Accounts => &mut self.accounts,
+            Cells::Lists => &mut self.lists,
+            Cells::Large => &mut self.large,
+            Cells::Markers => &mut self.markers,
+        }
+    }
+}
+
+/// Makes the world, each machine what is to have its primary there. The task reports what goes wrong.
+pub async fn make(
+    plan: Plan,
+    sim: Sim,
+    machines: Vec<Arc<Machine>>,
+    markers: usize,
+    world: Rc<RefCell<World>>,
+) {
+    for machine in &machines {
+        while !machine.is_complete().await {
+            sim.nap(10_000).await;
+        }
+    }
+    let made = make_all(&plan, &machines, markers, &world).await;
+    if let Err(stop) = made {
+        sim.report(format!("the world could not be made: {stop}"));
+    }
+}
+
+async fn make_all(
+    plan: &Plan,
+    machines: &[Arc<Machine>],
+    markers: usize,
+    world: &RefCell<World>,
+) -> Result<(), Stop> {
+    let large = LARGE_EACH * machines.len();
+    for (cells, count) in [
+        (Cells::Registers, plan.registers),
+        (Cells::Accounts, plan.accounts),
+        (Cells::Lists, plan.lists),
+        (Cells::Large, large),
+        (Cells::Markers, markers),
+    ] {
+        for (place, machine) in machines.iter().enumerate() {
+            let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+            let mut made = Vec::new();
+            for at in count * place / machines.len()..count * (place + 1) / machines.len() {
+                let (words, first) = match cells {
+                    Cells::Registers => (World::register_words(at), 0),
+                    Cells::Accounts => (2, DEPOSIT),
+                    Cells::Lists => (LIST_WORDS, 0),
+                    Cells::Large => (LARGE_WORDS, 0),
+                    Cells::Markers => (1, 0),
+                };
+                let object = tx.alloc(words, Addr::NULL)?;
+                tx.write_new(object, &[first])?;
+                made.push(object.addr);
+            }
+            commit(tx).await?;
+            world.borrow_mut().cells(cells).extend(made);
+        }
+    }
+    let at = |number: u64| &machines[number as usize % machines.len()];
+    let mut tx = at(plan.seed).coordinator().begin(Mode::ReadWrite);
+    let tree = BTree::create_with(&mut tx, plan.node_words)?;
+    commit(tx).await?;
+    let mut tx = at(plan.seed / 7).coordinator().begin(Mode::ReadWrite);
+    let options = HashOptions {
+        key_bytes: 8,
+        value_words: 2,
+        slots: 2,
+        shard_buckets: 2,
+        capacity: 0,
+        guard_hits: true,
+    };
+    let table = HashTable::create_with(&mut tx, &options)?;
+    commit(tx).await?;
+    let mut world = world.borrow_mut();
+    (world.tree, world.table) = (Some(tree), Some(table));
+    Ok(())
+}
+
+/// Nobody else is there who could be in the way.
+async fn commit(tx: Transaction) -> Result<(), Stop> {
+    match tx.commit().await? {
+        Outcome::Committed(_) => Ok(()),
+        Outcome::Aborted(reason) => Err(Stop::Retry(reason)),
+    }
+}

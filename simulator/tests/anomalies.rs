@@ -1,0 +1,189 @@
+//! The checkers find what they are for: every classical anomaly, planted in a history of few transactions.
+
+use fencepost_simulator::checker::check;
+use fencepost_simulator::history::{NEVER, Object, Saw, Seen, Write};
+use fencepost_simulator::lists::{Contents, check_lists};
+use fencepost_simulator::snapshots::check_snapshots;
+use fencepost_txn::Timestamp;
+
+const X: Object = Object("register", 0);
+const Y: Object = Object("register", 1);
+const KEY: Object = Object("key", 7);
+
+/// A transaction whose timestamp is its number.
+fn seen(id: u64, span: (u64, u64), reads: &[(Object, Saw)], writes: &[Object]) -> Seen {
+    let write = |object: &Object| Write {
+        object: *object,
+        stays: true,
+        needs: None,
+    };
+    Seen {
+        id,
+        began: span.0,
+        ended: span.1,
+        reads: reads.to_vec(),
+        writes: writes.iter().map(write).collect(),
+        at: Timestamp::from_raw(id),
+    }
+}
+
+/// The same, with one change of a key on a condition.
+fn change(id: u64, span: (u64, u64), reads: &[(Object, Saw)], stays: bool, needs: bool) -> Seen {
+    let mut seen = seen(id, span, reads, &[KEY]);
+    (seen.writes[0].stays, seen.writes[0].needs) = (stays, Some(needs));
+    seen
+}
+
+const FIRST: Saw = Saw::By(0);
+
+#[test]
+fn what_is_serial_is_right() {
+    let serial = [
+        seen(1, (1, 2), &[(X, FIRST)], &[X]),
+        seen(2, (3, 4), &[(X, Saw::By(1)), (Y, FIRST)], &[X, Y]),
+        change(3, (5, 6), &[(KEY, Saw::Absent)], true, false),
+        seen(4, (7, 8), &[(X, Saw::By(2)), (KEY, Saw::By(3))], &[]),
+        change(5, (9, 10), &[], false, true),
+        seen(6, (11, 12), &[(KEY, Saw::Absent), (Y, Saw::By(2))], &[]),
+    ];
+    assert_eq!(check(&serial), Ok(()));
+    assert_eq!(check_snapshots(&serial), Ok(()));
+}
+
+#[test]
+fn the_classical_anomalies_are_found() {
+    let write_skew = [
+        seen(1, (1, 10), &[(X, FIRST), (Y, FIRST)], &[X]),
+        seen(2, (2, 11), &[(X, FIRST), (Y, FIRST)], &[Y]),
+    ];
+    let lost_update = [
+        seen(1, (1, 10), &[(X, FIRST)], &[X]),
+        seen(2, (2, 11), &[(X, FIRST)], &[X]),
+    ];
+    let long_fork = [
+        seen(1, (1, 20), &[], &[X]),
+        seen(2, (2, 21), &[], &[Y]),
+        seen(3, (3, 22), &[(X, Saw::By(1)), (Y, FIRST)], &[]),
+        seen(4, (4, 23), &[(X, FIRST), (Y, Saw::By(2))], &[]),
+    ];
+    let stale_read = [
+        seen(1, (1, 2), &[], &[X]),
+        seen(2, (3, 4), &[(X, FIRST)], &[]),
+    ];
+    let torn_write = [
+        seen(1, (1, 10), &[], &[X, Y]),
+        seen(2, (2, 11), &[(X, Saw::By(1)), (Y, FIRST)], &[]),
+    ];
+    let dirty_read = [seen(2, (2, 11), &[(X, Saw::By(1))], &[])];
+    // Whoever was aborted has read, too.
+    let no_opacity = [
+        seen(1, (1, 10), &[], &[X, Y]),
+        seen(2, (2, 11), &[(Y, Saw::By(1)), (X, FIRST)], &[]),
+    ];
+    for anomaly in [
+        &write_skew[..],
+        &lost_update,
+        &long_fork,
+        &stale_read,
+        &torn_write,
+        &dirty_read,
+        &no_opacity,
+    ] {
+        assert!(check(anomaly).is_err(), "missed {anomaly:?}");
+    }
+}
+
+#[test]
+fn phantoms_and_keys_that_are_not_there_are_found() {
+    // Each looks for the key, finds none, and inserts it.
+    let both_insert = [
+        change(1, (1, 10), &[(KEY, Saw::Absent)], true, false),
+        change(2, (2, 11), &[(KEY, Saw::Absent)], true, false),
+    ];
+    // Each counts what the other adds.
+    let phantom = [
+        seen(1, (1, 10), &[(KEY, Saw::Absent)], &[X]),
+        change(2, (2, 11), &[(X, FIRST)], true, false),
+        seen(3, (12, 13), &[(X, Saw::By(1)), (KEY, Saw::By(2))], &[]),
+    ];
+    let lost_key = [
+        change(1, (1, 2), &[], true, false),
+        seen(2, (3, 4), &[(KEY, Saw::Absent)], &[]),
+    ];
+    let ghost = [
+        change(1, (1, 2), &[], true, false),
+        change(2, (3, 4), &[], false, true),
+        seen(3, (5, 6), &[(KEY, Saw::By(1))], &[]),
+    ];
+    let removed_twice = [
+        change(1, (1, 2), &[], true, false),
+        change(2, (3, 10), &[], false, true),
+        change(3, (4, 11), &[], false, true),
+    ];
+    for anomaly in [
+        &both_insert[..],
+        &phantom,
+        &lost_key,
+        &ghost,
+        &removed_twice,
+    ] {
+        assert!(check(anomaly).is_err(), "missed {anomaly:?}");
+    }
+}
+
+#[test]
+fn an_end_that_nobody_was_told_of_orders_nothing() {
+    let dropped = seen(1, (1, NEVER), &[], &[X]);
+    let before = seen(2, (3, 4), &[(X, FIRST)], &[]);
+    let after = seen(3, (5, 6), &[(X, Saw::By(1))], &[]);
+    assert_eq!(
+        check(&[dropped.clone(), before.clone(), after.clone()]),
+        Ok(())
+    );
+    // But it happened at one point all the same.
+    let mut again = before;
+    (again.id, again.began, again.ended) = (4, 7, 8);
+    assert!(check(&[dropped, after, again]).is_err());
+}
+
+#[test]
+fn timestamps_must_say_what_happened() {
+    // Serializable, if the reader is put first; its snapshot says otherwise.
+    let old = [
+        seen(1, (1, 10), &[], &[X]),
+        seen(2, (2, 11), &[(X, FIRST)], &[]),
+    ];
+    assert_eq!(check(&old), Ok(()));
+    assert!(check_snapshots(&old).is_err());
+    let mut twins = [seen(1, (1, 10), &[], &[X]), seen(2, (2, 11), &[], &[X])];
+    twins[1].at = twins[0].at;
+    assert!(check(&twins).is_err());
+    // Two commits of one timestamp, of which one read what the other replaced.
+    let mut tied = [
+        seen(1, (1, 10), &[], &[X]),
+        seen(2, (2, 11), &[(X, FIRST)], &[Y]),
+    ];
+    tied[1].at = tied[0].at;
+    assert_eq!(check_snapshots(&tied), Ok(()));
+    tied[1].reads[0].1 = Saw::By(1);
+    assert_eq!(check_snapshots(&tied), Ok(()));
+}
+
+#[test]
+fn a_list_that_lost_an_entry_is_found() {
+    let list = Object("list", 0);
+    let history = [
+        seen(1, (1, 2), &[(list, FIRST)], &[list]),
+        seen(2, (3, 4), &[(list, Saw::By(1))], &[list]),
+    ];
+    let contents = |numbers: &[u64]| Contents {
+        list,
+        numbers: numbers.to_vec(),
+    };
+    assert_eq!(
+        check_lists(&history, &[contents(&[]), contents(&[1, 2])]),
+        Ok(())
+    );
+    assert!(check_lists(&history, &[contents(&[2])]).is_err());
+    assert!(check_lists(&history, &[contents(&[2, 1])]).is_err());
+}

@@ -1,0 +1,100 @@
+//! Seeds in the ordinary run of tests: a few of them hold, each is a history bit for bit, and what would
+//! have happened without validation is found in histories that did happen.
+
+use std::collections::BTreeMap;
+
+use fencepost_simulator::checker::check;
+use fencepost_simulator::history::{NEVER, Object, Saw, Seen};
+use fencepost_simulator::snapshots::check_snapshots;
+use fencepost_simulator::{Summary, record, run};
+
+fn held(seed: u64) -> Summary {
+    run(seed).unwrap_or_else(|found| panic!("seed {seed}: {found}"))
+}
+
+#[test]
+fn sixty_seeds_hold() {
+    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..60 {
+        let summary = held(seed);
+        for (end, count) in summary.ends {
+            *ends.entry(end).or_default() += count;
+        }
+    }
+    // What nothing happens in shows nothing.
+    let all: u64 = ends.values().sum();
+    assert!(ends["committed"] > all / 3, "{ends:?}");
+    for end in ["read_conflict", "write_conflict", "refresh_failed"] {
+        assert!(ends.contains_key(end), "no {end}: {ends:?}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_history_bit_for_bit() {
+    for seed in 0..8 {
+        let (first, second) = (held(seed), held(seed));
+        assert_eq!(first, second);
+        let other = held(seed + 1);
+        assert_ne!(first.history, other.history);
+        assert_ne!(first.trace, other.trace);
+    }
+}
+
+/// Histories in which a transaction misses what it should have met: what each read met is put back to what
+/// was there before, one read at a time.
+fn without_validation(history: &[Seen], mut plant: impl FnMut(&Seen, Object, Vec<Seen>)) {
+    let mut versions: BTreeMap<Object, Vec<&Seen>> = BTreeMap::new();
+    for t in history {
+        for write in &t.writes {
+            versions.entry(write.object).or_default().push(t);
+        }
+    }
+    versions
+        .values_mut()
+        .for_each(|order| order.sort_by_key(|t| t.at));
+    for (at, t) in history.iter().enumerate() {
+        for (read, (object, saw)) in t.reads.iter().enumerate() {
+            let order = versions.get(object).map_or(&[][..], Vec::as_slice);
+            let met = order.iter().position(|writer| Saw::By(writer.id) == *saw);
+            let Some(met) = met else { continue };
+            let before = met.checked_sub(1).map(|before| order[before]);
+            let there = |writer: &&Seen| {
+                let mut writes = writer.writes.iter();
+                writes.any(|write| write.object == *object && write.stays)
+            };
+            let cell = !matches!(object.0, "key" | "hashed key");
+            let missed = match before {
+                Some(writer) if there(&writer) => Saw::By(writer.id),
+                None if cell => Saw::By(0),
+                _ => Saw::Absent,
+            };
+            let mut planted = history.to_vec();
+            planted[at].reads[read].1 = missed;
+            plant(order[met], *object, planted);
+        }
+    }
+}
+
+#[test]
+fn what_validation_prevents_is_found_in_histories_that_did_happen() {
+    let (mut found, mut kinds) = (0, BTreeMap::new());
+    for seed in 0..6 {
+        let history = record(seed).expect("holds").history;
+        without_validation(&history, |missed, object, planted| {
+            assert!(check_snapshots(&planted).is_err(), "seed {seed}, {object}");
+            let changed = planted.iter().zip(&history);
+            let (reader, _) = changed.into_iter().find(|(a, b)| a != b).expect("one");
+            let overwrites = reader.writes.iter().any(|write| write.object == object);
+            // Who overwrites what it missed, or began after it, cannot be put first.
+            if overwrites || missed.ended != NEVER && missed.ended < reader.began {
+                assert!(check(&planted).is_err(), "seed {seed}, {object}");
+                *kinds.entry(object.0).or_insert(0) += 1;
+                found += 1;
+            }
+        });
+    }
+    assert!(found > 200, "{found}");
+    for kind in ["register", "account", "list", "key", "hashed key"] {
+        assert!(kinds.contains_key(kind), "{kinds:?}");
+    }
+}
