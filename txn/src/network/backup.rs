@@ -3,7 +3,9 @@
 //!
 //! # Invariants
 //! * BACKUP-1: a write applies only to an older version, so the order of truncations does not matter.
-//! * BACKUP-2: nothing applies to a block that serves another size class since.
+//! * BACKUP-2: nothing applies to a block that serves another size class since. A block gets another class
+//!   once all that was in it is gone, for every reader too: so each write of a life of a block has a lower
+//!   timestamp than any of the next one, and a life that was noticed here has at least one.
 
 use std::collections::HashMap;
 
@@ -19,9 +21,38 @@ use fencepost_storage::Timestamp;
 use super::message::{Kind, Reader, Write};
 use crate::record::{BadRecord, TxnId};
 
-/// When blocks of backups got the class that they have, and whether they had another before.
+/// The lives of the blocks of backups.
 #[derive(Default)]
-pub(super) struct Changed(Mutex<HashMap<BlockId, (Timestamp, bool), FixedState>>);
+pub(super) struct Changed(Mutex<HashMap<BlockId, Life, FixedState>>);
+
+/// What was applied to a block since it has the class that it has.
+#[derive(Clone, Copy)]
+struct Life {
+    /// The first and the last timestamp.
+    since: Timestamp,
+    newest: Timestamp,
+    /// The last one before, when the block had another class.
+    until: Timestamp,
+}
+
+impl Life {
+    /// The next life of a block, which a write at `w` begins.
+    fn after(before: Option<&Life>, w: Timestamp) -> Life {
+        Life {
+            since: w,
+            newest: w,
+            until: before.map_or(Timestamp::ZERO, |before| before.newest),
+        }
+    }
+
+    /// Whether a write at `w` belongs to an earlier life; `same` is whether it is of the same class.
+    fn has_outlived(&self, w: Timestamp, same: bool) -> bool {
+        match same {
+            true => w <= self.until,
+            false => w < self.since,
+        }
+    }
+}
 
 /// The transactions of one coordinator machine that write regions of which this machine has backups.
 #[derive(Default)]
@@ -90,14 +121,18 @@ fn apply(
     let mut changed = changed.0.lock();
     let there = regions.backup_class(block);
     let same = there == Some(Class(write.class));
-    let outlived = |(since, again): &(Timestamp, bool)| *since >= w && (*again || !same);
-    if changed.get(&block).is_some_and(outlived) {
-        return Ok(());
-    }
-    if !same {
-        let restored = regions.restore_backup(block, Class(write.class));
-        restored.map_err(|_| BadRecord("a backup cannot be made"))?;
-        changed.insert(block, (w, there.is_some()));
+    match changed.get_mut(&block) {
+        Some(life) if life.has_outlived(w, same) => return Ok(()),
+        Some(life) if same => {
+            life.since = life.since.min(w);
+            life.newest = life.newest.max(w);
+        }
+        before => {
+            let life = Life::after(before.as_deref(), w);
+            let restored = regions.restore_backup(block, Class(write.class));
+            restored.map_err(|_| BadRecord("a backup cannot be made"))?;
+            changed.insert(block, life);
+        }
     }
     drop(changed);
     let object = regions.backup(write.addr).ok_or(NOWHERE)?;
@@ -116,4 +151,69 @@ fn apply(
     let link = Link::new(write.about as u16, OldPlace::NONE);
     object.finish_install(header.succeed(w, !freed), link);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fencepost_storage::{Addr, Private};
+
+    use super::*;
+    use crate::network::message;
+
+    /// Truncates a transaction that wrote `value` at `w` into a slot of an object of `words` words.
+    fn truncate(regions: &Regions, changed: &Changed, w: u64, words: usize, value: u64) {
+        let id = TxnId {
+            configuration: 1,
+            machine: 2,
+            thread: 0,
+            local: w,
+        };
+        let class = Class::for_payload(words).expect("fits a block");
+        let mut record = Vec::new();
+        message::begin_commit(&mut record, id, Timestamp::from_raw(w));
+        let about = (slot(words, value), Kind::New, class.0, 1);
+        message::put_write(&mut record, about, words, |out| out.fill(value));
+        let mut backup = Backup::default();
+        backup.hold(&record, None).expect("whole");
+        backup.truncate(regions, changed, id).expect("applies");
+    }
+
+    /// Every value has a slot of its own.
+    fn slot(words: usize, value: u64) -> Addr {
+        let block = BlockId {
+            region: fencepost_storage::RegionId(1),
+            block: 1,
+        };
+        block.slot(Class::for_payload(words).expect("fits"), value as usize)
+    }
+
+    fn holds(regions: &Regions, words: usize, value: u64) -> bool {
+        let object = regions.backup(slot(words, value)).expect("a slot");
+        object.header().is_allocated() && object.word(0) == value
+    }
+
+    #[test]
+    fn what_is_truncated_late_applies_to_its_own_life_of_a_block_alone() {
+        const SMALL: usize = 3;
+        const LARGE: usize = 40;
+        let regions = Regions::with(16 << 20, Arc::new(Private));
+        let changed = Changed::default();
+        truncate(&regions, &changed, 10, SMALL, 1);
+        truncate(&regions, &changed, 30, LARGE, 2);
+        // Of the same life as the one before, though its timestamp is lower.
+        truncate(&regions, &changed, 20, LARGE, 3);
+        assert!(holds(&regions, LARGE, 2) && holds(&regions, LARGE, 3));
+        // Of the first life.
+        truncate(&regions, &changed, 11, SMALL, 4);
+        assert!(holds(&regions, LARGE, 2) && holds(&regions, LARGE, 3));
+        truncate(&regions, &changed, 50, SMALL, 5);
+        truncate(&regions, &changed, 40, SMALL, 6);
+        assert!(holds(&regions, SMALL, 5) && holds(&regions, SMALL, 6));
+        // Of the first life and of the second one.
+        truncate(&regions, &changed, 12, SMALL, 7);
+        truncate(&regions, &changed, 21, LARGE, 8);
+        assert!(holds(&regions, SMALL, 5) && !holds(&regions, SMALL, 7));
+    }
 }
