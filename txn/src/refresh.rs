@@ -178,6 +178,9 @@ impl Context {
                     let Some(copy) = Box::pin(network.fetch(write.addr)).await? else {
                         return Ok(None);
                     };
+                    if copy.header() == write.base {
+                        return Ok(Some(copy.header()));
+                    }
                     if !copy.header().is_locked() {
                         copy.view().copy(0, self.writes.image_mut(write.image));
                     }
