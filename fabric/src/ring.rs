@@ -180,6 +180,11 @@ impl RingWriter {
         self.reserved = self.reserved.saturating_sub(2 * record_words(words));
     }
 
+    /// Words of room that are promised and neither used nor given back.
+    pub fn promised(&self) -> usize {
+        self.reserved
+    }
+
     /// Stages a record for the next [`Self::flush`].
     ///
     /// # Errors

@@ -64,10 +64,11 @@ impl Machine {
         inventory
     }
 
-    /// Whether nothing is left here of transactions that are over, on any machine: no lock for a peer,
-    /// no log record, no answer that is waited for.
+    /// Whether nothing is left here of transactions, on any machine: no lock for a peer, no intent, no
+    /// log record nor room promised to one, no answer that is waited for.
     pub fn is_at_rest(&self) -> bool {
-        self.network().is_none_or(|network| network.is_at_rest())
+        let network = self.network();
+        self.intents().is_empty() && network.is_none_or(|network| network.is_at_rest())
     }
 
     /// Where the backups of this machine's regions, on `machines`, are not what the regions are. Meant

@@ -140,6 +140,12 @@ impl Intents {
                 .is_some_and(|line| line.holder != me)
     }
 
+    /// Whether nobody has an intent or waits for one.
+    pub(crate) fn is_empty(&self) -> bool {
+        let held = |shard: &Shard| shard.held.load(Ordering::SeqCst) > 0;
+        !self.shards.iter().any(held) && self.waits.lock().is_empty()
+    }
+
     /// Takes the intent if nobody else has it.
     pub fn try_take(&self, row: Addr, me: Holder) -> bool {
         let shard = self.shard(row);

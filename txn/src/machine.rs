@@ -361,7 +361,7 @@ impl Machine {
     }
 
     /// What nobody reads below, on any machine, nor ever will again.
-    pub(crate) fn oldest(&self) -> Timestamp {
+    pub fn oldest(&self) -> Timestamp {
         let mine = self.order.readers.oldest(&self.order.clock);
         self.network
             .as_ref()

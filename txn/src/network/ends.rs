@@ -69,7 +69,7 @@ impl End {
     }
 
     pub fn is_at_rest(&self) -> bool {
-        self.primary.left() == (0, 0) && self.backup.left() == 0
+        self.primary.left() == (0, 0) && self.backup.left() == 0 && self.lines.is_empty()
     }
 
     /// Processes what has arrived; whether there was anything.

@@ -164,6 +164,12 @@ impl Link {
         !self.log.lock().truncated.is_empty()
     }
 
+    /// Whether nothing is left to be written: no truncation, no message, and no promise of room.
+    pub fn is_at_rest(&self) -> bool {
+        let (log, messages) = (self.log.lock(), self.messages.lock());
+        log.truncated.is_empty() && log.ring.promised() == 0 && messages.owed.is_empty()
+    }
+
     /// Sends a message.
     ///
     /// # Errors

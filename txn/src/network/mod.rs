@@ -232,14 +232,16 @@ impl Network {
         self.replies.lock().remove(&(id, peer));
     }
 
-    /// Whether anything is left of transactions that are over: locks, records, answers.
+    /// Whether nothing is left of transactions that are over: no lock, no record or room for one, no
+    /// answer that is waited for.
     pub fn is_at_rest(&self) -> bool {
         let ends = self.ends.lock();
         ends.iter().all(End::is_at_rest)
             && self.home.lock().left() == 0
             && self.replies.lock().is_empty()
             && self.finishing.lock().is_empty()
-            && !self.peers.iter().any(|peer| peer.link.has_truncated())
+            && self.turns.lock().is_empty()
+            && self.peers.iter().all(|peer| peer.link.is_at_rest())
     }
 
     /// Ends the poller's thread.

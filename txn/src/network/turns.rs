@@ -74,6 +74,11 @@ impl Lines {
         }
     }
 
+    /// Whether nobody stands in line.
+    pub fn is_empty(&self) -> bool {
+        self.standing.is_empty()
+    }
+
     /// INTEND: takes the intent or stands in line.
     pub fn intend(
         &mut self,
