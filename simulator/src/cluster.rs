@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_fabric::{Fabric, MachineId, Member, Random, SimNet};
+use fencepost_txn::network::{NetworkOptions, Placement};
 use fencepost_txn::{Machine, MachineOptions};
 
 use crate::executor::Executor;
@@ -46,14 +47,28 @@ impl Cluster {
             fabric
                 .set_members(&members)
                 .map_err(|error| error.to_string())?;
+            let network = NetworkOptions {
+                fabric: Arc::new(fabric.clone()),
+                configuration: 1,
+                placement: Placement::new(ids.clone(), plan.replicas),
+                log_words: plan.log_words,
+                clock: Arc::new(net.clone()),
+                driven: true,
+            };
             let options = MachineOptions {
                 region_bytes: REGION_BYTES,
                 lanes: LANES,
                 old_version_limit: plan.old_version_limit,
+                network: Some(network),
                 ..MachineOptions::default()
             };
             let machine = Machine::open(options).map_err(|error| error.to_string())?;
-            executor.add_machine(*id, Box::new(move || !fabric.take_events().is_empty()));
+            let driven = Arc::clone(&machine);
+            let drive = move || {
+                fabric.take_events();
+                driven.drive()
+            };
+            executor.add_machine(*id, Box::new(drive));
             machines.push(machine);
         }
         Ok(Cluster {

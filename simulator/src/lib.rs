@@ -33,4 +33,4 @@ mod versions;
 pub mod workload;
 pub mod world;
 
-pub use run::{Recorded, Summary, record, run};
+pub use run::{Met, Recorded, Summary, record, run};

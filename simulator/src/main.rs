@@ -4,7 +4,7 @@
 //! fencepost-simulator --seeds 10000 [--from S] [--threads T]     many, with progress
 //! fencepost-simulator --seed S                                   one, with its hashes
 //! ```
-//! It ends at the first seed that finds something, with exit code 1.
+//! It ends at the first seed that finds something, unless told to keep going, with exit code 1.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use fencepost_simulator::{Summary, run};
+use fencepost_simulator::{Met, Summary, run};
 
 /// How often there is something to read.
 const REPORT: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_secs(30);
 #[derive(Parser)]
 struct Options {
     /// Runs this seed alone.
-    #[arg(long, conflicts_with_all = ["seeds", "from", "threads"])]
+    #[arg(long, conflicts_with_all = ["seeds", "from", "threads", "keep_going"])]
     seed: Option<u64>,
     /// How many seeds to run.
     #[arg(long, default_value_t = 1000)]
@@ -36,6 +36,9 @@ struct Options {
     /// Threads; each runs one seed at a time.
     #[arg(long)]
     threads: Option<usize>,
+    /// Runs all of them, whatever they find.
+    #[arg(long)]
+    keep_going: bool,
 }
 
 fn main() -> ExitCode {
@@ -56,10 +59,9 @@ fn try_seed(seed: u64) -> Result<Summary, String> {
     }
 }
 
-fn found(seed: u64, what: &str) -> ExitCode {
+fn report(seed: u64, what: &str) {
     eprintln!("seed {seed}: {what}");
     eprintln!("again: cargo run --release -p fencepost-simulator -- --seed {seed}");
-    ExitCode::FAILURE
 }
 
 fn one(seed: u64) -> ExitCode {
@@ -73,7 +75,10 @@ fn one(seed: u64) -> ExitCode {
             );
             ExitCode::SUCCESS
         }
-        Err(what) => found(seed, &what),
+        Err(what) => {
+            report(seed, &what);
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -84,8 +89,9 @@ struct Totals {
     unseen: u64,
     virtual_ns: u64,
     polls: u64,
+    met: Met,
     running: BTreeMap<u64, Instant>,
-    found: Option<(u64, String)>,
+    found: Vec<(u64, String)>,
 }
 
 impl Totals {
@@ -96,6 +102,7 @@ impl Totals {
         self.unseen += summary.committed_unseen;
         self.virtual_ns += summary.took_ns;
         self.polls += summary.polls;
+        self.met += summary.met;
     }
 
     fn print(&self, done: u64, since: Instant) {
@@ -139,8 +146,8 @@ fn many(options: &Options) -> ExitCode {
             match ended {
                 Ok(summary) => totals.add(summary),
                 Err(what) => {
-                    totals.found.get_or_insert((seed, what));
-                    over.store(true, Ordering::Relaxed);
+                    totals.found.push((seed, what));
+                    over.store(!options.keep_going, Ordering::Relaxed);
                 }
             }
         }
@@ -159,12 +166,16 @@ fn many(options: &Options) -> ExitCode {
     let totals = lock();
     totals.print(done.load(Ordering::Relaxed), since);
     println!("ends: {:?}", totals.ends);
+    println!("{:?}", totals.met);
     println!(
         "dropped in commit and committed: {}, polls: {}",
         totals.unseen, totals.polls
     );
-    match &totals.found {
-        Some((seed, what)) => found(*seed, what),
-        None => ExitCode::SUCCESS,
+    for (seed, what) in &totals.found {
+        report(*seed, what);
+    }
+    match totals.found.len() {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
 }

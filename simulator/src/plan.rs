@@ -46,7 +46,7 @@ impl Plan {
     pub fn draw(seed: u64) -> Plan {
         let mut random = Random::new(seed);
         let mut of = |choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
-        let machines = of(&[1, 2, 3, 3, 3, 4, 5]).min(1);
+        let machines = of(&[1, 2, 3, 3, 3, 4, 5]);
         let replicas = of(&[1, 2, 3]).min(machines);
         let log_words = 1 << of(&[11, 12, 14]);
         let least = of(&[200, 1_000, 5_000]);
@@ -59,7 +59,7 @@ impl Plan {
             latency_ns: of(&[200, 2_000, 20_000]),
             hiccup_one_in: of(&[0, 16, 200]),
             hiccup_ns: of(&[50_000, 500_000]),
-            tick_ns: of(&[100_000, 1_000_000]),
+            tick_ns: of(&[200_000, 1_000_000, 3_000_000]),
         };
         Plan {
             seed,
@@ -77,7 +77,7 @@ impl Plan {
             clients: of(&[2, 4, 8]) as usize,
             transactions: of(&[10, 20, 30]) as usize,
             think_ns: of(&[1, 10_000, 200_000]),
-            drop_one_in: of(&[0, 6, 20]),
+            drop_one_in: of(&[0, 4, 12]),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencepost_fabric::Random;
+use fencepost_txn::{Machine, Timestamp};
 
 use crate::checker::check;
 use crate::cluster::Cluster;
@@ -33,6 +34,8 @@ pub struct Summary {
     pub ends: BTreeMap<&'static str, u64>,
     /// Transactions that were dropped while they committed, and took effect.
     pub committed_unseen: u64,
+    /// What transactions met on their way.
+    pub met: Met,
     /// Polls of tasks.
     pub polls: u64,
     /// Nanoseconds of virtual time.
@@ -43,11 +46,99 @@ pub struct Summary {
     pub history: u64,
 }
 
+/// What transactions of all machines met, which a run without it would not test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// Snapshots that were moved forward.
+    pub refreshes: u64,
+    /// Reads answered from an old version.
+    pub old_versions: u64,
+    /// Reads that waited for a lock.
+    pub locks: u64,
+    /// Intents that waited in line.
+    pub intents: u64,
+    /// Patches that were applied again under the lock.
+    pub patches: u64,
+    /// One-sided reads and writes of peers' memory.
+    pub reads: u64,
+    /// See [`Self::reads`].
+    pub writes: u64,
+}
+
+impl Met {
+    fn by(machines: &[Arc<Machine>]) -> Met {
+        let mut met = Met::default();
+        for machine in machines {
+            let totals = machine.counters().totals();
+            met += Met {
+                refreshes: totals.refreshes,
+                old_versions: totals.old_version_reads,
+                locks: totals.lock_waits,
+                intents: totals.intent_waits,
+                patches: totals.patches_reapplied,
+                reads: machine.fabric_counts().map_or(0, |counts| counts.reads),
+                writes: machine.fabric_counts().map_or(0, |counts| counts.writes),
+            };
+        }
+        met
+    }
+
+    /// All of them.
+    pub fn all(&self) -> [u64; 7] {
+        let Met {
+            refreshes,
+            old_versions,
+            locks,
+            intents,
+            patches,
+            reads,
+            writes,
+        } = *self;
+        [
+            refreshes,
+            old_versions,
+            locks,
+            intents,
+            patches,
+            reads,
+            writes,
+        ]
+    }
+}
+
+impl std::ops::AddAssign for Met {
+    fn add_assign(&mut self, other: Met) {
+        self.refreshes += other.refreshes;
+        self.old_versions += other.old_versions;
+        self.locks += other.locks;
+        self.intents += other.intents;
+        self.patches += other.patches;
+        self.reads += other.reads;
+        self.writes += other.writes;
+    }
+}
+
 impl Summary {
     /// Transactions that took effect and were told so.
     pub fn committed(&self) -> u64 {
         self.ends.get("committed").copied().unwrap_or(0)
     }
+}
+
+/// Whether nothing is left of what was done before `since`, and nobody reads it any more.
+fn over(machine: &Machine, since: Timestamp) -> bool {
+    machine.is_at_rest() && machine.oldest() >= since
+}
+
+/// Which machines do not come to rest.
+fn unrest(machines: &[Arc<Machine>], since: Timestamp) -> String {
+    let restless = machines.iter().filter(|machine| !over(machine, since));
+    let say = |machine: &Arc<Machine>| {
+        let (number, rests, oldest) = (machine.number(), machine.is_at_rest(), machine.oldest());
+        format!("m{number} (at rest: {rests}; read back to {oldest:?}, {since:?} is due)")
+    };
+    let restless: Vec<_> = restless.map(say).collect();
+    restless.join(", ")
 }
 
 /// What was recorded of a run.
@@ -111,7 +202,12 @@ pub fn record(seed: u64) -> Result<Recorded, Halted> {
         executor.spawn(format!("client {number} of m{}", at + 1), client.run());
     }
     executor.run()?;
-    executor.run_until(|_| machines.iter().all(|machine| machine.is_at_rest()))?;
+    let since = machines[0].now();
+    let rest = executor.run_until(|_| machines.iter().all(|machine| over(machine, since)));
+    rest.map_err(|halted| match halted {
+        Halted::Stuck(_) => Halted::Stuck(unrest(&machines, since)),
+        broken => broken,
+    })?;
     let reached: Rc<RefCell<BTreeSet<_>>> = Rc::default();
     for (at, machine) in machines.iter().enumerate() {
         let reader = LastReader {
@@ -142,6 +238,7 @@ pub fn record(seed: u64) -> Result<Recorded, Halted> {
         replicas: plan.replicas,
         ends: log.ends,
         committed_unseen: log.history.iter().filter(unseen).count() as u64,
+        met: Met::by(&machines),
         polls,
         took_ns: sim.now_ns(),
         trace: sim.net().trace(),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use fencepost_simulator::checker::check;
 use fencepost_simulator::history::{NEVER, Object, Saw, Seen};
 use fencepost_simulator::snapshots::check_snapshots;
-use fencepost_simulator::{Summary, record, run};
+use fencepost_simulator::{Met, Summary, record, run};
 
 fn held(seed: u64) -> Summary {
     run(seed).unwrap_or_else(|found| panic!("seed {seed}: {found}"))
@@ -15,8 +15,12 @@ fn held(seed: u64) -> Summary {
 #[test]
 fn sixty_seeds_hold() {
     let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+    let (mut machines, mut unseen, mut met) = ([0; 6], 0, Met::default());
     for seed in 0..60 {
         let summary = held(seed);
+        machines[summary.machines as usize] += 1;
+        unseen += summary.committed_unseen;
+        met += summary.met;
         for (end, count) in summary.ends {
             *ends.entry(end).or_default() += count;
         }
@@ -24,9 +28,17 @@ fn sixty_seeds_hold() {
     // What nothing happens in shows nothing.
     let all: u64 = ends.values().sum();
     assert!(ends["committed"] > all / 3, "{ends:?}");
-    for end in ["read_conflict", "write_conflict", "refresh_failed"] {
+    for end in [
+        "read_conflict",
+        "write_conflict",
+        "refresh_failed",
+        "dropped in commit",
+    ] {
         assert!(ends.contains_key(end), "no {end}: {ends:?}");
     }
+    assert!(unseen > 0);
+    assert!(met.all().iter().all(|met| *met > 0), "{met:?}");
+    assert!(machines[1..].iter().all(|seeds| *seeds > 0), "{machines:?}");
 }
 
 #[test]

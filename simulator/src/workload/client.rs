@@ -81,7 +81,7 @@ enum Ending {
     Commit,
     Abort,
     Rollback,
-    /// Dropped at a poll.
+    /// Dropped at a poll before its commit.
     Drop(u64),
     /// The same, counted from the beginning of its commit.
     DropCommit(u64),
@@ -95,14 +95,16 @@ impl Client {
             let thought = self.random.below(self.plan.think_ns);
             self.sim.nap(thought).await;
             self.attempt(&mut coordinator).await;
+            if self.random.one_in(16) {
+                self.machine.1.tidy();
+            }
             self.sim.progress();
         }
     }
 
     fn ending(&mut self) -> Ending {
         if self.random.one_in(self.plan.drop_one_in) {
-            let most = 1 << self.random.below(7);
-            let polls = 1 + self.random.below(most);
+            let polls = 1 + self.random.below(10);
             return match self.random.below(3) {
                 0 => Ending::Drop(polls),
                 _ => Ending::DropCommit(polls),
@@ -141,7 +143,7 @@ impl Client {
         };
         let sim = self.sim.clone();
         let ended = {
-            let counts = || !only_commit || committing();
+            let counts = || only_commit == committing();
             let run = self.transaction(coordinator, mode, &attempt, ending);
             cut_off(run, polls, counts).await
         };

@@ -16,8 +16,15 @@ pub const fn row(key: u64) -> Object {
     Object("key", key)
 }
 
-/// Words of a row.
-const ROW_WORDS: usize = 3;
+/// Words of rows: of several sizes, so that blocks change their class as rows come and go.
+const ROW_WORDS: [usize; 5] = [3, 3, 3, 15, 60];
+
+/// What a row consists of: its key, part of its own place, and its writer again and again.
+fn row_of(key: u64, place: FatPtr, writer: u64) -> Vec<u64> {
+    let mut words = vec![writer; place.size as usize / 8];
+    words[..2].copy_from_slice(&[key, place.to_words()[1]]);
+    words
+}
 
 impl Step<'_> {
     fn tree(&self) -> Result<BTree, Halt> {
@@ -56,8 +63,13 @@ impl Step<'_> {
         let snapshot = self.tx.read_timestamp();
         let mut words = Vec::new();
         let there = self.tx.read(place.addr, &mut words).await?;
+        words.truncate(place.size as usize / 8);
         if there && words[..2] == [key, place.to_words()[1]] {
-            return self.saw(row(key), Saw::By(words[2]));
+            let writer = words[2];
+            if words != row_of(key, place, writer) {
+                return Err(format!("{} is torn: {words:?}", row(key)).into());
+            }
+            return self.saw(row(key), Saw::By(writer));
         }
         // The entry was not guarded yet when the snapshot moved.
         if self.writes() && self.tx.read_timestamp() != snapshot {
@@ -68,9 +80,9 @@ impl Step<'_> {
     }
 
     fn new_row(&mut self, key: u64) -> Result<FatPtr, Halt> {
-        let place = self.tx.alloc(ROW_WORDS, Addr::NULL)?;
-        let words = [key, place.to_words()[1], self.id()];
-        self.tx.write_new(place, &words)?;
+        let words = ROW_WORDS[self.one_of(ROW_WORDS.len())];
+        let place = self.tx.alloc(words, Addr::NULL)?;
+        self.tx.write_new(place, &row_of(key, place, self.id()))?;
         Ok(place)
     }
 
@@ -89,7 +101,7 @@ impl Step<'_> {
 
     async fn update_row(&mut self, key: u64) -> Result<(), Halt> {
         if let Some(place) = self.get_row(key).await? {
-            let words = [key, place.to_words()[1], self.id()];
+            let words = row_of(key, place, self.id());
             self.tx.write(place.addr, &words).await?;
             self.wrote(row(key), true, Some(true))?;
         }
