@@ -18,7 +18,7 @@ pub(crate) struct Version {
 /// The versions of all objects of a history, and who has which number.
 pub(crate) struct Versions {
     of: BTreeMap<Object, Vec<Version>>,
-    numbers: BTreeMap<u64, usize>,
+    numbers: BTreeMap<u64, (usize, Timestamp)>,
 }
 
 /// The place of a version in the order; `None` for what was there before all transactions.
@@ -28,7 +28,7 @@ impl Versions {
     /// Puts the versions in order, and looks whether every write met what it needs.
     pub fn of(history: &[Seen]) -> Result<Versions, String> {
         let mut of: BTreeMap<Object, Vec<Version>> = BTreeMap::new();
-        let numbers = history.iter().enumerate().map(|(by, t)| (t.id, by));
+        let numbers = history.iter().enumerate().map(|(by, t)| (t.id, (by, t.at)));
         for (by, t) in history.iter().enumerate() {
             for write in &t.writes {
                 of.entry(write.object).or_default().push(Version {
@@ -86,8 +86,8 @@ impl Versions {
     /// Another writer's version of the very timestamp of one who writes: either may be the first.
     pub fn tied(&self, t: &Seen, object: Object) -> Position {
         let next = self.due(t, object).map_or(0, |due| due + 1);
-        let me = self.numbers.get(&t.id);
-        let tied = |version: &&Version| version.at == t.at && Some(&version.by) != me;
+        let me = self.numbers.get(&t.id).map(|(by, _)| *by);
+        let tied = |version: &&Version| version.at == t.at && Some(version.by) != me;
         self.order(object).get(next).filter(tied).map(|_| next)
     }
 
@@ -103,10 +103,11 @@ impl Versions {
         match saw {
             Saw::By(0) => Ok(None),
             Saw::By(writer) => {
-                let by = self.numbers.get(&writer);
-                let position = order
-                    .iter()
-                    .position(|version| Some(&version.by) == by && version.stays);
+                let position = self.numbers.get(&writer).and_then(|(by, at)| {
+                    let position = order.binary_search_by_key(at, |version| version.at);
+                    let his = |at: &usize| order[*at].by == *by && order[*at].stays;
+                    position.ok().filter(his)
+                });
                 position.map(Some).ok_or_else(|| {
                     format!(
                         "{} read {object} of {writer}, which did not commit it",

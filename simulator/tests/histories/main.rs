@@ -1,14 +1,15 @@
-//! Concurrent histories under many threads, on one machine and on several, checked for strict
-//! serializability.
+//! Concurrent histories under many threads, on one machine and on several over fabrics that are not
+//! simulated, checked for strict serializability.
 
-mod checker;
 mod elsewhere;
 mod kind;
 mod world;
 
 use std::sync::atomic::Ordering;
 
-use checker::{Seen, check};
+use fencepost_simulator::checker::check;
+use fencepost_simulator::history::Seen;
+use fencepost_simulator::snapshots::check_snapshots;
 use fencepost_txn::{Addr, Mode, Outcome, Stop};
 use kind::Kind;
 use pollster::block_on;
@@ -59,6 +60,7 @@ fn run(world: &World, threads: u64, each: usize) {
     let commits = history.len();
     assert!(commits > 100, "too few commits to mean anything: {commits}");
     check(&history).expect("strictly serializable");
+    check_snapshots(&history).expect("in the order of timestamps");
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_fabric::HostClock;
+use fencepost_simulator::history::{Object, Saw, Seen, Write};
 use fencepost_txn::network::{NetworkOptions, Placement};
 use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Outcome, Stop};
 use pollster::block_on;
 
-use crate::checker::Seen;
 use crate::kind::Kind;
 
 pub struct World {
@@ -139,7 +139,7 @@ impl World {
                 // All words of an object are written together: a torn read would show here.
                 assert!(words[..20].iter().all(|w| *w == words[0]), "torn object");
                 if words[0] != id {
-                    reads.push((object, words[0]));
+                    reads.push((named(object), Saw::By(words[0])));
                 }
                 if !read_only && draw(2) == 0 {
                     block_on(tx.write(self.objects[object], &[id; 20]))?;
@@ -159,11 +159,24 @@ impl World {
                     began,
                     ended,
                     reads,
-                    writes,
+                    writes: writes.into_iter().map(overwritten).collect(),
                     at,
                 })
             }
             Outcome::Aborted(_) => None,
         }
+    }
+}
+
+fn named(object: usize) -> Object {
+    Object("object", object as u64)
+}
+
+/// A write of an object that is always there.
+fn overwritten(object: usize) -> Write {
+    Write {
+        object: named(object),
+        stays: true,
+        needs: None,
     }
 }
