@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use fencepost_txn::{Addr, Coordinator, Mode, Outcome};
+use fencepost_txn::{Addr, Coordinator, Mode, NodeKind, Outcome, Refusal, Rerouting};
+use fencepost_txn::{Revalidate, Stop, Timestamp, View};
 use pollster::block_on;
 
 use crate::kind::Kind;
@@ -102,4 +103,57 @@ async fn once_pending() {
         false => Poll::Pending,
     })
     .await;
+}
+
+/// Nodes of which a patch sets one word: place and value.
+struct Words;
+
+static WORDS: Words = Words;
+
+impl NodeKind for Words {
+    fn id(&self) -> u8 {
+        78
+    }
+
+    fn admits(&self, _node: &View<'_>, _r: Timestamp) -> bool {
+        true
+    }
+
+    fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
+        image[op[0] as usize] = op[1];
+        Ok(())
+    }
+
+    fn stamp(&self, _image: &mut [u64], _w: Timestamp) {}
+
+    fn revalidate(&self, _note: &[u64], _now: &View<'_>) -> Revalidate {
+        Revalidate::Valid
+    }
+
+    fn reroute<'a>(
+        &'static self,
+        _tx: &'a mut fencepost_txn::Transaction,
+        _addr: Addr,
+    ) -> Rerouting<'a> {
+        Box::pin(async { Err(Stop::Damaged) })
+    }
+}
+
+#[test]
+fn patches_of_a_node_that_has_not_moved_outlive_a_refresh() {
+    for kind in [Kind::Local, Kind::Tcp] {
+        let world = World::over(kind, 2, 1, 2);
+        let theirs = world.objects[1];
+        let word = |view: &View<'_>| view.word(3);
+        let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
+        let patched = block_on(tx.patch(theirs, &WORDS, &[3, 7]));
+        assert_eq!(patched, Ok(Ok(())));
+        block_on(tx.refresh()).expect("nothing has moved");
+        let seen = block_on(tx.view(theirs, None, word)).expect("is there");
+        assert_eq!(seen.map(|(word, _)| word), Some(7), "{kind:?}");
+        committed(block_on(tx.commit()));
+        let mut tx = world.machines[0].coordinator().begin(Mode::ReadOnly);
+        let seen = block_on(tx.view(theirs, None, word)).expect("is there");
+        assert_eq!(seen.map(|(word, _)| word), Some(7), "{kind:?}");
+    }
 }
