@@ -74,11 +74,10 @@ impl Transaction {
 
 impl Context {
     async fn refresh(&mut self) -> Result<Vec<Stray>, Stop> {
-        let done = self.refresh_rounds().await;
-        // Patches may have been applied to images that nobody will bring to the end now; should the
-        // transaction go back to a savepoint, they are to be seen as of a whole refresh.
-        self.behind |= done.is_err() && self.writes.has_patches();
-        done
+        // Should it stop, or its future be dropped, patches may have been applied to images that nobody
+        // will bring to the end; what goes on with the transaction sees them as of a whole refresh.
+        self.behind |= self.writes.has_patches();
+        self.refresh_rounds().await
     }
 
     async fn refresh_rounds(&mut self) -> Result<Vec<Stray>, Stop> {

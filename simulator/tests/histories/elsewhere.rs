@@ -157,3 +157,38 @@ fn patches_of_a_node_that_has_not_moved_outlive_a_refresh() {
         assert_eq!(seen.map(|(word, _)| word), Some(7), "{kind:?}");
     }
 }
+
+#[test]
+fn a_refresh_that_nobody_brings_to_the_end_does_not_tear_the_snapshot() {
+    let world = World::over(Kind::Tcp, 2, 1, 4);
+    let (one, other) = (world.objects[1], world.objects[3]);
+    let mut writer = world.machines[1].coordinator();
+    for polls in 0..12 {
+        let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
+        for node in [one, other] {
+            let patched = block_on(tx.patch(node, &WORDS, &[3, polls]));
+            assert_eq!(patched, Ok(Ok(())));
+        }
+        let mut both = writer.begin(Mode::ReadWrite);
+        for node in [one, other] {
+            block_on(both.write(node, &[polls + 1; 20])).expect("is there");
+        }
+        committed(block_on(both.commit()));
+        {
+            let mut refresh = Box::pin(tx.refresh());
+            let mut cx = Context::from_waker(Waker::noop());
+            for _ in 0..polls {
+                if refresh.as_mut().poll(&mut cx).is_ready() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let seen = [one, other].map(|node| {
+            let seen = block_on(tx.view(node, None, |view| (view.word(3), view.word(5))));
+            seen.expect("is there").map(|(words, _)| words)
+        });
+        assert_eq!(seen[0], seen[1], "after {polls} polls");
+        tx.abort();
+    }
+}
