@@ -124,8 +124,14 @@ impl Lanes {
     }
 
     /// Gives back to the regions every block whose slots are all free and carved, across all lanes.
-    /// They may be used for another class once readers have passed `now`.
-    pub fn release_empty_blocks(&self, regions: &Regions, account: &Account, now: Timestamp) {
+    /// They may be used for another class once readers have passed what `freed` answers, which is asked
+    /// after each of them ([`Regions::release_block`]).
+    pub fn release_empty_blocks(
+        &self,
+        regions: &Regions,
+        account: &Account,
+        freed: impl Fn() -> Timestamp,
+    ) {
         let mut lanes: Vec<_> = self.lanes.iter().map(|lane| lane.lock()).collect();
         for class in 0..CLASSES {
             let slots = Class(class as u8).slots();
@@ -150,7 +156,7 @@ impl Lanes {
                         slabs.current = None;
                     }
                 }
-                regions.release_block(id, now);
+                regions.release_block(id, &freed);
             }
         }
     }
@@ -511,7 +517,7 @@ mod tests {
         for addr in all {
             lanes.enter(1).give_back(&regions, addr);
         }
-        lanes.release_empty_blocks(&regions, &account, Timestamp::from_raw(1));
+        lanes.release_empty_blocks(&regions, &account, || Timestamp::from_raw(1));
         assert_eq!((regions.blocks(), account.used()), (vec![], 0));
     }
 
@@ -543,7 +549,7 @@ mod tests {
             for (addr, _) in held.drain(..) {
                 lanes.enter(1).give_back(&regions, addr);
             }
-            lanes.release_empty_blocks(&regions, &account, Timestamp::from_raw(1));
+            lanes.release_empty_blocks(&regions, &account, || Timestamp::from_raw(1));
             prop_assert_eq!(regions.blocks(), vec![]);
             prop_assert_eq!(account.used(), 0);
         }

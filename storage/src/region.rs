@@ -405,13 +405,14 @@ impl Regions {
     }
 
     /// Gives a block back whose every slot is free; it is used again once all readers have passed
-    /// `freed`.
-    pub fn release_block(&self, id: BlockId, freed: Timestamp) {
+    /// what `freed` answers, which is asked when nobody finds the block's size class any more.
+    pub fn release_block(&self, id: BlockId, freed: impl FnOnce() -> Timestamp) {
         if let Some(word) = self
             .region(id.region)
             .and_then(|r| r.class_word(id.block as usize))
         {
-            word.fetch_and(!CLASS_MASK, Ordering::AcqRel);
+            word.fetch_and(!CLASS_MASK, Ordering::SeqCst);
+            let freed = freed();
             self.growth.lock().free.push(FreeBlock {
                 id,
                 freed,
@@ -554,7 +555,7 @@ mod tests {
         let id = regions
             .acquire_block(small, Timestamp::ZERO, true)
             .expect("first block");
-        regions.release_block(id, Timestamp::from_raw(50));
+        regions.release_block(id, || Timestamp::from_raw(50));
         assert_ne!(
             regions
                 .acquire_block(large, Timestamp::from_raw(49), true)

@@ -274,11 +274,15 @@ impl Machine {
         for lane in 0..self.lanes.count() {
             self.lanes.enter(lane).reuse_retired(&self.regions, oldest);
         }
-        if let Some(network) = &self.network {
-            network.release();
-        }
+        // Peers count only once they have passed this; by then they have seen that a block was released.
+        let freed = || {
+            if let Some(network) = &self.network {
+                network.release();
+            }
+            self.order.clock.now()
+        };
         self.lanes
-            .release_empty_blocks(&self.regions, &self.account, self.order.clock.now());
+            .release_empty_blocks(&self.regions, &self.account, freed);
     }
 
     /// Gives memory that nobody needs any more back to the system: after transactions that freed or

@@ -71,7 +71,7 @@ impl Network {
         Some(mine + theirs.sum::<u64>())
     }
 
-    /// Blocks are about to be released.
+    /// A block has been released; its size class is not to be found any more (FAR-1).
     pub fn release(&self) {
         self.board.words()[RELEASED].fetch_add(1, Ordering::SeqCst);
     }
