@@ -47,6 +47,11 @@ impl Blocks {
         (known.classes.get(&block).copied(), known.forgotten)
     }
 
+    /// Whether nothing was forgotten since it had been so often: then no block that had a class has another.
+    fn is_current(&self, forgotten: u64) -> bool {
+        self.0.read().forgotten == forgotten
+    }
+
     /// Remembers what a read has brought that began when all had been `forgotten` so often.
     fn remember(&self, block: BlockId, class: Class, forgotten: u64) {
         let mut known = self.0.write();
@@ -105,12 +110,12 @@ impl Network {
         }
     }
 
-    /// Size class of the block of an object.
-    async fn class(&self, addr: Addr) -> Result<Option<Class>, Stop> {
+    /// Size class of the block of an object, and what [`Blocks::is_current`] wants to know.
+    async fn class(&self, addr: Addr) -> Result<(Option<Class>, u64), Stop> {
         let block = BlockId::of(addr);
         let (known, forgotten) = self.blocks.class(block);
         if known.is_some() || block.block == 0 {
-            return Ok(known);
+            return Ok((known, forgotten));
         }
         let piece = Piece::Region(addr.region().0);
         let post = || {
@@ -122,7 +127,7 @@ impl Network {
         if let Some(class) = class {
             self.blocks.remember(block, class, forgotten);
         }
-        Ok(class)
+        Ok((class, forgotten))
     }
 
     /// The object at `addr`, as one read brings it; what a locked one holds may be on its way to another
@@ -131,19 +136,22 @@ impl Network {
     /// # Errors
     /// [`Stop::Retry`] where the peer cannot be reached.
     pub async fn fetch(&self, addr: Addr) -> Result<Option<ObjectCopy>, Stop> {
-        let Some(class) = self.class(addr).await? else {
-            return Ok(None);
-        };
-        let (words, offset) = (class.slot_words(), addr.offset() as usize);
-        if !(offset % BLOCK_BYTES).is_multiple_of(words * WORD_BYTES) {
-            return Ok(None);
-        }
-        let post = || self.post(addr, words);
         for round in 0.. {
+            let (Some(class), forgotten) = self.class(addr).await? else {
+                return Ok(None);
+            };
+            let (words, offset) = (class.slot_words(), addr.offset() as usize);
+            if !(offset % BLOCK_BYTES).is_multiple_of(words * WORD_BYTES) {
+                return Ok(None);
+            }
+            let post = || self.post(addr, words);
             let Some(words) = self.words(post(), post).await? else {
                 return Ok(None);
             };
-            if let Some(copy) = ObjectCopy::of(words, offset / WORD_BYTES) {
+            // Not every reader has a transaction that keeps the block from getting another class.
+            if self.blocks.is_current(forgotten)
+                && let Some(copy) = ObjectCopy::of(words, offset / WORD_BYTES)
+            {
                 return Ok(Some(copy));
             }
             moment(round).await;
