@@ -117,7 +117,7 @@ impl BTree {
             let found = walk::descend(tx.machine(), self.root, 0, target, fresh).await?;
             let mut at = found.unwrap_or(self.root);
             // Where it leads to the wrong leaf, copies of inner nodes do not serve again.
-            fresh = true;
+            let by_copies = !std::mem::replace(&mut fresh, true);
             // Mostly one step. More where the snapshot has an older shape of the tree than the walk.
             loop {
                 steps += 1;
@@ -140,7 +140,12 @@ impl BTree {
                             Step::Lost => Landing::Lost,
                         },
                     })
-                    .await?;
+                    .await;
+                let found = match found {
+                    // Copies may lead to where no block is any more.
+                    Err(Stop::Damaged) if by_copies && tx.machine().is_far(at) => break,
+                    found => found?,
+                };
                 match found {
                     Some((Landing::Here(value), seen)) => {
                         if settle(tx, seen).await? {
@@ -275,7 +280,15 @@ impl BTree {
                 shrink::merge(tx, self.root, key).await?;
                 continue;
             }
-            match tx.patch(leaf, &LEAF, op).await? {
+            let patched = match tx.patch(leaf, &LEAF, op).await {
+                // Copies may lead to where no block is any more.
+                Err(Stop::Damaged) if !fresh && tx.machine().is_far(leaf) => {
+                    fresh = true;
+                    continue;
+                }
+                patched => patched?,
+            };
+            match patched {
                 Err(Refusal::Full | Refusal::WrongNode) if tx.has_image(self.root) => {
                     // Filled by this very transaction: others see it empty still.
                     return self.change_private(tx, op, key).await;

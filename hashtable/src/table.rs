@@ -67,7 +67,8 @@ pub struct HashTable {
     pub(crate) root: Addr,
 }
 
-/// What a look answers where there is no bucket; where copies have led to it, it is looked for anew.
+/// What a look answers where there is no bucket. Where copies have led to it, or to where no block is any
+/// more, it is looked for anew.
 pub(crate) const NO_HOME: Stop = Stop::Retry(AbortReason::RefreshFailed);
 
 /// Where a key's home is.
@@ -294,7 +295,7 @@ impl HashTable {
             let snapshot = tx.read_timestamp();
             let spot = self.locate(tx, key.hash, exact).await?;
             let looked = match self.look(tx, &spot, key, &mut found).await {
-                Err(NO_HOME) if !exact => None,
+                Err(NO_HOME | Stop::Damaged) if !exact => None,
                 looked => Some(looked?),
             };
             // If copies have not led to its home, they will not do so again.

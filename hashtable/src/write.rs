@@ -69,7 +69,7 @@ impl HashTable {
             let spot = self.locate(tx, key.hash, exact).await?;
             self.key_for(bytes, &spot)?;
             let looked = match self.look(tx, &spot, &key, start).await {
-                Err(NO_HOME) if !exact => Look::Stale,
+                Err(NO_HOME | Stop::Damaged) if !exact => Look::Stale,
                 looked => looked?.0,
             };
             exact = true;

@@ -1,0 +1,112 @@
+//! A tree whose nodes are in memory of another machine that is not mapped here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencepost_btree::{BTree, Insert};
+use fencepost_fabric::{Fabric, HostClock, MachineId, Member, TcpConfig, TcpFabric};
+use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::{Coordinator, Machine, MachineOptions, Mode, Outcome, Transaction};
+use pollster::block_on;
+
+fn commit(tx: Transaction) -> bool {
+    let outcome = block_on(tx.commit()).expect("commits or aborts");
+    matches!(outcome, Outcome::Committed(_))
+}
+
+/// Two machines that read each other's memory over connections.
+fn machines() -> Vec<Arc<Machine>> {
+    let ids = [MachineId(1), MachineId(2)];
+    let fabrics = ids.map(|me| {
+        let config = TcpConfig {
+            me,
+            cluster: 1,
+            secret: b"of a tree".to_vec(),
+            listen: "127.0.0.1:0".into(),
+        };
+        Arc::new(TcpFabric::start(&config).expect("a free port"))
+    });
+    let member = |at: usize| Member {
+        id: ids[at],
+        address: fabrics[at].address().to_string(),
+    };
+    let members = [member(0), member(1)];
+    let machines = fabrics.iter().map(|fabric| {
+        fabric.set_members(&members).expect("a member");
+        Machine::open(MachineOptions {
+            region_bytes: 16 << 20,
+            network: Some(NetworkOptions {
+                fabric: Arc::clone(fabric) as Arc<dyn Fabric>,
+                configuration: 1,
+                placement: Placement::new(ids.to_vec(), 1),
+                log_words: 1 << 14,
+                clock: Arc::new(HostClock),
+                driven: false,
+            }),
+            ..MachineOptions::default()
+        })
+        .expect("opens")
+    });
+    let machines: Vec<_> = machines.collect();
+    while !machines.iter().all(|m| block_on(m.is_complete())) {
+        std::thread::yield_now();
+    }
+    machines
+}
+
+fn key(number: u32) -> Vec<u8> {
+    let mut key = number.to_be_bytes().to_vec();
+    key.resize(1000, 7);
+    key
+}
+
+fn get(session: &mut Coordinator, tree: BTree, number: u32) -> Option<[u64; 2]> {
+    let mut tx = session.begin(Mode::ReadWrite);
+    block_on(tree.get(&mut tx, &key(number))).expect("is looked for")
+}
+
+#[test]
+fn copies_that_lead_to_blocks_which_are_gone_are_not_believed() {
+    const KEYS: u32 = 1600;
+    let machines = machines();
+    let (mut here, mut there) = (machines[0].coordinator(), machines[1].coordinator());
+    let mut tx = there.begin(Mode::ReadWrite);
+    let tree = BTree::create_with(&mut tx, 1000).expect("there is memory");
+    assert!(commit(tx));
+    for number in 0..KEYS {
+        let mut tx = there.begin(Mode::ReadWrite);
+        let done = block_on(tree.insert(&mut tx, &key(number), [1, 2]));
+        assert_eq!(done.expect("there is room"), Insert::Done);
+        assert!(commit(tx));
+    }
+    for number in (0..KEYS).step_by(2) {
+        assert_eq!(get(&mut here, tree, number), Some([1, 2]));
+    }
+    let blocks = || machines[1].regions().blocks().len();
+    let before = blocks();
+    for number in 0..KEYS {
+        let mut tx = there.begin(Mode::ReadWrite);
+        assert_eq!(block_on(tree.remove(&mut tx, &key(number))), Ok(true));
+        assert!(commit(tx));
+    }
+    for round in 0.. {
+        // Every reader passes the tombstones.
+        std::thread::sleep(Duration::from_millis(50));
+        machines[1].tidy();
+        if blocks() + 2 <= before {
+            break;
+        }
+        assert!(round < 100, "no block is released");
+    }
+    // What was known of the blocks is forgotten.
+    std::thread::sleep(Duration::from_millis(300));
+    for number in (0..KEYS).step_by(2) {
+        assert_eq!(get(&mut here, tree, number), None);
+    }
+    for number in (0..KEYS).step_by(7) {
+        let mut tx = here.begin(Mode::ReadWrite);
+        let done = block_on(tree.insert(&mut tx, &key(number), [3, 4]));
+        assert_eq!(done.expect("there is room"), Insert::Done);
+        assert!(commit(tx));
+    }
+}
