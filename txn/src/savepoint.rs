@@ -16,6 +16,7 @@ pub struct Savepoint {
     undos: usize,
     adrift: u32,
     held: usize,
+    refreshes: u32,
 }
 
 pub(crate) enum Undo {
@@ -84,6 +85,7 @@ impl Transaction {
             undos: undos.log.len(),
             adrift: context.adrift,
             held: context.held,
+            refreshes: context.refreshes,
         }
     }
 
@@ -91,10 +93,13 @@ impl Transaction {
     /// before it are brought to the snapshot of now, if that has moved, before the next access. What was
     /// held since ([`Self::hold_memory`]) counts no more: who held it has failed.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
+        let refreshed = self.context().refreshes != savepoint.refreshes;
         while self.context_mut().undos.log.len() > savepoint.undos {
             match self.context_mut().undos.pop() {
                 Some(Undo::Added) => self.undo_added(),
-                Some(Undo::Changed(at, write, words)) => self.undo_changed(at, write, &words),
+                Some(Undo::Changed(at, write, words)) => {
+                    self.undo_changed(at, write, &words, refreshed)
+                }
                 None => break,
             }
         }
@@ -135,14 +140,21 @@ impl Transaction {
         }
     }
 
-    fn undo_changed(&mut self, at: usize, write: Write, words: &[u64]) {
+    fn undo_changed(&mut self, at: usize, write: Write, words: &[u64], refreshed: bool) {
         let context = self.context_mut();
         context.keep_conditions(at, Some(&write));
         context.writes.writes[at] = write;
         if let What::Patched(_) = write.what {
             // Since the savepoint a refresh may have moved the snapshot away from this image.
-            let object = context.machine.regions().object(write.addr);
-            context.behind |= object.is_none_or(|object| object.header() != write.base);
+            let machine = &context.machine;
+            context.behind |= match machine.far(write.addr) {
+                // Whether the node has moved is not known at once.
+                Some(_) => refreshed,
+                None => machine
+                    .regions()
+                    .object(write.addr)
+                    .is_none_or(|object| object.header() != write.base),
+            };
         }
         context.prewritten_touched = true;
         if let What::New { .. } = write.what {

@@ -192,3 +192,26 @@ fn a_refresh_that_nobody_brings_to_the_end_does_not_tear_the_snapshot() {
         tx.abort();
     }
 }
+
+#[test]
+fn going_back_to_a_savepoint_needs_no_new_snapshot_where_it_has_not_moved() {
+    for kind in [Kind::Local, Kind::Tcp] {
+        let world = World::over(kind, 2, 1, 4);
+        let (read, patched) = (world.objects[1], world.objects[3]);
+        let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
+        assert_eq!(block_on(tx.read(read, &mut Vec::new())), Ok(true));
+        assert_eq!(block_on(tx.patch(patched, &WORDS, &[3, 1])), Ok(Ok(())));
+        let savepoint = tx.savepoint();
+        assert_eq!(block_on(tx.patch(patched, &WORDS, &[4, 1])), Ok(Ok(())));
+        let mut other = world.machines[1].coordinator().begin(Mode::ReadWrite);
+        block_on(other.write(read, &[7])).expect("is there");
+        committed(block_on(other.commit()));
+        tx.rollback_to(&savepoint);
+        let seen = block_on(tx.view(patched, None, |view| (view.word(3), view.word(4))));
+        assert_eq!(
+            seen.expect("is there").map(|(words, _)| words),
+            Some((1, 0))
+        );
+        tx.abort();
+    }
+}
