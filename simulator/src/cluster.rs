@@ -15,6 +15,11 @@ const REGION_BYTES: usize = 16 << 20;
 /// Lanes of the allocator: clients of a machine may share one.
 const LANES: usize = 2;
 
+/// Bytes of old versions of which readers of the past soon have not enough.
+const FEW_OLD_VERSIONS: u64 = 1 << 20;
+/// Bytes of old versions that are enough for any run.
+const MANY_OLD_VERSIONS: u64 = 1 << 28;
+
 /// A cluster that a plan asked for.
 pub struct Cluster {
     /// Its world.
@@ -58,7 +63,11 @@ impl Cluster {
             let options = MachineOptions {
                 region_bytes: REGION_BYTES,
                 lanes: LANES,
-                old_version_limit: plan.old_version_limit,
+                old_version_limit: if plan.few_old_versions {
+                    FEW_OLD_VERSIONS
+                } else {
+                    MANY_OLD_VERSIONS
+                },
                 network: Some(network),
                 ..MachineOptions::default()
             };

@@ -15,8 +15,8 @@ pub struct Plan {
     pub replicas: usize,
     /// Words of each log: few, so that commits wait for room.
     pub log_words: usize,
-    /// Bytes of old versions past which the oldest reader is given up.
-    pub old_version_limit: u64,
+    /// Whether old versions get so little memory that readers may be given up.
+    pub few_old_versions: bool,
     /// How the network behaves.
     pub net: SimKnobs,
     /// How fast processors are.
@@ -66,7 +66,7 @@ impl Plan {
             machines: machines as u32,
             replicas: replicas as usize,
             log_words,
-            old_version_limit: 1 << of(&[20, 24]),
+            few_old_versions: of(&[0, 1]) == 0,
             net,
             pace,
             registers: of(&[2, 6, 20]) as usize,

@@ -153,8 +153,7 @@ impl Client {
             Some(Ok(end)) => log.count(end),
             Some(Err(Halt::Broken(what))) => sim.report(format!("transaction {id}: {what}")),
             Some(Err(Halt::Stop(stop))) => {
-                let may = may_stop(stop, mode);
-                if !may {
+                if !may_stop(stop, mode, &self.plan) {
                     sim.report(format!("transaction {id}, {mode:?}, stopped: {stop}"));
                 }
                 log.count(name(stop));
@@ -256,9 +255,10 @@ impl Step<'_> {
 }
 
 /// Whether a transaction may end so while nothing is broken.
-fn may_stop(stop: Stop, mode: Mode) -> bool {
+fn may_stop(stop: Stop, mode: Mode, plan: &Plan) -> bool {
     match (stop, mode) {
-        (Stop::Retry(AbortReason::SnapshotTooOld), _) => true,
+        // The new half of a node that was split from another machine does not lead to the past there.
+        (Stop::Retry(AbortReason::SnapshotTooOld), _) => plan.few_old_versions || plan.machines > 1,
         (_, Mode::ReadOnly) => false,
         (Stop::Retry(AbortReason::Unreachable | AbortReason::Interrupted), _) => false,
         (Stop::Retry(_) | Stop::Deadlock | Stop::TooLarge(_), _) => true,
