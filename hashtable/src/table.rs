@@ -67,8 +67,7 @@ pub struct HashTable {
     pub(crate) root: Addr,
 }
 
-/// What a look answers where there is no bucket. Where copies have led to it, or to where no block is any
-/// more, it is looked for anew.
+/// Where there is no bucket for a key though nothing but the snapshot has led there.
 pub(crate) const NO_HOME: Stop = Stop::Retry(AbortReason::RefreshFailed);
 
 /// Where a key's home is.
@@ -252,14 +251,15 @@ impl HashTable {
         Ok(None)
     }
 
-    /// Looks at the home of a key.
+    /// Looks at the home of a key; `None` where there is no bucket: where copies have led there, it is to be
+    /// looked for anew.
     pub(crate) async fn look<T: Send>(
         &self,
         tx: &mut Transaction,
         spot: &Spot,
         key: &Key<'_>,
         mut found: impl FnMut(&Bucket<'_, '_>, usize) -> T + Send,
-    ) -> Result<(Look<T>, Seen), Stop> {
+    ) -> Result<Option<(Look<T>, Seen)>, Stop> {
         let (table, index) = (self.root, spot.index);
         self.settle(tx, spot.home).await?;
         let seen = tx
@@ -280,7 +280,7 @@ impl HashTable {
                 }
             })
             .await?;
-        seen.ok_or(NO_HOME)
+        Ok(seen)
     }
 
     /// Finds a key; that it is absent, or not in its home, is guarded.
@@ -295,8 +295,10 @@ impl HashTable {
             let snapshot = tx.read_timestamp();
             let spot = self.locate(tx, key.hash, exact).await?;
             let looked = match self.look(tx, &spot, key, &mut found).await {
-                Err(NO_HOME | Stop::Damaged) if !exact => None,
-                looked => Some(looked?),
+                Ok(None) if exact => return Err(NO_HOME),
+                // Copies may lead to where no block is any more.
+                Err(Stop::Damaged) if !exact => None,
+                looked => looked?,
             };
             // If copies have not led to its home, they will not do so again.
             exact = true;

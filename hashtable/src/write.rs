@@ -69,8 +69,9 @@ impl HashTable {
             let spot = self.locate(tx, key.hash, exact).await?;
             self.key_for(bytes, &spot)?;
             let looked = match self.look(tx, &spot, &key, start).await {
-                Err(NO_HOME | Stop::Damaged) if !exact => Look::Stale,
-                looked => looked?.0,
+                Ok(None) if exact => return Err(IndexError::Stop(NO_HOME)),
+                Err(Stop::Damaged) if !exact => Look::Stale,
+                looked => looked?.map_or(Look::Stale, |(look, _)| look),
             };
             exact = true;
             match looked {
