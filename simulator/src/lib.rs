@@ -11,6 +11,7 @@
 //! * [`plan`], [`cluster`], [`world`]: what a seed makes of a run.
 //! * [`workload`], [`attempt`]: random transactions, and what is written down of them.
 //! * [`history`], [`checker`], [`snapshots`], [`lists`]: what must hold of what they saw.
+//! * [`appends`]: the same for clients of real processes, who know no timestamps.
 //! * [`rest`]: what must hold when all is over.
 //!
 //! The code under test is the code that ships: machines, transactions and indexes do not know where they
@@ -18,6 +19,7 @@
 //!
 //! *Failure.* A run that finds something says what, and its seed replays it bit for bit.
 
+pub mod appends;
 pub mod attempt;
 pub mod checker;
 pub mod cluster;
