@@ -1,5 +1,7 @@
 //! What tests of the real program share: a server process, and the tools that drive it.
 
+pub mod dev_cluster;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
