@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!   open (recovery) ──► listen ──► "ready" line ──► signal ──► statements end ──► close
-//!                                                   a second signal ends at once
+//!     a signal ends at once                         a second signal ends at once
 //! ```
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use fencepost::{Cluster, Database, Durability};
+use fencepost::{Cluster, Database, Durability, Options};
 use fencepost_pgserver::{AuthMode, ListenOptions, TlsOptions, listen};
 use tokio::runtime::Builder;
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -119,7 +120,14 @@ impl Start {
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
                 .map_err(|error| Failure::io("parent")(error.into()))?;
         }
-        let database = self.open()?;
+        let database = match runtime.block_on(self.open(&mut signals)) {
+            Ok(database) => database,
+            Err(failure) => {
+                // What may still be opening ends with the process.
+                runtime.shutdown_background();
+                return Err(failure);
+            }
+        };
         let server = listen(&database, self.listen_options())?;
         let where_to = match (&self.data_dir, self.machine) {
             (Some(dir), _) => format!("data in {}", dir.display()),
@@ -148,7 +156,23 @@ impl Start {
         database.close().map_err(Failure::Close)
     }
 
-    fn open(&self) -> Result<Database, Failure> {
+    /// Opens the database, unless a signal comes first: that may take as long as other machines do.
+    async fn open(&self, signals: &mut Signals) -> Result<Database, Failure> {
+        let options = self.options()?;
+        let opening = spawn_blocking(move || options.open());
+        tokio::select! {
+            opened = opening => match opened.map_err(JoinError::try_into_panic) {
+                Ok(opened) => Ok(opened?),
+                Err(Ok(panic)) => std::panic::resume_unwind(panic),
+                Err(Err(ended)) => Err(Failure::Broken(ended.to_string())),
+            },
+            name = signals.next() => {
+                Err(Failure::Broken(format!("{name}: ended before the database was open")))
+            }
+        }
+    }
+
+    fn options(&self) -> Result<Options, Failure> {
         let mut options = Database::options();
         if let Some(dir) = &self.data_dir {
             options = options.data_dir(dir);
@@ -168,7 +192,7 @@ impl Start {
         if let Some(cluster) = self.cluster()? {
             options = options.cluster(cluster.replicas(self.replicas));
         }
-        Ok(options.open()?)
+        Ok(options)
     }
 
     /// The machines that this one is among, if there are others.
