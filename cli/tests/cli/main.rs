@@ -4,4 +4,5 @@ mod commands;
 mod common;
 mod crash_bank;
 mod dev_cluster;
+mod histories;
 mod pgbench;
