@@ -1,5 +1,7 @@
 //! The `fencepost` program as its users run it: real processes, stopped and killed.
 
+mod cluster_errors;
+mod cluster_full;
 mod commands;
 mod common;
 mod crash_bank;

@@ -1,0 +1,217 @@
+//! What keeps machines from being one database: the program says it and ends soon, and nothing is left.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::dev_cluster::signal;
+use crate::common::{program, said};
+
+/// Less than machines wait for others that may yet come.
+const SOON: Duration = Duration::from_secs(30);
+
+const SECRET: &str = "correct horse battery staple";
+
+/// A program that is to end by itself; dropping it kills it.
+struct Doomed {
+    child: Child,
+    began: Instant,
+}
+
+impl Doomed {
+    fn start(arguments: &[&str]) -> Doomed {
+        let child = program(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        Doomed {
+            child: child.expect("the program starts"),
+            began: Instant::now(),
+        }
+    }
+
+    /// A machine of a network, with what follows its addresses.
+    fn join(addresses: &str, machine: &str, secret: &Path, further: &[&str]) -> Doomed {
+        let secret = secret.to_str().expect("a path");
+        let mut arguments = vec!["start", "--listen", "127.0.0.1:0", "--join", addresses];
+        arguments.extend(["--machine", machine, "--cluster-secret", secret]);
+        arguments.extend(further);
+        Doomed::start(&arguments)
+    }
+
+    /// It has failed soon and said why.
+    #[track_caller]
+    fn assert_fails(mut self, why: &str) {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                break status;
+            }
+            assert!(self.began.elapsed() < SOON, "it goes on; expected: {why}");
+            thread::sleep(Duration::from_millis(10));
+        };
+        let mut output = Output {
+            status,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        let stdout = self.child.stdout.take().expect("a pipe");
+        let stderr = self.child.stderr.take().expect("a pipe");
+        let read = |mut pipe: Box<dyn Read>, to: &mut Vec<u8>| pipe.read_to_end(to);
+        read(Box::new(stdout), &mut output.stdout).expect("what it said");
+        read(Box::new(stderr), &mut output.stderr).expect("what it said");
+        let said = said(&output);
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Addresses on which nobody listens, separated by commas.
+fn addresses(count: usize) -> String {
+    let free = |_| TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listeners: Vec<TcpListener> = (0..count).map(free).collect();
+    let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
+    let addresses: Vec<String> = listeners.iter().map(address).collect();
+    addresses.join(",")
+}
+
+/// A directory with a secret in it.
+fn with_secret() -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, SECRET).expect("written");
+    (dir, secret)
+}
+
+/// Nothing is in a directory, and no process was told of it that goes on.
+#[track_caller]
+fn assert_nothing_left(directory: &Path) {
+    let left = std::fs::read_dir(directory).expect("a directory");
+    let left: Vec<_> = left.flatten().map(|entry| entry.path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    for process in processes {
+        // One that has ended meanwhile says nothing.
+        let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).into_owned();
+        assert!(
+            !command.contains(directory.to_str().expect("a path")),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn machines_that_refuse_each_other_say_why() {
+    let (dir, secret) = with_secret();
+    let other = dir.path().join("other");
+    std::fs::write(&other, "incorrect horse battery").expect("written");
+    let both = addresses(2);
+    let one = Doomed::join(&both, "1", &secret, &[]);
+    let two = Doomed::join(&both, "2", &other, &[]);
+    one.assert_fails("the other machines refuse this one: m2: the secret is another one");
+    two.assert_fails("the other machines refuse this one: m1: the secret is another one");
+
+    let both = addresses(2);
+    let one = Doomed::join(&both, "1", &secret, &["--cluster-name", "one"]);
+    let two = Doomed::join(&both, "2", &secret, &["--cluster-name", "two"]);
+    one.assert_fails("m2: the machine belongs to another cluster");
+    two.assert_fails("m1: the machine belongs to another cluster");
+
+    let both = addresses(2);
+    let one = Doomed::join(&both, "1", &secret, &["--replicas", "1"]);
+    let two = Doomed::join(&both, "2", &secret, &["--replicas", "2"]);
+    one.assert_fails("m2: the machine belongs to another cluster");
+    two.assert_fails("m1: the machine belongs to another cluster");
+}
+
+#[test]
+fn what_a_machine_cannot_be_is_said_at_once() {
+    let (dir, secret) = with_secret();
+    let short = dir.path().join("short");
+    std::fs::write(&short, "horse").expect("written");
+    let three = addresses(3);
+    let join =
+        |machine, secret: &Path, further: &[&str]| Doomed::join(&three, machine, secret, further);
+    let missing = dir.path().join("missing");
+    join("1", &missing, &[]).assert_fails("missing: No such file or directory");
+    join("1", &short, &[]).assert_fails("the cluster's secret must have at least 16 bytes");
+    join("1", &secret, &["--replicas", "4"]).assert_fails("4 replicas need as many machines");
+    join("1", &secret, &["--replicas", "0"]).assert_fails("0 replicas");
+    join("4", &secret, &[]).assert_fails("machine 4 is none of 3 machines");
+    join("0", &secret, &[]).assert_fails("machine 0 is none of 3 machines");
+
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().map(|at| (at.to_string(), taken));
+    let (at, _taken) = taken.expect("bound");
+    let why = format!("cannot listen for other machines on {at}");
+    Doomed::join(&at, "1", &secret, &[]).assert_fails(&why);
+}
+
+#[test]
+fn a_machine_that_waits_for_others_ends_on_a_signal() {
+    let (_dir, secret) = with_secret();
+    let both = addresses(2);
+    let waiting = Doomed::join(&both, "1", &secret, &[]);
+    let (own, _) = both.split_once(',').expect("two of them");
+    // It minds signals before it listens.
+    while TcpStream::connect(own).is_err() {
+        assert!(waiting.began.elapsed() < SOON, "it does not listen");
+        thread::sleep(Duration::from_millis(10));
+    }
+    signal("-TERM", &waiting.child.id().to_string());
+    waiting.assert_fails("SIGTERM: ended before the database was open");
+}
+
+#[test]
+fn machines_that_share_memory_leave_none_of_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().to_str().expect("a path");
+    let start = |further: &[&str]| {
+        let mut arguments = vec!["start", "--listen", "127.0.0.1:0", "--cluster", path];
+        arguments.extend(further);
+        Doomed::start(&arguments)
+    };
+    let [none, four, three] = [["--machine", "0"], ["--machine", "4"], ["--machine", "3"]];
+    let of_three = ["--machines", "3"];
+    start(&[none, of_three].concat()).assert_fails("machine 0 is none of 3 machines");
+    start(&[four, of_three].concat()).assert_fails("machine 4 is none of 3 machines");
+    let replicas = [three, of_three, ["--replicas", "4"]].concat();
+    start(&replicas).assert_fails("4 replicas need as many machines");
+    assert_nothing_left(dir.path());
+}
+
+#[test]
+fn a_dev_cluster_that_cannot_be_ends_with_all_its_machines() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().to_str().expect("a path");
+    for fabric in ["shm", "tcp"] {
+        let start = |further: &[&str]| {
+            let mut arguments = vec!["dev-cluster", "--fabric", fabric, "--directory", path];
+            arguments.extend(["--memory-limit", "64M"]);
+            arguments.extend(further);
+            Doomed::start(&arguments)
+        };
+        let few = ["--machines", "2", "--replicas", "3"];
+        start(&few).assert_fails("3 replicas need as many machines, and there are 2");
+        assert_nothing_left(dir.path());
+
+        // The port of the last machine's clients is taken.
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = taken.local_addr().expect("bound").port();
+        let first = format!("127.0.0.1:{}", port - 2);
+        start(&["--listen", &first]).assert_fails(&format!("127.0.0.1:{port}"));
+        assert_nothing_left(dir.path());
+    }
+}
