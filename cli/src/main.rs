@@ -20,6 +20,7 @@ mod size;
 mod start;
 mod status;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -63,7 +64,9 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("fencepost: {failure}");
+            // In one piece: machines of a dev-cluster may have the same to say at once.
+            let line = format!("fencepost: {failure}\n");
+            let _ = std::io::stderr().write_all(line.as_bytes());
             ExitCode::FAILURE
         }
     }

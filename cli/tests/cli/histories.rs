@@ -18,7 +18,7 @@ use crate::common::dev_cluster::{DevCluster, MACHINES};
 use client::{Client, Common, Notes};
 
 const CLIENTS_OF_EACH: usize = 2;
-const TRANSACTIONS_OF_EACH: usize = 150;
+const TRANSACTIONS_OF_EACH: usize = 400;
 
 #[test]
 fn of_three_machines_over_shm() {
