@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencepost_fabric::{Disk, DiskOp, HeldSyncs, SimDisk};
+use fencepost_sql::catalog::{CatalogView, guard_table};
 use fencepost_sql::error::SqlState;
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::{Durable, MachineOptions};
+use fencepost_storage::{Addr, RegionId};
+use fencepost_txn::{Durable, MachineOptions, Mode};
 use pollster::FutureExt;
 
 use super::{Session, TxStatus};
@@ -146,4 +148,19 @@ fn what_may_not_survive_is_not_told() {
     disk.fail_nth(DiskOp::Sync, 1);
     drop(held);
     assert_eq!(state(failed.block_on()), SqlState::IO_ERROR);
+}
+
+#[test]
+fn a_table_whose_memory_is_gone_is_looked_up_again() {
+    let db = Database::in_memory().expect("a database");
+    let create = "CREATE TABLE t (a int PRIMARY KEY)";
+    db.blocking().batch(create).expect("a table");
+    let table = db.catalog().newest().table(None, "t");
+    let table = table.expect("readable").expect("is there");
+    let mut tx = db.machine().coordinator().begin(Mode::ReadOnly);
+    let mut dropped = (*table).clone();
+    assert_eq!(guard_table(&mut tx, &dropped).block_on().ok(), Some(true));
+    // Its block serves nothing any more.
+    dropped.guard = Addr::new(RegionId(0), 900 << 20).raw();
+    assert_eq!(guard_table(&mut tx, &dropped).block_on().ok(), Some(false));
 }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::Transaction;
+use fencepost_txn::{Stop, Transaction};
 use parking_lot::RwLock;
 
 use super::def::{ColumnDef, RoleDef, TableDef};
@@ -303,13 +303,13 @@ impl Catalog {
 /// Puts the version of `table` that the caller planned with into the read set (CAT-5). False when
 /// the table is not that version any more, or gone: plan again.
 pub async fn guard_table(tx: &mut Transaction, table: &TableDef) -> Result<bool, Halt> {
-    let seen = tx
-        .view(Addr::from_raw(table.guard), None, |v| {
-            (v.word(0), v.word(1))
-        })
-        .await?;
-    let Some((words, seen)) = seen else {
-        return Ok(false);
+    let guard = Addr::from_raw(table.guard);
+    let seen = tx.view(guard, None, |v| (v.word(0), v.word(1))).await;
+    let (words, seen) = match seen {
+        Ok(Some(seen)) => seen,
+        // Dropped, maybe so long ago that its memory serves something else or nothing.
+        Ok(None) | Err(Stop::Damaged) => return Ok(false),
+        Err(stop) => return Err(stop.into()),
     };
     if words != (GUARD | u64::from(table.id), table.version) {
         return Ok(false);
