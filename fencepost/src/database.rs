@@ -83,14 +83,10 @@ impl Database {
         joined: Option<&Joined>,
     ) -> Result<Database, OpenError> {
         let machine = Machine::open(options)?;
-        if let Some(joined) = joined {
-            joined.await_machines(&machine)?;
-        }
-        let catalog = match joined.filter(|_| !machine.is_founder()) {
-            None => open_catalog(&machine).block_on().map_err(Error::from)?,
-            // The founder makes it, once it sees all machines.
-            Some(joined) => joined.await_others(|| open_catalog(&machine).block_on().ok())?,
-        };
+        let catalog = catalog_among(&machine, joined).inspect_err(|_| {
+            // Nothing that it holds outlasts the attempt; what failed is told already.
+            let _ = machine.close();
+        })?;
         let machine_number = (machine.number() % MACHINES_MAX) as i32;
         Ok(Database {
             shared: Arc::new(Shared {
@@ -192,6 +188,18 @@ fn within<T>(patience: Duration, future: impl Future<Output = T>) -> Option<T> {
             return None;
         }
         std::thread::yield_now();
+    }
+}
+
+/// The catalog of a machine, once all of those that it is among are there.
+fn catalog_among(machine: &Arc<Machine>, joined: Option<&Joined>) -> Result<Catalog, OpenError> {
+    if let Some(joined) = joined {
+        joined.await_machines(machine)?;
+    }
+    match joined.filter(|_| !machine.is_founder()) {
+        None => Ok(open_catalog(machine).block_on().map_err(Error::from)?),
+        // The founder makes it, once it sees all machines.
+        Some(joined) => joined.await_others(|| open_catalog(machine).block_on().ok()),
     }
 }
 
