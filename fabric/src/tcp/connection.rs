@@ -1,24 +1,26 @@
 //! The posting end of a connection: operations of many threads, gathered into few writes.
 //!
 //! ```text
-//! post ─► out, waiting ─► flusher: all that has gathered, one write(2) ─────► peer's agent
-//!                         reader: many replies a read(2), first come first ◄─ applies in order
+//! post ─► out, waiting ─► card: all that has gathered, one write(2) ─────────► peer's card
+//!                         many replies a read(2), first come first served ◄─── applies in order
 //! ```
 //! # Invariants
 //! * Requests and what waits for their replies are queued under one lock, so the n-th reply is that
 //!   of the n-th request.
 //! * A connection is closed for ever. What waits then, and what is posted later, answers
 //!   [`crate::FabricError::Lost`]; the next connection to the peer knows nothing of it.
-//! * At most [`OUT_BYTES`] and one operation wait for the flusher, which holds no more than that
+//! * At most [`OUT_BYTES`] and one operation wait for the card, which holds no more than that
 //!   itself, and [`WAITING`] operations for replies. Whoever posts more waits, until the peer has
 //!   taken some or the connection is closed.
 
 use std::collections::VecDeque;
-use std::io::Write;
+use std::io;
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::card::{Card, Port, Wants, write_some};
 use super::frame::{self, Inbox, Malformed, Reply};
 use crate::waiting::{Answer, Waiting};
 
@@ -33,9 +35,8 @@ const KEPT_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
+    card: Arc<Card>,
     state: Mutex<State>,
-    /// There is something to write, or nothing ever again.
-    work: Condvar,
     /// There is room to post, or never again.
     room: Condvar,
 }
@@ -50,14 +51,14 @@ struct State {
 }
 
 impl Connection {
-    /// On a stream whose handshake is done.
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Connection {
+    /// On a stream whose handshake is done, and which does not block; `card` is to carry its [`Poster`].
+    pub(super) fn new(stream: TcpStream, card: &Arc<Card>) -> Arc<Self> {
+        Arc::new(Connection {
             stream,
+            card: Arc::clone(card),
             state: Mutex::default(),
-            work: Condvar::new(),
             room: Condvar::new(),
-        }
+        })
     }
 
     /// Posts what `put` puts into the frames, for `waiting`.
@@ -75,7 +76,7 @@ impl Connection {
         state.unrung |= !matches!(waiting, Waiting::Read(..));
         state.waiting.push_back(waiting);
         drop(state);
-        self.work.notify_one();
+        self.card.nudge();
     }
 
     /// Makes the peer's poller look at what was posted; `always` even if nothing was.
@@ -85,7 +86,7 @@ impl Connection {
             frame::put_bell(&mut state.out);
             state.unrung = false;
             drop(state);
-            self.work.notify_one();
+            self.card.nudge();
         }
     }
 
@@ -98,47 +99,24 @@ impl Connection {
         drop(state);
         // It may be broken already.
         let _ = self.stream.shutdown(Shutdown::Both);
-        self.work.notify_all();
         self.room.notify_all();
         drop(waiting);
     }
 
-    /// The flusher's life: writes whatever has gathered, until the connection is closed or breaks.
-    pub(super) fn flush(&self) {
-        let mut batch = Vec::new();
-        loop {
-            let mut state = self.state.lock();
-            while state.out.is_empty() && !state.closed {
-                self.work.wait(&mut state);
-            }
-            if state.closed {
-                return;
-            }
-            std::mem::swap(&mut state.out, &mut batch);
-            drop(state);
-            self.room.notify_all();
-            if (&self.stream).write_all(&batch).is_err() {
-                return;
-            }
-            batch.clear();
-            batch.shrink_to(KEPT_BYTES);
-        }
+    fn has_posted(&self) -> bool {
+        !self.state.lock().out.is_empty()
     }
 
-    /// The reader's life: answers whoever waits, until the connection is closed or breaks, or the
-    /// peer writes nonsense.
-    pub(super) fn answer(&self) {
-        let mut inbox = Inbox::new();
-        while inbox.fill(&mut &self.stream).is_ok() {
-            loop {
-                match inbox.next() {
-                    Ok(None) => break,
-                    Ok(Some(frame)) if self.reply(frame).is_ok() => (),
-                    _ => return,
-                }
-            }
-            self.room.notify_all();
+    /// Gives what has gathered for `batch`, which is empty.
+    fn take_posted(&self, batch: &mut Vec<u8>) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(io::ErrorKind::ConnectionAborted.into());
         }
+        std::mem::swap(&mut state.out, batch);
+        drop(state);
+        self.room.notify_all();
+        Ok(())
     }
 
     fn reply(&self, frame: &[u8]) -> Result<(), Malformed> {
@@ -168,6 +146,82 @@ impl Connection {
     }
 }
 
+/// A connection's place on its card: writes whatever has gathered, and answers whoever waits, until the
+/// connection is closed or breaks, or the peer writes nonsense.
+pub(super) struct Poster<F> {
+    connection: Arc<Connection>,
+    inbox: Inbox,
+    /// What is being written, and how much of it is.
+    batch: Vec<u8>,
+    sent: usize,
+    ended: F,
+}
+
+impl<F: Fn(&Arc<Connection>) + Send> Poster<F> {
+    /// `ended` is called once, after the connection was closed.
+    pub(super) fn new(connection: &Arc<Connection>, ended: F) -> Self {
+        Poster {
+            connection: Arc::clone(connection),
+            inbox: Inbox::new(),
+            batch: Vec::new(),
+            sent: 0,
+            ended,
+        }
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sent == self.batch.len()
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        if self.is_sent() {
+            self.batch.clear();
+            self.batch.shrink_to(KEPT_BYTES);
+            self.sent = 0;
+            self.connection.take_posted(&mut self.batch)?;
+        }
+        write_some(&self.connection.stream, &self.batch, &mut self.sent).map(drop)
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        if !self.inbox.fill(&mut &self.connection.stream)? {
+            return Ok(());
+        }
+        while let Some(frame) = self.inbox.next()? {
+            self.connection.reply(frame)?;
+        }
+        self.connection.room.notify_all();
+        Ok(())
+    }
+}
+
+impl<F: Fn(&Arc<Connection>) + Send> Port for Poster<F> {
+    fn stream(&self) -> &TcpStream {
+        &self.connection.stream
+    }
+
+    fn turn(&mut self, readable: bool) -> io::Result<Wants> {
+        if readable {
+            self.receive()?;
+        }
+        self.send()?;
+        Ok(if self.is_sent() {
+            Wants::Read
+        } else {
+            Wants::Either
+        })
+    }
+
+    fn has_work(&self) -> bool {
+        self.is_sent() && self.connection.has_posted()
+    }
+
+    fn end(&mut self) {
+        self.connection.close();
+        (self.ended)(&self.connection);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +229,7 @@ mod tests {
     use crate::fabric::FabricError;
     use crate::segment::SegmentId;
     use crate::tcp::frame::Target;
+    use std::io::Write;
     use std::net::TcpListener;
 
     const TARGET: Target = Target {
@@ -183,12 +238,23 @@ mod tests {
     };
 
     /// A connection, and the peer's end of it.
-    fn pair() -> (Connection, TcpStream) {
+    fn pair() -> (Arc<Connection>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let here = TcpStream::connect(address).expect("listens");
+        here.set_nonblocking(true).expect("a socket");
         let (there, _) = listener.accept().expect("connected");
-        (Connection::new(here), there)
+        let card = Card::new().expect("descriptors");
+        (Connection::new(here, &card), there)
+    }
+
+    /// Carries a connection until it has ended.
+    fn carry(connection: &Arc<Connection>) {
+        let card = Arc::clone(&connection.card);
+        card.plug(Box::new(Poster::new(connection, move |ended| {
+            ended.card.stop()
+        })));
+        card.run();
     }
 
     fn post_write(connection: &Connection, words: &[u64]) -> Completion<()> {
@@ -205,7 +271,7 @@ mod tests {
         let (connection, there) = pair();
         let words = vec![0; 1 << 13];
         std::thread::scope(|scope| {
-            scope.spawn(|| connection.flush());
+            scope.spawn(|| carry(&connection));
             let (full, is_full) = std::sync::mpsc::channel();
             let poster = scope.spawn(|| {
                 // It ends because the connection does.
@@ -241,8 +307,7 @@ mod tests {
         connection.bell(false);
         connection.bell(true);
         std::thread::scope(|scope| {
-            scope.spawn(|| connection.flush());
-            scope.spawn(|| connection.answer());
+            scope.spawn(|| carry(&connection));
             let (mut inbox, mut frames) = (Inbox::new(), 0);
             inbox.fill(&mut there).expect("connected");
             while inbox.next().expect("well-formed").is_some() {
@@ -280,8 +345,7 @@ mod tests {
             let mut reply = Vec::new();
             put(&mut reply);
             there.write_all(&reply).expect("connected");
-            connection.answer();
-            connection.close();
+            carry(&connection);
             assert_eq!(write.take(), Some(Err(FabricError::Lost)));
         }
     }

@@ -248,11 +248,12 @@ impl Inbox {
         }
     }
 
-    /// Reads once what there is, to be called when [`Self::next`] gives nothing more.
+    /// Reads once what there is, to be called when [`Self::next`] gives nothing more; whether there was
+    /// anything.
     ///
     /// # Errors
     /// What the system answered; [`io::ErrorKind::UnexpectedEof`] where the peer has closed.
-    pub(super) fn fill(&mut self, from: &mut impl Read) -> io::Result<()> {
+    pub(super) fn fill(&mut self, from: &mut impl Read) -> io::Result<bool> {
         self.bytes.copy_within(self.taken..self.filled, 0);
         self.filled -= self.taken;
         self.taken = 0;
@@ -265,6 +266,7 @@ impl Inbox {
         let read = loop {
             match from.read(&mut self.bytes[self.filled..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 read => break read?,
             }
         };
@@ -272,7 +274,7 @@ impl Inbox {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.filled += read;
-        Ok(())
+        Ok(true)
     }
 
     /// The next frame, if all of it is there.

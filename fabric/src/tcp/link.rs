@@ -9,13 +9,12 @@
 
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::thread::Builder;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::auth::{self, HandshakeError, Peer};
-use super::connection::Connection;
+use super::connection::{Connection, Poster};
 use super::{PATIENCE, Shared};
 use crate::fabric::Event;
 use crate::machine::MachineId;
@@ -46,7 +45,9 @@ struct State {
     now: bool,
     /// Streams in a handshake.
     calling: Vec<TcpStream>,
-    up: Option<Arc<[Connection; LANES]>>,
+    up: Option<[Arc<Connection>; LANES]>,
+    /// One of the connections has ended.
+    over: bool,
     refusal: Option<HandshakeError>,
 }
 
@@ -64,9 +65,10 @@ impl Link {
         })
     }
 
-    /// The connections, while they are up.
-    pub(super) fn connections(&self) -> Option<Arc<[Connection; LANES]>> {
-        self.state.lock().up.clone()
+    /// The connection of a lane, while both are up.
+    pub(super) fn connection(&self, lane: usize) -> Option<Arc<Connection>> {
+        let state = self.state.lock();
+        state.up.as_ref().map(|up| Arc::clone(&up[lane]))
     }
 
     /// Why the last call was refused; `None` while the connections are up.
@@ -104,14 +106,14 @@ impl Link {
     }
 
     /// The life of a link: calls the peer until it is stopped.
-    pub(super) fn keep(&self, shared: &Shared) {
+    pub(super) fn keep(self: &Arc<Self>, shared: &Shared) {
         let mut delay = FIRST_DELAY;
         loop {
             match self.call(shared) {
                 Ok(connections) => {
                     delay = FIRST_DELAY;
                     if self.up(shared, &connections) {
-                        carry(&connections);
+                        self.carry(shared, &connections);
                     }
                     self.down(shared);
                 }
@@ -134,13 +136,14 @@ impl Link {
     }
 
     /// From now on the connections are used, unless the link was stopped meanwhile.
-    fn up(&self, shared: &Shared, connections: &Arc<[Connection; LANES]>) -> bool {
+    fn up(&self, shared: &Shared, connections: &[Arc<Connection>; LANES]) -> bool {
         let mut state = self.state.lock();
         state.calling.clear();
         if state.stopped {
             return false;
         }
-        state.up = Some(Arc::clone(connections));
+        state.up = Some(connections.clone());
+        state.over = false;
         state.refusal = None;
         shared.tell(Event::Connected(self.peer));
         true
@@ -154,25 +157,49 @@ impl Link {
             shared.tell(Event::Lost(self.peer));
         }
         drop(state);
-        for connection in up.iter().flat_map(|up| up.iter()) {
+        for connection in up.iter().flatten() {
             connection.close();
         }
     }
 
-    fn call(&self, shared: &Shared) -> Result<Arc<[Connection; LANES]>, HandshakeError> {
+    /// Lets the cards carry the connections until one of them ends, which ends the other.
+    fn carry(self: &Arc<Self>, shared: &Shared, connections: &[Arc<Connection>; LANES]) {
+        for (card, connection) in shared.cards.iter().zip(connections) {
+            let link = Arc::clone(self);
+            let ended = move |ended: &Arc<Connection>| link.ended(ended);
+            card.plug(Box::new(Poster::new(connection, ended)));
+        }
+        let mut state = self.state.lock();
+        while !state.over && !state.stopped {
+            self.wake.wait(&mut state);
+        }
+    }
+
+    /// A connection has ended; one of an earlier pair says nothing of those of now.
+    fn ended(&self, connection: &Arc<Connection>) {
+        let mut state = self.state.lock();
+        let mut up = state.up.iter().flatten();
+        if up.any(|other| Arc::ptr_eq(other, connection)) {
+            state.over = true;
+            drop(state);
+            self.wake.notify_all();
+        }
+    }
+
+    fn call(&self, shared: &Shared) -> Result<[Arc<Connection>; LANES], HandshakeError> {
         let (ordinary, first) = self.call_lane(shared, ORDINARY)?;
         let (leases, second) = self.call_lane(shared, LEASES)?;
         if first.incarnation != second.incarnation {
             return Err(HandshakeError::Io("the peer has just restarted".into()));
         }
-        Ok(Arc::new([ordinary, leases]))
+        Ok([ordinary, leases])
     }
 
     fn call_lane(
         &self,
         shared: &Shared,
         lane: usize,
-    ) -> Result<(Connection, Peer), HandshakeError> {
+    ) -> Result<(Arc<Connection>, Peer), HandshakeError> {
         let address = self.state.lock().address.clone();
         let mut stream = Err(std::io::ErrorKind::AddrNotAvailable.into());
         for address in address.to_socket_addrs()? {
@@ -191,26 +218,7 @@ impl Link {
         state.calling.push(shutter);
         drop(state);
         let peer = auth::call(&shared.identity, self.peer, lane as u8, &mut stream)?;
-        super::prepare(&stream, None)?;
-        Ok((Connection::new(stream), peer))
+        stream.set_nonblocking(true)?;
+        Ok((Connection::new(stream, &shared.cards[lane]), peer))
     }
-}
-
-/// Lets the threads of the connections live until one connection ends, which ends the other.
-fn carry(connections: &[Connection; LANES]) {
-    let close = || connections.iter().for_each(Connection::close);
-    let name = || std::thread::current().name().unwrap_or("fabric").to_owned();
-    std::thread::scope(|scope| {
-        for connection in connections {
-            for life in [Connection::flush, Connection::answer] {
-                let spawned = Builder::new().name(name()).spawn_scoped(scope, move || {
-                    life(connection);
-                    close();
-                });
-                if spawned.is_err() {
-                    close();
-                }
-            }
-        }
-    });
 }

@@ -8,14 +8,17 @@
 //! agent ◄═══════════════════════ ordinary, leases: connection ◄─ threads post
 //! ```
 //! Who posts owns the connection: a pair of machines has two in each direction, so that leases
-//! ([`SegmentId::LEASE_LANE`]) never wait behind anything else. FAB-3 holds within each of the two.
+//! ([`SegmentId::LEASE_LANE`]) never wait behind anything else. FAB-3 holds within each of the two. A machine
+//! has two threads that carry all of them, its cards, one for each lane; other threads only connect.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `auth` | the handshake: secret, cluster, version, who is who |
 //! | `frame` | requests and replies as bytes |
+//! | `card` | the thread of a lane, which carries all its connections |
 //! | `connection` | the posting end: gathers operations, answers completions |
 //! | `link` | keeps the two connections to a peer up |
+//! | `callers` | who has called, and whose requests are applied |
 //! | `agent` | the other end: applies what arrives |
 //! | `threads` | what must have ended when the fabric is dropped |
 //!
@@ -27,6 +30,8 @@
 
 mod agent;
 mod auth;
+mod callers;
+mod card;
 mod connection;
 mod frame;
 mod link;
@@ -43,8 +48,9 @@ use parking_lot::{Mutex, RwLock};
 pub use self::auth::{HandshakeError, cluster_id};
 pub use self::frame::LONGEST;
 
-use self::agent::Callers;
 use self::auth::Identity;
+use self::callers::Callers;
+use self::card::Card;
 use self::connection::Connection;
 use self::frame::Target;
 use self::link::{LANES, LEASES, Link, ORDINARY};
@@ -94,6 +100,7 @@ struct Shared {
     registry: Registry,
     bell: Bell,
     callers: Arc<Callers>,
+    cards: [Arc<Card>; LANES],
     links: RwLock<HashMap<MachineId, Arc<Link>>>,
     events: Mutex<Vec<Event>>,
     threads: Arc<Threads>,
@@ -136,6 +143,7 @@ impl TcpFabric {
             registry: Registry::new(config.me),
             bell: Bell::new(Arc::new(Memory::anonymous(1)?), 0),
             callers: Arc::new(Callers::new(config.me)),
+            cards: [Card::new()?, Card::new()?],
             links: RwLock::default(),
             events: Mutex::default(),
             threads: Arc::default(),
@@ -143,13 +151,19 @@ impl TcpFabric {
         let (listens, agent) = (Arc::clone(&listener), Arc::clone(&shared));
         let life = move || agent::accept(&agent, &listens);
         shared.threads.spawn(shared.name("listener"), life)?;
-        Ok(TcpFabric {
+        let fabric = TcpFabric {
             shared,
             listener,
             address,
             counters: FabricCounters::default(),
             changing: Mutex::default(),
-        })
+        };
+        // From here on dropping it ends the threads that there are.
+        for (card, name) in fabric.shared.cards.iter().zip(["card", "lease card"]) {
+            let (card, name) = (Arc::clone(card), fabric.shared.name(name));
+            fabric.shared.threads.spawn(name, move || card.run())?;
+        }
+        Ok(fabric)
     }
 
     /// Where the agent listens.
@@ -164,11 +178,11 @@ impl TcpFabric {
         links.iter().filter_map(refusal).collect()
     }
 
-    /// The connections to a peer, while they are up.
-    fn connections(&self, peer: MachineId) -> Result<Arc<[Connection; LANES]>, FabricError> {
+    /// The connection to a peer, while it is up.
+    fn connection(&self, peer: MachineId, lane: usize) -> Result<Arc<Connection>, FabricError> {
         let links = self.shared.links.read();
         let link = links.get(&peer).ok_or(FabricError::NotMember(peer))?;
-        link.connections().ok_or(FabricError::Lost)
+        link.connection(lane).ok_or(FabricError::Lost)
     }
 
     /// Posts an operation to a peer, or applies it to this machine's own memory.
@@ -187,20 +201,20 @@ impl TcpFabric {
                 Err(error) => Completion::done(Err(error)),
             };
         }
-        let connections = match self.connections(at.machine) {
-            Ok(connections) => connections,
-            Err(error) => return Completion::done(Err(error)),
-        };
         let lane = match at.segment.lane() {
             SegmentId::LEASE_LANE => LEASES,
             _ => ORDINARY,
+        };
+        let connection = match self.connection(at.machine, lane) {
+            Ok(connection) => connection,
+            Err(error) => return Completion::done(Err(error)),
         };
         let target = Target {
             segment: at.segment,
             word: at.word,
         };
         let (completer, completion) = Completion::pending();
-        connections[lane].post(|out| put(out, target), waiting(completer));
+        connection.post(|out| put(out, target), waiting(completer));
         completion
     }
 }
@@ -317,9 +331,12 @@ impl Fabric for TcpFabric {
     fn ring_bell(&self, machine: MachineId) {
         if machine == self.me() {
             self.shared.bell.ring();
-        } else if let Ok(connections) = self.connections(machine) {
-            connections[LEASES].bell(false);
-            connections[ORDINARY].bell(true);
+            return;
+        }
+        for (lane, always) in [(LEASES, false), (ORDINARY, true)] {
+            if let Ok(connection) = self.connection(machine, lane) {
+                connection.bell(always);
+            }
         }
     }
 
@@ -337,6 +354,7 @@ impl Drop for TcpFabric {
         for (_, link) in links {
             link.stop(&self.shared);
         }
+        self.shared.cards.iter().for_each(|card| card.stop());
         self.shared.threads.join();
     }
 }

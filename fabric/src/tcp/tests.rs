@@ -47,7 +47,7 @@ fn wait<T>(mut completion: Completion<T>) -> Result<T, FabricError> {
 }
 
 fn connected(machine: &TcpFabric, peer: &TcpFabric) -> bool {
-    machine.connections(peer.me()).is_ok()
+    machine.connection(peer.me(), ORDINARY).is_ok()
 }
 
 #[test]

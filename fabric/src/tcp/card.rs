@@ -1,0 +1,273 @@
+//! The card of a lane: one thread that carries all connections of the lane, those that this machine posts to
+//! and those of its callers.
+//!
+//! ```text
+//! who posts ─ nudge ─► card: write what was posted ─► park until something arrives, or somebody nudges
+//!                            ▲                            │
+//!                            └── read, apply or answer, write ◄┘
+//! ```
+//! While it works, what is posted gathers, so the more there is to do the more leaves at once.
+//!
+//! # Invariants
+//! * CARD-1: what was posted before [`Card::nudge`] is looked at before the card parks, or unparks it. The
+//!   card says that it parks and then looks, the poster posts and then looks whether the card is parked.
+//! * CARD-2: nothing on a card waits for a peer: a port that cannot go on says what for.
+//!
+//! # Failure
+//! A port that fails is ended and forgotten, the others go on. A card that is stopped ends all of them, and
+//! whatever is plugged in later.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use parking_lot::Mutex;
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+/// Key of the card's own wake-up among those of the ports.
+const NUDGE: u64 = 0;
+/// Events that are taken at once.
+const EVENTS: usize = 64;
+const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// A connection on a card.
+pub(super) trait Port: Send {
+    /// Its stream, which does not block.
+    fn stream(&self) -> &TcpStream;
+
+    /// Goes on as far as it can without waiting, reading only if there is something; what it waits for then.
+    ///
+    /// # Errors
+    /// Whatever ends the connection.
+    fn turn(&mut self, readable: bool) -> io::Result<Wants>;
+
+    /// Whether it could go on although nothing has arrived.
+    fn has_work(&self) -> bool;
+
+    /// The connection is over.
+    fn end(&mut self);
+}
+
+/// What a port waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// Something to read.
+    Read,
+    /// Room to write.
+    Write,
+    /// Both.
+    Either,
+}
+
+impl Wants {
+    fn flags(self) -> epoll::EventFlags {
+        match self {
+            Wants::Read => epoll::EventFlags::IN,
+            Wants::Write => epoll::EventFlags::OUT,
+            Wants::Either => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+        }
+    }
+}
+
+/// One lane's card.
+#[derive(Debug)]
+pub(super) struct Card {
+    epoll: OwnedFd,
+    nudged: OwnedFd,
+    parked: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    arriving: Vec<Box<dyn Port>>,
+    stopped: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("arriving", &self.arriving.len())
+            .field("stopped", &self.stopped)
+            .finish()
+    }
+}
+
+struct Plugged {
+    port: Box<dyn Port>,
+    wants: Wants,
+}
+
+impl Card {
+    /// A card without ports; somebody has to [`Self::run`] it.
+    ///
+    /// # Errors
+    /// Where the system has no descriptor left.
+    pub(super) fn new() -> io::Result<Arc<Self>> {
+        let nudged = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let key = epoll::EventData::new_u64(NUDGE);
+        epoll::add(&epoll, &nudged, key, epoll::EventFlags::IN)?;
+        Ok(Arc::new(Card {
+            epoll,
+            nudged,
+            parked: AtomicBool::new(false),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Carries a connection from now on, until it ends.
+    pub(super) fn plug(&self, mut port: Box<dyn Port>) {
+        let mut state = self.state.lock();
+        if state.stopped {
+            drop(state);
+            return port.end();
+        }
+        state.arriving.push(port);
+        drop(state);
+        self.nudge();
+    }
+
+    /// There is something to do (CARD-1).
+    #[inline]
+    pub(super) fn nudge(&self) {
+        fence(Ordering::SeqCst);
+        if self.parked.load(Ordering::Relaxed) && self.parked.swap(false, Ordering::Relaxed) {
+            self.unpark();
+        }
+    }
+
+    fn unpark(&self) {
+        // It fails only where it was woken very often already.
+        let _ = rustix::io::write(&self.nudged, &1u64.to_ne_bytes());
+    }
+
+    /// Ends it and its ports, for good.
+    pub(super) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.nudge();
+    }
+
+    /// The card's life, until it is stopped.
+    pub(super) fn run(&self) {
+        let mut ports: HashMap<u64, Plugged> = HashMap::new();
+        let mut next = NUDGE + 1;
+        let mut events = Vec::with_capacity(EVENTS);
+        while let Some(arrived) = self.arrivals() {
+            for mut port in arrived {
+                let (key, wants) = (epoll::EventData::new_u64(next), Wants::Read);
+                match epoll::add(&self.epoll, port.stream(), key, wants.flags()) {
+                    Ok(()) => drop(ports.insert(next, Plugged { port, wants })),
+                    Err(_) => port.end(),
+                }
+                next += 1;
+            }
+            ports.retain(|key, plugged| {
+                !plugged.port.has_work() || self.turn((*key, plugged), false)
+            });
+            self.park(&ports, &mut events);
+            for event in events.drain(..) {
+                let key = event.data.u64();
+                if key == NUDGE {
+                    // Whether there was a number in it or not, it is zero now.
+                    let _ = rustix::io::read(&self.nudged, &mut [0; 8]);
+                    continue;
+                }
+                let flags = event.flags;
+                let readable = flags != epoll::EventFlags::OUT;
+                if let Some(plugged) = ports.get_mut(&key)
+                    && !self.turn((key, plugged), readable)
+                {
+                    ports.remove(&key);
+                }
+            }
+        }
+        for plugged in ports.values_mut() {
+            self.end(plugged);
+        }
+    }
+
+    /// What was plugged in since it was last looked; `None` once the card is stopped.
+    fn arrivals(&self) -> Option<Vec<Box<dyn Port>>> {
+        let mut state = self.state.lock();
+        let mut arrived = std::mem::take(&mut state.arriving);
+        let stopped = state.stopped;
+        drop(state);
+        if stopped {
+            arrived.iter_mut().for_each(|port| port.end());
+        }
+        (!stopped).then_some(arrived)
+    }
+
+    /// Waits until there is something to do.
+    fn park(&self, ports: &HashMap<u64, Plugged>, events: &mut Vec<epoll::Event>) {
+        self.parked.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let busy = ports.values().any(|plugged| plugged.port.has_work()) || self.has_news();
+        let timeout = busy.then_some(&AT_ONCE);
+        match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
+            Ok(_) | Err(Errno::INTR) => {}
+            // The descriptors are its own and open; whatever it is, the processor is not kept busy with it.
+            Err(_) => std::thread::yield_now(),
+        }
+        self.parked.store(false, Ordering::Relaxed);
+        // Whoever is just about to post more does so first: it leaves with the rest.
+        std::thread::yield_now();
+    }
+
+    fn has_news(&self) -> bool {
+        let state = self.state.lock();
+        state.stopped || !state.arriving.is_empty()
+    }
+
+    /// A port's turn; whether it goes on.
+    fn turn(&self, (key, plugged): (u64, &mut Plugged), readable: bool) -> bool {
+        let stream_wants = plugged.port.turn(readable).and_then(|wants| {
+            if wants != plugged.wants {
+                let (key, stream) = (epoll::EventData::new_u64(key), plugged.port.stream());
+                epoll::modify(&self.epoll, stream, key, wants.flags())?;
+            }
+            Ok(wants)
+        });
+        match stream_wants {
+            Ok(wants) => plugged.wants = wants,
+            Err(_) => self.end(plugged),
+        }
+        stream_wants.is_ok()
+    }
+
+    fn end(&self, plugged: &mut Plugged) {
+        // Others may have duplicates of the descriptor.
+        let _ = epoll::delete(&self.epoll, plugged.port.stream());
+        plugged.port.end();
+    }
+}
+
+/// Writes as much of `bytes` from `sent` on as there is room for; whether it was all.
+///
+/// # Errors
+/// Whatever ends the connection.
+pub(super) fn write_some(
+    mut stream: &TcpStream,
+    bytes: &[u8],
+    sent: &mut usize,
+) -> io::Result<bool> {
+    while *sent < bytes.len() {
+        match io::Write::write(&mut stream, &bytes[*sent..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => *sent += written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
