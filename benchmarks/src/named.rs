@@ -263,6 +263,9 @@ fn run_tpcc(options: &BenchOptions) -> Result<Report, BenchError> {
 /// Most machines in this process.
 const MOST_MACHINES: usize = 64;
 
+/// Most clients of a thread.
+const MOST_IN_FLIGHT: usize = 4096;
+
 /// So many for each thread.
 fn a_thread(options: &BenchOptions, count: u32) -> u32 {
     let threads = u32::try_from(options.run.threads.max(1)).unwrap_or(u32::MAX);
@@ -332,6 +335,13 @@ fn check_machines(options: &BenchOptions) -> Result<(), BenchError> {
     let (machines, replicas) = (options.machines, replicas(options));
     if !(1..=MOST_MACHINES).contains(&machines) || !(1..=machines).contains(&replicas) {
         return wrong("between 1 and 64 machines, and no more replicas than machines");
+    }
+    match (options.run.in_flight, options.via) {
+        (1, _) | (2..=MOST_IN_FLIGHT, Via::Native) => {}
+        (2..=MOST_IN_FLIGHT, _) => {
+            return wrong("a thread has several requests in flight --via native");
+        }
+        _ => return wrong("between 1 and 4096 requests in flight"),
     }
     if machines == 1 {
         return match options.fabric {

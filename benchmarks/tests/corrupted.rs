@@ -25,7 +25,7 @@ fn run_some<W: Workload>(workload: &W, requests: usize) {
     let mut random = Random::new(11);
     for _ in 0..requests {
         let request = client.generate(&mut random);
-        let ended = client.execute(&request).expect("it runs");
+        let ended = client.execute(&request).block_on().expect("it runs");
         assert!(!matches!(ended, Attempt::Aborted(_)), "alone: {ended:?}");
     }
     drop(client);

@@ -30,6 +30,7 @@ fn options(name: Name, via: Via) -> BenchOptions {
         region_bytes: Some(16 << 20),
         run: RunOptions {
             threads: 2,
+            in_flight: 1,
             seconds: Duration::from_millis(300),
             warmup: Duration::from_millis(50),
             seed: 1,

@@ -26,9 +26,12 @@ pub struct Bench {
     /// database: the first one loads, clients are dealt out over all, and the check is made through each.
     #[arg(long = "url")]
     urls: Vec<String>,
-    /// Threads in all, each one client; several machines take turns to have them.
+    /// Threads in all; several machines take turns to have them.
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// Clients of each thread, which run while the others wait for another machine; above 1 for native runs.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    in_flight: usize,
     /// Machines of a native run, all in this process. Keys are spread over them by a hash, so that of N
     /// machines all but one in N accesses go to another; tpcc is spread by warehouse, and clients run
     /// where theirs is.
@@ -212,6 +215,7 @@ impl Bench {
             region_bytes: self.region_size,
             run: RunOptions {
                 threads: self.threads,
+                in_flight: self.in_flight,
                 seconds: time(self.seconds)?,
                 warmup: time(self.warmup)?,
                 seed: self.seed,

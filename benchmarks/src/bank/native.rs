@@ -45,7 +45,7 @@ impl BankNative {
             total: 0,
             least: i64::MAX,
         };
-        let read = settle(async {
+        let read = async {
             for account in 1..=self.accounts {
                 if let Some(balance) = balance(&self.table, &mut tx, account).await? {
                     sum.accounts += 1;
@@ -54,8 +54,9 @@ impl BankNative {
                 }
             }
             Ok(Attempt::Committed)
-        });
-        Ok(matches!(end(tx, read)?, Attempt::Committed).then_some(sum))
+        };
+        let read = settle(read);
+        Ok(matches!(settle(end(tx, read))?, Attempt::Committed).then_some(sum))
     }
 }
 
@@ -153,10 +154,10 @@ impl Client for BankNativeClient<'_> {
         Transfer::draw(self.accounts, random)
     }
 
-    fn execute(&mut self, transfer: &Transfer) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, transfer: &Transfer) -> Result<Attempt, BenchError> {
         let mut tx = self.coordinator.begin(Mode::ReadWrite);
-        let done = settle(move_money(self.table, &mut tx, transfer));
-        end(tx, done)
+        let done = move_money(self.table, &mut tx, transfer).await;
+        end(tx, done).await
     }
 }
 

@@ -111,7 +111,7 @@ impl Client for BankClient {
         Transfer::draw(self.accounts, random)
     }
 
-    fn execute(&mut self, transfer: &Transfer) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, transfer: &Transfer) -> Result<Attempt, BenchError> {
         let (pay, receive) = (self.pay, self.receive);
         self.session.attempt(|session| {
             let amount = Arg::Int8(transfer.amount);

@@ -56,8 +56,10 @@ pub struct Report {
     pub workload: String,
     /// What was run.
     pub facts: Facts,
-    /// Threads, each a client.
+    /// Threads.
     pub threads: usize,
+    /// Clients of each.
+    pub in_flight: usize,
     /// Seconds that were measured.
     pub seconds: f64,
     /// Requests that committed.
@@ -102,6 +104,7 @@ impl Report {
             workload: about.name.to_string(),
             facts,
             threads: options.threads.max(1),
+            in_flight: options.in_flight.max(1),
             seconds: measured.took.as_secs_f64(),
             committed: meter.committed,
             kinds: about
@@ -163,6 +166,7 @@ impl Report {
             "machines": self.facts.machines,
             "replicas": self.facts.replicas,
             "threads": self.threads,
+            "in_flight": self.in_flight,
             "seconds": round(self.seconds, 3),
             "parameters": self.facts.parameters,
             "committed_per_s": round(self.committed_per_s(), 1),
@@ -200,8 +204,13 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} via {} ({}), {} thread(s), {:.1} s",
-            self.workload, self.facts.via, self.facts.durability, self.threads, self.seconds
+            "{} via {} ({}), {} thread(s) of {} client(s), {:.1} s",
+            self.workload,
+            self.facts.via,
+            self.facts.durability,
+            self.threads,
+            self.in_flight,
+            self.seconds
         )?;
         if self.facts.machines > 1 {
             let Facts {

@@ -1,13 +1,17 @@
-//! Threads and phases of a run.
+//! Threads, their clients and the phases of a run.
 //!
 //! Failure: the first error of any thread stops all of them and is what the run answers.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_fabric::random::Random;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use pollster::block_on;
 
 use super::meter::{Live, Meter};
 use super::progress::Progress;
@@ -18,8 +22,10 @@ use crate::error::BenchError;
 /// How long and how wide a run is.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Threads; each is one client.
+    /// Threads.
     pub threads: usize,
+    /// Clients of each thread: requests that it has in flight at once.
+    pub in_flight: usize,
     /// Measured time.
     pub seconds: Duration,
     /// Time before it.
@@ -34,6 +40,7 @@ impl Default for RunOptions {
     fn default() -> Self {
         RunOptions {
             threads: 1,
+            in_flight: 1,
             seconds: Duration::from_secs(10),
             warmup: Duration::from_secs(2),
             seed: 1,
@@ -118,7 +125,7 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
                     shared,
                     joined: false,
                 };
-                client_thread(workload, index, random, end, live)
+                client_thread(workload, (index, options.in_flight), random, end, live)
             }));
         }
         shared.started.wait();
@@ -205,14 +212,38 @@ impl Drop for Ending<'_> {
 
 fn client_thread<W: Workload>(
     workload: &W,
-    index: usize,
+    (index, in_flight): (usize, usize),
     mut random: Random,
     mut end: Ending<'_>,
     live: &Live,
 ) -> Result<Meter, BenchError> {
-    let mut client = workload.client(index)?;
+    let clients = (0..in_flight.max(1)).map(|_| Ok((workload.client(index)?, random.fork())));
+    let mut clients = clients.collect::<Result<Vec<_>, BenchError>>()?;
     end.join_start();
     let shared = end.shared;
+    if let (1, Some((client, random))) = (clients.len(), clients.pop()) {
+        return block_on(run_client::<W>(client, random, (shared, live), false));
+    }
+    let clients = clients.into_iter();
+    let running =
+        clients.map(|(client, random)| run_client::<W>(client, random, (shared, live), true));
+    let mut running: FuturesUnordered<_> = running.collect();
+    block_on(async {
+        let mut meter = Meter::new(W::KINDS.len());
+        while let Some(ended) = running.next().await {
+            meter.merge(&ended?);
+        }
+        Ok(meter)
+    })
+}
+
+/// Requests of one client, until the run stops.
+async fn run_client<W: Workload>(
+    mut client: W::Client<'_>,
+    mut random: Random,
+    (shared, live): (&Shared, &Live),
+    has_neighbours: bool,
+) -> Result<Meter, BenchError> {
     let mut meter = Meter::new(W::KINDS.len());
     let mut phase = WARMUP;
     let mut number = 0u64;
@@ -229,7 +260,7 @@ fn client_thread<W: Workload>(
         let request = client.generate(&mut random);
         let began = number.is_multiple_of(W::SAMPLED).then(Instant::now);
         loop {
-            match client.execute(&request)? {
+            match client.execute(&request).await? {
                 Attempt::Committed => meter.commit(<W::Client<'_> as Client>::kind(&request), live),
                 Attempt::Failed(reason) => meter.fail(reason),
                 Attempt::Aborted(reason) => {
@@ -244,5 +275,21 @@ fn client_thread<W: Workload>(
         if let Some(began) = began {
             meter.took(began.elapsed());
         }
+        if has_neighbours {
+            let_others_run().await;
+        }
     }
+}
+
+/// Lets the other clients of the thread run.
+async fn let_others_run() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

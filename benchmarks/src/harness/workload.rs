@@ -1,6 +1,7 @@
 //! What a benchmark has to say: prepare, generate, execute, verify.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::atomic::AtomicBool;
 
 use fencepost_fabric::random::Random;
@@ -47,7 +48,7 @@ impl Counters {
     }
 }
 
-/// What one thread runs.
+/// What runs one request after the other.
 pub trait Client {
     /// A request with its keys and values drawn.
     type Request;
@@ -60,16 +61,19 @@ pub trait Client {
         0
     }
 
-    /// Runs it once.
+    /// Runs it once. Where other clients share the thread, they run while this one waits.
     ///
     /// # Errors
     /// What the workload does not expect; it ends the run.
-    fn execute(&mut self, request: &Self::Request) -> Result<Attempt, BenchError>;
+    fn execute(
+        &mut self,
+        request: &Self::Request,
+    ) -> impl Future<Output = Result<Attempt, BenchError>>;
 }
 
 /// A benchmark.
 pub trait Workload: Sync {
-    /// What a thread runs; made on that thread.
+    /// What a thread runs, one or several at once; made on that thread.
     type Client<'a>: Client
     where
         Self: 'a;
@@ -90,7 +94,7 @@ pub trait Workload: Sync {
     /// Whatever keeps the data from being there.
     fn prepare(&self, say: &dyn Fn(&str)) -> Result<(), BenchError>;
 
-    /// The client of a thread.
+    /// A client of a thread.
     ///
     /// # Errors
     /// A connection or session that cannot be had.

@@ -17,7 +17,7 @@ use fencepost_txn::{Coordinator, Machine, Mode, Transaction};
 use crate::draw::{Draw, scatter};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, Spread, end, load, settle};
+use crate::native::{Machines, Spread, end, load, look_at_each};
 use crate::versioned::{value, version};
 
 /// Keys unless told otherwise.
@@ -118,17 +118,21 @@ impl Workload for Kv {
             return Ok(Some(broken));
         }
         let mut versions = 0;
-        for number in 1..=self.options.keys {
+        let look = async |number: u64| {
             let mut found = [0; VALUE_WORDS];
             // Every machine looks, mostly at others.
             let (table, machine) = (self.table.of(number), self.machines.of(number as usize));
-            if !settle(table.get_lockfree(machine, &key(number), &mut found))? {
-                return Ok(Some(format!("key {number} is gone")));
+            if !table
+                .get_lockfree(machine, &key(number), &mut found)
+                .await?
+            {
+                return Ok(Err(format!("key {number} is gone")));
             }
-            match version(number, &found) {
-                Some(version) => versions += version,
-                None => return Ok(Some(format!("key {number} has a broken value"))),
-            }
+            Ok(version(number, &found).ok_or_else(|| format!("key {number} has a broken value")))
+        };
+        let broken = look_at_each(self.options.keys, look, |version| versions += version)?;
+        if broken.is_some() {
+            return Ok(broken);
         }
         let updates = self.updates.load(Ordering::Relaxed);
         let lost = versions != updates;
@@ -154,20 +158,23 @@ impl Client for KvClient<'_> {
     }
 
     #[inline]
-    fn execute(&mut self, request: &KvRequest) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, request: &KvRequest) -> Result<Attempt, BenchError> {
         let number = request.number;
         let table = self.of.table.of(number);
         if request.update {
             let mut tx = self.coordinator.begin(Mode::ReadWrite);
-            let done = settle(update(table, &mut tx, number));
-            let ended = end(tx, done)?;
+            let done = update(table, &mut tx, number).await;
+            let ended = end(tx, done).await?;
             if ended == Attempt::Committed {
                 self.of.updates.fetch_add(1, Ordering::Relaxed);
             }
             return Ok(ended);
         }
         let mut found = [0; VALUE_WORDS];
-        match settle(table.get_lockfree(self.machine, &key(number), &mut found))? {
+        match table
+            .get_lockfree(self.machine, &key(number), &mut found)
+            .await?
+        {
             true if version(number, &found).is_some() => Ok(Attempt::Committed),
             true => Err(BenchError::Load(format!(
                 "key {number} was read with a broken value"

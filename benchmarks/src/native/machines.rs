@@ -17,6 +17,9 @@ use fencepost_fabric::{FabricError, HostClock, MachineId};
 use fencepost_hashtable::{HashTable, IndexError};
 use fencepost_txn::network::{NetworkOptions, Placement};
 use fencepost_txn::{Coordinator, Machine, MachineOptions, OpenError, Transaction};
+use futures_util::TryStreamExt;
+use futures_util::stream::FuturesUnordered;
+use pollster::block_on;
 use tempfile::TempDir;
 
 use super::fabrics::{FabricKind, fabrics};
@@ -187,16 +190,18 @@ impl Machines {
                     let (body, first) = (&body, thread * share + 1);
                     let end = last.min((thread + 1) * share);
                     scope.spawn(move || {
-                        let mut coordinators = self.coordinators();
-                        let mut from = first;
-                        while from <= end {
-                            let to = end.min(from + piece - 1);
-                            for (at, coordinator) in coordinators.iter_mut().enumerate() {
-                                insist(coordinator, async |tx| body(tx, at, from..=to).await)?;
+                        let machines = self.machines.iter().enumerate();
+                        let loads = machines.map(async |(at, machine)| {
+                            let mut coordinator = machine.coordinator();
+                            for from in (first..=end).step_by(piece as usize) {
+                                let piece = || from..=end.min(from + piece - 1);
+                                let load = async |tx: &mut Transaction| body(tx, at, piece()).await;
+                                insist(&mut coordinator, load).await?;
                             }
-                            from = to + 1;
-                        }
-                        Ok(())
+                            Ok::<(), BenchError>(())
+                        });
+                        let loads: FuturesUnordered<_> = loads.collect();
+                        block_on(loads.try_collect::<()>())
                     })
                 })
                 .collect();

@@ -15,6 +15,8 @@ use std::task::{Context, Poll, Waker};
 use fencepost_hashtable::{HashOptions, HashTable, IndexError, Insert};
 use fencepost_txn::counters::Totals;
 use fencepost_txn::{AbortReason, Coordinator, Machine, Mode, Outcome, Stop, Transaction};
+use futures_util::{StreamExt, stream};
+use pollster::block_on;
 
 use crate::error::BenchError;
 use crate::harness::{Attempt, Counters};
@@ -22,6 +24,9 @@ use crate::harness::{Attempt, Counters};
 pub use fabrics::FabricKind;
 pub use machines::{Machines, Together};
 pub(crate) use spread::Spread;
+
+/// Looks of a check that are under way at once.
+const LOOKS: usize = 64;
 
 /// Runs a future on this thread. Nearly all of a transaction on this machine is ready at once, and
 /// then nothing is set up for waiting.
@@ -33,18 +38,18 @@ pub(crate) fn settle<T>(future: impl Future<Output = T>) -> T {
         .poll(&mut Context::from_waker(Waker::noop()))
     {
         Poll::Ready(value) => value,
-        Poll::Pending => pollster::block_on(future),
+        Poll::Pending => block_on(future),
     }
 }
 
 /// Ends a transaction whose body has run: commits where it said [`Attempt::Committed`].
 #[inline]
-pub(crate) fn end(
+pub(crate) async fn end(
     tx: Transaction,
     body: Result<Attempt, IndexError>,
 ) -> Result<Attempt, BenchError> {
     match body {
-        Ok(Attempt::Committed) => match settle(tx.commit()) {
+        Ok(Attempt::Committed) => match tx.commit().await {
             Ok(Outcome::Committed(_)) => Ok(Attempt::Committed),
             Ok(Outcome::Aborted(reason)) => Ok(Attempt::Aborted(reason.name())),
             Err(stop) => stopped(stop),
@@ -72,17 +77,38 @@ fn stopped(stop: Stop) -> Result<Attempt, BenchError> {
 }
 
 /// Runs `body` in transactions until one commits.
-pub(crate) fn insist(
+pub(crate) async fn insist(
     coordinator: &mut Coordinator,
     mut body: impl AsyncFnMut(&mut Transaction) -> Result<(), IndexError>,
 ) -> Result<(), BenchError> {
     loop {
         let mut tx = coordinator.begin(Mode::ReadWrite);
-        let done = settle(body(&mut tx)).map(|()| Attempt::Committed);
-        if let Attempt::Committed = end(tx, done)? {
+        let done = body(&mut tx).await.map(|()| Attempt::Committed);
+        if let Attempt::Committed = end(tx, done).await? {
             return Ok(());
         }
     }
+}
+
+/// Looks at `1..=last`, many of them at once, and shows `see` what was found, in order; the text of the
+/// first that is broken.
+pub(crate) fn look_at_each<T>(
+    last: u64,
+    look: impl AsyncFn(u64) -> Result<Result<T, String>, BenchError>,
+    mut see: impl FnMut(T),
+) -> Result<Option<String>, BenchError> {
+    let mut looks = stream::iter(1..=last)
+        .map(|number| look(number))
+        .buffered(LOOKS);
+    block_on(async {
+        while let Some(found) = looks.next().await {
+            match found? {
+                Ok(found) => see(found),
+                Err(broken) => return Ok(Some(broken)),
+            }
+        }
+        Ok(None)
+    })
 }
 
 /// Makes an empty table.
@@ -108,10 +134,10 @@ fn create_with(
     options: &HashOptions,
 ) -> Result<HashTable, BenchError> {
     let mut made = None;
-    insist(coordinator, async |tx| {
+    settle(insist(coordinator, async |tx| {
         made = Some(HashTable::create_with(tx, options)?);
         Ok(())
-    })?;
+    }))?;
     made.ok_or_else(|| BenchError::Load("no table was made".to_string()))
 }
 

@@ -142,10 +142,10 @@ impl TreeRows {
     /// Makes an empty tree.
     pub fn create(coordinator: &mut Coordinator) -> Result<TreeRows, BenchError> {
         let mut made = None;
-        insist(coordinator, async |tx| {
+        settle(insist(coordinator, async |tx| {
             made = Some(BTree::create(tx)?);
             Ok(())
-        })?;
+        }))?;
         let tree = made.ok_or_else(|| BenchError::Load("no tree was made".to_string()))?;
         Ok(TreeRows(tree))
     }

@@ -7,7 +7,7 @@ use fencepost_txn::{Coordinator, Mode, Transaction};
 use super::{BROKEN, MOST_READS, OrwOptions, Request, VALUE_WORDS, lost};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, Spread, end, load, settle};
+use crate::native::{Machines, Spread, end, load, look_at_each};
 use crate::tally::{Share, Tally};
 use crate::versioned::{value, version};
 
@@ -76,18 +76,21 @@ impl Workload for OrwNative {
             return Ok(Some(broken));
         }
         let mut versions = 0;
-        for key in 1..=self.options.keys {
+        let look = async |key: u64| {
             let mut found = [0; VALUE_WORDS];
             // Every machine looks, mostly at others.
             let (name, machine) = (key.to_le_bytes(), self.machines.of(key as usize));
             let table = self.table.of(key);
-            if !settle(table.get_lockfree(machine, &name, &mut found))? {
-                return Ok(Some(format!("key {key} is gone")));
+            if !table.get_lockfree(machine, &name, &mut found).await? {
+                return Ok(Err(format!("key {key} is gone")));
             }
-            match version(key, &found) {
-                Some(version) => versions += version as i64,
-                None => return Ok(Some(format!("key {key} has a broken value"))),
-            }
+            Ok(version(key, &found).ok_or_else(|| format!("key {key} has a broken value")))
+        };
+        let broken = look_at_each(self.options.keys, look, |version| {
+            versions += version as i64
+        })?;
+        if broken.is_some() {
+            return Ok(broken);
         }
         let [updates] = self.updates.sums();
         Ok(lost(versions, updates))
@@ -107,15 +110,15 @@ impl Client for OrwNativeClient<'_> {
     }
 
     #[inline]
-    fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
         let mode = if request.updated == 0 {
             Mode::ReadOnly
         } else {
             Mode::ReadWrite
         };
         let mut tx = self.coordinator.begin(mode);
-        let done = settle(run(self.table, &mut tx, request));
-        let ended = end(tx, done)?;
+        let done = run(self.table, &mut tx, request).await;
+        let ended = end(tx, done).await?;
         if ended == Attempt::Committed {
             self.updates.add([request.updates()]);
         }
@@ -152,7 +155,7 @@ async fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::{insist, machine_for_tests};
+    use crate::native::{insist, machine_for_tests, settle};
 
     #[test]
     fn lost_updates_and_broken_values_are_found() {
@@ -167,18 +170,19 @@ mod tests {
         let mut random = Random::new(8);
         for _ in 0..200 {
             let request = client.generate(&mut random);
-            let ended = client.execute(&request).expect("it runs");
+            let ended = settle(client.execute(&request)).expect("it runs");
             assert_eq!(ended, Attempt::Committed);
         }
         drop(client);
         assert_eq!(orw.verify().expect("it looks"), None);
         let write = |words: [u64; VALUE_WORDS]| {
-            insist(&mut orw.machines.of(0).coordinator(), async |tx| {
+            let mut coordinator = orw.machines.of(0).coordinator();
+            let written = insist(&mut coordinator, async |tx| {
                 let table = orw.table.of(9);
                 table.replace(tx, &9u64.to_le_bytes(), &words).await?;
                 Ok(())
-            })
-            .expect("it writes");
+            });
+            settle(written).expect("it writes");
             orw.verify().expect("it looks").expect("it is broken")
         };
         assert!(write(value(9, 1000)).contains("versions"));

@@ -144,7 +144,7 @@ impl Client for OrwClient<'_> {
         self.options.draw(random)
     }
 
-    fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
         let statements = self.statements;
         let ended = self
             .session

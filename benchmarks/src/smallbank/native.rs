@@ -11,7 +11,7 @@ use super::{
 };
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, Spread, end, load, settle};
+use crate::native::{Machines, Spread, end, load, look_at_each};
 use crate::tally::{Share, Tally};
 
 /// Customers of one transaction of the load.
@@ -65,17 +65,20 @@ impl SmallBankNative {
             total: 0,
             least: i64::MAX,
         };
-        for customer in 1..=self.mix.customers {
+        let look = async |customer: u64| {
             let (key, mut value) = (customer.to_le_bytes(), [0]);
             // Every machine looks, mostly at others.
             let machine = self.machines.of(customer as usize);
-            if settle(table.of(customer).get_lockfree(machine, &key, &mut value))? {
-                let balance = value[0] as i64;
-                sum.accounts += 1;
-                sum.total += balance;
-                sum.least = sum.least.min(balance);
-            }
-        }
+            let table = table.of(customer);
+            let there = table.get_lockfree(machine, &key, &mut value).await?;
+            Ok(Ok(there.then_some(value[0] as i64)))
+        };
+        look_at_each(self.mix.customers, look, |balance| {
+            let Some(balance) = balance else { return };
+            sum.accounts += 1;
+            sum.total += balance;
+            sum.least = sum.least.min(balance);
+        })?;
         Ok(sum)
     }
 }
@@ -228,18 +231,18 @@ impl Client for SmallBankNativeClient<'_> {
     }
 
     #[inline]
-    fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
         let mode = match request.kind {
             Kind::Balance => Mode::ReadOnly,
             _ => Mode::ReadWrite,
         };
         let mut tx = self.coordinator.begin(mode);
         let mut brought = 0;
-        let done = settle(self.tables.run(&mut tx, request)).map(|(said, by)| {
+        let done = self.tables.run(&mut tx, request).await.map(|(said, by)| {
             brought = by;
             said
         });
-        let ended = end(tx, done)?;
+        let ended = end(tx, done).await?;
         if ended == Attempt::Committed {
             self.brought.add([brought]);
         }
@@ -250,7 +253,7 @@ impl Client for SmallBankNativeClient<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::{insist, machine_for_tests};
+    use crate::native::{insist, machine_for_tests, settle};
 
     #[test]
     fn money_from_nowhere_is_found() {
@@ -260,17 +263,18 @@ mod tests {
         let mut random = Random::new(7);
         for _ in 0..500 {
             let request = client.generate(&mut random);
-            let ended = client.execute(&request).expect("it runs");
+            let ended = settle(client.execute(&request)).expect("it runs");
             assert!(!matches!(ended, Attempt::Aborted(_)), "{ended:?}");
         }
         drop(client);
         assert_eq!(bank.verify().expect("it looks"), None);
         let checking = &bank.tables.checking;
-        insist(&mut bank.machines.of(0).coordinator(), async |tx| {
+        let mut coordinator = bank.machines.of(0).coordinator();
+        let written = insist(&mut coordinator, async |tx| {
             let balance = read(checking, tx, 9).await?.expect("an account");
             write(checking, tx, 9, balance + 1).await
-        })
-        .expect("it writes");
+        });
+        settle(written).expect("it writes");
         assert!(bank.verify().expect("it looks").is_some());
     }
 }

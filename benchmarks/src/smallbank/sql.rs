@@ -158,7 +158,7 @@ impl Client for SmallBankClient<'_> {
         request.kind as usize
     }
 
-    fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
         let first = Arg::Int8(request.first as i64);
         let alone = match request.kind {
             Kind::DepositChecking => Some((self.checking, DEPOSIT)),

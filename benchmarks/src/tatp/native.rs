@@ -21,7 +21,7 @@ use super::population::{Access, Facility, Population, START_TIMES, Sizes, Subscr
 use super::{DUPLICATE, NO_ROW};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, Spread, create_table, end, load, settle};
+use crate::native::{Machines, Spread, create_table, end, load, look_at_each};
 
 /// Subscribers of one transaction of the load: about two thousand rows.
 const PIECE: u64 = 200;
@@ -360,11 +360,14 @@ impl Workload for TatpNative {
             return Ok(Some(broken));
         }
         let mut forwardings = 0;
-        for s_id in 1..=self.population.subscribers {
-            match self.verify_one(s_id) {
-                Ok(count) => forwardings += count,
-                Err(broken) => return Ok(Some(format!("subscriber {s_id}: {broken}"))),
-            }
+        let look = async |s_id: u64| {
+            let one = self.verify_one(s_id as u32).await;
+            Ok(one.map_err(|broken| format!("subscriber {s_id}: {broken}")))
+        };
+        let last = self.population.subscribers.into();
+        let broken = look_at_each(last, look, |count| forwardings += count)?;
+        if broken.is_some() {
+            return Ok(broken);
         }
         let loaded = self
             .loaded
@@ -384,18 +387,14 @@ impl Workload for TatpNative {
 impl TatpNative {
     /// What hangs on a subscriber is what was loaded, but for what the mix changes; how many
     /// forwardings it has, or what is broken.
-    fn verify_one(&self, s_id: u32) -> Result<i64, String> {
+    async fn verify_one(&self, s_id: u32) -> Result<i64, String> {
         let (tables, machine) = (self.tables.of(s_id.into()), self.machines.of(s_id as usize));
         let lost = |stop: Stop| format!("cannot be looked up: {stop}");
         let wanted = self.population.subscriber(s_id);
         let (mut row, mut full) = ([0; 5], subscriber_row(&wanted));
-        if !settle(
-            tables
-                .subscriber
-                .get_lockfree(machine, &id_key(s_id), &mut row),
-        )
-        .map_err(lost)?
-        {
+        let key = id_key(s_id);
+        let found = tables.subscriber.get_lockfree(machine, &key, &mut row);
+        if !found.await.map_err(lost)? {
             return Err("is gone".to_string());
         }
         row[1] &= !BIT_1;
@@ -406,28 +405,30 @@ impl TatpNative {
             return Err("is not what was loaded".to_string());
         }
         let mut by_number = [0];
-        let found = settle(tables.by_number.get_lockfree(
-            machine,
-            &number(s_id).to_le_bytes(),
-            &mut by_number,
-        ))
-        .map_err(lost)?;
-        if !found || by_number[0] != u64::from(s_id) {
+        let key = number(s_id).to_le_bytes();
+        let found = tables.by_number.get_lockfree(machine, &key, &mut by_number);
+        if !found.await.map_err(lost)? || by_number[0] != u64::from(s_id) {
             return Err("is not found by its number".to_string());
         }
         let mut forwardings = 0;
         for kind in TYPES {
             let key = type_key(s_id, kind);
             let mut row = [0; 2];
-            let there =
-                settle(tables.access.get_lockfree(machine, &key, &mut row)).map_err(lost)?;
+            let there = tables
+                .access
+                .get_lockfree(machine, &key, &mut row)
+                .await
+                .map_err(lost)?;
             let loaded = wanted.access.iter().find(|access| access.ai_type == kind);
             if there.then_some(row) != loaded.map(access_row) {
                 return Err(format!("access {kind} is not what was loaded"));
             }
             let mut row = [0];
-            let there =
-                settle(tables.facility.get_lockfree(machine, &key, &mut row)).map_err(lost)?;
+            let there = tables
+                .facility
+                .get_lockfree(machine, &key, &mut row)
+                .await
+                .map_err(lost)?;
             let loaded = wanted
                 .facilities
                 .iter()
@@ -439,7 +440,12 @@ impl TatpNative {
             for start in START_TIMES {
                 let mut row = [0; 2];
                 let key = forwarding_key(s_id, kind, start);
-                if !settle(tables.forwarding.get_lockfree(machine, &key, &mut row)).map_err(lost)? {
+                if !tables
+                    .forwarding
+                    .get_lockfree(machine, &key, &mut row)
+                    .await
+                    .map_err(lost)?
+                {
                     continue;
                 }
                 if !there || !(1..=24).contains(&row[0]) {
@@ -461,7 +467,7 @@ impl Client for TatpNativeClient<'_> {
     }
 
     #[inline]
-    fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
         let (tables, machine) = (self.of.tables.of(request.s_id().into()), self.machine);
         let found = |found| {
             if found {
@@ -473,19 +479,18 @@ impl Client for TatpNativeClient<'_> {
         let (mode, more) = match *request {
             Request::GetSubscriberData { s_id } => {
                 let mut row = [0; 5];
-                let there = settle(tables.subscriber.get_lockfree(
-                    machine,
-                    &id_key(s_id),
-                    &mut row,
-                ))?;
+                let key = id_key(s_id);
+                let there = tables
+                    .subscriber
+                    .get_lockfree(machine, &key, &mut row)
+                    .await?;
                 return Ok(found(there && row[0] == number(s_id)));
             }
             Request::GetAccessData { s_id, ai_type } => {
                 let mut row = [0; 2];
                 let key = type_key(s_id, ai_type);
-                return Ok(found(settle(
-                    tables.access.get_lockfree(machine, &key, &mut row),
-                )?));
+                let there = tables.access.get_lockfree(machine, &key, &mut row).await?;
+                return Ok(found(there));
             }
             Request::GetNewDestination { .. } => (Mode::ReadOnly, 0),
             Request::InsertCallForwarding { .. } => (Mode::ReadWrite, 1),
@@ -493,8 +498,8 @@ impl Client for TatpNativeClient<'_> {
             _ => (Mode::ReadWrite, 0),
         };
         let mut tx = self.coordinator.begin(mode);
-        let done = settle(tables.run(&mut tx, request));
-        let ended = end(tx, done)?;
+        let done = tables.run(&mut tx, request).await;
+        let ended = end(tx, done).await?;
         if more != 0 && ended == Attempt::Committed {
             self.of.more_forwardings.fetch_add(more, Ordering::Relaxed);
         }

@@ -19,6 +19,7 @@ use fencepost_fabric::{Completion, Place, SegmentId};
 use fencepost_storage::Timestamp;
 
 use super::{Network, Peer};
+use crate::clock::TICK_NS;
 
 /// What nobody on the machine reads below any more.
 const OLDEST: usize = 0;
@@ -34,8 +35,26 @@ pub(super) const WORDS: usize = 8;
 /// The segment of the boards.
 pub(super) const BOARD: SegmentId = SegmentId::new(SegmentId::BOARD, 0, 0);
 
+/// Ticks between the beginnings of two gatherings: 200 µs.
+const EVERY: u64 = 200_000 / TICK_NS;
+
+/// When boards were asked for last, and those on their way.
+pub(super) struct Gatherings {
+    began: Timestamp,
+    under_way: Option<Gathering>,
+}
+
+impl Default for Gatherings {
+    fn default() -> Self {
+        Gatherings {
+            began: Timestamp::ZERO,
+            under_way: None,
+        }
+    }
+}
+
 /// Boards on their way.
-pub(super) struct Gathering {
+struct Gathering {
     /// What nobody here read below when the reads began.
     mine: Timestamp,
     reads: Vec<Option<Completion<Box<[u64]>>>>,
@@ -103,27 +122,31 @@ impl Network {
         self.board.words()[OLDEST].fetch_max(mine.raw(), Ordering::SeqCst);
     }
 
-    /// Brings copies of the boards that are not mapped, some of the way at each call. Nobody here reads
-    /// below `mine`.
-    pub(super) fn gather_boards(&self, mine: Timestamp) {
+    /// Brings copies of the boards that are not mapped, some of the way at each call, not more often than
+    /// [`EVERY`] so. It is `now`, and nobody here reads below `mine`.
+    pub(super) fn gather_boards(&self, now: Timestamp, mine: Timestamp) {
         if !self.far {
             return;
         }
         let Some(mut gathering) = self.gathering.try_lock() else {
             return;
         };
-        let Some(under_way) = gathering.as_mut() else {
-            *gathering = Some(self.post_boards(mine));
+        let Gatherings { began, under_way } = &mut *gathering;
+        let Some(gathering) = under_way.as_mut() else {
+            if now.raw() >= began.raw() + EVERY {
+                *began = now;
+                *under_way = Some(self.post_boards(mine));
+            }
             return;
         };
-        for (read, board) in under_way.reads.iter_mut().zip(&mut under_way.boards) {
+        for (read, board) in gathering.reads.iter_mut().zip(&mut gathering.boards) {
             if let Some(answer) = read.as_mut().and_then(Completion::take) {
                 *read = None;
                 *board = answer.ok();
             }
         }
-        if under_way.reads.iter().all(Option::is_none)
-            && let Some(done) = gathering.take()
+        if gathering.reads.iter().all(Option::is_none)
+            && let Some(done) = under_way.take()
         {
             self.take_boards(&done);
         }

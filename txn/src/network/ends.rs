@@ -235,12 +235,11 @@ impl Network {
             peer.link.flush_truncated();
             peer.link.pay();
         });
-        machine
-            .intents()
-            .dismiss_stalled(machine.now(), INTENT_PATIENCE);
+        let now = machine.now();
+        machine.intents().dismiss_stalled(now, INTENT_PATIENCE);
         let mine = machine.readers().oldest(machine.clock());
         self.say_regions(machine.regions().count());
-        self.gather_boards(mine);
+        self.gather_boards(now, mine);
         self.oldest(mine);
     }
 }

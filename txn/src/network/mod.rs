@@ -102,7 +102,7 @@ pub(crate) struct Network {
     far: bool,
     blocks: far::Blocks,
     copies: copies::Copies,
-    gathering: Mutex<Option<boards::Gathering>>,
+    gathering: Mutex<boards::Gatherings>,
     driven: bool,
     poller: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,

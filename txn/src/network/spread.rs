@@ -214,6 +214,7 @@ impl Transaction {
             }
             if !network.poll(self.machine()) {
                 std::thread::yield_now();
+                let_others_run().await;
             }
         }
         reply.await
@@ -314,11 +315,7 @@ impl Finishing {
 impl Network {
     /// Looks for an answer before the poller is relied on to wake whoever waits.
     fn looks(&self) -> u32 {
-        match (self.driven, self.far) {
-            (true, _) => 0,
-            (false, true) => 16,
-            (false, false) => 4096,
-        }
+        if self.driven || self.far { 0 } else { 4096 }
     }
 
     /// Truncates what has been acknowledged by all meanwhile.

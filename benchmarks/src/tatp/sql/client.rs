@@ -213,7 +213,7 @@ impl Client for TatpClient<'_> {
         self.mix.draw(random)
     }
 
-    fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, request: &Request) -> Result<Attempt, BenchError> {
         match self.try_once(request) {
             Ok(Some(())) => Ok(Attempt::Committed),
             Ok(None) => Ok(Attempt::Failed(NO_ROW)),

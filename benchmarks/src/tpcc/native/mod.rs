@@ -21,7 +21,7 @@ use super::mix::{KINDS, Mix, Order, Request};
 use super::population::Population;
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, end, settle};
+use crate::native::{Machines, end};
 use books::NativeBooks;
 use load::Load;
 use tables::Tables;
@@ -131,7 +131,7 @@ impl Client for TpccNativeClient<'_> {
         request.kind()
     }
 
-    fn execute(&mut self, Request(order): &Request) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, Request(order): &Request) -> Result<Attempt, BenchError> {
         let mode = match order {
             Order::Status { .. } | Order::StockLevel { .. } => Mode::ReadOnly,
             _ => Mode::ReadWrite,
@@ -140,7 +140,7 @@ impl Client for TpccNativeClient<'_> {
         let mut tx = self.coordinators[tables.home(home)].begin(mode);
         let (part, tx_ref) = (tables.of(home), &mut tx);
         let mut delivered = Vec::new();
-        let body = settle(async {
+        let body = async {
             match order {
                 Order::New {
                     at,
@@ -160,8 +160,9 @@ impl Client for TpccNativeClient<'_> {
                 }
             }
             Ok(Attempt::Committed)
-        });
-        let ended = end(tx, body)?;
+        };
+        let body = body.await;
+        let ended = end(tx, body).await?;
         if ended == Attempt::Committed {
             self.done.record(order, &delivered);
             self.history += 1;

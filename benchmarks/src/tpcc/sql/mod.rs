@@ -143,7 +143,7 @@ impl Client for TpccClient<'_> {
         request.kind()
     }
 
-    fn execute(&mut self, Request(order): &Request) -> Result<Attempt, BenchError> {
+    async fn execute(&mut self, Request(order): &Request) -> Result<Attempt, BenchError> {
         let statements = &self.statements;
         let mut delivered = Vec::new();
         let ended = self.session.attempt(|session| {
