@@ -11,7 +11,7 @@ use fencepost_fabric::{
     LocalNetwork, MachineId, Member, Memory, Place, SegmentId, Writer,
 };
 use fencepost_txn::network::{NetworkOptions, Placement};
-use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Outcome, record};
+use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome, record};
 use pollster::block_on;
 
 /// Writes by what is in them.
@@ -178,7 +178,7 @@ impl World {
         let new_object = |machine: &Arc<Machine>| {
             let mut coordinator = machine.coordinator();
             let mut tx = coordinator.begin(Mode::ReadWrite);
-            let object = tx.alloc(5, Addr::NULL).expect("memory").addr;
+            let object = block_on(tx.alloc(5, Near::Own)).expect("memory").addr;
             let outcome = block_on(tx.commit());
             assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
             object

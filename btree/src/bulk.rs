@@ -17,6 +17,7 @@ use fencepost_txn::{Stop, Transaction};
 
 use crate::entries::ScanBatch;
 use crate::error::IndexError;
+use crate::grow;
 use crate::image::{self, Frame};
 use crate::key;
 use crate::kind::LEAF;
@@ -76,6 +77,8 @@ pub struct Bulk {
     /// Others see the tree, empty as it is.
     public: bool,
     words: usize,
+    /// Flags of the root.
+    flags: u64,
     /// Words of a node that are filled.
     fill: usize,
     levels: Vec<Level>,
@@ -86,11 +89,12 @@ pub struct Bulk {
 const FILL_PERCENT: usize = 95;
 
 impl Bulk {
-    fn at(root: Addr, words: usize, public: bool) -> Bulk {
+    fn at(root: Addr, (words, flags): (usize, u64), public: bool) -> Bulk {
         Bulk {
             root,
             public,
             words,
+            flags,
             fill: words * FILL_PERCENT / 100,
             levels: vec![Level::new(Vec::new(), FatPtr::NULL)],
             last: None,
@@ -113,9 +117,9 @@ impl Bulk {
         let empty = |view: &View<'_>| {
             Node::open_in(view, root)
                 .filter(|node| node.level == 0 && node.count == 0 && node.is_right_edge())
-                .map(|node| node.words)
+                .map(|node| (node.words, node.flags))
         };
-        let Some((Some(words), seen)) = tx.view(root, None, empty).await? else {
+        let Some((Some(shape), seen)) = tx.view(root, None, empty).await? else {
             return Ok(None);
         };
         let current = !public || (!seen.is_own() && seen.timestamp() <= tx.read_timestamp());
@@ -123,7 +127,7 @@ impl Bulk {
             // Until it is overwritten nothing else keeps it from being filled by others.
             tx.guard(seen);
         }
-        Ok(current.then(|| Self::at(root, words, public)))
+        Ok(current.then(|| Self::at(root, shape, public)))
     }
 
     /// Appends an entry; false, and nothing appended, if its key is not above the last one.
@@ -154,11 +158,12 @@ impl Bulk {
     }
 
     /// A new node of a level.
-    fn node(&self, tx: &mut Transaction, level: usize, near: Addr) -> Result<FatPtr, Stop> {
+    async fn node(&self, tx: &mut Transaction, level: usize, near: Addr) -> Result<FatPtr, Stop> {
+        let near = grow::place(near, self.flags);
         if self.public && level == 0 {
-            tx.alloc_split_of(self.words, near, self.root)
+            tx.alloc_split_of(self.words, near, self.root).await
         } else {
-            tx.alloc(self.words, near)
+            tx.alloc(self.words, near).await
         }
     }
 
@@ -195,12 +200,12 @@ impl Bulk {
                 here.node.addr
             };
             let first = here.node.is_null();
-            let next = self.node(tx, level, near)?;
+            let next = self.node(tx, level, near).await?;
             let here = &mut self.levels[level];
             let mut done = std::mem::replace(here, Level::new(cut.clone(), next));
             here.push(level as u8, &key, value);
             if first {
-                done.node = self.node(tx, level, near)?;
+                done.node = self.node(tx, level, near).await?;
             }
             let low = done.low.clone();
             let child = done.node;
@@ -220,12 +225,16 @@ impl Bulk {
         right: Addr,
     ) -> Result<(), Stop> {
         let frame = Frame {
-            flags: if high.is_none() { FLAG_RIGHT_EDGE } else { 0 },
+            flags: match high {
+                None => FLAG_RIGHT_EDGE,
+                Some(_) => 0,
+            },
             right,
             low: done.low,
             high: high.unwrap_or_default(),
             ..Frame::root(level as u8, self.words, self.root)
         };
+        let frame = frame.together_as(self.flags);
         let mut image = vec![0; self.words];
         image::build(&mut image, &frame, &done.entries, 0, done.entries.len())
             .map_err(|_| Stop::Damaged)?;

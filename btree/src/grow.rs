@@ -7,13 +7,13 @@
 //! versions of the leaf, so readers of the past find there what the leaf was.
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{AbortReason, Outcome, Stop, Transaction};
+use fencepost_txn::{AbortReason, Near, Outcome, Stop, Transaction};
 
 use crate::counters::{Event, count};
 use crate::entries::ScanBatch;
 use crate::image::{self, Frame};
 use crate::kind::LEAF;
-use crate::node::Node;
+use crate::node::{FLAG_TOGETHER, Node};
 use crate::split;
 use crate::structure;
 use crate::walk;
@@ -124,14 +124,14 @@ async fn split_node(
     separator: Option<Vec<u8>>,
     links: &mut Vec<Link>,
 ) -> Result<(), Stop> {
-    let (level, words) = {
+    let (level, words, flags) = {
         let view = View::Own(&left);
         let node = Node::open(&view).ok_or(Stop::Damaged)?;
-        (node.level, node.words)
+        (node.level, node.words, node.flags)
     };
-    let right = new_node(tx, words, at, level)?;
+    let right = new_node(tx, words, (at, flags), level).await?;
     let left_at = if at == tree {
-        new_node(tx, words, at, level)?
+        new_node(tx, words, (at, flags), level).await?
     } else {
         FatPtr {
             addr: at,
@@ -175,16 +175,31 @@ async fn split_node(
     children.push(&[], left_at.to_words());
     children.push(&separator, right.to_words());
     let mut root = vec![0; whole.len()];
-    let frame = Frame::root(level + 1, words, tree);
+    let frame = Frame::root(level + 1, words, tree).together_as(flags);
     image::build(&mut root, &frame, &children, 0, 2).map_err(|_| Stop::Damaged)?;
     tx.write(tree, &root).await
 }
 
-/// A new node beside `near`. A leaf continues the old versions of the node that it is split from.
-fn new_node(tx: &mut Transaction, words: usize, near: Addr, level: u8) -> Result<FatPtr, Stop> {
-    if level == 0 && (!tx.owns(near) || tx.stamps(near)) {
-        tx.alloc_split_of(words, near, near)
+/// A new node beside the one at `from`. A leaf continues the old versions of the node that it is split from.
+async fn new_node(
+    tx: &mut Transaction,
+    words: usize,
+    (from, flags): (Addr, u64),
+    level: u8,
+) -> Result<FatPtr, Stop> {
+    let near = place(from, flags);
+    if level == 0 && (!tx.owns(from) || tx.stamps(from)) {
+        tx.alloc_split_of(words, near, from).await
     } else {
-        tx.alloc(words, near)
+        tx.alloc(words, near).await
+    }
+}
+
+/// Where new nodes of a tree are made beside the one at `from`: on its machine if that is what its flags say
+/// (BTREE-4), otherwise on that of whoever makes them, so that what each machine appends stays with it.
+pub(crate) fn place(from: Addr, flags: u64) -> Near {
+    match flags & FLAG_TOGETHER {
+        0 => Near::OwnBeside(from),
+        _ => Near::Object(from),
     }
 }

@@ -7,8 +7,8 @@ use fencepost_storage::{Addr, Timestamp, View};
 use crate::entries::ScanBatch;
 use crate::key;
 use crate::node::{
-    FLAG_RIGHT_EDGE, HEADER_WORDS, MAGIC, Node, Slot, VALUE_WORDS, WORD_KEY_TIMESTAMP,
-    WORD_LENGTHS, WORD_RIGHT, WORD_TREE, heap_words,
+    FLAG_RIGHT_EDGE, FLAG_TOGETHER, HEADER_WORDS, MAGIC, Node, Slot, VALUE_WORDS,
+    WORD_KEY_TIMESTAMP, WORD_LENGTHS, WORD_RIGHT, WORD_TREE, heap_words,
 };
 
 /// The image has no room.
@@ -60,6 +60,14 @@ impl Frame {
             right: node.right(),
             low,
             high,
+        }
+    }
+
+    /// The same, of a tree that is kept together if `flags` of another node of it say so.
+    pub(crate) fn together_as(self, flags: u64) -> Self {
+        Frame {
+            flags: self.flags | flags & FLAG_TOGETHER,
+            ..self
         }
     }
 

@@ -24,6 +24,8 @@
 //!   than a snapshot, but with an older key timestamp, holds the snapshot's keys between its fences.
 //! * BTREE-3: a new right node's previous version is the image before the split, and a merged node
 //!   stays readable for the past.
+//! * BTREE-4: the nodes of a tree that is kept together are on the machine of its root. Each node says whether
+//!   its tree is ([`TreeOptions::together`]).
 //!
 //! Who may write: leaves, the transaction that changes a key, by patches; fences, siblings and inner
 //! nodes, the split and merge transactions alone. A tree that its transaction has not committed yet
@@ -60,4 +62,6 @@ pub use error::IndexError;
 pub use fencepost_txn::Problem;
 pub use inspect::leaf;
 pub use scan::{Cursor, Direction};
-pub use tree::{BTree, DEFAULT_NODE_WORDS, Insert, MAX_NODE_WORDS, MIN_NODE_WORDS, longest_key};
+pub use tree::{
+    BTree, DEFAULT_NODE_WORDS, Insert, MAX_NODE_WORDS, MIN_NODE_WORDS, TreeOptions, longest_key,
+};

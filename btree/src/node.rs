@@ -34,6 +34,8 @@ pub(crate) const HEAD_BYTES: usize = 4;
 pub(crate) const FLAG_RIGHT_EDGE: u64 = 1;
 /// The image holds uncommitted changes of the transaction that looks at it.
 pub(crate) const FLAG_OWN: u64 = 2;
+/// The tree is kept together: its nodes are on the machine of its root (BTREE-4).
+pub(crate) const FLAG_TOGETHER: u64 = 4;
 
 pub(crate) const WORD_TREE: usize = 1;
 pub(crate) const WORD_KEY_TIMESTAMP: usize = 2;

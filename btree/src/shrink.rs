@@ -217,7 +217,7 @@ async fn collapse(tx: &mut Transaction, tree: Addr, child: Addr) -> Result<bool,
     let (frame, entries) = image::take_apart(&image).ok_or(Stop::Damaged)?;
     let frame = Frame {
         key_timestamp: frame.key_timestamp,
-        ..Frame::root(frame.level, frame.words, tree)
+        ..Frame::root(frame.level, frame.words, tree).together_as(frame.flags)
     };
     let mut root = vec![0; image.len()];
     if image::build(&mut root, &frame, &entries, 0, entries.len()).is_err() {

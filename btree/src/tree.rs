@@ -1,7 +1,7 @@
 //! The tree: looking up and changing single keys.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{AbortReason, Refusal, Rerouting, Seen, Stop, Transaction};
+use fencepost_txn::{AbortReason, Near, Refusal, Rerouting, Seen, Stop, Transaction};
 
 use crate::counters::{Event, count};
 use crate::entries::ScanBatch;
@@ -9,7 +9,7 @@ use crate::error::IndexError;
 use crate::grow;
 use crate::image::{self, Frame};
 use crate::kind::{self, LEAF};
-use crate::node::{HEADER_WORDS, Node, VALUE_WORDS};
+use crate::node::{FLAG_TOGETHER, HEADER_WORDS, Node, VALUE_WORDS};
 use crate::note::{self, End, Facts};
 use crate::op::{self, What};
 use crate::shrink;
@@ -28,6 +28,28 @@ pub const MAX_NODE_WORDS: usize = 32_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BTree {
     root: Addr,
+}
+
+/// How a tree is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// Words of a node, brought between [`MIN_NODE_WORDS`] and [`MAX_NODE_WORDS`].
+    pub node_words: usize,
+    /// Where the root is made.
+    pub near: Near,
+    /// Whether the tree is kept together: all its nodes are made on the machine of the root. Otherwise they are
+    /// made on the machine of whoever needs them.
+    pub together: bool,
+}
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        TreeOptions {
+            node_words: DEFAULT_NODE_WORDS,
+            near: Near::Own,
+            together: false,
+        }
+    }
 }
 
 /// What an insert found.
@@ -58,24 +80,37 @@ enum Landing<T> {
 }
 
 impl BTree {
-    /// Makes an empty tree with nodes of [`DEFAULT_NODE_WORDS`].
+    /// Makes an empty tree on this machine, whose nodes are made by whoever needs them where he is.
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
-    pub fn create(tx: &mut Transaction) -> Result<BTree, Stop> {
-        Self::create_with(tx, DEFAULT_NODE_WORDS)
+    pub async fn create(tx: &mut Transaction) -> Result<BTree, Stop> {
+        Self::create_with(tx, TreeOptions::default()).await
     }
 
-    /// Makes an empty tree with nodes of `node_words` (brought between [`MIN_NODE_WORDS`] and
-    /// [`MAX_NODE_WORDS`]).
+    /// Makes an empty tree that is kept together: all of it is on one machine, whoever changes it.
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
-    pub fn create_with(tx: &mut Transaction, node_words: usize) -> Result<BTree, Stop> {
-        let words = node_words.clamp(MIN_NODE_WORDS, MAX_NODE_WORDS);
-        let root = tx.alloc(words, Addr::NULL)?;
+    pub async fn create_at(tx: &mut Transaction, near: Near) -> Result<BTree, Stop> {
+        let options = TreeOptions {
+            near,
+            together: true,
+            ..TreeOptions::default()
+        };
+        Self::create_with(tx, options).await
+    }
+
+    /// Makes an empty tree.
+    ///
+    /// # Errors
+    /// As [`Transaction::alloc`].
+    pub async fn create_with(tx: &mut Transaction, options: TreeOptions) -> Result<BTree, Stop> {
+        let words = options.node_words.clamp(MIN_NODE_WORDS, MAX_NODE_WORDS);
+        let root = tx.alloc(words, options.near).await?;
         let mut image = vec![0; words];
-        let frame = Frame::root(0, words, root.addr);
+        let together = if options.together { FLAG_TOGETHER } else { 0 };
+        let frame = Frame::root(0, words, root.addr).together_as(together);
         image::build(&mut image, &frame, &ScanBatch::new(), 0, 0).map_err(|_| Stop::Damaged)?;
         tx.write_new(root, &image)?;
         Ok(BTree { root: root.addr })

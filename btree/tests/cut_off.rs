@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fencepost_btree::{BTree, Insert};
+use fencepost_btree::{BTree, Insert, TreeOptions};
 use fencepost_fabric::{Disk, SimDisk};
 use fencepost_storage::log::LogOptions;
 use fencepost_txn::{
-    AbortReason, Addr, Durable, Machine, MachineOptions, Mode, Outcome, Savepoint, Transaction,
+    AbortReason, Durable, Machine, MachineOptions, Mode, Near, Outcome, Savepoint, Transaction,
 };
 use pollster::block_on;
 
@@ -69,7 +69,14 @@ fn keys(machine: &Arc<Machine>, tree: BTree) -> Vec<u64> {
 /// How many keys fill a leaf.
 fn keys_of_a_leaf(machine: &Arc<Machine>) -> u64 {
     let mut tx = begin(machine);
-    let tree = BTree::create_with(&mut tx, NODE_WORDS).expect("memory");
+    let tree = pollster::block_on(BTree::create_with(
+        &mut tx,
+        TreeOptions {
+            node_words: NODE_WORDS,
+            ..TreeOptions::default()
+        },
+    ))
+    .expect("memory");
     for key in 0.. {
         insert(&mut tx, tree, key);
         let report = block_on(tree.check(&mut tx)).expect("readable");
@@ -97,8 +104,15 @@ impl CutOff {
         let disk = SimDisk::new(1);
         let machine = open(&disk);
         let mut tx = begin(&machine);
-        let tree = BTree::create_with(&mut tx, NODE_WORDS).expect("memory");
-        let filler = tx.alloc(400, Addr::NULL).expect("memory").addr;
+        let tree = pollster::block_on(BTree::create_with(
+            &mut tx,
+            TreeOptions {
+                node_words: NODE_WORDS,
+                ..TreeOptions::default()
+            },
+        ))
+        .expect("memory");
+        let filler = block_on(tx.alloc(400, Near::Own)).expect("memory").addr;
         commit(tx);
         let mut own = begin(&machine);
         for key in OWN {

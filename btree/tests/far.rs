@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_btree::{BTree, Insert};
+use fencepost_btree::{BTree, Insert, TreeOptions};
 use fencepost_fabric::{Fabric, HostClock, MachineId, Member, TcpConfig, TcpFabric};
 use fencepost_txn::network::{NetworkOptions, Placement};
 use fencepost_txn::{Coordinator, Machine, MachineOptions, Mode, Outcome, Transaction};
@@ -71,7 +71,14 @@ fn copies_that_lead_to_blocks_which_are_gone_are_not_believed() {
     let machines = machines();
     let (mut here, mut there) = (machines[0].coordinator(), machines[1].coordinator());
     let mut tx = there.begin(Mode::ReadWrite);
-    let tree = BTree::create_with(&mut tx, 1000).expect("there is memory");
+    let tree = pollster::block_on(BTree::create_with(
+        &mut tx,
+        TreeOptions {
+            node_words: 1000,
+            ..TreeOptions::default()
+        },
+    ))
+    .expect("there is memory");
     assert!(commit(tx));
     for number in 0..KEYS {
         let mut tx = there.begin(Mode::ReadWrite);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use common::{Numbers, check, commit, machine, rest, tree};
-use fencepost_btree::{BTree, Direction, Insert};
+use fencepost_btree::{BTree, Direction, Insert, TreeOptions};
 use fencepost_txn::{Mode, Transaction};
 
 type Model = BTreeMap<Vec<u8>, [u64; 2]>;
@@ -304,7 +304,14 @@ fn a_tree_is_loaded_and_dropped_by_the_transaction_that_made_it() {
     let machine = machine();
     let mut session = machine.coordinator();
     let mut tx = session.begin(Mode::ReadWrite);
-    let tree = BTree::create_with(&mut tx, 48).expect("there is memory");
+    let tree = pollster::block_on(BTree::create_with(
+        &mut tx,
+        TreeOptions {
+            node_words: 48,
+            ..TreeOptions::default()
+        },
+    ))
+    .expect("there is memory");
     let mut numbers = Numbers(3);
     let mut model = Model::new();
     pollster::block_on(async {
@@ -330,7 +337,14 @@ fn a_bulk_build_makes_full_nodes_in_order() {
         let machine = machine();
         let mut session = machine.coordinator();
         let mut tx = session.begin(Mode::ReadWrite);
-        let tree = BTree::create_with(&mut tx, 64).expect("there is memory");
+        let tree = pollster::block_on(BTree::create_with(
+            &mut tx,
+            TreeOptions {
+                node_words: 64,
+                ..TreeOptions::default()
+            },
+        ))
+        .expect("there is memory");
         let mut bulk = pollster::block_on(Bulk::into(&mut tx, tree))
             .expect("readable")
             .expect("it is empty");

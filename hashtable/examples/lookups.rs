@@ -77,7 +77,8 @@ fn main() {
     };
     let mut tx = session.begin(Mode::ReadWrite);
     let started = Instant::now();
-    let table = HashTable::create_with(&mut tx, &options).expect("there is memory");
+    let table =
+        pollster::block_on(HashTable::create_with(&mut tx, &options)).expect("there is memory");
     pollster::block_on(tx.commit()).expect("nobody else writes");
     println!("created in {:?}", started.elapsed());
     let started = Instant::now();

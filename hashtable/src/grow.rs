@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{AbortReason, Mode, NodeKind, Outcome, Stop, Transaction};
+use fencepost_txn::{AbortReason, Mode, Near, NodeKind, Outcome, Stop, Transaction};
 
 use crate::counters::{Event, count};
 use crate::hash;
@@ -167,7 +167,10 @@ async fn split(table: &HashTable, tx: &mut Transaction, first: Addr) -> Result<b
         directory = double(table, tx, &root).await?;
     }
     let bit = 1u64 << shard.depth;
-    let upper_first = tx.alloc_run(root.shape.words(), root.buckets + 1)?;
+    let near = Near::Object(table.root);
+    let upper_first = tx
+        .alloc_run(root.shape.words(), root.buckets + 1, near)
+        .await?;
     for upper in [false, true] {
         let prefix = shard.prefix | if upper { bit } else { 0 };
         let pairs = content
@@ -175,7 +178,7 @@ async fn split(table: &HashTable, tx: &mut Transaction, first: Addr) -> Result<b
             .iter()
             .filter(|(hash, _)| (hash & bit != 0) == upper);
         let (window, crowded) = fill(table.root, &root, shard.depth + 1, prefix, pairs);
-        let mut chains = chain_up(table.root, tx, &root, first, prefix, crowded)?;
+        let mut chains = chain_up(table.root, tx, &root, first, prefix, crowded).await?;
         for (index, mut image) in window.images.into_iter().enumerate() {
             if let Some((at, tags)) = chains.remove(&index) {
                 image::set_chain(&mut image, at);
@@ -290,7 +293,7 @@ fn fill<'a>(
 type Chains = BTreeMap<usize, (FatPtr, Vec<u64>)>;
 
 /// Puts pairs without room into new overflow chains.
-fn chain_up(
+async fn chain_up(
     table: Addr,
     tx: &mut Transaction,
     root: &Root,
@@ -302,7 +305,7 @@ fn chain_up(
     let mut chains = Chains::new();
     for (home, pair) in crowded {
         let (head, tags) = chains.entry(home).or_default();
-        let new = tx.alloc(shape.words(), near)?;
+        let new = tx.alloc(shape.words(), Near::Object(near)).await?;
         tx.write_new(
             new,
             &image::block(root.shape, table, prefix, home, *head, pair),
@@ -334,7 +337,7 @@ async fn double(table: &HashTable, tx: &mut Transaction, root: &Root) -> Result<
         DIRECTORY_HEADER..DIRECTORY_HEADER + half,
         DIRECTORY_HEADER + half,
     );
-    let new = tx.alloc(image.len(), table.root)?;
+    let new = tx.alloc(image.len(), Near::Object(table.root)).await?;
     tx.write_new(new, &image)?;
     write::release(tx, root.directory).await?;
     let grown = Root {

@@ -1,7 +1,9 @@
 //! The table: making one, finding a key's home, looking keys up in a transaction.
 
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{AbortReason, Machine, Mode, NodeKind, Seen, Stop, Transaction, slot_bytes};
+use fencepost_txn::{
+    AbortReason, Machine, Mode, Near, NodeKind, Seen, Stop, Transaction, slot_bytes,
+};
 
 use crate::counters::{Event, count};
 use crate::error::IndexError;
@@ -43,6 +45,8 @@ pub struct HashOptions {
     /// Whether a found value is guarded. Needed where the value is the data; not where it is a pointer
     /// to an object that is guarded itself.
     pub guard_hits: bool,
+    /// Where the table is made; it grows on that machine too.
+    pub near: Near,
 }
 
 impl Default for HashOptions {
@@ -54,6 +58,7 @@ impl Default for HashOptions {
             shard_buckets: 128,
             capacity: 0,
             guard_hits: false,
+            near: Near::Own,
         }
     }
 }
@@ -123,15 +128,18 @@ impl HashTable {
     ///
     /// # Errors
     /// As [`Transaction::alloc`].
-    pub fn create(tx: &mut Transaction) -> Result<HashTable, Stop> {
-        Self::create_with(tx, &HashOptions::default())
+    pub async fn create(tx: &mut Transaction) -> Result<HashTable, Stop> {
+        Self::create_with(tx, &HashOptions::default()).await
     }
 
     /// Makes an empty table.
     ///
     /// # Errors
     /// [`Stop::TooLarge`] if the options make no sense; otherwise as [`Transaction::alloc`].
-    pub fn create_with(tx: &mut Transaction, options: &HashOptions) -> Result<HashTable, Stop> {
+    pub async fn create_with(
+        tx: &mut Transaction,
+        options: &HashOptions,
+    ) -> Result<HashTable, Stop> {
         if options.key_bytes > MAX_KEY_BYTES
             || options.value_words > MAX_VALUE_WORDS
             || options.value_words == 0
@@ -148,8 +156,9 @@ impl HashTable {
         let stride = slot_bytes(shape.words())?;
         let most = ((1 << 20) / stride).saturating_sub(1).max(1);
         let (depth, buckets) = plan(options, shape, most);
-        let root_ptr = tx.alloc(ROOT_WORDS, Addr::NULL)?;
-        let directory = tx.alloc(DIRECTORY_HEADER + (1 << depth), root_ptr.addr)?;
+        let root_ptr = tx.alloc(ROOT_WORDS, options.near).await?;
+        let near = Near::Object(root_ptr.addr);
+        let directory = tx.alloc(DIRECTORY_HEADER + (1 << depth), near).await?;
         let flags = if options.guard_hits {
             FLAG_GUARD_HITS
         } else {
@@ -165,7 +174,7 @@ impl HashTable {
         };
         let mut entries = directory_image(depth, root_ptr.addr);
         for prefix in 0..1usize << depth {
-            let first = new_shard(tx, &root, root_ptr.addr, depth, prefix as u64)?;
+            let first = new_shard(tx, &root, root_ptr.addr, (depth, prefix as u64)).await?;
             entries[DIRECTORY_HEADER + prefix] = first.raw();
         }
         tx.write_new(directory, &entries)?;
@@ -483,15 +492,14 @@ pub(crate) fn directory_image(depth: u8, root: Addr) -> Vec<u64> {
 }
 
 /// Allocates the buckets of a shard side by side, empty.
-pub(crate) fn new_shard(
+async fn new_shard(
     tx: &mut Transaction,
     root: &Root,
     table: Addr,
-    depth: u8,
-    prefix: u64,
+    (depth, prefix): (u8, u64),
 ) -> Result<Addr, Stop> {
-    let words = root.shape.words();
-    let first = tx.alloc_run(words, root.buckets + 1)?;
+    let (words, near) = (root.shape.words(), Near::Object(table));
+    let first = tx.alloc_run(words, root.buckets + 1, near).await?;
     for index in 0..=root.buckets {
         let ptr = FatPtr {
             addr: root.bucket(first.addr, index),

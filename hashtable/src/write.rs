@@ -5,7 +5,7 @@
 //! home, displacement, overflow chains) overwrites them at the very versions that were seen.
 
 use fencepost_storage::{Addr, View};
-use fencepost_txn::{AbortReason, Rerouting, Stop, Transaction};
+use fencepost_txn::{AbortReason, Near, Rerouting, Stop, Transaction};
 
 use crate::counters::{Event, count};
 use crate::error::IndexError;
@@ -185,7 +185,7 @@ impl HashTable {
             }
         }
         count(Event::BlockAdded);
-        let new = tx.alloc(shape.words(), home.at)?;
+        let new = tx.alloc(shape.words(), Near::Object(home.at)).await?;
         let prefix = image::with(image, self.root, |bucket| bucket.prefix()).unwrap_or(0);
         tx.write_new(
             new,

@@ -179,7 +179,8 @@ fn one_transaction_loads_far_beyond_the_first_shard_and_grows_it() {
             ..HashOptions::default()
         };
         let mut tx = session.begin(Mode::ReadWrite);
-        let mut table = HashTable::create_with(&mut tx, &options).expect("there is memory");
+        let mut table =
+            pollster::block_on(HashTable::create_with(&mut tx, &options)).expect("there is memory");
         if !private {
             assert!(commit(tx));
             table = HashTable::open(table.root());

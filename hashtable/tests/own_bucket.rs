@@ -27,7 +27,7 @@ fn a_key_beside_one_that_was_changed_is_not_overwritten_unseen() {
         shard_buckets: 1,
         ..HashOptions::default()
     };
-    let table = HashTable::create_with(&mut tx, &options).expect("a table");
+    let table = pollster::block_on(HashTable::create_with(&mut tx, &options)).expect("a table");
     for number in 0..3 {
         block_on(table.insert(&mut tx, &key(number), &[100])).expect("inserts");
     }

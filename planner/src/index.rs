@@ -127,15 +127,15 @@ pub async fn replace(
 }
 
 /// A new, empty index of the shape of `index`, whose root is not looked at; its root.
-pub fn create(tx: &mut Transaction, table: &TableDef, index: &IndexDef) -> Result<u64, Stop> {
+pub async fn create(tx: &mut Transaction, table: &TableDef, index: &IndexDef) -> Result<u64, Stop> {
     Ok(match index.kind {
-        IndexKind::BTree => BTree::create(tx)?.root().raw(),
+        IndexKind::BTree => BTree::create(tx).await?.root().raw(),
         IndexKind::Hash => {
             let options = HashOptions {
                 key_bytes: KeyCodec::slot_bytes(table, index),
                 ..HashOptions::default()
             };
-            HashTable::create_with(tx, &options)?.root().raw()
+            HashTable::create_with(tx, &options).await?.root().raw()
         }
     })
 }

@@ -18,7 +18,7 @@ use fencepost_sql::row::{ROW_BYTES_MAX, RowLayout, is_long, long_head, row_words
 use fencepost_storage::classes::MAX_SLOT_WORDS;
 use fencepost_storage::layout::class_payload_words;
 use fencepost_storage::{Addr, FatPtr, View};
-use fencepost_txn::{Stop, Transaction};
+use fencepost_txn::{Near, Stop, Transaction};
 
 /// Payload words of the largest object.
 const CHUNK_WORDS: usize = class_payload_words(MAX_SLOT_WORDS);
@@ -130,23 +130,26 @@ fn chunks_in(row: &View<'_>) -> Option<Vec<FatPtr>> {
     }
 }
 
-/// Stores a new row near `near`.
-pub fn insert_row(tx: &mut Transaction, words: &[u64], near: Addr) -> Result<FatPtr, Stop> {
+/// Stores a new row, all of it near `near`.
+pub async fn insert_row(tx: &mut Transaction, words: &[u64], near: Near) -> Result<FatPtr, Stop> {
     if words.len() > CHUNK_WORDS {
-        return insert_long(tx, words, near);
+        return Box::pin(insert_long(tx, words, near)).await;
     }
-    let place = tx.alloc(words.len(), near)?;
+    insert_object(tx, words, near).await
+}
+
+async fn insert_object(tx: &mut Transaction, words: &[u64], near: Near) -> Result<FatPtr, Stop> {
+    let place = tx.alloc(words.len(), near).await?;
     tx.write_new(place, words)?;
     Ok(place)
 }
 
-#[cold]
-fn insert_long(tx: &mut Transaction, words: &[u64], near: Addr) -> Result<FatPtr, Stop> {
+async fn insert_long(tx: &mut Transaction, words: &[u64], near: Near) -> Result<FatPtr, Stop> {
     let mut head = begin_head(words);
     for piece in words.chunks(CHUNK_WORDS) {
-        head.extend(insert_row(tx, piece, Addr::NULL)?.to_words());
+        head.extend(insert_object(tx, piece, near).await?.to_words());
     }
-    insert_row(tx, &head, near)
+    insert_object(tx, &head, near).await
 }
 
 fn begin_head(words: &[u64]) -> Vec<u64> {
@@ -157,8 +160,13 @@ fn begin_head(words: &[u64]) -> Vec<u64> {
 }
 
 /// Writes `words` over the row at `place`; false, and nothing is done, where its object is too
-/// small.
-pub async fn update_row(tx: &mut Transaction, place: FatPtr, words: &[u64]) -> Result<bool, Stop> {
+/// small. Chunks of a long one that are new are stored near `near`.
+pub async fn update_row(
+    tx: &mut Transaction,
+    place: FatPtr,
+    words: &[u64],
+    near: Near,
+) -> Result<bool, Stop> {
     if words.len() <= CHUNK_WORDS {
         if words.len() * WORD_BYTES > place.size as usize {
             return Ok(false);
@@ -176,11 +184,16 @@ pub async fn update_row(tx: &mut Transaction, place: FatPtr, words: &[u64]) -> R
             return Ok(true);
         }
     }
-    Box::pin(update_long(tx, place, words)).await
+    Box::pin(update_long(tx, place, words, near)).await
 }
 
 /// As [`update_row`], where the row was long or becomes so. Chunks that stay the same stay.
-async fn update_long(tx: &mut Transaction, place: FatPtr, words: &[u64]) -> Result<bool, Stop> {
+async fn update_long(
+    tx: &mut Transaction,
+    place: FatPtr,
+    words: &[u64],
+    near: Near,
+) -> Result<bool, Stop> {
     let mut old = chunks_of(tx, place.addr).await?;
     if words.len() <= CHUNK_WORDS {
         tx.write(place.addr, words).await?;
@@ -201,7 +214,7 @@ async fn update_long(tx: &mut Transaction, place: FatPtr, words: &[u64]) -> Resu
             };
             let chunk = match same {
                 true => std::mem::replace(&mut old[i], NO_CHUNK),
-                false => insert_row(tx, piece, Addr::NULL)?,
+                false => insert_object(tx, piece, near).await?,
             };
             head.extend(chunk.to_words());
         }

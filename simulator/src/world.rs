@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fencepost_btree::BTree;
+use fencepost_btree::{BTree, TreeOptions};
 use fencepost_hashtable::{HashOptions, HashTable};
-use fencepost_txn::{Addr, Machine, Mode, Outcome, Stop, Transaction};
+use fencepost_txn::{Addr, Machine, Mode, Near, Outcome, Stop, Transaction};
 
 use crate::plan::Plan;
 use crate::sim::Sim;
@@ -110,7 +110,7 @@ async fn make_all(
                     Cells::Large => (LARGE_WORDS, 0),
                     Cells::Markers => (1, 0),
                 };
-                let object = tx.alloc(words, Addr::NULL)?;
+                let object = tx.alloc(words, Near::Own).await?;
                 tx.write_new(object, &[first])?;
                 made.push(object.addr);
             }
@@ -120,7 +120,14 @@ async fn make_all(
     }
     let at = |number: u64| &machines[number as usize % machines.len()];
     let mut tx = at(plan.seed).coordinator().begin(Mode::ReadWrite);
-    let tree = BTree::create_with(&mut tx, plan.node_words)?;
+    let tree = BTree::create_with(
+        &mut tx,
+        TreeOptions {
+            node_words: plan.node_words,
+            ..TreeOptions::default()
+        },
+    )
+    .await?;
     commit(tx).await?;
     let mut tx = at(plan.seed / 7).coordinator().begin(Mode::ReadWrite);
     let options = HashOptions {
@@ -130,8 +137,9 @@ async fn make_all(
         shard_buckets: 2,
         capacity: 0,
         guard_hits: true,
+        near: Near::Own,
     };
-    let table = HashTable::create_with(&mut tx, &options)?;
+    let table = HashTable::create_with(&mut tx, &options).await?;
     commit(tx).await?;
     let mut world = world.borrow_mut();
     (world.tree, world.table) = (Some(tree), Some(table));

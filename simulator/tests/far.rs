@@ -6,7 +6,7 @@ use std::rc::Rc;
 use fencepost_btree::{BTree, Insert};
 use fencepost_simulator::cluster::Cluster;
 use fencepost_simulator::plan::Plan;
-use fencepost_txn::{Addr, Machine, Mode, Outcome, Transaction};
+use fencepost_txn::{Machine, Mode, Near, Outcome, Transaction};
 
 /// Two machines without backups; the task runs to its end.
 fn on_two_machines<T: Future<Output = ()> + 'static>(
@@ -45,8 +45,8 @@ fn a_change_of_a_node_elsewhere_is_still_there_after_a_refresh() {
     on_two_machines(|machines| async move {
         let mut theirs = machines[1].coordinator();
         let mut tx = theirs.begin(Mode::ReadWrite);
-        let tree = BTree::create(&mut tx).expect("memory");
-        let register = tx.alloc(1, Addr::NULL).expect("memory").addr;
+        let tree = BTree::create(&mut tx).await.expect("memory");
+        let register = tx.alloc(1, Near::Own).await.expect("memory").addr;
         commit(tx).await;
         let mut mine = machines[0].coordinator().begin(Mode::ReadWrite);
         let done = tree.insert(&mut mine, b"key", [7, 0]).await;

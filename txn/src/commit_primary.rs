@@ -8,7 +8,7 @@ use fencepost_storage::old_versions::Replaced;
 use fencepost_storage::{Addr, Timestamp};
 
 use crate::transaction::Context;
-use crate::write_set::{What, Write};
+use crate::write_set::{Payload, What, Write};
 
 impl Context {
     /// Installs every write at `w` and releases every lock.
@@ -17,13 +17,12 @@ impl Context {
         places.clear();
         self.keep_old_versions(w, &mut places);
         for write in &self.writes.writes {
-            if let What::New {
-                incarnation,
-                split_of,
-                ..
-            } = write.what
+            // Those of other machines are put in place there.
+            if let What::New { slot, split_of, .. } = write.what
+                && let Payload::Slot(_) = write.payload()
             {
-                self.install_new(write, incarnation, self.place_of(&places, split_of), w);
+                let place = self.place_of(&places, split_of);
+                self.install_new(write, slot.incarnation, place, w);
             }
         }
         for (at, place) in self.order.iter().zip(&places) {

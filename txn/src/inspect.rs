@@ -18,6 +18,15 @@ pub struct Inventory {
     pub torn: Vec<Addr>,
 }
 
+/// Slots without objects that are in no free list either.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// Slots of peers.
+    pub stock: Vec<Addr>,
+    /// Slots of this machine that peers have in stock or in transactions.
+    pub lent: Vec<Addr>,
+}
+
 /// Something in an index that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -69,6 +78,14 @@ impl Machine {
     pub fn is_at_rest(&self) -> bool {
         let network = self.network();
         self.intents().is_empty() && network.is_none_or(|network| network.is_at_rest())
+    }
+
+    /// Slots that are reserved for new objects: those of peers that this machine has in stock, and those of its
+    /// own that peers have. Of machines at rest the stocks of all are what all have lent.
+    pub fn reserved(&self) -> Reserved {
+        let network = self.network();
+        let (stock, lent) = network.map_or_else(Default::default, |network| network.reserved());
+        Reserved { stock, lent }
     }
 
     /// Where the backups of this machine's regions, on `machines`, are not what the regions are. Meant

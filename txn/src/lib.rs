@@ -49,7 +49,7 @@ pub use adrift::Taken;
 pub use checkpoint_wait::WaitCheckpoint;
 pub use inspect::Problem;
 pub use machine::{Machine, ROOT_WORDS};
-pub use new_objects::slot_bytes;
+pub use new_objects::{Near, slot_bytes};
 pub use node::{NodeKind, Refusal, Rerouting, Revalidate};
 pub use options::{Durable, MachineOptions, OpenError, Started};
 pub use read::LockFree;
@@ -58,4 +58,5 @@ pub use savepoint::Savepoint;
 pub use stop::{AbortReason, Outcome, Stop};
 pub use transaction::{Coordinator, Mode, Transaction};
 
+pub use fencepost_fabric::MachineId;
 pub use fencepost_storage::{Addr, FatPtr, Timestamp, View};

@@ -11,10 +11,10 @@
 //! commits only if LOCK then finds the very version that it is based on, so the object has not changed.
 
 use fencepost_fabric::memory::WORD_BYTES;
+use fencepost_storage::Timestamp;
 use fencepost_storage::classes::Class;
 use fencepost_storage::log::{Log, LogError, Lsn, RECORD_HEADER_BYTES};
 use fencepost_storage::region::Regions;
-use fencepost_storage::{Addr, Timestamp};
 
 use crate::record::{self, LockRecord, TxnId};
 use crate::stop::Stop;
@@ -160,7 +160,7 @@ impl Context {
                 }
                 What::Image { .. } | What::Patched(_) => record::changed_words(write.image.1),
                 What::Freed => record::FREED_WORDS,
-                What::Unborn | What::Idle => 0,
+                What::Unborn(_) | What::Idle => 0,
             };
         }
         let appends = words / chunk_words(log) + 1;
@@ -273,19 +273,12 @@ impl Context {
                 }
                 What::New {
                     kind: Some(kind), ..
-                } => self.stamp_new(write.addr, kind, w),
+                } => {
+                    // While the transaction has it, the slot of a new object is there.
+                    let _ = self.change_new(&write, |image| kind.stamp(image, w));
+                }
                 _ => {}
             }
-        }
-    }
-
-    fn stamp_new(&mut self, addr: Addr, kind: &'static dyn crate::node::NodeKind, w: Timestamp) {
-        if let Some(object) = self.machine.regions().object(addr) {
-            self.scratch.clear();
-            self.scratch.resize(object.len(), 0);
-            object.copy(0, &mut self.scratch);
-            kind.stamp(&mut self.scratch, w);
-            object.put(0, &self.scratch);
         }
     }
 }
@@ -297,8 +290,8 @@ fn log_write(regions: &Regions, writes: &WriteSet, lock: &mut LockRecord<'_>, wr
         return;
     };
     match write.what {
-        What::New { incarnation, .. } => {
-            lock.new_object(write.addr, class, incarnation, object.len(), |out| {
+        What::New { slot, .. } => {
+            lock.new_object(write.addr, class, slot.incarnation, object.len(), |out| {
                 object.copy(0, out)
             });
         }
@@ -311,6 +304,6 @@ fn log_write(regions: &Regions, writes: &WriteSet, lock: &mut LockRecord<'_>, wr
             );
         }
         What::Freed => lock.freed(write.addr, write.base.timestamp()),
-        What::Unborn | What::Idle => {}
+        What::Unborn(_) | What::Idle => {}
     }
 }

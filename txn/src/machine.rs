@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use fencepost_fabric::{DiskLock, FabricCounts};
 use fencepost_storage::checkpoint::CheckpointError;
-use fencepost_storage::header::OldPlace;
+use fencepost_storage::header::{Header, OldPlace};
 use fencepost_storage::lanes::{Lane, Lanes, Supply};
 use fencepost_storage::log::{Log, LogError};
 use fencepost_storage::old_versions::{OldVersions, Replaced};
 use fencepost_storage::region::Regions;
-use fencepost_storage::{Account, Addr, ObjectRef, Private, Timestamp};
+use fencepost_storage::{Account, Addr, ObjectRef, OutOfMemory, Private, Timestamp};
 
 use crate::checkpoint_wait::WaitCheckpoint;
 use crate::checkpointer::Checkpointer;
@@ -300,7 +300,7 @@ impl Machine {
     /// What the log answers if it has failed.
     pub fn close(&self) -> Result<(), LogError> {
         if let Some(network) = &self.network {
-            network.stop();
+            network.stop(self.now());
         }
         if let Some(checkpointer) = &self.checkpointer {
             checkpointer.end();
@@ -410,6 +410,38 @@ impl Machine {
 
     pub(crate) fn next_coordinator(&self) -> u32 {
         self.coordinators.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes slots from a lane, or else what blocks that are empty give: they may serve another size
+    /// class.
+    pub(crate) fn take_slots(
+        &self,
+        lane: usize,
+        take: impl Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory>,
+    ) -> Result<Addr, OutOfMemory> {
+        self.take_slots_at_hand(lane, &take).or_else(|_| {
+            self.release_empty_blocks();
+            self.take_slots_at_hand(lane, &take)
+        })
+    }
+
+    /// As [`Self::take_slots`], from the lane alone.
+    pub(crate) fn take_slots_at_hand(
+        &self,
+        lane: usize,
+        take: impl Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory>,
+    ) -> Result<Addr, OutOfMemory> {
+        self.with_supply(|supply| take(&mut self.lanes.enter(lane), supply))
+    }
+
+    /// Empties a slot that was taken for a new object: whoever still looks at an earlier one finds its header
+    /// gone. The header, and the incarnation of the object to come.
+    pub(crate) fn empty_slot(&self, addr: Addr) -> Option<(Header, u16)> {
+        let object = self.regions.object(addr)?;
+        object.begin_install();
+        object.clear();
+        let incarnation = object.link().incarnation().wrapping_add(1);
+        Some((object.header(), incarnation))
     }
 
     pub(crate) fn give_back(&self, lane: usize, addr: Addr) {

@@ -1,19 +1,43 @@
-//! New objects: allocated, written in their slots, given back if the transaction aborts.
+//! New objects: allocated, written, given back if the transaction aborts.
 //!
-//! Nothing leads to a new object before the commit and its allocated bit is off until then, so its
-//! slot is written at once.
+//! Nothing leads to a new object before the commit and its allocated bit is off until then, so the slot of one
+//! of this machine is written at once. One of another machine has a slot that was reserved there
+//! ([`crate::network`]) and an image here: other machines' regions are never written.
 
+use fencepost_fabric::MachineId;
 use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_storage::classes::Class;
 use fencepost_storage::lanes::{Lane, Supply};
-use fencepost_storage::{Addr, FatPtr, OutOfMemory};
+use fencepost_storage::layout::{LINE_WORDS, payload_words};
+use fencepost_storage::{Addr, FatPtr};
 
+use crate::network::{Reserved, Slot, Wanted};
 use crate::stop::Stop;
 use crate::transaction::{Context, Transaction};
-use crate::write_set::{What, Write};
+use crate::write_set::{Payload, What, Write};
+
+/// Where a new object is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Near {
+    /// On this machine.
+    Own,
+    /// On this machine, and if the other object is there too, in its block or region if those have room.
+    OwnBeside(Addr),
+    /// On the machine of the other object, as near to it as there is room.
+    Object(Addr),
+    /// On that machine.
+    Machine(MachineId),
+}
+
+/// Where a slot is taken, near which object if that is not null.
+#[derive(Clone, Copy)]
+enum Place {
+    Here(Addr),
+    At(MachineId, Addr),
+}
 
 impl Transaction {
-    /// Writes the payload of an object that this transaction allocated, in its slot.
+    /// Writes the payload of an object that this transaction allocated.
     ///
     /// # Errors
     /// [`Stop::Damaged`] if it is not such an object.
@@ -24,12 +48,17 @@ impl Transaction {
             return Err(Stop::Damaged);
         };
         context.note_change(at)?;
-        let object = context
-            .machine
-            .regions()
-            .object(ptr.addr)
-            .ok_or(Stop::Damaged)?;
-        object.put(0, payload);
+        match context.writes.writes[at].payload() {
+            Payload::Slot(addr) => {
+                let object = context.machine.regions().object(addr);
+                object.ok_or(Stop::Damaged)?.put(0, payload);
+            }
+            Payload::Image(range) => {
+                let image = context.writes.image_mut(range);
+                let part = image.get_mut(..payload.len()).ok_or(Stop::Damaged)?;
+                part.copy_from_slice(payload);
+            }
+        }
         Ok(())
     }
 
@@ -41,29 +70,37 @@ impl Transaction {
             .is_some_and(|at| matches!(writes.writes[at].what, What::New { .. }))
     }
 
-    /// Allocates an object of `words` zeroed payload words, near `near` if that is not null.
+    /// Allocates an object of `words` zeroed payload words; ready at once where that is on this machine.
     ///
     /// # Errors
-    /// [`Stop::OutOfMemory`] at the limit; [`Stop::TooLarge`] beyond a block.
-    pub fn alloc(&mut self, words: usize, near: Addr) -> Result<FatPtr, Stop> {
-        self.alloc_with(words, near, Addr::NULL)
+    /// [`Stop::OutOfMemory`] at the limit of its machine; [`Stop::TooLarge`] beyond a block; [`Stop::Retry`]
+    /// where its machine cannot be reached.
+    #[inline]
+    pub async fn alloc(&mut self, words: usize, near: Near) -> Result<FatPtr, Stop> {
+        self.alloc_with(words, near, Addr::NULL).await
     }
 
     /// As [`Self::alloc`]; readers of the past see in the new object what `image_of` was before this
-    /// transaction, which has to write `image_of` too, or to have made it by such a split itself.
+    /// transaction, which has to write `image_of` too, or to have made it by such a split itself. On another
+    /// machine than this one that is possible only beside `image_of`: there it is made then.
     ///
     /// # Errors
     /// As [`Self::alloc`].
-    pub fn alloc_split_of(
+    pub async fn alloc_split_of(
         &mut self,
         words: usize,
-        near: Addr,
+        near: Near,
         image_of: Addr,
     ) -> Result<FatPtr, Stop> {
-        self.alloc_with(words, near, image_of)
+        self.alloc_with(words, near, image_of).await
     }
 
-    fn alloc_with(&mut self, words: usize, near: Addr, split_of: Addr) -> Result<FatPtr, Stop> {
+    async fn alloc_with(
+        &mut self,
+        words: usize,
+        near: Near,
+        split_of: Addr,
+    ) -> Result<FatPtr, Stop> {
         self.writable()?;
         let class = class_for(words)?;
         let context = self.context_mut();
@@ -77,8 +114,30 @@ impl Transaction {
             Some(What::New { split_of, .. }) => split_of,
             _ => split_of,
         };
-        let addr = context.take_slots(|lane, supply| lane.alloc(supply, class, near))?;
-        context.adopt_new(addr, words, split_of)
+        let place = match context.place(near) {
+            Place::At(..) if !split_of.is_null() => context.place(Near::Object(split_of)),
+            place => place,
+        };
+        match place {
+            Place::Here(near) => {
+                let machine = &context.machine;
+                let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+                let addr = machine.take_slots(context.lane, take)?;
+                context.adopt_new(addr, (words, class), split_of)
+            }
+            Place::At(machine, near) => {
+                let slot = match context.take_reserved(machine, class) {
+                    Some(slot) => slot,
+                    None => {
+                        let wanted = Wanted::batch(class, near);
+                        let came = Box::pin(self.reserve_slots(machine, wanted)).await?;
+                        came.first().copied().ok_or(Stop::OutOfMemory)?
+                    }
+                };
+                let context = self.context_mut();
+                context.adopt_reserved(slot, words, split_of)
+            }
+        }
     }
 
     /// Allocates `count` objects in consecutive slots of one block, [`slot_bytes`] apart, and answers
@@ -86,7 +145,12 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Self::alloc`]; [`Stop::TooLarge`] where a block does not hold so many.
-    pub fn alloc_run(&mut self, words: usize, count: usize) -> Result<FatPtr, Stop> {
+    pub async fn alloc_run(
+        &mut self,
+        words: usize,
+        count: usize,
+        near: Near,
+    ) -> Result<FatPtr, Stop> {
         self.writable()?;
         let class = class_for(words)?;
         if count == 0 || count > class.slots() {
@@ -94,56 +158,162 @@ impl Transaction {
         }
         let context = self.context_mut();
         context.room_for(count)?;
-        let first = context.take_slots(|lane, supply| lane.alloc_run(supply, class, count))?;
-        let stride = slot_bytes(words)? as u64;
         // All of them become entries even if one is refused, so that all go back with the transaction.
-        let slots = (0..count as u64).map(|i| Addr::from_raw(first.raw() + i * stride));
-        let mut taken: Vec<_> = slots
-            .map(|slot| context.adopt_new(slot, words, Addr::NULL))
-            .collect();
+        let mut taken: Vec<_> = match context.place(near) {
+            Place::Here(_) => {
+                let machine = &context.machine;
+                let take =
+                    |lane: &mut Lane, supply: Supply<'_>| lane.alloc_run(supply, class, count);
+                let first = machine.take_slots(context.lane, take)?;
+                let stride = slot_bytes(words)? as u64;
+                let slots = (0..count as u64).map(|i| Addr::from_raw(first.raw() + i * stride));
+                let adopt = |slot| context.adopt_new(slot, (words, class), Addr::NULL);
+                slots.map(adopt).collect()
+            }
+            Place::At(machine, near) => {
+                let wanted = Wanted {
+                    class,
+                    count,
+                    run: true,
+                    near,
+                };
+                let slots = Box::pin(self.reserve_slots(machine, wanted)).await?;
+                let context = self.context_mut();
+                let adopt = |slot| context.adopt_reserved(slot, words, Addr::NULL);
+                slots.into_iter().map(adopt).collect()
+            }
+        };
         let answer = taken.swap_remove(0);
         taken.into_iter().find_map(Result::err).map_or(answer, Err)
     }
 }
 
 impl Context {
+    /// Copies the payload of a new object to `out`.
+    pub fn copy_new(&self, write: &Write, out: &mut Vec<u64>) {
+        out.clear();
+        match write.payload() {
+            Payload::Slot(addr) => {
+                if let Some(object) = self.machine.regions().object(addr) {
+                    out.resize(object.len(), 0);
+                    object.copy(0, out);
+                }
+            }
+            Payload::Image(_) => out.extend_from_slice(self.writes.image(write)),
+        }
+    }
+
+    /// Has `f` change the payload of a new object.
+    pub fn change_new<T>(
+        &mut self,
+        write: &Write,
+        f: impl FnOnce(&mut [u64]) -> T,
+    ) -> Result<T, Stop> {
+        let addr = match write.payload() {
+            Payload::Image(range) => return Ok(f(self.writes.image_mut(range))),
+            Payload::Slot(addr) => addr,
+        };
+        let object = self.machine.regions().object(addr).ok_or(Stop::Damaged)?;
+        self.scratch.clear();
+        self.scratch.resize(object.len(), 0);
+        object.copy(0, &mut self.scratch);
+        let value = f(&mut self.scratch);
+        object.put(0, &self.scratch);
+        Ok(value)
+    }
+
     /// Puts the slots of new objects back: nobody has seen them.
     pub fn give_new_back(&mut self) {
         let mut lane = None;
         for write in &self.writes.writes {
-            if matches!(write.what, What::New { .. } | What::Unborn) {
-                lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane))
-                    .give_back(self.machine.regions(), write.addr);
+            match (write.what, write.payload()) {
+                (What::New { .. } | What::Unborn(_), Payload::Slot(addr)) => {
+                    lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane))
+                        .give_back(self.machine.regions(), addr);
+                }
+                _ => self.give_reserved_back(write),
             }
         }
     }
 
-    /// Takes slots from the coordinator's lane, or else what blocks that are empty give: they may
-    /// serve another size class.
-    fn take_slots(
-        &self,
-        take: impl Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory>,
-    ) -> Result<Addr, OutOfMemory> {
-        let machine = &self.machine;
-        let try_once =
-            || machine.with_supply(|supply| take(&mut machine.lanes().enter(self.lane), supply));
-        try_once().or_else(|_| {
-            machine.release_empty_blocks();
-            try_once()
-        })
+    /// Puts the slot of a new object of another machine, if `write` is one, back into the stock.
+    pub fn give_reserved_back(&self, write: &Write) {
+        if let What::New { slot, .. } | What::Unborn(slot) = write.what
+            && let Payload::Image(_) = write.payload()
+            && let Some(network) = self.machine.network()
+        {
+            let reserved = Reserved {
+                addr: write.addr,
+                base: write.base,
+                slot,
+            };
+            network.put_back(&[reserved], self.machine.now());
+        }
+    }
+
+    fn place(&self, near: Near) -> Place {
+        let Some(network) = self.machine.network() else {
+            return Place::Here(match near {
+                Near::OwnBeside(addr) | Near::Object(addr) => addr,
+                Near::Own | Near::Machine(_) => Addr::NULL,
+            });
+        };
+        let (machine, near) = match near {
+            Near::Own => return Place::Here(Addr::NULL),
+            Near::OwnBeside(addr) => return Place::Here(addr),
+            Near::Object(addr) if addr.is_null() => return Place::Here(addr),
+            Near::Object(addr) => (network.placement().primary(addr.region()), addr),
+            Near::Machine(machine) => (machine, Addr::NULL),
+        };
+        if machine == network.me() {
+            Place::Here(near)
+        } else {
+            Place::At(machine, near)
+        }
+    }
+
+    fn take_reserved(&self, machine: MachineId, class: Class) -> Option<Reserved> {
+        let network = self.machine.network()?;
+        network.take_slot(machine, class, self.machine.now())
     }
 
     /// Makes a slot that was taken an entry, whatever the answer.
-    fn adopt_new(&mut self, addr: Addr, words: usize, split_of: Addr) -> Result<FatPtr, Stop> {
+    fn adopt_new(
+        &mut self,
+        addr: Addr,
+        (words, class): (usize, Class),
+        split_of: Addr,
+    ) -> Result<FatPtr, Stop> {
         self.new_words += words;
-        let object = self.machine.regions().object(addr).ok_or(Stop::Damaged)?;
-        // Whoever still looks at an earlier object of the slot finds its header gone.
-        object.begin_install();
-        object.clear();
-        let base = object.header();
-        let incarnation = object.link().incarnation().wrapping_add(1);
+        let (base, incarnation) = self.machine.empty_slot(addr).ok_or(Stop::Damaged)?;
+        let slot = Slot { class, incarnation };
+        let reserved = Reserved { addr, base, slot };
+        self.push_new(reserved, words, split_of, (0, 0))
+    }
+
+    /// As [`Self::adopt_new`], of a slot of another machine.
+    fn adopt_reserved(
+        &mut self,
+        reserved: Reserved,
+        words: usize,
+        split_of: Addr,
+    ) -> Result<FatPtr, Stop> {
+        // All that the slot holds, as of objects of this machine.
+        let at = reserved.addr.offset() as usize / WORD_BYTES % LINE_WORDS;
+        let whole = payload_words(at, reserved.slot.class.slot_words());
+        let image = self.writes.new_image(whole);
+        self.push_new(reserved, words, split_of, image)
+    }
+
+    fn push_new(
+        &mut self,
+        Reserved { addr, base, slot }: Reserved,
+        words: usize,
+        split_of: Addr,
+        image: (usize, usize),
+    ) -> Result<FatPtr, Stop> {
         let what = What::New {
-            incarnation,
+            slot,
             split_of,
             kind: None,
         };
@@ -151,13 +321,13 @@ impl Context {
             addr,
             base,
             what,
-            image: (0, 0),
+            image,
             patch: 0,
         })?;
         Ok(FatPtr {
             addr,
             size: (words * WORD_BYTES) as u32,
-            incarnation: u32::from(incarnation),
+            incarnation: u32::from(slot.incarnation),
         })
     }
 }

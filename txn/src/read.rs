@@ -21,7 +21,7 @@ use crate::node::NodeKind;
 use crate::read_set::Seen;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
-use crate::write_set::What;
+use crate::write_set::{Payload, What};
 
 /// What one look at an object's newest version shows.
 pub(crate) enum Sight<T> {
@@ -251,24 +251,22 @@ impl Transaction {
             header: write.base,
             own: true,
         };
-        Some(match write.what {
-            What::Image { .. } | What::Patched(_) => {
-                Ok(Some((f(&View::Own(context.writes.image(write))), seen)))
-            }
-            What::New { .. } => match context.machine.regions().object(addr) {
-                // Nobody else can see the slot, and there is nothing to validate.
-                Some(object) => Ok(Some((
-                    f(&View::Live(object)),
-                    Seen {
-                        addr: Addr::NULL,
-                        header: Header(0),
-                        own: true,
-                    },
-                ))),
+        // Nobody else can see the slot, and there is nothing to validate.
+        let unseen = Seen {
+            addr: Addr::NULL,
+            header: Header(0),
+            own: true,
+        };
+        let image = || View::Own(context.writes.image(write));
+        Some(match (write.what, write.payload()) {
+            (What::Image { .. } | What::Patched(_), _) => Ok(Some((f(&image()), seen))),
+            (What::New { .. }, Payload::Image(_)) => Ok(Some((f(&image()), unseen))),
+            (What::New { .. }, Payload::Slot(_)) => match context.machine.regions().object(addr) {
+                Some(object) => Ok(Some((f(&View::Live(object)), unseen))),
                 None => Err(Stop::Damaged),
             },
-            What::Freed | What::Unborn => Ok(None),
-            What::Idle => return None,
+            (What::Freed | What::Unborn(_), _) => Ok(None),
+            (What::Idle, _) => return None,
         })
     }
 

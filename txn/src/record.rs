@@ -34,6 +34,8 @@ pub const TRUNCATE: u8 = 5;
 pub const COMMIT_BACKUP_PART: u8 = 6;
 /// LOCK of such a transaction, which must not keep the parts behind it in the log.
 pub const LOCK_OF_PARTS: u8 = 7;
+/// UNRESERVE: slots that were reserved for new objects go back to their primary.
+pub const UNRESERVE: u8 = 8;
 
 /// Objects up to this many words are logged whole (256 bytes).
 pub const WHOLE_OBJECT_WORDS: usize = 32;

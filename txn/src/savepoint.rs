@@ -7,7 +7,7 @@
 
 use crate::read_set::Seen;
 use crate::transaction::{Context, Transaction};
-use crate::write_set::{What, Write};
+use crate::write_set::{Payload, What, Write};
 
 /// A point to go back to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,14 +129,14 @@ impl Transaction {
         if let Some(newest) = context.writes.writes.len().checked_sub(1) {
             context.keep_conditions(newest, None);
         }
-        if let Some(Write {
-            what: What::New { .. } | What::Unborn,
-            addr,
-            ..
-        }) = context.writes.pop()
+        if let Some(write) = context.writes.pop()
+            && let What::New { .. } | What::Unborn(_) = write.what
         {
             context.prewritten_touched = true;
-            context.machine.give_back(context.lane, addr);
+            match write.payload() {
+                Payload::Slot(addr) => context.machine.give_back(context.lane, addr),
+                Payload::Image(_) => context.give_reserved_back(&write),
+            }
         }
     }
 
@@ -157,12 +157,13 @@ impl Transaction {
             };
         }
         context.prewritten_touched = true;
-        if let What::New { .. } = write.what {
-            if let Some(object) = context.machine.regions().object(write.addr) {
-                object.put(0, words);
+        match (write.what, write.payload()) {
+            (What::New { .. }, Payload::Slot(addr)) => {
+                if let Some(object) = context.machine.regions().object(addr) {
+                    object.put(0, words);
+                }
             }
-        } else {
-            context.writes.image_mut(write.image).copy_from_slice(words);
+            _ => context.writes.image_mut(write.image).copy_from_slice(words),
         }
     }
 }
@@ -200,7 +201,7 @@ impl Context {
                     }
                 }
             }
-            What::New { .. } | What::Unborn | What::Idle => {}
+            What::New { .. } | What::Unborn(_) | What::Idle => {}
         }
     }
 }

@@ -13,13 +13,16 @@ impl Context {
     pub(crate) fn truncate(&mut self, w: Timestamp) {
         let mut lane = None;
         for write in &self.writes.writes {
+            if !matches!(write.what, What::Freed | What::Unborn(_)) {
+                continue;
+            }
             // Nobody knows the slot of a new object that was freed again; it waits with the others.
             // What was freed at another machine is retired there.
-            if matches!(write.what, What::Freed | What::Unborn)
-                && self.machine.regions().is_own(write.addr)
-            {
+            if self.machine.regions().is_own(write.addr) {
                 lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane))
                     .retire(write.addr, w);
+            } else {
+                self.give_reserved_back(write);
             }
         }
         if self.prewritten {

@@ -1,5 +1,5 @@
-//! Writing: everything goes to the write set; objects change at commit. New objects alone are written
-//! in their slots (`new_objects.rs`).
+//! Writing: everything goes to the write set; objects change at commit. New objects of this machine alone are
+//! written in their slots (`new_objects.rs`).
 
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, View};
@@ -50,14 +50,11 @@ impl Context {
         let write = self.writes.writes[at];
         self.prewritten_touched |= write.is_settled();
         if self.undos.is_active() {
-            let words = match (write.what, self.machine.regions().object(write.addr)) {
-                (What::New { .. }, Some(object)) => {
-                    let mut words = vec![0; object.len()];
-                    object.copy(0, &mut words);
-                    words
-                }
-                _ => self.writes.image(&write).to_vec(),
-            };
+            let mut words = Vec::new();
+            match write.what {
+                What::New { .. } => self.copy_new(&write, &mut words),
+                _ => words.extend_from_slice(self.writes.image(&write)),
+            }
             self.undos.push(Undo::Changed(at, write, words));
         }
         self.charge()
@@ -81,7 +78,7 @@ impl Transaction {
             if let Some(at) = self.context().writes.find(addr) {
                 let context = self.context_mut();
                 match context.writes.writes[at].what {
-                    What::Freed | What::Unborn => return Err(Stop::Damaged),
+                    What::Freed | What::Unborn(_) => return Err(Stop::Damaged),
                     What::Idle => {}
                     What::Image { .. } | What::Patched(_) | What::New { .. } => {
                         context.note_change(at)?;
@@ -190,19 +187,7 @@ impl Transaction {
         let context = self.context_mut();
         let write = context.writes.writes[at];
         match write.what {
-            What::New { .. } => {
-                let object = context
-                    .machine
-                    .regions()
-                    .object(addr)
-                    .ok_or(Stop::Damaged)?;
-                context.scratch.clear();
-                context.scratch.resize(object.len(), 0);
-                object.copy(0, &mut context.scratch);
-                let value = f(&mut context.scratch);
-                object.put(0, &context.scratch);
-                Ok(value)
-            }
+            What::New { .. } => context.change_new(&write, f),
             _ => {
                 // An exact write of a node swallows its patches: it must not move under them. They have
                 // changed its keys all the same, so it gets the commit timestamp.
@@ -279,10 +264,10 @@ impl Transaction {
         context.prewritten_touched = true;
         let entry = context.writes.find(addr);
         match entry.map(|at| (at, context.writes.writes[at].what)) {
-            Some((_, What::Freed | What::Unborn)) => return Err(Stop::Damaged),
-            Some((at, What::New { .. })) => {
+            Some((_, What::Freed | What::Unborn(_))) => return Err(Stop::Damaged),
+            Some((at, What::New { slot, .. })) => {
                 context.note_change(at)?;
-                context.writes.writes[at].what = What::Unborn;
+                context.writes.writes[at].what = What::Unborn(slot);
             }
             Some((at, What::Image { .. } | What::Patched(_))) => {
                 context.note_change(at)?;
@@ -316,7 +301,7 @@ impl Transaction {
                 Some((
                     _,
                     Write {
-                        what: What::Freed | What::Unborn,
+                        what: What::Freed | What::Unborn(_),
                         ..
                     },
                 )) => return Ok(Err(Refusal::WrongNode)),
@@ -379,18 +364,9 @@ impl Transaction {
     ) -> Result<Result<(), Refusal>, Stop> {
         let context = self.context_mut();
         context.note_change(at)?;
-        let object = context
-            .machine
-            .regions()
-            .object(write.addr)
-            .ok_or(Stop::Damaged)?;
-        context.scratch.clear();
-        context.scratch.resize(object.len(), 0);
-        object.copy(0, &mut context.scratch);
-        if let Err(refusal) = kind.apply(op, &mut context.scratch) {
+        if let Err(refusal) = context.change_new(&write, |image| kind.apply(op, image))? {
             return Ok(Err(refusal));
         }
-        object.put(0, &context.scratch);
         if let What::New { kind: stamped, .. } = &mut context.writes.writes[at].what {
             *stamped = Some(kind);
         }

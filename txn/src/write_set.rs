@@ -6,8 +6,8 @@
 //! images   one growing array of words; an entry's image is a range of it
 //! patches  chained per entry:  previous | length | words
 //! ```
-//! New objects have no image: nothing leads to their slot before the commit, so they are written in
-//! place. Small sets are searched in a line, larger ones through a map.
+//! New objects of this machine have no image: nothing leads to their slot before the commit, so they are
+//! written in place. Those of other machines have one, as long as what their slot holds. Small sets are searched in a line, larger ones through a map.
 
 use std::collections::HashMap;
 
@@ -15,6 +15,7 @@ use fencepost_storage::Addr;
 use fencepost_storage::header::Header;
 use foldhash::fast::FixedState;
 
+use crate::network::Slot;
 use crate::node::{NodeKind, Refusal};
 
 /// How an object is written.
@@ -27,9 +28,9 @@ pub(crate) enum What {
     },
     /// Patches, shown in the image on top of the base version; a moved node gets them anew.
     Patched(&'static dyn NodeKind),
-    /// A new object, in its slot already.
+    /// A new object: on this machine in its slot already, elsewhere in its image.
     New {
-        incarnation: u16,
+        slot: Slot,
         /// Whose version before this commit is the new object's previous version.
         split_of: Addr,
         /// Who writes the commit timestamp into it.
@@ -38,7 +39,7 @@ pub(crate) enum What {
     /// A tombstone.
     Freed,
     /// A new object freed again: its slot goes back.
-    Unborn,
+    Unborn(Slot),
     /// An entry whose patches were taken: nothing to do.
     Idle,
 }
@@ -54,6 +55,15 @@ pub(crate) struct Write {
     pub patch: u32,
 }
 
+/// Where the payload of a new object is.
+#[derive(Clone, Copy)]
+pub(crate) enum Payload {
+    /// In its slot.
+    Slot(Addr),
+    /// In its image.
+    Image((usize, usize)),
+}
+
 /// Base of an entry whose image does not show the node: no node has this header, so the patches are
 /// applied anew before anybody relies on the image.
 pub(crate) const NO_BASE: Header = Header(0);
@@ -66,6 +76,15 @@ impl Write {
             self.what,
             What::Image { .. } | What::Patched(_) | What::Freed
         )
+    }
+
+    /// Where the payload of a new object, which this is, lies.
+    #[inline]
+    pub fn payload(&self) -> Payload {
+        match self.image {
+            (_, 0) => Payload::Slot(self.addr),
+            image => Payload::Image(image),
+        }
     }
 
     /// Whether its log record can be written before LOCK: it depends neither on the write timestamp,

@@ -4,7 +4,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use fencepost_txn::{AbortReason, Addr, Machine, MachineOptions, Mode, Outcome, Stop, Transaction};
+use fencepost_txn::{
+    AbortReason, Addr, Machine, MachineOptions, Mode, Near, Outcome, Stop, Transaction,
+};
 use pollster::block_on;
 
 fn machine() -> Arc<Machine> {
@@ -21,7 +23,7 @@ fn begin(machine: &Arc<Machine>) -> Transaction {
 
 fn object(machine: &Arc<Machine>, value: u64) -> Addr {
     let mut tx = begin(machine);
-    let ptr = tx.alloc(1, Addr::NULL).expect("room");
+    let ptr = block_on(tx.alloc(1, Near::Own)).expect("room");
     tx.write_new(ptr, &[value]).expect("its own");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
     ptr.addr

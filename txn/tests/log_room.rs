@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use fencepost_fabric::{CrashLoss, Disk, SimDisk};
 use fencepost_storage::log::LogOptions;
-use fencepost_txn::{Addr, Durable, Machine, MachineOptions, Mode, Outcome, Stop, Transaction};
+use fencepost_txn::{
+    Addr, Durable, Machine, MachineOptions, Mode, Near, Outcome, Stop, Transaction,
+};
 use pollster::block_on;
 
 const WORDS: usize = 250;
@@ -54,7 +56,7 @@ fn done(commit: Result<Outcome, Stop>) {
 fn objects(machine: &Arc<Machine>, count: u64, words: usize) -> Vec<Addr> {
     let mut tx = begin(machine);
     let made: Vec<Addr> = (0..count)
-        .map(|_| tx.alloc(words, Addr::NULL).expect("memory").addr)
+        .map(|_| block_on(tx.alloc(words, Near::Own)).expect("memory").addr)
         .collect();
     done(block_on(tx.commit()));
     made

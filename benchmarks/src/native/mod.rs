@@ -135,7 +135,7 @@ fn create_with(
 ) -> Result<HashTable, BenchError> {
     let mut made = None;
     settle(insist(coordinator, async |tx| {
-        made = Some(HashTable::create_with(tx, options)?);
+        made = Some(HashTable::create_with(tx, options).await?);
         Ok(())
     }))?;
     made.ok_or_else(|| BenchError::Load("no table was made".to_string()))

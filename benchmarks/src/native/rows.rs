@@ -11,7 +11,7 @@ use std::ops::Bound;
 
 use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
 use fencepost_hashtable::{HashCursor, HashOptions, HashTable, IndexError, Insert};
-use fencepost_txn::{Addr, Coordinator, FatPtr, Mode, Stop, Transaction};
+use fencepost_txn::{Addr, Coordinator, FatPtr, Mode, Near, Stop, Transaction};
 
 use super::{create_with, insist, settle};
 use crate::error::BenchError;
@@ -38,8 +38,8 @@ fn of_tree(error: fencepost_btree::IndexError) -> IndexError {
 }
 
 /// Makes the object of a new row.
-fn new_row(tx: &mut Transaction, row: &[u64]) -> Result<FatPtr, Stop> {
-    let ptr = tx.alloc(row.len(), Addr::NULL)?;
+async fn new_row(tx: &mut Transaction, row: &[u64]) -> Result<FatPtr, Stop> {
+    let ptr = tx.alloc(row.len(), Near::Own).await?;
     tx.write_new(ptr, row)?;
     Ok(ptr)
 }
@@ -95,7 +95,7 @@ impl HashRows {
         key: u64,
         row: &[u64],
     ) -> Result<FatPtr, IndexError> {
-        let ptr = new_row(tx, row)?;
+        let ptr = new_row(tx, row).await?;
         match self
             .0
             .insert(tx, &key.to_le_bytes(), &ptr.to_words())
@@ -143,7 +143,7 @@ impl TreeRows {
     pub fn create(coordinator: &mut Coordinator) -> Result<TreeRows, BenchError> {
         let mut made = None;
         settle(insist(coordinator, async |tx| {
-            made = Some(BTree::create(tx)?);
+            made = Some(BTree::create(tx).await?);
             Ok(())
         }))?;
         let tree = made.ok_or_else(|| BenchError::Load("no tree was made".to_string()))?;
@@ -157,7 +157,7 @@ impl TreeRows {
         key: &[u8],
         row: &[u64],
     ) -> Result<(), IndexError> {
-        let ptr = new_row(tx, row)?;
+        let ptr = new_row(tx, row).await?;
         self.point(tx, key, ptr).await
     }
 

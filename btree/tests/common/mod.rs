@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_btree::{BTree, Cursor, Report, ScanBatch};
+use fencepost_btree::{BTree, Cursor, Report, ScanBatch, TreeOptions};
 use fencepost_txn::{Coordinator, Machine, MachineOptions, Mode, Outcome, Stop, Transaction};
 
 /// A fresh database in memory.
@@ -22,7 +22,14 @@ pub fn commit(tx: Transaction) -> bool {
 /// A tree with small nodes, committed.
 pub fn tree(session: &mut Coordinator, node_words: usize) -> BTree {
     let mut tx = session.begin(Mode::ReadWrite);
-    let tree = BTree::create_with(&mut tx, node_words).expect("there is memory");
+    let tree = pollster::block_on(BTree::create_with(
+        &mut tx,
+        TreeOptions {
+            node_words,
+            ..TreeOptions::default()
+        },
+    ))
+    .expect("there is memory");
     assert!(commit(tx));
     tree
 }

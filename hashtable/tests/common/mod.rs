@@ -22,7 +22,8 @@ pub fn commit(tx: Transaction) -> bool {
 /// A table, committed.
 pub fn table(session: &mut Coordinator, options: &HashOptions) -> HashTable {
     let mut tx = session.begin(Mode::ReadWrite);
-    let table = HashTable::create_with(&mut tx, options).expect("there is memory");
+    let table =
+        pollster::block_on(HashTable::create_with(&mut tx, options)).expect("there is memory");
     assert!(commit(tx));
     table
 }

@@ -86,7 +86,7 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
         return Err(not_unique(table, index, &row, &cx.eval.settings).into());
     }
     let index = IndexDef {
-        root: create(cx.tx, table, index)?,
+        root: create(cx.tx, table, index).await?,
         ..index.clone()
     };
     if !gather.build(cx, &index).await? {

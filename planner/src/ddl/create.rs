@@ -164,7 +164,7 @@ async fn hidden_index(
         columns: Vec::new(),
         root: 0,
     };
-    index.root = create(cx.tx, table, &index)?;
+    index.root = create(cx.tx, table, &index).await?;
     Ok(index)
 }
 
@@ -205,7 +205,7 @@ async fn add_constraint(
     };
     index.root = match has_rows {
         true => build(cx, table, &index).await?,
-        false => create(cx.tx, table, &index)?,
+        false => create(cx.tx, table, &index).await?,
     };
     if !index.primary || index.kind == IndexKind::Hash {
         table.indexes.push(index);

@@ -124,7 +124,7 @@ pub async fn truncate(
         };
         for index in &mut emptied.indexes {
             index::drop_index(cx.tx, index).await?;
-            index.root = index::create(cx.tx, table, index)?;
+            index.root = index::create(cx.tx, table, index).await?;
         }
         ddl.catalog.replace_table(cx.tx, &emptied).await?;
     }

@@ -11,6 +11,7 @@ use fencepost_sql::catalog::{IndexDef, IndexKind};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
+use fencepost_txn::Near;
 
 use super::errors::{duplicate, null_value};
 use super::gather::Gather;
@@ -131,8 +132,8 @@ impl RowWriter {
             return Ok(Inserted::Conflict);
         }
         table.layout.encode(row, &mut self.words)?;
-        let near = self.last.unwrap_or(Addr::NULL);
-        let place = insert_row(cx.tx, &self.words, near)?;
+        let near = self.last.map_or(Near::Own, Near::OwnBeside);
+        let place = insert_row(cx.tx, &self.words, near).await?;
         self.last = Some(place.addr);
         if let Entries::Undecided = self.entries {
             self.decide(cx, table).await?;
@@ -201,7 +202,7 @@ impl RowWriter {
     ) -> Result<(), Halt> {
         check_not_null(cx, table, new)?;
         table.layout.encode(new, &mut self.words)?;
-        if !update_row(cx.tx, place, &self.words).await? {
+        if !update_row(cx.tx, place, &self.words, Near::Own).await? {
             return Box::pin(self.move_row(cx, table, place, old, new)).await;
         }
         let touched = |i: &IndexDef| changed.iter().any(|c| i.covers(*c));
@@ -245,7 +246,7 @@ impl RowWriter {
         old: &[Value],
         new: &[Value],
     ) -> Result<(), Halt> {
-        let to = insert_row(cx.tx, &self.words, from.addr)?;
+        let to = insert_row(cx.tx, &self.words, Near::OwnBeside(from.addr)).await?;
         free_row(cx.tx, from.addr).await?;
         for (position, codec) in table.keys.iter().enumerate() {
             let index = table.index_def(position);

@@ -6,7 +6,7 @@
 use std::ops::Bound;
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
-use fencepost_txn::{AbortReason, Addr, FatPtr, Stop};
+use fencepost_txn::{AbortReason, Addr, FatPtr, Near, Stop};
 
 use super::step::{Halt, Step};
 use crate::history::{Object, Saw};
@@ -79,15 +79,15 @@ impl Step<'_> {
         Err(format!("{} leads to {place:?}, where {found:?} is", row(key)).into())
     }
 
-    fn new_row(&mut self, key: u64) -> Result<FatPtr, Halt> {
+    async fn new_row(&mut self, key: u64) -> Result<FatPtr, Halt> {
         let words = ROW_WORDS[self.one_of(ROW_WORDS.len())];
-        let place = self.tx.alloc(words, Addr::NULL)?;
+        let place = self.tx.alloc(words, Near::Own).await?;
         self.tx.write_new(place, &row_of(key, place, self.id()))?;
         Ok(place)
     }
 
     async fn insert_row(&mut self, key: u64) -> Result<(), Halt> {
-        let place = self.new_row(key)?;
+        let place = self.new_row(key).await?;
         let tree = self.tree()?;
         let bytes = key.to_be_bytes();
         match tree.insert(self.tx, &bytes, place.to_words()).await? {
@@ -111,7 +111,7 @@ impl Step<'_> {
     /// Puts another row in the place of one.
     async fn replace_row(&mut self, key: u64) -> Result<(), Halt> {
         if let Some(place) = self.get_row(key).await? {
-            let new = self.new_row(key)?.to_words();
+            let new = self.new_row(key).await?.to_words();
             self.tx.free(place.addr).await?;
             let done = self.tree()?.replace(self.tx, &key.to_be_bytes(), new).await;
             self.changed(key, done?, true)?;

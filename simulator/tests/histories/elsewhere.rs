@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use fencepost_txn::{Addr, Coordinator, Mode, NodeKind, Outcome, Refusal, Rerouting};
+use fencepost_txn::{Addr, Coordinator, Mode, Near, NodeKind, Outcome, Refusal, Rerouting};
 use fencepost_txn::{Revalidate, Stop, Timestamp, View};
 use pollster::block_on;
 
@@ -29,7 +29,9 @@ fn a_slot_freed_at_another_machine_is_used_again_there_alone() {
         for _ in 0..8 {
             let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
             for _ in 0..4 {
-                let new = tx.alloc(20, theirs).expect("memory").addr;
+                let new = block_on(tx.alloc(20, Near::Object(theirs)))
+                    .expect("memory")
+                    .addr;
                 assert_ne!(new, theirs, "that is the other machine's");
             }
             committed(block_on(tx.commit()));
@@ -43,7 +45,7 @@ fn a_large_transaction_does_not_stand_in_its_own_way() {
     for (turn, theirs) in [(0, 1), (1, 0)] {
         let mut tx = world.machines[turn].coordinator().begin(Mode::ReadWrite);
         for _ in 0..400 {
-            tx.alloc(20, Addr::NULL).expect("memory");
+            block_on(tx.alloc(20, Near::Own)).expect("memory");
         }
         block_on(tx.write(world.objects[theirs], &[7])).expect("is there");
         committed(block_on(tx.commit()));
@@ -52,7 +54,7 @@ fn a_large_transaction_does_not_stand_in_its_own_way() {
     for size in 0..60 {
         let mut tx = world.machines[0].coordinator().begin(Mode::ReadWrite);
         for _ in 0..100 + 7 * size {
-            tx.alloc(20, Addr::NULL).expect("memory");
+            block_on(tx.alloc(20, Near::Own)).expect("memory");
         }
         committed(block_on(tx.commit()));
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fencepost_fabric::HostClock;
 use fencepost_simulator::history::{Object, Saw, Seen, Write};
 use fencepost_txn::network::{NetworkOptions, Placement};
-use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Outcome, Stop};
+use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome, Stop};
 use pollster::block_on;
 
 use crate::kind::Kind;
@@ -70,7 +70,7 @@ impl World {
         for number in 0..objects {
             let mut coordinator = world.machine(number).coordinator();
             let mut tx = coordinator.begin(Mode::ReadWrite);
-            let object = tx.alloc(20, Addr::NULL).expect("memory").addr;
+            let object = block_on(tx.alloc(20, Near::Own)).expect("memory").addr;
             let outcome = block_on(tx.commit());
             assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
             world.objects.push(object);

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{Stop, Transaction};
+use fencepost_txn::{Near, Stop, Transaction};
 use parking_lot::RwLock;
 
 use super::def::{ColumnDef, RoleDef, TableDef};
@@ -58,10 +58,10 @@ pub struct Catalog {
 impl Catalog {
     /// Lays out an empty catalog with the superuser `postgres` under the root object.
     pub async fn create(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
-        let heart = tx.alloc(2, Addr::NULL)?.addr;
+        let heart = tx.alloc(2, Near::Own).await?.addr;
         tx.write(heart, &[1, FIRST_USER_OID]).await?;
-        let tables = BTree::create(tx)?;
-        let roles = BTree::create(tx)?;
+        let tables = BTree::create(tx).await?;
+        let roles = BTree::create(tx).await?;
         let words = [MAGIC, heart.raw(), tables.root().raw(), roles.root().raw()];
         tx.write(root, &words).await?;
         let catalog = Catalog::at(heart, tables, roles);
@@ -225,7 +225,7 @@ impl Catalog {
         id: u32,
         version: u64,
     ) -> Result<u64, Halt> {
-        let guard = tx.alloc(2, Addr::NULL)?.addr;
+        let guard = tx.alloc(2, Near::Own).await?.addr;
         tx.write(guard, &[GUARD | u64::from(id), version]).await?;
         Ok(guard.raw())
     }
@@ -280,7 +280,7 @@ impl Catalog {
         ];
         let mut words = Vec::new();
         self.layout.encode(&row, &mut words)?;
-        let place = tx.alloc(words.len(), Addr::NULL)?;
+        let place = tx.alloc(words.len(), Near::Own).await?;
         tx.write(place.addr, &words).await?;
         let key = u64::from(id).to_be_bytes();
         match tree.insert(tx, &key, place.to_words()).await? {

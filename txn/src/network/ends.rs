@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use fencepost_fabric::ring::{self, RingReader};
 use fencepost_fabric::{Fabric, FabricError, Kept, MachineId};
+use fencepost_storage::Addr;
 
 use super::Network;
 use super::backup::Backup;
 use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::primary::Primary;
+use super::reserve;
 use super::turns::{self, Lines};
 use crate::clock::TICK_NS;
 use crate::machine::Machine;
@@ -34,7 +36,7 @@ const LOOKS: u32 = 64;
 const INTENT_PATIENCE: u64 = 500_000_000 / TICK_NS;
 /// Polls between two times at which what is due now and then is done.
 const TICK_POLLS: u32 = 1024;
-/// Lane of the allocator where the poller retires slots.
+/// Lane of the allocator where the poller takes slots, and retires them.
 const LANE: usize = 0;
 
 /// What this machine receives of one peer.
@@ -70,6 +72,11 @@ impl End {
 
     pub fn is_at_rest(&self) -> bool {
         self.primary.left() == (0, 0) && self.backup.left() == 0 && self.lines.is_empty()
+    }
+
+    /// Slots that the peer has for new objects.
+    pub fn lent(&self) -> impl Iterator<Item = Addr> {
+        self.primary.lent.all()
     }
 
     /// Processes what has arrived; whether there was anything.
@@ -158,6 +165,12 @@ impl End {
                     waiting.complete(Ok(ended));
                 }
             }
+            reserve::RESERVE => {
+                if let Some(link) = network.link(self.peer) {
+                    self.primary.lent.reserve(machine, LANE, link, words)?;
+                }
+            }
+            reserve::RESERVED => network.take_answer(self.peer, words, machine.now())?,
             _ => return Err(BadRecord("unknown kind of message")),
         }
         Ok(())
@@ -208,6 +221,10 @@ impl End {
                 }
                 self.log.release(kept);
             }
+            record::UNRESERVE => {
+                self.primary.lent.give_back(machine, LANE, words)?;
+                self.log.release(kept);
+            }
             _ => return Err(BadRecord("unknown kind of record")),
         }
         Ok(())
@@ -236,6 +253,7 @@ impl Network {
             peer.link.pay();
         });
         let now = machine.now();
+        self.trim_stocks(now, false);
         machine.intents().dismiss_stalled(now, INTENT_PATIENCE);
         let mine = machine.readers().oldest(machine.clock());
         self.say_regions(machine.regions().count());

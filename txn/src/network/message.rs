@@ -11,7 +11,8 @@
 //!                              to be locked at any version; or the reason of the failure and the address
 //!         LOCK-FOUND      id | the beginning of what a LOCK-REPLY is too short for
 //! ```
-//! An id is three words. A LOCK carries the values that do not depend on the write timestamp or on
+//! An id is three words. In LOCK the payload of a new object begins with the address of what it is split of, or
+//! 0. A LOCK carries the values that do not depend on the write timestamp or on
 //! what is found under the lock; the others come with COMMIT-PRIMARY.
 //!
 //! # Failure
@@ -46,19 +47,32 @@ pub(super) enum Kind {
     Freed = 4,
     /// New, with the payload.
     New = 5,
+    /// New; its payload comes with COMMIT-PRIMARY.
+    LateNew = 6,
 }
 
 impl Kind {
     fn of(number: u64) -> Result<Kind, BadRecord> {
-        const ALL: [Kind; 5] = [
+        const ALL: [Kind; 6] = [
             Kind::Whole,
             Kind::Late,
             Kind::Patched,
             Kind::Freed,
             Kind::New,
+            Kind::LateNew,
         ];
         let kind = ALL.into_iter().find(|kind| *kind as u64 == number);
         kind.ok_or(BadRecord("unknown kind of write"))
+    }
+
+    /// Whether the object is new.
+    pub fn is_new(self) -> bool {
+        matches!(self, Kind::New | Kind::LateNew)
+    }
+
+    /// Whether its payload comes with COMMIT-PRIMARY.
+    pub fn is_late(self) -> bool {
+        matches!(self, Kind::Late | Kind::Patched | Kind::LateNew)
     }
 }
 
@@ -76,6 +90,8 @@ pub(super) struct Write<'a> {
 
 /// Words of a write before its payload.
 pub(super) const WRITE_WORDS: usize = 3;
+/// Words of a new object in LOCK before its payload: what it is split of.
+pub(super) const SPLIT_WORDS: usize = 1;
 /// Words of a late value before its payload.
 pub(super) const LATE_WORDS: usize = 2;
 /// Words of a LOCK record before its regions.
@@ -179,7 +195,7 @@ impl<'a> Reader<'a> {
 
 /// What backups must know of an object's slot and only its primary does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     /// Size class of its block.
     pub class: Class,
     /// How often it has held an object.

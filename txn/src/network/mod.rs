@@ -8,6 +8,7 @@
 //! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
 //! turns.rs    intents on rows of other machines, at both ends
+//! reserve.rs  slots of peers for new objects ──► lent.rs    slots that peers have reserved
 //! placement.rs  which machine has which region  backing.rs  memory that peers find
 //! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
@@ -24,12 +25,14 @@ mod boards;
 mod copies;
 mod ends;
 mod far;
+mod lent;
 mod link;
 mod members;
 mod message;
 mod participants;
 mod placement;
 mod primary;
+mod reserve;
 mod spread;
 mod turns;
 
@@ -41,7 +44,7 @@ use std::thread::JoinHandle;
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
 use fencepost_fabric::{MonotonicClock, Writer};
 use fencepost_storage::old_versions::OldVersions;
-use fencepost_storage::{Addr, Backing, RegionId};
+use fencepost_storage::{Addr, Backing, RegionId, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
@@ -52,8 +55,10 @@ use ends::End;
 pub(crate) use ends::start_poller;
 pub(crate) use link::Link;
 pub use members::{MemberState, Members, RegionState};
+pub(crate) use message::Slot;
 pub(crate) use participants::Spread;
 pub use placement::Placement;
+pub(crate) use reserve::{Reserved, Wanted};
 use spread::Finishing;
 
 use crate::record::TxnId;
@@ -95,6 +100,7 @@ pub(crate) struct Network {
     /// Waits for intents at other machines, by their tickets.
     turns: Mutex<HashMap<u64, Completer<turns::Ended>, FixedState>>,
     tickets: AtomicU64,
+    reserves: reserve::Reserves,
     /// Commits that are not acknowledged by all primaries yet.
     finishing: Mutex<Vec<Finishing>>,
     log_words: usize,
@@ -158,6 +164,7 @@ impl Network {
             changed: Changed::default(),
             turns: Mutex::default(),
             tickets: AtomicU64::new(1),
+            reserves: reserve::Reserves::default(),
             finishing: Mutex::default(),
             log_words: options.log_words,
             far,
@@ -233,7 +240,7 @@ impl Network {
     }
 
     /// Whether nothing is left of transactions that are over: no lock, no record or room for one, no
-    /// answer that is waited for.
+    /// answer that is waited for. Slots that are reserved for new objects may stay in stock.
     pub fn is_at_rest(&self) -> bool {
         let ends = self.ends.lock();
         ends.iter().all(End::is_at_rest)
@@ -241,11 +248,20 @@ impl Network {
             && self.replies.lock().is_empty()
             && self.finishing.lock().is_empty()
             && self.turns.lock().is_empty()
+            && self.reserves.is_at_rest()
             && self.peers.iter().all(|peer| peer.link.is_at_rest())
     }
 
-    /// Ends the poller's thread.
-    pub fn stop(&self) {
+    /// Slots of peers in stock, and slots of this machine that peers have.
+    pub fn reserved(&self) -> (Vec<Addr>, Vec<Addr>) {
+        let ends = self.ends.lock();
+        let lent = ends.iter().flat_map(End::lent);
+        (self.reserves.all(), lent.collect())
+    }
+
+    /// Gives back what it has of peers and ends the poller's thread.
+    pub fn stop(&self, now: Timestamp) {
+        self.trim_stocks(now, true);
         self.stopped.store(true, Ordering::Release);
         self.fabric.bell().ring();
         let poller = self.poller.lock().take();

@@ -15,7 +15,7 @@ use crate::lock::LockFailure;
 use crate::record;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
-use crate::write_set::{What, Write};
+use crate::write_set::{Payload, What, Write};
 
 /// A commit's business with the other machines.
 #[derive(Default)]
@@ -73,8 +73,9 @@ fn kind_of(write: &Write) -> Option<Kind> {
         What::Image { kind: Some(_) } => Some(Kind::Late),
         What::Patched(_) => Some(Kind::Patched),
         What::Freed => Some(Kind::Freed),
-        What::New { .. } => Some(Kind::New),
-        What::Unborn | What::Idle => None,
+        What::New { kind: None, .. } => Some(Kind::New),
+        What::New { kind: Some(_), .. } => Some(Kind::LateNew),
+        What::Unborn(_) | What::Idle => None,
     }
 }
 
@@ -109,11 +110,13 @@ impl Context {
     /// Words of the payload that an entry is written with.
     fn payload_words(&self, write: &Write) -> usize {
         match write.what {
-            What::New { .. } => self
-                .machine
-                .regions()
-                .object(write.addr)
-                .map_or(0, |object| object.len()),
+            What::New { .. } => match write.payload() {
+                Payload::Slot(addr) => {
+                    let object = self.machine.regions().object(addr);
+                    object.map_or(0, |object| object.len())
+                }
+                Payload::Image((_, words)) => words,
+            },
             What::Image { .. } | What::Patched(_) => write.image.1,
             _ => 0,
         }
@@ -134,11 +137,14 @@ impl Context {
         for write in &primary {
             let words = self.payload_words(write);
             sizes[LOCK] += message::WRITE_WORDS;
-            match kind_of(write) {
-                Some(Kind::Late | Kind::Patched) => {
-                    sizes[COMMIT_PRIMARY] += message::LATE_WORDS + words;
-                }
-                _ => sizes[LOCK] += words,
+            let kind = kind_of(write);
+            if kind.is_some_and(Kind::is_new) {
+                sizes[LOCK] += message::SPLIT_WORDS;
+            }
+            if kind.is_some_and(Kind::is_late) {
+                sizes[COMMIT_PRIMARY] += message::LATE_WORDS + words;
+            } else {
+                sizes[LOCK] += words;
             }
         }
         if !backup.is_empty() {
@@ -180,12 +186,19 @@ impl Context {
                 let write = &self.writes.writes[*entry as usize];
                 let Some(kind) = kind_of(write) else { continue };
                 let image = match kind {
-                    Kind::Whole => self.writes.image(write),
+                    Kind::Whole | Kind::New => self.writes.image(write),
                     _ => &[],
                 };
+                let split = match write.what {
+                    What::New { split_of, .. } => Some(split_of.raw()),
+                    _ => None,
+                };
+                let split = split.as_slice();
                 let about = (write.addr, kind, 0, write.base.0);
-                message::put_write(&mut record, about, image.len(), |out| {
-                    out.copy_from_slice(image);
+                message::put_write(&mut record, about, split.len() + image.len(), |out| {
+                    let (first, rest) = out.split_at_mut(split.len());
+                    first.copy_from_slice(split);
+                    rest.copy_from_slice(image);
                 });
             }
             replies.push((at, network.expect_reply(id, participant.machine)));
@@ -309,27 +322,25 @@ impl Context {
 
     fn put_backup(&self, record: &mut Vec<u64>, entry: u32) {
         let write = &self.writes.writes[entry as usize];
-        let object = || self.machine.regions().object(write.addr);
-        let slot = match self.spread.slots.get(&entry) {
-            Some(slot) => Some(*slot),
-            None => Slot::of(self.machine.regions(), write.addr),
+        let slot = match (write.what, self.spread.slots.get(&entry)) {
+            (What::New { slot, .. }, _) => Some(slot),
+            (_, Some(slot)) => Some(*slot),
+            (_, None) => Slot::of(self.machine.regions(), write.addr),
         };
         let (Some(kind), Some(slot)) = (kind_of(write), slot) else {
             return;
         };
-        let incarnation = match write.what {
-            What::New { incarnation, .. } => incarnation,
-            _ => slot.incarnation,
+        let about = (write.addr, kind, slot.class.0, u64::from(slot.incarnation));
+        let in_slot = match write.payload() {
+            Payload::Slot(addr) if kind.is_new() => self.machine.regions().object(addr),
+            _ => None,
         };
-        let about = (write.addr, kind, slot.class.0, u64::from(incarnation));
-        message::put_write(record, about, self.payload_words(write), |out| match kind {
-            Kind::New => {
-                if let Some(object) = object() {
-                    object.copy(0, out);
-                }
+        message::put_write(record, about, self.payload_words(write), |out| {
+            match (in_slot, kind) {
+                (Some(object), _) => object.copy(0, out),
+                (None, Kind::Freed) => {}
+                (None, _) => out.copy_from_slice(self.writes.image(write)),
             }
-            Kind::Freed => {}
-            _ => out.copy_from_slice(self.writes.image(write)),
         });
     }
 
@@ -353,7 +364,7 @@ impl Context {
             message::begin_commit(&mut record, id, w);
             for entry in &participant.primary {
                 let write = &self.writes.writes[*entry as usize];
-                if let Some(Kind::Late | Kind::Patched) = kind_of(write) {
+                if kind_of(write).is_some_and(Kind::is_late) {
                     message::put_late(&mut record, write.addr, self.writes.image(write));
                 }
             }

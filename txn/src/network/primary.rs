@@ -6,6 +6,8 @@
 //!   ABORT has been processed; they come from the same log, in order.
 //! * PRIMARY-2: the records stay in the log until the transaction is truncated; those of one whose
 //!   COMMIT-BACKUP comes in parts are copied out of it.
+//! * PRIMARY-3: a new object comes into a slot that was lent to the peer and is not allocated; it is locked as
+//!   others are, so whoever finds a pointer to it before it is there waits.
 
 use std::collections::HashMap;
 
@@ -16,6 +18,7 @@ use fencepost_storage::old_versions::Replaced;
 use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
+use super::lent::Lent;
 use super::message::{Kind, LockReply, Reader, Slot, Write};
 use crate::machine::Machine;
 use crate::record::{BadRecord, TxnId};
@@ -26,6 +29,8 @@ struct Held {
     addr: Addr,
     base: Header,
     kind: Kind,
+    /// Of a new object: what it is split of, or null.
+    split_of: Addr,
     /// Where the payload is in the LOCK record: first word and words.
     payload: (usize, usize),
 }
@@ -42,6 +47,8 @@ pub(super) struct Primary {
     locked: HashMap<TxnId, Locked, FixedState>,
     /// Records that stay until truncation.
     kept: HashMap<TxnId, Vec<Kept>, FixedState>,
+    /// Slots for objects that they make.
+    pub lent: Lent,
 }
 
 impl Primary {
@@ -57,8 +64,13 @@ impl Primary {
         reader.skip_regions()?;
         let (mut held, mut found) = (Vec::new(), Vec::new());
         let mut failed = None;
-        while let Some(write) = reader.write()? {
-            match take_lock(machine, &write) {
+        while let Some(mut write) = reader.write()? {
+            let mut split_of = Addr::NULL;
+            if write.kind.is_new() {
+                let (split, payload) = write.payload.split_first().ok_or(NO_SPLIT)?;
+                (split_of, write.payload) = (Addr::from_raw(*split), payload);
+            }
+            match self.take_lock(machine, &write) {
                 Ok(base) => {
                     let slot = Slot::of(machine.regions(), write.addr);
                     found.push(slot.map_or(0, Slot::word));
@@ -70,6 +82,7 @@ impl Primary {
                         addr: write.addr,
                         base,
                         kind: write.kind,
+                        split_of,
                         payload: (end - write.payload.len(), write.payload.len()),
                     });
                 }
@@ -89,6 +102,14 @@ impl Primary {
         Ok((id, LockReply::Locked(found), None))
     }
 
+    /// Takes the lock of an object that is to be written; of a new one, if the slot is the peer's for that.
+    fn take_lock(&self, machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason> {
+        match write.kind.is_new() && !self.lent.has(write.addr) {
+            true => Err(AbortReason::WriteConflict),
+            false => take_lock(machine, write),
+        }
+    }
+
     /// COMMIT-PRIMARY: old versions first, then the new ones in place of the locks.
     pub fn commit(
         &mut self,
@@ -106,13 +127,21 @@ impl Primary {
             .iter()
             .map(|held| keep_old(machine, &mut lane, held, w))
             .collect();
-        for (held, place) in held.iter().zip(places) {
-            let payload = match held.kind {
-                Kind::Late | Kind::Patched => match reader.late()? {
+        let before = Before::of(&held, &places);
+        for (held, place) in held.iter().zip(&places) {
+            let payload = match held.kind.is_late() {
+                true => match reader.late()? {
                     Some((addr, payload)) if addr == held.addr => payload,
                     _ => return Err(BadRecord("COMMIT-PRIMARY without a value")),
                 },
-                _ => &record[held.payload.0..held.payload.0 + held.payload.1],
+                false => &record[held.payload.0..held.payload.0 + held.payload.1],
+            };
+            let place = match held.kind.is_new() {
+                true => {
+                    self.lent.used(held.addr);
+                    before.place(machine, held.split_of)
+                }
+                false => *place,
             };
             install(machine, held, payload, place, w);
             if held.kind == Kind::Freed {
@@ -142,6 +171,29 @@ impl Primary {
     }
 }
 
+/// Where old versions are that new objects of the same commit continue.
+struct Before(HashMap<Addr, OldPlace, FixedState>);
+
+impl Before {
+    fn of(held: &[Held], places: &[OldPlace]) -> Before {
+        let splits = held.iter().any(|held| !held.split_of.is_null());
+        let all = held.iter().zip(places).filter(|_| splits);
+        Before(all.map(|(held, place)| (held.addr, *place)).collect())
+    }
+
+    /// The place of the version before this commit of what an object is split of.
+    fn place(&self, machine: &Machine, split_of: Addr) -> OldPlace {
+        let lost = match split_of.is_null() || machine.regions().is_own(split_of) {
+            true => OldPlace::NONE,
+            // What was before at another machine cannot be found from here.
+            false => OldPlace::LOST,
+        };
+        self.0.get(&split_of).copied().unwrap_or(lost)
+    }
+}
+
+const NO_SPLIT: BadRecord = BadRecord("a new object does not say what it is split of");
+
 fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason> {
     let own = machine.regions().is_own(write.addr);
     let object = machine.regions().object(write.addr).filter(|_| own);
@@ -153,6 +205,9 @@ fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason
         Kind::Patched => object.header(),
         _ => Header(write.about).unlocked(),
     };
+    if write.kind.is_new() && expected.is_allocated() {
+        return Err(AbortReason::WriteConflict);
+    }
     // A node that is gone is looked for elsewhere, and its slot may be another object's soon.
     if write.kind == Kind::Patched && !expected.is_allocated() {
         return Err(AbortReason::WriteConflict);
@@ -178,7 +233,8 @@ fn unlock(machine: &Machine, held: &[Held]) {
 }
 
 fn keep_old(machine: &Machine, lane: &mut Lane, held: &Held, w: Timestamp) -> OldPlace {
-    let Some(object) = machine.regions().object(held.addr) else {
+    let object = machine.regions().object(held.addr);
+    let Some(object) = object.filter(|_| !held.kind.is_new()) else {
         return OldPlace::NONE;
     };
     let version = Replaced {
@@ -194,7 +250,8 @@ fn install(machine: &Machine, held: &Held, payload: &[u64], place: OldPlace, w: 
     let Some(object) = machine.regions().object(held.addr) else {
         return;
     };
-    let incarnation = object.link().incarnation();
+    let new = u16::from(held.kind.is_new());
+    let incarnation = object.link().incarnation().wrapping_add(new);
     object.begin_install();
     let freed = held.kind == Kind::Freed;
     if !freed {

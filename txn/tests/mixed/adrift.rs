@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, MachineOptions, Mode, NodeKind, Outcome, Refusal, Rerouting,
+    AbortReason, Addr, Machine, MachineOptions, Mode, Near, NodeKind, Outcome, Refusal, Rerouting,
     Revalidate, Stop, Timestamp, Transaction, View,
 };
 use pollster::block_on;
@@ -91,7 +91,7 @@ impl World {
         };
         let machine = Machine::open(options).expect("memory tier opens");
         let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-        let [a, b, open] = [(); 3].map(|()| tx.alloc(2, Addr::NULL).expect("memory").addr);
+        let [a, b, open] = [(); 3].map(|()| block_on(tx.alloc(2, Near::Own)).expect("memory").addr);
         assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
         World {
             machine,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fencepost_fabric::{CrashLoss, SimDisk};
 use fencepost_txn::{
-    Addr, FatPtr, Machine, Mode, NodeKind, Outcome, Refusal, Rerouting, Revalidate, Stop,
+    Addr, FatPtr, Machine, Mode, Near, NodeKind, Outcome, Refusal, Rerouting, Revalidate, Stop,
     Timestamp, Transaction, View,
 };
 use pollster::block_on;
@@ -54,7 +54,7 @@ impl NodeKind for Restless {
                     tx.stamp_with(Addr::from_raw(op[1]), &RESTLESS)?;
                     continue;
                 }
-                let made = tx.alloc(3, Addr::NULL)?;
+                let made = tx.alloc(3, Near::Own).await?;
                 tx.write_new(made, op)?;
                 let first = Addr::from_raw(op[2]);
                 tx.update(first, |image| image[0] = op[0]).await?;
@@ -72,7 +72,7 @@ impl NodeKind for Restless {
 
 fn node(machine: &Arc<Machine>) -> Addr {
     let mut tx = machine.coordinator().begin(Mode::ReadWrite);
-    let ptr = tx.alloc(3, Addr::NULL).expect("memory");
+    let ptr = block_on(tx.alloc(3, Near::Own)).expect("memory");
     assert!(matches!(block_on(tx.commit()), Ok(Outcome::Committed(_))));
     ptr.addr
 }
@@ -81,7 +81,7 @@ fn node(machine: &Arc<Machine>) -> Addr {
 async fn load(tx: &mut Transaction, node: Addr, stamps: bool) -> Result<Addr, Stop> {
     let mut first = FatPtr::NULL;
     for i in 0..5000 {
-        let ptr = tx.alloc(12, Addr::NULL)?;
+        let ptr = tx.alloc(12, Near::Own).await?;
         tx.write_new(ptr, &[i; 12])?;
         if i == 0 {
             first = ptr;

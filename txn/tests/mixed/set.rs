@@ -10,9 +10,10 @@
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, NodeKind, Outcome, Refusal, Rerouting, Revalidate, Stop, Timestamp,
-    Transaction, View,
+    AbortReason, Addr, Machine, Near, NodeKind, Outcome, Refusal, Rerouting, Revalidate, Stop,
+    Timestamp, Transaction, View,
 };
+use pollster::block_on;
 
 const STAMP: usize = 0;
 const LOW: usize = 1;
@@ -130,7 +131,7 @@ impl Set {
     }
 
     pub fn create(tx: &mut Transaction) -> Result<Set, Stop> {
-        let ptr = tx.alloc(WORDS, Addr::NULL)?;
+        let ptr = block_on(tx.alloc(WORDS, Near::Own))?;
         let mut image = [0; WORDS];
         image[HIGH] = u64::MAX;
         tx.write_new(ptr, &image)?;
@@ -258,7 +259,7 @@ async fn split_in(tx: &mut Transaction, at: Addr, separator: u64) -> Result<bool
         return Ok(false);
     }
     let middle = all.partition_point(|key| *key < separator);
-    let right_at = tx.alloc_split_of(WORDS, at, at)?;
+    let right_at = tx.alloc_split_of(WORDS, Near::Object(at), at).await?;
     let mut right = left.clone();
     right[LOW] = separator;
     put(&mut right, &all[middle..]);
@@ -275,7 +276,7 @@ pub fn at_rest(machine: &Arc<Machine>, first: Addr) -> Vec<u64> {
     let (mut at, mut all) = (first, Vec::new());
     while !at.is_null() {
         let look = |view: &View<'_>| (Addr::from_raw(view.word(RIGHT)), keys(view));
-        let now = pollster::block_on(machine.view_current(at, look)).expect("reached");
+        let now = block_on(machine.view_current(at, look)).expect("reached");
         let (right, keys) = now.expect("nodes are never freed");
         all.extend(keys);
         at = right;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fencepost_txn::{
-    AbortReason, Addr, Machine, MachineOptions, Mode, NodeKind, Outcome, Refusal, Rerouting,
+    AbortReason, Addr, Machine, MachineOptions, Mode, Near, NodeKind, Outcome, Refusal, Rerouting,
     Revalidate, Stop, Timestamp, Transaction, View,
 };
 use pollster::block_on;
@@ -73,7 +73,7 @@ fn the_slot_of_a_node_that_was_freed_under_patches_is_free_once() {
     for _ in 0..30 {
         let mut tx = begin(&machine);
         for _ in 0..1000 {
-            let ptr = tx.alloc(set::WORDS, Addr::NULL).expect("memory");
+            let ptr = block_on(tx.alloc(set::WORDS, Near::Own)).expect("memory");
             assert!(all.insert(ptr.addr), "{} is handed out twice", ptr.addr);
         }
         commit(tx);
@@ -191,10 +191,9 @@ fn what_is_split_off_a_new_right_half_continues_the_same_past() {
     let left = a_set(&machine).first();
     let mut past = machine.coordinator().begin(Mode::ReadOnly);
     let mut tx = begin(&machine);
-    let right = tx.alloc_split_of(set::WORDS, left, left).expect("memory");
-    let further = tx
-        .alloc_split_of(set::WORDS, left, right.addr)
-        .expect("memory");
+    let right = block_on(tx.alloc_split_of(set::WORDS, Near::Object(left), left)).expect("memory");
+    let further = tx.alloc_split_of(set::WORDS, Near::Object(left), right.addr);
+    let further = block_on(further).expect("memory");
     block_on(tx.update(left, |_| ())).expect("exists");
     commit(tx);
     for addr in [right.addr, further.addr] {

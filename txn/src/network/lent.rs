@@ -1,0 +1,108 @@
+//! Slots of this machine that a peer has reserved for new objects ([`super::reserve`]), at their primary.
+//!
+//! # Invariants
+//! * LENT-1: a lent slot is not allocated, its payload is zeroed, and nobody but the peer's commits locks it. It
+//!   is in no free list, so its block keeps its class.
+//! * LENT-2: only a slot that was lent to a peer becomes its new object, once.
+
+use std::collections::HashSet;
+
+use fencepost_storage::Addr;
+use fencepost_storage::classes::Class;
+use fencepost_storage::lanes::{Lane, Supply};
+use foldhash::fast::FixedState;
+
+use super::Link;
+use super::message::{Reader, Slot};
+use super::reserve::{self, RESERVED, Reserved, Wanted};
+use crate::machine::Machine;
+use crate::record::BadRecord;
+
+/// What one peer has.
+#[derive(Default)]
+pub(super) struct Lent(HashSet<Addr, FixedState>);
+
+impl Lent {
+    /// RESERVE: lends what there is memory for.
+    pub fn reserve(
+        &mut self,
+        machine: &Machine,
+        lane: usize,
+        link: &Link,
+        words: &[u64],
+    ) -> Result<(), BadRecord> {
+        let (ticket, wanted) = Wanted::decode(words)?;
+        let slots = take(machine, lane, wanted);
+        self.0.extend(slots.iter().map(|slot| slot.addr));
+        reserve::answer(ticket, &slots, |words| link.send_surely(RESERVED, words));
+        Ok(())
+    }
+
+    /// UNRESERVE: the slots may serve others.
+    pub fn give_back(
+        &mut self,
+        machine: &Machine,
+        lane: usize,
+        words: &[u64],
+    ) -> Result<(), BadRecord> {
+        let mut reader = Reader(words);
+        let mut lane = machine.lanes().enter(lane);
+        while !reader.0.is_empty() {
+            let addr = Addr::from_raw(reader.word()?);
+            if !self.0.remove(&addr) {
+                return Err(BadRecord("a slot comes back that was not lent"));
+            }
+            lane.give_back(machine.regions(), addr);
+        }
+        Ok(())
+    }
+
+    /// Whether the peer may make an object there.
+    pub fn has(&self, addr: Addr) -> bool {
+        self.0.contains(&addr)
+    }
+
+    /// It has made one.
+    pub fn used(&mut self, addr: Addr) {
+        self.0.remove(&addr);
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = Addr> {
+        self.0.iter().copied()
+    }
+}
+
+fn take(machine: &Machine, lane: usize, wanted: Wanted) -> Vec<Reserved> {
+    let Wanted {
+        class, count, near, ..
+    } = wanted;
+    let mut slots = Vec::with_capacity(count);
+    if wanted.run {
+        let run = |lane: &mut Lane, supply: Supply<'_>| lane.alloc_run(supply, class, count);
+        let Ok(first) = machine.take_slots(lane, run) else {
+            return slots;
+        };
+        let stride = (class.slot_words() * 8) as u64;
+        let addrs = (0..count as u64).map(|i| Addr::from_raw(first.raw() + i * stride));
+        slots.extend(addrs.filter_map(|addr| prepare(machine, class, addr)));
+        return slots;
+    }
+    let one = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+    while slots.len() < count {
+        // For the first one everything is tried.
+        let addr = match slots.is_empty() {
+            true => machine.take_slots(lane, one),
+            false => machine.take_slots_at_hand(lane, one),
+        };
+        let Ok(addr) = addr else { break };
+        slots.extend(prepare(machine, class, addr));
+    }
+    slots
+}
+
+fn prepare(machine: &Machine, class: Class, addr: Addr) -> Option<Reserved> {
+    let (base, incarnation) = machine.empty_slot(addr)?;
+    let slot = Slot { class, incarnation };
+    Some(Reserved { addr, base, slot })
+}

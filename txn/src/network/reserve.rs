@@ -1,0 +1,385 @@
+//! Slots of peers for new objects: reserved there ahead of the transactions that need them.
+//!
+//! ```text
+//! RESERVE    ticket | size class, how many, whether side by side | an address to be near     to the primary
+//! RESERVED   ticket | whether more follows | slots: address, header, class and incarnation    from it
+//! UNRESERVE  addresses                                                     to it, in the log
+//!
+//! primary's lane ──RESERVE──► stock ──alloc──► new object of a transaction ──COMMIT-PRIMARY──► object
+//!       ▲                     │   ▲                        │
+//!       └─────UNRESERVE───────┘   └── abort, rollback ─────┘
+//! ```
+//! Regions are written by their own machine alone, so until COMMIT-PRIMARY what is to be in a slot is in the
+//! write set of its transaction ([`crate::write_set`]). A RESERVED without slots says that there is no memory.
+//!
+//! # Invariants
+//! * RESERVE-1: a slot that a primary has lent ([`super::lent`]) is in the stock of one peer, in one of its
+//!   transactions or in a commit on its way. At rest the stocks are all that is lent: they may stay, since
+//!   nobody sees them, and [`crate::Machine::reserved`] counts them.
+//! * RESERVE-2: nothing leads to a new object that is not locked or there: its slot is locked from LOCK to
+//!   COMMIT-PRIMARY, so whoever comes by a pointer of the same commit waits for it.
+//! * RESERVE-3: UNRESERVE goes through the log, behind the ABORT of whoever had the slot locked.
+//!
+//! A stock has a bound; beyond it, after [`IDLE`] without use, and when the machine closes, slots go back.
+//!
+//! # Failure
+//! Slots that a machine has reserved when it is lost are free as their allocated bits say: they are found again
+//! when the primary's free lists are made from those. Where the primary cannot be reached, the transaction is
+//! to be tried again; without memory there it stops ([`Stop::OutOfMemory`]).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fencepost_fabric::{Completer, Completion, MachineId};
+use fencepost_storage::classes::Class;
+use fencepost_storage::header::Header;
+use fencepost_storage::{Addr, Timestamp};
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+
+use super::Network;
+use super::message::{Reader, Slot};
+use crate::clock::TICK_NS;
+use crate::record::{self, BadRecord};
+use crate::stop::{AbortReason, Stop};
+use crate::transaction::Transaction;
+
+/// Tags of the messages.
+pub(super) const RESERVE: u8 = 6;
+pub(super) const RESERVED: u8 = 7;
+
+/// Slots that are asked for at once, and bytes of them: most allocations cost no message.
+const AT_ONCE: usize = 16;
+const BYTES_AT_ONCE: usize = 16 << 10;
+/// Slots of a size class that a stock keeps.
+const KEPT: usize = 2 * AT_ONCE;
+/// How long a stock is kept that nobody uses, in ticks of the clock: a second.
+const IDLE: u64 = 1_000_000_000 / TICK_NS;
+/// Addresses of one UNRESERVE.
+const BACK_AT_ONCE: usize = 64;
+/// Slots of one RESERVED.
+const SLOTS_AT_ONCE: usize = 256;
+/// Words of a slot in a RESERVED.
+const SLOT_WORDS: usize = 3;
+
+const UNREACHABLE: Stop = Stop::Retry(AbortReason::Unreachable);
+
+/// A slot of a peer that no object is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    pub addr: Addr,
+    /// Its header, unlocked and not allocated.
+    pub base: Header,
+    /// With the incarnation of the object to come.
+    pub slot: Slot,
+}
+
+/// What is asked of a primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub class: Class,
+    pub count: usize,
+    /// All of them, side by side; otherwise as many as there are.
+    pub run: bool,
+    /// What they should be near, if that is not null.
+    pub near: Addr,
+}
+
+impl Wanted {
+    /// What is asked for where one slot is needed.
+    pub fn batch(class: Class, near: Addr) -> Wanted {
+        let fit = BYTES_AT_ONCE / (class.slot_words() * 8);
+        let (count, run) = (fit.clamp(1, AT_ONCE), false);
+        Wanted {
+            class,
+            count,
+            run,
+            near,
+        }
+    }
+
+    fn words(self, ticket: u64) -> [u64; 3] {
+        let what = (u64::from(self.class.0) << 32) | (u64::from(self.run) << 31);
+        [ticket, what | self.count as u64, self.near.raw()]
+    }
+
+    pub(super) fn decode(words: &[u64]) -> Result<(u64, Wanted), BadRecord> {
+        let mut reader = Reader(words);
+        let (ticket, what) = (reader.word()?, reader.word()?);
+        let near = Addr::from_raw(reader.word()?);
+        let class = u8::try_from(what >> 32).map(Class);
+        let class = class.map_err(|_| BadRecord("unknown size class"))?;
+        let (run, count) = (what >> 31 & 1 == 1, (what & 0x7FFF_FFFF) as usize);
+        let most = if run { class.slots() } else { AT_ONCE };
+        if count == 0 || count > most {
+            return Err(BadRecord("more slots than anybody asks for"));
+        }
+        let wanted = Wanted {
+            class,
+            count,
+            run,
+            near,
+        };
+        Ok((ticket, wanted))
+    }
+}
+
+/// Gives what answers RESERVE to `send`.
+pub(super) fn answer(ticket: u64, slots: &[Reserved], mut send: impl FnMut(&[u64])) {
+    let mut left = slots.chunks(SLOTS_AT_ONCE).peekable();
+    loop {
+        let part = left.next().unwrap_or_default();
+        let more = left.peek().is_some();
+        let mut words = vec![ticket, u64::from(more)];
+        let slot = |slot: &Reserved| [slot.addr.raw(), slot.base.0, slot.slot.word()];
+        words.extend(part.iter().flat_map(slot));
+        send(&words);
+        if !more {
+            return;
+        }
+    }
+}
+
+/// What this machine has of its peers.
+#[derive(Default)]
+pub(super) struct Reserves(Mutex<Stocks>);
+
+#[derive(Default)]
+struct Stocks {
+    slots: HashMap<(MachineId, u8), Stock, FixedState>,
+    /// Questions that have not been answered to the end, or whose answers nobody has taken yet.
+    asked: HashMap<u64, Answer, FixedState>,
+}
+
+/// Slots of one size class at one peer.
+#[derive(Default)]
+struct Stock {
+    slots: Vec<Reserved>,
+    used_at: Timestamp,
+}
+
+struct Answer {
+    came: Vec<Reserved>,
+    whole: Completer<()>,
+}
+
+impl Reserves {
+    /// Whether nothing is asked for.
+    pub fn is_at_rest(&self) -> bool {
+        self.0.lock().asked.is_empty()
+    }
+
+    /// All slots in stock.
+    pub fn all(&self) -> Vec<Addr> {
+        let stocks = self.0.lock();
+        let slots = stocks.slots.values().flat_map(|stock| &stock.slots);
+        slots.map(|slot| slot.addr).collect()
+    }
+}
+
+/// A question to a primary. Dropping it puts what has come, or is still to come, into the stock.
+struct Asked<'a> {
+    network: &'a Network,
+    ticket: u64,
+    now: Timestamp,
+}
+
+impl Asked<'_> {
+    /// What has come; what of it is not used is to be put back.
+    fn came(&self) -> Vec<Reserved> {
+        let mut stocks = self.network.reserves.0.lock();
+        let answer = stocks.asked.get_mut(&self.ticket);
+        answer.map_or_else(Vec::new, |answer| std::mem::take(&mut answer.came))
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let answer = self.network.reserves.0.lock().asked.remove(&self.ticket);
+        if let Some(answer) = answer {
+            self.network.put_back(&answer.came, self.now);
+        }
+    }
+}
+
+impl Network {
+    /// A slot of `machine` from the stock, if there is one.
+    pub fn take_slot(&self, machine: MachineId, class: Class, now: Timestamp) -> Option<Reserved> {
+        let mut stocks = self.reserves.0.lock();
+        let stock = stocks.slots.get_mut(&(machine, class.0))?;
+        stock.used_at = now;
+        stock.slots.pop()
+    }
+
+    /// Puts slots back into the stock that no object came into.
+    pub fn put_back(&self, slots: &[Reserved], now: Timestamp) {
+        let mut stocks = self.reserves.0.lock();
+        for slot in slots {
+            let primary = self.placement.primary(slot.addr.region());
+            let stock = (primary, slot.slot.class.0);
+            let stock = stocks.slots.entry(stock).or_default();
+            stock.used_at = now;
+            stock.slots.push(*slot);
+        }
+    }
+
+    /// RESERVED: for who asked, or for the stock if that is nobody any more.
+    pub(super) fn take_answer(
+        &self,
+        peer: MachineId,
+        words: &[u64],
+        now: Timestamp,
+    ) -> Result<(), BadRecord> {
+        let mut reader = Reader(words);
+        let (ticket, more) = (reader.word()?, reader.word()? != 0);
+        let mut slots = Vec::with_capacity(reader.0.len() / SLOT_WORDS);
+        while !reader.0.is_empty() {
+            let slot = Reserved {
+                addr: Addr::from_raw(reader.word()?),
+                base: Header(reader.word()?),
+                slot: Slot::from_word(reader.word()?),
+            };
+            if self.placement.primary(slot.addr.region()) != peer {
+                return Err(BadRecord("a peer lends what is not its own"));
+            }
+            slots.push(slot);
+        }
+        let mut stocks = self.reserves.0.lock();
+        match stocks.asked.get_mut(&ticket) {
+            Some(answer) => {
+                answer.came.extend(slots);
+                if !more {
+                    let whole = std::mem::replace(&mut answer.whole, Completion::pending().0);
+                    drop(stocks);
+                    whole.complete(Ok(()));
+                }
+            }
+            None => {
+                drop(stocks);
+                self.put_back(&slots, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back what is over the bound of a stock or has not been used for long; all of it where `closing`.
+    pub(super) fn trim_stocks(&self, now: Timestamp, closing: bool) {
+        let mut stocks = self.reserves.0.lock();
+        for ((machine, _), stock) in &mut stocks.slots {
+            let idle = now.raw().saturating_sub(stock.used_at.raw()) > IDLE;
+            let kept = if closing || idle { 0 } else { KEPT };
+            while stock.slots.len() > kept {
+                // The slots that were used last stay.
+                let many = (stock.slots.len() - kept).min(BACK_AT_ONCE);
+                let back = stock.slots[..many].iter().map(|slot| slot.addr.raw());
+                let back: Vec<u64> = back.collect();
+                let link = self.link(*machine);
+                let sent = link.map(|link| link.append_unpromised(record::UNRESERVE, &back));
+                let Some(Ok(sent)) = sent else { break };
+                // Should it not arrive, the peer is lost or this machine is to it.
+                drop(sent);
+                stock.slots.drain(..many);
+            }
+        }
+        stocks.slots.retain(|_, stock| !stock.slots.is_empty());
+    }
+}
+
+impl Transaction {
+    /// Asks `machine` for slots: the first of those that came, for a single one, or all of a run.
+    pub(crate) async fn reserve_slots(
+        &self,
+        machine: MachineId,
+        wanted: Wanted,
+    ) -> Result<Vec<Reserved>, Stop> {
+        let here = self.machine();
+        let network = here.network().map(Arc::clone).ok_or(UNREACHABLE)?;
+        let link = network.link(machine).ok_or(UNREACHABLE)?;
+        if !link.is_up().await {
+            return Err(UNREACHABLE);
+        }
+        let ticket = network.tickets.fetch_add(1, Ordering::Relaxed);
+        let (whole, answered) = Completion::pending();
+        let came = Vec::new();
+        let answer = Answer { came, whole };
+        network.reserves.0.lock().asked.insert(ticket, answer);
+        let asked = Asked {
+            network: &network,
+            ticket,
+            now: here.now(),
+        };
+        link.send_surely(RESERVE, &wanted.words(ticket));
+        let whole = self.answered(&network, answered).await;
+        let mut slots = asked.came();
+        let needed = if wanted.run { wanted.count } else { 1 };
+        let enough = whole.is_ok() && slots.len() >= needed;
+        let taken = if enough { needed } else { 0 };
+        let rest = slots.split_off(taken);
+        network.put_back(&rest, here.now());
+        match whole {
+            Err(_) => Err(UNREACHABLE),
+            Ok(()) if enough => Ok(slots),
+            Ok(()) => Err(Stop::OutOfMemory),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slots(count: usize) -> Vec<Reserved> {
+        let slot = |at: usize| Reserved {
+            addr: Addr::from_raw(64 * at as u64),
+            base: Header(at as u64),
+            slot: Slot::from_word(at as u64),
+        };
+        (0..count).map(slot).collect()
+    }
+
+    #[test]
+    fn what_is_asked_for_comes_back_as_it_was_made() {
+        let batch = Wanted::batch(Class(3), Addr::from_raw(77));
+        assert_eq!(batch.count, AT_ONCE);
+        let large = Wanted::batch(Class(255), Addr::NULL);
+        assert_eq!(large.count, 1);
+        let run = Wanted {
+            count: Class(3).slots(),
+            run: true,
+            ..batch
+        };
+        for wanted in [batch, large, run] {
+            assert_eq!(Wanted::decode(&wanted.words(9)), Ok((9, wanted)));
+        }
+        let many = Wanted {
+            count: AT_ONCE + 1,
+            ..batch
+        };
+        assert!(Wanted::decode(&many.words(9)).is_err());
+        let none = Wanted { count: 0, ..run };
+        assert!(Wanted::decode(&none.words(9)).is_err());
+    }
+
+    #[test]
+    fn many_slots_come_in_parts_and_none_come_as_an_answer() {
+        for (count, parts) in [(0, 1), (1, 1), (SLOTS_AT_ONCE, 1), (SLOTS_AT_ONCE + 1, 2)] {
+            let mut sent = Vec::new();
+            answer(5, &slots(count), |words| sent.push(words.to_vec()));
+            let more: Vec<_> = sent.iter().map(|words| words[1]).collect();
+            let mut expected = vec![1; parts];
+            expected[parts - 1] = 0;
+            assert_eq!(more, expected);
+            let words: usize = sent.iter().map(|words| words.len() - 2).sum();
+            assert_eq!(words, count * SLOT_WORDS);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_refused_and_never_panics(words in proptest::collection::vec(any::<u64>(), 0..8)) {
+            let _ = Wanted::decode(&words);
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! New objects whose primary is another machine than that of their transaction.
+
+mod race;
+mod world;
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use fencepost_txn::{Addr, LockFree, Mode, Near, NodeKind, Outcome, Refusal, Rerouting};
+use fencepost_txn::{Revalidate, Stop, Timestamp, Transaction, View};
+use pollster::block_on;
+use world::{KINDS, Kind, LOG_WORDS, World, commit, place, word};
+
+#[test]
+fn a_new_object_is_where_it_was_asked_for_and_only_its_transaction_sees_it_before_the_commit() {
+    for kind in KINDS {
+        let world = World::new(kind, 3, 3);
+        let beside = world.object(1, 1, 3, 7).addr;
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        for (near, at) in [
+            (Near::Own, 0),
+            (Near::OwnBeside(beside), 0),
+            (place(0), 0),
+            (place(2), 2),
+            (Near::Object(beside), 1),
+        ] {
+            let ptr = block_on(tx.alloc(20, near)).expect("memory");
+            assert!(world.machines[at].regions().is_own(ptr.addr), "{near:?}");
+            assert!(tx.owns(ptr.addr) && tx.has_image(ptr.addr));
+            assert_eq!(word(&mut tx, ptr.addr), Some(0));
+            tx.write_new(ptr, &[9; 20]).expect("its own");
+            block_on(tx.update(ptr.addr, |image| image[0] = 8)).expect("its own");
+            block_on(tx.write(ptr.addr, &[5])).expect("its own");
+            let mut words = Vec::new();
+            assert_eq!(block_on(tx.read(ptr.addr, &mut words)), Ok(true));
+            assert_eq!((words[0], words[1], words[19]), (5, 9, 9));
+            for machine in 0..3 {
+                assert_eq!(world.word(machine, ptr.addr), None);
+            }
+        }
+        commit(tx);
+        world.settle();
+        assert_eq!(world.objects(), 6);
+    }
+}
+
+#[test]
+fn what_was_made_elsewhere_is_an_object_like_others() {
+    for kind in KINDS {
+        let world = World::new(kind, 2, 2);
+        let first = world.object(0, 1, 3, 1);
+        let lockfree = |machine: usize| {
+            let mut words = Vec::new();
+            let found = world.machines[machine].read_lockfree(first, &mut words);
+            block_on(found).expect("reached")
+        };
+        assert_eq!(
+            (lockfree(0), lockfree(1)),
+            (LockFree::Found, LockFree::Found)
+        );
+        let mut past = world.begin(0, Mode::ReadOnly);
+        for machine in [1, 0] {
+            let mut tx = world.begin(machine, Mode::ReadWrite);
+            block_on(tx.update(first.addr, |image| image[0] += 1)).expect("there");
+            commit(tx);
+        }
+        assert_eq!(world.word(1, first.addr), Some(3));
+        assert_eq!(word(&mut past, first.addr), Some(1));
+        past.abort();
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        block_on(tx.free(first.addr)).expect("there");
+        commit(tx);
+        assert_eq!((lockfree(0), lockfree(1)), (LockFree::Gone, LockFree::Gone));
+        world.settle();
+        assert_eq!(world.objects(), 0);
+    }
+}
+
+#[test]
+fn slots_of_what_did_not_commit_serve_again() {
+    for kind in KINDS {
+        let world = World::new(kind, 2, 2);
+        let mut slots = Vec::new();
+        for turn in 0..6 {
+            let mut tx = world.begin(0, Mode::ReadWrite);
+            let new = block_on(tx.alloc(3, place(1))).expect("memory");
+            tx.write_new(new, &[1, 2, 3]).expect("its own");
+            slots.push(new);
+            match turn % 3 {
+                0 => tx.abort(),
+                1 => drop(tx),
+                _ => {
+                    // Freed before it was ever there.
+                    block_on(tx.free(new.addr)).expect("its own");
+                    assert!(!tx.owns(new.addr));
+                    assert_eq!(word(&mut tx, new.addr), None);
+                    commit(tx);
+                }
+            }
+            assert!(world.machines[0].reserved().stock.contains(&new.addr));
+        }
+        assert!(slots.iter().all(|slot| *slot == slots[0]), "{slots:?}");
+        world.settle();
+        assert_eq!(world.objects(), 0);
+        // Nothing of what was in the image before is there.
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        let new = block_on(tx.alloc(3, place(1))).expect("memory");
+        assert_eq!(new, slots[0]);
+        commit(tx);
+        assert_eq!(world.word(1, new.addr), Some(0));
+        world.settle();
+    }
+}
+
+#[test]
+fn a_commit_that_fails_leaves_the_slot_to_the_next_one() {
+    for kind in KINDS {
+        let world = World::new(kind, 3, 2);
+        let other = world.object(2, 2, 3, 1).addr;
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        assert_eq!(word(&mut tx, other), Some(1));
+        block_on(tx.read(other, &mut Vec::new())).expect("there");
+        let new = block_on(tx.alloc(3, place(1))).expect("memory");
+        let mut faster = world.begin(2, Mode::ReadWrite);
+        block_on(faster.write(other, &[2])).expect("there");
+        commit(faster);
+        let outcome = block_on(tx.commit()).expect("an outcome");
+        assert!(matches!(outcome, Outcome::Aborted(_)), "{outcome:?}");
+        // The same slot, locked by the commit before and given back in the order of the log.
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        let again = block_on(tx.alloc(3, place(1))).expect("memory");
+        assert_eq!(again, new);
+        tx.write_new(again, &[4; 3]).expect("its own");
+        commit(tx);
+        assert_eq!(world.word(1, again.addr), Some(4));
+        world.settle();
+    }
+}
+
+#[test]
+fn going_back_to_a_savepoint_takes_new_objects_and_their_changes_back() {
+    for kind in KINDS {
+        let world = World::new(kind, 2, 1);
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        let kept = block_on(tx.alloc(3, place(1))).expect("memory");
+        tx.write_new(kept, &[1, 2, 3]).expect("its own");
+        let savepoint = tx.savepoint();
+        block_on(tx.write(kept.addr, &[7])).expect("its own");
+        let gone = block_on(tx.alloc(3, place(1))).expect("memory");
+        tx.write_new(gone, &[9]).expect("its own");
+        tx.rollback_to(&savepoint);
+        assert!(!tx.owns(gone.addr) && tx.owns(kept.addr));
+        assert_eq!(word(&mut tx, kept.addr), Some(1));
+        block_on(tx.free(kept.addr)).expect("its own");
+        assert_eq!(word(&mut tx, kept.addr), None);
+        tx.rollback_to(&savepoint);
+        assert_eq!(word(&mut tx, kept.addr), Some(1));
+        tx.release(savepoint);
+        commit(tx);
+        assert_eq!(world.word(1, kept.addr), Some(1));
+        world.settle();
+        assert_eq!(world.objects(), 1);
+    }
+}
+
+#[test]
+fn a_run_lies_side_by_side() {
+    for kind in KINDS {
+        let world = World::new(kind, 2, 2);
+        // More than one message tells of.
+        const COUNT: usize = 600;
+        let stride = fencepost_txn::slot_bytes(1).expect("small") as u64;
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        let run = block_on(tx.alloc_run(1, COUNT, place(1))).expect("memory");
+        let at = |i: usize| Addr::from_raw(run.addr.raw() + i as u64 * stride);
+        assert!(world.machines[1].regions().is_own(run.addr));
+        assert!((0..COUNT).all(|i| tx.owns(at(i))));
+        // What is over the bound of the stock goes back.
+        tx.abort();
+        world.settle();
+        world.wait("a smaller stock", || world.reserved().0.len() <= 32);
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        let run = block_on(tx.alloc_run(1, 10, place(1))).expect("memory");
+        for i in 0..10 {
+            let addr = Addr::from_raw(run.addr.raw() + i * stride);
+            let ptr = fencepost_txn::FatPtr { addr, ..run };
+            tx.write_new(ptr, &[i]).expect("its own");
+        }
+        commit(tx);
+        for i in 0..10 {
+            let addr = Addr::from_raw(run.addr.raw() + i * stride);
+            assert_eq!(world.word(1, addr), Some(i));
+        }
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        let too_many = block_on(tx.alloc_run(100, 100_000, place(1)));
+        assert!(matches!(too_many, Err(Stop::TooLarge(_))));
+        tx.abort();
+        world.settle();
+    }
+}
+
+#[test]
+fn without_memory_at_its_machine_an_object_is_refused_and_nothing_is_lost() {
+    for kind in KINDS {
+        let world = World::limited(kind, 2, 1, 2 << 20);
+        let before = world.machines[1].account().used();
+        for run in [8, 1] {
+            let mut tx = world.begin(0, Mode::ReadWrite);
+            let mut made = 0;
+            let refused = loop {
+                let new = match run {
+                    1 => block_on(tx.alloc(1000, place(1))),
+                    run => block_on(tx.alloc_run(1000, run, place(1))),
+                };
+                match new {
+                    Ok(_) => made += run,
+                    Err(stop) => break stop,
+                }
+            };
+            assert_eq!(refused, Stop::OutOfMemory);
+            assert!(made > 50, "{made}");
+            // On this machine there is memory still.
+            block_on(tx.alloc(10, Near::Own)).expect("memory");
+            tx.abort();
+            world.settle();
+        }
+        world.machines[0].close().expect("no log");
+        world.wait("all slots to go back", || world.reserved().1.is_empty());
+        world.machines[1].tidy();
+        assert_eq!(world.machines[1].account().used(), before);
+    }
+}
+
+#[test]
+fn what_nobody_uses_goes_back_and_so_does_all_when_the_machine_closes() {
+    for kind in KINDS {
+        let world = World::new(kind, 3, 1);
+        world.object(0, 1, 3, 1);
+        world.object(2, 1, 3, 1);
+        world.settle();
+        assert_eq!(world.machines[1].reserved().lent.len(), 2 * 15);
+        world.wait("idle stocks to go back", || world.reserved().1.is_empty());
+        world.settle();
+        world.object(0, 1, 300, 1);
+        assert!(!world.machines[1].reserved().lent.is_empty());
+        world.machines[0].close().expect("no log");
+        world.wait("all slots to go back", || world.reserved().1.is_empty());
+        assert_eq!(world.reserved().0.len(), 0);
+    }
+}
+
+#[test]
+fn slots_that_nobody_waits_for_any_more_are_not_lost() {
+    for kind in KINDS {
+        let world = World::new(kind, 2, 1);
+        let mut cx = Context::from_waker(Waker::noop());
+        for words in [3, 300] {
+            let mut tx = world.begin(0, Mode::ReadWrite);
+            let many = [1, 5][usize::from(words == 300)];
+            {
+                let mut alloc = pin!(tx.alloc_run(words, many, place(1)));
+                let _: Poll<_> = alloc.as_mut().poll(&mut cx);
+            }
+            tx.abort();
+            world.settle();
+            world.object(0, 1, words, 5);
+        }
+        world.settle();
+        assert_eq!(world.objects(), 2);
+    }
+}
+
+#[test]
+fn many_new_objects_commit_up_to_what_the_logs_take() {
+    for kind in KINDS {
+        let world = World::new(kind, 3, 3);
+        let many = |count: usize| {
+            let mut tx = world.begin(0, Mode::ReadWrite);
+            let mut made = Vec::new();
+            for value in 0..count {
+                let new = block_on(tx.alloc(20, place(1))).expect("memory");
+                tx.write_new(new, &[value as u64; 20]).expect("its own");
+                made.push(new.addr);
+            }
+            (made, block_on(tx.commit()))
+        };
+        // Together with what their backups get they are more than a log takes.
+        let (made, outcome) = many(LOG_WORDS / 160);
+        assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+        for (value, addr) in made.iter().enumerate() {
+            assert_eq!(world.word(2, *addr), Some(value as u64));
+        }
+        let (_, refused) = many(LOG_WORDS / 20);
+        assert!(matches!(refused, Err(Stop::TooLarge(_))), "{refused:?}");
+        world.settle();
+        assert_eq!(world.objects(), made.len());
+    }
+}
+
+/// Objects whose first word becomes the commit timestamp.
+struct Stamped;
+
+static STAMPED: Stamped = Stamped;
+
+impl NodeKind for Stamped {
+    fn id(&self) -> u8 {
+        79
+    }
+
+    fn admits(&self, _: &View<'_>, _: Timestamp) -> bool {
+        false
+    }
+
+    fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
+        image[op[0] as usize] = op[1];
+        Ok(())
+    }
+
+    fn stamp(&self, image: &mut [u64], w: Timestamp) {
+        image[0] = w.raw();
+    }
+
+    fn revalidate(&self, _: &[u64], _: &View<'_>) -> Revalidate {
+        Revalidate::Invalid
+    }
+
+    fn reroute<'a>(&'static self, _: &'a mut Transaction, _: Addr) -> Rerouting<'a> {
+        Box::pin(async { Err(Stop::Damaged) })
+    }
+}
+
+#[test]
+fn new_objects_carry_the_commit_timestamp_where_they_are_to() {
+    for kind in KINDS {
+        let world = World::new(kind, 2, 2);
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        let stamped = block_on(tx.alloc(3, place(1))).expect("memory");
+        tx.write_new(stamped, &[1, 2, 3]).expect("its own");
+        tx.stamp_with(stamped.addr, &STAMPED).expect("its own");
+        assert!(tx.stamps(stamped.addr));
+        let patched = block_on(tx.alloc(3, place(1))).expect("memory");
+        let done = block_on(tx.patch(patched.addr, &STAMPED, &[1, 6]));
+        assert_eq!(done, Ok(Ok(())));
+        let Ok(Outcome::Committed(w)) = block_on(tx.commit()) else {
+            panic!("nobody is in the way");
+        };
+        let mut tx = world.begin(1, Mode::ReadOnly);
+        for (addr, then) in [(stamped.addr, 2), (patched.addr, 6)] {
+            let look = |view: &View<'_>| (view.word(0), view.word(1));
+            let seen = block_on(tx.view(addr, None, look)).expect("readable");
+            assert_eq!(seen.map(|(words, _)| words), Some((w.raw(), then)));
+        }
+        tx.abort();
+        world.settle();
+    }
+}
+
+#[test]
+fn what_is_split_off_elsewhere_continues_the_past_of_the_whole() {
+    for kind in KINDS {
+        let world = World::new(kind, 3, 2);
+        let left = world.object(1, 1, 4, 1).addr;
+        let mut past = world.begin(2, Mode::ReadOnly);
+        let mut before = world.begin(0, Mode::ReadOnly);
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        // Only beside what it is split of can it be found from there.
+        let right = tx.alloc_split_of(4, place(2), left);
+        let right = block_on(right).expect("memory").addr;
+        assert!(world.machines[1].regions().is_own(right));
+        let further = tx.alloc_split_of(4, Near::Object(right), right);
+        let further = block_on(further).expect("memory").addr;
+        for (addr, value) in [(right, 3), (further, 4), (left, 2)] {
+            block_on(tx.write(addr, &[value; 4])).expect("nobody is in the way");
+        }
+        commit(tx);
+        for addr in [left, right, further] {
+            assert_eq!(word(&mut past, addr), Some(1), "{kind:?}");
+            assert_eq!(word(&mut before, addr), Some(1), "{kind:?}");
+        }
+        let now = [left, right, further].map(|addr| world.word(0, addr));
+        assert_eq!(now, [Some(2), Some(3), Some(4)]);
+        past.abort();
+        before.abort();
+        world.settle();
+    }
+}
+
+#[test]
+fn a_machine_that_is_alone_is_where_everything_is() {
+    let machine = fencepost_txn::Machine::open(fencepost_txn::MachineOptions::default());
+    let machine = machine.expect("opens");
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    let mut cx = Context::from_waker(Waker::noop());
+    for near in [Near::Own, place(4), Near::Object(machine.root())] {
+        // Ready at once.
+        let alloc = pin!(tx.alloc(3, near)).as_mut().poll(&mut cx);
+        let Poll::Ready(Ok(ptr)) = alloc else {
+            panic!("{near:?}: {alloc:?}");
+        };
+        assert!(machine.regions().is_own(ptr.addr));
+    }
+    tx.abort();
+    let world = World::new(Kind::Local, 2, 1);
+    let mut tx = world.begin(0, Mode::ReadWrite);
+    let nobody = block_on(tx.alloc(3, place(7)));
+    assert!(matches!(nobody, Err(Stop::Retry(_))), "{nobody:?}");
+}
