@@ -163,11 +163,15 @@ impl Check<'_> {
     }
 
     async fn index(&mut self, owner: Owner, index: &IndexDef) -> Result<u64, Stop> {
-        let root = Addr::from_raw(index.root);
-        match index.kind {
-            IndexKind::BTree => self.tree(owner, BTree::open(root)).await,
-            IndexKind::Hash => self.hash_table(owner, HashTable::open(root)).await,
+        let mut entries = 0;
+        for root in index.roots.all() {
+            let root = Addr::from_raw(*root);
+            entries += match index.kind {
+                IndexKind::BTree => self.tree(owner, BTree::open(root)).await?,
+                IndexKind::Hash => self.hash_table(owner, HashTable::open(root)).await?,
+            };
         }
+        Ok(entries)
     }
 
     async fn table(&mut self, def: &Arc<TableDef>) -> Result<(), Halt> {
@@ -203,23 +207,25 @@ impl Check<'_> {
     /// Every row that the first index reaches (CAT-1), against every index.
     async fn rows(&mut self, owner: Owner, plan: &TablePlan) -> Result<u64, Halt> {
         let mut batch = ScanBatch::new();
-        let mut cursor = whole(&BTree::open(Addr::from_raw(plan.def.primary().root)));
         let (mut words, mut key) = (Vec::new(), Vec::new());
         let mut row = vec![Value::Null; plan.layout.width()];
         let mut rows = 0;
-        while cursor.next_batch(&mut self.tx, &mut batch, BATCH).await? {
-            for at in 0..batch.len() {
-                rows += 1;
-                let place = FatPtr::from_words(batch.value(at));
-                self.claim(owner, place.addr);
-                self.chunks(owner, place.addr).await?;
-                match self.read(place, plan, &mut words, &mut row).await? {
-                    Ok(()) => self.entries_of(plan, place, &row, &mut key).await?,
-                    Err(what) => {
-                        self.problem(format!(
-                            "table {}: row {:?} {what}",
-                            plan.def.name, place.addr
-                        ));
+        for root in plan.def.primary().roots.all() {
+            let mut cursor = whole(&BTree::open(Addr::from_raw(*root)));
+            while cursor.next_batch(&mut self.tx, &mut batch, BATCH).await? {
+                for at in 0..batch.len() {
+                    rows += 1;
+                    let place = FatPtr::from_words(batch.value(at));
+                    self.claim(owner, place.addr);
+                    self.chunks(owner, place.addr).await?;
+                    match self.read(place, plan, &mut words, &mut row).await? {
+                        Ok(()) => self.entries_of(plan, place, &row, &mut key).await?,
+                        Err(what) => {
+                            self.problem(format!(
+                                "table {}: row {:?} {what}",
+                                plan.def.name, place.addr
+                            ));
+                        }
                     }
                 }
             }
@@ -265,7 +271,7 @@ impl Check<'_> {
         }))
     }
 
-    /// Every index leads from the row's own key to the row.
+    /// Every index leads from the row's own key, in the row's own partition, to the row.
     async fn entries_of(
         &mut self,
         plan: &TablePlan,
@@ -275,7 +281,8 @@ impl Check<'_> {
     ) -> Result<(), Halt> {
         for (codec, index) in plan.keys.iter().zip(&plan.def.indexes) {
             codec.encode_entry(row, place.addr.raw(), key);
-            let root = Addr::from_raw(index.root);
+            let partition = plan.def.partition_of(row, key);
+            let root = Addr::from_raw(index.roots.of(partition));
             let found = match index.kind {
                 IndexKind::BTree => BTree::open(root).get(&mut self.tx, key).await?,
                 IndexKind::Hash => HashTable::open(root).get(&mut self.tx, key).await?,

@@ -11,7 +11,7 @@ use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 use fencepost_sql::settings::Settings;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
-use fencepost_storage::{Addr, FatPtr};
+use fencepost_storage::{Addr, FatPtr, View};
 use fencepost_txn::{Mode, Transaction};
 
 use crate::database::Shared;
@@ -88,7 +88,8 @@ async fn row(
     };
     let mut key = Vec::new();
     codec.encode_entry(&row, addr.raw(), &mut key);
-    let tree = btree::BTree::open(Addr::from_raw(primary.root));
+    let partition = plan.def.partition_of(&row, &mut key);
+    let tree = btree::BTree::open(Addr::from_raw(primary.roots.of(partition)));
     let entry = tree.get(tx, &key).await?.map(FatPtr::from_words);
     Ok(entry.filter(|ptr| ptr.addr == addr).map(|_| row))
 }
@@ -100,7 +101,9 @@ async fn leaf(
     first: Option<[u64; 2]>,
     settings: &Settings,
 ) -> Result<Option<String>, Halt> {
-    let owns = |index: &&IndexDef| index.kind == IndexKind::BTree && index.root == tree.raw();
+    let owns = |index: &&IndexDef| {
+        index.kind == IndexKind::BTree && index.roots.all().contains(&tree.raw())
+    };
     let Some(index) = plan.def.indexes.iter().find(owns) else {
         return Ok(None);
     };
@@ -127,8 +130,12 @@ async fn leaf(
 
 async fn bucket(tx: &mut Transaction, def: &TableDef, addr: Addr) -> Result<Option<String>, Halt> {
     for index in def.indexes.iter().filter(|i| i.kind == IndexKind::Hash) {
-        let table = HashTable::open(Addr::from_raw(index.root));
-        let owned = tx.view(addr, None, |view| table.owns(view)).await?;
+        let roots = index.roots.all().iter();
+        let tables: Vec<_> = roots
+            .map(|root| HashTable::open(Addr::from_raw(*root)))
+            .collect();
+        let owns = |view: &View<'_>| tables.iter().any(|table| table.owns(view));
+        let owned = tx.view(addr, None, owns).await?;
         if owned.is_some_and(|(owned, _)| owned) {
             return Ok(Some(format!(
                 "The set of keys of index \"{}\" of table \"{}\"",

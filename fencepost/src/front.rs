@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_planner::{check_supported, ddl_command, explain, plan};
+use fencepost_planner::{check_supported, ddl_command, plan};
 use fencepost_sql::binder::{ParamTypes, bind};
 use fencepost_sql::bound::{self, Explain, ResultColumn};
 use fencepost_sql::catalog::Snapshot;
@@ -64,23 +64,23 @@ fn explain_body(explained: Explain, text: &str, params: &[Type]) -> Result<Body,
     let ddl = ddl_command(&explained.statement).is_some();
     match plan(*explained.statement) {
         Ok(plan) => {
-            let lines = explain(&plan);
             let tables = plan.tables();
-            let run = explained.analyze.then(|| {
-                Arc::new(Planned {
-                    text: text.to_owned(),
-                    params: params.to_vec(),
-                    columns: None,
-                    body: Body::Plan(Box::new(plan), tables),
-                    key: None,
-                })
-            });
-            Ok(Body::Explain(lines, run))
+            let planned = Planned {
+                text: text.to_owned(),
+                params: params.to_vec(),
+                columns: None,
+                body: Body::Plan(Box::new(plan), tables),
+                key: None,
+            };
+            Ok(Body::Explain {
+                planned: Some(Arc::new(planned)),
+                analyze: explained.analyze,
+            })
         }
-        Err(_) if ddl => Ok(Body::Explain(
-            vec!["Utility statements have no plan structure".into()],
-            None,
-        )),
+        Err(_) if ddl => Ok(Body::Explain {
+            planned: None,
+            analyze: false,
+        }),
         Err(_) => Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
             "this statement cannot be explained",

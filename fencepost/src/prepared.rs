@@ -41,8 +41,13 @@ pub(crate) enum Body {
     Empty,
     /// It runs by a plan over these tables.
     Plan(Box<Plan>, Vec<Arc<TablePlan>>),
-    /// EXPLAIN: the lines, and the plan to run where ANALYZE asks for it.
-    Explain(Vec<String>, Option<Arc<Planned>>),
+    /// EXPLAIN.
+    Explain {
+        /// What is explained, if it has a plan.
+        planned: Option<Arc<Planned>>,
+        /// It is run too.
+        analyze: bool,
+    },
     /// It is for the session or the catalog.
     Utility(Box<bound::Statement>),
 }

@@ -2,7 +2,8 @@
 //!
 //! There are no statistics: an index that pins more leading columns is taken to give fewer rows.
 //! A whole unique key beats everything; a hash index serves whole keys only; an index that gives
-//! the order asked for wins a tie, and decides where no condition does.
+//! the order asked for wins a tie, and decides where no condition does. An index with a tree for each
+//! partition gives an order where the partition column is given, or by merging its trees.
 
 use fencepost_sql::bound::Expr;
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
@@ -30,6 +31,8 @@ pub struct Path {
     pub access: Access,
     /// Walk from the end.
     pub backward: bool,
+    /// Merge the trees of all partitions.
+    pub merged: bool,
     /// The rows come in the wanted order.
     pub ordered: bool,
     /// The conjuncts that the path does.
@@ -55,6 +58,7 @@ fn full_primary() -> Path {
         index: 0,
         access: Access::Full,
         backward: false,
+        merged: false,
         ordered: false,
         served: Vec::new(),
     }
@@ -112,6 +116,7 @@ fn candidate(
             ordered: !several || wanted.is_empty(),
             access,
             backward: false,
+            merged: false,
             served,
         };
         return Some((score, path));
@@ -123,6 +128,7 @@ fn candidate(
     let direction = (!several)
         .then(|| order_direction(table, index, &pinned, wanted))
         .flatten();
+    let scattered = index.roots.are_partitioned() && prefix.is_empty();
     let bound_count = usize::from(lower.is_some()) + usize::from(upper.is_some());
     let score = Score {
         whole_unique_key: false,
@@ -144,6 +150,7 @@ fn candidate(
         index: position,
         access,
         backward: direction.unwrap_or(false),
+        merged: scattered && direction.is_some() && !wanted.is_empty(),
         ordered: direction.is_some(),
         served,
     };

@@ -72,6 +72,7 @@ pub fn plan_select(select: Select) -> SelectPlan {
         sort: if sorted { Vec::new() } else { select.order_by },
         limit: select.limit,
         offset: select.offset,
+        home: None,
     }
 }
 
@@ -231,6 +232,7 @@ impl Builder<'_> {
             index: path.index,
             access: path.access,
             backward: path.backward,
+            merged: path.merged,
             filter,
             locks: self.locks || changed.is_some(),
             pointer_slot: changed.map(|c| c.pointer_slot),

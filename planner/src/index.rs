@@ -1,42 +1,59 @@
 //! The indexes of a table by kind: what a B-tree and a hash table have in common.
+//!
+//! Whatever is about one entry takes the partition of its row; an index that is not partitioned does not
+//! look at it.
 
 use fencepost_btree::{BTree, IndexError, Insert};
 use fencepost_hashtable::{self as hash, HashOptions, HashTable};
-use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::catalog::{IndexDef, IndexKind, Roots, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::stop::Halt;
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{AbortReason, Stop, Transaction};
+use fencepost_txn::{AbortReason, Near, Stop, Transaction};
 
-/// The tree of a B-tree index.
-pub fn tree(index: &IndexDef) -> BTree {
-    BTree::open(Addr::from_raw(index.root))
+use crate::place::Places;
+
+/// The tree that a B-tree index has for a partition.
+#[inline]
+pub fn tree(index: &IndexDef, partition: u32) -> BTree {
+    BTree::open(Addr::from_raw(index.roots.of(partition)))
 }
 
-/// The table of a hash index.
-pub fn hash_table(index: &IndexDef) -> HashTable {
-    HashTable::open(Addr::from_raw(index.root))
+/// The table that a hash index has for a partition.
+#[inline]
+fn hash_table(index: &IndexDef, partition: u32) -> HashTable {
+    HashTable::open(Addr::from_raw(index.roots.of(partition)))
+}
+
+/// All trees of a B-tree index.
+pub fn trees(index: &IndexDef) -> impl Iterator<Item = BTree> {
+    let roots = index.roots.all().iter();
+    roots.map(|root| BTree::open(Addr::from_raw(*root)))
 }
 
 /// The entry of `key`.
 pub async fn find(
     tx: &mut Transaction,
-    index: &IndexDef,
+    (index, partition): (&IndexDef, u32),
     key: &[u8],
 ) -> Result<Option<[u64; 2]>, Stop> {
     match index.kind {
-        IndexKind::BTree => tree(index).get(tx, key).await,
-        IndexKind::Hash => hash_table(index).get(tx, key).await,
+        IndexKind::BTree => tree(index, partition).get(tx, key).await,
+        IndexKind::Hash => hash_table(index, partition).get(tx, key).await,
     }
 }
 
 /// Whether there is a row under `key`. Either way it is to be so at the commit too: a row that is
 /// there is guarded.
-pub async fn is_taken(tx: &mut Transaction, index: &IndexDef, key: &[u8]) -> Result<bool, Stop> {
+pub async fn is_taken(
+    tx: &mut Transaction,
+    (index, partition): (&IndexDef, u32),
+    key: &[u8],
+) -> Result<bool, Stop> {
     let mut without_row = None;
     loop {
-        match find(tx, index, key).await? {
+        match find(tx, (index, partition), key).await? {
             None => return Ok(false),
             Some(entry) if guard_row(tx, entry).await? => return Ok(true),
             // Index and rows do not agree: nothing is to be done on the strength of that.
@@ -61,14 +78,14 @@ async fn guard_row(tx: &mut Transaction, entry: [u64; 2]) -> Result<bool, Stop> 
 /// Adds an entry; gives the one that is there already instead, and guards its row.
 pub async fn insert(
     tx: &mut Transaction,
-    index: &IndexDef,
+    (index, partition): (&IndexDef, u32),
     key: &[u8],
     value: [u64; 2],
 ) -> Result<Insert, Halt> {
     loop {
-        match try_insert(tx, index, key, value).await? {
+        match try_insert(tx, (index, partition), key, value).await? {
             // That it is there no more is the snapshot's, which has moved since.
-            Insert::Exists(_) if !is_taken(tx, index, key).await? => {}
+            Insert::Exists(_) if !is_taken(tx, (index, partition), key).await? => {}
             done => return Ok(done),
         }
     }
@@ -76,17 +93,17 @@ pub async fn insert(
 
 async fn try_insert(
     tx: &mut Transaction,
-    index: &IndexDef,
+    (index, partition): (&IndexDef, u32),
     key: &[u8],
     value: [u64; 2],
 ) -> Result<Insert, Halt> {
     match index.kind {
-        IndexKind::BTree => match tree(index).insert(tx, key, value).await {
+        IndexKind::BTree => match tree(index, partition).insert(tx, key, value).await {
             Ok(done) => Ok(done),
             Err(IndexError::Stop(stop)) => Err(stop.into()),
             Err(IndexError::KeyTooLong { length, limit }) => Err(too_long(index, length, limit)),
         },
-        IndexKind::Hash => match hash_table(index).insert(tx, key, &value).await {
+        IndexKind::Hash => match hash_table(index, partition).insert(tx, key, &value).await {
             Ok(hash::Insert::Done) => Ok(Insert::Done),
             Ok(hash::Insert::Exists(found)) => Ok(Insert::Exists(found)),
             Err(hash::IndexError::Stop(stop)) => Err(stop.into()),
@@ -98,10 +115,14 @@ async fn try_insert(
 }
 
 /// Removes an entry, which must be there.
-pub async fn remove(tx: &mut Transaction, index: &IndexDef, key: &[u8]) -> Result<(), Halt> {
+pub async fn remove(
+    tx: &mut Transaction,
+    (index, partition): (&IndexDef, u32),
+    key: &[u8],
+) -> Result<(), Halt> {
     let found = match index.kind {
-        IndexKind::BTree => tree(index).remove(tx, key).await?,
-        IndexKind::Hash => hash_table(index).remove(tx, key).await?,
+        IndexKind::BTree => tree(index, partition).remove(tx, key).await?,
+        IndexKind::Hash => hash_table(index, partition).remove(tx, key).await?,
     };
     match found {
         true => Ok(()),
@@ -112,13 +133,17 @@ pub async fn remove(tx: &mut Transaction, index: &IndexDef, key: &[u8]) -> Resul
 /// Puts another value under a key, which must be there.
 pub async fn replace(
     tx: &mut Transaction,
-    index: &IndexDef,
+    (index, partition): (&IndexDef, u32),
     key: &[u8],
     value: [u64; 2],
 ) -> Result<(), Halt> {
     let found = match index.kind {
-        IndexKind::BTree => tree(index).replace(tx, key, value).await?,
-        IndexKind::Hash => hash_table(index).replace(tx, key, &value).await?,
+        IndexKind::BTree => tree(index, partition).replace(tx, key, value).await?,
+        IndexKind::Hash => {
+            hash_table(index, partition)
+                .replace(tx, key, &value)
+                .await?
+        }
     };
     match found {
         true => Ok(()),
@@ -126,13 +151,41 @@ pub async fn replace(
     }
 }
 
-/// A new, empty index of the shape of `index`, whose root is not looked at; its root.
-pub async fn create(tx: &mut Transaction, table: &TableDef, index: &IndexDef) -> Result<u64, Stop> {
+/// A new, empty index of the shape of `index`, whose roots are not looked at; its roots.
+pub async fn create(
+    tx: &mut Transaction,
+    table: &TableDef,
+    index: &IndexDef,
+    places: &Places,
+) -> Result<Roots, Stop> {
+    if !table.is_partitioned_by(&index.columns) {
+        return Ok(Roots::One(create_one(tx, table, index, None).await?));
+    }
+    let count = table.partitioning.map_or(0, |by| by.count);
+    let mut roots = Vec::with_capacity(count as usize);
+    for partition in 0..count {
+        let near = places.of(partition);
+        roots.push(create_one(tx, table, index, Some(near)).await?);
+    }
+    Ok(Roots::Each(roots.into()))
+}
+
+/// A new, empty tree or hash table; its root. That of a partition is kept together where it is made.
+async fn create_one(
+    tx: &mut Transaction,
+    table: &TableDef,
+    index: &IndexDef,
+    partition: Option<Near>,
+) -> Result<u64, Stop> {
     Ok(match index.kind {
-        IndexKind::BTree => BTree::create(tx).await?.root().raw(),
+        IndexKind::BTree => match partition {
+            Some(near) => BTree::create_at(tx, near).await?.root().raw(),
+            None => BTree::create(tx).await?.root().raw(),
+        },
         IndexKind::Hash => {
             let options = HashOptions {
                 key_bytes: KeyCodec::slot_bytes(table, index),
+                near: partition.unwrap_or(Near::Own),
                 ..HashOptions::default()
             };
             HashTable::create_with(tx, &options).await?.root().raw()
@@ -142,10 +195,14 @@ pub async fn create(tx: &mut Transaction, table: &TableDef, index: &IndexDef) ->
 
 /// Frees the index's nodes; the rows stay.
 pub async fn drop_index(tx: &mut Transaction, index: &IndexDef) -> Result<(), Stop> {
-    match index.kind {
-        IndexKind::BTree => tree(index).drop_tree(tx).await,
-        IndexKind::Hash => hash_table(index).drop_table(tx).await,
+    for root in index.roots.all() {
+        let root = Addr::from_raw(*root);
+        match index.kind {
+            IndexKind::BTree => BTree::open(root).drop_tree(tx).await?,
+            IndexKind::Hash => HashTable::open(root).drop_table(tx).await?,
+        }
     }
+    Ok(())
 }
 
 /// 54000: the key does not fit a node, or a slot.

@@ -12,10 +12,14 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{Expr, Grouping, JoinKind, OrderKey, TableFunction, Target};
-use fencepost_sql::catalog::{IndexDef, TableDef};
+use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::system::SystemTable;
+use fencepost_storage::Addr;
+use fencepost_txn::Near;
+
+use crate::home::HomeKey;
 
 /// A table as plans use it: its definition and its codecs.
 #[derive(Debug)]
@@ -35,6 +39,25 @@ impl TablePlan {
             layout: RowLayout::new(&def.columns),
             keys: def.indexes.iter().map(|i| KeyCodec::new(def, i)).collect(),
             def: Arc::clone(def),
+        }
+    }
+
+    /// Where the rows of a partition are at home: the root that the first index has for it. Anywhere in a
+    /// table without partitions.
+    #[inline]
+    pub fn home_of(&self, partition: u32) -> Addr {
+        match &self.def.primary().roots {
+            Roots::One(_) => Addr::NULL,
+            Roots::Each(roots) => Addr::from_raw(roots[partition as usize]),
+        }
+    }
+
+    /// Where a new row of a partition goes, `beside` another of it if there is one.
+    #[inline]
+    pub fn near(&self, partition: u32, beside: Option<Addr>) -> Near {
+        match &self.def.primary().roots {
+            Roots::One(_) => beside.map_or(Near::Own, Near::OwnBeside),
+            Roots::Each(_) => Near::Object(beside.unwrap_or_else(|| self.home_of(partition))),
         }
     }
 
@@ -69,6 +92,8 @@ pub struct SelectPlan {
     pub limit: Option<Expr>,
     /// OFFSET.
     pub offset: Option<Expr>,
+    /// What tells its home, where it is a statement by itself.
+    pub home: Option<HomeKey>,
 }
 
 /// Where from rows come from.
@@ -138,6 +163,8 @@ pub struct Scan {
     pub access: Access,
     /// From the end.
     pub backward: bool,
+    /// The rows of several partitions in the order of the index.
+    pub merged: bool,
     /// Conditions on its own slots (and those left of it in a join) that the access does not do.
     pub filter: Option<Expr>,
     /// FOR UPDATE, UPDATE, DELETE: take an intent on each row, before it is read where possible.

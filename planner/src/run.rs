@@ -229,10 +229,11 @@ async fn run_point(
     let mut row = std::mem::take(&mut cx.scratch.row);
     let mut out = std::mem::take(&mut cx.scratch.out);
     let result = async {
-        if !point_key(scan, terms, cx, &[], &mut key)? {
+        let Some(partition) = point_key(scan, terms, cx, &[], &mut key)? else {
             return Ok(0);
-        }
-        if fetch_point(scan, cx, &key, &mut words).await?.is_none() {
+        };
+        let found = fetch_point(scan, cx, (&key, partition), &mut words);
+        if found.await?.is_none() {
             return Ok(0);
         }
         if row.len() < plan.width {

@@ -36,7 +36,7 @@ pub enum Plan {
 
 /// The plan of a statement, or the statement back if it has none.
 pub fn plan(statement: Statement) -> Result<Plan, Box<Statement>> {
-    Ok(match statement {
+    let plan = match statement {
         Statement::Select(select) => {
             let plan = plan_select(*select);
             match plan.point_scan() {
@@ -56,7 +56,8 @@ pub fn plan(statement: Statement) -> Result<Plan, Box<Statement>> {
             }
         },
         other => return Err(Box::new(other)),
-    })
+    };
+    Ok(plan.find_home())
 }
 
 /// The SELECT that a COPY TO writes out.

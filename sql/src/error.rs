@@ -117,6 +117,7 @@ states! {
     AMBIGUOUS_PARAMETER = b"42P08", "A parameter used with two types.";
     INVALID_COLUMN_REFERENCE = b"42P10", "A position that is not in the list.";
     INVALID_TABLE_DEFINITION = b"42P16", "A table that cannot be.";
+    INVALID_OBJECT_DEFINITION = b"42P17", "An object that cannot be.";
     INDETERMINATE_DATATYPE = b"42P18", "A parameter whose type cannot be told.";
     OUT_OF_MEMORY = b"53200", "The memory limit is reached.";
     DISK_FULL = b"53100", "The disk is full.";

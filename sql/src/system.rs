@@ -12,13 +12,16 @@ pub enum SystemTable {
     Regions,
     /// `pg_fencepost_configurations`: the configuration.
     Configurations,
+    /// `pg_fencepost_partitions`: the partitions of tables, and the machines that have them.
+    Partitions,
 }
 
 impl SystemTable {
-    const ALL: [SystemTable; 3] = [
+    const ALL: [SystemTable; 4] = [
         SystemTable::Machines,
         SystemTable::Regions,
         SystemTable::Configurations,
+        SystemTable::Partitions,
     ];
 
     /// The table of this name, which is folded already.
@@ -35,6 +38,7 @@ impl SystemTable {
             SystemTable::Machines => "pg_fencepost_machines",
             SystemTable::Regions => "pg_fencepost_regions",
             SystemTable::Configurations => "pg_fencepost_configurations",
+            SystemTable::Partitions => "pg_fencepost_partitions",
         }
     }
 
@@ -62,6 +66,13 @@ impl SystemTable {
                 ("machines", TEXT),
                 ("manager", INT4),
                 ("replicas", INT4),
+            ],
+            SystemTable::Partitions => &[
+                ("table_name", TEXT),
+                ("partition", INT4),
+                ("machine", INT4),
+                ("region", INT8),
+                ("root", INT8),
             ],
         }
     }

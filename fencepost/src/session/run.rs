@@ -77,8 +77,8 @@ impl Session {
             Body::Utility(statement) => {
                 Box::pin(self.run_utility(statement, portal, max_rows, sink, last)).await
             }
-            Body::Explain(lines, run) => {
-                Box::pin(self.run_explain(lines, run.as_ref(), portal, sink)).await
+            Body::Explain { planned, analyze } => {
+                Box::pin(self.run_explain(planned.as_ref(), *analyze, portal, sink)).await
             }
         };
         match result {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use fencepost_fabric::{Disk, DiskOp, HeldSyncs, SimDisk};
 use fencepost_sql::catalog::{CatalogView, guard_table};
 use fencepost_sql::error::SqlState;
+use fencepost_sql::value::Value;
 use fencepost_storage::log::LogOptions;
 use fencepost_storage::{Addr, RegionId};
 use fencepost_txn::{Durable, MachineOptions, Mode};
@@ -15,6 +16,7 @@ use pollster::FutureExt;
 use super::{Session, TxStatus};
 use crate::database::Database;
 use crate::error::Error;
+use crate::prepared::Body;
 
 /// Polls a future once.
 fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
@@ -163,4 +165,73 @@ fn a_table_whose_memory_is_gone_is_looked_up_again() {
     // Its block serves nothing any more.
     dropped.guard = Addr::new(RegionId(0), 900 << 20).raw();
     assert_eq!(guard_table(&mut tx, &dropped).block_on().ok(), Some(false));
+}
+
+/// The partition where a statement is at home.
+fn home(session: &mut Session, sql: &str, params: &[Value]) -> Option<u32> {
+    let prepared = session.parse(sql, &[]).expect(sql);
+    let Body::Plan(plan, _) = &prepared.planned.body else {
+        panic!("{sql}: no plan");
+    };
+    plan.home(params).map(|home| home.partition)
+}
+
+#[test]
+fn a_statement_is_at_home_where_all_of_it_is() {
+    let db = Database::in_memory().expect("a database");
+    db.blocking()
+        .batch(
+            "CREATE TABLE t (a int, b int, c text, PRIMARY KEY (a, b)) PARTITION BY HASH (a);
+             CREATE TABLE u (a int NOT NULL, d int) PARTITION BY HASH (a) WITH (colocate_with = t);
+             CREATE INDEX u_a ON u (a, d);
+             CREATE TABLE w (a int PRIMARY KEY, b int) PARTITION BY HASH (a);
+             CREATE TABLE g (a int PRIMARY KEY, b int) PARTITION BY HASH (a);
+             CREATE INDEX g_b ON g (b);
+             CREATE TABLE p (a int PRIMARY KEY, b int)",
+        )
+        .expect("the schema");
+    let mut session = db.session();
+    let at_home = [
+        "SELECT * FROM t WHERE a = $1",
+        "SELECT * FROM t WHERE a = $1::bigint AND b > 2 ORDER BY c",
+        "SELECT * FROM t JOIN u ON u.a = t.a WHERE t.a = $1 AND t.b = 5",
+        "SELECT * FROM (SELECT b FROM t WHERE a = $1) q JOIN u ON u.a = $1",
+        "SELECT * FROM g WHERE a = $1",
+        "INSERT INTO t VALUES ($1, 1, 'x'), ($1, 2, 'y')",
+        "INSERT INTO u SELECT a, b FROM t WHERE a = $1",
+        "UPDATE t SET c = 'x', b = b + 1 WHERE a = $1",
+        "DELETE FROM t WHERE a = $1 AND b = 2",
+    ];
+    let zero = [Value::Int4(0)];
+    for sql in at_home {
+        assert_eq!(home(&mut session, sql, &zero), Some(12), "{sql}");
+        assert_eq!(home(&mut session, sql, &[Value::Null]), None, "{sql}");
+    }
+    let anywhere = [
+        "SELECT $1 + 1",
+        "SELECT * FROM p WHERE a = $1",
+        "SELECT * FROM t WHERE b = $1",
+        "SELECT * FROM t WHERE a > $1",
+        "SELECT * FROM t WHERE a IN ($1, 1)",
+        "SELECT * FROM g WHERE b = $1",
+        "SELECT * FROM t JOIN w ON w.a = t.a WHERE t.a = $1",
+        "SELECT * FROM t JOIN p ON p.a = t.a WHERE t.a = $1",
+        "SELECT * FROM t JOIN u ON u.a = t.b WHERE t.a = $1",
+        "INSERT INTO t VALUES ($1 + 1, 1, 'x')",
+        "INSERT INTO g VALUES ($1, 1)",
+        "INSERT INTO u SELECT b, a FROM t WHERE a = $1",
+        "UPDATE t SET a = a + 1 WHERE a = $1",
+        "UPDATE g SET b = 1 WHERE a = $1",
+        "DELETE FROM t WHERE b = $1",
+    ];
+    for sql in anywhere {
+        assert_eq!(home(&mut session, sql, &zero), None, "{sql}");
+    }
+    let constant = "SELECT * FROM t WHERE a = 0 FOR UPDATE";
+    assert_eq!(home(&mut session, constant, &[]), Some(12));
+    let two = "INSERT INTO t VALUES ($1, 1, 'x'), ($2, 2, 'y')";
+    let values = [Value::Int4(0), Value::Int4(-5)];
+    assert_eq!(home(&mut session, two, &values), None);
+    let values = [Value::Int4(-5), Value::Int4(-5)];
+    assert_eq!(home(&mut session, two, &values), Some(15));
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fencepost_fabric::Random;
-use fencepost_planner::{Collected, DdlCx, Notice, RowSink, Tag, ddl_command, run_ddl};
+use fencepost_planner::{
+    Collected, DdlCx, Known, Notice, RowSink, Tag, ddl_command, explain, run_ddl,
+};
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Statement};
 use fencepost_sql::catalog::CatalogView;
@@ -208,13 +210,23 @@ impl Session {
 
     pub(super) async fn run_explain(
         &mut self,
-        lines: &[String],
-        run: Option<&Arc<Planned>>,
+        planned: Option<&Arc<Planned>>,
+        analyze: bool,
         portal: &mut Portal,
         sink: &mut dyn RowSink,
     ) -> Result<Completion, Halt> {
-        let mut lines = lines.to_vec();
-        if let Some(planned) = run {
+        let mut lines = match planned.map(|planned| &planned.body) {
+            Some(Body::Plan(plan, _)) => {
+                let known = Known {
+                    params: &portal.params,
+                    eval: &self.eval,
+                    machine: &self.db.machine,
+                };
+                explain(plan, &known)
+            }
+            _ => vec!["Utility statements have no plan structure".into()],
+        };
+        if let Some(planned) = planned.filter(|_| analyze) {
             let started = Instant::now();
             let mut rows = Collected::default();
             let mut inner = Portal {

@@ -1,7 +1,9 @@
 //! CREATE TABLE, CREATE INDEX, ALTER TABLE.
 
 use fencepost_sql::bound::{AlterAction, AlterTable, CreateIndex, CreateTable, KeyConstraint};
-use fencepost_sql::catalog::{IndexColumn, IndexDef, IndexKind, TableDef, guard_table};
+use fencepost_sql::catalog::{
+    IndexColumn, IndexDef, IndexKind, Partitioning, Roots, TableDef, guard_table,
+};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
@@ -10,6 +12,7 @@ use super::names::choose_name;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index::{create, drop_index};
+use crate::place::Places;
 
 /// CREATE TABLE.
 pub async fn create_table(
@@ -33,19 +36,36 @@ pub async fn create_table(
         name: statement.name.clone(),
         columns: statement.columns.clone(),
         indexes: Vec::new(),
+        partitioning: statement.partition_by.as_ref().map(|by| Partitioning {
+            column: by.column,
+            kind: statement.columns[by.column].ty.kind,
+            count: by.count,
+            group: match &by.with {
+                Some(with) => with.partitioning.map_or(with.id, |theirs| theirs.group),
+                None => id,
+            },
+        }),
         version,
         guard: ddl.catalog.new_guard(cx.tx, id, version).await?,
     };
-    let keyed_by_tree = statement.primary_key.is_some() && statement.index_kind == IndexKind::BTree;
+    let with = statement.partition_by.as_ref();
+    let places = match with.and_then(|by| by.with.as_deref()) {
+        Some(with) => Places::with(with),
+        None => Places::spread(cx.tx.machine()),
+    };
+    let key = statement.primary_key.as_ref();
+    let keyed_by_tree = statement.index_kind == IndexKind::BTree
+        && key.is_some_and(|key| reaches_all(&table, &ascending(&key.columns)));
     if !keyed_by_tree {
-        let hidden = hidden_index(cx, ddl, &table).await?;
+        let hidden = hidden_index(cx, ddl, &table, &places).await?;
         table.indexes.push(hidden);
     }
+    let empty = Some(&places);
     if let Some(key) = &statement.primary_key {
-        add_constraint(cx, ddl, &mut table, key, Some(statement.index_kind), false).await?;
+        add_constraint(cx, ddl, &mut table, key, Some(statement.index_kind), empty).await?;
     }
     for key in &statement.unique {
-        add_constraint(cx, ddl, &mut table, key, None, false).await?;
+        add_constraint(cx, ddl, &mut table, key, None, empty).await?;
     }
     ddl.catalog.insert_table(cx.tx, &table).await?;
     Ok(TAG)
@@ -78,13 +98,13 @@ pub async fn create_index(
         primary: false,
         constraint: false,
         columns: statement.columns.clone(),
-        root: 0,
+        roots: Roots::NONE,
     };
     if index.kind == IndexKind::Hash && !index.unique {
         // Entries of equal keys differ in their row addresses: only an ordered index finds them.
         index.kind = IndexKind::BTree;
     }
-    index.root = build(cx, &table, &index).await?;
+    index.roots = build(cx, &table, &index).await?;
     table.indexes.push(index);
     ddl.catalog.replace_table(cx.tx, &table).await?;
     Ok(TAG)
@@ -108,7 +128,7 @@ pub async fn alter_table(
         match action {
             AlterAction::Nothing => {}
             AlterAction::AddUnique(key) => {
-                add_constraint(cx, ddl, &mut table, key, None, true).await?;
+                add_constraint(cx, ddl, &mut table, key, None, None).await?;
             }
             AlterAction::AddPrimaryKey(key) => {
                 if table.primary_key().is_some() {
@@ -121,7 +141,7 @@ pub async fn alter_table(
                     )
                     .into());
                 }
-                add_constraint(cx, ddl, &mut table, key, Some(IndexKind::BTree), true).await?;
+                add_constraint(cx, ddl, &mut table, key, Some(IndexKind::BTree), None).await?;
             }
         }
     }
@@ -153,6 +173,7 @@ async fn hidden_index(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     table: &TableDef,
+    places: &Places,
 ) -> Result<IndexDef, Halt> {
     let mut index = IndexDef {
         id: ddl.catalog.next_oid(cx.tx).await?,
@@ -162,20 +183,21 @@ async fn hidden_index(
         primary: false,
         constraint: false,
         columns: Vec::new(),
-        root: 0,
+        roots: Roots::NONE,
     };
-    index.root = create(cx.tx, table, &index).await?;
+    index.roots = create(cx.tx, table, &index, places).await?;
     Ok(index)
 }
 
-/// Adds the index of a PRIMARY KEY (`primary` says of which kind) or UNIQUE constraint.
+/// Adds the index of a PRIMARY KEY (`primary` says of which kind) or UNIQUE constraint. A table that is
+/// `empty` has its partitions there.
 async fn add_constraint(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     table: &mut TableDef,
     key: &KeyConstraint,
     primary: Option<IndexKind>,
-    has_rows: bool,
+    empty: Option<&Places>,
 ) -> Result<(), Halt> {
     let name = match &key.name {
         Some(name) => {
@@ -200,14 +222,15 @@ async fn add_constraint(
         unique: true,
         primary: primary.is_some(),
         constraint: true,
-        columns: key.columns.iter().map(|c| ascending(*c)).collect(),
-        root: 0,
+        columns: ascending(&key.columns),
+        roots: Roots::NONE,
     };
-    index.root = match has_rows {
-        true => build(cx, table, &index).await?,
-        false => create(cx.tx, table, &index).await?,
+    index.roots = match empty {
+        None => build(cx, table, &index).await?,
+        Some(places) => create(cx.tx, table, &index, places).await?,
     };
-    if !index.primary || index.kind == IndexKind::Hash {
+    let takes_over = index.primary && reaches_all(table, &index.columns);
+    if !takes_over || index.kind == IndexKind::Hash {
         table.indexes.push(index);
         return Ok(());
     }
@@ -220,12 +243,18 @@ async fn add_constraint(
     Ok(())
 }
 
-fn ascending(column: usize) -> IndexColumn {
-    IndexColumn {
-        column,
+/// Can the tree of a primary key over `columns` be the first index (PART-1)?
+fn reaches_all(table: &TableDef, columns: &[IndexColumn]) -> bool {
+    table.partitioning.is_none() || table.is_partitioned_by(columns)
+}
+
+fn ascending(columns: &[usize]) -> Vec<IndexColumn> {
+    let ascending = |column: &usize| IndexColumn {
+        column: *column,
         desc: false,
         nulls_first: false,
-    }
+    };
+    columns.iter().map(ascending).collect()
 }
 
 fn index_name(ddl: &DdlCx<'_>, table: &TableDef, columns: &[usize], suffix: &str) -> String {

@@ -10,6 +10,7 @@ use super::create::begin_alter;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
+use crate::place::Places;
 use crate::store::free_row;
 
 /// DROP TABLE.
@@ -122,9 +123,10 @@ pub async fn truncate(
             version,
             ..TableDef::clone(table)
         };
+        let places = Places::with(table);
         for index in &mut emptied.indexes {
             index::drop_index(cx.tx, index).await?;
-            index.root = index::create(cx.tx, table, index).await?;
+            index.roots = index::create(cx.tx, table, index, &places).await?;
         }
         ddl.catalog.replace_table(cx.tx, &emptied).await?;
     }

@@ -8,6 +8,7 @@ mod cx;
 mod gathered;
 mod group;
 mod join;
+mod merge;
 mod range;
 mod scan;
 mod select;
@@ -17,7 +18,7 @@ mod system;
 
 pub use batch::Batch;
 pub use cx::{CancelFlag, Cx, Scratch};
-pub use range::point_key;
+pub use range::{Fit, fit, point_key};
 pub use scan::{fetch_point, pointer_of};
 pub use select::SelectState;
 pub use source::SourceState;

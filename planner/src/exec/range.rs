@@ -1,4 +1,5 @@
-//! The keys of an access path, computed when a scan opens: points or byte ranges.
+//! The keys of an access path, computed when a scan opens: points or byte ranges, each with the partition
+//! that has them where the index is partitioned.
 
 use std::ops::Bound;
 
@@ -15,16 +16,27 @@ use crate::plan::{Access, KeyTerm, Scan};
 #[derive(Debug)]
 pub enum Keys {
     /// Whole keys.
-    Points(Vec<Vec<u8>>),
+    Points(Vec<Prefix>),
     /// Ranges, in index order, that do not overlap.
     Ranges(Vec<KeyRange>),
 }
 
+/// A whole key, or the beginning of keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Prefix {
+    /// Its bytes.
+    pub key: Vec<u8>,
+    /// The partition that has it, once the partition column is in it.
+    pub partition: u32,
+}
+
 /// Keys from `lower` on, up to and not including `upper`.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyRange {
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
+    /// The partition whose tree is walked through; `None`: all of them, merged.
+    pub partition: Option<u32>,
 }
 
 impl KeyRange {
@@ -32,6 +44,7 @@ impl KeyRange {
         KeyRange {
             lower: Vec::new(),
             upper: None,
+            partition: Some(0),
         }
     }
 
@@ -53,7 +66,7 @@ impl KeyRange {
 }
 
 /// A value beside the values of a key column.
-enum Fit {
+pub enum Fit {
     /// One of them.
     Value(Value),
     /// Less than all of them.
@@ -65,7 +78,7 @@ enum Fit {
 }
 
 /// A comparison takes integers of any width; a key holds the column's.
-fn fit(value: Value, kind: TypeKind) -> Fit {
+pub fn fit(value: Value, kind: TypeKind) -> Fit {
     if value.is_null() {
         return Fit::Null;
     }
@@ -87,7 +100,7 @@ fn fit(value: Value, kind: TypeKind) -> Fit {
 /// The keys that `scan` asks for, where `row` has the slots that its terms read.
 pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
     match &scan.access {
-        Access::Full => Ok(Keys::Ranges(vec![KeyRange::all()])),
+        Access::Full => Ok(Keys::Ranges(everywhere(scan, KeyRange::all()))),
         Access::Points(terms) => Ok(Keys::Points(prefixes(scan, terms, cx, row)?)),
         Access::Ranges {
             prefix,
@@ -97,32 +110,69 @@ pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
             let mut ranges = Vec::new();
             for key in prefixes(scan, prefix, cx, row)? {
                 let bounds = (lower.as_ref(), upper.as_ref());
-                ranges.extend(range(scan, prefix.len(), key, bounds, cx, row)?);
+                let range = range(scan, prefix.len(), key, bounds, cx, row)?;
+                match range {
+                    Some(range) if prefix.is_empty() => ranges.extend(everywhere(scan, range)),
+                    range => ranges.extend(range),
+                }
             }
             Ok(Keys::Ranges(ranges))
         }
     }
 }
 
-/// The single key of a point access into `out`; false where no row can have it.
+/// A range that leaves the partition open, in each of them.
+fn everywhere(scan: &Scan, range: KeyRange) -> Vec<KeyRange> {
+    let trees = scan.table.index_def(scan.index).roots.all().len() as u32;
+    if scan.merged {
+        return vec![KeyRange {
+            partition: None,
+            ..range
+        }];
+    }
+    let each = (0..trees).map(|partition| KeyRange {
+        partition: Some(partition),
+        ..range.clone()
+    });
+    each.collect()
+}
+
+/// The single key of a point access into `out`, and its partition; `None` where no row can have it.
 pub fn point_key(
     scan: &Scan,
     terms: &[KeyTerm],
     cx: &Cx<'_>,
     row: &[Value],
     out: &mut Vec<u8>,
-) -> Result<bool, SqlError> {
+) -> Result<Option<u32>, SqlError> {
     out.clear();
+    let mut partition = 0;
     for (position, term) in terms.iter().enumerate() {
         let KeyTerm::One(expr) = term else {
             return Err(SqlError::internal("a point with several keys"));
         };
         match fit(cx.value(expr, row)?, key_kind(scan, position)) {
-            Fit::Value(value) => codec(scan).push(position, &value, out),
-            Fit::Below | Fit::Above | Fit::Null => return Ok(false),
+            Fit::Value(value) => {
+                if position == 0 {
+                    partition = partition_of(scan, &value, out);
+                }
+                codec(scan).push(position, &value, out);
+            }
+            Fit::Below | Fit::Above | Fit::Null => return Ok(None),
         }
     }
-    Ok(true)
+    Ok(Some(partition))
+}
+
+/// The partition of the keys that begin with `value`.
+#[inline]
+fn partition_of(scan: &Scan, value: &Value, scratch: &mut Vec<u8>) -> u32 {
+    match &scan.table.def.partitioning {
+        Some(by) if scan.table.index_def(scan.index).roots.are_partitioned() => {
+            by.of_value(value, scratch)
+        }
+        _ => 0,
+    }
 }
 
 /// Every key prefix that the terms allow, sorted and each once.
@@ -131,8 +181,8 @@ fn prefixes(
     terms: &[KeyTerm],
     cx: &Cx<'_>,
     row: &[Value],
-) -> Result<Vec<Vec<u8>>, SqlError> {
-    let mut keys = vec![Vec::new()];
+) -> Result<Vec<Prefix>, SqlError> {
+    let mut keys = vec![Prefix::default()];
     for (position, term) in terms.iter().enumerate() {
         let kind = key_kind(scan, position);
         let candidates = match term {
@@ -143,9 +193,13 @@ fn prefixes(
         for expr in candidates {
             if let Fit::Value(value) = fit(cx.value(expr, row)?, kind) {
                 for key in &keys {
-                    let mut key = key.clone();
-                    codec(scan).push(position, &value, &mut key);
-                    longer.push(key);
+                    let mut longer_key = key.clone();
+                    if position == 0 {
+                        let scratch = &mut longer_key.key;
+                        longer_key.partition = partition_of(scan, &value, scratch);
+                    }
+                    codec(scan).push(position, &value, &mut longer_key.key);
+                    longer.push(longer_key);
                 }
             }
         }
@@ -162,14 +216,21 @@ type ExprBound<'a> = Option<&'a (Expr, bool)>;
 fn range(
     scan: &Scan,
     position: usize,
-    prefix: Vec<u8>,
+    Prefix {
+        key: prefix,
+        partition,
+    }: Prefix,
     (lower, upper): (ExprBound<'_>, ExprBound<'_>),
     cx: &Cx<'_>,
     row: &[Value],
 ) -> Result<Option<KeyRange>, SqlError> {
     let whole_prefix = lower.is_none() && upper.is_none();
     if whole_prefix {
-        return Ok(Some(with_prefix(prefix)));
+        return Ok(Some(KeyRange {
+            upper: past(prefix.clone()),
+            lower: prefix,
+            partition: Some(partition),
+        }));
     }
     let kind = key_kind(scan, position);
     let mut low = None;
@@ -219,14 +280,8 @@ fn range(
     Ok((!empty).then_some(KeyRange {
         lower: from,
         upper: to,
+        partition: Some(partition),
     }))
-}
-
-fn with_prefix(prefix: Vec<u8>) -> KeyRange {
-    KeyRange {
-        upper: past(prefix.clone()),
-        lower: prefix,
-    }
 }
 
 fn past(mut key: Vec<u8>) -> Option<Vec<u8>> {

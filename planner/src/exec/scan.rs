@@ -1,14 +1,15 @@
 //! Scans: from keys to index entries to rows, a batch at a time.
 
-use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
+use fencepost_btree::{Cursor, Direction, ScanBatch};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 
 use super::batch::Batch;
 use super::cx::Cx;
+use super::merge::Merge;
 use super::range::{Keys, keys};
-use crate::index::{find, tree};
+use crate::index::{find, tree, trees};
 use crate::plan::Scan;
 use crate::store::read_columns;
 
@@ -20,7 +21,7 @@ const LAST_CHUNK: usize = 1024;
 pub struct ScanState {
     keys: Option<Keys>,
     position: usize,
-    cursor: Option<Cursor>,
+    walk: Option<Walk>,
     entries: ScanBatch,
     /// The entry whose row is next.
     entry: usize,
@@ -30,12 +31,20 @@ pub struct ScanState {
     chunk: usize,
 }
 
+/// A walk through the entries of a range.
+enum Walk {
+    /// Of one tree.
+    One(Cursor),
+    /// Of the trees of all partitions.
+    All(Box<Merge>),
+}
+
 impl ScanState {
     /// Starts (again): computes the keys from `row`.
     pub fn open(&mut self, scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<(), Halt> {
         self.keys = Some(keys(scan, cx, row)?);
         self.position = 0;
-        self.cursor = None;
+        self.walk = None;
         self.entries.clear();
         self.entry = 0;
         self.chunk = FIRST_CHUNK;
@@ -84,10 +93,11 @@ impl ScanState {
                 .checked_sub(self.position + 1)
                 .map(|i| &points[i]),
         };
-        let Some(key) = turn else {
+        let Some(point) = turn else {
             return Ok(false);
         };
         self.position += 1;
+        let key = (point.key.as_slice(), point.partition);
         if let Some(row) = fetch_point(scan, cx, key, &mut self.words).await? {
             emit(scan, cx, row, &self.words, out)?;
         }
@@ -101,17 +111,20 @@ impl ScanState {
         out: &mut Batch,
         (target, heavy): (usize, usize),
     ) -> Result<bool, Halt> {
-        if self.cursor.is_none() && !self.open_range(scan) {
+        if self.walk.is_none() && !self.open_range(scan) {
             return Ok(false);
         }
-        let Some(cursor) = &mut self.cursor else {
+        let Some(walk) = &mut self.walk else {
             return Ok(false);
         };
         if self.entry == self.entries.len() {
             self.entries.clear();
             self.entry = 0;
             let wanted = self.chunk.min(target - out.len());
-            self.more = cursor.next_batch(cx.tx, &mut self.entries, wanted).await?;
+            self.more = match walk {
+                Walk::One(cursor) => cursor.next_batch(cx.tx, &mut self.entries, wanted).await?,
+                Walk::All(merge) => merge.next_batch(cx.tx, &mut self.entries, wanted).await?,
+            };
             self.chunk = (self.chunk * 2).min(LAST_CHUNK);
         }
         while self.entry < self.entries.len() && out.weight() < heavy {
@@ -126,7 +139,7 @@ impl ScanState {
             }
         }
         if !self.more && self.entry == self.entries.len() {
-            self.cursor = None;
+            self.walk = None;
         }
         Ok(true)
     }
@@ -150,23 +163,30 @@ impl ScanState {
             false => Direction::Forward,
             true => Direction::Backward,
         };
-        let tree: BTree = tree(scan.table.index_def(scan.index));
-        self.cursor = Some(tree.scan(range.lower(), range.upper(), direction));
+        let index = scan.table.index_def(scan.index);
+        let (lower, upper) = (range.lower(), range.upper());
+        self.walk = Some(match range.partition {
+            Some(partition) => Walk::One(tree(index, partition).scan(lower, upper, direction)),
+            None => {
+                let cursors = trees(index).map(|tree| tree.scan(lower, upper, direction));
+                Walk::All(Box::new(Merge::new(cursors, direction)))
+            }
+        });
         true
     }
 }
 
-/// The row with the whole key `key`; what the scan's columns need of its encoding in `words`.
+/// The row with the whole key `key`, in its partition; what the scan's columns need of its encoding in `words`.
 pub async fn fetch_point(
     scan: &Scan,
     cx: &mut Cx<'_>,
-    key: &[u8],
+    (key, partition): (&[u8], u32),
     words: &mut Vec<u64>,
 ) -> Result<Option<FatPtr>, Halt> {
     let index = scan.table.index_def(scan.index);
     let mut last = Addr::NULL;
     loop {
-        let Some(entry) = find(cx.tx, index, key).await? else {
+        let Some(entry) = find(cx.tx, (index, partition), key).await? else {
             return Ok(None);
         };
         let row = FatPtr::from_words(entry);

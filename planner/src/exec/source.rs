@@ -136,19 +136,24 @@ impl SourceState {
                 Ok(true)
             }),
             (SourceState::System(left), Source::System { table, first_slot }) => {
-                let left = left.get_or_insert_with(|| {
-                    let mut rows = system::rows(*table, cx.tx.machine());
-                    rows.reverse();
-                    rows
-                });
-                let from = left.len().saturating_sub(max);
-                for row in left.drain(from..).rev() {
-                    let slots = &mut out.push()[*first_slot..];
-                    for (slot, value) in slots.iter_mut().zip(row) {
-                        *slot = value;
+                Box::pin(async move {
+                    let left = match left {
+                        Some(left) => left,
+                        None => {
+                            let mut rows = system::rows(*table, cx.tx).await?;
+                            rows.reverse();
+                            left.insert(rows)
+                        }
+                    };
+                    let from = left.len().saturating_sub(max);
+                    for row in left.drain(from..).rev() {
+                        let slots = &mut out.push()[*first_slot..];
+                        for (slot, value) in slots.iter_mut().zip(row) {
+                            *slot = value;
+                        }
                     }
-                }
-                Box::pin(ready(Ok(!left.is_empty())))
+                    Ok(!left.is_empty())
+                })
             }
             _ => Box::pin(ready(Ok(false))),
         }

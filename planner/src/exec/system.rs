@@ -1,14 +1,17 @@
 //! The rows of the system's tables.
 
+use fencepost_sql::catalog::Catalog;
+use fencepost_sql::stop::Halt;
 use fencepost_sql::system::SystemTable;
 use fencepost_sql::value::Value;
-use fencepost_txn::Machine;
+use fencepost_storage::Addr;
+use fencepost_txn::Transaction;
 use fencepost_txn::network::Members;
 
-/// All rows of a table, as this machine knows them now.
-pub fn rows(table: SystemTable, machine: &Machine) -> Vec<Vec<Value>> {
-    let members = machine.members();
-    match table {
+/// All rows of a table, as this machine knows them now; what the catalog says, as the transaction sees it.
+pub async fn rows(table: SystemTable, tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
+    let members = tx.machine().members();
+    Ok(match table {
         SystemTable::Machines => machines(&members),
         SystemTable::Regions => regions(&members),
         SystemTable::Configurations => vec![vec![
@@ -17,7 +20,30 @@ pub fn rows(table: SystemTable, machine: &Machine) -> Vec<Vec<Value>> {
             Value::Int4(members.manager as i32),
             Value::Int4(members.replicas as i32),
         ]],
+        SystemTable::Partitions => partitions(tx).await?,
+    })
+}
+
+async fn partitions(tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
+    let root = tx.machine().root();
+    let snapshot = Catalog::open(tx, root).await?.snapshot(tx).await?;
+    let mut rows = Vec::new();
+    for table in snapshot.tables() {
+        if table.partitioning.is_none() {
+            continue;
+        }
+        for (partition, root) in table.primary().roots.all().iter().enumerate() {
+            let root = Addr::from_raw(*root);
+            rows.push(vec![
+                Value::text(&table.name),
+                Value::Int4(partition as i32),
+                Value::Int4(tx.machine().primary_of(root) as i32),
+                Value::Int8(i64::from(root.region().0)),
+                Value::Int8(root.raw() as i64),
+            ]);
+        }
     }
+    Ok(rows)
 }
 
 fn machines(members: &Members) -> Vec<Vec<Value>> {

@@ -1,5 +1,6 @@
 //! EXPLAIN: a plan as a tree of lines, in PostgreSQL's words and without costs.
 
+mod partitions;
 mod text;
 
 use fencepost_sql::bound::{JoinKind, OrderKey, Target};
@@ -7,11 +8,15 @@ use fencepost_sql::bound::{JoinKind, OrderKey, Target};
 use crate::plan::{Access, Join, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
 use crate::statement::Plan;
 use crate::write::{ChangePlan, InsertSource};
+pub use partitions::Known;
 use text::Names;
 
 /// The lines that EXPLAIN shows for `plan`.
-pub fn explain(plan: &Plan) -> Vec<String> {
-    let mut out = Lines::default();
+pub fn explain(plan: &Plan, known: &Known<'_>) -> Vec<String> {
+    let mut out = Lines {
+        lines: Vec::new(),
+        known,
+    };
     match plan {
         Plan::Row(select)
         | Plan::Point(select)
@@ -21,6 +26,12 @@ pub fn explain(plan: &Plan) -> Vec<String> {
         }
         Plan::Insert(insert) => {
             out.node(0, format!("Insert on {}", insert.table.def.name));
+            if let (InsertSource::Values(rows), Some(by)) =
+                (&insert.source, &insert.table.def.partitioning)
+            {
+                let values: Vec<_> = rows.iter().map(|row| &row[by.column]).collect();
+                out.details(0, known.of_values(&insert.table, &values));
+            }
             match &insert.source {
                 InsertSource::Values(rows) if rows.len() == 1 => out.node(1, "Result".into()),
                 InsertSource::Values(_) => out.node(1, "Values Scan on \"*VALUES*\"".into()),
@@ -31,25 +42,33 @@ pub fn explain(plan: &Plan) -> Vec<String> {
         Plan::Delete(change) => out.change("Delete", change),
         Plan::CopyIn(_) => out.node(0, "Copy".into()),
     }
-    out.0
+    out.lines
 }
 
-#[derive(Default)]
-struct Lines(Vec<String>);
+struct Lines<'a> {
+    lines: Vec<String>,
+    known: &'a Known<'a>,
+}
 
-impl Lines {
+impl Lines<'_> {
     /// A node at `depth`: the root is bare, each child has an arrow.
     fn node(&mut self, depth: usize, text: String) {
         let line = match depth {
             0 => text,
             n => format!("{}->  {text}", " ".repeat(6 * n - 4)),
         };
-        self.0.push(line);
+        self.lines.push(line);
     }
 
     fn detail(&mut self, depth: usize, name: &str, text: &str) {
         let indent = " ".repeat(6 * depth + 2);
-        self.0.push(format!("{indent}{name}: {text}"));
+        self.lines.push(format!("{indent}{name}: {text}"));
+    }
+
+    fn details(&mut self, depth: usize, properties: Vec<(&str, String)>) {
+        for (name, text) in properties {
+            self.detail(depth, name, &text);
+        }
     }
 
     fn change(&mut self, verb: &str, change: &ChangePlan) {
@@ -188,6 +207,7 @@ impl Lines {
         if let Some(filter) = &scan.filter {
             self.detail(depth, "Filter", &names.text(filter));
         }
+        self.details(depth, self.known.of_scan(scan));
     }
 }
 

@@ -19,6 +19,7 @@ use super::returning::Returning;
 use super::rows::RowWriter;
 use crate::build::{Builder, Changed, mark, mark_joins};
 use crate::exec::{Batch, Cx, SourceState, fetch_point, point_key, pointer_of};
+use crate::home::HomeKey;
 use crate::plan::{Scan, Source, TablePlan};
 use crate::terms::{conjunction, conjuncts};
 
@@ -37,6 +38,8 @@ pub struct ChangePlan {
     pub action: Action,
     /// RETURNING.
     pub returning: Vec<Target>,
+    /// What tells its home.
+    pub home: Option<HomeKey>,
     /// Width of the from row, without the pointer.
     width: usize,
 }
@@ -109,7 +112,8 @@ fn plan_change(
         // To find its index entries.
         Action::Delete => {
             for (column, needed) in needed[..table.columns.len()].iter_mut().enumerate() {
-                *needed = table.indexes.iter().any(|index| index.covers(column));
+                *needed = table.is_partition_column(column)
+                    || table.indexes.iter().any(|index| index.covers(column));
             }
         }
     }
@@ -137,6 +141,7 @@ fn plan_change(
         filter: conjunction(planned.rest),
         action,
         returning,
+        home: None,
         width,
     }
 }
@@ -204,10 +209,11 @@ async fn change_point(
     let mut row = std::mem::take(&mut cx.scratch.row);
     let result = async {
         let terms = scan.single_point().unwrap_or(&[]);
-        if !point_key(scan, terms, cx, &[], &mut key)? {
+        let Some(partition) = point_key(scan, terms, cx, &[], &mut key)? else {
             return Ok(0);
-        }
-        let Some(place) = fetch_point(scan, cx, &key, &mut words).await? else {
+        };
+        let found = fetch_point(scan, cx, (&key, partition), &mut words);
+        let Some(place) = found.await? else {
             return Ok(0);
         };
         row.clear();

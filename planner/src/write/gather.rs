@@ -3,8 +3,13 @@
 //!
 //! A load that touches a tree for every row pays for the walk and the change each time; sorted entries
 //! fill its leaves one after the other. What is gathered counts against the memory limit.
+//!
+//! Of a partitioned index the number of the partition stands before each key, so that the entries of one
+//! partition are sorted beside each other.
 
-use fencepost_btree::Bulk;
+use std::ops::Range;
+
+use fencepost_btree::{BTree, Bulk};
 use fencepost_sql::catalog::{IndexDef, IndexKind};
 use fencepost_sql::stop::Halt;
 use fencepost_storage::FatPtr;
@@ -35,11 +40,31 @@ pub struct Gather {
     keys: Vec<u8>,
     entries: Vec<Entry>,
     held: usize,
+    /// Bytes before a key: of its partition's number, or none.
+    prefix: usize,
 }
 
+/// Bytes of the number of a partition.
+const PARTITION_BYTES: usize = 4;
+
 impl Gather {
+    /// None yet, of `index`.
+    pub fn of(index: &IndexDef) -> Gather {
+        let partitioned = index.roots.are_partitioned();
+        Gather {
+            prefix: if partitioned { PARTITION_BYTES } else { 0 },
+            ..Gather::default()
+        }
+    }
+
     /// Adds an entry.
-    pub fn push(&mut self, tx: &mut Transaction, key: &[u8], place: FatPtr) -> Result<(), Halt> {
+    pub fn push(
+        &mut self,
+        tx: &mut Transaction,
+        partition: u32,
+        key: &[u8],
+        place: FatPtr,
+    ) -> Result<(), Halt> {
         let bytes = self.keys.capacity() + self.entries.capacity() * size_of::<Entry>();
         if bytes >= self.held + CHARGE_BYTES {
             tx.hold_memory(bytes - self.held)?;
@@ -47,10 +72,12 @@ impl Gather {
         }
         self.entries.push(Entry {
             start: self.keys.len(),
-            len: key.len() as u32,
+            len: (self.prefix + key.len()) as u32,
             nth: self.entries.len() as u32,
             place,
         });
+        self.keys
+            .extend_from_slice(&partition.to_be_bytes()[..self.prefix]);
         self.keys.extend_from_slice(key);
         Ok(())
     }
@@ -67,7 +94,14 @@ impl Gather {
     }
 
     fn key(&self, entry: &Entry) -> &[u8] {
-        &self.keys[entry.start..entry.start + entry.len as usize]
+        let end = entry.start + entry.len as usize;
+        &self.keys[entry.start + self.prefix..end]
+    }
+
+    fn partition(&self, entry: &Entry) -> u32 {
+        let mut number = [0; PARTITION_BYTES];
+        number[..self.prefix].copy_from_slice(&self.keys[entry.start..entry.start + self.prefix]);
+        u32::from_be_bytes(number)
     }
 
     /// Puts the entries in the order of their keys; the later one of two with the same key, if there
@@ -81,16 +115,41 @@ impl Gather {
         twins.map(|w| w[1]).min_by_key(|entry| entry.nth)
     }
 
-    /// Builds the sorted entries into a tree that is empty and leaves none; false, and all are there
-    /// still, where it is not.
+    /// Builds the sorted entries into trees that are empty and leaves none; false, and those that are not
+    /// in yet are there still, where one is not.
     pub async fn build(&mut self, cx: &mut Cx<'_>, index: &IndexDef) -> Result<bool, Halt> {
         if index.kind != IndexKind::BTree {
             return Ok(false);
         }
-        let Some(mut bulk) = Bulk::into(cx.tx, tree(index)).await? else {
+        let mut done = 0;
+        while let Some(first) = self.entries.get(done) {
+            let partition = self.partition(first);
+            let of_it = |entry: &&Entry| self.partition(entry) == partition;
+            let count = self.entries[done..].iter().take_while(of_it).count();
+            if !self
+                .build_tree(cx, tree(index, partition), done..done + count)
+                .await?
+            {
+                self.entries.drain(..done);
+                return Ok(false);
+            }
+            done += count;
+        }
+        self.forget(cx.tx);
+        Ok(true)
+    }
+
+    /// Builds some of the entries into a tree; false, and nothing is done, where it is not empty.
+    async fn build_tree(
+        &self,
+        cx: &mut Cx<'_>,
+        tree: BTree,
+        entries: Range<usize>,
+    ) -> Result<bool, Halt> {
+        let Some(mut bulk) = Bulk::into(cx.tx, tree).await? else {
             return Ok(false);
         };
-        for (nth, entry) in self.entries.iter().enumerate() {
+        for (nth, entry) in self.entries[entries].iter().enumerate() {
             if nth % BREATH == 0 {
                 cx.breathe().await?;
             }
@@ -98,7 +157,6 @@ impl Gather {
                 .await?;
         }
         bulk.finish(cx.tx).await?;
-        self.forget(cx.tx);
         Ok(true)
     }
 
@@ -113,7 +171,8 @@ impl Gather {
                 cx.breathe().await?;
             }
             let place = entry.place.to_words();
-            match index::insert(cx.tx, index, self.key(entry), place).await? {
+            let at = (index, self.partition(entry));
+            match index::insert(cx.tx, at, self.key(entry), place).await? {
                 fencepost_btree::Insert::Done => {}
                 fencepost_btree::Insert::Exists(_) => return Ok(Some(*entry)),
             }
@@ -124,6 +183,9 @@ impl Gather {
 
     fn forget(&mut self, tx: &mut Transaction) {
         tx.release_memory(self.held);
-        *self = Gather::default();
+        *self = Gather {
+            prefix: self.prefix,
+            ..Gather::default()
+        };
     }
 }

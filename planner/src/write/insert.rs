@@ -10,6 +10,7 @@ use super::returning::Returning;
 use super::rows::{Inserted, RowWriter, Yield};
 use crate::build::plan_select;
 use crate::exec::{Batch, Cx, SelectState};
+use crate::home::HomeKey;
 use crate::plan::{SelectPlan, TablePlan};
 
 const CHUNK: usize = 1024;
@@ -25,6 +26,8 @@ pub struct InsertPlan {
     pub yields: Yield,
     /// RETURNING.
     pub returning: Vec<Target>,
+    /// What tells its home.
+    pub home: Option<HomeKey>,
 }
 
 /// Where the rows come from.
@@ -67,6 +70,7 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
             Some(bound::OnConflict { index: Some(index) }) => Yield::Index(index),
         },
         returning: insert.returning,
+        home: None,
     }
 }
 

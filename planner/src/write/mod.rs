@@ -7,7 +7,7 @@ mod insert;
 mod returning;
 mod rows;
 
-pub use change::{ChangePlan, plan_delete, plan_update, run_change};
+pub use change::{Action, ChangePlan, plan_delete, plan_update, run_change};
 pub use errors::{contains_nulls, key_text, not_unique};
 pub use gather::Gather;
 pub use insert::{InsertPlan, InsertSource, plan_insert, run_insert};

@@ -3,8 +3,8 @@
 //! Invariants
 //! - ROW-1: every index of a table has exactly one entry for each row, under the key of the row's
 //!   columns, that leads to the row's object.
-//! - ROW-2: a row stays in its object while it fits; one that does not moves to a new object, and
-//!   every entry follows in the same transaction.
+//! - ROW-2: a row stays in its object while it fits and belongs to the same partition; one that does not
+//!   moves to a new object, and every entry follows in the same transaction.
 
 use fencepost_btree::Insert;
 use fencepost_sql::catalog::{IndexDef, IndexKind};
@@ -16,7 +16,7 @@ use fencepost_txn::Near;
 use super::errors::{duplicate, null_value};
 use super::gather::Gather;
 use crate::exec::Cx;
-use crate::index::{insert, is_taken, remove, replace, tree};
+use crate::index::{insert, is_taken, remove, replace, trees};
 use crate::plan::TablePlan;
 use crate::store::{free_row, insert_row, read_row, update_row};
 
@@ -46,8 +46,8 @@ pub struct RowWriter {
     words: Vec<u64>,
     old_key: Vec<u8>,
     new_key: Vec<u8>,
-    /// The last row written: the next one goes near it.
-    last: Option<Addr>,
+    /// The last row written, and its partition: the next one of that goes near it.
+    last: Option<(u32, Addr)>,
     entries: Entries,
     duplicate: Option<u32>,
 }
@@ -85,11 +85,16 @@ impl RowWriter {
     async fn decide(&mut self, cx: &mut Cx<'_>, table: &TablePlan) -> Result<(), Halt> {
         self.entries = Entries::AtOnce;
         for index in &table.def.indexes {
-            if index.kind != IndexKind::BTree || !tree(index).is_bare(cx.tx).await? {
+            if index.kind != IndexKind::BTree {
                 return Ok(());
             }
+            for tree in trees(index) {
+                if !tree.is_bare(cx.tx).await? {
+                    return Ok(());
+                }
+            }
         }
-        let each = table.def.indexes.iter().map(|_| Gather::default());
+        let each = table.def.indexes.iter().map(Gather::of);
         self.entries = Entries::Gathered(each.collect());
         Ok(())
     }
@@ -132,9 +137,10 @@ impl RowWriter {
             return Ok(Inserted::Conflict);
         }
         table.layout.encode(row, &mut self.words)?;
-        let near = self.last.map_or(Near::Own, Near::OwnBeside);
+        let partition = table.def.partition_of(row, &mut self.new_key);
+        let near = self.near(table, partition);
         let place = insert_row(cx.tx, &self.words, near).await?;
-        self.last = Some(place.addr);
+        self.last = Some((partition, place.addr));
         if let Entries::Undecided = self.entries {
             self.decide(cx, table).await?;
         }
@@ -142,7 +148,7 @@ impl RowWriter {
             let mut full = false;
             for (codec, gather) in table.keys.iter().zip(gathered) {
                 codec.encode_entry(row, place.addr.raw(), &mut self.new_key);
-                gather.push(cx.tx, &self.new_key, place)?;
+                gather.push(cx.tx, partition, &self.new_key, place)?;
                 full |= gather.is_full();
             }
             if full {
@@ -151,9 +157,16 @@ impl RowWriter {
             return Ok(Inserted::Done);
         }
         for position in 0..table.keys.len() {
-            self.insert_entry(cx, table, position, row, place).await?;
+            let at = (position, partition);
+            self.insert_entry(cx, table, at, row, place).await?;
         }
         Ok(Inserted::Done)
+    }
+
+    /// Where a new row of a partition goes.
+    fn near(&self, table: &TablePlan, partition: u32) -> Near {
+        let last = self.last.filter(|(last, _)| *last == partition);
+        table.near(partition, last.map(|(_, addr)| addr))
     }
 
     async fn conflicts(
@@ -168,7 +181,9 @@ impl RowWriter {
             if !asked || !codec.is_unique() || codec.encode_row(row, &mut self.new_key) {
                 continue;
             }
-            if is_taken(cx.tx, table.index_def(position), &self.new_key).await? {
+            let partition = table.def.partition_of(row, &mut self.new_key);
+            let at = (table.index_def(position), partition);
+            if is_taken(cx.tx, at, &self.new_key).await? {
                 return Ok(true);
             }
         }
@@ -179,13 +194,14 @@ impl RowWriter {
         &mut self,
         cx: &mut Cx<'_>,
         table: &TablePlan,
-        position: usize,
+        (position, partition): (usize, u32),
         row: &[Value],
         place: FatPtr,
     ) -> Result<(), Halt> {
         let index = table.index_def(position);
         table.keys[position].encode_entry(row, place.addr.raw(), &mut self.new_key);
-        match insert(cx.tx, index, &self.new_key, place.to_words()).await? {
+        let at = (index, partition);
+        match insert(cx.tx, at, &self.new_key, place.to_words()).await? {
             Insert::Done => Ok(()),
             Insert::Exists(_) => Err(duplicate(&table.def, index, row, &cx.eval.settings).into()),
         }
@@ -202,22 +218,28 @@ impl RowWriter {
     ) -> Result<(), Halt> {
         check_not_null(cx, table, new)?;
         table.layout.encode(new, &mut self.words)?;
-        if !update_row(cx.tx, place, &self.words, Near::Own).await? {
+        let partition = table.def.partition_of(old, &mut self.new_key);
+        let leaves = table.def.partitioning.is_some()
+            && changed.iter().any(|c| table.def.is_partition_column(*c))
+            && table.def.partition_of(new, &mut self.new_key) != partition;
+        let near = table.near(partition, None);
+        if leaves || !update_row(cx.tx, place, &self.words, near).await? {
             return Box::pin(self.move_row(cx, table, place, old, new)).await;
         }
         let touched = |i: &IndexDef| changed.iter().any(|c| i.covers(*c));
         if table.def.indexes.iter().any(touched) {
-            Box::pin(self.update_entries(cx, table, place, (old, new), changed)).await?;
+            let at = (place, partition);
+            Box::pin(self.update_entries(cx, table, at, (old, new), changed)).await?;
         }
         Ok(())
     }
 
-    /// The entries of a row that stays where it is.
+    /// The entries of a row that stays where it is, and in its partition.
     async fn update_entries(
         &mut self,
         cx: &mut Cx<'_>,
         table: &TablePlan,
-        place: FatPtr,
+        (place, partition): (FatPtr, u32),
         (old, new): (&[Value], &[Value]),
         changed: &[usize],
     ) -> Result<(), Halt> {
@@ -230,14 +252,15 @@ impl RowWriter {
             codec.encode_entry(old, address, &mut self.old_key);
             codec.encode_entry(new, address, &mut self.new_key);
             if self.old_key != self.new_key {
-                remove(cx.tx, index, &self.old_key).await?;
-                self.insert_entry(cx, table, position, new, place).await?;
+                remove(cx.tx, (index, partition), &self.old_key).await?;
+                let at = (position, partition);
+                self.insert_entry(cx, table, at, new, place).await?;
             }
         }
         Ok(())
     }
 
-    /// The row has outgrown its object (ROW-2); `words` has it encoded.
+    /// The row has outgrown its object, or leaves its partition (ROW-2); `words` has it encoded.
     async fn move_row(
         &mut self,
         cx: &mut Cx<'_>,
@@ -246,17 +269,25 @@ impl RowWriter {
         old: &[Value],
         new: &[Value],
     ) -> Result<(), Halt> {
-        let to = insert_row(cx.tx, &self.words, Near::OwnBeside(from.addr)).await?;
+        let leaves = table.def.partition_of(old, &mut self.old_key);
+        let enters = table.def.partition_of(new, &mut self.new_key);
+        let near = match leaves == enters {
+            true => table.near(enters, Some(from.addr)),
+            false => self.near(table, enters),
+        };
+        let to = insert_row(cx.tx, &self.words, near).await?;
         free_row(cx.tx, from.addr).await?;
         for (position, codec) in table.keys.iter().enumerate() {
             let index = table.index_def(position);
             codec.encode_entry(old, from.addr.raw(), &mut self.old_key);
             codec.encode_entry(new, to.addr.raw(), &mut self.new_key);
-            if self.old_key == self.new_key {
-                replace(cx.tx, index, &self.new_key, to.to_words()).await?;
+            let stays = leaves == enters || !index.roots.are_partitioned();
+            if stays && self.old_key == self.new_key {
+                replace(cx.tx, (index, enters), &self.new_key, to.to_words()).await?;
             } else {
-                remove(cx.tx, index, &self.old_key).await?;
-                self.insert_entry(cx, table, position, new, to).await?;
+                remove(cx.tx, (index, leaves), &self.old_key).await?;
+                let at = (position, enters);
+                self.insert_entry(cx, table, at, new, to).await?;
             }
         }
         Ok(())
@@ -270,9 +301,11 @@ impl RowWriter {
         place: FatPtr,
         old: &[Value],
     ) -> Result<(), Halt> {
+        let partition = table.def.partition_of(old, &mut self.old_key);
         for (position, codec) in table.keys.iter().enumerate() {
             codec.encode_entry(old, place.addr.raw(), &mut self.old_key);
-            remove(cx.tx, table.index_def(position), &self.old_key).await?;
+            let at = (table.index_def(position), partition);
+            remove(cx.tx, at, &self.old_key).await?;
         }
         free_row(cx.tx, place.addr).await?;
         Ok(())

@@ -1,5 +1,6 @@
 //! CREATE, DROP, ALTER and TRUNCATE.
 
+mod partition;
 mod table;
 
 use sqlparser::ast;
@@ -39,6 +40,13 @@ impl Binder<'_> {
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "access method \"hash\" does not support ASC/DESC options",
             ));
+        }
+        if let Some(by) = &table.partitioning
+            && create.unique
+            && columns.iter().all(|c| c.column != by.column)
+        {
+            let column = &table.columns[by.column].name;
+            return Err(partition::lacks_column("UNIQUE", &table.name, column));
         }
         let name = match &create.name {
             Some(name) => Some(names::table_name(name)?.1),
@@ -192,14 +200,14 @@ fn alter_action(
     use ast::AlterTableOperation as Op;
     match operation {
         Op::AddConstraint { constraint, .. } => match constraint {
-            ast::TableConstraint::PrimaryKey(key) => Ok(AlterAction::AddPrimaryKey(
-                key_constraint(table, key.name.as_ref(), &key.columns)?,
-            )),
-            ast::TableConstraint::Unique(key) => Ok(AlterAction::AddUnique(key_constraint(
-                table,
-                key.name.as_ref(),
-                &key.columns,
-            )?)),
+            ast::TableConstraint::PrimaryKey(key) => {
+                let key = key_constraint(table, key.name.as_ref(), &key.columns, "PRIMARY KEY")?;
+                Ok(AlterAction::AddPrimaryKey(key))
+            }
+            ast::TableConstraint::Unique(key) => {
+                let key = key_constraint(table, key.name.as_ref(), &key.columns, "UNIQUE")?;
+                Ok(AlterAction::AddUnique(key))
+            }
             ast::TableConstraint::ForeignKey(_) => Err(SqlError::unsupported("FOREIGN KEY")),
             ast::TableConstraint::Check(_) => Err(SqlError::unsupported("CHECK")),
             _ => Err(SqlError::unsupported("this kind of constraint")),
@@ -220,9 +228,17 @@ fn key_constraint(
     table: &TableDef,
     name: Option<&ast::Ident>,
     columns: &[ast::IndexColumn],
+    what: &str,
 ) -> Result<KeyConstraint, SqlError> {
     let lookup = |name: &str| table.column(name);
-    key_columns(name, columns, &lookup)
+    let key = key_columns(name, columns, &lookup)?;
+    match &table.partitioning {
+        Some(by) if !key.columns.contains(&by.column) => {
+            let column = &table.columns[by.column].name;
+            Err(partition::lacks_column(what, &table.name, column))
+        }
+        _ => Ok(key),
+    }
 }
 
 /// A key over columns that `lookup` finds.

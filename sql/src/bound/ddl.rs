@@ -21,6 +21,19 @@ pub struct CreateTable {
     pub unique: Vec<KeyConstraint>,
     /// The access method of the primary key: `WITH (index = hash)`.
     pub index_kind: IndexKind,
+    /// PARTITION BY HASH.
+    pub partition_by: Option<PartitionBy>,
+}
+
+/// `PARTITION BY HASH (column) WITH (partitions = …, colocate_with = …)`
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionBy {
+    /// The partition column, by position in the table.
+    pub column: usize,
+    /// The number of partitions.
+    pub count: u32,
+    /// The partitioned table that this one is kept together with.
+    pub with: Option<Arc<TableDef>>,
 }
 
 /// A PRIMARY KEY or UNIQUE constraint.

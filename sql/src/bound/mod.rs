@@ -23,7 +23,7 @@ mod statement;
 
 pub use ddl::{
     AlterAction, AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint,
-    Truncate,
+    PartitionBy, Truncate,
 };
 pub use dml::{Assignment, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource, Delete};
 pub use dml::{Insert, InsertSource, OnConflict, Update};

@@ -6,13 +6,16 @@
 //! Invariants
 //! - CAT-1: `indexes[0]` is a B-tree that reaches every row of the table. It is the primary key, or,
 //!   for a table without one or with one kept as a hash table, a *hidden* index with no key columns,
-//!   whose keys are just the row addresses.
+//!   whose keys are just the row addresses. So is that of a partitioned table whose primary key does
+//!   not start with the partition column: it is to have a root for each partition (PART-1).
 //! - CAT-2: `columns[i].attnum == i + 1`.
 
 use std::sync::Arc;
 
+use super::partition::{Partitioning, Roots};
 use crate::error::SqlError;
 use crate::types::Type;
+use crate::value::Value;
 
 /// The schema that user tables live in.
 pub const PUBLIC_SCHEMA: &str = "public";
@@ -33,6 +36,8 @@ pub struct TableDef {
     pub columns: Vec<ColumnDef>,
     /// The indexes; the first reaches every row (CAT-1).
     pub indexes: Vec<IndexDef>,
+    /// How it is cut into partitions, if it is.
+    pub partitioning: Option<Partitioning>,
     /// Raised by each DDL statement that changes the table.
     pub version: u64,
     /// Raw address of the object that holds `version`, guarded by each transaction that uses the
@@ -81,8 +86,8 @@ pub struct IndexDef {
     pub constraint: bool,
     /// The key columns; none for a hidden index.
     pub columns: Vec<IndexColumn>,
-    /// Raw address of the tree's root object.
-    pub root: u64,
+    /// Where it begins.
+    pub roots: Roots,
 }
 
 /// One key column of an index.
@@ -132,6 +137,30 @@ impl TableDef {
         self.indexes
             .iter()
             .find(|index| !index.is_hidden() && index.name == name)
+    }
+
+    /// The partition of `row`, one value a column; 0 where there are none. `scratch` comes back as it
+    /// was.
+    #[inline]
+    pub fn partition_of(&self, row: &[Value], scratch: &mut Vec<u8>) -> u32 {
+        match &self.partitioning {
+            None => 0,
+            Some(by) => by.of_value(&row[by.column], scratch),
+        }
+    }
+
+    /// Does an index over `columns` have a root for each partition?
+    pub fn is_partitioned_by(&self, columns: &[IndexColumn]) -> bool {
+        self.partitioning.is_some_and(|by| {
+            columns
+                .first()
+                .is_none_or(|first| first.column == by.column)
+        })
+    }
+
+    /// Is `column` the partition column?
+    pub fn is_partition_column(&self, column: usize) -> bool {
+        self.partitioning.is_some_and(|by| by.column == column)
     }
 }
 

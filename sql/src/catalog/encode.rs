@@ -2,21 +2,33 @@
 //!
 //! Numbers are little endian, strings and lists carry their length first, and the first byte is the
 //! format's version. Bytes that make no definition are an error, never a panic.
+//!
+//! Tables of format 1 have no partitions, and each index has one root; they are still read.
 
 use super::def::{ColumnDef, IndexColumn, IndexDef, IndexKind, RoleDef, TableDef};
+use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 
-const FORMAT: u8 = 1;
+const TABLE_FORMAT: u8 = 2;
+/// Of tables before there were partitions.
+const TABLE_FORMAT_WHOLE: u8 = 1;
+const ROLE_FORMAT: u8 = 1;
 
 /// The bytes of a table's definition.
 pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
-    let mut out = Writer(vec![FORMAT]);
+    let mut out = Writer(vec![TABLE_FORMAT]);
     out.u32(table.id);
     out.text(&table.schema);
     out.text(&table.name);
     out.u64(table.version);
     out.u64(table.guard);
+    out.flag(table.partitioning.is_some());
+    if let Some(by) = &table.partitioning {
+        out.u32(by.column as u32);
+        out.u32(by.count);
+        out.u32(by.group);
+    }
     out.u32(table.columns.len() as u32);
     for column in &table.columns {
         out.text(&column.name);
@@ -39,7 +51,10 @@ fn encode_index(index: &IndexDef, out: &mut Writer) {
     out.flag(index.unique);
     out.flag(index.primary);
     out.flag(index.constraint);
-    out.u64(index.root);
+    out.flag(index.roots.are_partitioned());
+    for root in index.roots.all() {
+        out.u64(*root);
+    }
     out.u32(index.columns.len() as u32);
     for column in &index.columns {
         out.u32(column.column as u32);
@@ -54,14 +69,20 @@ pub(super) fn decode_table(bytes: &[u8]) -> Result<TableDef, SqlError> {
 }
 
 fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
-    if input.u8()? != FORMAT {
-        return None;
-    }
+    let whole = match input.u8()? {
+        TABLE_FORMAT => false,
+        TABLE_FORMAT_WHOLE => true,
+        _ => return None,
+    };
     let id = input.u32()?;
     let schema = input.text()?;
     let name = input.text()?;
     let version = input.u64()?;
     let guard = input.u64()?;
+    let by = match !whole && input.flag()? {
+        true => Some((input.u32()? as usize, input.u32()?, input.u32()?)),
+        false => None,
+    };
     let mut columns = Vec::new();
     for attnum in 0..input.u32()? {
         columns.push(ColumnDef {
@@ -75,34 +96,53 @@ fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
             attnum: i16::try_from(attnum + 1).ok()?,
         });
     }
-    let mut indexes = Vec::new();
-    for _ in 0..input.u32()? {
-        indexes.push(read_index(input, columns.len())?);
-    }
-    let whole = input.0.is_empty() && !indexes.is_empty();
-    whole.then_some(TableDef {
+    let partitioning = match by {
+        None => None,
+        Some((column, count, group)) => Some(Partitioning {
+            column,
+            kind: columns.get(column)?.ty.kind,
+            count: Some(count).filter(|count| (1..=PARTITIONS_MAX).contains(count))?,
+            group,
+        }),
+    };
+    let mut table = TableDef {
         id,
         schema,
         name,
         columns,
-        indexes,
+        indexes: Vec::new(),
+        partitioning,
         version,
         guard,
-    })
+    };
+    for _ in 0..input.u32()? {
+        let index = read_index(input, &table, whole)?;
+        table.indexes.push(index);
+    }
+    let first = table.indexes.first()?;
+    let reached = first.roots.are_partitioned() == partitioning.is_some();
+    (input.0.is_empty() && reached).then_some(table)
 }
 
-fn read_index(input: &mut Reader<'_>, table_columns: usize) -> Option<IndexDef> {
+/// An index of `table`; with one root and no word of more where it is `whole`.
+fn read_index(input: &mut Reader<'_>, table: &TableDef, whole: bool) -> Option<IndexDef> {
     let id = input.u32()?;
     let name = input.text()?;
     let hash = input.flag()?;
     let unique = input.flag()?;
     let primary = input.flag()?;
     let constraint = input.flag()?;
-    let root = input.u64()?;
+    let roots = match !whole && input.flag()? {
+        false => Roots::One(input.u64()?),
+        true => {
+            let each = 0..table.partitioning?.count;
+            Roots::Each(each.map(|_| input.u64()).collect::<Option<_>>()?)
+        }
+    };
     let mut columns = Vec::new();
     for _ in 0..input.u32()? {
         let column = input.u32()? as usize;
-        if column >= table_columns {
+        if column >= table.columns.len() {
             return None;
         }
         columns.push(IndexColumn {
@@ -110,6 +150,9 @@ fn read_index(input: &mut Reader<'_>, table_columns: usize) -> Option<IndexDef> 
             desc: input.flag()?,
             nulls_first: input.flag()?,
         });
+    }
+    if roots.are_partitioned() != table.is_partitioned_by(&columns) {
+        return None;
     }
     Some(IndexDef {
         id,
@@ -123,13 +166,13 @@ fn read_index(input: &mut Reader<'_>, table_columns: usize) -> Option<IndexDef> 
         primary,
         constraint,
         columns,
-        root,
+        roots,
     })
 }
 
 /// The bytes of a role's definition.
 pub(super) fn encode_role(role: &RoleDef) -> Vec<u8> {
-    let mut out = Writer(vec![FORMAT]);
+    let mut out = Writer(vec![ROLE_FORMAT]);
     out.u32(role.id);
     out.text(&role.name);
     out.flag(role.superuser);
@@ -144,7 +187,7 @@ pub(super) fn decode_role(bytes: &[u8]) -> Result<RoleDef, SqlError> {
 }
 
 fn read_role(input: &mut Reader<'_>) -> Option<RoleDef> {
-    if input.u8()? != FORMAT {
+    if input.u8()? != ROLE_FORMAT {
         return None;
     }
     let role = RoleDef {
@@ -264,19 +307,34 @@ mod tests {
                     desc: true,
                     nulls_first: false,
                 }],
-                root: 77,
+                roots: Roots::One(77),
             }],
+            partitioning: None,
             version: 9,
             guard: 88,
         }
     }
 
+    fn partitioned() -> TableDef {
+        let mut table = table();
+        table.partitioning = Some(Partitioning {
+            column: 0,
+            kind: TypeKind::VarChar,
+            count: 3,
+            group: 16384,
+        });
+        table.indexes[0].roots = Roots::Each([7, 8, 9].into());
+        table
+    }
+
     #[test]
     fn definitions_come_back() {
-        let bytes = encode_table(&table());
-        assert_eq!(decode_table(&bytes).expect("it decodes"), table());
-        for cut in 0..bytes.len() {
-            assert!(decode_table(&bytes[..cut]).is_err());
+        for table in [table(), partitioned()] {
+            let bytes = encode_table(&table);
+            assert_eq!(decode_table(&bytes).expect("it decodes"), table);
+            for cut in 0..bytes.len() {
+                assert!(decode_table(&bytes[..cut]).is_err());
+            }
         }
         let role = RoleDef {
             id: 10,
@@ -286,5 +344,43 @@ mod tests {
             verifier: None,
         };
         assert_eq!(decode_role(&encode_role(&role)).expect("it decodes"), role);
+    }
+
+    #[test]
+    fn tables_of_the_first_format_are_still_read() {
+        let mut old = vec![1];
+        old.extend(16384u32.to_le_bytes());
+        for text in ["public", "accounts"] {
+            old.extend((text.len() as u32).to_le_bytes());
+            old.extend(text.as_bytes());
+        }
+        old.extend(9u64.to_le_bytes());
+        old.extend(88u64.to_le_bytes());
+        old.extend([1, 0, 0, 0, 1, 0, 0, 0, b'a']);
+        old.extend(1043u32.to_le_bytes());
+        old.extend(14u32.to_le_bytes());
+        old.extend([1, 1, 3, 0, 0, 0]);
+        old.extend(b"'x'");
+        old.extend(1u32.to_le_bytes());
+        old.extend(16385u32.to_le_bytes());
+        old.extend(13u32.to_le_bytes());
+        old.extend(b"accounts_pkey");
+        old.extend([1, 1, 1, 1]);
+        old.extend(77u64.to_le_bytes());
+        old.extend([1, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(decode_table(&old).expect("it decodes"), table());
+    }
+
+    #[test]
+    fn roots_that_do_not_fit_the_partitions_are_refused() {
+        let mut one_root = partitioned();
+        one_root.indexes[0].roots = Roots::One(7);
+        let mut none = partitioned();
+        none.partitioning = None;
+        let mut too_many = partitioned();
+        too_many.indexes[0].roots = Roots::Each([7, 8, 9, 10].into());
+        for table in [one_root, none, too_many] {
+            assert!(decode_table(&encode_table(&table)).is_err());
+        }
     }
 }

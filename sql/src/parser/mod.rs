@@ -18,6 +18,7 @@ mod depth;
 mod dialect;
 mod lexer;
 mod lift;
+mod partition;
 mod syntax;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The statements that sqlparser reads, and its errors in PostgreSQL's words.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use sqlparser::ast;
 use sqlparser::parser::{Parser, ParserError};
@@ -9,7 +10,7 @@ use sqlparser::tokenizer::Token as SqlToken;
 use super::depth::too_deep;
 use super::dialect::Postgres;
 use super::lexer::{Kind, Token, syntax_error};
-use super::{Statement, position_of};
+use super::{Statement, partition, position_of};
 use crate::error::{SqlError, SqlState};
 
 /// Brackets are limited before (`depth`); this is for what recurses without them.
@@ -18,13 +19,30 @@ const RECURSION_MAX: usize = 300;
 static DIALECT: Postgres = Postgres;
 
 pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
-    let patched = patch(text, tokens);
+    let mut patched = patch(text, tokens);
+    let clause = partition::clause(text, tokens);
+    if let Some((clause, _)) = &clause {
+        patched = Cow::Owned(partition::without(&patched, clause.clone()));
+    }
     let mut parser = parser(&patched, text, tokens)?;
-    let parsed = parser
+    let mut parsed = parser
         .parse_statement()
         .map_err(|e| refused(e, text, tokens))?;
     finished(&mut parser, text, tokens)?;
+    if let (Some((_, by)), ast::Statement::CreateTable(create)) = (clause, &mut parsed) {
+        create.partition_by = Some(Box::new(partition_by(text, by, tokens)?));
+    }
     Ok(Statement::Sql(Box::new(parsed)))
+}
+
+fn partition_by(text: &str, by: Range<usize>, tokens: &[Token]) -> Result<ast::Expr, SqlError> {
+    let alone = partition::only(text, by);
+    let mut parser = parser(&alone, text, tokens)?;
+    let parsed = parser
+        .parse_expr()
+        .map_err(|e| syntax_fault(e, text, tokens))?;
+    finished(&mut parser, text, tokens)?;
+    Ok(parsed)
 }
 
 pub(super) fn query(text: &str, tokens: &[Token]) -> Result<Box<ast::Query>, SqlError> {

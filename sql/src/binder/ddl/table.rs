@@ -6,8 +6,9 @@ use super::super::expr::Clause;
 use super::super::scope::Scope;
 use super::super::{Binder, names, type_of};
 use super::key_columns;
+use super::partition::Options;
 use crate::bound::{CreateTable, KeyConstraint, Statement};
-use crate::catalog::{ColumnDef, IndexKind, PUBLIC_SCHEMA};
+use crate::catalog::{ColumnDef, PUBLIC_SCHEMA};
 use crate::error::{SqlError, SqlState};
 
 /// PostgreSQL's limit on the columns of a table.
@@ -26,6 +27,7 @@ impl Binder<'_> {
                 format!("tables can have at most {COLUMNS_MAX} columns"),
             ));
         }
+        let options = Options::of(&create.table_options)?;
         let mut table = CreateTable {
             schema: schema.unwrap_or_else(|| PUBLIC_SCHEMA.to_owned()),
             name,
@@ -33,7 +35,8 @@ impl Binder<'_> {
             columns: Vec::with_capacity(create.columns.len()),
             primary_key: None,
             unique: Vec::new(),
-            index_kind: index_kind(&create.table_options)?,
+            index_kind: options.index_kind,
+            partition_by: None,
         };
         for column in &create.columns {
             self.column_definition(column, &mut table)?;
@@ -46,6 +49,7 @@ impl Binder<'_> {
                 table.columns[*column].not_null = true;
             }
         }
+        table.partition_by = self.partition_by(create, options, &table)?;
         Ok(Statement::CreateTable(table))
     }
 
@@ -159,48 +163,6 @@ fn table_constraint(
     }
 }
 
-/// The access method of `WITH (index = …)`; storage options of PostgreSQL are accepted.
-fn index_kind(options: &ast::CreateTableOptions) -> Result<IndexKind, SqlError> {
-    let list = match options {
-        ast::CreateTableOptions::None => return Ok(IndexKind::BTree),
-        ast::CreateTableOptions::With(list) => list,
-        _ => return Err(SqlError::unsupported("these table options")),
-    };
-    let mut kind = IndexKind::BTree;
-    for option in list {
-        let (name, value) = match option {
-            ast::SqlOption::KeyValue { key, value } => (names::fold(key), value.to_string()),
-            ast::SqlOption::Ident(key) => (names::fold(key), "true".to_owned()),
-            _ => return Err(SqlError::unsupported("this table option")),
-        };
-        match name.as_str() {
-            "index" => {
-                kind = match value.trim_matches('\'').to_ascii_lowercase().as_str() {
-                    "hash" => IndexKind::Hash,
-                    "btree" => IndexKind::BTree,
-                    other => {
-                        return Err(SqlError::new(
-                            SqlState::INVALID_PARAMETER_VALUE,
-                            format!("invalid value for option \"index\": \"{other}\""),
-                        )
-                        .detail("Valid values are \"btree\" and \"hash\"."));
-                    }
-                }
-            }
-            "fillfactor" | "parallel_workers" | "user_catalog_table" | "oids" => {}
-            name if name.starts_with("autovacuum_") || name.starts_with("toast") => {}
-            "colocate_with" => return Err(SqlError::unsupported("colocate_with")),
-            other => {
-                return Err(SqlError::new(
-                    SqlState::INVALID_PARAMETER_VALUE,
-                    format!("unrecognized parameter \"{other}\""),
-                ));
-            }
-        }
-    }
-    Ok(kind)
-}
-
 fn check_supported(create: &ast::CreateTable) -> Result<(), SqlError> {
     let refused = if create.temporary {
         "CREATE TEMPORARY TABLE"
@@ -210,8 +172,8 @@ fn check_supported(create: &ast::CreateTable) -> Result<(), SqlError> {
         "CREATE TABLE LIKE"
     } else if create.inherits.is_some() {
         "INHERITS"
-    } else if create.partition_by.is_some() || create.partition_of.is_some() {
-        "PARTITION BY"
+    } else if create.partition_of.is_some() {
+        "CREATE TABLE ... PARTITION OF"
     } else if create.or_replace || create.external || create.clone.is_some() {
         "this form of CREATE TABLE"
     } else {

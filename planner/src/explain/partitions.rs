@@ -1,0 +1,87 @@
+//! Which partitions a plan is about, as far as that is known before it runs.
+
+use std::collections::BTreeSet;
+
+use fencepost_sql::bound::Expr;
+use fencepost_sql::context::EvalContext;
+use fencepost_sql::functions::eval;
+use fencepost_sql::value::Value;
+use fencepost_txn::Machine;
+
+use crate::exec::{Fit, fit};
+use crate::plan::{Access, KeyTerm, Scan, TablePlan};
+
+/// What is known when a plan is explained.
+pub struct Known<'a> {
+    /// The parameters; none where they are not bound yet.
+    pub params: &'a [Value],
+    /// Settings and clocks.
+    pub eval: &'a EvalContext,
+    /// The machine that is asked.
+    pub machine: &'a Machine,
+}
+
+impl Known<'_> {
+    /// The partitions that a scan walks through: a property with its text each.
+    pub(super) fn of_scan(&self, scan: &Scan) -> Vec<(&'static str, String)> {
+        let Some(by) = &scan.table.def.partitioning else {
+            return Vec::new();
+        };
+        let partitioned = scan.table.index_def(scan.index).roots.are_partitioned();
+        let terms = match &scan.access {
+            Access::Points(terms) | Access::Ranges { prefix: terms, .. } if partitioned => terms,
+            _ => return properties(by.count as usize, by.count, None),
+        };
+        match terms.first() {
+            Some(KeyTerm::One(value)) => self.of_values(&scan.table, &[value]),
+            Some(KeyTerm::Any(values)) => {
+                self.of_values(&scan.table, &values.iter().collect::<Vec<_>>())
+            }
+            None => properties(by.count as usize, by.count, None),
+        }
+    }
+
+    /// The partitions of rows with these values in the partition column.
+    pub(super) fn of_values(
+        &self,
+        table: &TablePlan,
+        values: &[&Expr],
+    ) -> Vec<(&'static str, String)> {
+        let Some(by) = &table.def.partitioning else {
+            return Vec::new();
+        };
+        let mut partitions = BTreeSet::new();
+        let mut scratch = Vec::new();
+        for expr in values {
+            let Some(value) = self.value(expr) else {
+                // As many as there are values, at most.
+                let most = values.len().min(by.count as usize);
+                return properties(most, by.count, None);
+            };
+            if let Fit::Value(value) = fit(value, by.kind) {
+                partitions.insert(by.of_value(&value, &mut scratch));
+            }
+        }
+        let only = partitions.first().filter(|_| partitions.len() == 1);
+        let place = only.map(|partition| {
+            let machine = self.machine.primary_of(table.home_of(*partition));
+            format!("{partition} (m{machine})")
+        });
+        properties(partitions.len(), by.count, place)
+    }
+
+    fn value(&self, expr: &Expr) -> Option<Value> {
+        let mut reads = false;
+        expr.for_each_column(&mut |_| reads = true);
+        if reads {
+            return None;
+        }
+        eval(expr, &[], self.params, self.eval).ok()
+    }
+}
+
+fn properties(some: usize, all: u32, only: Option<String>) -> Vec<(&'static str, String)> {
+    let mut found = vec![("Partitions", format!("{some} of {all}"))];
+    found.extend(only.map(|only| ("Partition", only)));
+    found
+}

@@ -1,0 +1,232 @@
+//! Where a statement is at home: the one partition that all of it is about, if there is one.
+//!
+//! A statement is at home in a partition if all its tables are of one group of partitioned tables, every
+//! access gives the partition column one and the same value, and whatever it writes is in indexes that have a
+//! tree for each partition. Then all that it reads and writes, but for the catalog, is on that partition's
+//! machine. What the value is depends on the parameters; where to find it is known when the statement is
+//! planned.
+//!
+//! It is a guess in one direction only: a statement of which it is not seen has no home. One that has a home
+//! may run anywhere.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{Expr, Node};
+use fencepost_sql::types::TypeKind;
+use fencepost_sql::value::Value;
+use fencepost_storage::Addr;
+
+use crate::exec::{Fit, fit};
+use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
+use crate::statement::Plan;
+use crate::write::{Action, ChangePlan, InsertPlan, InsertSource};
+
+/// A statement's home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The partition.
+    pub partition: u32,
+    /// An object of it: its machine is the statement's.
+    pub root: Addr,
+}
+
+/// What tells a statement's home from its parameters.
+#[derive(Debug)]
+pub struct HomeKey {
+    /// One of its tables.
+    table: Arc<TablePlan>,
+    /// Constants and parameters that the partition columns are equal to.
+    values: Vec<Expr>,
+}
+
+impl Plan {
+    /// Where the statement is at home with these parameters; `None` where that is not one partition.
+    pub fn home(&self, params: &[Value]) -> Option<Home> {
+        let key = match self {
+            Plan::Row(_) | Plan::CopyIn(_) => &None,
+            Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => &plan.home,
+            Plan::Insert(insert) => &insert.home,
+            Plan::Update(change) | Plan::Delete(change) => &change.home,
+        };
+        key.as_ref()?.find(params)
+    }
+
+    /// Notes what tells its home.
+    pub(crate) fn find_home(mut self) -> Plan {
+        match &mut self {
+            Plan::Row(_) | Plan::CopyIn(_) => {}
+            Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
+                plan.home = of_source(&plan.source);
+            }
+            Plan::Insert(insert) => insert.home = of_insert(insert),
+            Plan::Update(change) | Plan::Delete(change) => change.home = of_change(change),
+        }
+        self
+    }
+}
+
+impl HomeKey {
+    fn find(&self, params: &[Value]) -> Option<Home> {
+        let by = self.table.def.partitioning?;
+        let mut scratch = Vec::new();
+        let mut found = None;
+        for expr in &self.values {
+            let value = match &expr.node {
+                Node::Const(value) => value,
+                Node::Param(n) => params.get(*n)?,
+                _ => return None,
+            };
+            let Fit::Value(value) = fit(value.clone(), by.kind) else {
+                return None;
+            };
+            let partition = by.of_value(&value, &mut scratch);
+            if *found.get_or_insert(partition) != partition {
+                return None;
+            }
+        }
+        let partition = found?;
+        let root = self.table.home_of(partition);
+        Some(Home { partition, root })
+    }
+}
+
+/// What is known of the partition columns that have been met.
+#[derive(Default)]
+struct Pins {
+    table: Option<Arc<TablePlan>>,
+    values: Vec<Expr>,
+    /// Slots of the from row that have the one value.
+    slots: Vec<usize>,
+}
+
+impl Pins {
+    /// Meets a table; false where it is not partitioned as those before are.
+    fn table(&mut self, table: &Arc<TablePlan>) -> bool {
+        let group = |table: &TablePlan| table.def.partitioning.map(|by| by.group);
+        let first = self.table.get_or_insert_with(|| Arc::clone(table));
+        group(table).is_some() && group(table) == group(first)
+    }
+
+    /// Meets what a partition column is equal to; false where that is not known to be the one value.
+    fn value(&mut self, expr: &Expr) -> bool {
+        let expr = bare(expr);
+        match &expr.node {
+            Node::Const(_) | Node::Param(_) => {
+                if !self.values.contains(expr) {
+                    self.values.push(expr.clone());
+                }
+                true
+            }
+            Node::Column(slot) => self.slots.contains(slot),
+            _ => false,
+        }
+    }
+
+    fn source(&mut self, source: &Source) -> bool {
+        match source {
+            Source::One | Source::Values { .. } | Source::Function { .. } => true,
+            // What the machine knows that is asked.
+            Source::System { .. } => false,
+            Source::Scan(scan) => self.scan(scan),
+            Source::Filter { input, .. } => self.source(input),
+            Source::Join(join) => self.source(&join.left) && self.source(&join.right),
+            Source::Subquery { plan, .. } => {
+                // It has slots of its own.
+                let slots = std::mem::take(&mut self.slots);
+                let known = self.source(&plan.source);
+                self.slots = slots;
+                known
+            }
+        }
+    }
+
+    fn scan(&mut self, scan: &Scan) -> bool {
+        let terms = match &scan.access {
+            Access::Full => return false,
+            Access::Points(terms) | Access::Ranges { prefix: terms, .. } => terms,
+        };
+        let by = scan.table.def.partitioning;
+        let partitioned = scan.table.index_def(scan.index).roots.are_partitioned();
+        let (Some(by), Some(KeyTerm::One(value)), true) = (by, terms.first(), partitioned) else {
+            return false;
+        };
+        let known = self.table(&scan.table) && self.value(value);
+        self.slots.push(scan.first_slot + by.column);
+        known
+    }
+
+    fn key(self) -> Option<HomeKey> {
+        Some(HomeKey {
+            table: self.table?,
+            values: self.values,
+        })
+    }
+}
+
+fn of_source(source: &Source) -> Option<HomeKey> {
+    let mut pins = Pins::default();
+    pins.source(source).then(|| pins.key())?
+}
+
+fn of_change(change: &ChangePlan) -> Option<HomeKey> {
+    if !writes_in_partition(&change.table) {
+        return None;
+    }
+    if let Action::Update { columns, .. } = &change.action
+        && columns
+            .iter()
+            .any(|c| change.table.def.is_partition_column(*c))
+    {
+        return None;
+    }
+    of_source(&change.source)
+}
+
+fn of_insert(insert: &InsertPlan) -> Option<HomeKey> {
+    if !writes_in_partition(&insert.table) {
+        return None;
+    }
+    let by = insert.table.def.partitioning?;
+    let mut pins = Pins::default();
+    let known = match &insert.source {
+        InsertSource::Values(rows) => {
+            pins.table(&insert.table) && rows.iter().all(|row| pins.value(&row[by.column]))
+        }
+        InsertSource::Select { plan, row, .. } => {
+            pins.source(&plan.source)
+                && pins.table(&insert.table)
+                && selected(plan, &row[by.column]).is_some_and(|expr| pins.value(expr))
+        }
+    };
+    known.then(|| pins.key())?
+}
+
+/// What a query puts into a column, over its from row.
+fn selected<'a>(plan: &'a SelectPlan, expr: &'a Expr) -> Option<&'a Expr> {
+    match bare(expr).node {
+        Node::Column(target) if plan.grouping.is_none() => Some(&plan.targets.get(target)?.expr),
+        Node::Column(_) => None,
+        _ => Some(expr),
+    }
+}
+
+/// Has every index of the table a tree for each partition?
+fn writes_in_partition(table: &TablePlan) -> bool {
+    let mut indexes = table.def.indexes.iter();
+    indexes.all(|index| index.roots.are_partitioned())
+}
+
+/// The expression under casts that change no value that fits.
+fn bare(expr: &Expr) -> &Expr {
+    let string = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar | TypeKind::Name);
+    match &expr.node {
+        Node::Cast { input, .. } => {
+            let (from, to) = (input.ty.kind, expr.ty.kind);
+            let same = from == to
+                || (from.is_integer() && to.is_integer())
+                || (string(from) && string(to));
+            if same { bare(input) } else { expr }
+        }
+        _ => expr,
+    }
+}

@@ -1,0 +1,254 @@
+//! PARTITION BY of CREATE TABLE, and the options in its WITH.
+
+use sqlparser::ast;
+
+use super::super::{Binder, names};
+use crate::bound::{CreateTable, PartitionBy};
+use crate::catalog::{IndexKind, PARTITIONS_DEFAULT, PARTITIONS_MAX};
+use crate::error::{SqlError, SqlState};
+
+/// The options in WITH.
+pub(super) struct Options {
+    /// `index`: the access method of the primary key.
+    pub(super) index_kind: IndexKind,
+    /// `partitions`
+    partitions: Option<u32>,
+    /// `colocate_with`: schema and name.
+    colocate_with: Option<(Option<String>, String)>,
+}
+
+impl Options {
+    /// The options that are given; storage options of PostgreSQL are accepted.
+    pub(super) fn of(options: &ast::CreateTableOptions) -> Result<Options, SqlError> {
+        let mut found = Options {
+            index_kind: IndexKind::BTree,
+            partitions: None,
+            colocate_with: None,
+        };
+        let list = match options {
+            ast::CreateTableOptions::None => return Ok(found),
+            ast::CreateTableOptions::With(list) => list,
+            _ => return Err(SqlError::unsupported("these table options")),
+        };
+        for option in list {
+            let (name, value) = match option {
+                ast::SqlOption::KeyValue { key, value } => (names::fold(key), Some(value)),
+                ast::SqlOption::Ident(key) => (names::fold(key), None),
+                _ => return Err(SqlError::unsupported("this table option")),
+            };
+            let text = value.map_or_else(|| "true".to_owned(), ToString::to_string);
+            let plain = text.trim_matches('\'');
+            match name.as_str() {
+                "index" => found.index_kind = index_kind(plain)?,
+                "partitions" => found.partitions = Some(partitions(plain)?),
+                "colocate_with" => found.colocate_with = Some(table_named(plain, value)?),
+                "fillfactor" | "parallel_workers" | "user_catalog_table" | "oids" => {}
+                name if name.starts_with("autovacuum_") || name.starts_with("toast") => {}
+                other => {
+                    return Err(bad_option(format!("unrecognized parameter \"{other}\"")));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn bad_option(message: String) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+fn index_kind(value: &str) -> Result<IndexKind, SqlError> {
+    match value.to_ascii_lowercase().as_str() {
+        "hash" => Ok(IndexKind::Hash),
+        "btree" => Ok(IndexKind::BTree),
+        other => Err(
+            bad_option(format!("invalid value for option \"index\": \"{other}\""))
+                .detail("Valid values are \"btree\" and \"hash\"."),
+        ),
+    }
+}
+
+fn partitions(value: &str) -> Result<u32, SqlError> {
+    let number: Option<u32> = value.parse().ok();
+    number
+        .filter(|number| (1..=PARTITIONS_MAX).contains(number))
+        .ok_or_else(|| {
+            bad_option(format!(
+                "invalid value for option \"partitions\": \"{value}\""
+            ))
+            .detail(format!(
+                "Valid values are between \"1\" and \"{PARTITIONS_MAX}\"."
+            ))
+        })
+}
+
+/// The table of a name in a string, or without quotes.
+fn table_named(
+    text: &str,
+    value: Option<&ast::Expr>,
+) -> Result<(Option<String>, String), SqlError> {
+    match value {
+        Some(ast::Expr::Identifier(ident)) => Ok((None, names::fold(ident))),
+        Some(ast::Expr::CompoundIdentifier(parts)) if parts.len() == 2 => {
+            Ok((Some(names::fold(&parts[0])), names::fold(&parts[1])))
+        }
+        Some(ast::Expr::Value(_)) => Ok(match text.split_once('.') {
+            Some((schema, name)) => (Some(schema.to_owned()), name.to_owned()),
+            None => (None, text.to_owned()),
+        }),
+        _ => Err(bad_option(format!(
+            "invalid value for option \"colocate_with\": \"{text}\""
+        ))),
+    }
+}
+
+impl Binder<'_> {
+    /// What PARTITION BY and the options make of `table`, whose columns are known.
+    pub(super) fn partition_by(
+        &self,
+        create: &ast::CreateTable,
+        options: Options,
+        table: &CreateTable,
+    ) -> Result<Option<PartitionBy>, SqlError> {
+        let Some(by) = &create.partition_by else {
+            let option = match options {
+                Options {
+                    partitions: Some(_),
+                    ..
+                } => "partitions",
+                Options {
+                    colocate_with: Some(_),
+                    ..
+                } => "colocate_with",
+                _ => return Ok(None),
+            };
+            return Err(impossible(format!(
+                "option \"{option}\" needs PARTITION BY HASH"
+            )));
+        };
+        let column = self.partition_column(by, table)?;
+        check_keys(table, column)?;
+        let definition = &table.columns[column];
+        if !definition.not_null {
+            let name = &definition.name;
+            return Err(
+                impossible(format!("partition column \"{name}\" can be null"))
+                    .hint("Declare it NOT NULL, or make it part of the primary key."),
+            );
+        }
+        let Some((schema, name)) = options.colocate_with else {
+            let count = options.partitions.unwrap_or(PARTITIONS_DEFAULT);
+            return Ok(Some(PartitionBy {
+                column,
+                count,
+                with: None,
+            }));
+        };
+        let with = self.table_called(schema.as_deref(), &name)?;
+        let Some(other) = &with.partitioning else {
+            return Err(impossible(format!(
+                "cannot be kept together with table \"{name}\", which has no partitions"
+            )));
+        };
+        let count = options.partitions.unwrap_or(other.count);
+        if count != other.count {
+            return Err(impossible(format!(
+                "table \"{name}\" has {} partitions, not {count}",
+                other.count
+            )));
+        }
+        if definition.ty.kind != other.kind {
+            let theirs = &with.columns[other.column];
+            return Err(impossible(format!(
+                "partition columns \"{}\" and \"{}\" are of different types",
+                definition.name, theirs.name
+            ))
+            .detail(format!(
+                "Their types are {} and {}.",
+                definition.ty.name(),
+                theirs.ty.name()
+            )));
+        }
+        Ok(Some(PartitionBy {
+            column,
+            count,
+            with: Some(with),
+        }))
+    }
+
+    /// The column of `HASH (column)`.
+    fn partition_column(&self, by: &ast::Expr, table: &CreateTable) -> Result<usize, SqlError> {
+        let malformed = || SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in PARTITION BY");
+        let ast::Expr::Function(call) = by else {
+            return Err(malformed());
+        };
+        let strategy = match names::parts(&call.name)?.as_slice() {
+            [strategy] => names::fold(strategy),
+            _ => return Err(malformed()),
+        };
+        match strategy.as_str() {
+            "hash" => {}
+            "range" | "list" => {
+                let upper = strategy.to_ascii_uppercase();
+                return Err(SqlError::unsupported(format!("PARTITION BY {upper}")));
+            }
+            other => {
+                return Err(bad_option(format!(
+                    "unrecognized partitioning strategy \"{other}\""
+                )));
+            }
+        }
+        let ast::FunctionArguments::List(list) = &call.args else {
+            return Err(malformed());
+        };
+        let [argument] = list.args.as_slice() else {
+            return Err(match list.args.is_empty() {
+                true => malformed(),
+                false => SqlError::unsupported("PARTITION BY HASH of several columns"),
+            });
+        };
+        let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)) = argument else {
+            return Err(malformed());
+        };
+        let ast::Expr::Identifier(ident) = argument else {
+            return Err(SqlError::unsupported("PARTITION BY HASH of an expression"));
+        };
+        let name = names::fold(ident);
+        let column = table.columns.iter().position(|c| c.name == name);
+        column.ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{name}\" named in partition key does not exist"),
+            )
+            .or_at(self.position(ident.span))
+        })
+    }
+}
+
+/// Every key of a partitioned table has its partition column, or two partitions could have one key.
+fn check_keys(table: &CreateTable, column: usize) -> Result<(), SqlError> {
+    let primary = table.primary_key.iter().map(|key| ("PRIMARY KEY", key));
+    let unique = table.unique.iter().map(|key| ("UNIQUE", key));
+    for (what, key) in primary.chain(unique) {
+        if !key.columns.contains(&column) {
+            let column = &table.columns[column].name;
+            return Err(lacks_column(what, &table.name, column));
+        }
+    }
+    Ok(())
+}
+
+/// 0A000 in PostgreSQL's words.
+pub(super) fn lacks_column(what: &str, table: &str, column: &str) -> SqlError {
+    SqlError::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        "unique constraint on partitioned table must include all partitioning columns",
+    )
+    .detail(format!(
+        "{what} constraint on table \"{table}\" lacks column \"{column}\" which is part of the partition key."
+    ))
+}
+
+fn impossible(message: String) -> SqlError {
+    SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message)
+}
