@@ -276,6 +276,36 @@ fn a_primary_key_that_comes_later_takes_the_hidden_index_s_place_where_it_can() 
 }
 
 #[test]
+fn unique_keys_have_the_partition_column() {
+    let db = Database::in_memory().expect("a database");
+    let mut session = db.blocking();
+    session
+        .batch("CREATE TABLE t (a int NOT NULL, b int NOT NULL) PARTITION BY HASH (a)")
+        .expect("a table");
+    for (sql, what) in [
+        ("CREATE UNIQUE INDEX ON t (b)", "UNIQUE"),
+        ("ALTER TABLE t ADD UNIQUE (b)", "UNIQUE"),
+        ("ALTER TABLE t ADD PRIMARY KEY (b)", "PRIMARY KEY"),
+        (
+            "CREATE TABLE t2 (a int NOT NULL, b int UNIQUE) PARTITION BY HASH (a)",
+            "UNIQUE",
+        ),
+    ] {
+        let error = session.batch(sql).expect_err(sql);
+        assert_eq!(error.code(), SqlState::FEATURE_NOT_SUPPORTED, "{sql}");
+        let text = format!("{error:?}");
+        assert!(
+            text.contains(&format!("{what} constraint on table")),
+            "{text}"
+        );
+        assert!(text.contains("lacks column \\\"a\\\""), "{text}");
+    }
+    session
+        .batch("CREATE UNIQUE INDEX ON t (b, a); ALTER TABLE t ADD PRIMARY KEY (a, b)")
+        .expect("keys with it");
+}
+
+#[test]
 fn sessions_at_once_keep_what_they_move() {
     const ROWS: i32 = 40;
     let db = Database::in_memory().expect("a database");

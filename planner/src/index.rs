@@ -5,7 +5,7 @@
 
 use fencepost_btree::{BTree, IndexError, Insert};
 use fencepost_hashtable::{self as hash, HashOptions, HashTable};
-use fencepost_sql::catalog::{IndexDef, IndexKind, Roots, TableDef};
+use fencepost_sql::catalog::{IndexDef, IndexKind, PARTITIONS_DEFAULT, Roots, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::stop::Halt;
@@ -185,12 +185,25 @@ async fn create_one(
         IndexKind::Hash => {
             let options = HashOptions {
                 key_bytes: KeyCodec::slot_bytes(table, index),
+                shard_buckets: shard_buckets(table, partition.is_some()),
                 near: partition.unwrap_or(Near::Own),
                 ..HashOptions::default()
             };
             HashTable::create_with(tx, &options).await?.root().raw()
         }
     })
+}
+
+/// Homes of a shard: fewer where there are many partitions, which begin with a shard each.
+fn shard_buckets(table: &TableDef, partitioned: bool) -> usize {
+    const FEWEST: usize = 16;
+    let whole = HashOptions::default().shard_buckets;
+    match table.partitioning {
+        Some(by) if partitioned => {
+            (whole * PARTITIONS_DEFAULT as usize / by.count as usize).clamp(FEWEST, whole)
+        }
+        _ => whole,
+    }
 }
 
 /// Frees the index's nodes; the rows stay.

@@ -124,11 +124,9 @@ pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
 /// A range that leaves the partition open, in each of them.
 fn everywhere(scan: &Scan, range: KeyRange) -> Vec<KeyRange> {
     let trees = scan.table.index_def(scan.index).roots.all().len() as u32;
-    if scan.merged {
-        return vec![KeyRange {
-            partition: None,
-            ..range
-        }];
+    if scan.merged || trees == 1 {
+        let partition = (!scan.merged).then_some(0);
+        return vec![KeyRange { partition, ..range }];
     }
     let each = (0..trees).map(|partition| KeyRange {
         partition: Some(partition),
