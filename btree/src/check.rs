@@ -42,8 +42,8 @@ const MAX_PROBLEMS: usize = 1000;
 
 impl BTree {
     /// Walks every node and verifies that fences tile the key space, keys are in order and inside the
-    /// fences, levels go down by one, parents know the low fences of their children, and siblings are
-    /// linked.
+    /// fences, levels go down by one, parents know the low fences of their children, siblings are
+    /// linked, and all is on one machine if the tree is kept together.
     ///
     /// # Errors
     /// As [`Transaction::view`].
@@ -51,9 +51,12 @@ impl BTree {
         let mut report = Report::default();
         let (mut used, mut words) = (0u64, 0u64);
         let mut level = Vec::new();
+        let mut together = false;
+        let root_at = tx.machine().primary_of(self.root());
         match self.node(tx, self.root()).await? {
             Some((frame, _, _)) => {
                 report.height = frame.level + 1;
+                together = frame.is_together();
                 level.push(Expected {
                     at: self.root(),
                     level: frame.level,
@@ -77,6 +80,13 @@ impl BTree {
                 report.nodes += 1;
                 report.addresses.push(expected.at);
                 report.compare(expected, &frame, &entries);
+                let away = together && tx.machine().primary_of(expected.at) != root_at;
+                if away || frame.is_together() != together {
+                    report.note(
+                        expected.at,
+                        "the tree is not kept together as its root says",
+                    );
+                }
                 if frame.level == 0 {
                     report.leaves += 1;
                     report.entries += entries.len() as u64;

@@ -71,6 +71,11 @@ impl Frame {
         }
     }
 
+    /// Whether its tree is kept together.
+    pub(crate) fn is_together(&self) -> bool {
+        self.flags & FLAG_TOGETHER != 0
+    }
+
     /// Whether there is no high fence.
     pub(crate) fn is_right_edge(&self) -> bool {
         self.flags & FLAG_RIGHT_EDGE != 0

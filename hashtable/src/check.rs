@@ -43,8 +43,8 @@ struct Before {
 
 impl HashTable {
     /// Walks every bucket and block and verifies that each key is in its shard and in its home, the
-    /// next bucket or the home's chain, that no key is there twice, and that joint versions and counts
-    /// agree.
+    /// next bucket or the home's chain, that no key is there twice, that joint versions and counts
+    /// agree, and that all is on one machine.
     ///
     /// # Errors
     /// As [`Transaction::view`].
@@ -62,6 +62,13 @@ impl HashTable {
         }
         for shard in &shards {
             self.check_shard(tx, &root, shard, &mut report).await?;
+        }
+        let home = tx.machine().primary_of(self.root);
+        for i in 0..report.addresses.len() {
+            let at = report.addresses[i];
+            if tx.machine().primary_of(at) != home {
+                report.note(at, "it is not on the machine of the table");
+            }
         }
         let slots = report.shards * (root.buckets * root.shape.slots) as u64;
         report.occupancy_percent = (report.entries * 100).checked_div(slots).unwrap_or(0);

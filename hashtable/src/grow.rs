@@ -104,7 +104,8 @@ pub(crate) async fn wanted(
     Ok(used * 100 >= spot.root.buckets * spot.root.shape.slots * GROW_PERCENT)
 }
 
-/// Splits the shard of a spot; false if it cannot grow any more, or others are always faster.
+/// Splits the shard of a spot; false if it cannot grow any more, is more than a transaction takes, or others are
+/// always faster.
 pub(crate) async fn grow(
     table: &HashTable,
     tx: &mut Transaction,
@@ -133,6 +134,8 @@ pub(crate) async fn grow(
                     return Ok(true);
                 }
                 Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_)) => {}
+                // From another machine; there it may do so.
+                Err(Stop::TooLarge(_)) => return Ok(false),
                 Err(stop) => return Err(stop),
             },
             Err(Stop::Retry(_)) => {}

@@ -1,6 +1,7 @@
 //! What a seed makes of a run: how many machines, how fast, what is stored, and what clients do to it.
 
-use fencepost_fabric::{Random, SimKnobs};
+use fencepost_fabric::{MachineId, Random, SimKnobs};
+use fencepost_txn::Near;
 
 use crate::executor::Pace;
 
@@ -39,9 +40,21 @@ pub struct Plan {
     pub think_ns: u64,
     /// One in so many transactions is dropped half-way.
     pub drop_one_in: u64,
+    /// One in so many new objects is made on a machine that is drawn.
+    pub elsewhere_one_in: u64,
+    /// Whether the B-tree is kept together.
+    pub together: bool,
 }
 
 impl Plan {
+    /// Where the next object is made.
+    pub fn place(&self, random: &mut Random) -> Near {
+        match random.one_in(self.elsewhere_one_in) {
+            true => Near::Machine(MachineId(1 + random.below(self.machines.into()) as u32)),
+            false => Near::Own,
+        }
+    }
+
     /// Draws a plan.
     pub fn draw(seed: u64) -> Plan {
         let mut random = Random::new(seed);
@@ -78,6 +91,8 @@ impl Plan {
             transactions: of(&[10, 20, 30]) as usize,
             think_ns: of(&[1, 10_000, 200_000]),
             drop_one_in: of(&[0, 4, 12]),
+            elsewhere_one_in: of(&[0, 1, 2, 8]),
+            together: of(&[0, 1]) == 1,
         }
     }
 }

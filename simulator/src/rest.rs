@@ -2,7 +2,7 @@
 //!
 //! Every machine reads everything in one more transaction, which goes into the history: it must see what
 //! the last writers wrote. Then each machine is looked at: no lock, no record, no reader, nothing that
-//! nobody leads to, and backups that are what their primaries are.
+//! nobody leads to, no slot lent that is in no stock, and backups that are what their primaries are.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -148,6 +148,7 @@ fn sound(what: &str, problems: &[Problem]) -> Result<(), Halt> {
 /// What is left that should not be.
 pub fn look(machines: &[Arc<Machine>], reached: &BTreeSet<Addr>) -> Result<(), Halted> {
     let mut there = BTreeSet::new();
+    let (mut stock, mut lent) = (Vec::new(), Vec::new());
     let broken = |what: String| Err(Halted::Broken(format!("at rest, {what}")));
     for machine in machines {
         let number = machine.number();
@@ -161,6 +162,17 @@ pub fn look(machines: &[Arc<Machine>], reached: &BTreeSet<Addr>) -> Result<(), H
             return broken(format!("backups of m{number}: {problems:?}"));
         }
         there.extend(inventory.objects.into_iter().map(|object| object.addr));
+        let reserved = machine.reserved();
+        stock.extend(reserved.stock);
+        lent.extend(reserved.lent);
+    }
+    stock.sort_unstable();
+    lent.sort_unstable();
+    if stock != lent {
+        return broken(format!("{stock:?} are in stock and {lent:?} are lent"));
+    }
+    if let Some(used) = lent.iter().find(|slot| there.contains(slot)) {
+        return broken(format!("{used} is an object and is lent"));
     }
     let left: Vec<_> = there.difference(reached).collect();
     if !left.is_empty() {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencepost_btree::{BTree, TreeOptions};
+use fencepost_fabric::Random;
 use fencepost_hashtable::{HashOptions, HashTable};
 use fencepost_txn::{Addr, Machine, Mode, Near, Outcome, Stop, Transaction};
 
@@ -92,6 +93,7 @@ async fn make_all(
     world: &RefCell<World>,
 ) -> Result<(), Stop> {
     let large = LARGE_EACH * machines.len();
+    let mut random = Random::new(plan.seed ^ 0x9_1A_CE);
     for (cells, count) in [
         (Cells::Registers, plan.registers),
         (Cells::Accounts, plan.accounts),
@@ -110,7 +112,12 @@ async fn make_all(
                     Cells::Large => (LARGE_WORDS, 0),
                     Cells::Markers => (1, 0),
                 };
-                let object = tx.alloc(words, Near::Own).await?;
+                // Together the others are more than a log takes.
+                let near = match cells {
+                    Cells::Registers | Cells::Accounts | Cells::Lists => plan.place(&mut random),
+                    Cells::Large | Cells::Markers => Near::Own,
+                };
+                let object = tx.alloc(words, near).await?;
                 tx.write_new(object, &[first])?;
                 made.push(object.addr);
             }
@@ -124,7 +131,8 @@ async fn make_all(
         &mut tx,
         TreeOptions {
             node_words: plan.node_words,
-            ..TreeOptions::default()
+            near: plan.place(&mut random),
+            together: plan.together,
         },
     )
     .await?;
@@ -137,7 +145,7 @@ async fn make_all(
         shard_buckets: 2,
         capacity: 0,
         guard_hits: true,
-        near: Near::Own,
+        near: plan.place(&mut random),
     };
     let table = HashTable::create_with(&mut tx, &options).await?;
     commit(tx).await?;

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use fencepost_fabric::{DiskLock, FabricCounts};
+use fencepost_fabric::{DiskLock, FabricCounts, MachineId};
 use fencepost_storage::checkpoint::CheckpointError;
 use fencepost_storage::header::{Header, OldPlace};
 use fencepost_storage::lanes::{Lane, Lanes, Supply};
@@ -386,6 +386,13 @@ impl Machine {
     #[inline]
     pub fn is_far(&self, addr: Addr) -> bool {
         self.far(addr).is_some()
+    }
+
+    /// The primary of an object.
+    pub fn primary_of(&self, addr: Addr) -> MachineId {
+        let network = self.network.as_ref();
+        let primary = network.map(|network| network.placement().primary(addr.region()));
+        primary.unwrap_or(MachineId(self.number()))
     }
 
     /// Number of the machine, 0 where it is alone.

@@ -81,7 +81,11 @@ impl Step<'_> {
 
     async fn new_row(&mut self, key: u64) -> Result<FatPtr, Halt> {
         let words = ROW_WORDS[self.one_of(ROW_WORDS.len())];
-        let place = self.tx.alloc(words, Near::Own).await?;
+        let near = match self.below(3) {
+            0 => Near::Object(self.tree()?.root()),
+            _ => self.plan.place(self.random),
+        };
+        let place = self.tx.alloc(words, near).await?;
         self.tx.write_new(place, &row_of(key, place, self.id()))?;
         Ok(place)
     }

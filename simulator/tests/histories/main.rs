@@ -3,6 +3,7 @@
 
 mod elsewhere;
 mod kind;
+mod placed;
 mod world;
 
 use std::sync::atomic::Ordering;

@@ -33,8 +33,22 @@ impl World {
 
     /// Objects spread over machines that are each other's peers, with as many `replicas` of each.
     pub fn over(kind: Kind, machines: u32, replicas: usize, objects: usize) -> Self {
+        let shape = (machines, replicas, objects);
+        Self::with(kind, shape, MachineOptions::default().memory_limit)
+    }
+
+    /// Machines without objects or backups, all but the first with little memory.
+    pub fn limited(kind: Kind, machines: u32, memory_limit: u64) -> Self {
+        Self::with(kind, (machines, 1, 0), memory_limit)
+    }
+
+    fn with(
+        kind: Kind,
+        (machines, replicas, objects): (u32, usize, usize),
+        memory_limit: u64,
+    ) -> Self {
         let (fabrics, shared) = kind.fabrics(machines);
-        let machines = fabrics.into_iter().map(|fabric| {
+        let machines = fabrics.into_iter().enumerate().map(|(at, fabric)| {
             let network = NetworkOptions {
                 configuration: 1,
                 placement: Placement::new(kind.machines(machines), replicas),
@@ -45,6 +59,10 @@ impl World {
             };
             let options = MachineOptions {
                 region_bytes: 16 << 20,
+                memory_limit: match at {
+                    0 => MachineOptions::default().memory_limit,
+                    _ => memory_limit,
+                },
                 network: Some(network),
                 ..MachineOptions::default()
             };
@@ -99,7 +117,8 @@ impl World {
     /// As [`Self::settle`], however little machines have written to one another.
     pub fn settle_whatever_was_written(&self) {
         for round in 0.. {
-            if self.machines.iter().all(|machine| machine.is_at_rest()) {
+            let rests = self.machines.iter().all(|machine| machine.is_at_rest());
+            if rests && self.lends_what_is_in_stock() {
                 break;
             }
             assert!(round < 10_000, "something is left of a transaction");
@@ -108,6 +127,19 @@ impl World {
         for machine in &self.machines {
             assert_eq!(machine.compare_backups(&self.machines), []);
         }
+    }
+
+    /// Whether the slots that are reserved for new objects are those that are in stock.
+    fn lends_what_is_in_stock(&self) -> bool {
+        let (mut stock, mut lent) = (Vec::new(), Vec::new());
+        for machine in &self.machines {
+            let reserved = machine.reserved();
+            stock.extend(reserved.stock);
+            lent.extend(reserved.lent);
+        }
+        stock.sort_unstable();
+        lent.sort_unstable();
+        stock == lent
     }
 
     /// Runs one random transaction; what it saw if it committed.
