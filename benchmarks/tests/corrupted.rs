@@ -8,6 +8,7 @@ use fencepost_benchmarks::smallbank::SmallBankSql;
 use fencepost_benchmarks::sql::{Embedded, Isolation, SqlSource};
 use fencepost_benchmarks::tpcc::{Remote, Scale, TpccOptions, TpccSql};
 use fencepost_fabric::random::Random;
+use pollster::FutureExt;
 
 /// A small database, and sessions of it for a workload.
 fn database() -> (Database, SqlSource) {

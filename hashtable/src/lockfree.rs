@@ -40,7 +40,8 @@ impl HashTable {
         };
         count(Event::Lookup);
         for round in 0.. {
-            let Some(spot) = self.place(machine, key.hash).await? else {
+            // What copies have led to is looked for anew where it is not there.
+            let Some(spot) = self.place(machine, key.hash, round > 0).await? else {
                 let is_there = |view: &View<'_>| Root::open(view).is_some();
                 if machine.view_current(self.root, is_there).await? != Some(true) {
                     return Ok(false);
@@ -58,19 +59,22 @@ impl HashTable {
         Ok(false)
     }
 
-    /// Home, index and next bucket of a hash.
+    /// Home, index and next bucket of a hash. Unless they are to be `fresh`, copies of another machine's
+    /// root and directory serve: the bucket tells itself whether it is the right one.
     #[inline]
     async fn place(
         &self,
         machine: &Machine,
         hash: u64,
+        fresh: bool,
     ) -> Result<Option<(Addr, usize, Addr)>, Stop> {
-        let root = machine.view_current(self.root, Root::open).await?;
-        let Some(Some(root)) = root else {
+        let look = |view: &View<'_>| (Root::open(view), true);
+        let Some(Some(root)) = machine.view_copy(self.root, fresh, look).await? else {
             return Ok(None);
         };
-        let shard = |view: &View<'_>| shard_of(view, self.root, hash);
-        let Some(Some(first)) = machine.view_current(root.directory, shard).await? else {
+        let shard = |view: &View<'_>| (shard_of(view, self.root, hash), true);
+        let directory = machine.view_copy(root.directory, fresh, shard);
+        let Some(Some(first)) = directory.await? else {
             return Ok(None);
         };
         let index = root.home(hash);

@@ -18,6 +18,7 @@ mod clock;
 pub mod commit;
 mod commit_primary;
 pub mod counters;
+mod fetched;
 pub mod inspect;
 pub mod intent;
 mod lock;

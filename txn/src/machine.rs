@@ -388,11 +388,11 @@ impl Machine {
         self.far(addr).is_some()
     }
 
-    /// The primary of an object.
+    /// The primary of an object. One that is alone is machine 1, as in [`Self::members`].
     pub fn primary_of(&self, addr: Addr) -> MachineId {
         let network = self.network.as_ref();
         let primary = network.map(|network| network.placement().primary(addr.region()));
-        primary.unwrap_or(MachineId(self.number()))
+        primary.unwrap_or(MachineId(1))
     }
 
     /// Number of the machine, 0 where it is alone.

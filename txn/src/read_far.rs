@@ -1,6 +1,8 @@
 //! Reading objects of peers whose memory is not mapped: as [`crate::read`] does, of copies that one-sided
 //! reads bring.
 
+use std::sync::Arc;
+
 use fencepost_storage::{Addr, FatPtr, View};
 
 use crate::counters::Event;
@@ -23,7 +25,12 @@ impl Transaction {
         let Some(network) = self.machine().far(addr).cloned() else {
             return Err(Stop::Damaged);
         };
-        let copy = network.fetch(addr).await?.ok_or(Stop::Damaged)?;
+        let known = self.context().fetched.get(addr);
+        let is_known = known.is_some();
+        let copy = match known {
+            Some(copy) => copy,
+            None => Arc::new(network.fetch(addr).await?.ok_or(Stop::Damaged)?),
+        };
         let (header, view) = (copy.header(), copy.view());
         if header.is_locked() {
             return Ok(Sight::Locked);
@@ -35,6 +42,10 @@ impl Transaction {
             return Ok(Sight::Newer);
         }
         context.newest = context.newest.max(header.timestamp());
+        // A node that was only admitted is asked for anew: the index may want the newest.
+        if !is_known && !newer && kind.is_none() {
+            context.fetched.keep(addr, &copy);
+        }
         let own = false;
         let seen = Seen { addr, header, own };
         Ok(Sight::At(header.is_allocated().then(|| (f(&view), seen))))

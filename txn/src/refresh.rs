@@ -92,6 +92,7 @@ impl Context {
             }
             if let Some(strays) = self.rebase_patches(now).await? {
                 self.r = now;
+                self.fetched.clear();
                 self.slot.move_to(now);
                 self.refreshes += 1;
                 self.behind = false;

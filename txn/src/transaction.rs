@@ -23,6 +23,7 @@ use fencepost_storage::header::OldPlace;
 use fencepost_storage::log::Room;
 use fencepost_storage::{Addr, Timestamp};
 
+use crate::fetched::Fetched;
 use crate::intent::Turn;
 use crate::lock::LockFailure;
 use crate::machine::Machine;
@@ -65,6 +66,8 @@ pub(crate) struct Context {
     /// Newest version that was read: what must be durable before the end is reported.
     pub newest: Timestamp,
     pub reads: ReadSet,
+    /// Copies of what was read of other machines at R.
+    pub fetched: Fetched,
     pub writes: WriteSet,
     pub undos: Undos,
     pub intents: Vec<Addr>,
@@ -139,6 +142,7 @@ impl Context {
             r: Timestamp::ZERO,
             newest: Timestamp::ZERO,
             reads: ReadSet::default(),
+            fetched: Fetched::default(),
             writes: WriteSet::default(),
             undos: Undos::default(),
             intents: Vec::new(),
@@ -260,6 +264,7 @@ impl Coordinator {
             .machine
             .readers()
             .begin(&context.slot, self.machine.clock());
+        context.fetched.clear();
         context.newest = Timestamp::ZERO;
         context.refreshes = 0;
         context.synchronous = true;

@@ -219,8 +219,6 @@ impl Card {
             Err(_) => std::thread::yield_now(),
         }
         self.parked.store(false, Ordering::Relaxed);
-        // Whoever is just about to post more does so first: it leaves with the rest.
-        std::thread::yield_now();
     }
 
     fn has_news(&self) -> bool {

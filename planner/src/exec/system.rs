@@ -37,7 +37,7 @@ async fn partitions(tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
             rows.push(vec![
                 Value::text(&table.name),
                 Value::Int4(partition as i32),
-                Value::Int4(tx.machine().primary_of(root) as i32),
+                Value::Int4(tx.machine().primary_of(root).0 as i32),
                 Value::Int8(i64::from(root.region().0)),
                 Value::Int8(root.raw() as i64),
             ]);

@@ -64,7 +64,7 @@ impl Known<'_> {
         }
         let only = partitions.first().filter(|_| partitions.len() == 1);
         let place = only.map(|partition| {
-            let machine = self.machine.primary_of(table.home_of(*partition));
+            let machine = self.machine.primary_of(table.home_of(*partition)).0;
             format!("{partition} (m{machine})")
         });
         properties(partitions.len(), by.count, place)

@@ -1,7 +1,6 @@
 //! Who the machines are and what they have, for whoever asks.
 
 use fencepost_fabric::MachineId;
-use fencepost_storage::Addr;
 
 use super::Network;
 use crate::machine::Machine;
@@ -42,12 +41,6 @@ pub struct RegionState {
 }
 
 impl Machine {
-    /// The number of the machine that answers for an object, as [`Self::members`] counts them.
-    pub fn primary_of(&self, addr: Addr) -> u32 {
-        self.network()
-            .map_or(1, |network| network.placement.primary(addr.region()).0)
-    }
-
     /// The machines of the configuration. One that is alone is machine 1 of configuration 1.
     pub fn members(&self) -> Members {
         match self.network() {
