@@ -280,3 +280,39 @@ fn machines_at_once_fill_each_others_partitions() {
         assert_eq!(rows_in_place(db)["t"], 600);
     }
 }
+
+#[test]
+fn a_load_fills_empty_partitions_where_they_are() {
+    const ROWS: u64 = 6000;
+    let shared = shared();
+    let machines = cluster(shared.path());
+    let mut session = machines[1].blocking();
+    session
+        .batch(
+            "CREATE TABLE t (a int PRIMARY KEY, b int) PARTITION BY HASH (a) WITH (partitions = 5);
+             CREATE INDEX t_ab ON t (a DESC, b)",
+        )
+        .expect("a table");
+    let load = format!("INSERT INTO t SELECT g, g % 10 FROM generate_series(1, {ROWS}) g");
+    session.execute(&load, &[]).expect("a load");
+    for db in &machines {
+        assert_eq!(rows_in_place(db)["t"], ROWS);
+        let mut session = db.blocking();
+        assert_eq!(
+            number(
+                &mut session,
+                "SELECT a::bigint FROM t ORDER BY a DESC LIMIT 1"
+            ),
+            6000
+        );
+        assert_eq!(
+            number(
+                &mut session,
+                "SELECT count(*) FROM t WHERE a IN (1, 2, 5999, 7000)"
+            ),
+            3
+        );
+        let moved = session.execute("UPDATE t SET b = b + 1 WHERE a > 5000 AND a <= 5100", &[]);
+        assert_eq!(moved.expect("updates"), 100);
+    }
+}
