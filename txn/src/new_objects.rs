@@ -23,7 +23,7 @@ pub enum Near {
     Own,
     /// On this machine, and if the other object is there too, in its block or region if those have room.
     OwnBeside(Addr),
-    /// On the machine of the other object, as near to it as there is room.
+    /// On the machine of the other object, and near it unless slots from elsewhere there are at hand.
     Object(Addr),
     /// On that machine.
     Machine(MachineId),

@@ -161,7 +161,8 @@ struct Stock {
 
 struct Answer {
     came: Vec<Reserved>,
-    whole: Completer<()>,
+    /// Told once all has come.
+    whole: Option<Completer<()>>,
 }
 
 impl Reserves {
@@ -249,9 +250,9 @@ impl Network {
         match stocks.asked.get_mut(&ticket) {
             Some(answer) => {
                 answer.came.extend(slots);
-                if !more {
-                    let whole = std::mem::replace(&mut answer.whole, Completion::pending().0);
-                    drop(stocks);
+                let whole = answer.whole.take_if(|_| !more);
+                drop(stocks);
+                if let Some(whole) = whole {
                     whole.complete(Ok(()));
                 }
             }
@@ -301,8 +302,10 @@ impl Transaction {
         }
         let ticket = network.tickets.fetch_add(1, Ordering::Relaxed);
         let (whole, answered) = Completion::pending();
-        let came = Vec::new();
-        let answer = Answer { came, whole };
+        let answer = Answer {
+            came: Vec::new(),
+            whole: Some(whole),
+        };
         network.reserves.0.lock().asked.insert(ticket, answer);
         let asked = Asked {
             network: &network,
