@@ -53,7 +53,7 @@ impl Cluster {
                 .set_members(&members)
                 .map_err(|error| error.to_string())?;
             let network = NetworkOptions {
-                fabric: Arc::new(fabric.clone()),
+                fabric: Arc::new(fabric),
                 configuration: 1,
                 placement: Placement::new(ids.clone(), plan.replicas),
                 log_words: plan.log_words,
@@ -73,11 +73,7 @@ impl Cluster {
             };
             let machine = Machine::open(options).map_err(|error| error.to_string())?;
             let driven = Arc::clone(&machine);
-            let drive = move || {
-                fabric.take_events();
-                driven.drive()
-            };
-            executor.add_machine(*id, Box::new(drive));
+            executor.add_machine(*id, Box::new(move || driven.drive()));
             machines.push(machine);
         }
         Ok(Cluster {

@@ -24,6 +24,10 @@ pub enum Event {
     IntentWait,
     /// Patches re-applied under the lock because the node had moved.
     PatchReapplied,
+    /// Requests to other machines.
+    CallMade,
+    /// Requests of other machines that were handed to who serves them.
+    CallServed,
     /// First of the abort counters, one for each [`AbortReason`].
     FirstAbort,
 }
@@ -57,6 +61,10 @@ pub struct Totals {
     pub intent_waits: u64,
     /// Patches applied again under the lock.
     pub patches_reapplied: u64,
+    /// Requests to other machines.
+    pub calls_made: u64,
+    /// Requests of other machines.
+    pub calls_served: u64,
     /// Aborts by reason, in the order of [`AbortReason::ALL`].
     pub aborts: [u64; AbortReason::ALL.len()],
 }
@@ -97,6 +105,8 @@ impl Counters {
             lock_waits: sum(Event::LockWait as usize),
             intent_waits: sum(Event::IntentWait as usize),
             patches_reapplied: sum(Event::PatchReapplied as usize),
+            calls_made: sum(Event::CallMade as usize),
+            calls_served: sum(Event::CallServed as usize),
             aborts: std::array::from_fn(|reason| sum(Event::FirstAbort as usize + reason)),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! board | what none of its transactions reads below any more | changes of the shape of its indexes
-//!       | releases of blocks | regions that it has made |
+//!       | releases of blocks | regions that it has made | peers that it calls no more |
 //! ```
 //! Where peers' memory is mapped, their boards are read in place, and a machine says at once how far its
 //! readers are. Otherwise copies of the boards are brought now and then, all at once:
@@ -15,7 +15,7 @@
 
 use std::sync::atomic::Ordering;
 
-use fencepost_fabric::{Completion, Place, SegmentId};
+use fencepost_fabric::{Completion, MachineId, Place, SegmentId};
 use fencepost_storage::Timestamp;
 
 use super::{Network, Peer};
@@ -29,6 +29,9 @@ const RESHAPED: usize = 1;
 const RELEASED: usize = 2;
 /// Regions that the machine has made.
 const REGIONS: usize = 3;
+/// A bit for each machine, by its place among them, to which the line of calls has broken. The last is for all
+/// that have none of their own.
+const GIVEN_UP: usize = 4;
 /// Words of a board.
 pub(super) const WORDS: usize = 8;
 
@@ -98,6 +101,23 @@ impl Network {
     /// Says how many regions this machine has made.
     pub fn say_regions(&self, made: u32) {
         self.board.words()[REGIONS].store(u64::from(made), Ordering::SeqCst);
+    }
+
+    /// Says that this machine neither calls `peer` any more nor answers it.
+    pub(super) fn say_given_up(&self, peer: MachineId) {
+        let bit = self.board_bit(peer);
+        self.board.words()[GIVEN_UP].fetch_or(bit, Ordering::SeqCst);
+    }
+
+    /// Whether `peer` has said so of this machine.
+    pub(super) fn has_given_up(&self, peer: &Peer) -> bool {
+        self.board_word(peer, GIVEN_UP) & self.board_bit(self.me()) != 0
+    }
+
+    fn board_bit(&self, machine: MachineId) -> u64 {
+        let mut machines = self.placement.machines().iter();
+        let place = machines.position(|at| *at == machine);
+        1 << place.unwrap_or(63).min(63)
     }
 
     /// Regions that a peer has made.

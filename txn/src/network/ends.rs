@@ -15,6 +15,7 @@ use fencepost_storage::Addr;
 
 use super::Network;
 use super::backup::Backup;
+use super::call::Arriving;
 use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::primary::Primary;
@@ -44,6 +45,7 @@ pub(super) struct End {
     peer: MachineId,
     log: RingReader,
     messages: RingReader,
+    calls: Arriving,
     primary: Primary,
     backup: Backup,
     lines: Lines,
@@ -62,6 +64,7 @@ impl End {
             peer,
             log: ring::receive(fabric, peer, LOG, log_words)?,
             messages: ring::receive(fabric, peer, MESSAGES, MESSAGE_WORDS)?,
+            calls: Arriving::new(fabric, peer)?,
             primary: Primary::default(),
             backup: Backup::default(),
             lines: Lines::new(fabric.bell()),
@@ -71,7 +74,10 @@ impl End {
     }
 
     pub fn is_at_rest(&self) -> bool {
-        self.primary.left() == (0, 0) && self.backup.left() == 0 && self.lines.is_empty()
+        self.primary.left() == (0, 0)
+            && self.backup.left() == 0
+            && self.lines.is_empty()
+            && self.calls.is_at_rest()
     }
 
     /// Slots that the peer has for new objects.
@@ -88,6 +94,11 @@ impl End {
         let done = self.process(machine, network, &mut record);
         self.record = record;
         self.distrusted = done.is_err();
+        if self.distrusted
+            && let Some(peer) = network.peer(self.peer)
+        {
+            peer.line.break_off();
+        }
         done.unwrap_or(false)
     }
 
@@ -115,6 +126,7 @@ impl End {
             any = true;
             self.log_record(machine, network, (tag, kept), record)?;
         }
+        any |= self.calls.poll(machine, network, record, AT_ONCE)?;
         if let Some(link) = network.link(self.peer) {
             any |= self.lines.tell(machine.intents(), link);
         }
@@ -248,6 +260,7 @@ impl Network {
     /// What is due now and then.
     fn tick(&self, machine: &Machine) {
         self.finish(machine.regions());
+        self.look_after_lines();
         self.peers.iter().for_each(|peer| {
             peer.link.flush_truncated();
             peer.link.pay();

@@ -15,6 +15,7 @@ use fencepost_fabric::{Completion, Fabric, FabricError, MachineId, RingFull, Rin
 use fencepost_fabric::{Place, SegmentId};
 use parking_lot::Mutex;
 
+use super::call::CALLS;
 use crate::record::{self, TxnId};
 
 /// Lane of the logs.
@@ -79,7 +80,7 @@ impl Link {
                 segment: SegmentId::new(SegmentId::RING, lane, self.fabric.me().0),
                 word: 0,
             };
-            for lane in [LOG, MESSAGES] {
+            for lane in [LOG, MESSAGES, CALLS] {
                 if self.fabric.read(ring(lane), 1).await.is_err() {
                     return false;
                 }

@@ -9,6 +9,7 @@
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
 //! turns.rs    intents on rows of other machines, at both ends
 //! reserve.rs  slots of peers for new objects ──► lent.rs    slots that peers have reserved
+//! call/       what machines ask one another to do
 //! placement.rs  which machine has which region  backing.rs  memory that peers find
 //! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
@@ -22,6 +23,7 @@
 mod backing;
 mod backup;
 mod boards;
+pub mod call;
 mod copies;
 mod ends;
 mod far;
@@ -51,6 +53,7 @@ use parking_lot::Mutex;
 use backing::{OfPeer, Registered};
 use backup::{Backup, Changed};
 use boards::BOARD;
+use call::{Line, Services};
 use ends::End;
 pub(crate) use ends::start_poller;
 pub(crate) use link::Link;
@@ -101,6 +104,8 @@ pub(crate) struct Network {
     turns: Mutex<HashMap<u64, Completer<turns::Ended>, FixedState>>,
     tickets: AtomicU64,
     reserves: reserve::Reserves,
+    /// What peers may ask for.
+    services: Services,
     /// Commits that are not acknowledged by all primaries yet.
     finishing: Mutex<Vec<Finishing>>,
     log_words: usize,
@@ -117,6 +122,7 @@ pub(crate) struct Network {
 struct Peer {
     id: MachineId,
     link: Link,
+    line: Arc<Line>,
     old_versions: OldVersions,
     /// Its board, or a copy of it where it is not mapped.
     board: OnceLock<Arc<Memory>>,
@@ -148,6 +154,7 @@ impl Network {
             Ok(Peer {
                 id,
                 link: Link::new(fabric, id, options.log_words)?,
+                line: Arc::new(Line::new(fabric, id)?),
                 old_versions: OldVersions::with(0, Arc::new(backing)),
                 board,
             })
@@ -165,6 +172,7 @@ impl Network {
             turns: Mutex::default(),
             tickets: AtomicU64::new(1),
             reserves: reserve::Reserves::default(),
+            services: Services::default(),
             finishing: Mutex::default(),
             log_words: options.log_words,
             far,
@@ -240,7 +248,8 @@ impl Network {
     }
 
     /// Whether nothing is left of transactions that are over: no lock, no record or room for one, no
-    /// answer that is waited for. Slots that are reserved for new objects may stay in stock.
+    /// answer that is waited for; and no call is open. Slots that are reserved for new objects may stay in
+    /// stock.
     pub fn is_at_rest(&self) -> bool {
         let ends = self.ends.lock();
         ends.iter().all(End::is_at_rest)
@@ -249,7 +258,10 @@ impl Network {
             && self.finishing.lock().is_empty()
             && self.turns.lock().is_empty()
             && self.reserves.is_at_rest()
-            && self.peers.iter().all(|peer| peer.link.is_at_rest())
+            && self
+                .peers
+                .iter()
+                .all(|peer| peer.link.is_at_rest() && peer.line.is_at_rest())
     }
 
     /// Slots of peers in stock, and slots of this machine that peers have.
@@ -271,6 +283,7 @@ impl Network {
             // A poller that has panicked has ended, too.
             let _ = poller.join();
         }
+        self.hang_up();
     }
 
     pub fn is_stopped(&self) -> bool {

@@ -1,0 +1,256 @@
+//! The way of calls to one peer: what waits to be written, and which calls wait for an answer.
+//!
+//! # Invariants
+//! * LINE-1: a message is queued whole and written to its end before the next begins; whoever queues it
+//!   never waits for room in the ring. The poller writes on when the peer has made room.
+//! * LINE-2: a peer has at most [`OPEN_MAX`] requests that are not answered, those that nobody waits for any
+//!   more among them.
+//! * LINE-3: a line that is broken stays so, and whatever waits for it is told.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Waker;
+
+use fencepost_fabric::ring;
+use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, RingWriter};
+use foldhash::HashMap;
+use parking_lot::Mutex;
+
+use super::message::{How, Kind, Outgoing};
+use super::{CallError, Ended};
+
+/// Lane of the calls' rings.
+pub(in crate::network) const CALLS: u16 = 2;
+/// Words of such a ring.
+pub(in crate::network) const CALL_WORDS: usize = 1 << 14;
+/// Requests to one peer that are not answered.
+pub(super) const OPEN_MAX: usize = 1024;
+/// Bytes that wait to be written before further requests wait to be queued.
+const QUEUED_BYTES_MAX: usize = 32 << 20;
+
+/// The way to one peer.
+pub(in crate::network) struct Line {
+    state: Mutex<State>,
+    broken: AtomicBool,
+    /// Whether something waits for room or for its acknowledgement.
+    busy: AtomicBool,
+    /// Requests of the peer that are not answered yet.
+    unanswered: AtomicUsize,
+}
+
+struct State {
+    ring: RingWriter,
+    queue: VecDeque<Outgoing>,
+    queued_bytes: usize,
+    /// Writes that are not acknowledged yet.
+    acks: VecDeque<Completion<()>>,
+    last_ticket: u64,
+    /// Calls that are not answered yet; without an end where nobody waits for it.
+    open: HashMap<u64, Option<Completer<Ended>>>,
+    /// Who waits to be queued.
+    waiting: Vec<Waker>,
+}
+
+/// What is to be told once the state is unlocked.
+#[derive(Default)]
+struct Told {
+    ended: Vec<(Completer<Ended>, CallError)>,
+    woken: Vec<Waker>,
+}
+
+impl Told {
+    fn tell(self) {
+        for (waiting, error) in self.ended {
+            waiting.complete(Ok(Err(error)));
+        }
+        self.woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// What became of a request that was to be queued.
+pub(super) enum Queued {
+    /// It is, under this ticket.
+    Yes(u64, Completion<Ended>),
+    /// There are too many: the waker will be woken.
+    Later,
+    /// The line is broken.
+    Never,
+}
+
+impl Line {
+    pub fn new(fabric: &Arc<dyn Fabric>, peer: MachineId) -> Result<Line, FabricError> {
+        Ok(Line {
+            state: Mutex::new(State {
+                ring: ring::send(fabric, peer, CALLS, CALL_WORDS)?,
+                queue: VecDeque::new(),
+                queued_bytes: 0,
+                acks: VecDeque::new(),
+                last_ticket: 0,
+                open: HashMap::default(),
+                waiting: Vec::new(),
+            }),
+            broken: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
+            unanswered: AtomicUsize::new(0),
+        })
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing waits, here or there.
+    pub fn is_at_rest(&self) -> bool {
+        let state = self.state.lock();
+        let none_here = state.queue.is_empty() && state.open.is_empty();
+        none_here && self.unanswered.load(Ordering::Acquire) == 0
+    }
+
+    /// Queues a request, or has `waker` woken when that may succeed.
+    pub(super) fn request(&self, service: u8, request: &[u8], waker: Option<&Waker>) -> Queued {
+        let mut state = self.state.lock();
+        if self.is_broken() {
+            return Queued::Never;
+        }
+        if state.open.len() >= OPEN_MAX || state.queued_bytes >= QUEUED_BYTES_MAX {
+            state.waiting.extend(waker.cloned());
+            return Queued::Later;
+        }
+        state.last_ticket += 1;
+        let ticket = state.last_ticket;
+        let (completer, ended) = Completion::pending();
+        state.open.insert(ticket, Some(completer));
+        state.queue(Outgoing::new(ticket, Kind::Request(service), request));
+        let told = self.write(&mut state);
+        drop(state);
+        told.tell();
+        Queued::Yes(ticket, ended)
+    }
+
+    /// Nobody waits for the answer any more.
+    pub(super) fn forget(&self, ticket: u64) {
+        let mut state = self.state.lock();
+        let forgotten = state.open.get_mut(&ticket).and_then(Option::take);
+        drop(state);
+        drop(forgotten);
+    }
+
+    /// A request of the peer has come; false if it has too many already.
+    pub(super) fn asked(&self) -> bool {
+        self.unanswered.fetch_add(1, Ordering::AcqRel) < OPEN_MAX
+    }
+
+    /// Queues the answer to a request of the peer.
+    pub(super) fn answer(&self, ticket: u64, how: How, answer: &[u8]) {
+        let mut state = self.state.lock();
+        self.unanswered.fetch_sub(1, Ordering::AcqRel);
+        if self.is_broken() {
+            return;
+        }
+        state.queue(Outgoing::new(ticket, Kind::Answer(how), answer));
+        let told = self.write(&mut state);
+        drop(state);
+        told.tell();
+    }
+
+    /// The peer has answered; late answers, and those to nothing, are ignored.
+    pub(super) fn answered(&self, ticket: u64, ended: Ended) {
+        let mut state = self.state.lock();
+        let waiting = state.open.remove(&ticket).flatten();
+        let woken = std::mem::take(&mut state.waiting);
+        drop(state);
+        if let Some(waiting) = waiting {
+            waiting.complete(Ok(ended));
+        }
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Writes what there is room for; whether anything waits for more.
+    pub fn pump(&self) -> bool {
+        if !self.busy.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let told = self.write(&mut state);
+        let waits = !state.queue.is_empty();
+        drop(state);
+        told.tell();
+        waits
+    }
+
+    fn write(&self, state: &mut State) -> Told {
+        let mut told = Told::default();
+        let mut written = false;
+        while let Some(message) = state.queue.front_mut() {
+            let (tag, head, words) = message.part();
+            if state.ring.push(tag, &[head.words(), words]).is_err() {
+                break;
+            }
+            written = true;
+            if message.written() {
+                state.queued_bytes -= message.bytes();
+                state.queue.pop_front();
+            }
+        }
+        if written {
+            state.acks.push_back(state.ring.flush());
+            if state.queued_bytes < QUEUED_BYTES_MAX {
+                told.woken.append(&mut state.waiting);
+            }
+        }
+        while let Some(ack) = state.acks.front_mut() {
+            match ack.take() {
+                None => break,
+                Some(Ok(())) => drop(state.acks.pop_front()),
+                Some(Err(_)) => {
+                    self.break_off_locked(state, &mut told);
+                    break;
+                }
+            }
+        }
+        let busy = !state.queue.is_empty() || !state.acks.is_empty();
+        self.busy.store(busy, Ordering::Release);
+        told
+    }
+
+    /// Nothing goes to the peer any more, and nothing is awaited of it.
+    pub fn break_off(&self) {
+        let mut told = Told::default();
+        self.break_off_locked(&mut self.state.lock(), &mut told);
+        told.tell();
+    }
+
+    fn break_off_locked(&self, state: &mut State, told: &mut Told) {
+        self.broken.store(true, Ordering::Release);
+        // A request of which nothing was written has had no effect.
+        let unwritten = |ticket: &u64| {
+            let mut queue = state.queue.iter();
+            queue.any(|message| {
+                let request = matches!(message.kind, Kind::Request(_));
+                request && message.ticket == *ticket && !message.begun
+            })
+        };
+        for (ticket, waiting) in &mut state.open {
+            if let Some(waiting) = waiting.take() {
+                let error = match unwritten(ticket) {
+                    true => CallError::Unreachable,
+                    false => CallError::Lost,
+                };
+                told.ended.push((waiting, error));
+            }
+        }
+        state.open.clear();
+        state.queue.clear();
+        state.queued_bytes = 0;
+        state.acks.clear();
+        told.woken.append(&mut state.waiting);
+    }
+}
+
+impl State {
+    fn queue(&mut self, message: Outgoing) {
+        self.queued_bytes += message.bytes();
+        self.queue.push_back(message);
+    }
+}
