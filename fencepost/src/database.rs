@@ -4,7 +4,6 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use pollster::FutureExt;
 
 use crate::blocking::BlockingSession;
 use crate::cache::PlanCache;
+use crate::cancels::Cancels;
 use crate::cluster::{Cluster, Joined};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, Options};
@@ -27,10 +27,6 @@ pub const DATABASE_NAME: &str = "postgres";
 /// How long a text waits for the newest catalog before it is bound with the newest that is known. What is
 /// planned with an older one is planned again when it runs.
 const CATALOG_PATIENCE: Duration = Duration::from_millis(100);
-/// Bits of a session's number below that of its machine.
-const PIDS_BITS: u32 = 20;
-/// Machines that the number of a session tells apart.
-const MACHINES_MAX: u32 = 1 << (31 - PIDS_BITS);
 
 /// An open database. Clones are handles on the same one; the last to go closes it.
 #[derive(Clone)]
@@ -43,7 +39,7 @@ pub(crate) struct Shared {
     pub machine: Arc<Machine>,
     pub catalog: Catalog,
     pub plans: PlanCache,
-    next_pid: AtomicI32,
+    pub cancels: Arc<Cancels>,
 }
 
 impl Drop for Shared {
@@ -87,13 +83,14 @@ impl Database {
             // Nothing that it holds outlasts the attempt; what failed is told already.
             let _ = machine.close();
         })?;
-        let machine_number = (machine.number() % MACHINES_MAX) as i32;
+        let cancels: Arc<Cancels> = Arc::default();
+        cancels.serve(&machine);
         Ok(Database {
             shared: Arc::new(Shared {
                 machine,
                 catalog,
                 plans: PlanCache::default(),
-                next_pid: AtomicI32::new(1 + (machine_number << PIDS_BITS)),
+                cancels,
             }),
         })
     }
@@ -141,6 +138,10 @@ impl Database {
         &self.shared.machine
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     pub(crate) fn catalog(&self) -> &Catalog {
         &self.shared.catalog
     }
@@ -170,7 +171,7 @@ impl Shared {
 
     /// A number for a new session.
     pub fn next_pid(&self) -> i32 {
-        self.next_pid.fetch_add(1, Ordering::Relaxed)
+        self.cancels.next_number(self.machine.number())
     }
 }
 

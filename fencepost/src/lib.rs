@@ -21,6 +21,7 @@
 
 mod blocking;
 mod cache;
+mod cancels;
 mod check;
 mod cluster;
 mod conflict;
@@ -30,9 +31,11 @@ mod front;
 mod options;
 mod prepared;
 mod row;
+mod services;
 mod session;
 
 pub use blocking::BlockingSession;
+pub use cancels::CancelHook;
 pub use check::{Checked, check};
 pub use cluster::Cluster;
 pub use database::{DATABASE_NAME, Database};

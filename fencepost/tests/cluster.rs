@@ -1,9 +1,12 @@
 //! Three machines that are one database.
 
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::thread;
 
 use fencepost::{BlockingSession, Cluster, Database, OpenError, SqlState, params};
+use parking_lot::Mutex;
+use pollster::FutureExt;
 
 const MACHINES: u32 = 3;
 
@@ -342,4 +345,33 @@ fn a_machine_that_is_none_of_the_network_is_told_why() {
         let good = good.map(|machine| machine.join().expect("no panic").expect("opens"));
         drop((third, good));
     });
+}
+
+#[test]
+fn a_cancel_is_heard_where_the_session_is() {
+    type Heard = Arc<Mutex<Vec<(i32, i32)>>>;
+    let shared = shared();
+    let machines = cluster(&Between::Memory(shared.path().into()), 1);
+    let heard: [Heard; 3] = Default::default();
+    let hook = |machine: usize| {
+        let heard = Arc::clone(&heard[machine]);
+        machines[machine].on_cancel(move |pid, secret| heard.lock().push((pid, secret)))
+    };
+    let (first, second, again) = (hook(0), hook(1), hook(1));
+    let pids = [0, 1, 2].map(|machine: usize| machines[machine].next_session_number());
+    for machine in &machines {
+        for pid in pids {
+            machine.cancel(pid, -5).block_on();
+        }
+        // There is no such machine.
+        machine.cancel(77 << 20, 1).block_on();
+    }
+    assert_eq!(*heard[0].lock(), vec![(pids[0], -5); 3]);
+    assert_eq!(*heard[1].lock(), vec![(pids[1], -5); 6], "each of two");
+    drop((first, again));
+    for pid in pids {
+        machines[2].cancel(pid, 6).block_on();
+    }
+    assert_eq!(heard.map(|heard| heard.lock().len()), [3, 7, 0]);
+    drop(second);
 }

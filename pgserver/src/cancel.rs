@@ -1,11 +1,13 @@
 //! Who may cancel what: the numbers and secrets of all sessions of a server.
 //!
+//! A cancel reaches them by way of the database, which knows the machine of a session by its number
+//! ([`fencepost::Database::cancel`]).
+//!
 //! Cancelling raises the session's token and wakes its task, so that work that waits is polled and
 //! sees the token.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::task::Waker;
 
 use foldhash::fast::RandomState;
@@ -17,7 +19,6 @@ use crate::engine::CancelToken;
 /// The sessions of a server by their number.
 #[derive(Default)]
 pub(crate) struct CancelMap {
-    last: AtomicI32,
     sessions: Mutex<HashMap<i32, Arc<Target>, RandomState>>,
 }
 
@@ -37,9 +38,14 @@ pub(crate) struct CancelKey {
 }
 
 impl CancelMap {
-    /// A number no session has.
-    pub(crate) fn next_pid(&self) -> i32 {
-        (self.last.fetch_add(1, Ordering::Relaxed) & 0x3fff_ffff) + 1
+    /// The first of some numbers that no session has.
+    pub(crate) fn free(&self, mut next: impl FnMut() -> i32) -> i32 {
+        loop {
+            let pid = next();
+            if !self.sessions.lock().contains_key(&pid) {
+                return pid;
+            }
+        }
     }
 
     /// Enters a session.

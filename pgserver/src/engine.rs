@@ -21,6 +21,9 @@ use fencepost::{Database, SessionOptions, Settings, TxStatus, types};
 use crate::proto::encode::{Column, Ready};
 use crate::proto::startup::Startup;
 
+/// How long another machine may take to hear of a cancel.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
+
 /// The settings of a session as this crate needs them; made anew when they change.
 pub(crate) struct Style {
     settings: Arc<Settings>,
@@ -76,6 +79,18 @@ pub(crate) fn open(database: &Database, startup: Startup, pid: i32) -> Result<Se
         settings: startup.settings,
         backend_pid: pid,
     })
+}
+
+/// A number for a session.
+pub(crate) fn number(database: &Database) -> i32 {
+    database.next_session_number()
+}
+
+/// Cancels what a session runs, on whichever machine that is.
+pub(crate) async fn cancel(database: &Database, pid: i32, secret: i32) {
+    let cancelled = database.cancel(pid, secret);
+    // The client waits for the end of its connection.
+    let _ = tokio::time::timeout(CANCEL_PATIENCE, cancelled).await;
 }
 
 /// The password of a role, where the database has one.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fencepost::Database;
+use fencepost::{CancelHook, Database};
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -73,6 +73,7 @@ pub(crate) struct Shared {
 pub struct Server {
     address: SocketAddr,
     workers: Vec<Handle>,
+    _cancels: CancelHook,
 }
 
 struct Handle {
@@ -101,12 +102,15 @@ pub fn listen(
     let tls = options.tls.as_ref().map(Tls::load).transpose()?;
     let scram = Scram::new(tls.as_ref().map(|tls| tls.certificate.as_slice()));
     let count = options.worker_count();
+    let cancels: Arc<CancelMap> = Arc::default();
+    let sessions = Arc::clone(&cancels);
+    let hook = database.on_cancel(move |pid, secret| sessions.cancel(pid, secret));
     let shared = Arc::new(Shared {
         database: database.clone(),
         options,
         tls,
         scram,
-        cancels: Arc::default(),
+        cancels,
         sessions: AtomicUsize::new(0),
     });
     let mut lanes = Vec::with_capacity(count);
@@ -122,6 +126,7 @@ pub fn listen(
     let mut server = Server {
         address,
         workers: Vec::with_capacity(count),
+        _cancels: hook,
     };
     let loads: Vec<_> = lanes
         .iter()

@@ -149,7 +149,7 @@ async fn first_packet(io: &mut Io, place: &Place, shared: &Arc<Shared>) -> Resul
         match opening {
             Opening::Startup(startup) => return Ok(startup),
             Opening::Cancel { pid, secret } => {
-                shared.cancels.cancel(pid, secret);
+                engine::cancel(&shared.database, pid, secret).await;
                 return Err(Ending::Gone);
             }
             Opening::Tls if !std::mem::replace(&mut tls_asked, true) => {
@@ -258,7 +258,7 @@ fn begin(
     seat: Seat,
     shared: &Arc<Shared>,
 ) -> Result<Opened, Ending> {
-    let pid = shared.cancels.next_pid();
+    let pid = shared.cancels.free(|| engine::number(&shared.database));
     let session = match engine::open(&shared.database, startup, pid) {
         Ok(session) => session,
         Err(error) => {

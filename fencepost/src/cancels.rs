@@ -1,0 +1,168 @@
+//! Cancels by a session's number and secret, as clients ask for them: at whichever machine.
+//!
+//! ```text
+//! session's number | machine (11) | count (20) |       one that is alone counts on in all bits
+//!
+//! Database::cancel ─► this machine's session? ─► every hook: whoever has the session checks the secret
+//!                  └► another's ─► call ─► every hook there
+//! ```
+//! A hook is what a server of some protocol registers; a process may have several, and each knows its own
+//! sessions alone. Whoever asks learns nothing: not whether there is such a session, nor whether the secret
+//! was right.
+//!
+//! # Failure
+//! Where the session's machine cannot be reached nothing happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fencepost_fabric::MachineId;
+use fencepost_txn::Machine;
+use fencepost_txn::network::call::Answer;
+use parking_lot::Mutex;
+
+use crate::database::Database;
+use crate::services;
+
+/// Bits of a session's number below that of its machine.
+const COUNT_BITS: u32 = 20;
+/// Machines that the number of a session tells apart.
+const MACHINES_MAX: u32 = 1 << (31 - COUNT_BITS);
+/// Bits of a session's number where a machine is alone.
+const ALONE_BITS: u32 = 30;
+
+type Hook = dyn Fn(i32, i32) + Send + Sync;
+
+/// The hooks of a database, and the numbers that its sessions have got.
+#[derive(Default)]
+pub(crate) struct Cancels {
+    hooks: Mutex<Vec<Arc<Hook>>>,
+    sessions: AtomicU32,
+}
+
+/// A hook that is registered; dropped, it hears of no further cancels.
+pub struct CancelHook {
+    cancels: Arc<Cancels>,
+    hook: Arc<Hook>,
+}
+
+impl Drop for CancelHook {
+    fn drop(&mut self) {
+        let mut hooks = self.cancels.hooks.lock();
+        hooks.retain(|hook| !Arc::ptr_eq(hook, &self.hook));
+    }
+}
+
+impl Cancels {
+    /// Answers what peers forward.
+    pub fn serve(self: &Arc<Self>, machine: &Machine) {
+        let cancels = Arc::clone(self);
+        let handler = move |_, request: Vec<u8>, answer: Answer| {
+            if let Some((pid, secret)) = decode(&request) {
+                cancels.cancel(pid, secret);
+            }
+            answer.send(&[]);
+        };
+        machine.serve(services::CANCEL, Arc::new(handler));
+    }
+
+    /// A number for a new session of machine `machine`, 0 where that is alone. After very many it is
+    /// given again.
+    pub fn next_number(&self, machine: u32) -> i32 {
+        let count = self.sessions.fetch_add(1, Ordering::Relaxed);
+        let number = match machine % MACHINES_MAX {
+            0 => (count & ((1 << ALONE_BITS) - 1)) + 1,
+            machine => machine << COUNT_BITS | count & ((1 << COUNT_BITS) - 1),
+        };
+        number as i32
+    }
+
+    fn cancel(&self, pid: i32, secret: i32) {
+        let hooks = self.hooks.lock().clone();
+        hooks.iter().for_each(|hook| hook(pid, secret));
+    }
+}
+
+/// The machine of a session.
+fn machine_of(pid: i32) -> u32 {
+    pid as u32 >> COUNT_BITS
+}
+
+fn encode(pid: i32, secret: i32) -> Vec<u8> {
+    [pid.to_le_bytes(), secret.to_le_bytes()].concat()
+}
+
+fn decode(request: &[u8]) -> Option<(i32, i32)> {
+    let (pid, secret) = request.split_first_chunk()?;
+    Some((
+        i32::from_le_bytes(*pid),
+        i32::from_le_bytes(secret.try_into().ok()?),
+    ))
+}
+
+impl Database {
+    /// A number that tells a session from all others of the database, on all machines.
+    pub fn next_session_number(&self) -> i32 {
+        self.shared().next_pid()
+    }
+
+    /// From now on `hook` is called with the number and the secret of each cancel that concerns a session of
+    /// this machine, whichever machine it was asked of. It must not wait for anything.
+    pub fn on_cancel(&self, hook: impl Fn(i32, i32) + Send + Sync + 'static) -> CancelHook {
+        let cancels = Arc::clone(&self.shared().cancels);
+        let hook: Arc<Hook> = Arc::new(hook);
+        cancels.hooks.lock().push(Arc::clone(&hook));
+        CancelHook { cancels, hook }
+    }
+
+    /// Cancels what session `pid` runs, if the secret is right; it may be a session of another machine. Done
+    /// when that has heard of it.
+    pub fn cancel(&self, pid: i32, secret: i32) -> impl Future<Output = ()> + Send + use<> {
+        let machine = self.machine();
+        let elsewhere = machine_of(pid) != machine.number() % MACHINES_MAX;
+        let call = match machine.number() != 0 && elsewhere {
+            true => {
+                let peer = MachineId(machine_of(pid));
+                Some(machine.call(peer, services::CANCEL, &encode(pid, secret)))
+            }
+            false => {
+                self.shared().cancels.cancel(pid, secret);
+                None
+            }
+        };
+        async move {
+            if let Some(call) = call {
+                // Whoever asks learns nothing, this neither.
+                let _ = call.await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_machine_and_are_never_zero() {
+        let cancels = Cancels::default();
+        for count in [0, 1, (1 << 20) - 1, 1 << 20, u32::MAX] {
+            cancels.sessions.store(count, Ordering::Relaxed);
+            assert!(cancels.next_number(0) > 0);
+            for machine in [1, 7, MACHINES_MAX - 1] {
+                cancels.sessions.store(count, Ordering::Relaxed);
+                let number = cancels.next_number(machine);
+                assert!(number > 0);
+                assert_eq!(machine_of(number), machine);
+            }
+        }
+    }
+
+    #[test]
+    fn requests_come_back_and_others_are_none() {
+        assert_eq!(decode(&encode(-3, i32::MIN)), Some((-3, i32::MIN)));
+        for bytes in [0, 3, 7, 9] {
+            assert_eq!(decode(&vec![1; bytes]), None);
+        }
+    }
+}
