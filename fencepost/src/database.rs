@@ -20,6 +20,7 @@ use crate::cluster::{Cluster, Joined};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, Options};
 use crate::session::{Session, SessionOptions};
+use crate::ship::{Ship, Shipped};
 
 /// The one database of a machine, by its SQL name.
 pub const DATABASE_NAME: &str = "postgres";
@@ -40,10 +41,15 @@ pub(crate) struct Shared {
     pub catalog: Catalog,
     pub plans: PlanCache,
     pub cancels: Arc<Cancels>,
+    /// Where there are other machines.
+    pub ship: Option<Arc<Ship>>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if let Some(ship) = &self.ship {
+            ship.close();
+        }
         // Sessions hold the database, so none is left. There is nobody to tell of an error here;
         // `Database::close` tells.
         let _ = self.machine.close();
@@ -85,14 +91,18 @@ impl Database {
         })?;
         let cancels: Arc<Cancels> = Arc::default();
         cancels.serve(&machine);
-        Ok(Database {
-            shared: Arc::new(Shared {
-                machine,
-                catalog,
-                plans: PlanCache::default(),
-                cancels,
-            }),
-        })
+        let ship = (machine.number() != 0).then(Ship::new);
+        let shared = Arc::new(Shared {
+            machine,
+            catalog,
+            plans: PlanCache::default(),
+            cancels,
+            ship,
+        });
+        if let Some(ship) = &shared.ship {
+            ship.start(&shared).map_err(OpenError::Threads)?;
+        }
+        Ok(Database { shared })
     }
 
     /// A session of the superuser.
@@ -133,6 +143,12 @@ impl Database {
         self.shared.newest_catalog().role(name).ok().flatten()
     }
 
+    /// How many statements went to other machines to run there, and came from them.
+    pub fn shipped(&self) -> Shipped {
+        let ship = self.shared.ship.as_ref();
+        ship.map(|ship| ship.counts()).unwrap_or_default()
+    }
+
     /// The machine below, for tools and benchmarks.
     pub fn machine(&self) -> &Arc<Machine> {
         &self.shared.machine
@@ -149,6 +165,9 @@ impl Database {
     /// Makes everything committed durable and stops the log. Dropping the last handle does the
     /// same, but cannot tell of a failure.
     pub fn close(self) -> Result<(), Error> {
+        if let Some(ship) = &self.shared.ship {
+            ship.close();
+        }
         self.shared
             .machine
             .close()

@@ -47,6 +47,9 @@ pub enum OpenError {
     /// The other machines did not come.
     #[error("not all machines of the cluster came up within {0} seconds{sep}{1}", sep = if .1.is_empty() { "" } else { ": " })]
     Incomplete(u64, String),
+    /// The threads for statements of other machines did not start.
+    #[error("cannot start a thread: {0}")]
+    Threads(std::io::Error),
     /// The catalog cannot be read.
     #[error(transparent)]
     Catalog(#[from] Error),

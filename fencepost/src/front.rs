@@ -41,6 +41,7 @@ pub(crate) fn plan_statement(
         text: parsed.text,
         params,
         columns,
+        is_volatile: body.is_volatile(),
         body,
         key: None,
     })
@@ -65,11 +66,13 @@ fn explain_body(explained: Explain, text: &str, params: &[Type]) -> Result<Body,
     match plan(*explained.statement) {
         Ok(plan) => {
             let tables = plan.tables();
+            let body = Body::Plan(Box::new(plan), tables);
             let planned = Planned {
                 text: text.to_owned(),
                 params: params.to_vec(),
                 columns: None,
-                body: Body::Plan(Box::new(plan), tables),
+                is_volatile: body.is_volatile(),
+                body,
                 key: None,
             };
             Ok(Body::Explain {

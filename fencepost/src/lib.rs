@@ -33,6 +33,7 @@ mod prepared;
 mod row;
 mod services;
 mod session;
+mod ship;
 
 pub use blocking::BlockingSession;
 pub use cancels::CancelHook;
@@ -55,3 +56,4 @@ pub use session::{
     CancelToken, Completion, CopyIn, Query, Session, SessionOptions, Statement, TransactionBody,
     TxStatus,
 };
+pub use ship::Shipped;

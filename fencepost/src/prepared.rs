@@ -31,6 +31,8 @@ pub(crate) struct Planned {
     pub columns: Option<Arc<[Column]>>,
     /// What it does.
     pub body: Body,
+    /// It has to do with the state of the session that runs it.
+    pub is_volatile: bool,
     /// Its key in the plan cache, if it may be there.
     pub key: Option<Box<str>>,
 }
@@ -50,6 +52,16 @@ pub(crate) enum Body {
     },
     /// It is for the session or the catalog.
     Utility(Box<bound::Statement>),
+}
+
+impl Body {
+    /// Has it to do with the state of the session that runs it?
+    pub fn is_volatile(&self) -> bool {
+        match self {
+            Body::Plan(plan, _) => plan.is_volatile(),
+            Body::Empty | Body::Explain { .. } | Body::Utility(_) => true,
+        }
+    }
 }
 
 /// A prepared statement of a session.

@@ -2,3 +2,7 @@
 
 /// To cancel what a session runs (`cancels.rs`).
 pub(crate) const CANCEL: u8 = 1;
+/// To run a statement (`ship`).
+pub(crate) const STATEMENT: u8 = 2;
+/// To end such a statement.
+pub(crate) const END_STATEMENT: u8 = 3;

@@ -12,6 +12,7 @@
 
 mod access;
 mod build;
+mod by_key;
 mod copy;
 mod ddl;
 mod exec;
@@ -27,6 +28,7 @@ mod statement;
 mod store;
 mod tag;
 mod terms;
+mod volatile;
 mod write;
 
 pub use copy::CopyInput;

@@ -50,6 +50,7 @@ states! {
     WARNING = b"01000", "A warning.";
     PROTOCOL_VIOLATION = b"08P01", "The client broke the wire protocol.";
     CONNECTION_FAILURE = b"08006", "The connection failed.";
+    TRANSACTION_RESOLUTION_UNKNOWN = b"08007", "Whether it has taken effect is not known.";
     FEATURE_NOT_SUPPORTED = b"0A000", "Not supported here.";
     CARDINALITY_VIOLATION = b"21000", "More rows than one.";
     STRING_DATA_RIGHT_TRUNCATION = b"22001", "Value too long for its type.";
@@ -167,11 +168,10 @@ pub struct ErrorFields {
     pub constraint: Option<String>,
 }
 
-impl SqlError {
-    /// An error with a state and a message.
-    #[cold]
-    pub fn new(sqlstate: SqlState, message: impl Into<String>) -> SqlError {
-        SqlError(Box::new(ErrorFields {
+impl ErrorFields {
+    /// A state and a message, and nothing more.
+    pub fn new(sqlstate: SqlState, message: impl Into<String>) -> ErrorFields {
+        ErrorFields {
             sqlstate,
             message: message.into(),
             detail: None,
@@ -183,7 +183,22 @@ impl SqlError {
             column: None,
             data_type: None,
             constraint: None,
-        }))
+        }
+    }
+}
+
+impl From<ErrorFields> for SqlError {
+    #[cold]
+    fn from(fields: ErrorFields) -> SqlError {
+        SqlError(Box::new(fields))
+    }
+}
+
+impl SqlError {
+    /// An error with a state and a message.
+    #[cold]
+    pub fn new(sqlstate: SqlState, message: impl Into<String>) -> SqlError {
+        SqlError(Box::new(ErrorFields::new(sqlstate, message)))
     }
 
     /// 0A000: `what` is not supported.

@@ -78,13 +78,16 @@ enum At {
 impl RowLayout {
     /// The layout of rows with `columns`.
     pub fn new(columns: &[ColumnDef]) -> RowLayout {
-        let mut places: Vec<Place> = columns
-            .iter()
-            .map(|c| Place {
-                kind: c.ty.kind,
-                at: At::Varying(0),
-            })
-            .collect();
+        RowLayout::of_types(columns.iter().map(|column| column.ty.kind))
+    }
+
+    /// The layout of rows of values of these types.
+    pub fn of_types(kinds: impl IntoIterator<Item = TypeKind>) -> RowLayout {
+        let place = |kind| Place {
+            kind,
+            at: At::Varying(0),
+        };
+        let mut places: Vec<Place> = kinds.into_iter().map(place).collect();
         let mut offset = HEADER_BYTES;
         for width in [16, 8, 4, 2, 1] {
             for place in &mut places {
@@ -111,6 +114,12 @@ impl RowLayout {
     /// Number of columns.
     pub fn width(&self) -> usize {
         self.columns.len()
+    }
+
+    /// Whether `row` has one value a column, each of the column's type: what a table's rows always have.
+    pub fn takes(&self, row: &[Value]) -> bool {
+        let of_kind = |(place, value): (&Place, &Value)| is_of(value, place.kind);
+        row.len() == self.columns.len() && self.columns.iter().zip(row).all(of_kind)
     }
 
     /// Encodes `row` into `out`, which is cleared and keeps its capacity.
@@ -293,6 +302,26 @@ impl<'a> RowReader<'a> {
             let raw = self.bytes.get(slot..slot + 2)?.try_into().ok()?;
             Some(usize::from(u16::from_le_bytes(raw)))
         }
+    }
+}
+
+/// Whether a value may be of a type.
+fn is_of(value: &Value, kind: TypeKind) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Text(_) => kind.is_string(),
+        Value::Bool(_) => kind == TypeKind::Bool,
+        Value::Int2(_) => kind == TypeKind::Int2,
+        Value::Int4(_) => kind == TypeKind::Int4,
+        Value::Int8(_) => kind == TypeKind::Int8,
+        Value::Float4(_) => kind == TypeKind::Float4,
+        Value::Float8(_) => kind == TypeKind::Float8,
+        Value::Numeric(_) => kind == TypeKind::Numeric,
+        Value::Bytea(_) => kind == TypeKind::Bytea,
+        Value::Date(_) => kind == TypeKind::Date,
+        Value::Timestamp(_) => kind == TypeKind::Timestamp,
+        Value::TimestampTz(_) => kind == TypeKind::TimestampTz,
+        Value::Uuid(_) => kind == TypeKind::Uuid,
     }
 }
 
@@ -491,6 +520,21 @@ mod tests {
             let mut back = vec![Value::Null; row.len()];
             layout.decode(&words, &mut back).expect("it decodes");
             assert_eq!(row, back);
+        }
+    }
+
+    #[test]
+    fn values_of_other_types_are_told_from_those_of_the_columns() {
+        let (layout, row) = every_type();
+        assert!(layout.takes(&row));
+        assert!(!layout.takes(&row[1..]));
+        for column in 0..row.len() {
+            let mut row = row.clone();
+            let other = row[(column + 1) % row.len()].clone();
+            row[column] = Value::Null;
+            assert!(layout.takes(&row));
+            row[column] = other;
+            assert!(!layout.takes(&row), "column {column}");
         }
     }
 

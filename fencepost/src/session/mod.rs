@@ -21,6 +21,7 @@ mod copy;
 mod protocol;
 mod run;
 mod settings;
+mod shipped;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -131,6 +132,8 @@ pub struct Session {
     named: HashMap<Box<str>, Arc<Prepared>>,
     notices: Vec<Notice>,
     cancel: CancelFlag,
+    /// It runs a statement for another machine's session.
+    serves: bool,
     scratch: Scratch,
     eval: EvalContext,
     key: String,
@@ -193,6 +196,7 @@ impl Session {
             named: HashMap::new(),
             notices: Vec::new(),
             cancel: CancelFlag::default(),
+            serves: false,
             scratch: Scratch::default(),
             eval,
             key: String::new(),

@@ -112,7 +112,7 @@ impl Session {
     }
 
     /// The key of a text in the plan cache.
-    fn set_key(&mut self, text: &str, param_oids: &[u32]) {
+    pub(super) fn set_key(&mut self, text: &str, param_oids: &[u32]) {
         self.key.clear();
         self.key.push_str(text);
         self.key.push_str(&self.plan_tag);
@@ -133,7 +133,7 @@ impl Session {
     }
 
     /// The plan of a statement; a cacheable one gets the key of the last [`Session::set_key`].
-    fn plan(
+    pub(super) fn plan(
         &self,
         tree: parser::Parsed,
         types: ParamTypes,
@@ -225,12 +225,13 @@ impl Session {
     }
 }
 
-fn empty() -> Arc<Prepared> {
+pub(super) fn empty() -> Arc<Prepared> {
     let planned = Planned {
         text: String::new(),
         params: Vec::new(),
         columns: None,
         body: Body::Empty,
+        is_volatile: true,
         key: None,
     };
     Prepared::new(Arc::new(planned), Vec::new())

@@ -100,6 +100,16 @@ impl Session {
                 SqlError::new(SqlState::INVALID_CURSOR_NAME, "the portal is closed").into(),
             );
         }
+        if let Some(ship) = &self.db.ship
+            && last
+            && max_rows == 0
+            && let Some(home) = self.home_of(&portal.prepared.current(), portal)
+        {
+            let ship = Arc::clone(ship);
+            if let Some(done) = Box::pin(self.ship(&ship, home, portal, sink)).await? {
+                return Ok(done);
+            }
+        }
         self.enter();
         let alone = self.block == Block::Implicit && self.statements == 0;
         let begun = self.transaction;

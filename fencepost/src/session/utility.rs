@@ -226,6 +226,11 @@ impl Session {
             }
             _ => vec!["Utility statements have no plan structure".into()],
         };
+        if let Some(planned) = planned.filter(|_| !analyze)
+            && let Some(home) = self.home_of(planned, portal)
+        {
+            lines.push(format!("Shipped to: {home}"));
+        }
         if let Some(planned) = planned.filter(|_| analyze) {
             let started = Instant::now();
             let mut rows = Collected::default();

@@ -38,6 +38,17 @@ pub enum DateOrder {
     Ymd,
 }
 
+/// Which statements run on the machine that has their data: `fencepost.ship`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shipping {
+    /// None.
+    Off,
+    /// Those about one partition of a table.
+    Auto,
+    /// Those about one key of any table, too.
+    Always,
+}
+
 /// All settings of a session.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -51,6 +62,8 @@ pub struct Settings {
     pub date_order: DateOrder,
     /// `synchronous_commit` is on.
     pub synchronous_commit: bool,
+    /// `fencepost.ship`
+    pub shipping: Shipping,
     /// What differs from the table's defaults, by lower-case name.
     values: BTreeMap<String, String>,
     /// What RESET goes back to, where start-up options gave something else.
@@ -72,6 +85,7 @@ impl Settings {
             extra_float_digits: 1,
             date_order: DateOrder::Mdy,
             synchronous_commit: true,
+            shipping: Shipping::Auto,
             values: BTreeMap::new(),
             defaults: BTreeMap::new(),
         }
@@ -123,6 +137,29 @@ impl Settings {
     pub fn set_fixed(&mut self, name: &str, value: &str) {
         self.defaults
             .insert(lower(name).into_owned(), value.to_owned());
+    }
+
+    /// Name and value of whatever is not as in a fresh session, and whether RESET goes back to that value.
+    pub fn changed(&self) -> impl Iterator<Item = (&str, &str, bool)> {
+        let pairs = |values, start_up| {
+            let values: &BTreeMap<String, String> = values;
+            let pairs = values.iter();
+            pairs.map(move |(name, value)| (name.as_str(), value.as_str(), start_up))
+        };
+        pairs(&self.defaults, true).chain(pairs(&self.values, false))
+    }
+
+    /// Takes over what [`Self::changed`] told of another session's settings.
+    pub fn adopt(&mut self, name: &str, value: &str, start_up: bool) -> Result<(), SqlError> {
+        let fixed = known(name).is_some_and(|setting| setting.kind == Kind::Fixed);
+        match start_up {
+            true if fixed => {
+                self.set_fixed(name, value);
+                Ok(())
+            }
+            true => self.set_default(name, value),
+            false => self.set(name, value),
+        }
     }
 
     /// Back to the default.
@@ -192,6 +229,13 @@ impl Settings {
                 }
             }
             "synchronous_commit" => self.synchronous_commit = value != "off",
+            "fencepost.ship" => {
+                self.shipping = match value {
+                    "off" => Shipping::Off,
+                    "always" => Shipping::Always,
+                    _ => Shipping::Auto,
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -245,6 +289,28 @@ mod tests {
         assert_eq!(s.get("statement_timeout").as_deref(), Some("2s"));
         s.set("jit", "true").expect("a bool");
         assert_eq!(s.get("jit").as_deref(), Some("on"));
+    }
+
+    #[test]
+    fn what_has_changed_makes_the_same_settings_again() {
+        let mut s = Settings::new();
+        assert_eq!(s.changed().count(), 0);
+        s.set_default("TimeZone", "Europe/Paris").expect("a zone");
+        s.set("timezone", "UTC").expect("a zone");
+        s.set("fencepost.ship", "ALWAYS").expect("a choice");
+        s.set_fixed("is_superuser", "off");
+        s.set("my.own", "x").expect("the client's own");
+        let mut copy = Settings::new();
+        for (name, value, start_up) in s.changed() {
+            copy.adopt(name, value, start_up).expect("was checked");
+        }
+        assert_eq!((&copy.values, &copy.defaults), (&s.values, &s.defaults));
+        assert_eq!(copy.shipping, Shipping::Always);
+        copy.reset_all();
+        assert_eq!(copy.shipping, Shipping::Auto);
+        assert_eq!(copy.time_zone.iana_name(), Some("Europe/Paris"));
+        assert!(copy.set("fencepost.ship", "sometimes").is_err());
+        assert!(copy.adopt("nonsense", "1", false).is_err());
     }
 
     #[test]

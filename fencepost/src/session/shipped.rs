@@ -1,0 +1,85 @@
+//! What a session is for function shipping ([`crate::ship`]): the sender of a statement, and who runs one.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fencepost_planner::CancelFlag;
+use fencepost_sql::binder::ParamTypes;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::settings::Settings;
+use fencepost_sql::types::Type;
+use fencepost_txn::Machine;
+
+use super::protocol::empty;
+use super::{Block, Session, SessionOptions};
+use crate::database::Shared;
+use crate::front::parse_single;
+use crate::prepared::{Portal, Prepared};
+
+impl Session {
+    /// A session that runs a statement for another machine's session.
+    pub(crate) fn of_peer(
+        db: &Arc<Shared>,
+        user: String,
+        backend_pid: i32,
+        settings: Arc<Settings>,
+        cancel: CancelFlag,
+    ) -> Session {
+        let options = SessionOptions {
+            user,
+            backend_pid,
+            ..SessionOptions::default()
+        };
+        let mut session = Session::new(db, options);
+        session.serves = true;
+        session.cancel = cancel;
+        session.lasting = Arc::clone(&settings);
+        session.eval.settings = settings;
+        session.settings_changed();
+        session
+    }
+
+    /// Prepares a text that has one statement with parameters of these types.
+    pub(crate) fn parse_declared(
+        &mut self,
+        text: &str,
+        types: &[Type],
+    ) -> Result<Arc<Prepared>, SqlError> {
+        let oids: Vec<u32> = types.iter().map(Type::oid).collect();
+        self.set_key(text, &oids);
+        if let Some(planned) = self.db.plans.get(&self.key) {
+            return Ok(Prepared::new(planned, Vec::new()));
+        }
+        let Some(tree) = parse_single(text)? else {
+            return Ok(empty());
+        };
+        let planned = self.plan(tree, ParamTypes::declared(types.to_vec()), true)?;
+        self.keep(&planned);
+        Ok(Prepared::new(planned, Vec::new()))
+    }
+
+    /// A shipped statement was all its transaction did, and that is over.
+    pub(crate) fn close_shipped(&mut self, portal: &mut Portal) {
+        portal.transaction = Some(self.transaction);
+        self.transaction += 1;
+    }
+
+    /// Whether a portal's statement would be all its transaction does. What came from another machine is not
+    /// shipped on.
+    pub(crate) fn may_ship(&self, portal: &Portal) -> bool {
+        self.block == Block::Idle && !self.serves && !portal.execution.has_begun()
+    }
+
+    pub(crate) fn machine(&self) -> &Arc<Machine> {
+        &self.db.machine
+    }
+
+    pub(crate) fn user(&self) -> &str {
+        &self.eval.user
+    }
+
+    /// What ends the running statement.
+    pub(crate) fn limits(&self) -> (&CancelFlag, Option<Instant>) {
+        (&self.cancel, self.deadline)
+    }
+}

@@ -1,0 +1,93 @@
+//! Function shipping: a statement whose data are another machine's runs there, whole.
+//!
+//! ```text
+//! session here                                 home: the machine that has the data
+//! home.rs   where does it belong? ─ here: nothing of this
+//! send.rs   user, settings, text, parameters ═► serve.rs  a session, run with its plan cache, retried,
+//!                                               room.rs   committed; on a few threads, many at once
+//! rows, tag or error ◄═════════════════════════ the reply
+//! a cancel ═══════════════════════════════════► ends it there
+//! ```
+//! Only a statement that is all its transaction does is shipped, and where it arrives it runs: it is not
+//! shipped on.
+//!
+//! # Invariants
+//! * SHIP-1: when the reply is there the statement has committed there, or nothing of it has. A session sees
+//!   what it has shipped: its next snapshot is of a later time.
+//! * SHIP-2: the home runs a statement only if its result looks as the client was told, and otherwise says
+//!   "run it yourself" before anything is committed; so it does with results over [`RESULT_BYTES_MAX`].
+//!
+//! # Failure
+//! A statement that cannot be sent is run here. Where the connection is lost while one is under way, a read
+//! is run here; what became of a write is not known: 08007.
+
+mod bytes;
+mod home;
+mod message;
+mod room;
+mod send;
+mod serve;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use fencepost_fabric::MachineId;
+use foldhash::{HashMap, HashMapExt};
+use parking_lot::{Mutex, RwLock};
+
+pub(crate) use home::home_of;
+use room::Rooms;
+use serve::{Running, SettingsCache};
+
+/// Bytes of the rows of the longest result that goes between machines.
+pub(crate) const RESULT_BYTES_MAX: usize = 1 << 20;
+
+/// What a machine of a cluster has of function shipping.
+pub(crate) struct Ship {
+    rooms: Rooms,
+    /// Statements of peers that run here, by their machine and its number for them.
+    running: Mutex<HashMap<(MachineId, u64), Arc<Running>>>,
+    settings: RwLock<SettingsCache>,
+    closing: AtomicBool,
+    last_number: AtomicU64,
+    sent: AtomicU64,
+    served: AtomicU64,
+    returned: AtomicU64,
+}
+
+/// How many statements went between machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shipped {
+    /// Sent to other machines.
+    pub sent: u64,
+    /// Run for other machines.
+    pub served: u64,
+    /// Sent, and run here after all.
+    pub returned: u64,
+}
+
+impl Ship {
+    /// Nothing is sent or served yet.
+    pub fn new() -> Arc<Ship> {
+        Arc::new(Ship {
+            rooms: Rooms::default(),
+            running: Mutex::new(HashMap::new()),
+            settings: RwLock::default(),
+            closing: AtomicBool::new(false),
+            last_number: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
+        })
+    }
+
+    /// How many statements went between machines.
+    pub fn counts(&self) -> Shipped {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Shipped {
+            sent: load(&self.sent),
+            served: load(&self.served),
+            returned: load(&self.returned),
+        }
+    }
+}

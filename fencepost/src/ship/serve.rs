@@ -1,0 +1,314 @@
+//! The home's side: statements of peers run here, each in a session of its own.
+//!
+//! ```text
+//! poller  STATEMENT ─► entered in `running` ─► a task on one of the rooms ─► session ─► run_last ─► reply
+//!         END       ─► its cancel flag is raised, its task woken
+//! ```
+//! # Failure
+//! A machine that closes lets what runs go on for a moment, then ends it; whatever it does not run or ends
+//! so is the sender's again.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use fencepost_fabric::MachineId;
+use fencepost_planner::{CancelFlag, RowSink};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::row::RowLayout;
+use fencepost_sql::settings::Settings;
+use fencepost_sql::value::Value;
+use fencepost_txn::network::call::Answer;
+use foldhash::HashMap;
+use parking_lot::Mutex;
+
+use super::bytes::put_words;
+use super::message::{Reply, Statement, Why, decode_end, decode_settings, number_of, shape};
+use super::{RESULT_BYTES_MAX, Ship};
+use crate::database::Shared;
+use crate::prepared::{Body, Prepared};
+use crate::services;
+use crate::session::{Completion, Session};
+
+/// Settings of peers' sessions that are kept ready.
+const SETTINGS_MAX: usize = 256;
+/// How long what runs may go on where the machine closes, and then how long it may take to end.
+const GRACE: Duration = Duration::from_millis(500);
+const NAP: Duration = Duration::from_millis(1);
+
+/// Settings by how they were sent.
+pub(super) type SettingsCache = HashMap<Box<[u8]>, Arc<Settings>>;
+
+/// A statement of a peer that runs here.
+#[derive(Default)]
+pub(super) struct Running {
+    cancel: CancelFlag,
+    /// Why it is to end ([`Why`]); 0 where it is not.
+    asked: AtomicU8,
+    task: Mutex<Option<Waker>>,
+}
+
+impl Running {
+    fn end(&self, why: Why) {
+        self.asked.store(why as u8, Ordering::Release);
+        self.raise();
+        if let Some(task) = &*self.task.lock() {
+            task.wake_by_ref();
+        }
+    }
+
+    fn raise(&self) {
+        match Why::of(self.asked.load(Ordering::Acquire)) {
+            Some(Why::Cancelled) => self.cancel.cancel(),
+            Some(Why::TimedOut) => self.cancel.time_out(),
+            None => {}
+        }
+    }
+
+    /// Runs `work`, which forgets the requests to end that came before it began.
+    async fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let mut raised = false;
+        poll_fn(|cx| {
+            if self.task.lock().is_none() {
+                *self.task.lock() = Some(cx.waker().clone());
+            }
+            let done = work.as_mut().poll(cx);
+            if done.is_pending() && !raised && self.asked.load(Ordering::Acquire) != 0 {
+                raised = true;
+                self.raise();
+                return work.as_mut().poll(cx);
+            }
+            done
+        })
+        .await
+    }
+}
+
+/// A statement that runs, and who waits for it.
+struct Entry {
+    ship: Arc<Ship>,
+    key: (MachineId, u64),
+    running: Arc<Running>,
+    answer: Option<Answer>,
+    /// It may have had an effect.
+    begun: bool,
+}
+
+impl Entry {
+    fn answer(&mut self, reply: &[u8]) {
+        if let Some(answer) = self.answer.take() {
+            answer.send(reply);
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.begun {
+            self.answer(&Reply::RunItYourself.encode());
+        }
+        self.ship.running.lock().remove(&self.key);
+    }
+}
+
+impl Ship {
+    /// Begins to run what peers send.
+    pub fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> std::io::Result<()> {
+        self.rooms.start()?;
+        let (ship, db) = (Arc::clone(self), Arc::downgrade(shared));
+        let statement = move |peer, request: Vec<u8>, answer| {
+            ship.arrived(&db, peer, request, answer);
+        };
+        let ship = Arc::clone(self);
+        let end = move |peer, request: Vec<u8>, answer: Answer| {
+            if let Some((number, why)) = decode_end(&request) {
+                let running = ship.running.lock().get(&(peer, number)).map(Arc::clone);
+                if let Some(running) = running {
+                    running.end(why);
+                }
+            }
+            answer.send(&[]);
+        };
+        shared
+            .machine
+            .serve(services::STATEMENT, Arc::new(statement));
+        shared.machine.serve(services::END_STATEMENT, Arc::new(end));
+        Ok(())
+    }
+
+    /// On the poller's thread.
+    fn arrived(
+        self: &Arc<Self>,
+        db: &Weak<Shared>,
+        peer: MachineId,
+        request: Vec<u8>,
+        answer: Answer,
+    ) {
+        let Some(number) = number_of(&request).filter(|_| !self.closing.load(Ordering::Acquire))
+        else {
+            answer.send(&Reply::RunItYourself.encode());
+            return;
+        };
+        let running = Arc::new(Running::default());
+        let key = (peer, number);
+        self.running.lock().insert(key, Arc::clone(&running));
+        let mut entry = Entry {
+            ship: Arc::clone(self),
+            key,
+            running,
+            answer: Some(answer),
+            begun: false,
+        };
+        let db = Weak::clone(db);
+        let task = async move {
+            let reply = entry.serve(&db, &request).await;
+            entry.answer(&reply);
+        };
+        // Where nobody runs it, it is dropped, and so the sender's again.
+        drop(self.rooms.spawn(Box::pin(task)));
+    }
+
+    /// The settings of a peer's session.
+    fn settings_of(&self, sent: &[u8]) -> Option<Arc<Settings>> {
+        if let Some(known) = self.settings.read().get(sent) {
+            return Some(Arc::clone(known));
+        }
+        let settings = Arc::new(decode_settings(sent)?);
+        let mut known = self.settings.write();
+        if known.len() >= SETTINGS_MAX {
+            known.clear();
+        }
+        known.insert(sent.into(), Arc::clone(&settings));
+        Some(settings)
+    }
+
+    /// Runs nothing for peers any more: what runs ends, soon.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+        // The last to have the database may be such a statement itself.
+        let ended = !self.rooms.is_inside() && {
+            self.have_ended() || {
+                let left: Vec<_> = self.running.lock().values().map(Arc::clone).collect();
+                left.iter().for_each(|running| running.end(Why::Cancelled));
+                self.have_ended()
+            }
+        };
+        // What does not end, such as a commit that another machine does not answer, keeps nobody from closing.
+        self.rooms.close(ended);
+    }
+
+    /// Whether everything that runs ends soon.
+    fn have_ended(&self) -> bool {
+        let deadline = Instant::now() + GRACE;
+        loop {
+            let ended = self.running.lock().is_empty();
+            if ended || Instant::now() > deadline {
+                return ended;
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+impl Entry {
+    /// Runs a statement; the reply.
+    async fn serve(&mut self, db: &Weak<Shared>, request: &[u8]) -> Vec<u8> {
+        let returned = || Reply::RunItYourself.encode();
+        let (Some(statement), Some(db)) = (Statement::decode(request), db.upgrade()) else {
+            return returned();
+        };
+        let Some(settings) = self.ship.settings_of(statement.settings) else {
+            return returned();
+        };
+        let cancel = self.running.cancel.clone();
+        let user = statement.user.to_owned();
+        let mut session = Session::of_peer(&db, user, statement.pid, settings, cancel);
+        drop(db);
+        // What keeps it from being planned is told by who knows its text as the client wrote it.
+        let Ok(prepared) = session.parse_declared(statement.text, &statement.types) else {
+            return returned();
+        };
+        let same = shape(prepared.columns()) == statement.shape;
+        if !same || !matches!(prepared.planned.body, Body::Plan(..)) {
+            return returned();
+        }
+        let Ok(mut portal) = session.bind(&prepared, statement.params) else {
+            return returned();
+        };
+        self.ship.served.fetch_add(1, Ordering::Relaxed);
+        self.begun = true;
+        let mut sink = Gathered::of(&prepared);
+        let done = {
+            let work = session.run_last(&mut portal, 0, &mut sink);
+            self.running.run(work).await
+        };
+        match done {
+            Ok(Completion::Complete(tag)) => Reply::Done(tag.rows(), &sink.rows).encode(),
+            Ok(_) => returned(),
+            Err(_) if sink.overflowed => returned(),
+            Err(error) if self.is_ended_by_closing(&error) => returned(),
+            Err(error) => Reply::Error(error).encode(),
+        }
+    }
+
+    /// Whether nobody asked for the end of the statement but this machine.
+    fn is_ended_by_closing(&self, error: &SqlError) -> bool {
+        error.sqlstate() == SqlState::QUERY_CANCELED && self.ship.closing.load(Ordering::Acquire)
+    }
+}
+
+/// The rows of a result, as long as they are not too many.
+struct Gathered {
+    layout: RowLayout,
+    rows: Vec<u8>,
+    words: Vec<u64>,
+    overflowed: bool,
+}
+
+impl Gathered {
+    fn of(prepared: &Prepared) -> Gathered {
+        let columns = prepared.columns().unwrap_or_default().iter();
+        Gathered {
+            layout: RowLayout::of_types(columns.map(|column| column.ty.kind)),
+            rows: Vec::new(),
+            words: Vec::new(),
+            overflowed: false,
+        }
+    }
+
+    /// Ends the statement: its result is not for this way.
+    fn overflow(&mut self) -> SqlError {
+        self.overflowed = true;
+        SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            "the result is too long to be shipped",
+        )
+    }
+}
+
+impl RowSink for Gathered {
+    fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        if !self.layout.takes(row) {
+            return Err(self.overflow());
+        }
+        let encoded = self.layout.encode(row, &mut self.words);
+        if encoded.is_err() || self.rows.len() + self.words.len() * 8 > RESULT_BYTES_MAX {
+            return Err(self.overflow());
+        }
+        put_words(&mut self.rows, &self.words);
+        Ok(())
+    }
+
+    fn copy_data(&mut self, _data: &[u8]) -> Result<(), SqlError> {
+        Err(self.overflow())
+    }
+
+    fn rewind(&mut self) -> bool {
+        self.rows.clear();
+        true
+    }
+}

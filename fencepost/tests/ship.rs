@@ -1,0 +1,578 @@
+//! Statements that run on the machine that has their data.
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fencepost::{
+    BlockingSession, Cluster, Database, Error, Row, Session, SqlState, Value, params, types,
+};
+use pollster::FutureExt;
+
+const MACHINES: u32 = 3;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is between the machines.
+enum Between {
+    Memory(tempfile::TempDir),
+    Network(Vec<String>),
+}
+
+impl Between {
+    fn memory() -> Between {
+        let tmpfs = std::path::Path::new("/dev/shm");
+        let dir = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
+        Between::Memory(dir.expect("a directory"))
+    }
+
+    /// Addresses that are free and stay so: nobody calls from the hosts of a test.
+    fn network(test: u32) -> Between {
+        let any =
+            |machine| TcpListener::bind(format!("127.1.{test}.{machine}:0")).expect("a free port");
+        let listeners: Vec<_> = (1..=MACHINES).map(any).collect();
+        let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
+        Between::Network(listeners.iter().map(address).collect())
+    }
+
+    /// The machines, each opened by a thread as each would be by a process.
+    fn machines(&self) -> Vec<Database> {
+        let open = |machine| {
+            let cluster = match self {
+                Between::Memory(directory) => Cluster::of_host(directory.path(), machine, MACHINES),
+                Between::Network(addresses) => {
+                    Cluster::of_network(addresses.clone(), machine, *b"of these tests alone")
+                }
+            };
+            let options = Database::options().region_size(64 << 20);
+            options.cluster(cluster.replicas(2)).open().expect("opens")
+        };
+        thread::scope(|scope| {
+            let opening: Vec<_> = (1..=MACHINES)
+                .map(|machine| scope.spawn(move || open(machine)))
+                .collect();
+            let opened = opening.into_iter().map(|one| one.join().expect("no panic"));
+            opened.collect()
+        })
+    }
+}
+
+/// A session that ships whatever can be.
+fn shipping(db: &Database) -> BlockingSession {
+    let mut session = db.blocking();
+    session
+        .execute("SET fencepost.ship = always", &[])
+        .expect("a setting");
+    session
+}
+
+/// A session that ships nothing.
+fn staying(db: &Database) -> BlockingSession {
+    let mut session = db.blocking();
+    session
+        .execute("SET fencepost.ship = off", &[])
+        .expect("a setting");
+    session
+}
+
+fn sent(db: &Database) -> u64 {
+    db.shipped().sent - db.shipped().returned
+}
+
+fn number(session: &mut BlockingSession, sql: &str) -> i64 {
+    let row = session.query_one(sql, &[]).expect("a row");
+    row.get(0).expect("a number")
+}
+
+fn until(mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < PATIENCE, "it never is");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn over_both(test: u32, run: impl Fn(&[Database])) {
+    for between in [Between::memory(), Between::network(test)] {
+        run(&between.machines());
+    }
+}
+
+#[test]
+fn statements_run_where_their_data_are() {
+    over_both(1, |machines| {
+        let mut there = staying(&machines[1]);
+        there
+            .batch("CREATE TABLE t (a int PRIMARY KEY, b text)")
+            .expect("a table");
+        let mut session = shipping(&machines[0]);
+        for key in 0..20 {
+            let changed = session.execute(
+                "INSERT INTO t VALUES ($1, $2)",
+                params![key, format!("row {key}")],
+            );
+            assert_eq!(changed.expect("inserts"), 1);
+            let row = session.query_one("SELECT b FROM t WHERE a = $1", params![key]);
+            let text: String = row.expect("its own").get("b").expect("a text");
+            assert_eq!(text, format!("row {key}"));
+        }
+        let rows = session.query("UPDATE t SET b = b || '!' WHERE a = 7 RETURNING b, a", &[]);
+        let rows = rows.expect("updates");
+        assert_eq!(rows[0].values(), [Value::text("row 7!"), Value::Int4(7)]);
+        let gone = session.execute("DELETE FROM t WHERE a = 8", &[]);
+        assert_eq!(gone.expect("deletes"), 1);
+        let none = session.query("SELECT b FROM t WHERE a = 8", &[]);
+        assert!(none.expect("reads").is_empty());
+        assert_eq!(sent(&machines[0]), 43);
+        assert_eq!(machines[1].shipped().served, 43);
+        // Everybody sees it, whoever runs it.
+        for db in machines {
+            assert_eq!(number(&mut staying(db), "SELECT count(*) FROM t"), 19);
+        }
+        // None of these is about one key, or may leave its session.
+        for sql in [
+            "SELECT count(*) FROM t",
+            "SELECT 1",
+            "SELECT random(), b FROM t WHERE a = 1",
+            "UPDATE t SET b = set_config('my.own', 'set', false) WHERE a = 1",
+            "BEGIN",
+            "SELECT b FROM t WHERE a = 1",
+            "ROLLBACK",
+        ] {
+            session.query(sql, &[]).expect("runs");
+        }
+        let own = session.query_one("SHOW my.own", &[]).expect("a row");
+        assert_eq!(own.get::<String>(0).expect("a text"), "set");
+        assert_eq!(sent(&machines[0]), 43);
+        // At home nothing is shipped, nor by default.
+        let mut home = shipping(&machines[1]);
+        home.query("SELECT b FROM t WHERE a = 1", &[])
+            .expect("runs");
+        let mut by_default = machines[2].blocking();
+        by_default
+            .query("SELECT b FROM t WHERE a = 1", &[])
+            .expect("runs");
+        assert_eq!((sent(&machines[1]), sent(&machines[2])), (0, 0));
+    });
+}
+
+#[test]
+fn explain_says_where_a_statement_would_run() {
+    let between = Between::memory();
+    let machines = between.machines();
+    staying(&machines[1])
+        .batch("CREATE TABLE t (a int PRIMARY KEY, b text)")
+        .expect("a table");
+    let explained = |session: &mut BlockingSession, sql: &str| -> String {
+        let rows = session.query(&format!("EXPLAIN {sql}"), &[]).expect("runs");
+        let line = |row: &Row| row.get::<String>(0).expect("a line");
+        rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    };
+    let by_key = "SELECT b FROM t WHERE a = 1";
+    let mut session = shipping(&machines[0]);
+    for sql in [
+        by_key,
+        "INSERT INTO t VALUES (1, 'x')",
+        "DELETE FROM t WHERE a = 1",
+    ] {
+        let said = explained(&mut session, sql);
+        assert!(said.ends_with("Shipped to: m2"), "{said}");
+    }
+    for sql in [
+        "SELECT b FROM t",
+        "SELECT b FROM t WHERE a IN (1, 2)",
+        "UPDATE t SET b = 'x' WHERE a > 1",
+        "INSERT INTO t SELECT 1, 'x'",
+        "SELECT random() FROM t WHERE a = 1",
+        "DELETE FROM t WHERE a = 1 AND random() > 2",
+        "INSERT INTO t VALUES (1, random()::text)",
+        "UPDATE t SET b = 'x' WHERE a = 1 RETURNING set_config('my.own', b, false)",
+    ] {
+        let said = explained(&mut session, sql);
+        assert!(!said.contains("Shipped"), "{said}");
+    }
+    session.batch("BEGIN").expect("a block");
+    assert!(!explained(&mut session, by_key).contains("Shipped"));
+    session.batch("ROLLBACK").expect("no block");
+    assert!(!explained(&mut shipping(&machines[1]), by_key).contains("Shipped"));
+    assert!(!explained(&mut staying(&machines[0]), by_key).contains("Shipped"));
+    assert!(!explained(&mut machines[0].blocking(), by_key).contains("Shipped"));
+}
+
+#[test]
+fn errors_come_back_with_all_they_say() {
+    over_both(2, |machines| {
+        let mut there = staying(&machines[1]);
+        there
+            .batch(
+                "CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL, c varchar(3));
+                 INSERT INTO t VALUES (1, 1, 'x')",
+            )
+            .expect("a table");
+        let (mut session, mut local) = (shipping(&machines[0]), staying(&machines[0]));
+        for (sql, code) in [
+            ("INSERT INTO t VALUES (1, 2)", SqlState::UNIQUE_VIOLATION),
+            (
+                "INSERT INTO t VALUES (2, NULL)",
+                SqlState::NOT_NULL_VIOLATION,
+            ),
+            (
+                "UPDATE t SET c = c || 'long' WHERE a = 1",
+                SqlState::STRING_DATA_RIGHT_TRUNCATION,
+            ),
+            (
+                "UPDATE t SET b = b / (b - 1) WHERE a = 1",
+                SqlState::DIVISION_BY_ZERO,
+            ),
+            (
+                "SELECT 1 / (b - 1) FROM t WHERE a = 1",
+                SqlState::DIVISION_BY_ZERO,
+            ),
+        ] {
+            let before = sent(&machines[0]);
+            let shipped = session.query(sql, &[]).expect_err("fails");
+            assert_eq!(sent(&machines[0]), before + 1, "{sql}");
+            let stayed = local.query(sql, &[]).expect_err("fails");
+            assert_eq!(shipped.code(), code, "{sql}");
+            assert_eq!(shipped.report(), stayed.report(), "{sql}");
+        }
+        let unique = session.query("INSERT INTO t VALUES (1, 2)", &[]);
+        let unique = unique.expect_err("is there");
+        let fields = unique.report().fields();
+        assert_eq!(fields.constraint.as_deref(), Some("t_pkey"));
+        assert!(
+            fields
+                .detail
+                .as_deref()
+                .is_some_and(|text| text.contains("(a)=(1)"))
+        );
+        assert_eq!(number(&mut local, "SELECT count(*) FROM t"), 1);
+        // What is planned here and not there any more runs here, and fails as it does here.
+        let statement = session
+            .prepare("SELECT b FROM t WHERE a = 1")
+            .expect("prepares");
+        there.batch("DROP TABLE t").expect("ddl");
+        let gone = session.query(&statement, &[]).expect_err("is gone");
+        assert_eq!(gone.code(), SqlState::UNDEFINED_TABLE);
+    });
+}
+
+#[test]
+fn values_of_all_types_come_back_as_if_nothing_was_shipped() {
+    over_both(3, |machines| {
+        let mut there = staying(&machines[1]);
+        there
+            .batch(
+                "CREATE TABLE t (id int PRIMARY KEY, a bool, b int2, c int8, d float4, e float8,
+                     f numeric(12, 4), g text, h varchar(9), i char(5), j bytea, k date,
+                     l timestamp, m timestamptz, n uuid, o numeric);
+                 INSERT INTO t VALUES (2)",
+            )
+            .expect("a table");
+        let (mut session, mut local) = (shipping(&machines[0]), staying(&machines[0]));
+        let row: Vec<Value> = [
+            Value::Int4(1),
+            Value::Bool(true),
+            Value::Int2(-3),
+            Value::Int8(i64::MIN),
+            Value::Float4(1.1),
+            Value::Float8(-2.5e300),
+            Value::Numeric("-12345.67".parse().expect("a decimal")),
+            Value::text("zwölf Boxkämpfer"),
+            Value::text("ab"),
+            Value::text("c"),
+            Value::Bytea(vec![0, 1, 255]),
+            Value::Date(8000),
+            Value::Timestamp(1),
+            Value::TimestampTz(i64::MAX),
+            Value::Uuid([7; 16]),
+            Value::Numeric("0.0001".parse().expect("a decimal")),
+        ]
+        .into();
+        let numbers: Vec<String> = (1..=row.len()).map(|n| format!("${n}")).collect();
+        let insert = format!("INSERT INTO t VALUES ({}) RETURNING *", numbers.join(", "));
+        let given = session.query(&insert, &row).expect("inserts");
+        let settings = fencepost::Settings::new();
+        for key in [1, 2] {
+            let select = "SELECT *, 'literal', NULL, a IS NULL, d + e, f * 2 FROM t WHERE id = $1";
+            let before = sent(&machines[0]);
+            let shipped = session.query_one(select, params![key]).expect("a row");
+            assert_eq!(sent(&machines[0]), before + 1);
+            let stayed = local.query_one(select, params![key]).expect("a row");
+            assert_eq!(shipped.columns(), stayed.columns());
+            assert_eq!(shipped.values(), stayed.values());
+            if key == 1 {
+                assert_eq!(given[0].values(), &stayed.values()[..row.len()]);
+            }
+            for (at, column) in shipped.columns().iter().enumerate() {
+                let bytes = |row: &Row| {
+                    let (mut text, mut binary) = (Vec::new(), Vec::new());
+                    types::text_out(&row.values()[at], &column.ty, &settings, &mut text);
+                    types::binary_out(&row.values()[at], &column.ty, &mut binary);
+                    (text, binary)
+                };
+                assert_eq!(bytes(&shipped), bytes(&stayed));
+            }
+        }
+    });
+}
+
+#[test]
+fn the_sessions_settings_and_user_go_along() {
+    let between = Between::memory();
+    let machines = between.machines();
+    staying(&machines[1])
+        .batch("CREATE TABLE t (a int PRIMARY KEY, b timestamptz, c text)")
+        .expect("a table");
+    let mut session = shipping(&machines[0]);
+    for zone in ["America/New_York", "Asia/Tokyo", "UTC"] {
+        session
+            .batch(&format!(
+                "SET TimeZone = '{zone}'; SET DateStyle = 'ISO, DMY'"
+            ))
+            .expect("settings");
+        let write = "UPDATE t SET b = '2024-01-02 03:04:05', c = current_setting('TimeZone')
+            WHERE a = 1 RETURNING b::text, c, pg_backend_pid(), current_user";
+        session.batch("INSERT INTO t VALUES (1)").expect("a row");
+        let before = sent(&machines[0]);
+        let shipped = session.query_one(write, &[]).expect("a row");
+        assert_eq!(sent(&machines[0]), before + 1);
+        assert_eq!(shipped.get::<String>(1).expect("a text"), zone);
+        session
+            .batch("SET fencepost.ship = off")
+            .expect("a setting");
+        let stayed = session.query_one(write, &[]).expect("a row");
+        assert_eq!(shipped.values(), stayed.values());
+        session
+            .batch("DELETE FROM t; SET fencepost.ship = always; SET DateStyle = 'ISO, MDY'")
+            .expect("settings");
+    }
+    session
+        .batch("SET default_transaction_read_only = on")
+        .expect("a setting");
+    let read_only = session.execute("INSERT INTO t VALUES (1)", &[]);
+    let read_only = read_only.expect_err("is refused").code();
+    assert_eq!(read_only, SqlState::READ_ONLY_SQL_TRANSACTION);
+}
+
+#[test]
+fn results_that_are_too_long_are_made_here() {
+    over_both(4, |machines| {
+        let mut there = staying(&machines[1]);
+        there
+            .batch("CREATE TABLE t (a int PRIMARY KEY, b text, n int DEFAULT 0)")
+            .expect("a table");
+        there
+            .execute("INSERT INTO t VALUES (1, repeat('long ', 140000))", &[])
+            .expect("a row");
+        let mut session = shipping(&machines[0]);
+        let row = session.query_one("SELECT b || b FROM t WHERE a = 1", &[]);
+        let text: String = row.expect("a row").get(0).expect("a text");
+        assert_eq!(text.len(), 1_400_000);
+        let changed = "UPDATE t SET n = n + 1 WHERE a = 1 RETURNING b || b, n";
+        let row = session.query_one(changed, &[]).expect("a row");
+        assert_eq!(
+            row.get::<i32>(1).expect("a number"),
+            1,
+            "it took effect once"
+        );
+        assert_eq!(machines[0].shipped().returned, 2);
+        let row = session.query_one("SELECT n FROM t WHERE a = 1", &[]);
+        assert_eq!(row.expect("a row").get::<i32>(0).expect("a number"), 1);
+        assert_eq!(machines[0].shipped().returned, 2);
+    });
+}
+
+#[test]
+fn conflicts_are_dealt_with_there_and_sums_hold() {
+    const EACH: i32 = 60;
+    const ROWS: i32 = 3;
+    over_both(5, |machines| {
+        staying(&machines[1])
+            .batch(
+                "CREATE TABLE t (a int PRIMARY KEY, n bigint NOT NULL);
+                 INSERT INTO t SELECT g, 0 FROM generate_series(0, 2) g",
+            )
+            .expect("a table");
+        thread::scope(|scope| {
+            for (turn, db) in machines.iter().enumerate() {
+                for client in 0..2 {
+                    scope.spawn(move || {
+                        let mut session = match client {
+                            0 => shipping(db),
+                            _ => staying(db),
+                        };
+                        for step in 0..EACH {
+                            let row = params![(step + turn as i32) % ROWS];
+                            let add = "UPDATE t SET n = n + 1 WHERE a = $1";
+                            assert_eq!(session.execute(add, row).expect("adds"), 1);
+                        }
+                    });
+                }
+            }
+        });
+        let all = i64::from(EACH) * 2 * i64::from(MACHINES);
+        for db in machines {
+            let total = number(&mut staying(db), "SELECT sum(n)::bigint FROM t");
+            assert_eq!(total, all);
+        }
+        assert_eq!(sent(&machines[0]) + sent(&machines[2]), 2 * EACH as u64);
+        until(|| machines.iter().all(|db| db.machine().is_at_rest()));
+    });
+}
+
+#[test]
+fn a_cancel_here_ends_the_statement_there() {
+    over_both(6, |machines| {
+        let mut holder = staying(&machines[1]);
+        holder
+            .batch("CREATE TABLE t (a int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)")
+            .expect("a table");
+        holder
+            .batch("BEGIN; UPDATE t SET n = 5 WHERE a = 1")
+            .expect("holds the row");
+        let add = "UPDATE t SET n = n + 1 WHERE a = 1";
+        for cancelled in [true, false] {
+            let mut session = machines[0].session();
+            let token = session.cancel_token();
+            let over = AtomicBool::new(false);
+            let served = machines[1].shipped().served;
+            thread::scope(|scope| {
+                let waits = scope.spawn(|| {
+                    let ship = "SET fencepost.ship = always";
+                    session.batch(ship).block_on().expect("a setting");
+                    if !cancelled {
+                        let limit = "SET statement_timeout = '100ms'";
+                        session.batch(limit).block_on().expect("a setting");
+                    }
+                    let ended = timed(&mut session, add);
+                    over.store(true, Ordering::Release);
+                    ended
+                });
+                until(|| machines[1].shipped().served > served || over.load(Ordering::Acquire));
+                if cancelled {
+                    assert!(!over.load(Ordering::Acquire), "it waits");
+                    thread::sleep(Duration::from_millis(20));
+                    token.cancel();
+                }
+                let error = waits.join().expect("no panic").expect_err("is ended");
+                assert_eq!(error.code(), SqlState::QUERY_CANCELED);
+                let why = if cancelled {
+                    "user request"
+                } else {
+                    "statement timeout"
+                };
+                assert!(error.to_string().contains(why), "{error}");
+            });
+        }
+        // A future that is dropped ends it, too.
+        let mut session = machines[0].session();
+        let ship = "SET fencepost.ship = always";
+        session.batch(ship).block_on().expect("a setting");
+        let before = machines[1].shipped().served;
+        let mut statement = Box::pin(session.execute(add, &[]));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        until(|| {
+            assert!(statement.as_mut().poll(&mut cx).is_pending());
+            machines[1].shipped().served > before
+        });
+        drop(statement);
+        until(|| machines[0].machine().is_at_rest());
+        holder.batch("COMMIT").expect("lets go");
+        let n = number(
+            &mut staying(&machines[2]),
+            "SELECT n::bigint FROM t WHERE a = 1",
+        );
+        assert_eq!(n, 5, "none of them took effect");
+    });
+}
+
+/// Runs a statement as who has a timer does: it is polled again now and then.
+fn timed(session: &mut Session, sql: &str) -> Result<u64, Error> {
+    let statement = session.execute(sql, &[]);
+    let mut statement = std::pin::pin!(statement);
+    let polled = std::future::poll_fn(|cx| {
+        let done = statement.as_mut().poll(cx);
+        if done.is_pending() {
+            thread::sleep(Duration::from_millis(1));
+            cx.waker().wake_by_ref();
+        }
+        done
+    });
+    polled.block_on()
+}
+
+#[test]
+fn a_machine_that_closes_leaves_nobody_waiting() {
+    over_both(7, |machines| {
+        let mut holder = staying(&machines[1]);
+        holder
+            .batch("CREATE TABLE t (a int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0)")
+            .expect("a table");
+        holder
+            .batch("BEGIN; UPDATE t SET n = 5 WHERE a = 2")
+            .expect("holds the row");
+        let closed = AtomicBool::new(false);
+        let mut waiter = machines[2].session();
+        let token = waiter.cancel_token();
+        thread::scope(|scope| {
+            let busy = scope.spawn(|| {
+                let mut session = shipping(&machines[0]);
+                let mut done = 0;
+                while !closed.load(Ordering::Acquire) {
+                    let read = session.query("SELECT n FROM t WHERE a = 1", &[]);
+                    assert_eq!(read.expect("reads").len(), 1);
+                    done += 1;
+                }
+                done
+            });
+            let waits = scope.spawn(|| {
+                timed(&mut waiter, "SET fencepost.ship = always").expect("a setting");
+                timed(&mut waiter, "SELECT n FROM t WHERE a = 2 FOR UPDATE")
+            });
+            until(|| machines[1].shipped().served > 20 && sent(&machines[2]) == 1);
+            machines[1].clone().close().expect("closes");
+            closed.store(true, Ordering::Release);
+            assert!(busy.join().expect("no panic") > 0);
+            // What waited there was ended, and runs here; if it waits for its turn, then in vain.
+            until(|| machines[2].shipped().returned == 1);
+            thread::sleep(Duration::from_millis(20));
+            token.cancel();
+            if let Err(ended) = waits.join().expect("no panic") {
+                assert_eq!(ended.code(), SqlState::QUERY_CANCELED);
+            }
+        });
+        let before = machines[0].shipped();
+        let read = shipping(&machines[0]).query("SELECT n FROM t WHERE a = 1", &[]);
+        assert_eq!(read.expect("runs here").len(), 1);
+        let after = machines[0].shipped();
+        assert_eq!(after.returned, before.returned + 1);
+    });
+}
+
+#[test]
+fn where_the_line_breaks_reads_run_here_and_writes_are_in_doubt() {
+    over_both(8, |machines| {
+        let mut holder = staying(&machines[1]);
+        holder
+            .batch("CREATE TABLE t (a int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)")
+            .expect("a table");
+        holder
+            .batch("BEGIN; UPDATE t SET n = 5 WHERE a = 1")
+            .expect("holds the row");
+        thread::scope(|scope| {
+            let writes = scope.spawn(|| {
+                let mut session = shipping(&machines[0]);
+                session.execute("UPDATE t SET n = n + 1 WHERE a = 1", &[])
+            });
+            until(|| machines[1].shipped().served == 1);
+            // Only the machine below, which tells nobody what becomes of it.
+            machines[1].machine().close().expect("closes");
+            let error = writes.join().expect("no panic").expect_err("is not known");
+            assert_eq!(error.code(), SqlState::TRANSACTION_RESOLUTION_UNKNOWN);
+            assert!(error.to_string().contains("machine m2"), "{error}");
+        });
+        let read = shipping(&machines[0]).query("SELECT n FROM t WHERE a = 1", &[]);
+        assert_eq!(read.expect("runs here").len(), 1);
+    });
+}

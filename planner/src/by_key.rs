@@ -1,0 +1,30 @@
+//! Statements about one key of one table.
+
+use fencepost_sql::catalog::IndexDef;
+
+use crate::plan::{Scan, Source};
+use crate::statement::Plan;
+use crate::write::InsertSource;
+
+impl Plan {
+    /// The index by whose whole key the statement finds its one row, or the first index of the table that it
+    /// puts rows of its own into; `None` for any other statement.
+    pub fn by_key(&self) -> Option<&IndexDef> {
+        match self {
+            Plan::Point(select) => select.point_scan().map(index),
+            Plan::Update(change) | Plan::Delete(change) => match &change.source {
+                Source::Scan(scan) if scan.single_point().is_some() => Some(index(scan)),
+                _ => None,
+            },
+            Plan::Insert(insert) => match insert.source {
+                InsertSource::Values(_) => Some(insert.table.def.primary()),
+                InsertSource::Select { .. } => None,
+            },
+            Plan::Row(_) | Plan::Select(_) | Plan::CopyOut(..) | Plan::CopyIn(_) => None,
+        }
+    }
+}
+
+fn index(scan: &Scan) -> &IndexDef {
+    scan.table.index_def(scan.index)
+}
