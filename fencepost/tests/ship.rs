@@ -576,3 +576,58 @@ fn where_the_line_breaks_reads_run_here_and_writes_are_in_doubt() {
         assert_eq!(read.expect("runs here").len(), 1);
     });
 }
+
+#[test]
+fn statements_about_one_partition_run_where_it_is() {
+    over_both(9, |machines| {
+        let mut session = machines[0].blocking();
+        session
+            .batch(
+                "CREATE TABLE p (a int PRIMARY KEY, b int) PARTITION BY HASH (a) WITH (partitions = 6);
+                 CREATE TABLE q (a int, n int, PRIMARY KEY (a, n)) PARTITION BY HASH (a) WITH (colocate_with = 'p');",
+            )
+            .expect("tables");
+        for key in 0..60 {
+            for sql in [
+                "INSERT INTO p VALUES ($1, 0)",
+                "INSERT INTO q VALUES ($1, 1), ($1, 2)",
+            ] {
+                session.execute(sql, params![key]).expect("inserts");
+            }
+        }
+        let mut here = 0;
+        for key in 0..60 {
+            let (changed, before) = (params![key], sent(&machines[0]));
+            let update = session.execute("UPDATE p SET b = b + 1 WHERE a = $1", changed);
+            assert_eq!(update.expect("updates"), 1);
+            here += u32::from(sent(&machines[0]) == before);
+            let join = "SELECT sum(n) FROM p JOIN q ON q.a = p.a WHERE p.a = $1 AND q.a = $1";
+            let sum: i64 = session
+                .query_one(join, params![key])
+                .expect("a row")
+                .get(0)
+                .expect("a sum");
+            assert_eq!(sum, 3);
+        }
+        // Partitions are dealt out to the machines in turn, and keys to them by a hash.
+        assert!((1..60).contains(&here), "{here} of 60 ran here");
+        assert!(sent(&machines[0]) > 100);
+        let all = sent(&machines[0]);
+        assert_eq!(
+            number(&mut session, "SELECT count(*) FROM p WHERE b = 1"),
+            60
+        );
+        session
+            .batch("BEGIN; UPDATE p SET b = 5 WHERE a = 1; ROLLBACK")
+            .expect("a block");
+        assert_eq!(
+            number(&mut session, "SELECT count(*) FROM p WHERE b = 1"),
+            60
+        );
+        assert_eq!(
+            sent(&machines[0]),
+            all,
+            "neither is about one partition alone"
+        );
+    });
+}

@@ -64,10 +64,13 @@ impl Session {
         self.transaction += 1;
     }
 
-    /// Whether a portal's statement would be all its transaction does. What came from another machine is not
-    /// shipped on.
+    /// Whether there is somebody to ship to, and a portal's statement would be all its transaction does. What
+    /// came from another machine is not shipped on.
     pub(crate) fn may_ship(&self, portal: &Portal) -> bool {
-        self.block == Block::Idle && !self.serves && !portal.execution.has_begun()
+        self.db.ship.is_some()
+            && self.block == Block::Idle
+            && !self.serves
+            && !portal.execution.has_begun()
     }
 
     pub(crate) fn machine(&self) -> &Arc<Machine> {

@@ -92,7 +92,7 @@ impl Session {
     /// The machine that a portal's statement would be shipped to now.
     pub(crate) fn home_of(&self, planned: &Planned, portal: &Portal) -> Option<MachineId> {
         let shipping = self.settings().shipping;
-        if planned.is_volatile || shipping == Shipping::Off || !self.may_ship(portal) {
+        if shipping == Shipping::Off || planned.is_volatile || !self.may_ship(portal) {
             return None;
         }
         let Body::Plan(plan, _) = &planned.body else {
