@@ -92,6 +92,13 @@ fn until(mut so: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until all machines know the table: over a network that is busy they may be slow to hear of it.
+fn seen(machines: &[Database]) {
+    for db in machines {
+        until(|| staying(db).query("SELECT 1 FROM t LIMIT 1", &[]).is_ok());
+    }
+}
+
 fn over_both(test: u32, run: impl Fn(&[Database])) {
     for between in [Between::memory(), Between::network(test)] {
         run(&between.machines());
@@ -105,6 +112,7 @@ fn statements_run_where_their_data_are() {
         there
             .batch("CREATE TABLE t (a int PRIMARY KEY, b text)")
             .expect("a table");
+        seen(machines);
         let mut session = shipping(&machines[0]);
         for key in 0..20 {
             let changed = session.execute(
@@ -163,6 +171,7 @@ fn explain_says_where_a_statement_would_run() {
     staying(&machines[1])
         .batch("CREATE TABLE t (a int PRIMARY KEY, b text)")
         .expect("a table");
+    seen(&machines);
     let explained = |session: &mut BlockingSession, sql: &str| -> String {
         let rows = session.query(&format!("EXPLAIN {sql}"), &[]).expect("runs");
         let line = |row: &Row| row.get::<String>(0).expect("a line");
@@ -209,6 +218,7 @@ fn errors_come_back_with_all_they_say() {
                  INSERT INTO t VALUES (1, 1, 'x')",
             )
             .expect("a table");
+        seen(machines);
         let (mut session, mut local) = (shipping(&machines[0]), staying(&machines[0]));
         for (sql, code) in [
             ("INSERT INTO t VALUES (1, 2)", SqlState::UNIQUE_VIOLATION),
@@ -269,6 +279,7 @@ fn values_of_all_types_come_back_as_if_nothing_was_shipped() {
                  INSERT INTO t VALUES (2)",
             )
             .expect("a table");
+        seen(machines);
         let (mut session, mut local) = (shipping(&machines[0]), staying(&machines[0]));
         let row: Vec<Value> = [
             Value::Int4(1),
@@ -324,6 +335,7 @@ fn the_sessions_settings_and_user_go_along() {
     staying(&machines[1])
         .batch("CREATE TABLE t (a int PRIMARY KEY, b timestamptz, c text)")
         .expect("a table");
+    seen(&machines);
     let mut session = shipping(&machines[0]);
     for zone in ["America/New_York", "Asia/Tokyo", "UTC"] {
         session
@@ -362,6 +374,7 @@ fn results_that_are_too_long_are_made_here() {
         there
             .batch("CREATE TABLE t (a int PRIMARY KEY, b text, n int DEFAULT 0)")
             .expect("a table");
+        seen(machines);
         there
             .execute("INSERT INTO t VALUES (1, repeat('long ', 140000))", &[])
             .expect("a row");
@@ -394,6 +407,7 @@ fn conflicts_are_dealt_with_there_and_sums_hold() {
                  INSERT INTO t SELECT g, 0 FROM generate_series(0, 2) g",
             )
             .expect("a table");
+        seen(machines);
         thread::scope(|scope| {
             for (turn, db) in machines.iter().enumerate() {
                 for client in 0..2 {
@@ -428,6 +442,7 @@ fn a_cancel_here_ends_the_statement_there() {
         holder
             .batch("CREATE TABLE t (a int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)")
             .expect("a table");
+        seen(machines);
         holder
             .batch("BEGIN; UPDATE t SET n = 5 WHERE a = 1")
             .expect("holds the row");
@@ -509,6 +524,7 @@ fn a_machine_that_closes_leaves_nobody_waiting() {
         holder
             .batch("CREATE TABLE t (a int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0), (2, 0)")
             .expect("a table");
+        seen(machines);
         holder
             .batch("BEGIN; UPDATE t SET n = 5 WHERE a = 2")
             .expect("holds the row");
@@ -557,6 +573,7 @@ fn where_the_line_breaks_reads_run_here_and_writes_are_in_doubt() {
         holder
             .batch("CREATE TABLE t (a int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)")
             .expect("a table");
+        seen(machines);
         holder
             .batch("BEGIN; UPDATE t SET n = 5 WHERE a = 1")
             .expect("holds the row");
