@@ -165,6 +165,7 @@ impl World {
                 // Nothing is told of released room, and no record is split at the ring's end.
                 log_words: 1 << 18,
                 clock: Arc::new(HostClock),
+                host: 0,
                 driven: false,
             };
             let options = MachineOptions {
@@ -175,6 +176,12 @@ impl World {
             Machine::open(options).expect("opens")
         };
         let machines: Vec<_> = fabrics.into_iter().map(open).collect();
+        while !machines
+            .iter()
+            .all(|machine| block_on(machine.is_complete()))
+        {
+            std::thread::yield_now();
+        }
         let new_object = |machine: &Arc<Machine>| {
             let mut coordinator = machine.coordinator();
             let mut tx = coordinator.begin(Mode::ReadWrite);

@@ -41,6 +41,7 @@ fn machines() -> Vec<Arc<Machine>> {
                 placement: Placement::new(ids.to_vec(), 1),
                 log_words: 1 << 14,
                 clock: Arc::new(HostClock),
+                host: 0,
                 driven: false,
             }),
             ..MachineOptions::default()

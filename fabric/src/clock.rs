@@ -55,14 +55,20 @@ impl WallClock for SystemClock {
     }
 }
 
-/// The clock that all processes of a host have in common: nanoseconds since the host was started.
+/// The clock that all processes of a host have in common: nanoseconds since the host was started. It is not
+/// the one that a time daemon makes faster or slower, at times by more than any oscillator is wrong.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostClock;
+
+#[cfg(target_os = "linux")]
+const OF_HOST: rustix::time::ClockId = rustix::time::ClockId::MonotonicRaw;
+#[cfg(not(target_os = "linux"))]
+const OF_HOST: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
 impl MonotonicClock for HostClock {
     #[inline]
     fn now_ns(&self) -> u64 {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now = rustix::time::clock_gettime(OF_HOST);
         // It counts from the start of the host, so neither part is negative.
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     }

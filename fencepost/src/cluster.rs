@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_fabric::{Fabric, HandshakeError, HostClock, MachineId, Member};
-use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, cluster_id};
+use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, cluster_id, entropy_seed};
 use fencepost_txn::Machine;
 use fencepost_txn::network::{NetworkOptions, Placement};
 use pollster::FutureExt;
@@ -26,6 +26,8 @@ const CONFIGURATION: u64 = 1;
 const SECRET_BYTES_MIN: usize = 16;
 /// Says which boot of which host this is.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Says which clock of the host this process sees.
+const TIME_NAMESPACE: &str = "/proc/self/ns/time";
 
 /// The machines of a database, and which of them this process is.
 #[derive(Clone, Debug)]
@@ -147,10 +149,8 @@ impl Cluster {
             return Err(OpenError::SecretTooShort(SECRET_BYTES_MIN));
         }
         let listen = addresses[self.machine as usize - 1].clone();
-        // Machines of other hosts have other clocks.
-        let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_default();
         let replicas = self.replicas.to_string();
-        let known = [name, &boot, &replicas].into_iter();
+        let known = [name, &replicas].into_iter();
         let parts: Vec<&str> = known.chain(addresses.iter().map(String::as_str)).collect();
         let config = TcpConfig {
             me: MachineId(self.machine),
@@ -198,12 +198,24 @@ impl Cluster {
                 placement: Placement::new(ids, self.replicas as usize),
                 log_words: LOG_WORDS,
                 clock: Arc::new(HostClock),
+                host: host(),
                 driven: false,
             },
             refused,
             missing,
         })
     }
+}
+
+/// A number of the clock that this process sees: another one has the same if it sees the same.
+fn host() -> u64 {
+    let Ok(boot) = std::fs::read_to_string(BOOT_ID) else {
+        // Nobody can tell, so it is nobody else's.
+        return entropy_seed();
+    };
+    // A kernel without time namespaces has no such link, and one clock.
+    let namespace = std::fs::read_link(TIME_NAMESPACE).unwrap_or_default();
+    cluster_id(&[&boot, &namespace.to_string_lossy()]) as u64
 }
 
 fn network(error: fencepost_fabric::FabricError) -> OpenError {

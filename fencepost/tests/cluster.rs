@@ -154,15 +154,13 @@ fn show_themselves(sessions: &mut [BlockingSession]) {
         assert_eq!(text(this), (at + 1).to_string());
         let there = "SELECT count(*)::text FROM pg_fencepost_machines m WHERE m.is_reachable";
         assert_eq!(text(there), "3");
-        // What a peer has made is known a little later.
+        // All of this host, which tell a little later.
+        let exact =
+            "SELECT count(*)::text FROM pg_fencepost_machines WHERE clock_uncertainty_us = 0";
+        await_text(&mut text, exact, "3");
         let regions = "SELECT count(*)::text FROM pg_fencepost_regions r
             JOIN pg_fencepost_machines m ON m.machine = r.primary_machine";
-        let mut looks = 0;
-        while text(regions) != "3" {
-            looks += 1;
-            assert!(looks < 5000, "each machine has a region");
-            thread::sleep(std::time::Duration::from_millis(1));
-        }
+        await_text(&mut text, regions, "3");
         let second = "SELECT backups FROM pg_fencepost_regions WHERE region = 1";
         assert_eq!(text(second), "3,1");
         assert!(
@@ -171,6 +169,17 @@ fn show_themselves(sessions: &mut [BlockingSession]) {
                 .is_err()
         );
     }
+}
+
+/// Waits until a query answers this.
+fn await_text(text: &mut impl FnMut(&str) -> String, sql: &str, expected: &str) {
+    for _ in 0..5000 {
+        if text(sql) == expected {
+            return;
+        }
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("{sql} answers {}", text(sql));
 }
 
 #[test]

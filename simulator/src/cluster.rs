@@ -7,6 +7,7 @@ use fencepost_txn::network::{NetworkOptions, Placement};
 use fencepost_txn::{Machine, MachineOptions};
 
 use crate::executor::Executor;
+use crate::host::HostTime;
 use crate::plan::Plan;
 use crate::sim::Sim;
 
@@ -39,7 +40,7 @@ impl Cluster {
         let mut random = Random::new(plan.seed ^ 0xC1_05_7E_12);
         let net = SimNet::new(random.next_u64(), plan.net.clone());
         let sim = Sim::new(net.clone());
-        let mut executor = Executor::new(sim.clone(), plan.pace, random);
+        let mut executor = Executor::new(sim.clone(), plan.pace, random.fork());
         let ids: Vec<_> = (1..=plan.machines).map(MachineId).collect();
         let members = ids.iter().map(|id| Member {
             id: *id,
@@ -47,7 +48,10 @@ impl Cluster {
         });
         let members: Vec<_> = members.collect();
         let mut machines = Vec::new();
+        let host = |_| Arc::new(HostTime::draw(net.clone(), &mut random));
+        let hosts: Vec<_> = (0..plan.hosts.max(1)).map(host).collect();
         for id in &ids {
+            let host = (id.0 - 1) as usize % hosts.len();
             let fabric = net.join(*id).map_err(|error| error.to_string())?;
             fabric
                 .set_members(&members)
@@ -57,7 +61,8 @@ impl Cluster {
                 configuration: 1,
                 placement: Placement::new(ids.clone(), plan.replicas),
                 log_words: plan.log_words,
-                clock: Arc::new(net.clone()),
+                clock: Arc::clone(&hosts[host]) as _,
+                host: host as u64,
                 driven: true,
             };
             let options = MachineOptions {
@@ -72,9 +77,16 @@ impl Cluster {
                 ..MachineOptions::default()
             };
             let machine = Machine::open(options).map_err(|error| error.to_string())?;
-            let driven = Arc::clone(&machine);
-            executor.add_machine(*id, Box::new(move || driven.drive()));
-            machines.push(machine);
+            machines.push(Arc::clone(&machine));
+            let (manager, sim) = (Arc::clone(&machines[0]), sim.clone());
+            let drive = move || {
+                let any = machine.drive();
+                if let Some(wrong) = wrong_about_time(&machine, &manager) {
+                    sim.report(wrong);
+                }
+                any
+            };
+            executor.add_machine(*id, Box::new(drive));
         }
         Ok(Cluster {
             sim,
@@ -82,4 +94,15 @@ impl Cluster {
             machines,
         })
     }
+}
+
+/// Whether the manager's time is beyond the bounds that a machine has of it (CLOCK-1).
+fn wrong_about_time(machine: &Machine, manager: &Machine) -> Option<String> {
+    let (low, high) = machine.interval();
+    let (now, breaks) = (manager.now(), machine.clock_state().breaks);
+    let wrong = now < low || now > high || breaks > 0;
+    wrong.then(|| {
+        let number = machine.number();
+        format!("m{number} has it between {low:?} and {high:?}, broken {breaks} times, and it is {now:?}")
+    })
 }

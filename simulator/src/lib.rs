@@ -25,6 +25,7 @@ pub mod checker;
 pub mod cluster;
 pub mod executor;
 pub mod history;
+mod host;
 pub mod lists;
 pub mod plan;
 pub mod rest;

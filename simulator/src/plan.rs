@@ -12,6 +12,8 @@ pub struct Plan {
     pub seed: u64,
     /// Machines, 1 to 5.
     pub machines: u32,
+    /// Hosts that the machines are of, each with a clock of its own.
+    pub hosts: u32,
     /// Replicas of each region, 1 to 3.
     pub replicas: usize,
     /// Words of each log: few, so that commits wait for room.
@@ -77,6 +79,7 @@ impl Plan {
         Plan {
             seed,
             machines: machines as u32,
+            hosts: of(&[1, 2, machines]).min(machines) as u32,
             replicas: replicas as usize,
             log_words,
             few_old_versions: of(&[0, 1]) == 0,

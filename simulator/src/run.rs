@@ -63,6 +63,8 @@ pub struct Met {
     pub reads: u64,
     /// See [`Self::reads`].
     pub writes: u64,
+    /// Exchanges of the time.
+    pub exchanges: u64,
 }
 
 impl Met {
@@ -78,13 +80,14 @@ impl Met {
                 patches: totals.patches_reapplied,
                 reads: machine.fabric_counts().map_or(0, |counts| counts.reads),
                 writes: machine.fabric_counts().map_or(0, |counts| counts.writes),
+                exchanges: machine.clock_state().exchanges,
             };
         }
         met
     }
 
     /// All of them.
-    pub fn all(&self) -> [u64; 7] {
+    pub fn all(&self) -> [u64; 8] {
         let Met {
             refreshes,
             old_versions,
@@ -93,6 +96,7 @@ impl Met {
             patches,
             reads,
             writes,
+            exchanges,
         } = *self;
         [
             refreshes,
@@ -102,6 +106,7 @@ impl Met {
             patches,
             reads,
             writes,
+            exchanges,
         ]
     }
 }
@@ -115,6 +120,7 @@ impl std::ops::AddAssign for Met {
         self.patches += other.patches;
         self.reads += other.reads;
         self.writes += other.writes;
+        self.exchanges += other.exchanges;
     }
 }
 

@@ -55,6 +55,7 @@ impl SystemTable {
                 ("is_manager", BOOL),
                 ("is_reachable", BOOL),
                 ("regions", INT4),
+                ("clock_uncertainty_us", INT8),
             ],
             SystemTable::Regions => &[
                 ("region", INT8),

@@ -8,7 +8,7 @@
 //! ```
 //! # Invariants
 //! * COMMIT-1: W is taken with all locks held, so it is above every version that is overwritten and
-//!   above R of everybody who read one of them.
+//!   above R of everybody who read one of them; and nothing is validated before it is in force (CLOCK-2).
 //! * COMMIT-2: the record is in the log before the first lock is released. Whoever sees a version can
 //!   wait for its durability by waiting for the log as it is then.
 //! * COMMIT-3: between LOCK and COMMIT-PRIMARY no thread waits for the log: its room was reserved before
@@ -180,7 +180,13 @@ impl Context {
             return Err(failure);
         }
         let w = self.newest_overwritten();
-        let w = self.machine.clock().advance(|| w).await;
+        let w = match self.machine.write_timestamp(|| w).await {
+            Ok(w) => w,
+            Err(reason) => {
+                self.unlock();
+                return Err(LockFailure::Abort(reason));
+            }
+        };
         match self.certify(w).await {
             Err(failure) => {
                 self.unlock();

@@ -19,6 +19,7 @@ pub mod commit;
 mod commit_primary;
 pub mod counters;
 mod fetched;
+mod in_force;
 pub mod inspect;
 pub mod intent;
 mod lock;
@@ -48,6 +49,7 @@ mod write_set;
 
 pub use adrift::Taken;
 pub use checkpoint_wait::WaitCheckpoint;
+pub use clock::ClockState;
 pub use inspect::Problem;
 pub use machine::{Machine, ROOT_WORDS};
 pub use new_objects::{Near, slot_bytes};

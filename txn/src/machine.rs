@@ -78,7 +78,8 @@ impl Machine {
         }
         let order = Arc::new(Order {
             clock: network.map_or_else(Clock::counting, |network| {
-                Clock::of_time(Arc::clone(&network.clock))
+                let manager = network.placement.manager() == Some(network.fabric.me());
+                Clock::of_time(Arc::clone(&network.clock), manager)
             }),
             readers: Readers::default(),
         });
@@ -219,10 +220,10 @@ impl Machine {
         self.regions.is_own(self.root)
     }
 
-    /// Whether all of its peers are there; a machine that is alone has none.
+    /// Whether all of its peers are there, and it knows their time; a machine that is alone has none.
     pub async fn is_complete(&self) -> bool {
         match &self.network {
-            Some(network) => network.is_complete().await,
+            Some(network) => network.is_complete(self.clock()).await,
             None => true,
         }
     }
@@ -263,7 +264,7 @@ impl Machine {
         self.old_versions.used_bytes()
     }
 
-    /// The newest commit.
+    /// Every commit so far is at or below it.
     pub fn now(&self) -> Timestamp {
         self.order.clock.now()
     }
@@ -274,7 +275,8 @@ impl Machine {
         for lane in 0..self.lanes.count() {
             self.lanes.enter(lane).reuse_retired(&self.regions, oldest);
         }
-        // Peers count only once they have passed this; by then they have seen that a block was released.
+        // It is U, not before the CM's time, and what peers say to have passed is their L, not after it. So
+        // once they have passed this they have seen that a block was released.
         let freed = || {
             if let Some(network) = &self.network {
                 network.release();

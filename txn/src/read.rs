@@ -1,6 +1,7 @@
 //! Reading: the newest version at or below R, in place where it can be.
 //!
 //! ```text
+//! R in force? ── no ──► wait until it is (CLOCK-2)
 //! own image? ── yes ─► it
 //!   │ no
 //! header locked? ── yes ─► wait: the writer may yet get a timestamp at or below R
@@ -177,6 +178,7 @@ impl Transaction {
         kind: Option<&'static dyn NodeKind>,
         mut f: impl FnMut(&View<'_>) -> T + Send,
     ) -> Result<Option<(T, Seen)>, Stop> {
+        self.come_into_force().await?;
         let mut round = 0;
         loop {
             if self.has_writes() {

@@ -6,8 +6,11 @@
 //! ```
 //! # Invariants
 //! * READ-1: once [`Readers::oldest`] has answered `b`, no transaction reads below `b` any more. A
-//!   reader publishes R and then looks at the bound; the collector publishes the bound and then
-//!   looks at the slots again: one of the two sees the other.
+//!   reader publishes where it reads and then looks at the bound; the collector publishes the bound and then
+//!   looks at the slots again: one of the two sees the other. Where the time is known to be in an interval
+//!   [L, U], both mean L: a reader publishes the L of its begin, although it will read at U. So a slot also says
+//!   when its reader began, and what was unlinked at or below that it cannot have met on its way, even before
+//!   R is in force.
 //! * READ-2: every commit at or below [`Readers::settled`] has been appended to the log. A committer
 //!   publishes a lower bound of its write timestamp before it takes it.
 
@@ -58,7 +61,8 @@ impl ReaderSlot {
         self.reading.store(IDLE, Ordering::Release);
     }
 
-    /// Announces that a write timestamp above `clock`'s current one is about to be taken.
+    /// Announces that a write timestamp above `clock`'s current one is about to be taken. Of use where the
+    /// machine is alone, and the clock a counter: others have no log.
     #[inline]
     pub fn begin_commit(&self, clock: &Clock) {
         self.committing.store(clock.now().raw(), Ordering::SeqCst);
@@ -100,13 +104,14 @@ impl Readers {
         self.spare.lock().push(Arc::clone(slot));
     }
 
-    /// Begins reading in `slot` at the newest timestamp and answers it (READ-1).
+    /// Begins reading in `slot` at the newest timestamp and answers it (READ-1). It is U: whether it is in force
+    /// is another question.
     #[inline]
     pub fn begin(&self, slot: &ReaderSlot, clock: &Clock) -> Timestamp {
         loop {
-            let r = clock.now();
-            slot.reading.store(r.raw(), Ordering::SeqCst);
-            if self.bound.load(Ordering::SeqCst) <= r.raw() {
+            let (low, r) = clock.interval();
+            slot.reading.store(low.raw(), Ordering::SeqCst);
+            if self.bound.load(Ordering::SeqCst) <= low.raw() {
                 return r;
             }
         }
@@ -120,12 +125,13 @@ impl Readers {
                 low.min(slot.reading.load(Ordering::SeqCst))
             })
         };
-        let bound = scan(clock.now().raw());
+        let bound = scan(clock.low().raw());
         self.bound.fetch_max(bound, Ordering::SeqCst);
         Timestamp::from_raw(scan(bound))
     }
 
-    /// The timestamp up to which every commit has been appended to the log (READ-2).
+    /// The timestamp up to which every commit has been appended to the log (READ-2); that of a machine that is
+    /// alone.
     pub fn settled(&self, clock: &Clock) -> Timestamp {
         let now = clock.now().raw();
         let slots = self.slots.read();
@@ -147,7 +153,6 @@ impl Readers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pollster::block_on;
 
     fn at_ten() -> Clock {
         let clock = Clock::default();
@@ -160,13 +165,13 @@ mod tests {
         let (readers, clock) = (Readers::default(), at_ten());
         let (a, b) = (readers.join(), readers.join());
         assert_eq!(readers.begin(&a, &clock).raw(), 10);
-        block_on(clock.advance(|| Timestamp::ZERO));
+        clock.count().expect("a counter");
         assert_eq!(readers.begin(&b, &clock).raw(), 11);
         assert_eq!(readers.oldest(&clock).raw(), 10);
         a.end();
         assert_eq!(readers.oldest(&clock).raw(), 11);
         b.end();
-        block_on(clock.advance(|| Timestamp::ZERO));
+        clock.count().expect("a counter");
         assert_eq!(readers.oldest(&clock).raw(), 12);
     }
 
@@ -175,7 +180,7 @@ mod tests {
         let (readers, clock) = (Readers::default(), at_ten());
         let slot = readers.join();
         slot.begin_commit(&clock);
-        let w = block_on(clock.advance(|| Timestamp::ZERO));
+        let w = clock.count().expect("a counter");
         assert!(readers.settled(&clock) < w);
         slot.end_commit();
         assert_eq!(readers.settled(&clock), w);

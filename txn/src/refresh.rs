@@ -1,6 +1,7 @@
 //! Read refresh: moving the snapshot forward instead of aborting.
 //!
-//! A read-write transaction that meets a version newer than R picks R' = now and requires everything
+//! A read-write transaction that meets a version newer than R picks R' = now and, once that is in force,
+//! requires everything
 //! it has read, or changed from an exact version, to be unlocked and unchanged; then its reads are
 //! just as good at R'. Its patches are applied anew to nodes that moved, so that what it sees of them
 //! is the snapshot at R' too: a node that has moved beyond R' in the meantime moves R' once more.
@@ -82,7 +83,8 @@ impl Context {
 
     async fn refresh_rounds(&mut self) -> Result<Vec<Stray>, Stop> {
         for _ in 0..ROUNDS {
-            let now = self.machine.clock().now();
+            let now = self.machine.in_force(|now| now).await;
+            let now = now.map_err(Stop::Retry)?;
             let moved = match self.moved_image().await? {
                 None => self.moved_read(now).await,
                 moved => moved,
@@ -93,6 +95,7 @@ impl Context {
             if let Some(strays) = self.rebase_patches(now).await? {
                 self.r = now;
                 self.fetched.clear();
+                self.in_force = true;
                 self.slot.move_to(now);
                 self.refreshes += 1;
                 self.behind = false;

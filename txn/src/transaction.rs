@@ -63,6 +63,8 @@ pub(crate) struct Context {
     pub local: u64,
     pub mode: Mode,
     pub r: Timestamp,
+    /// Whether R is in force, so that something may be read ([`crate::in_force`]).
+    pub in_force: bool,
     /// Newest version that was read: what must be durable before the end is reported.
     pub newest: Timestamp,
     pub reads: ReadSet,
@@ -140,6 +142,7 @@ impl Context {
             local: 0,
             mode: Mode::ReadOnly,
             r: Timestamp::ZERO,
+            in_force: false,
             newest: Timestamp::ZERO,
             reads: ReadSet::default(),
             fetched: Fetched::default(),
@@ -265,6 +268,7 @@ impl Coordinator {
             .readers()
             .begin(&context.slot, self.machine.clock());
         context.fetched.clear();
+        context.in_force = self.machine.clock().is_exact();
         context.newest = Timestamp::ZERO;
         context.refreshes = 0;
         context.synchronous = true;
@@ -322,7 +326,7 @@ impl Transaction {
         }
     }
 
-    /// The snapshot that the transaction reads.
+    /// The snapshot that the transaction reads. Until it has read something it may still move.
     #[inline]
     pub fn read_timestamp(&self) -> Timestamp {
         self.context().r

@@ -53,6 +53,7 @@ fn open(fabric: Arc<dyn Fabric>, sim: Option<&SimNet>) -> Arc<Machine> {
             placement: Placement::new(vec![A, B], 1),
             log_words: 1 << 12,
             clock,
+            host: 0,
             driven: sim.is_some(),
         }),
         ..MachineOptions::default()

@@ -91,6 +91,7 @@ impl Machines {
                 placement: Placement::new(ids.clone(), options.replicas),
                 log_words: LOG_WORDS,
                 clock: Arc::new(HostClock),
+                host: 0,
                 driven: false,
             };
             let mut machine = MachineOptions {

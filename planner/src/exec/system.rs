@@ -54,6 +54,7 @@ fn machines(members: &Members) -> Vec<Vec<Value>> {
             Value::Bool(machine.id == members.manager),
             Value::Bool(machine.reachable),
             Value::Int4(machine.regions.len() as i32),
+            microseconds(machine.clock_uncertainty_ns),
         ]
     };
     members.machines.iter().map(row).collect()
@@ -75,6 +76,11 @@ fn regions(members: &Members) -> Vec<Vec<Value>> {
         _ => 0,
     });
     rows
+}
+
+/// Rounded up, so that only what is exact is 0.
+fn microseconds(ns: Option<u64>) -> Value {
+    ns.map_or(Value::Null, |ns| Value::Int8(ns.div_ceil(1000) as i64))
 }
 
 /// Numbers as a text, with commas.

@@ -14,7 +14,7 @@ use fencepost_simulator::snapshots::check_snapshots;
 use fencepost_txn::{Mode, Near, Outcome, Stop};
 use kind::Kind;
 use pollster::block_on;
-use world::World;
+use world::{Clocks, World};
 
 #[test]
 fn random_histories_of_many_threads_are_strictly_serializable() {
@@ -36,6 +36,24 @@ fn random_histories_of_several_machines_are_strictly_serializable() {
         let world = World::over(kind, machines, replicas, objects);
         run(&world, 6, 400);
         world.settle();
+    }
+}
+
+#[test]
+fn random_histories_of_machines_with_clocks_of_their_own_are_strictly_serializable() {
+    let shapes = [
+        (Kind::Local, (3, 1), 6),
+        (Kind::Shm, (3, 3), 20),
+        (Kind::Tcp, (3, 2), 6),
+    ];
+    for (kind, shape, objects) in shapes {
+        let world = World::with(Clocks::Apart, kind, shape, objects);
+        run(&world, 6, 300);
+        world.settle();
+        for (at, machine) in world.machines.iter().enumerate() {
+            let state = machine.clock_state();
+            assert_eq!((state.exchanges > 0, state.breaks), (at > 0, 0));
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencepost_fabric::HostClock;
+use fencepost_fabric::{HostClock, MonotonicClock};
 use fencepost_simulator::history::{Object, Saw, Seen, Write};
 use fencepost_txn::network::{NetworkOptions, Placement};
 use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome, Stop};
@@ -21,6 +21,42 @@ pub struct World {
     shared: Option<tempfile::TempDir>,
 }
 
+/// Whether the machines have one clock.
+#[derive(Clone, Copy, Debug)]
+pub enum Clocks {
+    Common,
+    /// Each has its own, as on different hosts.
+    Apart,
+}
+
+/// The clock of another host.
+struct Elsewhere {
+    ahead_ns: u64,
+    /// Millionths by which it is fast.
+    ppm: u64,
+}
+
+impl MonotonicClock for Elsewhere {
+    fn now_ns(&self) -> u64 {
+        let now = HostClock.now_ns();
+        let fast = u128::from(now) * u128::from(self.ppm) / 1_000_000;
+        self.ahead_ns + now + fast as u64
+    }
+}
+
+impl Clocks {
+    /// The clock of a machine, and the number of its host.
+    fn of(self, machine: u64) -> (Arc<dyn MonotonicClock>, u64) {
+        match self {
+            Clocks::Common => (Arc::new(HostClock), 0),
+            Clocks::Apart => {
+                let (ahead_ns, ppm) = (machine * 1_000_000_007, machine * 50);
+                (Arc::new(Elsewhere { ahead_ns, ppm }), machine)
+            }
+        }
+    }
+}
+
 impl World {
     /// Objects on a machine that is alone.
     pub fn alone(objects: usize) -> Self {
@@ -34,27 +70,43 @@ impl World {
     /// Objects spread over machines that are each other's peers, with as many `replicas` of each.
     pub fn over(kind: Kind, machines: u32, replicas: usize, objects: usize) -> Self {
         let shape = (machines, replicas, objects);
-        Self::with(kind, shape, MachineOptions::default().memory_limit)
+        let limit = MachineOptions::default().memory_limit;
+        Self::of_network(Clocks::Common, kind, shape, limit)
+    }
+
+    /// As [`Self::over`], with such clocks.
+    pub fn with(
+        clocks: Clocks,
+        kind: Kind,
+        (machines, replicas): (u32, usize),
+        objects: usize,
+    ) -> Self {
+        let shape = (machines, replicas, objects);
+        let limit = MachineOptions::default().memory_limit;
+        Self::of_network(clocks, kind, shape, limit)
     }
 
     /// Machines without objects or backups, all but the first with little memory.
     pub fn limited(kind: Kind, machines: u32, memory_limit: u64) -> Self {
-        Self::with(kind, (machines, 1, 0), memory_limit)
+        Self::of_network(Clocks::Common, kind, (machines, 1, 0), memory_limit)
     }
 
-    fn with(
+    fn of_network(
+        clocks: Clocks,
         kind: Kind,
         (machines, replicas, objects): (u32, usize, usize),
         memory_limit: u64,
     ) -> Self {
         let (fabrics, shared) = kind.fabrics(machines);
         let machines = fabrics.into_iter().enumerate().map(|(at, fabric)| {
+            let (clock, host) = clocks.of(u64::from(fabric.me().0));
             let network = NetworkOptions {
                 configuration: 1,
                 placement: Placement::new(kind.machines(machines), replicas),
                 fabric,
                 log_words: 1 << 12,
-                clock: Arc::new(HostClock),
+                clock,
+                host,
                 driven: false,
             };
             let options = MachineOptions {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! board | what none of its transactions reads below any more | changes of the shape of its indexes
-//!       | releases of blocks | regions that it has made | peers that it calls no more |
+//!       | releases of blocks | regions that it has made | how well it knows the time
+//!       | peers that it calls no more |
 //! ```
 //! Where peers' memory is mapped, their boards are read in place, and a machine says at once how far its
 //! readers are. Otherwise copies of the boards are brought now and then, all at once:
@@ -11,7 +12,7 @@
 //! mine = what nobody here reads below ─► read all boards ─► all are there: a block was released?
 //!        ─► forget size classes ─► copies ─► say `mine` (FAR-1)
 //! ```
-//! What a copy says is true for ever, and late.
+//! What a copy says is true for ever, and late; but for the clock, of which it says how it was.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +20,7 @@ use fencepost_fabric::{Completion, MachineId, Place, SegmentId};
 use fencepost_storage::Timestamp;
 
 use super::{Network, Peer};
-use crate::clock::TICK_NS;
+use crate::clock::{ClockState, TICK_NS};
 
 /// What nobody on the machine reads below any more.
 const OLDEST: usize = 0;
@@ -29,9 +30,11 @@ const RESHAPED: usize = 1;
 const RELEASED: usize = 2;
 /// Regions that the machine has made.
 const REGIONS: usize = 3;
+/// Nanoseconds by which its clock is uncertain, and one; 0 where it has not said.
+const CLOCK: usize = 4;
 /// A bit for each machine, by its place among them, to which the line of calls has broken. The last is for all
 /// that have none of their own.
-const GIVEN_UP: usize = 4;
+const GIVEN_UP: usize = 5;
 /// Words of a board.
 pub(super) const WORDS: usize = 8;
 
@@ -125,6 +128,21 @@ impl Network {
         self.board_word(peer, REGIONS) as u32
     }
 
+    /// Says how well this machine knows the time.
+    pub(super) fn say_clock(&self, state: ClockState) {
+        let said = state.uncertainty_ns.map_or(0, |ns| ns.saturating_add(1));
+        let word = &self.board.words()[CLOCK];
+        // Peers read the board in place.
+        if word.load(Ordering::Relaxed) != said {
+            word.store(said, Ordering::Relaxed);
+        }
+    }
+
+    /// Nanoseconds by which a peer's clock is uncertain, as it said last.
+    pub(super) fn uncertainty_of(&self, peer: &Peer) -> Option<u64> {
+        self.board_word(peer, CLOCK).checked_sub(1)
+    }
+
     /// What nobody on any machine reads below, where nobody here does below `mine`.
     pub fn oldest(&self, mine: Timestamp) -> Timestamp {
         if !self.far {
@@ -198,8 +216,11 @@ impl Network {
         }
         for (peer, board) in there {
             let copy = peer.board.get().map_or(&[][..], |copy| copy.words());
-            for (word, value) in copy.iter().zip(board) {
-                word.fetch_max(*value, Ordering::SeqCst);
+            for (at, (word, value)) in copy.iter().zip(board).enumerate() {
+                match at {
+                    CLOCK => word.store(*value, Ordering::Relaxed),
+                    _ => drop(word.fetch_max(*value, Ordering::SeqCst)),
+                }
             }
         }
         // Whoever could not be asked may have released blocks.

@@ -20,6 +20,7 @@ use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::primary::Primary;
 use super::reserve;
+use super::time;
 use super::turns::{self, Lines};
 use crate::clock::TICK_NS;
 use crate::machine::Machine;
@@ -183,6 +184,12 @@ impl End {
                 }
             }
             reserve::RESERVED => network.take_answer(self.peer, words, machine.now())?,
+            time::TIME => {
+                if let Some(link) = network.link(self.peer) {
+                    network.tell_time(machine.clock(), link, words)?;
+                }
+            }
+            time::TIME_IS => network.take_time(machine.clock(), self.peer, words)?,
             _ => return Err(BadRecord("unknown kind of message")),
         }
         Ok(())
@@ -265,9 +272,10 @@ impl Network {
             peer.link.flush_truncated();
             peer.link.pay();
         });
-        let now = machine.now();
+        let now = machine.clock().low();
         self.trim_stocks(now, false);
         machine.intents().dismiss_stalled(now, INTENT_PATIENCE);
+        self.keep_time(machine.clock());
         let mine = machine.readers().oldest(machine.clock());
         self.say_regions(machine.regions().count());
         self.gather_boards(now, mine);

@@ -3,6 +3,7 @@
 use fencepost_fabric::MachineId;
 
 use super::Network;
+use crate::clock::ClockState;
 use crate::machine::Machine;
 
 /// The configuration as one machine knows it.
@@ -27,6 +28,9 @@ pub struct MemberState {
     pub id: u32,
     /// Whether it could be written to when that was last tried.
     pub reachable: bool,
+    /// Nanoseconds by which it was uncertain of the manager's time when it said so last; `None` where it has
+    /// not.
+    pub clock_uncertainty_ns: Option<u64>,
     /// The regions whose primary it is.
     pub regions: Vec<RegionState>,
 }
@@ -44,7 +48,7 @@ impl Machine {
     /// The machines of the configuration. One that is alone is machine 1 of configuration 1.
     pub fn members(&self) -> Members {
         match self.network() {
-            Some(network) => network.members(self.regions().count()),
+            Some(network) => network.members(self.regions().count(), self.clock_state()),
             None => {
                 let region = |id| RegionState {
                     id,
@@ -58,6 +62,7 @@ impl Machine {
                     machines: vec![MemberState {
                         id: 1,
                         reachable: true,
+                        clock_uncertainty_ns: Some(0),
                         regions: (0..self.regions().count()).map(region).collect(),
                     }],
                 }
@@ -67,8 +72,8 @@ impl Machine {
 }
 
 impl Network {
-    /// The configuration, where this machine has `own` regions.
-    fn members(&self, own: u32) -> Members {
+    /// The configuration, where this machine has `own` regions and a clock like that.
+    fn members(&self, own: u32, clock: ClockState) -> Members {
         let placement = &self.placement;
         let machine = |id: &MachineId| {
             let made = match self.peer(*id) {
@@ -79,6 +84,10 @@ impl Network {
             MemberState {
                 id: id.0,
                 reachable: self.link(*id).is_none_or(|link| link.was_up()),
+                clock_uncertainty_ns: match self.peer(*id) {
+                    Some(peer) => self.uncertainty_of(peer),
+                    None => clock.uncertainty_ns,
+                },
                 regions: regions
                     .map(|region| RegionState {
                         id: region.0,
@@ -90,7 +99,7 @@ impl Network {
         Members {
             configuration: self.configuration,
             me: self.me().0,
-            manager: placement.machines().first().map_or(0, |first| first.0),
+            manager: placement.manager().map_or(0, |manager| manager.0),
             replicas: placement.backups_each() + 1,
             machines: placement.machines().iter().map(machine).collect(),
         }

@@ -10,6 +10,7 @@
 //! turns.rs    intents on rows of other machines, at both ends
 //! reserve.rs  slots of peers for new objects ──► lent.rs    slots that peers have reserved
 //! call/       what machines ask one another to do
+//! time.rs     the CM's time, for machines of other hosts
 //! placement.rs  which machine has which region  backing.rs  memory that peers find
 //! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
@@ -36,6 +37,7 @@ mod placement;
 mod primary;
 mod reserve;
 mod spread;
+mod time;
 mod turns;
 
 use std::collections::HashMap;
@@ -64,6 +66,7 @@ pub use placement::Placement;
 pub(crate) use reserve::{Reserved, Wanted};
 use spread::Finishing;
 
+use crate::clock::Clock;
 use crate::record::TxnId;
 use message::LockReply;
 
@@ -78,8 +81,10 @@ pub struct NetworkOptions {
     pub placement: Placement,
     /// Words of each log, a power of two.
     pub log_words: usize,
-    /// The clock that all of them have in common.
+    /// The clock of its host.
     pub clock: Arc<dyn MonotonicClock>,
+    /// Which clock that is: machines have it in common whose `host` is the same, and no others.
+    pub host: u64,
     /// Whether somebody calls [`crate::Machine::drive`]; otherwise a thread of the machine looks after what
     /// peers write.
     pub driven: bool,
@@ -114,6 +119,7 @@ pub(crate) struct Network {
     blocks: far::Blocks,
     copies: copies::Copies,
     gathering: Mutex<boards::Gatherings>,
+    asking: time::Asking,
     driven: bool,
     poller: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
@@ -179,6 +185,7 @@ impl Network {
             blocks: far::Blocks::default(),
             copies: copies::Copies::default(),
             gathering: Mutex::default(),
+            asking: time::Asking::new(options),
             driven: options.driven,
             poller: Mutex::default(),
             stopped: AtomicBool::new(false),
@@ -224,14 +231,17 @@ impl Network {
         self.peer(primary).map(|peer| &peer.old_versions)
     }
 
-    /// Whether every peer can be written to.
-    pub async fn is_complete(&self) -> bool {
+    /// Whether every peer can be written to, and the CM has told the time.
+    pub async fn is_complete(&self, clock: &Clock) -> bool {
         for peer in &self.peers {
             if !peer.link.is_up().await {
                 return false;
             }
         }
-        true
+        if !clock.is_known() {
+            self.ask_time(clock);
+        }
+        clock.is_known()
     }
 
     /// Begins to wait for the answer of `peer` to a LOCK.

@@ -23,6 +23,11 @@ impl Placement {
         &self.machines
     }
 
+    /// The configuration manager.
+    pub fn manager(&self) -> Option<MachineId> {
+        self.machines.first().copied()
+    }
+
     /// Backups of each region.
     pub fn backups_each(&self) -> usize {
         self.replicas - 1

@@ -73,6 +73,7 @@ impl World {
                 fabric,
                 log_words: LOG_WORDS,
                 clock: Arc::new(HostClock),
+                host: 0,
                 driven: false,
             };
             Machine::open(MachineOptions {

@@ -1,0 +1,136 @@
+//! Transactions of two hosts with clocks of their own, one step at a time.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fencepost_fabric::SimKnobs;
+use fencepost_simulator::cluster::Cluster;
+use fencepost_simulator::plan::Plan;
+use fencepost_simulator::sim::Sim;
+use fencepost_txn::{AbortReason, Addr, Machine, Mode, Near, Outcome, Stop, Transaction};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Two hosts of one machine each, whose network takes the same time there and back; the first is the CM.
+fn on_two_hosts<T: Future<Output = ()> + 'static>(task: impl FnOnce(Vec<Arc<Machine>>, Sim) -> T) {
+    let plan = Plan {
+        machines: 2,
+        hosts: 2,
+        replicas: 1,
+        net: SimKnobs {
+            delay_ns: (20_000, 20_000),
+            ..SimKnobs::default()
+        },
+        ..Plan::draw(1)
+    };
+    let mut cluster = Cluster::start(&plan).expect("starts");
+    let done = Rc::new(Cell::new(false));
+    let (ended, task) = (
+        Rc::clone(&done),
+        task(cluster.machines.clone(), cluster.sim.clone()),
+    );
+    cluster.executor.spawn("the test".into(), async move {
+        task.await;
+        ended.set(true);
+    });
+    cluster.executor.run().expect("comes to its end");
+    assert!(done.get());
+}
+
+async fn complete(machines: &[Arc<Machine>], sim: &Sim) {
+    for machine in machines {
+        while !machine.is_complete().await {
+            sim.nap(100_000).await;
+        }
+    }
+}
+
+async fn commit(tx: Transaction) -> fencepost_txn::Timestamp {
+    match tx.commit().await {
+        Ok(Outcome::Committed(at)) => at,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+/// An object of the first machine.
+async fn object(machine: &Arc<Machine>) -> Addr {
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    let object = tx.alloc(1, Near::Own).await.expect("memory").addr;
+    commit(tx).await;
+    object
+}
+
+#[test]
+fn nothing_is_read_or_written_before_the_time_is_known() {
+    on_two_hosts(|machines, sim| async move {
+        let unreachable = Stop::Retry(AbortReason::Unreachable);
+        let here = &machines[1];
+        assert_eq!(here.clock_state().uncertainty_ns, None);
+        let mut tx = here.coordinator().begin(Mode::ReadOnly);
+        let read = tx.read(here.root(), &mut Vec::new()).await;
+        assert_eq!(read, Err(unreachable));
+        let mut tx = here.coordinator().begin(Mode::ReadWrite);
+        tx.alloc(1, Near::Own).await.expect("memory");
+        let outcome = tx.commit().await;
+        assert_eq!(outcome, Ok(Outcome::Aborted(AbortReason::Unreachable)));
+        complete(&machines, &sim).await;
+        object(here).await;
+    });
+}
+
+#[test]
+fn a_transaction_reads_once_its_timestamp_has_come_everywhere() {
+    on_two_hosts(|machines, sim| async move {
+        complete(&machines, &sim).await;
+        let object = object(&machines[0]).await;
+        for (at, machine) in machines.iter().enumerate() {
+            let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+            let (now, r) = (machines[0].now(), tx.read_timestamp());
+            assert!(if at == 0 { r == now } else { r > now }, "{now:?} {r:?}");
+            assert_eq!(tx.read(object, &mut Vec::new()).await, Ok(true));
+            let r = tx.read_timestamp();
+            assert!(now <= r && r <= machine.interval().0);
+            tx.write(object, &[at as u64]).await.expect("is there");
+            let w = commit(tx).await;
+            assert!(r < w && w <= machines[0].now());
+        }
+    });
+}
+
+#[test]
+fn what_is_said_to_be_passed_nobody_reads_below() {
+    on_two_hosts(|machines, sim| async move {
+        complete(&machines, &sim).await;
+        for _ in 0..50 {
+            let before = machines[1].oldest();
+            let tx = machines[1].coordinator().begin(Mode::ReadOnly);
+            assert!(before <= machines[0].now());
+            assert!(tx.read_timestamp() >= before);
+            let low = machines[1].interval().0;
+            assert!(machines[1].oldest() <= low.min(tx.read_timestamp()));
+            drop(tx);
+            sim.nap(1_000_000).await;
+        }
+    });
+}
+
+#[test]
+fn who_has_not_asked_for_long_asks_rather_than_wait() {
+    on_two_hosts(|machines, sim| async move {
+        complete(&machines, &sim).await;
+        let object = object(&machines[0]).await;
+        sim.nap(3 * SECOND).await;
+        let state = machines[1].clock_state();
+        let uncertain = state.uncertainty_ns.expect("known");
+        // Idle, it has asked now and then.
+        assert!((8..20).contains(&state.exchanges), "{state:?}");
+        let mut tx = machines[1].coordinator().begin(Mode::ReadOnly);
+        assert_eq!(tx.read(object, &mut Vec::new()).await, Ok(true));
+        let after = machines[1].clock_state();
+        assert!(after.exchanges > state.exchanges);
+        let narrow = after.uncertainty_ns.expect("known");
+        assert!(narrow < uncertain, "{narrow} {uncertain}");
+        assert_eq!(after.breaks, 0);
+    });
+}
