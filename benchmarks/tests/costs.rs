@@ -203,7 +203,7 @@ impl World {
 
     /// Waits until all that is left of a transaction has been done.
     fn settle(&self) {
-        while !self.machines.iter().all(|machine| machine.is_at_rest()) {
+        while !Machine::are_at_rest(&self.machines) {
             std::thread::yield_now();
         }
     }

@@ -288,6 +288,14 @@ impl RingReader {
         }
     }
 
+    /// Whether a record has arrived that was not taken yet.
+    pub fn has_more(&self) -> bool {
+        let capacity = self.memory.len();
+        let at = self.read as usize % capacity;
+        self.read - self.head < capacity as u64
+            && self.memory.words()[at].load(Ordering::Acquire) != 0
+    }
+
     /// A record is done with; its room goes back to the sender once all before it are, too.
     pub fn release(&mut self, record: Kept) {
         let at = record.0.checked_sub(self.first_kept);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use fencepost::{BlockingSession, Cluster, Database, OpenError, SqlState, params};
+use fencepost_txn::Machine;
 use parking_lot::Mutex;
 use pollster::FutureExt;
 
@@ -129,7 +130,7 @@ fn all_see(between: &Between) {
     for machine in &machines {
         let backed: Vec<_> = machines.iter().map(|db| db.machine().clone()).collect();
         for round in 0.. {
-            if backed.iter().all(|machine| machine.is_at_rest()) {
+            if Machine::are_at_rest(&backed) {
                 break;
             }
             assert!(round < 5000, "something is left of a transaction");

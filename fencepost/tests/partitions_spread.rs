@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::thread;
 
-use fencepost::{BlockingSession, Cluster, Database, params};
+use fencepost::{BlockingSession, Cluster, Database, Row, params};
 use fencepost_btree::{BTree, Direction, ScanBatch};
 use fencepost_hashtable::HashTable;
 use fencepost_planner::chunks_of;
@@ -240,9 +240,14 @@ fn shows_partitions(session: &mut BlockingSession) {
     for key in [0, 5, 17] {
         let explain = format!("EXPLAIN SELECT * FROM t WHERE a = {key}");
         let lines = session.query(&explain, &[]).expect("a plan");
-        let last: String = lines[lines.len() - 1].get(0).expect("a line");
-        let (partition, machine) = last
-            .strip_prefix("  Partition: ")
+        let text = |line: &Row| -> String { line.get(0).expect("a line") };
+        let line = lines
+            .iter()
+            .map(text)
+            .find(|line| line.starts_with("  Partition: "));
+        let (partition, machine) = line
+            .as_deref()
+            .and_then(|line| line.strip_prefix("  Partition: "))
             .and_then(|rest| rest.split_once(" (m"))
             .expect("a partition and its machine");
         let partition: i32 = partition.parse().expect("a number");

@@ -80,6 +80,13 @@ impl Machine {
         self.intents().is_empty() && network.is_none_or(|network| network.is_at_rest())
     }
 
+    /// Whether machines on which nothing new begins are at rest all together.
+    pub fn are_at_rest(machines: &[Arc<Machine>]) -> bool {
+        // What the last to come to rest has written may come after one that was asked before it: so once more.
+        let all = || machines.iter().all(|machine| machine.is_at_rest());
+        all() && all()
+    }
+
     /// Slots that are reserved for new objects: those of peers that this machine has in stock, and those of its
     /// own that peers have. Of machines at rest the stocks of all are what all have lent.
     pub fn reserved(&self) -> Reserved {

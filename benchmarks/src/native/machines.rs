@@ -216,7 +216,7 @@ impl Machines {
     /// Waits until nothing is under way between the machines; what is not as it must be then.
     pub(crate) fn settle(&self) -> Option<String> {
         let began = Instant::now();
-        while !self.machines.iter().all(|machine| machine.is_at_rest()) {
+        while !Machine::are_at_rest(&self.machines) {
             if began.elapsed() > PATIENCE {
                 return Some("locks or records of transactions that are over are left".to_string());
             }

@@ -169,8 +169,7 @@ impl World {
     /// As [`Self::settle`], however little machines have written to one another.
     pub fn settle_whatever_was_written(&self) {
         for round in 0.. {
-            let rests = self.machines.iter().all(|machine| machine.is_at_rest());
-            if rests && self.lends_what_is_in_stock() {
+            if Machine::are_at_rest(&self.machines) && self.lends_what_is_in_stock() {
                 break;
             }
             assert!(round < 10_000, "something is left of a transaction");

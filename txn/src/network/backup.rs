@@ -6,6 +6,8 @@
 //! * BACKUP-2: nothing applies to a block that serves another size class since. A block gets another class
 //!   once all that was in it is gone, for every reader too: so each write of a life of a block has a lower
 //!   timestamp than any of the next one, and a life that was noticed here has at least one.
+//! * BACKUP-3: writes are applied one after the other ([`Changed`] is locked meanwhile): those of peers' and of
+//!   this machine's own transactions are applied by different threads.
 
 use std::collections::HashMap;
 
@@ -134,7 +136,7 @@ fn apply(
             changed.insert(block, life);
         }
     }
-    drop(changed);
+    // Still under the lock (BACKUP-3).
     let object = regions.backup(write.addr).ok_or(NOWHERE)?;
     let header = object.header();
     if write.payload.len() > object.len() {
@@ -164,6 +166,16 @@ mod tests {
 
     /// Truncates a transaction that wrote `value` at `w` into a slot of an object of `words` words.
     fn truncate(regions: &Regions, changed: &Changed, w: u64, words: usize, value: u64) {
+        truncate_at(regions, changed, w, (words, value), value);
+    }
+
+    fn truncate_at(
+        regions: &Regions,
+        changed: &Changed,
+        w: u64,
+        (words, at): (usize, u64),
+        value: u64,
+    ) {
         let id = TxnId {
             configuration: 1,
             machine: 2,
@@ -173,7 +185,7 @@ mod tests {
         let class = Class::for_payload(words).expect("fits a block");
         let mut record = Vec::new();
         message::begin_commit(&mut record, id, Timestamp::from_raw(w));
-        let about = (slot(words, value), Kind::New, class.0, 1);
+        let about = (slot(words, at), Kind::New, class.0, 1);
         message::put_write(&mut record, about, words, |out| out.fill(value));
         let mut backup = Backup::default();
         backup.hold(&record, None).expect("whole");
@@ -192,6 +204,28 @@ mod tests {
     fn holds(regions: &Regions, words: usize, value: u64) -> bool {
         let object = regions.backup(slot(words, value)).expect("a slot");
         object.header().is_allocated() && object.word(0) == value
+    }
+
+    #[test]
+    fn the_newest_version_stays_whoever_applies_it() {
+        let regions = Regions::with(16 << 20, Arc::new(Private));
+        let changed = Changed::default();
+        const LAST: u64 = 20_000;
+        std::thread::scope(|scope| {
+            for first in [1, 2] {
+                let (regions, changed) = (&regions, &changed);
+                scope.spawn(move || {
+                    for w in (first..=LAST).step_by(2) {
+                        truncate_at(regions, changed, w, (3, 0), w);
+                        let object = regions.backup(slot(3, 0)).expect("a slot");
+                        assert!(object.header().timestamp().raw() >= w, "it went back");
+                    }
+                });
+            }
+        });
+        let object = regions.backup(slot(3, 0)).expect("a slot");
+        assert_eq!(object.header().timestamp().raw(), LAST);
+        assert_eq!(object.word(0), LAST);
     }
 
     #[test]

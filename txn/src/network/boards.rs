@@ -20,7 +20,7 @@ use fencepost_fabric::{Completion, MachineId, Place, SegmentId};
 use fencepost_storage::Timestamp;
 
 use super::{Network, Peer};
-use crate::clock::{ClockState, TICK_NS};
+use crate::clock::{Clock, ClockState};
 
 /// What nobody on the machine reads below any more.
 const OLDEST: usize = 0;
@@ -41,22 +41,14 @@ pub(super) const WORDS: usize = 8;
 /// The segment of the boards.
 pub(super) const BOARD: SegmentId = SegmentId::new(SegmentId::BOARD, 0, 0);
 
-/// Ticks between the beginnings of two gatherings: 200 µs.
-const EVERY: u64 = 200_000 / TICK_NS;
+/// Nanoseconds between the beginnings of two gatherings, at least.
+const EVERY_NS: u64 = 200_000;
 
-/// When boards were asked for last, and those on their way.
+/// When boards may be asked for again, by this machine's own clock, and those on their way.
+#[derive(Default)]
 pub(super) struct Gatherings {
-    began: Timestamp,
+    next: u64,
     under_way: Option<Gathering>,
-}
-
-impl Default for Gatherings {
-    fn default() -> Self {
-        Gatherings {
-            began: Timestamp::ZERO,
-            under_way: None,
-        }
-    }
 }
 
 /// Boards on their way.
@@ -161,18 +153,20 @@ impl Network {
     }
 
     /// Brings copies of the boards that are not mapped, some of the way at each call, not more often than
-    /// [`EVERY`] so. It is `now`, and nobody here reads below `mine`.
-    pub(super) fn gather_boards(&self, now: Timestamp, mine: Timestamp) {
+    /// [`EVERY_NS`] so. Nobody here reads below `mine`.
+    pub(super) fn gather_boards(&self, clock: &Clock, mine: Timestamp) {
         if !self.far {
             return;
         }
         let Some(mut gathering) = self.gathering.try_lock() else {
             return;
         };
-        let Gatherings { began, under_way } = &mut *gathering;
+        let Gatherings { next, under_way } = &mut *gathering;
         let Some(gathering) = under_way.as_mut() else {
-            if now.raw() >= began.raw() + EVERY {
-                *began = now;
+            // A machine that is driven may be what moves its time on.
+            let now = clock.own_ns();
+            if self.driven || now >= *next {
+                *next = now + EVERY_NS;
                 *under_way = Some(self.post_boards(mine));
             }
             return;

@@ -79,6 +79,7 @@ impl End {
             && self.backup.left() == 0
             && self.lines.is_empty()
             && self.calls.is_at_rest()
+            && (self.distrusted || !self.log.has_more() && !self.messages.has_more())
     }
 
     /// Slots that the peer has for new objects.
@@ -278,7 +279,7 @@ impl Network {
         self.keep_time(machine.clock());
         let mine = machine.readers().oldest(machine.clock());
         self.say_regions(machine.regions().count());
-        self.gather_boards(now, mine);
+        self.gather_boards(machine.clock(), mine);
         self.oldest(mine);
     }
 }

@@ -148,9 +148,8 @@ impl World {
     /// Waits until nothing is under way; then nothing may be left of it.
     pub fn settle(&self) {
         self.wait("rest", || {
-            let rests = |machine: &Arc<Machine>| machine.is_at_rest();
             let (stock, lent) = self.reserved();
-            self.machines.iter().all(rests) && stock == lent
+            Machine::are_at_rest(&self.machines) && stock == lent
         });
         for machine in &self.machines {
             let inventory = machine.inventory();
