@@ -597,7 +597,12 @@ fn where_the_line_breaks_reads_run_here_and_writes_are_in_doubt() {
 #[test]
 fn statements_about_one_partition_run_where_it_is() {
     over_both(9, |machines| {
-        let mut session = machines[0].blocking();
+        // The root object is the first machine's. Over a network it is the default.
+        let is_shared = !machines[1].machine().is_far(machines[0].machine().root());
+        let mut session = match is_shared {
+            true => shipping(&machines[0]),
+            false => machines[0].blocking(),
+        };
         session
             .batch(
                 "CREATE TABLE p (a int PRIMARY KEY, b int) PARTITION BY HASH (a) WITH (partitions = 6);
@@ -646,5 +651,17 @@ fn statements_about_one_partition_run_where_it_is() {
             all,
             "neither is about one partition alone"
         );
+        if is_shared {
+            let mut staying = machines[0].blocking();
+            for key in 0..10 {
+                let update = staying.execute("UPDATE p SET b = 2 WHERE a = $1", params![key]);
+                assert_eq!(update.expect("updates"), 1);
+            }
+            assert_eq!(
+                sent(&machines[0]),
+                all,
+                "memory in common is reached faster"
+            );
+        }
     });
 }

@@ -17,7 +17,8 @@ pub(crate) fn home_of(
 ) -> Option<MachineId> {
     let root = match shipping {
         Shipping::Off => None,
-        Shipping::Auto => root_of_partition(plan, params),
+        // Memory that is mapped is reached faster than a session of its machine.
+        Shipping::Auto => root_of_partition(plan, params).filter(|root| machine.is_far(*root)),
         Shipping::Always => root_of_partition(plan, params).or_else(|| root_of_index(plan)),
     };
     let home = root.map(|root| machine.primary_of(root));
