@@ -52,6 +52,7 @@ pub use checkpoint_wait::WaitCheckpoint;
 pub use clock::ClockState;
 pub use inspect::Problem;
 pub use machine::{Machine, ROOT_WORDS};
+pub use moment::let_others_run;
 pub use new_objects::{Near, slot_bytes};
 pub use node::{NodeKind, Refusal, Rerouting, Revalidate};
 pub use options::{Durable, MachineOptions, OpenError, Started};

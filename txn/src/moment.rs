@@ -21,7 +21,7 @@ pub(crate) async fn moment(round: u32) {
 }
 
 /// Lets other tasks of the executor run once.
-pub(crate) async fn let_others_run() {
+pub async fn let_others_run() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {
         if std::mem::replace(&mut yielded, true) {

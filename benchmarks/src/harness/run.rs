@@ -4,11 +4,11 @@
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost_fabric::random::Random;
+use fencepost_txn::let_others_run;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use pollster::block_on;
@@ -279,17 +279,4 @@ async fn run_client<W: Workload>(
             let_others_run().await;
         }
     }
-}
-
-/// Lets the other clients of the thread run.
-async fn let_others_run() {
-    let mut yielded = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

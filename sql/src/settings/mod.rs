@@ -43,9 +43,9 @@ pub enum DateOrder {
 pub enum Shipping {
     /// None.
     Off,
-    /// Those about one partition of a table.
+    /// Those about one partition of a table, where the memory of its machine is not mapped.
     Auto,
-    /// Those about one key of any table, too.
+    /// Those about one partition wherever it is, and those about one key of any other table.
     Always,
 }
 
