@@ -66,6 +66,13 @@ pub enum Event {
     Lost(MachineId),
 }
 
+/// Works on what has arrived at a machine: see [`Fabric::set_attendant`].
+pub trait Attendant: Send + Sync {
+    /// Looks at what has arrived, and waits for nothing. Whether it is to be called again although nothing
+    /// more arrives.
+    fn attend(&self) -> bool;
+}
+
 /// One machine's access to the others.
 pub trait Fabric: Send + Sync {
     /// The machine whose fabric this is.
@@ -114,8 +121,16 @@ pub trait Fabric: Send + Sync {
     /// Replaces a word that is `expected`; answers what was there.
     fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64>;
 
-    /// Makes a peer's poller look, after what was posted to it before.
+    /// Makes the poller of a machine look, after what was posted to it before; also that of this one.
     fn ring_bell(&self, machine: MachineId);
+
+    /// Where the fabric has a thread that everything arrives through, it calls `attendant` there instead of
+    /// ringing the bell: nobody has to be woken. It still rings while somebody waits for that thread. `false`
+    /// where there is no such thread, or an attendant already.
+    fn set_attendant(&self, attendant: Box<dyn Attendant>) -> bool {
+        drop(attendant);
+        false
+    }
 
     /// What has happened to connections since the last call.
     fn take_events(&self) -> Vec<Event>;

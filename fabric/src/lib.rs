@@ -59,7 +59,7 @@ pub use completion::{Completer, Completion};
 pub use counters::{FabricCounters, FabricCounts};
 pub use disk::{Disk, DiskFile, DiskLock};
 #[cfg(not(loom))]
-pub use fabric::{Event, Fabric, FabricError};
+pub use fabric::{Attendant, Event, Fabric, FabricError};
 #[cfg(not(loom))]
 pub use local::{LocalFabric, LocalNetwork};
 pub use machine::{MachineId, Member};

@@ -7,6 +7,18 @@ use crate::statement::Plan;
 use crate::write::InsertSource;
 
 impl Plan {
+    /// Whether it takes but a moment: it is about one row, found by its key or put in.
+    pub fn is_short(&self) -> bool {
+        let one_row = match self {
+            Plan::Insert(insert) => match &insert.source {
+                InsertSource::Values(rows) => rows.len() == 1,
+                InsertSource::Select { .. } => false,
+            },
+            _ => true,
+        };
+        one_row && self.by_key().is_some()
+    }
+
     /// The index by whose whole key the statement finds its one row, or the first index of the table that it
     /// puts rows of its own into; `None` for any other statement.
     pub fn by_key(&self) -> Option<&IndexDef> {

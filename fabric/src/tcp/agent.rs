@@ -99,7 +99,7 @@ impl Port for Served {
         }
         loop {
             let (work, inbox) = (&mut self.work, &mut self.inbox);
-            let apply = || work.apply(&self.shared, self.peer.machine, inbox);
+            let apply = || work.apply(&self.shared, self.peer, inbox);
             let applied = self.call.apply(self.peer, apply);
             let all = applied.ok_or(io::ErrorKind::ConnectionAborted)??;
             if !self.work.send(&self.call.stream)? {
@@ -145,7 +145,7 @@ impl Work {
     }
 
     /// Applies requests that are there, until there are enough replies; whether it was all of them.
-    fn apply(&mut self, shared: &Shared, from: MachineId, inbox: &mut Inbox) -> io::Result<bool> {
+    fn apply(&mut self, shared: &Shared, from: Peer, inbox: &mut Inbox) -> io::Result<bool> {
         let mut rung = false;
         let all = loop {
             if self.replies.len() >= REPLY_BYTES {
@@ -156,12 +156,12 @@ impl Work {
             };
             match Request::of(frame)? {
                 Request::Bell => rung = true,
-                request => self.apply_one(shared, from, request),
+                request => self.apply_one(shared, from.machine, request),
             }
         };
         frame::put_done(&mut self.replies, &mut self.done);
         if rung {
-            shared.bell.ring();
+            shared.cards[usize::from(from.lane)].call();
         }
         Ok(all)
     }

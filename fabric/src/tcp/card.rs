@@ -6,12 +6,15 @@
 //!                            ▲                            │
 //!                            └── read, apply or answer, write ◄┘
 //! ```
-//! While it works, what is posted gathers, so the more there is to do the more leaves at once.
+//! While it works, what is posted gathers, so the more there is to do the more leaves at once. Between two
+//! looks at its ports it lets the attendant work on what has arrived ([`crate::Fabric::set_attendant`]).
 //!
 //! # Invariants
 //! * CARD-1: what was posted before [`Card::nudge`] is looked at before the card parks, or unparks it. The
 //!   card says that it parks and then looks, the poster posts and then looks whether the card is parked.
 //! * CARD-2: nothing on a card waits for a peer: a port that cannot go on says what for.
+//! * CARD-3: nobody waits for room to post while the attendant is at work, which may want a lock that they
+//!   hold, and it does not work while somebody waits: then it is the poller's turn.
 //!
 //! # Failure
 //! A port that fails is ended and forgotten, the others go on. A card that is stopped ends all of them, and
@@ -20,14 +23,18 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
 
 use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+
+use crate::bell::Bell;
+use crate::fabric::Attendant;
 
 /// Key of the card's own wake-up among those of the ports.
 const NUDGE: u64 = 0;
@@ -84,6 +91,24 @@ pub(super) struct Card {
     nudged: OwnedFd,
     parked: AtomicBool,
     state: Mutex<State>,
+    /// Rung where there is no attendant, or it may not work.
+    bell: Bell,
+    attendant: OnceLock<Attends>,
+    /// The attendant has something to look at.
+    called: AtomicBool,
+    attending: AtomicBool,
+    /// The card's own.
+    thread: OnceLock<ThreadId>,
+    /// Who waits for room to post.
+    blocked: AtomicUsize,
+}
+
+struct Attends(Box<dyn Attendant>);
+
+impl std::fmt::Debug for Attends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 #[derive(Default)]
@@ -111,7 +136,7 @@ impl Card {
     ///
     /// # Errors
     /// Where the system has no descriptor left.
-    pub(super) fn new() -> io::Result<Arc<Self>> {
+    pub(super) fn new(bell: &Bell) -> io::Result<Arc<Self>> {
         let nudged = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let key = epoll::EventData::new_u64(NUDGE);
@@ -121,6 +146,12 @@ impl Card {
             nudged,
             parked: AtomicBool::new(false),
             state: Mutex::default(),
+            bell: bell.clone(),
+            attendant: OnceLock::new(),
+            called: AtomicBool::new(false),
+            attending: AtomicBool::new(false),
+            thread: OnceLock::new(),
+            blocked: AtomicUsize::new(0),
         }))
     }
 
@@ -150,6 +181,60 @@ impl Card {
         let _ = rustix::io::write(&self.nudged, &1u64.to_ne_bytes());
     }
 
+    /// Has `attendant` called from now on, unless there is one.
+    pub(super) fn set_attendant(&self, attendant: Box<dyn Attendant>) -> bool {
+        self.attendant.set(Attends(attendant)).is_ok()
+    }
+
+    /// Something has arrived, or somebody wants the attendant, or the poller, to look.
+    pub(super) fn call(&self) {
+        if self.attendant.get().is_none() {
+            return self.bell.ring();
+        }
+        // The attendant at work sees what it calls itself for.
+        let own = || self.thread.get() == Some(&std::thread::current().id());
+        if !self.attending.load(Ordering::Relaxed) || !own() {
+            self.called.store(true, Ordering::Release);
+            self.nudge();
+        }
+    }
+
+    /// Whether somebody may wait for room to post, who says so then with [`Self::has_waited`] (CARD-3).
+    pub(super) fn may_wait(&self) -> bool {
+        self.blocked.fetch_add(1, Ordering::SeqCst);
+        let may = !self.attending.load(Ordering::SeqCst);
+        if !may {
+            self.has_waited();
+        }
+        may
+    }
+
+    pub(super) fn has_waited(&self) {
+        self.blocked.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Lets the attendant work if it was called.
+    fn attend(&self) {
+        let Some(Attends(attendant)) = self.attendant.get() else {
+            return;
+        };
+        if !self.called.swap(false, Ordering::Acquire) {
+            return;
+        }
+        self.attending.store(true, Ordering::SeqCst);
+        let more = match self.blocked.load(Ordering::SeqCst) {
+            0 => attendant.attend(),
+            _ => {
+                self.bell.ring();
+                false
+            }
+        };
+        self.attending.store(false, Ordering::SeqCst);
+        if more {
+            self.called.store(true, Ordering::Release);
+        }
+    }
+
     /// Ends it and its ports, for good.
     pub(super) fn stop(&self) {
         self.state.lock().stopped = true;
@@ -161,6 +246,7 @@ impl Card {
         let mut ports: HashMap<u64, Plugged> = HashMap::new();
         let mut next = NUDGE + 1;
         let mut events = Vec::with_capacity(EVENTS);
+        let _ = self.thread.set(std::thread::current().id());
         while let Some(arrived) = self.arrivals() {
             for mut port in arrived {
                 let (key, wants) = (epoll::EventData::new_u64(next), Wants::Read);
@@ -189,6 +275,7 @@ impl Card {
                     ports.remove(&key);
                 }
             }
+            self.attend();
         }
         for plugged in ports.values_mut() {
             self.end(plugged);
@@ -211,7 +298,9 @@ impl Card {
     fn park(&self, ports: &HashMap<u64, Plugged>, events: &mut Vec<epoll::Event>) {
         self.parked.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let busy = ports.values().any(|plugged| plugged.port.has_work()) || self.has_news();
+        let busy = ports.values().any(|plugged| plugged.port.has_work())
+            || self.has_news()
+            || self.called.load(Ordering::Relaxed);
         let timeout = busy.then_some(&AT_ONCE);
         match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
             Ok(_) | Err(Errno::INTR) => {}

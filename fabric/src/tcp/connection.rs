@@ -11,7 +11,7 @@
 //!   [`crate::FabricError::Lost`]; the next connection to the peer knows nothing of it.
 //! * At most [`OUT_BYTES`] and one operation wait for the card, which holds no more than that
 //!   itself, and [`WAITING`] operations for replies. Whoever posts more waits, until the peer has
-//!   taken some or the connection is closed.
+//!   taken some or the connection is closed; but not while the attendant works (CARD-3).
 
 use std::collections::VecDeque;
 use std::io;
@@ -64,8 +64,12 @@ impl Connection {
     /// Posts what `put` puts into the frames, for `waiting`.
     pub(super) fn post(&self, put: impl FnOnce(&mut Vec<u8>), waiting: Waiting) {
         let mut state = self.state.lock();
-        while !state.closed && (state.out.len() > OUT_BYTES || state.waiting.len() >= WAITING) {
+        while !state.closed
+            && (state.out.len() > OUT_BYTES || state.waiting.len() >= WAITING)
+            && self.card.may_wait()
+        {
             self.room.wait(&mut state);
+            self.card.has_waited();
         }
         if state.closed {
             // Whom it wakes may post again.
@@ -225,8 +229,10 @@ impl<F: Fn(&Arc<Connection>) + Send> Port for Poster<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bell::Bell;
     use crate::completion::Completion;
     use crate::fabric::FabricError;
+    use crate::memory::Memory;
     use crate::segment::SegmentId;
     use crate::tcp::frame::Target;
     use std::io::Write;
@@ -244,7 +250,8 @@ mod tests {
         let here = TcpStream::connect(address).expect("listens");
         here.set_nonblocking(true).expect("a socket");
         let (there, _) = listener.accept().expect("connected");
-        let card = Card::new().expect("descriptors");
+        let bell = Bell::new(Arc::new(Memory::anonymous(1).expect("memory")), 0);
+        let card = Card::new(&bell).expect("descriptors");
         (Connection::new(here, &card), there)
     }
 

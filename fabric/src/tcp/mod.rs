@@ -59,7 +59,7 @@ use crate::bell::Bell;
 use crate::completion::Completion;
 use crate::counters::FabricCounters;
 use crate::direct;
-use crate::fabric::{Event, Fabric, FabricError};
+use crate::fabric::{Attendant, Event, Fabric, FabricError};
 use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
 use crate::registry::Registry;
@@ -138,12 +138,13 @@ impl TcpFabric {
     pub fn start(config: &TcpConfig) -> Result<Self, FabricError> {
         let listener = Arc::new(TcpListener::bind(&config.listen)?);
         let address = listener.local_addr()?;
+        let bell = Bell::new(Arc::new(Memory::anonymous(1)?), 0);
         let shared = Arc::new(Shared {
             identity: Identity::new(config.me, config.cluster, &config.secret)?,
             registry: Registry::new(config.me),
-            bell: Bell::new(Arc::new(Memory::anonymous(1)?), 0),
             callers: Arc::new(Callers::new(config.me)),
-            cards: [Card::new()?, Card::new()?],
+            cards: [Card::new(&bell)?, Card::new(&bell)?],
+            bell,
             links: RwLock::default(),
             events: Mutex::default(),
             threads: Arc::default(),
@@ -330,14 +331,17 @@ impl Fabric for TcpFabric {
 
     fn ring_bell(&self, machine: MachineId) {
         if machine == self.me() {
-            self.shared.bell.ring();
-            return;
+            return self.shared.cards[ORDINARY].call();
         }
         for (lane, always) in [(LEASES, false), (ORDINARY, true)] {
             if let Ok(connection) = self.connection(machine, lane) {
                 connection.bell(always);
             }
         }
+    }
+
+    fn set_attendant(&self, attendant: Box<dyn Attendant>) -> bool {
+        self.shared.cards[ORDINARY].set_attendant(attendant)
     }
 
     fn take_events(&self) -> Vec<Event> {
@@ -359,5 +363,7 @@ impl Drop for TcpFabric {
     }
 }
 
+#[cfg(test)]
+mod attendant_tests;
 #[cfg(test)]
 mod tests;

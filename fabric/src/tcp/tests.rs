@@ -1,7 +1,7 @@
 use super::*;
 use std::time::Instant;
 
-fn config(me: u32) -> TcpConfig {
+pub(super) fn config(me: u32) -> TcpConfig {
     TcpConfig {
         me: MachineId(me),
         cluster: 77,
@@ -10,7 +10,7 @@ fn config(me: u32) -> TcpConfig {
     }
 }
 
-fn start(config: &TcpConfig) -> TcpFabric {
+pub(super) fn start(config: &TcpConfig) -> TcpFabric {
     TcpFabric::start(config).expect("a free port")
 }
 
@@ -22,14 +22,14 @@ fn members(machines: &[&TcpFabric]) -> Vec<Member> {
     machines.iter().map(member).collect()
 }
 
-fn join(machines: &[&TcpFabric]) {
+pub(super) fn join(machines: &[&TcpFabric]) {
     for machine in machines {
         let set = machine.set_members(&members(machines));
         set.expect("is one of them");
     }
 }
 
-fn until(mut condition: impl FnMut() -> bool) {
+pub(super) fn until(mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < Duration::from_secs(60), "stuck");
@@ -37,7 +37,7 @@ fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-fn wait<T>(mut completion: Completion<T>) -> Result<T, FabricError> {
+pub(super) fn wait<T>(mut completion: Completion<T>) -> Result<T, FabricError> {
     let mut answer = None;
     until(|| {
         answer = completion.take();
@@ -46,7 +46,7 @@ fn wait<T>(mut completion: Completion<T>) -> Result<T, FabricError> {
     answer.expect("until it was there")
 }
 
-fn connected(machine: &TcpFabric, peer: &TcpFabric) -> bool {
+pub(super) fn connected(machine: &TcpFabric, peer: &TcpFabric) -> bool {
     machine.connection(peer.me(), ORDINARY).is_ok()
 }
 

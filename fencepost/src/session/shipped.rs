@@ -14,7 +14,7 @@ use super::protocol::empty;
 use super::{Block, Session, SessionOptions};
 use crate::database::Shared;
 use crate::front::parse_single;
-use crate::prepared::{Portal, Prepared};
+use crate::prepared::{Body, Portal, Prepared};
 
 impl Session {
     /// A session that runs a statement for another machine's session.
@@ -39,14 +39,28 @@ impl Session {
         session
     }
 
+    /// Whether a statement has a plan, and takes but a moment.
+    pub(crate) fn is_short(&mut self, text: &str, types: &[Type]) -> bool {
+        self.set_declared_key(text, types);
+        let planned = self.db.plans.get(&self.key);
+        planned.is_some_and(|planned| match &planned.body {
+            Body::Plan(plan, _) => plan.is_short(),
+            _ => false,
+        })
+    }
+
+    fn set_declared_key(&mut self, text: &str, types: &[Type]) {
+        let oids: Vec<u32> = types.iter().map(Type::oid).collect();
+        self.set_key(text, &oids);
+    }
+
     /// Prepares a text that has one statement with parameters of these types.
     pub(crate) fn parse_declared(
         &mut self,
         text: &str,
         types: &[Type],
     ) -> Result<Arc<Prepared>, SqlError> {
-        let oids: Vec<u32> = types.iter().map(Type::oid).collect();
-        self.set_key(text, &oids);
+        self.set_declared_key(text, types);
         if let Some(planned) = self.db.plans.get(&self.key) {
             return Ok(Prepared::new(planned, Vec::new()));
         }

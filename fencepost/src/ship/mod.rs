@@ -4,7 +4,8 @@
 //! session here                                 home: the machine that has the data
 //! home.rs   where does it belong? ─ here: nothing of this
 //! send.rs   user, settings, text, parameters ═► serve.rs  a session, run with its plan cache, retried,
-//!                                               room.rs   committed; on a few threads, many at once
+//!                                                         committed
+//!                                               room.rs   where it has arrived, or on a few threads
 //! rows, tag or error ◄═════════════════════════ the reply
 //! a cancel ═══════════════════════════════════► ends it there
 //! ```

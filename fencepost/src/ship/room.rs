@@ -1,41 +1,52 @@
-//! The threads on which work of other machines runs: many tasks each, as a worker of a server has.
+//! Where work of other machines runs: many tasks on one thread, as on a worker of a server.
 //!
 //! ```text
-//! spawn ─► the room with the fewest tasks ─► its thread polls a task whenever that was woken
-//! close ─► each thread ends with its last task
+//! spawn ─► a room ─► its thread polls a task whenever that was woken
+//!
+//! the hall    whoever attends to the machine's peers: short work, with nobody to wake on its way
+//! the rooms   threads of their own: the rest
+//! close ─► each thread ends with its last task; what is left in the hall is dropped
 //! ```
 //! # Failure
-//! A task that panics ends; the others of its thread go on.
+//! A task that panics ends; the others of its room go on.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{JoinHandle, Thread};
+use std::thread::{JoinHandle, ThreadId};
 
 use parking_lot::Mutex;
 
 /// Most threads.
 const ROOMS_MAX: usize = 4;
 
-/// What a thread runs.
+/// What runs.
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Makes whoever runs a room's tasks look.
+type Caller = Box<dyn Fn() + Send + Sync>;
 
-/// The threads.
+/// The hall, and the rooms with their threads.
 #[derive(Default)]
-pub(super) struct Rooms(Mutex<Vec<Handle>>);
+pub(super) struct Rooms {
+    hall: OnceLock<Arc<Room>>,
+    threads: Mutex<Vec<Handle>>,
+}
 
 struct Handle {
     room: Arc<Room>,
     thread: JoinHandle<()>,
 }
 
-/// What others reach of a thread.
-#[derive(Default)]
+/// Tasks that one thread at a time runs.
 struct Room {
     inbox: Mutex<Inbox>,
+    seats: Mutex<Seats>,
+    caller: OnceLock<Caller>,
+    /// Somebody wanted to look.
+    again: AtomicBool,
     /// Tasks that have not ended.
     load: AtomicUsize,
 }
@@ -45,7 +56,24 @@ struct Inbox {
     arrived: Vec<Task>,
     woken: Vec<Arc<Woken>>,
     closing: bool,
-    thread: Option<Thread>,
+    /// Who runs the tasks now.
+    runs: Option<ThreadId>,
+}
+
+/// The tasks, and what is at hand while they run.
+#[derive(Default)]
+struct Seats {
+    seats: Vec<Option<Seated>>,
+    free: Vec<usize>,
+    arrived: Vec<Task>,
+    ready: Vec<Arc<Woken>>,
+}
+
+/// A task and what wakes it.
+struct Seated {
+    task: Task,
+    woken: Arc<Woken>,
+    waker: Waker,
 }
 
 /// Wakes a task.
@@ -65,90 +93,113 @@ impl Wake for Woken {
     }
 }
 
+/// What a look at a room's tasks came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Some were ready.
+    Ran,
+    /// None was.
+    Idle,
+    /// There is none any more, nor will be.
+    Over,
+}
+
 impl Room {
+    fn new() -> Arc<Room> {
+        Arc::new(Room {
+            inbox: Mutex::default(),
+            seats: Mutex::default(),
+            caller: OnceLock::new(),
+            again: AtomicBool::new(false),
+            load: AtomicUsize::new(0),
+        })
+    }
+
     fn put(&self, put: impl FnOnce(&mut Inbox)) {
-        let mut inbox = self.inbox.lock();
-        put(&mut inbox);
-        if let Some(thread) = &inbox.thread {
-            thread.unpark();
+        put(&mut self.inbox.lock());
+        if let Some(call) = self.caller.get() {
+            call();
         }
     }
-}
 
-impl Rooms {
-    /// Starts the threads.
-    pub fn start(&self) -> std::io::Result<()> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        for number in 0..cores.min(ROOMS_MAX) {
-            let room = Arc::new(Room::default());
-            let runs = Arc::clone(&room);
-            let thread = std::thread::Builder::new()
-                .name(format!("shipped {number}"))
-                .spawn(move || run(&runs))?;
-            room.put(|inbox| inbox.thread = Some(thread.thread().clone()));
-            self.0.lock().push(Handle { room, thread });
+    /// Gives the task back where the room is closing.
+    fn enter(&self, task: Task) -> Result<(), Task> {
+        let mut refused = None;
+        self.put(|inbox| match inbox.closing {
+            true => refused = Some(task),
+            false => {
+                self.load.fetch_add(1, Ordering::Relaxed);
+                inbox.arrived.push(task);
+            }
+        });
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn is_run_here(&self) -> bool {
+        self.inbox.lock().runs == Some(std::thread::current().id())
+    }
+
+    /// Runs what is ready, once each. Where somebody else is at it, they look once more afterwards.
+    fn look(self: &Arc<Self>) -> Look {
+        let mut looked = Look::Idle;
+        self.again.store(true, Ordering::SeqCst);
+        // Whoever finds the seats taken has said so before: the one who has them sees it after giving them up.
+        while self.again.load(Ordering::SeqCst)
+            && let Some(mut seats) = self.seats.try_lock()
+        {
+            self.again.store(false, Ordering::SeqCst);
+            looked = self.look_from(&mut seats);
+            drop(seats);
+            fence(Ordering::SeqCst);
         }
-        Ok(())
+        looked
     }
 
-    /// Runs a task to its end; gives it back where there are no threads any more.
-    pub fn spawn(&self, task: Task) -> Result<(), Task> {
-        let rooms = self.0.lock();
-        let load = |handle: &&Handle| handle.room.load.load(Ordering::Relaxed);
-        let Some(handle) = rooms.iter().min_by_key(load) else {
-            return Err(task);
-        };
-        let room = Arc::clone(&handle.room);
-        drop(rooms);
-        room.load.fetch_add(1, Ordering::Relaxed);
-        room.put(|inbox| inbox.arrived.push(task));
-        Ok(())
-    }
-
-    /// Whether the caller runs on one of the threads.
-    pub fn is_inside(&self) -> bool {
-        let here = std::thread::current().id();
-        let rooms = self.0.lock();
-        rooms
-            .iter()
-            .any(|handle| handle.thread.thread().id() == here)
-    }
-
-    /// The threads end once their tasks have; whoever `waits` for that is on none of them.
-    pub fn close(&self, waits: bool) {
-        let rooms = std::mem::take(&mut *self.0.lock());
-        for handle in &rooms {
-            handle.room.put(|inbox| inbox.closing = true);
-        }
-        for handle in rooms.into_iter().filter(|_| waits) {
-            // Tasks that panic are caught: there is nothing to hear of.
-            let _ = handle.thread.join();
-        }
-    }
-}
-
-/// A task and what wakes it.
-struct Seated {
-    task: Task,
-    woken: Arc<Woken>,
-    waker: Waker,
-}
-
-fn run(room: &Arc<Room>) {
-    let mut seats: Vec<Option<Seated>> = Vec::new();
-    let mut free: Vec<usize> = Vec::new();
-    let (mut arrived, mut ready): (Vec<Task>, Vec<Arc<Woken>>) = (Vec::new(), Vec::new());
-    loop {
+    fn look_from(self: &Arc<Self>, seats: &mut Seats) -> Look {
         let closing = {
-            let mut inbox = room.inbox.lock();
-            std::mem::swap(&mut arrived, &mut inbox.arrived);
-            std::mem::swap(&mut ready, &mut inbox.woken);
+            let mut inbox = self.inbox.lock();
+            std::mem::swap(&mut seats.arrived, &mut inbox.arrived);
+            std::mem::swap(&mut seats.ready, &mut inbox.woken);
+            inbox.runs = Some(std::thread::current().id());
             inbox.closing
         };
-        for task in arrived.drain(..) {
-            let place = free.pop().unwrap_or_else(|| {
-                seats.push(None);
-                seats.len() - 1
+        seats.seat_arrived(self);
+        let look = match seats.ready.is_empty() {
+            true if closing && seats.are_empty() => Look::Over,
+            true => Look::Idle,
+            false => Look::Ran,
+        };
+        seats.run_ready(self);
+        self.inbox.lock().runs = None;
+        look
+    }
+
+    /// Takes no tasks any more, and drops those that are left unless the caller is one of them.
+    fn clear(&self) {
+        let arrived = {
+            let mut inbox = self.inbox.lock();
+            inbox.closing = true;
+            std::mem::take(&mut inbox.arrived)
+        };
+        let seats = self
+            .seats
+            .try_lock()
+            .map(|mut seats| std::mem::take(&mut *seats));
+        // What they hold may end with them, also badly.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop((seats, arrived))));
+    }
+}
+
+impl Seats {
+    fn are_empty(&self) -> bool {
+        self.free.len() == self.seats.len()
+    }
+
+    fn seat_arrived(&mut self, room: &Arc<Room>) {
+        for task in self.arrived.drain(..) {
+            let place = self.free.pop().unwrap_or_else(|| {
+                self.seats.push(None);
+                self.seats.len() - 1
             });
             let woken = Arc::new(Woken {
                 room: Arc::clone(room),
@@ -156,26 +207,22 @@ fn run(room: &Arc<Room>) {
                 waits: AtomicBool::new(true),
                 over: AtomicBool::new(false),
             });
-            ready.push(Arc::clone(&woken));
-            seats[place] = Some(Seated {
+            self.ready.push(Arc::clone(&woken));
+            self.seats[place] = Some(Seated {
                 task,
                 waker: Waker::from(Arc::clone(&woken)),
                 woken,
             });
         }
-        if ready.is_empty() {
-            if closing && free.len() == seats.len() {
-                return;
-            }
-            std::thread::park();
-            continue;
-        }
-        for woken in ready.drain(..) {
+    }
+
+    fn run_ready(&mut self, room: &Room) {
+        for woken in self.ready.drain(..) {
             woken.waits.store(false, Ordering::Release);
             if woken.over.load(Ordering::Relaxed) {
                 continue;
             }
-            let Some(seated) = &mut seats[woken.place] else {
+            let Some(seated) = &mut self.seats[woken.place] else {
                 continue;
             };
             let mut context = Context::from_waker(&seated.waker);
@@ -183,8 +230,8 @@ fn run(room: &Arc<Room>) {
             let polled = catch_unwind(AssertUnwindSafe(|| task.poll(&mut context)));
             if !matches!(polled, Ok(Poll::Pending)) {
                 seated.woken.over.store(true, Ordering::Relaxed);
-                let ended = seats[woken.place].take();
-                free.push(woken.place);
+                let ended = self.seats[woken.place].take();
+                self.free.push(woken.place);
                 room.load.fetch_sub(1, Ordering::Relaxed);
                 // What it held may end with it, also badly.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(ended)));
@@ -193,48 +240,199 @@ fn run(room: &Arc<Room>) {
     }
 }
 
+impl Rooms {
+    /// Starts the threads. Whoever attends runs the tasks of the hall; `call` makes him look.
+    pub fn start(&self, call: impl Fn() + Send + Sync + 'static) -> std::io::Result<()> {
+        let hall = Room::new();
+        let _ = hall.caller.set(Box::new(call));
+        let _ = self.hall.set(hall);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        for number in 0..cores.min(ROOMS_MAX) {
+            let room = Room::new();
+            let runs = Arc::clone(&room);
+            let thread = std::thread::Builder::new()
+                .name(format!("shipped {number}"))
+                .spawn(move || run(&runs))?;
+            let unparks = thread.thread().clone();
+            let _ = room.caller.set(Box::new(move || unparks.unpark()));
+            self.threads.lock().push(Handle { room, thread });
+        }
+        Ok(())
+    }
+
+    /// Runs a short task where it has arrived; gives it back where nothing is run any more.
+    pub fn enter_hall(&self, task: Task) -> Result<(), Task> {
+        match self.hall.get() {
+            Some(hall) => hall.enter(task),
+            None => Err(task),
+        }
+    }
+
+    /// Runs what is ready in the hall; whether there was anything.
+    pub fn attend(&self) -> bool {
+        let hall = self.hall.get();
+        hall.is_some_and(|hall| hall.look() == Look::Ran)
+    }
+
+    /// Runs a task to its end on one of the threads; gives it back where there are none any more.
+    pub fn spawn(&self, task: Task) -> Result<(), Task> {
+        let threads = self.threads.lock();
+        let load = |handle: &&Handle| handle.room.load.load(Ordering::Relaxed);
+        let Some(handle) = threads.iter().min_by_key(load) else {
+            return Err(task);
+        };
+        let room = Arc::clone(&handle.room);
+        drop(threads);
+        room.enter(task)
+    }
+
+    /// Whether the caller is one of the tasks.
+    pub fn is_inside(&self) -> bool {
+        let threads = self.threads.lock();
+        let mut rooms = threads.iter().map(|handle| &handle.room);
+        rooms.any(|room| room.is_run_here())
+            || self.hall.get().is_some_and(|hall| hall.is_run_here())
+    }
+
+    /// The threads end once their tasks have; whoever `waits` for that is none of those.
+    pub fn close(&self, waits: bool) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for handle in &threads {
+            handle.room.put(|inbox| inbox.closing = true);
+        }
+        for handle in threads.into_iter().filter(|_| waits) {
+            // Tasks that panic are caught: there is nothing to hear of.
+            let _ = handle.thread.join();
+        }
+        if let Some(hall) = self.hall.get() {
+            hall.clear();
+        }
+    }
+}
+
+/// The life of a room's thread.
+fn run(room: &Arc<Room>) {
+    loop {
+        match room.look() {
+            Look::Ran => {}
+            Look::Idle => std::thread::park(),
+            Look::Over => return,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::future::poll_fn;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Sender, channel};
 
-    #[test]
-    fn tasks_run_to_their_ends_whatever_others_do() {
-        const TASKS: usize = 50;
-        let rooms = Rooms::default();
-        rooms.start().expect("threads");
-        let (said, heard) = channel();
-        for number in 0..TASKS {
-            let said = said.clone();
-            let task = async move {
-                for _ in 0..number {
-                    let mut paused = false;
-                    poll_fn(|cx| match std::mem::replace(&mut paused, true) {
-                        true => Poll::Ready(()),
-                        false => {
-                            let waker = cx.waker().clone();
-                            match number % 2 {
-                                0 => drop(std::thread::spawn(move || waker.wake())),
-                                _ => waker.wake(),
-                            }
-                            Poll::Pending
-                        }
-                    })
-                    .await;
+    const TASKS: usize = 50;
+
+    /// Waits as often as its number says, is woken by itself or by others, and says so; one panics.
+    async fn task(number: usize, said: Sender<usize>) {
+        for _ in 0..number {
+            let mut paused = false;
+            poll_fn(|cx| match std::mem::replace(&mut paused, true) {
+                true => Poll::Ready(()),
+                false => {
+                    let waker = cx.waker().clone();
+                    match number % 2 {
+                        0 => drop(std::thread::spawn(move || waker.wake())),
+                        _ => waker.wake(),
+                    }
+                    Poll::Pending
                 }
-                assert!(number != 7, "a task that panics");
-                said.send(number).expect("is heard");
-            };
-            assert!(rooms.spawn(Box::pin(task)).is_ok());
+            })
+            .await;
         }
-        drop(said);
-        rooms.close(true);
-        let mut ended: Vec<usize> = heard.iter().collect();
+        assert!(number != 7, "a task that panics");
+        said.send(number).expect("is heard");
+    }
+
+    fn all_but_the_one_that_panics(mut ended: Vec<usize>) {
         ended.sort_unstable();
         let expected: Vec<usize> = (0..TASKS).filter(|number| *number != 7).collect();
         assert_eq!(ended, expected);
+    }
+
+    #[test]
+    fn tasks_run_to_their_ends_whatever_others_do() {
+        let rooms = Rooms::default();
+        rooms.start(|| {}).expect("threads");
+        let (said, heard) = channel();
+        for number in 0..TASKS {
+            assert!(rooms.spawn(Box::pin(task(number, said.clone()))).is_ok());
+        }
+        drop(said);
+        rooms.close(true);
+        all_but_the_one_that_panics(heard.iter().collect());
         assert!(rooms.spawn(Box::pin(async {})).is_err());
+        assert!(rooms.enter_hall(Box::pin(async {})).is_err());
         assert!(!rooms.is_inside());
+    }
+
+    #[test]
+    fn in_the_hall_whoever_is_called_runs_them() {
+        let rooms = Arc::new(Rooms::default());
+        let (call, called) = channel();
+        let calls = call.clone();
+        // Whoever calls last may do so after the end.
+        rooms
+            .start(move || {
+                let _ = calls.send(true);
+            })
+            .expect("threads");
+        let attends = Arc::clone(&rooms);
+        let attendants = [0; 2].map(|_| {
+            let (attend, attended) = channel();
+            let rooms = Arc::clone(&attends);
+            let thread = std::thread::spawn(move || {
+                for () in attended {
+                    while rooms.attend() {}
+                }
+            });
+            (attend, thread)
+        });
+        let dispatch = std::thread::spawn(move || {
+            for (number, goes_on) in called.iter().enumerate() {
+                if !goes_on {
+                    break;
+                }
+                attendants[number % 2].0.send(()).expect("attends");
+            }
+            for (attend, thread) in attendants {
+                drop(attend);
+                thread.join().expect("attends to the end");
+            }
+        });
+        let (said, heard) = channel();
+        for number in 0..TASKS {
+            assert!(
+                rooms
+                    .enter_hall(Box::pin(task(number, said.clone())))
+                    .is_ok()
+            );
+        }
+        drop(said);
+        all_but_the_one_that_panics(heard.iter().collect());
+        call.send(false).expect("is heard");
+        dispatch.join().expect("no panic");
+        rooms.close(true);
+    }
+
+    #[test]
+    fn what_is_left_in_the_hall_is_dropped() {
+        let rooms = Rooms::default();
+        rooms.start(|| {}).expect("threads");
+        let (said, heard) = channel::<()>();
+        let waits = async move {
+            let _said = said;
+            std::future::pending::<()>().await;
+        };
+        assert!(rooms.enter_hall(Box::pin(waits)).is_ok());
+        assert!(rooms.attend());
+        rooms.close(true);
+        assert!(heard.recv().is_err());
     }
 }

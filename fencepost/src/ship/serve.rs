@@ -1,9 +1,12 @@
 //! The home's side: statements of peers run here, each in a session of its own.
 //!
 //! ```text
-//! poller  STATEMENT ─► entered in `running` ─► a task on one of the rooms ─► session ─► run_last ─► reply
-//!         END       ─► its cancel flag is raised, its task woken
+//! STATEMENT ─► entered in `running` ─► a task: session ─► run_last ─► reply
+//! END       ─► its cancel flag is raised, its task woken
 //! ```
+//! What takes but a moment and has a plan runs in the hall, where it has arrived; all else on one of the rooms'
+//! threads, since planning may wait for the catalog and long work would keep messages waiting.
+//!
 //! # Failure
 //! A machine that closes lets what runs go on for a moment, then ends it; whatever it does not run or ends
 //! so is the sender's again.
@@ -118,7 +121,16 @@ impl Drop for Entry {
 impl Ship {
     /// Begins to run what peers send.
     pub fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> std::io::Result<()> {
-        self.rooms.start()?;
+        let machine = Arc::downgrade(&shared.machine);
+        self.rooms.start(move || {
+            if let Some(machine) = machine.upgrade() {
+                machine.call_attendant();
+            }
+        })?;
+        let ship = Arc::clone(self);
+        shared
+            .machine
+            .attend_to(Arc::new(move || ship.rooms.attend()));
         let (ship, db) = (Arc::clone(self), Arc::downgrade(shared));
         let statement = move |peer, request: Vec<u8>, answer| {
             ship.arrived(&db, peer, request, answer);
@@ -156,7 +168,7 @@ impl Ship {
         let running = Arc::new(Running::default());
         let key = (peer, number);
         self.running.lock().insert(key, Arc::clone(&running));
-        let mut entry = Entry {
+        let entry = Entry {
             ship: Arc::clone(self),
             key,
             running,
@@ -164,12 +176,11 @@ impl Ship {
             begun: false,
         };
         let db = Weak::clone(db);
-        let task = async move {
-            let reply = entry.serve(&db, &request).await;
-            entry.answer(&reply);
-        };
         // Where nobody runs it, it is dropped, and so the sender's again.
-        drop(self.rooms.spawn(Box::pin(task)));
+        drop(
+            self.rooms
+                .enter_hall(Box::pin(entry.run_or_move(db, request))),
+        );
     }
 
     /// The settings of a peer's session.
@@ -215,9 +226,23 @@ impl Ship {
 }
 
 impl Entry {
-    /// Runs a statement; the reply.
-    async fn serve(&mut self, db: &Weak<Shared>, request: &[u8]) -> Vec<u8> {
-        let returned = || Reply::RunItYourself.encode();
+    /// Runs a statement where it has arrived, or has it run in one of the rooms.
+    async fn run_or_move(mut self, db: Weak<Shared>, request: Vec<u8>) {
+        if let Some(reply) = self.serve(&db, &request, true).await {
+            return self.answer(&reply);
+        }
+        let ship = Arc::clone(&self.ship);
+        let task = async move {
+            if let Some(reply) = self.serve(&db, &request, false).await {
+                self.answer(&reply);
+            }
+        };
+        drop(ship.rooms.spawn(Box::pin(task)));
+    }
+
+    /// Runs a statement; the reply. `None` where it is not `short`, but was to be.
+    async fn serve(&mut self, db: &Weak<Shared>, request: &[u8], short: bool) -> Option<Vec<u8>> {
+        let returned = || Some(Reply::RunItYourself.encode());
         let (Some(statement), Some(db)) = (Statement::decode(request), db.upgrade()) else {
             return returned();
         };
@@ -228,6 +253,9 @@ impl Entry {
         let user = statement.user.to_owned();
         let mut session = Session::of_peer(&db, user, statement.pid, settings, cancel);
         drop(db);
+        if short && !session.is_short(statement.text, &statement.types) {
+            return None;
+        }
         // What keeps it from being planned is told by who knows its text as the client wrote it.
         let Ok(prepared) = session.parse_declared(statement.text, &statement.types) else {
             return returned();
@@ -246,13 +274,13 @@ impl Entry {
             let work = session.run_last(&mut portal, 0, &mut sink);
             self.running.run(work).await
         };
-        match done {
+        Some(match done {
             Ok(Completion::Complete(tag)) => Reply::Done(tag.rows(), &sink.rows).encode(),
-            Ok(_) => returned(),
-            Err(_) if sink.overflowed => returned(),
-            Err(error) if self.is_ended_by_closing(&error) => returned(),
+            Ok(_) => return returned(),
+            Err(_) if sink.overflowed => return returned(),
+            Err(error) if self.is_ended_by_closing(&error) => return returned(),
             Err(error) => Reply::Error(error).encode(),
-        }
+        })
     }
 
     /// Whether nobody asked for the end of the statement but this machine.

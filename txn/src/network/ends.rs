@@ -1,19 +1,23 @@
 //! The receiving ends of the rings of all peers, and the poller that looks at them.
 //!
-//! Whoever waits for an answer may poll too; one at a time does. The poller's thread sleeps at the bell
-//! when there is nothing to do, and wakes now and then to truncate and to say what is read no more.
+//! Whoever waits for an answer may poll too; one at a time does. A fabric with a thread that everything
+//! arrives through has it look there ([`Attendant`]). The poller's thread sleeps at the bell when there is
+//! nothing to do, and wakes now and then to truncate and to say what is read no more.
+//!
+//! Whoever attends, the poller or the fabric's thread, also does what the machine was given to do
+//! ([`Machine::attend_to`]).
 //!
 //! # Failure
 //! A peer whose ring has something in it that nobody writes is not listened to any more.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fencepost_fabric::ring::{self, RingReader};
-use fencepost_fabric::{Fabric, FabricError, Kept, MachineId};
+use fencepost_fabric::{Attendant, Fabric, FabricError, Kept, MachineId};
 use fencepost_storage::Addr;
 
-use super::Network;
 use super::backup::Backup;
 use super::call::Arriving;
 use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
@@ -22,6 +26,7 @@ use super::primary::Primary;
 use super::reserve;
 use super::time;
 use super::turns::{self, Lines};
+use super::{Network, Work};
 use crate::clock::TICK_NS;
 use crate::machine::Machine;
 use crate::record::{self, BadRecord};
@@ -38,6 +43,10 @@ const LOOKS: u32 = 64;
 const INTENT_PATIENCE: u64 = 500_000_000 / TICK_NS;
 /// Polls between two times at which what is due now and then is done.
 const TICK_POLLS: u32 = 1024;
+/// The same where another thread than the poller's attends, for whom nobody does it before it sleeps.
+const TICK_ATTENDED: u32 = 64;
+/// Looks of an attendant before it lets others use its thread.
+const ATTENDED_AT_ONCE: u32 = 8;
 /// Lane of the allocator where the poller takes slots, and retires them.
 const LANE: usize = 0;
 
@@ -255,14 +264,29 @@ impl Network {
     /// Processes what peers have written; whether there was anything. Somebody else may be at it: then
     /// there is nothing to do here.
     pub fn poll(&self, machine: &Machine) -> bool {
-        let Some(mut ends) = self.ends.try_lock() else {
-            return false;
-        };
+        self.try_poll(machine).unwrap_or(false)
+    }
+
+    /// `None` where somebody else is at it.
+    fn try_poll(&self, machine: &Machine) -> Option<bool> {
+        let mut ends = self.ends.try_lock()?;
         let mut any = false;
         for end in ends.iter_mut() {
             any |= end.poll(machine, self);
         }
-        any
+        Some(any)
+    }
+
+    /// Polls, and does what was given to do; whether there was anything.
+    fn attend_once(&self, machine: &Machine) -> bool {
+        let polled = self.try_poll(machine);
+        if polled.is_none() {
+            // Whoever is at it may have looked before it came; the poller will.
+            self.fabric.bell().ring();
+        }
+        let work = self.work.read().clone();
+        let worked = work.is_some_and(|work| work());
+        polled.unwrap_or(false) || worked
     }
 
     /// What is due now and then.
@@ -285,14 +309,52 @@ impl Network {
 }
 
 impl Machine {
+    /// Has whoever attends call `work` after each look at what peers have written: the poller's thread, or
+    /// one of the fabric. It answers whether there was something to do, and waits for nothing. Nothing
+    /// happens where a machine is alone.
+    pub fn attend_to(&self, work: Work) {
+        if let Some(network) = self.network() {
+            *network.work.write() = Some(work);
+        }
+    }
+
+    /// Makes whoever attends look.
+    pub fn call_attendant(&self) {
+        if let Some(network) = self.network() {
+            network.fabric.ring_bell(network.me());
+        }
+    }
+
     /// Does what peers wait for and what is due; whether anything had come. For whoever runs machines
     /// without threads of their own ([`super::NetworkOptions::driven`]).
     pub fn drive(&self) -> bool {
         self.network().is_some_and(|network| {
-            let any = network.poll(self);
+            let any = network.attend_once(self);
             network.tick(self);
             any
         })
+    }
+}
+
+/// What looks at the rings on a thread of the fabric.
+struct Looks {
+    machine: Weak<Machine>,
+    times: AtomicU32,
+}
+
+impl Attendant for Looks {
+    fn attend(&self) -> bool {
+        let Some(machine) = self.machine.upgrade() else {
+            return false;
+        };
+        let Some(network) = machine.network().filter(|network| !network.is_stopped()) else {
+            return false;
+        };
+        let times = self.times.fetch_add(1, Ordering::Relaxed);
+        if times.is_multiple_of(TICK_ATTENDED) {
+            network.tick(&machine);
+        }
+        (0..ATTENDED_AT_ONCE).all(|_| network.attend_once(&machine))
     }
 }
 
@@ -301,14 +363,20 @@ pub(crate) fn start_poller(machine: &Arc<Machine>) -> std::io::Result<()> {
     let Some(network) = machine.network().filter(|network| !network.driven) else {
         return Ok(());
     };
+    let attended = network.fabric.set_attendant(Box::new(Looks {
+        machine: Arc::downgrade(machine),
+        times: AtomicU32::new(0),
+    }));
+    // Where somebody else attends there is nothing to look out for.
+    let looks = if attended { 0 } else { LOOKS };
     let weak = Arc::downgrade(machine);
     let name = format!("poller {}", network.me());
     let poller = std::thread::Builder::new().name(name);
-    *network.poller.lock() = Some(poller.spawn(move || run(&weak))?);
+    *network.poller.lock() = Some(poller.spawn(move || run(&weak, looks))?);
     Ok(())
 }
 
-fn run(weak: &Weak<Machine>) {
+fn run(weak: &Weak<Machine>, looks: u32) {
     let (mut quiet, mut polls) = (0, 0u32);
     loop {
         let Some(machine) = weak.upgrade() else {
@@ -321,19 +389,19 @@ fn run(weak: &Weak<Machine>) {
         if polls.is_multiple_of(TICK_POLLS) {
             network.tick(&machine);
         }
-        if network.poll(&machine) {
+        if network.attend_once(&machine) {
             quiet = 0;
             continue;
         }
         quiet += 1;
-        if quiet < LOOKS {
+        if quiet < looks {
             std::thread::yield_now();
             continue;
         }
         network.tick(&machine);
         let fabric = Arc::clone(network.fabric());
         let armed = fabric.bell().arm();
-        if network.poll(&machine) {
+        if network.attend_once(&machine) {
             fabric.bell().disarm();
             continue;
         }

@@ -50,7 +50,7 @@ use fencepost_fabric::{MonotonicClock, Writer};
 use fencepost_storage::old_versions::OldVersions;
 use fencepost_storage::{Addr, Backing, RegionId, Timestamp};
 use foldhash::fast::FixedState;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use backing::{OfPeer, Registered};
 use backup::{Backup, Changed};
@@ -93,6 +93,9 @@ pub struct NetworkOptions {
 /// Who waits for an answer to LOCK, and what was found so far.
 type Waiting = HashMap<(TxnId, MachineId), (Completer<LockReply>, Vec<u64>), FixedState>;
 
+/// What whoever attends does besides: see [`crate::Machine::attend_to`].
+pub type Work = Arc<dyn Fn() -> bool + Send + Sync>;
+
 pub(crate) struct Network {
     fabric: Arc<dyn Fabric>,
     configuration: u64,
@@ -111,6 +114,8 @@ pub(crate) struct Network {
     reserves: reserve::Reserves,
     /// What peers may ask for.
     services: Services,
+    /// What whoever attends does besides.
+    work: RwLock<Option<Work>>,
     /// Commits that are not acknowledged by all primaries yet.
     finishing: Mutex<Vec<Finishing>>,
     log_words: usize,
@@ -179,6 +184,7 @@ impl Network {
             tickets: AtomicU64::new(1),
             reserves: reserve::Reserves::default(),
             services: Services::default(),
+            work: RwLock::default(),
             finishing: Mutex::default(),
             log_words: options.log_words,
             far,

@@ -311,5 +311,6 @@ impl Network {
             self.say_given_up(peer.id);
         }
         self.services.write().clear();
+        *self.work.write() = None;
     }
 }
