@@ -56,4 +56,4 @@ pub use session::{
     CancelToken, Completion, CopyIn, Query, Session, SessionOptions, Statement, TransactionBody,
     TxStatus,
 };
-pub use ship::Shipped;
+pub use ship::{Shipped, ShippedResults};

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 pub(crate) use fencepost::{
     CancelToken, Column as OutputColumn, Completion, CopyIn, Flushed, Notice,
-    PASSWORD_ITERATIONS as ITERATIONS, Parsed, Portal, Prepared, RowSink, Session, SqlError,
-    SqlState, Type, Value, Verifier,
+    PASSWORD_ITERATIONS as ITERATIONS, Parsed, Portal, Prepared, RowSink, Session, ShippedResults,
+    SqlError, SqlState, Tag, Type, Value, Verifier,
 };
 use fencepost::{Database, SessionOptions, Settings, TxStatus, types};
 
@@ -164,6 +164,14 @@ pub(crate) fn bind(
     values: Vec<Value>,
 ) -> Result<Portal, SqlError> {
     session.bind(prepared, values)
+}
+
+/// Has portals run on another machine, a sync after the last; `None` where they are to run here.
+pub(crate) async fn ship_batch(
+    session: &mut Session,
+    portals: &mut [Portal],
+) -> Result<Option<ShippedResults>, SqlError> {
+    session.ship_batch(portals).await
 }
 
 /// Runs a portal for `rows_max` rows, or to its end when that is 0; `last` says that the implicit

@@ -45,6 +45,7 @@ use block::Modes;
 
 pub use copy::CopyIn;
 pub use protocol::Completion;
+pub(crate) use run::{ATTEMPTS_MAX, back_off};
 pub use statement::{Query, Statement, TransactionBody};
 
 /// Microseconds from 1970-01-01 to 2000-01-01.

@@ -20,8 +20,8 @@ use super::{Block, Session, cx};
 use crate::front::{parse_single, plan_statement};
 use crate::prepared::{Body, Column, Planned, Portal};
 
-/// Runs of one statement before its conflict is the client's.
-const ATTEMPTS_MAX: u32 = 64;
+/// Runs of what may be run again unseen before its conflict is the client's.
+pub(crate) const ATTEMPTS_MAX: u32 = 64;
 /// From this attempt on a statement queues for its rows as those of a block do.
 const ATTEMPTS_BEFORE_INTENTS: u32 = 2;
 /// Plans of one statement before a catalog that keeps changing is the client's.
@@ -106,8 +106,11 @@ impl Session {
             && let Some(home) = self.home_of(&portal.prepared.current(), portal)
         {
             let ship = Arc::clone(ship);
-            if let Some(done) = Box::pin(self.ship(&ship, home, portal, sink)).await? {
-                return Ok(done);
+            let portals = std::slice::from_mut(portal);
+            if let Some(mut results) = Box::pin(self.ship(&ship, home, portals)).await? {
+                let tag = results.give(0, sink).await;
+                let none = || Err(SqlError::internal("a shipped statement has no result"));
+                return Ok(Completion::Complete(tag.unwrap_or_else(none)?));
             }
         }
         self.enter();
@@ -317,7 +320,7 @@ pub(super) fn read_only(command: &str) -> SqlError {
 }
 
 /// Lets other tasks of the thread run, longer from attempt to attempt.
-async fn back_off(attempt: u32) {
+pub(crate) async fn back_off(attempt: u32) {
     let mut turns = 1u32 << attempt.min(6);
     poll_fn(|task| {
         if turns == 0 {

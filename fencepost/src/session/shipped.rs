@@ -7,6 +7,7 @@ use fencepost_planner::CancelFlag;
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::settings::Settings;
+use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_txn::Machine;
 
@@ -15,6 +16,7 @@ use super::{Block, Session, SessionOptions};
 use crate::database::Shared;
 use crate::front::parse_single;
 use crate::prepared::{Body, Portal, Prepared};
+use crate::ship::Ship;
 
 impl Session {
     /// A session that runs a statement for another machine's session.
@@ -72,19 +74,38 @@ impl Session {
         Ok(Prepared::new(planned, Vec::new()))
     }
 
-    /// A shipped statement was all its transaction did, and that is over.
-    pub(crate) fn close_shipped(&mut self, portal: &mut Portal) {
-        portal.transaction = Some(self.transaction);
+    /// Shipped statements were all their transaction did, and that is over.
+    pub(crate) fn close_shipped(&mut self, portals: &mut [Portal]) {
+        for portal in portals {
+            portal.transaction = Some(self.transaction);
+        }
         self.transaction += 1;
     }
 
-    /// Whether there is somebody to ship to, and a portal's statement would be all its transaction does. What
-    /// came from another machine is not shipped on.
+    /// Whether there is somebody to ship to, and no transaction under way. What came from another machine is
+    /// not shipped on.
+    #[inline]
+    pub(crate) fn ships(&self) -> bool {
+        self.db.ship.is_some() && self.block == Block::Idle && !self.serves
+    }
+
+    /// Whether a portal's statement, which would be all its transaction does, may run elsewhere.
     pub(crate) fn may_ship(&self, portal: &Portal) -> bool {
-        self.db.ship.is_some()
-            && self.block == Block::Idle
-            && !self.serves
-            && !portal.execution.has_begun()
+        self.ships() && !portal.execution.has_begun()
+    }
+
+    pub(crate) fn shipper(&self) -> Option<Arc<Ship>> {
+        self.db.ship.as_ref().map(Arc::clone)
+    }
+
+    /// A batch begins as a statement does.
+    pub(crate) fn begin_batch(&mut self) {
+        self.start_statement();
+    }
+
+    /// Fails the transaction; the error for the client.
+    pub(crate) async fn fail_batch(&mut self, halt: Halt) -> SqlError {
+        self.fail_with(halt).await
     }
 
     pub(crate) fn machine(&self) -> &Arc<Machine> {

@@ -1,4 +1,4 @@
-//! Function shipping: a statement whose data are another machine's runs there, whole.
+//! Function shipping: a transaction whose data are another machine's runs there, whole.
 //!
 //! ```text
 //! session here                                 home: the machine that has the data
@@ -9,22 +9,23 @@
 //! rows, tag or error ◄═════════════════════════ the reply
 //! a cancel ═══════════════════════════════════► ends it there
 //! ```
-//! Only a statement that is all its transaction does is shipped, and where it arrives it runs: it is not
-//! shipped on.
+//! Only statements that are all their transaction does are shipped: one, or a batch of bound ones that a sync
+//! follows. Where they arrive they run: they are not shipped on.
 //!
 //! # Invariants
-//! * SHIP-1: when the reply is there the statement has committed there, or nothing of it has. A session sees
+//! * SHIP-1: when the reply is there the transaction has committed there, or nothing of it has. A session sees
 //!   what it has shipped: its next snapshot is of a later time.
-//! * SHIP-2: the home runs a statement only if its result looks as the client was told, and otherwise says
+//! * SHIP-2: the home runs statements only if their results look as the client was told, and otherwise says
 //!   "run it yourself" before anything is committed; so it does with results over [`RESULT_BYTES_MAX`].
 //!
 //! # Failure
-//! A statement that cannot be sent is run here. Where the connection is lost while one is under way, a read
-//! is run here; what became of a write is not known: 08007.
+//! What cannot be sent is run here. Where the connection is lost while something is under way, reads are run
+//! here; what became of a write is not known: 08007.
 
 mod bytes;
 mod home;
-mod message;
+mod reply;
+mod request;
 mod room;
 mod send;
 mod serve;
@@ -38,6 +39,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub(crate) use home::home_of;
 use room::Rooms;
+pub use send::ShippedResults;
 use serve::{Running, SettingsCache};
 
 /// Bytes of the rows of the longest result that goes between machines.

@@ -1,4 +1,4 @@
-//! The session's side: a statement goes out, its reply comes back.
+//! The session's side: statements go out, their reply comes back.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use fencepost_fabric::MachineId;
-use fencepost_planner::{CancelFlag, Plan, RowSink};
+use fencepost_planner::{CancelFlag, RowSink, Tag};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::settings::Shipping;
@@ -16,13 +16,14 @@ use fencepost_sql::stop::Halt;
 use fencepost_txn::Machine;
 use fencepost_txn::network::call::{Call, CallError};
 
-use super::message::{Reply, Statement, Why, encode_end, encode_settings, for_each_row, shape};
+use super::reply::{Done, Reply, for_each_row};
+use super::request::{Request, STATEMENTS_MAX, Statement, Why, encode_end, encode_settings, shape};
 use super::{Ship, home_of};
 use crate::prepared::{Body, Planned, Portal};
 use crate::services;
-use crate::session::{Completion, Session};
+use crate::session::Session;
 
-/// A statement under way at its home; dropped before its reply is there, it asks for its end.
+/// A request under way at its home; dropped before its reply is there, it asks for its end.
 struct UnderWay<'a> {
     machine: &'a Machine,
     home: MachineId,
@@ -46,7 +47,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Waits for the reply. Where the statement is cancelled here, or its time is over, it is asked to end there;
+/// Waits for the reply. Where the work is cancelled here, or its time is over, it is asked to end there;
 /// `leaves` says that it is not waited for then.
 async fn replied(
     under_way: &mut UnderWay<'_>,
@@ -88,6 +89,62 @@ async fn replied(
     reply
 }
 
+/// What statements came to that ran whole on another machine.
+pub struct ShippedResults {
+    /// Of those that have ended well, from the first on.
+    ended: Vec<(Arc<Planned>, Done)>,
+    error: Option<SqlError>,
+}
+
+impl ShippedResults {
+    /// `None` where the reply is none to these statements.
+    fn of(plans: &[Arc<Planned>], done: Vec<Done>, error: Option<SqlError>) -> Option<Self> {
+        let expected = plans.len() - usize::from(error.is_some());
+        let fits = match error {
+            None => done.len() == expected,
+            Some(_) => done.len() <= expected,
+        };
+        let ended = plans.iter().map(Arc::clone).zip(done);
+        fits.then(|| ShippedResults {
+            ended: ended.collect(),
+            error,
+        })
+    }
+
+    /// Gives the rows of statement `at` to a client, and answers its tag; `None` where the statements end before.
+    ///
+    /// # Errors
+    /// That of the statement, which nothing of any of them has outlived; those after it have none.
+    pub async fn give(
+        &mut self,
+        at: usize,
+        sink: &mut dyn RowSink,
+    ) -> Option<Result<Tag, SqlError>> {
+        match self.ended.get(at) {
+            Some((planned, done)) => Some(give(planned, done, sink).await),
+            None => self.error.take().map(Err),
+        }
+    }
+}
+
+/// Gives the rows of a statement to the client.
+async fn give(planned: &Planned, done: &Done, sink: &mut dyn RowSink) -> Result<Tag, SqlError> {
+    let Body::Plan(plan, _) = &planned.body else {
+        return Err(SqlError::internal("a statement without a plan was shipped"));
+    };
+    let columns = planned.columns.iter().flat_map(|columns| columns.iter());
+    let layout = RowLayout::of_types(columns.map(|column| column.ty.kind));
+    let given = for_each_row(&done.rows, &layout, |row| sink.row(row));
+    given.unwrap_or_else(|| {
+        let what = format!("the rows of a shipped {} are none", plan.command());
+        Err(SqlError::internal(what))
+    })?;
+    if sink.should_flush() {
+        sink.flush().await?;
+    }
+    Ok(plan.tag(done.count))
+}
+
 impl Session {
     /// The machine that a portal's statement would be shipped to now.
     pub(crate) fn home_of(&self, planned: &Planned, portal: &Portal) -> Option<MachineId> {
@@ -101,34 +158,68 @@ impl Session {
         home_of(plan, &portal.params, shipping, self.machine())
     }
 
-    /// Has `home` run a portal's statement; `None` where it is to run here.
+    /// Whether [`Session::ship_batch`] might run anything: statements go to other machines, and none is under
+    /// way here.
+    #[inline]
+    pub fn may_ship_batch(&self) -> bool {
+        self.ships() && self.settings().shipping != Shipping::Off
+    }
+
+    /// Has statements that are all a transaction does, a sync after the last, run on the one machine whose data
+    /// they are about: at once, and again unseen where conflicts allow it. `None` where they are to be run here,
+    /// one after the other.
+    ///
+    /// # Errors
+    /// Where it is not known what became of them (08007), or nobody waited for that. What one of them met with is
+    /// among the results.
+    pub async fn ship_batch(
+        &mut self,
+        portals: &mut [Portal],
+    ) -> Result<Option<ShippedResults>, SqlError> {
+        let home = |portal: &Portal| self.home_of(&portal.prepared.current(), portal);
+        let mut homes = portals.iter().map(home);
+        let Some(home) = homes.next().flatten() else {
+            return Ok(None);
+        };
+        if portals.len() > STATEMENTS_MAX || !homes.all(|other| other == Some(home)) {
+            return Ok(None);
+        }
+        let Some(ship) = self.shipper() else {
+            return Ok(None);
+        };
+        self.begin_batch();
+        match Box::pin(self.ship(&ship, home, portals)).await {
+            Ok(results) => Ok(results),
+            Err(halt) => Err(Box::pin(self.fail_batch(halt)).await),
+        }
+    }
+
+    /// Has `home` run the statements of portals; `None` where they are to run here.
     pub(crate) async fn ship(
         &mut self,
         ship: &Arc<Ship>,
         home: MachineId,
-        portal: &mut Portal,
-        sink: &mut dyn RowSink,
-    ) -> Result<Option<Completion>, Halt> {
-        let planned = portal.prepared.current();
-        let Body::Plan(plan, _) = &planned.body else {
-            return Ok(None);
-        };
-        let number = ship.last_number.fetch_add(1, Ordering::Relaxed);
+        portals: &mut [Portal],
+    ) -> Result<Option<ShippedResults>, Halt> {
+        let plans: Vec<_> = portals
+            .iter()
+            .map(|portal| portal.prepared.current())
+            .collect();
         let settings = encode_settings(self.settings());
-        let statement = Statement {
+        let number = ship.last_number.fetch_add(1, Ordering::Relaxed);
+        let both = plans.iter().zip(portals.iter());
+        let request = Request {
             number,
-            shape: shape(planned.columns.as_deref()),
             pid: self.backend_pid(),
             user: self.user(),
             settings: &settings,
-            text: &planned.text,
-            types: planned.params.clone(),
-            params: portal.params.clone(),
+            statements: both.map(|(plan, portal)| statement(plan, portal)).collect(),
         };
-        let Some(request) = statement.encode() else {
+        let Some(request) = request.encode() else {
             return Ok(None);
         };
-        ship.sent.fetch_add(1, Ordering::Relaxed);
+        let count = portals.len() as u64;
+        ship.sent.fetch_add(count, Ordering::Relaxed);
         let machine = Arc::clone(self.machine());
         let call = machine.call(home, services::STATEMENT, &request);
         let mut under_way = UnderWay {
@@ -137,59 +228,53 @@ impl Session {
             number,
             over: false,
         };
+        let is_write = plans.iter().any(|planned| is_write(planned));
         let (cancel, deadline) = self.limits();
-        let leaves = !plan.is_write();
-        let reply = replied(&mut under_way, call, cancel, deadline, leaves).await?;
-        let reply = reply.as_deref().map_err(|error| *error);
-        let completion = match reply.map(Reply::decode) {
-            Ok(Some(Reply::Done(count, rows))) => {
-                let given = give(&planned, plan, rows, sink).await;
-                given.map(|()| Completion::Complete(plan.tag(count)))
-            }
-            Ok(Some(Reply::Error(error))) => {
+        let reply = replied(&mut under_way, call, cancel, deadline, !is_write).await?;
+        let results = match reply.map(|reply| Reply::decode(&reply)) {
+            Ok(Some(Reply::Ran(done, error))) => {
                 // What ended it there was asked for here, where the reason is known.
-                let asked = error.sqlstate() == SqlState::QUERY_CANCELED;
-                let why = cancel.check().err().filter(|_| asked);
-                Err(why.unwrap_or(error))
+                let asked = |error: &SqlError| error.sqlstate() == SqlState::QUERY_CANCELED;
+                let why = |error| match cancel.check() {
+                    Err(why) if asked(&error) => why,
+                    _ => error,
+                };
+                ShippedResults::of(&plans, done, error.map(why))
             }
             Ok(Some(Reply::RunItYourself))
             | Err(CallError::Unreachable | CallError::TooLong | CallError::NoService) => {
-                ship.returned.fetch_add(1, Ordering::Relaxed);
+                ship.returned.fetch_add(count, Ordering::Relaxed);
                 return Ok(None);
-            }
-            Ok(None) | Err(CallError::Lost | CallError::AnswerTooLong | CallError::NotAnswered)
-                if plan.is_write() =>
-            {
-                Err(unresolved(home))
             }
             Ok(None) | Err(CallError::Lost | CallError::AnswerTooLong | CallError::NotAnswered) => {
-                ship.returned.fetch_add(1, Ordering::Relaxed);
-                return Ok(None);
+                None
             }
         };
-        self.close_shipped(portal);
-        Ok(Some(completion?))
+        match results {
+            None if is_write => Err(unresolved(home).into()),
+            None => {
+                ship.returned.fetch_add(count, Ordering::Relaxed);
+                Ok(None)
+            }
+            Some(results) => {
+                self.close_shipped(portals);
+                Ok(Some(results))
+            }
+        }
     }
 }
 
-/// Gives the rows of a reply to the client.
-async fn give(
-    planned: &Planned,
-    plan: &Plan,
-    rows: &[u8],
-    sink: &mut dyn RowSink,
-) -> Result<(), SqlError> {
-    let columns = planned.columns.iter().flat_map(|columns| columns.iter());
-    let layout = RowLayout::of_types(columns.map(|column| column.ty.kind));
-    let given = for_each_row(rows, &layout, |row| sink.row(row));
-    given.unwrap_or_else(|| {
-        let what = format!("the rows of a shipped {} are none", plan.command());
-        Err(SqlError::internal(what))
-    })?;
-    if sink.should_flush() {
-        sink.flush().await?;
+fn statement<'a>(planned: &'a Planned, portal: &Portal) -> Statement<'a> {
+    Statement {
+        shape: shape(planned.columns.as_deref()),
+        text: &planned.text,
+        types: planned.params.clone(),
+        params: portal.params.clone(),
     }
-    Ok(())
+}
+
+fn is_write(planned: &Planned) -> bool {
+    matches!(&planned.body, Body::Plan(plan, _) if plan.is_write())
 }
 
 /// 08007

@@ -1,4 +1,4 @@
-//! The home's side: statements of peers run here, each in a session of its own.
+//! The home's side: what peers send runs here, each request in a session of its own.
 //!
 //! ```text
 //! STATEMENT ─► entered in `running` ─► a task: session ─► run_last ─► reply
@@ -29,23 +29,26 @@ use foldhash::HashMap;
 use parking_lot::Mutex;
 
 use super::bytes::put_words;
-use super::message::{Reply, Statement, Why, decode_end, decode_settings, number_of, shape};
+use super::reply::{Done, Reply};
+use super::request::{Request, Statement, Why, decode_end, decode_settings, number_of, shape};
 use super::{RESULT_BYTES_MAX, Ship};
 use crate::database::Shared;
 use crate::prepared::{Body, Prepared};
 use crate::services;
-use crate::session::{Completion, Session};
+use crate::session::{ATTEMPTS_MAX, Completion, Session, back_off};
 
 /// Settings of peers' sessions that are kept ready.
 const SETTINGS_MAX: usize = 256;
 /// How long what runs may go on where the machine closes, and then how long it may take to end.
 const GRACE: Duration = Duration::from_millis(500);
 const NAP: Duration = Duration::from_millis(1);
+/// Statements of a request that may take but a moment.
+const SHORT_STATEMENTS_MAX: usize = 16;
 
 /// Settings by how they were sent.
 pub(super) type SettingsCache = HashMap<Box<[u8]>, Arc<Settings>>;
 
-/// A statement of a peer that runs here.
+/// A request of a peer that runs here.
 #[derive(Default)]
 pub(super) struct Running {
     cancel: CancelFlag,
@@ -91,7 +94,7 @@ impl Running {
     }
 }
 
-/// A statement that runs, and who waits for it.
+/// A request that runs, and who waits for it.
 struct Entry {
     ship: Arc<Ship>,
     key: (MachineId, u64),
@@ -226,7 +229,7 @@ impl Ship {
 }
 
 impl Entry {
-    /// Runs a statement where it has arrived, or has it run in one of the rooms.
+    /// Runs a request where it has arrived, or has it run in one of the rooms.
     async fn run_or_move(mut self, db: Weak<Shared>, request: Vec<u8>) {
         if let Some(reply) = self.serve(&db, &request, true).await {
             return self.answer(&reply);
@@ -240,53 +243,133 @@ impl Entry {
         drop(ship.rooms.spawn(Box::pin(task)));
     }
 
-    /// Runs a statement; the reply. `None` where it is not `short`, but was to be.
+    /// Runs statements; the reply. `None` where they are not `short`, but were to be.
     async fn serve(&mut self, db: &Weak<Shared>, request: &[u8], short: bool) -> Option<Vec<u8>> {
         let returned = || Some(Reply::RunItYourself.encode());
-        let (Some(statement), Some(db)) = (Statement::decode(request), db.upgrade()) else {
+        let (Some(request), Some(db)) = (Request::decode(request), db.upgrade()) else {
             return returned();
         };
-        let Some(settings) = self.ship.settings_of(statement.settings) else {
+        let Some(settings) = self.ship.settings_of(request.settings) else {
             return returned();
         };
         let cancel = self.running.cancel.clone();
-        let user = statement.user.to_owned();
-        let mut session = Session::of_peer(&db, user, statement.pid, settings, cancel);
+        let user = request.user.to_owned();
+        let mut session = Session::of_peer(&db, user, request.pid, settings, cancel);
         drop(db);
-        if short && !session.is_short(statement.text, &statement.types) {
+        if short && !are_short(&mut session, &request.statements) {
             return None;
         }
-        // What keeps it from being planned is told by who knows its text as the client wrote it.
-        let Ok(prepared) = session.parse_declared(statement.text, &statement.types) else {
+        let Some(work) = prepare(&mut session, request.statements) else {
             return returned();
         };
-        let same = shape(prepared.columns()) == statement.shape;
-        if !same || !matches!(prepared.planned.body, Body::Plan(..)) {
-            return returned();
-        }
-        let Ok(mut portal) = session.bind(&prepared, statement.params) else {
-            return returned();
-        };
-        self.ship.served.fetch_add(1, Ordering::Relaxed);
+        let count = work.len() as u64;
+        self.ship.served.fetch_add(count, Ordering::Relaxed);
         self.begun = true;
-        let mut sink = Gathered::of(&prepared);
-        let done = {
-            let work = session.run_last(&mut portal, 0, &mut sink);
-            self.running.run(work).await
-        };
-        Some(match done {
-            Ok(Completion::Complete(tag)) => Reply::Done(tag.rows(), &sink.rows).encode(),
-            Ok(_) => return returned(),
-            Err(_) if sink.overflowed => return returned(),
-            Err(error) if self.is_ended_by_closing(&error) => return returned(),
-            Err(error) => Reply::Error(error).encode(),
-        })
+        let mut attempt = 0;
+        loop {
+            let (done, ended) = self.run_all(&mut session, &work).await;
+            let error = match ended {
+                Ok(()) => return Some(Reply::Ran(done, None).encode()),
+                Err(Ended::NotForHere) => return returned(),
+                Err(Ended::Failed(error)) => error,
+            };
+            // One alone has been run again already.
+            let met_others = [SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED];
+            let again = work.len() > 1 && met_others.contains(&error.sqlstate());
+            if again && attempt < ATTEMPTS_MAX && session.sync().await.is_ok() {
+                back_off(attempt).await;
+                attempt += 1;
+                continue;
+            }
+            return match self.is_ended_by_closing(&error) {
+                true => returned(),
+                false => Some(Reply::Ran(done, Some(error)).encode()),
+            };
+        }
     }
 
-    /// Whether nobody asked for the end of the statement but this machine.
+    /// Runs all statements in one transaction; what those came to that ended well.
+    async fn run_all(
+        &self,
+        session: &mut Session,
+        work: &[(Arc<Prepared>, Vec<Value>)],
+    ) -> (Vec<Done>, Result<(), Ended>) {
+        let mut done = Vec::with_capacity(work.len());
+        let mut room = RESULT_BYTES_MAX;
+        for (at, (prepared, params)) in work.iter().enumerate() {
+            let mut portal = match session.bind(prepared, params.clone()) {
+                Ok(portal) => portal,
+                Err(error) => return (done, Err(Ended::Failed(error))),
+            };
+            let mut sink = Gathered::of(prepared, room);
+            let ran = match at + 1 == work.len() {
+                true => {
+                    self.running
+                        .run(session.run_last(&mut portal, 0, &mut sink))
+                        .await
+                }
+                false => {
+                    self.running
+                        .run(session.run(&mut portal, 0, &mut sink))
+                        .await
+                }
+            };
+            match ran {
+                Ok(Completion::Complete(tag)) => {
+                    room -= sink.rows.len();
+                    done.push(Done {
+                        count: tag.rows(),
+                        rows: sink.rows,
+                    });
+                }
+                Ok(_) => return (done, Err(Ended::NotForHere)),
+                Err(_) if sink.overflowed => return (done, Err(Ended::NotForHere)),
+                Err(error) => return (done, Err(Ended::Failed(error))),
+            }
+        }
+        (done, Ok(()))
+    }
+
+    /// Whether nobody asked for the end of the work but this machine.
     fn is_ended_by_closing(&self, error: &SqlError) -> bool {
         error.sqlstate() == SqlState::QUERY_CANCELED && self.ship.closing.load(Ordering::Acquire)
     }
+}
+
+/// Why statements did not run to their end.
+enum Ended {
+    /// The sender is to run them.
+    NotForHere,
+    Failed(SqlError),
+}
+
+/// Whether statements take but a moment.
+fn are_short(session: &mut Session, statements: &[Statement<'_>]) -> bool {
+    let mut known: Option<&Statement<'_>> = None;
+    statements.len() <= SHORT_STATEMENTS_MAX
+        && statements.iter().all(|statement| {
+            let same = known.is_some_and(|known| known.is_like(statement));
+            known = Some(statement);
+            same || session.is_short(statement.text, &statement.types)
+        })
+}
+
+/// Statements with their parameters; `None` where one of them is none for here. What keeps it from being planned is
+/// told by who knows its text as the client wrote it.
+fn prepare(
+    session: &mut Session,
+    statements: Vec<Statement<'_>>,
+) -> Option<Vec<(Arc<Prepared>, Vec<Value>)>> {
+    let prepare = |statement: Statement<'_>| {
+        let prepared = session.parse_declared(statement.text, &statement.types);
+        let fits = |prepared: &Arc<Prepared>| {
+            shape(prepared.columns()) == statement.shape
+                && matches!(prepared.planned.body, Body::Plan(..))
+        };
+        let prepared = prepared.ok().filter(fits)?;
+        Some((prepared, statement.params))
+    };
+    statements.into_iter().map(prepare).collect()
 }
 
 /// The rows of a result, as long as they are not too many.
@@ -294,16 +377,19 @@ struct Gathered {
     layout: RowLayout,
     rows: Vec<u8>,
     words: Vec<u64>,
+    /// Bytes that they may take.
+    room: usize,
     overflowed: bool,
 }
 
 impl Gathered {
-    fn of(prepared: &Prepared) -> Gathered {
+    fn of(prepared: &Prepared, room: usize) -> Gathered {
         let columns = prepared.columns().unwrap_or_default().iter();
         Gathered {
             layout: RowLayout::of_types(columns.map(|column| column.ty.kind)),
             rows: Vec::new(),
             words: Vec::new(),
+            room,
             overflowed: false,
         }
     }
@@ -324,7 +410,7 @@ impl RowSink for Gathered {
             return Err(self.overflow());
         }
         let encoded = self.layout.encode(row, &mut self.words);
-        if encoded.is_err() || self.rows.len() + self.words.len() * 8 > RESULT_BYTES_MAX {
+        if encoded.is_err() || self.rows.len() + self.words.len() * 8 > self.room {
             return Err(self.overflow());
         }
         put_words(&mut self.rows, &self.words);

@@ -110,6 +110,16 @@ impl<'p> Dialogue<'p> {
                 Err(error) => return Err(broken(io, &error)),
             };
             let size = frame.size();
+            if frame.tag == b'B'
+                && matches!(self.mode, Mode::Ready)
+                && self.session.may_ship_batch()
+            {
+                let answered = self.ship_batch(io, input.bytes()).await?;
+                if answered > 0 {
+                    input.consume(answered);
+                    continue;
+                }
+            }
             let last = input.bytes().get(size) == Some(&b'S');
             self.handle(io, frame, last).await?;
             input.consume(size);

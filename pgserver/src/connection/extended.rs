@@ -107,7 +107,7 @@ impl Dialogue<'_> {
         }
     }
 
-    fn open_portal(&mut self, bind: &Bind<'_>) -> Result<OpenPortal, SqlError> {
+    pub(super) fn open_portal(&mut self, bind: &Bind<'_>) -> Result<OpenPortal, SqlError> {
         let prepared = Arc::clone(self.statement(bind.statement)?);
         if !bind.portal.is_empty() && self.portals.get(bind.portal).is_some() {
             let message = format!("cursor \"{}\" already exists", bind.portal);

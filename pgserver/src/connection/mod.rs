@@ -10,6 +10,7 @@
 //! - CONN-2: a message is handled to its end before the next one is looked at.
 //! - CONN-3: however the task ends, its session is dropped, which aborts what it had open.
 
+mod batch;
 mod copy;
 mod dialogue;
 mod drive;

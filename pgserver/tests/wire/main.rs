@@ -1,5 +1,6 @@
 //! The server as its clients see it: a real one is started, and talked to over sockets.
 
+mod batches;
 mod common;
 mod copy;
 mod driver;

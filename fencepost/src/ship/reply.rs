@@ -1,0 +1,213 @@
+//! What comes back of statements that ran for another machine's session.
+//!
+//! ```text
+//! reply   RAN | how many have run | each: rows concerned, rows of its result | 0, or 1 and the error of the next
+//!         RUN_IT_YOURSELF
+//! rows    each as its table's would lie in memory
+//! error   SQLSTATE | message | position | the other fields there are, each with its place
+//! ```
+//! # Failure
+//! Messages come from peers: what is none decodes to `None`, and never panics.
+
+use fencepost_sql::error::{ErrorFields, SqlError, SqlState};
+use fencepost_sql::row::RowLayout;
+use fencepost_sql::value::Value;
+
+use super::bytes::{Reader, put_bytes, put_text, put_u32, put_u64};
+use super::request::STATEMENTS_MAX;
+
+const RAN: u8 = 1;
+const RUN_IT_YOURSELF: u8 = 2;
+
+/// What became of statements.
+#[derive(Debug, PartialEq)]
+pub(super) enum Reply {
+    /// They have run and committed; or one has failed, after those that are told of, and nothing is left of any.
+    Ran(Vec<Done>, Option<SqlError>),
+    /// They were not run, or rolled back.
+    RunItYourself,
+}
+
+/// The result of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    /// Rows concerned.
+    pub count: u64,
+    /// The rows of its result.
+    pub rows: Vec<u8>,
+}
+
+impl Reply {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Reply::Ran(done, error) => {
+                let rows: usize = done.iter().map(|done| done.rows.len() + 16).sum();
+                out.reserve(rows + 8);
+                out.push(RAN);
+                put_u32(&mut out, done.len() as u32);
+                for Done { count, rows } in done {
+                    put_u64(&mut out, *count);
+                    put_bytes(&mut out, rows);
+                }
+                out.push(u8::from(error.is_some()));
+                if let Some(error) = error {
+                    encode_error(error.fields(), &mut out);
+                }
+            }
+            Reply::RunItYourself => out.push(RUN_IT_YOURSELF),
+        }
+        out
+    }
+
+    pub fn decode(message: &[u8]) -> Option<Reply> {
+        let mut reader = Reader(message);
+        match reader.byte()? {
+            RAN => {}
+            RUN_IT_YOURSELF => return Some(Reply::RunItYourself),
+            _ => return None,
+        }
+        let count = reader.u32()? as usize;
+        if count > STATEMENTS_MAX {
+            return None;
+        }
+        let done = (0..count).map(|_| {
+            Some(Done {
+                count: reader.u64()?,
+                rows: reader.bytes()?.to_vec(),
+            })
+        });
+        let done = done.collect::<Option<Vec<_>>>()?;
+        let error = match reader.byte()? {
+            0 => None,
+            _ => Some(decode_error(&mut reader)?),
+        };
+        Some(Reply::Ran(done, error))
+    }
+}
+
+/// The rows of a reply, each given to `each`; `None` where these are no such rows.
+pub(super) fn for_each_row<E>(
+    rows: &[u8],
+    layout: &RowLayout,
+    mut each: impl FnMut(&[Value]) -> Result<(), E>,
+) -> Option<Result<(), E>> {
+    let mut reader = Reader(rows);
+    let mut words = Vec::new();
+    let mut row = vec![Value::Null; layout.width()];
+    while !reader.0.is_empty() {
+        reader.row(&mut words)?;
+        layout.decode(&words, &mut row).ok()?;
+        if let Err(error) = each(&row) {
+            return Some(Err(error));
+        }
+    }
+    Some(Ok(()))
+}
+
+fn encode_error(fields: &ErrorFields, out: &mut Vec<u8>) {
+    put_text(out, fields.sqlstate.as_str());
+    put_text(out, &fields.message);
+    put_u32(out, fields.position.unwrap_or(0));
+    for (place, text) in [
+        &fields.detail,
+        &fields.hint,
+        &fields.context,
+        &fields.schema,
+        &fields.table,
+        &fields.column,
+        &fields.data_type,
+        &fields.constraint,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if let Some(text) = text {
+            out.push(place as u8);
+            put_text(out, text);
+        }
+    }
+}
+
+fn decode_error(reader: &mut Reader<'_>) -> Option<SqlError> {
+    let state = reader.text()?.as_bytes().try_into().ok()?;
+    let message = reader.text()?;
+    let mut fields = ErrorFields::new(SqlState::new(state), message);
+    let position = reader.u32()?;
+    fields.position = (position > 0).then_some(position);
+    while !reader.0.is_empty() {
+        let field = match reader.byte()? {
+            0 => &mut fields.detail,
+            1 => &mut fields.hint,
+            2 => &mut fields.context,
+            3 => &mut fields.schema,
+            4 => &mut fields.table,
+            5 => &mut fields.column,
+            6 => &mut fields.data_type,
+            7 => &mut fields.constraint,
+            _ => return None,
+        };
+        *field = Some(reader.text()?.to_owned());
+    }
+    Some(SqlError::from(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ship::bytes::put_words;
+    use fencepost_sql::types::TypeKind;
+
+    #[test]
+    fn replies_come_back_as_they_were() {
+        let mut fields = ErrorFields::new(SqlState::UNIQUE_VIOLATION, "message");
+        fields.position = Some(3);
+        fields.data_type = Some("type".into());
+        let whole = SqlError::from(fields)
+            .detail("detail")
+            .hint("hint")
+            .context("context")
+            .table("schema", "table")
+            .column("column")
+            .constraint("constraint");
+        let bare = SqlError::new(SqlState::DIVISION_BY_ZERO, "");
+        let done = |count, rows: &[u8]| Done {
+            count,
+            rows: rows.to_vec(),
+        };
+        for reply in [
+            Reply::Ran(vec![done(3, b"rows")], None),
+            Reply::Ran(vec![done(1, b""), done(0, b"more")], Some(whole)),
+            Reply::Ran(Vec::new(), Some(bare)),
+            Reply::RunItYourself,
+        ] {
+            let message = reply.encode();
+            assert_eq!(Reply::decode(&message), Some(reply));
+        }
+    }
+
+    #[test]
+    fn garbage_is_none_and_never_panics() {
+        // Every message that is one byte off, and every beginning of one.
+        let error = SqlError::new(SqlState::DIVISION_BY_ZERO, "by zero").detail("more");
+        let layout = RowLayout::of_types([TypeKind::Text, TypeKind::Int8]);
+        let mut words = Vec::new();
+        let row = [Value::text("some text"), Value::Int8(4)];
+        layout.encode(&row, &mut words).expect("fits");
+        let mut rows = Vec::new();
+        put_words(&mut rows, &words);
+        let message = Reply::Ran(vec![Done { count: 1, rows }], Some(error)).encode();
+        for at in 0..message.len() {
+            for bit in 0..8 {
+                let mut message = message.clone();
+                message[at] ^= 1 << bit;
+                if let Some(Reply::Ran(done, _)) = Reply::decode(&message) {
+                    for done in done {
+                        let _ = for_each_row(&done.rows, &layout, |_| Ok::<(), ()>(()));
+                    }
+                }
+                let _ = Reply::decode(&message[..at]);
+            }
+        }
+    }
+}

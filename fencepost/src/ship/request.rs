@@ -1,0 +1,311 @@
+//! What goes out to a machine that runs statements for another's session: the request, and that to end it.
+//!
+//! ```text
+//! request    number | session's number | user | settings | how many statements | each of them
+//! statement  NEW | what its result looks like | text | types of parameters | row of values
+//!            AS_BEFORE | row of values
+//! settings   start-up value or not | name | value | …
+//! end        number | why
+//! ```
+//! # Failure
+//! Messages come from peers: what is none decodes to `None`, and never panics.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use fencepost_sql::row::RowLayout;
+use fencepost_sql::settings::Settings;
+use fencepost_sql::types::{Type, TypeKind};
+use fencepost_sql::value::Value;
+use foldhash::fast::FixedState;
+
+use super::bytes::{Reader, put_bytes, put_text, put_u32, put_u64, put_words};
+use crate::prepared::Column;
+
+const NEW: u8 = 1;
+const AS_BEFORE: u8 = 2;
+/// Parameters that a statement may have, as the wire protocol has it.
+const PARAMS_MAX: usize = 65_535;
+/// Statements that go together.
+pub(crate) const STATEMENTS_MAX: usize = 1024;
+
+/// Statements on their way, one transaction.
+pub(super) struct Request<'a> {
+    /// The sender's number for them.
+    pub number: u64,
+    /// Number of the session.
+    pub pid: i32,
+    pub user: &'a str,
+    /// As [`encode_settings`] has them.
+    pub settings: &'a [u8],
+    pub statements: Vec<Statement<'a>>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Statement<'a> {
+    /// What its result looks like ([`shape`]).
+    pub shape: u64,
+    pub text: &'a str,
+    /// Of the parameters.
+    pub types: Vec<Type>,
+    pub params: Vec<Value>,
+}
+
+impl<'a> Request<'a> {
+    /// `None` where a value is not of its parameter's type.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity(256);
+        put_u64(&mut out, self.number);
+        put_u32(&mut out, self.pid as u32);
+        put_text(&mut out, self.user);
+        put_bytes(&mut out, self.settings);
+        put_u32(&mut out, self.statements.len() as u32);
+        let mut before: Option<&Statement<'_>> = None;
+        let mut words = Vec::new();
+        for statement in &self.statements {
+            match before.is_some_and(|before| before.is_like(statement)) {
+                true => out.push(AS_BEFORE),
+                false => statement.encode_text(&mut out),
+            }
+            let layout = RowLayout::of_types(statement.types.iter().map(|ty| ty.kind));
+            layout.takes(&statement.params).then_some(())?;
+            layout.encode(&statement.params, &mut words).ok()?;
+            put_words(&mut out, &words);
+            before = Some(statement);
+        }
+        Some(out)
+    }
+
+    pub fn decode(message: &'a [u8]) -> Option<Request<'a>> {
+        let mut reader = Reader(message);
+        let number = reader.u64()?;
+        let pid = reader.u32()? as i32;
+        let (user, settings) = (reader.text()?, reader.bytes()?);
+        let count = reader.u32()? as usize;
+        if count == 0 || count > STATEMENTS_MAX {
+            return None;
+        }
+        let mut statements: Vec<Statement<'a>> = Vec::with_capacity(count);
+        let mut words = Vec::new();
+        for _ in 0..count {
+            let mut statement = match reader.byte()? {
+                NEW => Statement::decode_text(&mut reader)?,
+                AS_BEFORE => statements.last()?.without_values(),
+                _ => return None,
+            };
+            let layout = RowLayout::of_types(statement.types.iter().map(|ty| ty.kind));
+            reader.row(&mut words)?;
+            statement.params = vec![Value::Null; statement.types.len()];
+            layout.decode(&words, &mut statement.params).ok()?;
+            statements.push(statement);
+        }
+        Some(Request {
+            number,
+            pid,
+            user,
+            settings,
+            statements,
+        })
+    }
+}
+
+impl<'a> Statement<'a> {
+    /// Whether only their values differ.
+    pub fn is_like(&self, other: &Statement<'_>) -> bool {
+        self.shape == other.shape && self.text == other.text && self.types == other.types
+    }
+
+    fn without_values(&self) -> Statement<'a> {
+        Statement {
+            shape: self.shape,
+            text: self.text,
+            types: self.types.clone(),
+            params: Vec::new(),
+        }
+    }
+
+    fn encode_text(&self, out: &mut Vec<u8>) {
+        out.push(NEW);
+        put_u64(out, self.shape);
+        put_text(out, self.text);
+        put_u32(out, self.types.len() as u32);
+        for ty in &self.types {
+            put_u32(out, ty.oid());
+        }
+    }
+
+    fn decode_text(reader: &mut Reader<'a>) -> Option<Statement<'a>> {
+        let (shape, text) = (reader.u64()?, reader.text()?);
+        let count = reader.u32()? as usize;
+        if count > PARAMS_MAX {
+            return None;
+        }
+        let ty = |_| Some(Type::of(TypeKind::from_oid(reader.u32()?)?));
+        Some(Statement {
+            shape,
+            text,
+            types: (0..count).map(ty).collect::<Option<Vec<Type>>>()?,
+            params: Vec::new(),
+        })
+    }
+}
+
+/// The number of a request that is not looked into yet.
+pub(super) fn number_of(message: &[u8]) -> Option<u64> {
+    Reader(message).u64()
+}
+
+/// What tells results apart that a client would have to be told of: names and types of the columns.
+pub(super) fn shape(columns: Option<&[Column]>) -> u64 {
+    let mut hasher = FixedState::default().build_hasher();
+    columns.map(<[Column]>::len).hash(&mut hasher);
+    for column in columns.unwrap_or_default() {
+        (&column.name, column.ty.oid(), column.ty.typmod).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The settings that differ from those of a fresh session.
+pub(super) fn encode_settings(settings: &Settings) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value, start_up) in settings.changed() {
+        out.push(u8::from(start_up));
+        put_text(&mut out, name);
+        put_text(&mut out, value);
+    }
+    out
+}
+
+/// The settings of a session that has those.
+pub(super) fn decode_settings(bytes: &[u8]) -> Option<Settings> {
+    let mut settings = Settings::new();
+    let mut reader = Reader(bytes);
+    while !reader.0.is_empty() {
+        let start_up = reader.byte()? != 0;
+        let (name, value) = (reader.text()?, reader.text()?);
+        settings.adopt(name, value, start_up).ok()?;
+    }
+    Some(settings)
+}
+
+/// Why a statement that was shipped is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Why {
+    /// Somebody asked for it.
+    Cancelled = 1,
+    /// It takes too long.
+    TimedOut = 2,
+}
+
+impl Why {
+    pub fn of(number: u8) -> Option<Why> {
+        [Why::Cancelled, Why::TimedOut]
+            .into_iter()
+            .find(|why| *why as u8 == number)
+    }
+}
+
+/// The request to end statement `number`.
+pub(super) fn encode_end(number: u64, why: Why) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_u64(&mut out, number);
+    out.push(why as u8);
+    out
+}
+
+pub(super) fn decode_end(message: &[u8]) -> Option<(u64, Why)> {
+    let mut reader = Reader(message);
+    Some((reader.u64()?, Why::of(reader.byte()?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statement(text: &str, number: i32) -> Statement<'_> {
+        Statement {
+            shape: 8,
+            text,
+            types: vec![Type::INT4, Type::TEXT, Type::NUMERIC],
+            params: vec![Value::Int4(number), Value::text("zwölf"), Value::Null],
+        }
+    }
+
+    fn request<'a>(settings: &'a [u8], statements: Vec<Statement<'a>>) -> Request<'a> {
+        Request {
+            number: 7,
+            pid: -9,
+            user: "ada",
+            settings,
+            statements,
+        }
+    }
+
+    #[test]
+    fn requests_come_back_as_they_were() {
+        let mut settings = Settings::new();
+        settings
+            .set_default("application_name", "tests")
+            .expect("a name");
+        settings.set("TimeZone", "Europe/Paris").expect("a zone");
+        settings.set_fixed("session_authorization", "ada");
+        let settings = encode_settings(&settings);
+        let statements = [("SELECT $1, $2", 1), ("SELECT $1, $2", 2), ("SELECT $2", 3)];
+        let statements = statements.map(|(text, number)| statement(text, number));
+        let request = request(&settings, statements.to_vec());
+        let message = request.encode().expect("values of their types");
+        let back = Request::decode(&message).expect("whole");
+        assert_eq!((back.number, back.pid, back.user), (7, -9, "ada"));
+        assert_eq!(number_of(&message), Some(7));
+        assert_eq!(back.statements, statements);
+        let settings = decode_settings(back.settings).expect("settings");
+        for (name, value) in [
+            ("application_name", "tests"),
+            ("timezone", "Europe/Paris"),
+            ("session_authorization", "ada"),
+        ] {
+            assert_eq!(settings.get(name).as_deref(), Some(value));
+        }
+        assert_eq!(encode_settings(&settings), back.settings);
+        for end in 0..message.len() {
+            assert!(Request::decode(&message[..end]).is_none());
+        }
+        assert_eq!(
+            decode_end(&encode_end(5, Why::TimedOut)),
+            Some((5, Why::TimedOut))
+        );
+    }
+
+    #[test]
+    fn texts_that_come_again_are_sent_once() {
+        let text = "x".repeat(1000);
+        let many = vec![statement(&text, 1); 10];
+        let message = request(&[], many).encode().expect("values");
+        assert!(message.len() < 2 * text.len());
+    }
+
+    #[test]
+    fn values_of_other_types_are_not_sent() {
+        let mut wrong = statement("SELECT $1", 1);
+        wrong.params[0] = Value::Int8(5);
+        assert_eq!(request(&[], vec![wrong]).encode(), None);
+    }
+
+    #[test]
+    fn garbage_is_none_and_never_panics() {
+        let statements = vec![statement("SELECT $1", 1), statement("SELECT $1", 2)];
+        let whole = request(b"settings", statements);
+        let message = whole.encode().expect("values of their types");
+        for at in 0..message.len() {
+            for bit in 0..8 {
+                let mut message = message.clone();
+                message[at] ^= 1 << bit;
+                let _ = Request::decode(&message);
+                let _ = decode_settings(&message[at..]);
+                let _ = Request::decode(&message[at..]);
+                let _ = decode_end(&message[at..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Batches: bound statements that are all there, up to a Sync, and may run whole on another machine.
+//!
+//! ```text
+//!   Bind [Describe] Execute  Bind [Describe] Execute  …  Sync
+//!   └── all of the unnamed portal, to its end ──┘
+//! ```
+//! The machine whose data they are about runs them as the one transaction that they are, in one message. What is
+//! no such batch, or has no such machine, is handled message by message.
+
+use super::Ending;
+use super::dialogue::{Dialogue, watched};
+use super::extended::{OpenPortal, describe_rows};
+use super::sink::WireSink;
+use crate::engine::{self, Portal, SqlError, Tag};
+use crate::io::{Io, SEND_BYTES};
+use crate::proto::encode;
+use crate::proto::frame;
+use crate::proto::front::{self, Bind, Front, Target};
+
+/// One statement of a batch.
+struct Step<'a> {
+    bind: Bind<'a>,
+    described: bool,
+}
+
+/// The statements of a batch and its size in bytes, without the Sync; `None` where `input` does not begin with one
+/// of at least two.
+fn split(input: &[u8], bytes_max: usize) -> Option<(Vec<Step<'_>>, usize)> {
+    let mut steps = Vec::new();
+    let mut open: Option<Step<'_>> = None;
+    let mut at = 0;
+    loop {
+        let frame = frame::split(&input[at..], bytes_max).ok()??;
+        let size = frame.size();
+        match front::decode(&frame).ok()? {
+            Front::Bind(bind) if open.is_none() && bind.portal.is_empty() => {
+                open = Some(Step {
+                    bind,
+                    described: false,
+                });
+            }
+            Front::Describe(Target::Portal, "") => {
+                let step = open.as_mut().filter(|step| !step.described)?;
+                step.described = true;
+            }
+            Front::Execute {
+                portal: "",
+                rows_max: 0,
+            } => steps.push(open.take()?),
+            Front::Sync if open.is_none() && steps.len() > 1 => return Some((steps, at)),
+            _ => return None,
+        }
+        at += size;
+    }
+}
+
+impl Dialogue<'_> {
+    /// Has the batch that `input` begins with run on another machine, if it is one and has one; the bytes of what
+    /// has been answered so, which is 0 otherwise.
+    pub(super) async fn ship_batch(&mut self, io: &mut Io, input: &[u8]) -> Result<usize, Ending> {
+        let bytes_max = self.place.worker.shared.options.message_bytes_max;
+        let Some((steps, size)) = split(input, bytes_max) else {
+            return Ok(0);
+        };
+        // What cannot be bound is told of when it is handled by itself.
+        let opened = steps.iter().map(|step| self.open_portal(&step.bind));
+        let Ok(opened) = opened.collect::<Result<Vec<OpenPortal>, SqlError>>() else {
+            return Ok(0);
+        };
+        let (mut portals, shown): (Vec<Portal>, Vec<_>) = opened
+            .into_iter()
+            .map(|open| (open.portal, (open.prepared, open.formats)))
+            .unzip();
+        let was = engine::ready(&self.session);
+        let shipped = watched!(
+            self,
+            io,
+            engine::ship_batch(&mut self.session, &mut portals)
+        )?;
+        let mut results = match shipped {
+            Ok(None) => return Ok(0),
+            Ok(Some(results)) => results,
+            Err(error) => {
+                self.fail(io, &error)?;
+                return Ok(size);
+            }
+        };
+        for (at, (step, (prepared, formats))) in steps.iter().zip(&shown).enumerate() {
+            let columns = engine::columns(prepared).unwrap_or_default();
+            let before = io.out.len();
+            encode::bind_complete(&mut io.out);
+            if step.described {
+                describe_rows(&mut io.out, prepared, formats);
+            }
+            let out = std::mem::take(&mut io.out);
+            let mut sink = WireSink::new(out, columns, formats, &self.style, &self.handoff);
+            let given = watched!(self, io, results.give(at, &mut sink))?;
+            io.out = sink.into_out();
+            match given {
+                Some(Ok(tag)) => encode::command_complete(&mut io.out, |out| Tag::write(tag, out)),
+                Some(Err(error)) => {
+                    self.fail(io, &error)?;
+                    break;
+                }
+                None => {
+                    io.out.truncate(before);
+                    break;
+                }
+            }
+            if io.out.len() > SEND_BYTES {
+                io.send().await?;
+            }
+        }
+        self.report_notices(io);
+        self.after_command(was);
+        Ok(size)
+    }
+}
