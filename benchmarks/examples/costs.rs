@@ -1,12 +1,13 @@
 //! Counts what commits of the native workloads cost on several machines of this process, and prints the
-//! table of `benchmarks/costs.md`.
+//! tables of `benchmarks/costs.md`.
 
 use std::time::Duration;
 
 use fencepost_benchmarks::costs::{Cluster, Cost};
 use fencepost_benchmarks::harness::{Report, RunOptions};
 use fencepost_benchmarks::tpcc::Remote;
-use fencepost_benchmarks::{BenchError, BenchOptions, Name, Via, run_named};
+use fencepost_benchmarks::{BenchError, BenchOptions, FabricKind, Name, Via, run_named};
+use fencepost_txn::network::Posted;
 
 const REPLICAS: usize = 3;
 
@@ -19,7 +20,11 @@ const WORKLOADS: [(Name, u32, u32); 5] = [
     (Name::Orw, 4, 4),
 ];
 
-fn options((name, reads, writes): (Name, u32, u32), machines: usize) -> BenchOptions {
+fn options(
+    (name, reads, writes): (Name, u32, u32),
+    machines: usize,
+    fabric: FabricKind,
+) -> BenchOptions {
     BenchOptions {
         name,
         via: Via::Native,
@@ -35,7 +40,7 @@ fn options((name, reads, writes): (Name, u32, u32), machines: usize) -> BenchOpt
         isolation: None,
         machines,
         replicas: Some(REPLICAS),
-        fabric: None,
+        fabric: Some(fabric),
         data_dir: None,
         memory_limit: None,
         region_bytes: None,
@@ -75,7 +80,20 @@ fn written((name, reads, writes): (Name, u32, u32), report: &Report) -> Vec<(u32
     }
 }
 
-fn main() -> Result<(), BenchError> {
+/// The name of a workload with what it was given.
+fn title((name, reads, writes): (Name, u32, u32), report: &Report) -> String {
+    match name {
+        Name::Orw => format!("orw --reads {reads} --writes {writes}"),
+        _ => report.workload.clone(),
+    }
+}
+
+fn counted(report: &Report, name: &str) -> u64 {
+    report.counters.others.get(name).copied().unwrap_or(0)
+}
+
+/// One-sided writes of commits, beside what SOSP'15 counts.
+fn writes() -> Result<(), BenchError> {
     println!(
         "| machines | workload | read-write transactions | P_w(f + 3) | expected here | counted | check |"
     );
@@ -86,7 +104,7 @@ fn main() -> Result<(), BenchError> {
             backups: REPLICAS - 1,
         };
         for workload in WORKLOADS {
-            let report = run_named(&options(workload, machines))?;
+            let report = run_named(&options(workload, machines, FabricKind::Shm))?;
             let (mut cost, mut all) = (Cost::default(), 0.0);
             for (keys, share) in written(workload, &report) {
                 let each = cluster.commit_of_keys(keys);
@@ -94,14 +112,11 @@ fn main() -> Result<(), BenchError> {
                 cost.here += each.here * share;
                 all += share;
             }
-            let count = |name| report.counters.others.get(name).copied().unwrap_or(0);
-            let (writes, commits) = (count("posted_writes"), count("committed_writes"));
-            let name = match workload {
-                (Name::Orw, reads, writes) => format!("orw --reads {reads} --writes {writes}"),
-                _ => report.workload.clone(),
-            };
+            let writes = counted(&report, "posted_writes");
+            let commits = counted(&report, "committed_writes");
             println!(
-                "| {machines} | `{name}` | {commits} | {:.3} | {:.3} | {:.3} | {} |",
+                "| {machines} | `{}` | {commits} | {:.3} | {:.3} | {:.3} | {} |",
+                title(workload, &report),
                 cost.paper / all,
                 cost.here / all,
                 writes as f64 / commits.max(1) as f64,
@@ -110,4 +125,50 @@ fn main() -> Result<(), BenchError> {
         }
     }
     Ok(())
+}
+
+/// What is posted where nothing is mapped, by what it is for.
+fn posted_over_tcp() -> Result<(), BenchError> {
+    const READS: [Posted; 2] = [Posted::Object, Posted::Header];
+    const RECORDS: [Posted; 5] = [
+        Posted::Lock,
+        Posted::LockReply,
+        Posted::CommitBackup,
+        Posted::CommitPrimary,
+        Posted::Truncate,
+    ];
+    let heads = READS.iter().chain(&RECORDS).map(|what| what.name());
+    let heads: Vec<_> = heads.collect();
+    println!(
+        "| workload | read-only | read-write | {} |",
+        heads.join(" | ")
+    );
+    println!("|---|--:|--:|{}", "--:|".repeat(heads.len()));
+    for workload in WORKLOADS {
+        let report = run_named(&options(workload, 3, FabricKind::Tcp))?;
+        let (reads, writes) = (
+            counted(&report, "committed_reads"),
+            counted(&report, "committed_writes"),
+        );
+        // Objects are read by all transactions; what commits post is told for each that writes.
+        let each = |what: &Posted, of: u64| {
+            let count = counted(&report, &format!("posted_{}", what.name()));
+            format!("{:.3}", count as f64 / of.max(1) as f64)
+        };
+        let objects = each(&READS[0], reads + writes);
+        let others = READS[1..].iter().chain(&RECORDS);
+        let others: Vec<_> = others.map(|what| each(what, writes)).collect();
+        let title = title(workload, &report);
+        println!(
+            "| `{title}` | {reads} | {writes} | {objects} | {} |",
+            others.join(" | ")
+        );
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), BenchError> {
+    writes()?;
+    println!();
+    posted_over_tcp()
 }

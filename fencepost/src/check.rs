@@ -178,10 +178,10 @@ impl Check<'_> {
         self.found.tables += 1;
         let plan = TablePlan::new(def);
         let owner = self.owner(format!("table {}", def.name));
-        self.claim(owner, Addr::from_raw(def.guard));
-        if !fencepost_sql::catalog::guard_table(&mut self.tx, def).await? {
+        def.guards.all().for_each(|guard| self.claim(owner, guard));
+        if !fencepost_sql::catalog::all_guard(&mut self.tx, def).await? {
             self.problem(format!(
-                "table {}: its guard is not that of its definition",
+                "table {}: a guard is not that of its definition",
                 def.name
             ));
         }

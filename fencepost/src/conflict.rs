@@ -49,7 +49,7 @@ async fn find(
         return Ok(Some("The definitions of tables".to_owned()));
     }
     for def in shared.catalog.snapshot(tx).await?.tables() {
-        if Addr::from_raw(def.guard) == addr {
+        if def.guards.all().any(|guard| guard == addr) {
             return Ok(Some(format!("The definition of table \"{}\"", def.name)));
         }
         let plan = TablePlan::new(&def);

@@ -1,79 +1,14 @@
 //! Statements that run on the machine that has their data.
 
-use std::net::TcpListener;
+mod machines;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fencepost::{
-    BlockingSession, Cluster, Database, Error, Row, Session, SqlState, Value, params, types,
-};
+use fencepost::{BlockingSession, Database, Error, Row, Session, SqlState, Value, params, types};
+use machines::{Between, MACHINES, seen, shipping, staying, until};
 use pollster::FutureExt;
-
-const MACHINES: u32 = 3;
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What is between the machines.
-enum Between {
-    Memory(tempfile::TempDir),
-    Network(Vec<String>),
-}
-
-impl Between {
-    fn memory() -> Between {
-        let tmpfs = std::path::Path::new("/dev/shm");
-        let dir = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
-        Between::Memory(dir.expect("a directory"))
-    }
-
-    /// Addresses that are free and stay so: nobody calls from the hosts of a test.
-    fn network(test: u32) -> Between {
-        let any =
-            |machine| TcpListener::bind(format!("127.1.{test}.{machine}:0")).expect("a free port");
-        let listeners: Vec<_> = (1..=MACHINES).map(any).collect();
-        let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
-        Between::Network(listeners.iter().map(address).collect())
-    }
-
-    /// The machines, each opened by a thread as each would be by a process.
-    fn machines(&self) -> Vec<Database> {
-        let open = |machine| {
-            let cluster = match self {
-                Between::Memory(directory) => Cluster::of_host(directory.path(), machine, MACHINES),
-                Between::Network(addresses) => {
-                    Cluster::of_network(addresses.clone(), machine, *b"of these tests alone")
-                }
-            };
-            let options = Database::options().region_size(64 << 20);
-            options.cluster(cluster.replicas(2)).open().expect("opens")
-        };
-        thread::scope(|scope| {
-            let opening: Vec<_> = (1..=MACHINES)
-                .map(|machine| scope.spawn(move || open(machine)))
-                .collect();
-            let opened = opening.into_iter().map(|one| one.join().expect("no panic"));
-            opened.collect()
-        })
-    }
-}
-
-/// A session that ships whatever can be.
-fn shipping(db: &Database) -> BlockingSession {
-    let mut session = db.blocking();
-    session
-        .execute("SET fencepost.ship = always", &[])
-        .expect("a setting");
-    session
-}
-
-/// A session that ships nothing.
-fn staying(db: &Database) -> BlockingSession {
-    let mut session = db.blocking();
-    session
-        .execute("SET fencepost.ship = off", &[])
-        .expect("a setting");
-    session
-}
 
 fn sent(db: &Database) -> u64 {
     db.shipped().sent - db.shipped().returned
@@ -84,24 +19,9 @@ fn number(session: &mut BlockingSession, sql: &str) -> i64 {
     row.get(0).expect("a number")
 }
 
-fn until(mut so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !so() {
-        assert!(began.elapsed() < PATIENCE, "it never is");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Waits until all machines know the table: over a network that is busy they may be slow to hear of it.
-fn seen(machines: &[Database]) {
-    for db in machines {
-        until(|| staying(db).query("SELECT 1 FROM t LIMIT 1", &[]).is_ok());
-    }
-}
-
 fn over_both(test: u32, run: impl Fn(&[Database])) {
     for between in [Between::memory(), Between::network(test)] {
-        run(&between.machines());
+        run(&between.machines(2));
     }
 }
 
@@ -165,9 +85,44 @@ fn statements_run_where_their_data_are() {
 }
 
 #[test]
+fn explain_analyze_counts_what_goes_to_other_machines() {
+    // A leaf and a row are read; memory that is mapped is read in place.
+    for (between, reads) in [(Between::memory(), 0), (Between::network(29), 2)] {
+        let machines = between.machines(2);
+        staying(&machines[1])
+            .batch("CREATE TABLE t (a int PRIMARY KEY, b text); INSERT INTO t VALUES (1, 'x')")
+            .expect("a table");
+        seen(&machines);
+        let said = |db: &Database, sql: &str| -> String {
+            let mut session = staying(db);
+            let explain = format!("EXPLAIN (ANALYZE) {sql}");
+            // What leads to the leaf is known from the second time on.
+            session.query(&explain, &[]).expect("runs");
+            let rows = session.query(&explain, &[]).expect("runs");
+            let mut lines = rows.iter().map(|row| row.get::<String>(0).expect("a line"));
+            let line = lines.find(|line| line.starts_with("Fabric: "));
+            line.expect("a machine among others")
+        };
+        let by_key = "SELECT b FROM t WHERE a = 1";
+        assert_eq!(
+            said(&machines[0], by_key),
+            format!("Fabric: reads={reads} messages=0")
+        );
+        assert_eq!(said(&machines[1], by_key), "Fabric: reads=0 messages=0");
+        // An update of a block queues for its row.
+        let update = "UPDATE t SET b = 'y' WHERE a = 1";
+        assert_eq!(
+            said(&machines[0], update),
+            format!("Fabric: reads={reads} messages=1")
+        );
+        assert_eq!(said(&machines[1], update), "Fabric: reads=0 messages=0");
+    }
+}
+
+#[test]
 fn explain_says_where_a_statement_would_run() {
     let between = Between::memory();
-    let machines = between.machines();
+    let machines = between.machines(2);
     staying(&machines[1])
         .batch("CREATE TABLE t (a int PRIMARY KEY, b text)")
         .expect("a table");
@@ -331,7 +286,7 @@ fn values_of_all_types_come_back_as_if_nothing_was_shipped() {
 #[test]
 fn the_sessions_settings_and_user_go_along() {
     let between = Between::memory();
-    let machines = between.machines();
+    let machines = between.machines(2);
     staying(&machines[1])
         .batch("CREATE TABLE t (a int PRIMARY KEY, b timestamptz, c text)")
         .expect("a table");

@@ -29,7 +29,10 @@ impl Transaction {
         let is_known = known.is_some();
         let copy = match known {
             Some(copy) => copy,
-            None => Arc::new(network.fetch(addr).await?.ok_or(Stop::Damaged)?),
+            None => {
+                self.context_mut().far.reads += 1;
+                Arc::new(network.fetch(addr).await?.ok_or(Stop::Damaged)?)
+            }
         };
         let (header, view) = (copy.header(), copy.view());
         if header.is_locked() {
@@ -58,6 +61,8 @@ impl Transaction {
         f: &mut (impl FnMut(&View<'_>) -> T + Send),
     ) -> Option<Result<Option<(T, Seen)>, Stop>> {
         let network = self.machine().far(addr).cloned()?;
+        // The object, an old version, and whether that is one still.
+        self.context_mut().far.reads += 3;
         let copy = match network.fetch(addr).await {
             Ok(copy) => copy?,
             Err(stop) => return Some(Err(stop)),

@@ -45,6 +45,15 @@ pub enum Mode {
 
 /// Intents that are searched before another is taken.
 const FEW_INTENTS: usize = 16;
+/// What a transaction posts to other machines as it runs: reads of memory that is mapped are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FarCounts {
+    /// One-sided reads of objects and old versions.
+    pub reads: u32,
+    /// Messages: intents.
+    pub messages: u32,
+}
+
 /// Words of buffers that a coordinator keeps between transactions.
 const KEPT_WORDS: usize = 64 * 1024;
 
@@ -70,6 +79,7 @@ pub(crate) struct Context {
     pub reads: ReadSet,
     /// Copies of what was read of other machines at R.
     pub fetched: Fetched,
+    pub far: FarCounts,
     pub writes: WriteSet,
     pub undos: Undos,
     pub intents: Vec<Addr>,
@@ -146,6 +156,7 @@ impl Context {
             newest: Timestamp::ZERO,
             reads: ReadSet::default(),
             fetched: Fetched::default(),
+            far: FarCounts::default(),
             writes: WriteSet::default(),
             undos: Undos::default(),
             intents: Vec::new(),
@@ -268,6 +279,7 @@ impl Coordinator {
             .readers()
             .begin(&context.slot, self.machine.clock());
         context.fetched.clear();
+        context.far = FarCounts::default();
         context.in_force = self.machine.clock().is_exact();
         context.newest = Timestamp::ZERO;
         context.refreshes = 0;
@@ -457,6 +469,11 @@ impl Transaction {
         }
         self.context_mut().intents.push(addr);
         Ok(())
+    }
+
+    /// What it has posted to other machines so far, before its commit.
+    pub fn far_counts(&self) -> FarCounts {
+        self.context().far
     }
 
     /// As [`Self::intend`] where somebody else has an intent on the object; otherwise takes none. For a

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use fencepost_hashtable::{HashOptions, HashTable, IndexError, Insert};
 use fencepost_txn::counters::Totals;
+use fencepost_txn::network::Posted;
 use fencepost_txn::{AbortReason, Coordinator, Machine, Mode, Outcome, Stop, Transaction};
 use futures_util::{StreamExt, stream};
 use pollster::block_on;
@@ -178,7 +179,7 @@ pub(crate) fn machines_for_tests(fabric: FabricKind) -> Machines {
 pub(crate) fn counters(machines: &[Arc<Machine>]) -> Counters {
     let mut others = BTreeMap::new();
     let mut add = |name: &str, count: u64| *others.entry(name.to_string()).or_default() += count;
-    let mut writes = 0;
+    let (mut writes, mut messages) = (0, 0);
     for machine in machines {
         let totals: Totals = machine.counters().totals();
         add("committed_writes", totals.committed_writes);
@@ -189,6 +190,11 @@ pub(crate) fn counters(machines: &[Arc<Machine>]) -> Counters {
         add("patches_reapplied", totals.patches_reapplied);
         for (reason, count) in AbortReason::ALL.iter().zip(totals.aborts) {
             add(&format!("abort_{}", reason.name()), count);
+        }
+        let traffic = machine.traffic();
+        messages += traffic.messages();
+        for what in Posted::ALL {
+            add(&format!("posted_{}", what.name()), traffic.of(what));
         }
         if let Some(posted) = machine.fabric_counts() {
             writes += posted.writes;
@@ -204,7 +210,7 @@ pub(crate) fn counters(machines: &[Arc<Machine>]) -> Counters {
     Counters {
         reads: tables.one_sided_reads,
         writes,
-        messages: 0,
+        messages,
         others,
     }
 }

@@ -17,6 +17,7 @@ use fencepost_sql::parser;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
+use fencepost_txn::{FarCounts, Transaction};
 
 use super::protocol::Completion;
 use super::run::{interruptible, read_only};
@@ -240,9 +241,16 @@ impl Session {
                 execution: Default::default(),
                 transaction: None,
             };
+            let before = self.far_counts();
             self.run_plan(&mut inner, 0, &mut rows, false).await?;
+            let after = self.far_counts();
             if let Some(first) = lines.first_mut() {
                 first.push_str(&format!(" (actual rows={})", rows.rows.len()));
+            }
+            if self.db.machine.number() != 0 {
+                let reads = after.reads.saturating_sub(before.reads);
+                let messages = after.messages.saturating_sub(before.messages);
+                lines.push(format!("Fabric: reads={reads} messages={messages}"));
             }
             let elapsed = started.elapsed().as_secs_f64() * 1000.0;
             lines.push(format!("Execution Time: {elapsed:.3} ms"));
@@ -251,6 +259,14 @@ impl Session {
             sink.row(&[Value::text(line)])?;
         }
         Ok(Completion::Complete(Tag::plain("EXPLAIN")))
+    }
+
+    /// What the open transaction has posted to other machines.
+    fn far_counts(&self) -> FarCounts {
+        self.tx
+            .as_ref()
+            .map(Transaction::far_counts)
+            .unwrap_or_default()
     }
 
     fn prepare_named(

@@ -2,7 +2,7 @@
 
 use fencepost_sql::bound::{AlterAction, AlterTable, CreateIndex, CreateTable, KeyConstraint};
 use fencepost_sql::catalog::{
-    IndexColumn, IndexDef, IndexKind, Partitioning, Roots, TableDef, guard_table,
+    Guards, IndexColumn, IndexDef, IndexKind, Partitioning, Roots, TableDef, guard_table,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
@@ -46,7 +46,7 @@ pub async fn create_table(
             },
         }),
         version,
-        guard: ddl.catalog.new_guard(cx.tx, id, version).await?,
+        guards: Guards::create(cx.tx, id, version).await?,
     };
     let with = statement.partition_by.as_ref();
     let places = match with.and_then(|by| by.with.as_deref()) {

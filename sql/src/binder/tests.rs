@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{ParamTypes, bind};
 use crate::bound::{self, Expr, From, InsertSource, JoinKind, LeafSource, Node, Statement};
 use crate::catalog::{
-    CatalogView, ColumnDef, IndexColumn, IndexDef, IndexKind, PUBLIC_SCHEMA, Partitioning, RoleDef,
-    Roots, TableDef,
+    CatalogView, ColumnDef, Guards, IndexColumn, IndexDef, IndexKind, PUBLIC_SCHEMA, Partitioning,
+    RoleDef, Roots, TableDef,
 };
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -68,7 +68,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type, Option<&str>)]) -> TableDe
         }],
         partitioning: None,
         version: 1,
-        guard: 0,
+        guards: Guards::at([0]).expect("one"),
     }
 }
 

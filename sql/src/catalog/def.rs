@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use super::guard::Guards;
 use super::partition::{Partitioning, Roots};
 use crate::error::SqlError;
 use crate::types::Type;
@@ -40,9 +41,8 @@ pub struct TableDef {
     pub partitioning: Option<Partitioning>,
     /// Raised by each DDL statement that changes the table.
     pub version: u64,
-    /// Raw address of the object that holds `version`, guarded by each transaction that uses the
-    /// table.
-    pub guard: u64,
+    /// The objects that hold `version`; each transaction that uses the table guards one of them.
+    pub guards: Guards,
 }
 
 /// One column of a table.

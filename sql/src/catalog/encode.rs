@@ -3,16 +3,22 @@
 //! Numbers are little endian, strings and lists carry their length first, and the first byte is the
 //! format's version. Bytes that make no definition are an error, never a panic.
 //!
-//! Tables of format 1 have no partitions, and each index has one root; they are still read.
+//! Tables of format 2 have one guard; those of format 1 no partitions either, and each index has one root. They
+//! are still read.
 
 use super::def::{ColumnDef, IndexColumn, IndexDef, IndexKind, RoleDef, TableDef};
+use super::guard::Guards;
 use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 
-const TABLE_FORMAT: u8 = 2;
+const TABLE_FORMAT: u8 = 3;
+/// Of tables with one guard.
+const TABLE_FORMAT_ONE_GUARD: u8 = 2;
 /// Of tables before there were partitions.
 const TABLE_FORMAT_WHOLE: u8 = 1;
+/// Most guards of a table.
+const GUARDS_MAX: u32 = 1024;
 const ROLE_FORMAT: u8 = 1;
 
 /// The bytes of a table's definition.
@@ -22,7 +28,10 @@ pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
     out.text(&table.schema);
     out.text(&table.name);
     out.u64(table.version);
-    out.u64(table.guard);
+    out.u32(table.guards.raw().len() as u32);
+    for guard in table.guards.raw() {
+        out.u64(*guard);
+    }
     out.flag(table.partitioning.is_some());
     if let Some(by) = &table.partitioning {
         out.u32(by.column as u32);
@@ -69,16 +78,25 @@ pub(super) fn decode_table(bytes: &[u8]) -> Result<TableDef, SqlError> {
 }
 
 fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
-    let whole = match input.u8()? {
-        TABLE_FORMAT => false,
-        TABLE_FORMAT_WHOLE => true,
+    let (whole, one_guard) = match input.u8()? {
+        TABLE_FORMAT => (false, false),
+        TABLE_FORMAT_ONE_GUARD => (false, true),
+        TABLE_FORMAT_WHOLE => (true, true),
         _ => return None,
     };
     let id = input.u32()?;
     let schema = input.text()?;
     let name = input.text()?;
     let version = input.u64()?;
-    let guard = input.u64()?;
+    let guards = match one_guard {
+        true => 1,
+        false => input.u32()?,
+    };
+    if guards > GUARDS_MAX {
+        return None;
+    }
+    let guards: Option<Vec<u64>> = (0..guards).map(|_| input.u64()).collect();
+    let guards = Guards::at(guards?)?;
     let by = match !whole && input.flag()? {
         true => Some((input.u32()? as usize, input.u32()?, input.u32()?)),
         false => None,
@@ -113,7 +131,7 @@ fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
         indexes: Vec::new(),
         partitioning,
         version,
-        guard,
+        guards,
     };
     for _ in 0..input.u32()? {
         let index = read_index(input, &table, whole)?;
@@ -311,7 +329,7 @@ mod tests {
             }],
             partitioning: None,
             version: 9,
-            guard: 88,
+            guards: Guards::at([88, 89]).expect("two"),
         }
     }
 
@@ -347,28 +365,36 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_the_first_format_are_still_read() {
-        let mut old = vec![1];
-        old.extend(16384u32.to_le_bytes());
-        for text in ["public", "accounts"] {
-            old.extend((text.len() as u32).to_le_bytes());
-            old.extend(text.as_bytes());
+    fn tables_of_earlier_formats_are_still_read() {
+        for format in [1, 2] {
+            // Format 2 says in either place that there are no partitions.
+            let no_partitions = |old: &mut Vec<u8>| old.extend((format == 2).then_some(0));
+            let mut old = vec![format];
+            old.extend(16384u32.to_le_bytes());
+            for text in ["public", "accounts"] {
+                old.extend((text.len() as u32).to_le_bytes());
+                old.extend(text.as_bytes());
+            }
+            old.extend(9u64.to_le_bytes());
+            old.extend(88u64.to_le_bytes());
+            no_partitions(&mut old);
+            old.extend([1, 0, 0, 0, 1, 0, 0, 0, b'a']);
+            old.extend(1043u32.to_le_bytes());
+            old.extend(14u32.to_le_bytes());
+            old.extend([1, 1, 3, 0, 0, 0]);
+            old.extend(b"'x'");
+            old.extend(1u32.to_le_bytes());
+            old.extend(16385u32.to_le_bytes());
+            old.extend(13u32.to_le_bytes());
+            old.extend(b"accounts_pkey");
+            old.extend([1, 1, 1, 1]);
+            no_partitions(&mut old);
+            old.extend(77u64.to_le_bytes());
+            old.extend([1, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
+            let mut expected = table();
+            expected.guards = Guards::at([88]).expect("one");
+            assert_eq!(decode_table(&old).expect("it decodes"), expected);
         }
-        old.extend(9u64.to_le_bytes());
-        old.extend(88u64.to_le_bytes());
-        old.extend([1, 0, 0, 0, 1, 0, 0, 0, b'a']);
-        old.extend(1043u32.to_le_bytes());
-        old.extend(14u32.to_le_bytes());
-        old.extend([1, 1, 3, 0, 0, 0]);
-        old.extend(b"'x'");
-        old.extend(1u32.to_le_bytes());
-        old.extend(16385u32.to_le_bytes());
-        old.extend(13u32.to_le_bytes());
-        old.extend(b"accounts_pkey");
-        old.extend([1, 1, 1, 1]);
-        old.extend(77u64.to_le_bytes());
-        old.extend([1, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
-        assert_eq!(decode_table(&old).expect("it decodes"), table());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod def;
 mod encode;
+mod guard;
 mod partition;
 mod snapshot;
 mod store;
@@ -11,6 +12,7 @@ pub use def::{
     CATALOG_SCHEMA, CatalogView, ColumnDef, IndexColumn, IndexDef, IndexKind, PUBLIC_SCHEMA,
     RoleDef, TableDef,
 };
+pub use guard::{Guards, all_guard, guard_table};
 pub use partition::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Partitioning, Roots};
 pub use snapshot::Snapshot;
-pub use store::{Catalog, SUPERUSER_OID, guard_table};
+pub use store::{Catalog, SUPERUSER_OID};

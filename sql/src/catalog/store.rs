@@ -5,7 +5,7 @@
 //! heart         [catalog version, next oid]      written by every DDL transaction
 //! tables tree   oid -> row (oid, name, definition)
 //! roles tree    oid -> row (oid, name, definition)
-//! guard         [GUARD | table oid, table version]     one object a table
+//! guards        of each table: see `guard.rs`
 //! ```
 //!
 //! Invariants
@@ -13,8 +13,8 @@
 //!   version, and names stay unique.
 //! - CAT-4: a version is never given twice while the process lives, not even by a transaction that
 //!   aborts, so equal versions mean equal definitions.
-//! - CAT-5: a transaction that used a table has that table's guard, at the planned version, in its
-//!   read set; DDL on the table writes the guard.
+//! - CAT-5: a transaction that used a table has a guard of that table, at the planned version, in its
+//!   read set; DDL on the table writes all its guards.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{Near, Stop, Transaction};
+use fencepost_txn::{Near, Transaction};
 use parking_lot::RwLock;
 
 use super::def::{ColumnDef, RoleDef, TableDef};
@@ -35,7 +35,6 @@ use crate::types::Type;
 use crate::value::Value;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"FPCATAL1");
-const GUARD: u64 = 0x4647_5244_0000_0000;
 const HEART_VERSION: usize = 0;
 const HEART_NEXT_OID: usize = 1;
 const FIRST_USER_OID: u64 = 16384;
@@ -218,19 +217,7 @@ impl Catalog {
         u32::try_from(oid).map_err(|_| SqlError::internal("out of oids").into())
     }
 
-    /// A guard for the new table `id` (CAT-5).
-    pub async fn new_guard(
-        &self,
-        tx: &mut Transaction,
-        id: u32,
-        version: u64,
-    ) -> Result<u64, Halt> {
-        let guard = tx.alloc(2, Near::Own).await?.addr;
-        tx.write(guard, &[GUARD | u64::from(id), version]).await?;
-        Ok(guard.raw())
-    }
-
-    /// Adds `table`, whose guard exists already.
+    /// Adds `table`, whose guards exist already.
     pub async fn insert_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
         let bytes = encode_table(table);
         self.insert_row(tx, self.tables, table.id, &table.name, bytes)
@@ -239,18 +226,16 @@ impl Catalog {
 
     /// Puts `table` in the place of the definition with the same oid; its version must be new.
     pub async fn replace_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
-        let guard = Addr::from_raw(table.guard);
-        tx.write(guard, &[GUARD | u64::from(table.id), table.version])
-            .await?;
+        table.guards.write(tx, table.id, table.version).await?;
         let bytes = encode_table(table);
         self.remove_row(tx, self.tables, table.id).await?;
         self.insert_row(tx, self.tables, table.id, &table.name, bytes)
             .await
     }
 
-    /// Removes `table` and its guard. Its trees are the caller's to drop.
+    /// Removes `table` and its guards. Its trees are the caller's to drop.
     pub async fn remove_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
-        tx.free(Addr::from_raw(table.guard)).await?;
+        table.guards.free(tx).await?;
         self.remove_row(tx, self.tables, table.id).await
     }
 
@@ -298,24 +283,6 @@ impl Catalog {
         tx.free(FatPtr::from_words(words).addr).await?;
         Ok(())
     }
-}
-
-/// Puts the version of `table` that the caller planned with into the read set (CAT-5). False when
-/// the table is not that version any more, or gone: plan again.
-pub async fn guard_table(tx: &mut Transaction, table: &TableDef) -> Result<bool, Halt> {
-    let guard = Addr::from_raw(table.guard);
-    let seen = tx.view(guard, None, |v| (v.word(0), v.word(1))).await;
-    let (words, seen) = match seen {
-        Ok(Some(seen)) => seen,
-        // Dropped, maybe so long ago that its memory serves something else or nothing.
-        Ok(None) | Err(Stop::Damaged) => return Ok(false),
-        Err(stop) => return Err(stop.into()),
-    };
-    if words != (GUARD | u64::from(table.id), table.version) {
-        return Ok(false);
-    }
-    tx.guard(seen);
-    Ok(true)
 }
 
 fn catalog_columns() -> [ColumnDef; 3] {

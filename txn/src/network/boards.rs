@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use fencepost_fabric::{Completion, MachineId, Place, SegmentId};
 use fencepost_storage::Timestamp;
 
+use super::traffic::Posted;
 use super::{Network, Peer};
 use crate::clock::{Clock, ClockState};
 
@@ -191,6 +192,7 @@ impl Network {
                 segment: BOARD,
                 word: 0,
             };
+            self.counting.count(Posted::Board);
             Some(self.fabric.read(at, WORDS))
         };
         Gathering {

@@ -23,6 +23,7 @@ use parking_lot::RwLock;
 
 use super::Network;
 use super::backing::segment;
+use super::traffic::Posted;
 use crate::moment::moment;
 use crate::stop::{AbortReason, Stop};
 
@@ -90,6 +91,12 @@ impl Network {
         self.fabric.read(place, words)
     }
 
+    /// Begins to read an object's slot.
+    fn post_slot(&self, addr: Addr, words: usize) -> Completion<Box<[u64]>> {
+        self.counting.count(Posted::Object);
+        self.post(addr, words)
+    }
+
     /// The answer of a read that `again` posts once more where it has to; `None` where there is nothing to
     /// be read.
     async fn words(
@@ -120,6 +127,7 @@ impl Network {
         let piece = Piece::Region(addr.region().0);
         let post = || {
             let word = block.block as usize;
+            self.counting.count(Posted::Object);
             self.fabric.read(self.at(addr, piece, word), 1)
         };
         let word = self.words(post(), post).await?;
@@ -144,7 +152,7 @@ impl Network {
             if !(offset % BLOCK_BYTES).is_multiple_of(words * WORD_BYTES) {
                 return Ok(None);
             }
-            let post = || self.post(addr, words);
+            let post = || self.post_slot(addr, words);
             let Some(words) = self.words(post(), post).await? else {
                 return Ok(None);
             };
@@ -161,6 +169,7 @@ impl Network {
 
     /// Begins to read the header of an object.
     pub fn post_header(&self, addr: Addr) -> Completion<Box<[u64]>> {
+        self.counting.count(Posted::Header);
         self.post(addr, 1)
     }
 
@@ -218,6 +227,7 @@ impl Network {
                 return Ok(Found::Gone);
             }
             let (page, word) = copy::generation_at(place);
+            (0..2).for_each(|_| self.counting.count(Posted::Object));
             let record = self.at(addr, Piece::OldVersions(place.block()), place.offset());
             let record = self.fabric.read(record, copy::record_words(len));
             // Takes effect after the other: it says whether that was the record still.

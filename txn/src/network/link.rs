@@ -16,6 +16,7 @@ use fencepost_fabric::{Place, SegmentId};
 use parking_lot::Mutex;
 
 use super::call::CALLS;
+use super::traffic::{Counting, Posted};
 use crate::record::{self, TxnId};
 
 /// Lane of the logs.
@@ -30,6 +31,7 @@ const TRUNCATED_AT_ONCE: usize = 64;
 /// The way to one peer.
 pub(crate) struct Link {
     fabric: Arc<dyn Fabric>,
+    counting: Arc<Counting>,
     peer: MachineId,
     log: Mutex<LogEnd>,
     messages: Mutex<MessageEnd>,
@@ -53,11 +55,13 @@ struct LogEnd {
 impl Link {
     pub fn new(
         fabric: &Arc<dyn Fabric>,
+        counting: &Arc<Counting>,
         peer: MachineId,
         log_words: usize,
     ) -> Result<Link, FabricError> {
         Ok(Link {
             fabric: Arc::clone(fabric),
+            counting: Arc::clone(counting),
             peer,
             log: Mutex::new(LogEnd {
                 ring: ring::send(fabric, peer, LOG, log_words)?,
@@ -111,7 +115,7 @@ impl Link {
                 let promised = sizes[..at].iter().filter(|words| **words > 0);
                 promised.for_each(|words| log.ring.give_back(*words));
                 // What may be forgotten over there makes room.
-                log.flush_truncated();
+                self.flush(&mut log);
                 return Err(full);
             }
         }
@@ -134,6 +138,7 @@ impl Link {
             self.give_up();
             return Completion::done(Err(FabricError::Lost));
         }
+        self.counting.count(Posted::of_record(tag));
         log.ring.flush()
     }
 
@@ -147,7 +152,10 @@ impl Link {
         let pushed = log.ring.push(tag, &[body]);
         // What may be forgotten over there makes room.
         let done = log.ring.flush();
-        pushed.map(|()| done)
+        pushed.map(|()| {
+            self.counting.count(Posted::of_record(tag));
+            done
+        })
     }
 
     /// The peer may forget a transaction.
@@ -157,7 +165,13 @@ impl Link {
 
     /// Writes what there is to truncate, if no record has taken it along.
     pub fn flush_truncated(&self) {
-        self.log.lock().flush_truncated();
+        self.flush(&mut self.log.lock());
+    }
+
+    fn flush(&self, log: &mut LogEnd) {
+        if log.flush_truncated() {
+            self.counting.count(Posted::Truncate);
+        }
     }
 
     /// Whether there is something to truncate that no record has taken along.
@@ -179,11 +193,13 @@ impl Link {
         let mut messages = self.messages.lock();
         messages.ring.push(tag, &[body])?;
         drop(messages.ring.flush());
+        self.counting.count(Posted::of_message(tag));
         Ok(())
     }
 
     /// Sends a message that must get there, later if there is no room now.
     pub fn send_surely(&self, tag: u8, body: &[u64]) {
+        self.counting.count(Posted::of_message(tag));
         let mut messages = self.messages.lock();
         messages.owed.push_back((tag, body.to_vec()));
         messages.pay();
@@ -229,10 +245,13 @@ impl LogEnd {
         }
     }
 
-    fn flush_truncated(&mut self) {
-        if !self.truncated.is_empty() {
+    /// Whether there was anything.
+    fn flush_truncated(&mut self) -> bool {
+        let any = !self.truncated.is_empty();
+        if any {
             self.stage_truncated();
             drop(self.ring.flush());
         }
+        any
     }
 }

@@ -14,6 +14,7 @@
 //! placement.rs  which machine has which region  backing.rs  memory that peers find
 //! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
+//! traffic.rs  what is posted to peers, counted
 //! ```
 //! Peers' regions and old versions are read in place, one-sided, where the fabric maps them; otherwise
 //! one-sided reads bring copies.
@@ -38,6 +39,7 @@ mod primary;
 mod reserve;
 mod spread;
 mod time;
+mod traffic;
 mod turns;
 
 use std::collections::HashMap;
@@ -65,6 +67,8 @@ pub(crate) use participants::Spread;
 pub use placement::Placement;
 pub(crate) use reserve::{Reserved, Wanted};
 use spread::Finishing;
+use traffic::Counting;
+pub use traffic::{Posted, Traffic};
 
 use crate::clock::Clock;
 use crate::record::TxnId;
@@ -98,6 +102,7 @@ pub type Work = Arc<dyn Fn() -> bool + Send + Sync>;
 
 pub(crate) struct Network {
     fabric: Arc<dyn Fabric>,
+    counting: Arc<Counting>,
     configuration: u64,
     placement: Placement,
     peers: Vec<Peer>,
@@ -152,6 +157,7 @@ impl Network {
         let far = !fabric.maps_peers();
         let ends = others().map(|peer| End::new(fabric, peer, options.log_words));
         let ends = ends.collect::<Result<_, _>>()?;
+        let counting = Counting::new();
         let peers = others().map(|id| {
             let backing = OfPeer {
                 fabric: Arc::clone(fabric),
@@ -164,8 +170,8 @@ impl Network {
             }
             Ok(Peer {
                 id,
-                link: Link::new(fabric, id, options.log_words)?,
-                line: Arc::new(Line::new(fabric, id)?),
+                link: Link::new(fabric, &counting, id, options.log_words)?,
+                line: Arc::new(Line::new(fabric, &counting, id)?),
                 old_versions: OldVersions::with(0, Arc::new(backing)),
                 board,
             })
@@ -174,6 +180,7 @@ impl Network {
             peers: peers.collect::<Result<_, FabricError>>()?,
             board: fabric.provide(BOARD, boards::WORDS, Writer::Owner)?,
             fabric: Arc::clone(fabric),
+            counting,
             configuration: options.configuration,
             placement: placement.clone(),
             replies: Mutex::default(),

@@ -222,6 +222,7 @@ impl Transaction {
         };
         let counters = context.machine.counters();
         counters.count(context.lane, Event::IntentWait);
+        self.context_mut().far.messages += 1;
         let mut asked = Asked {
             network: &network,
             addr,

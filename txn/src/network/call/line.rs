@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 
 use super::message::{How, Kind, Outgoing};
 use super::{CallError, Ended};
+use crate::network::traffic::{Counting, Posted};
 
 /// Lane of the calls' rings.
 pub(in crate::network) const CALLS: u16 = 2;
@@ -31,6 +32,7 @@ const QUEUED_BYTES_MAX: usize = 32 << 20;
 
 /// The way to one peer.
 pub(in crate::network) struct Line {
+    counting: Arc<Counting>,
     state: Mutex<State>,
     broken: AtomicBool,
     /// Whether something waits for room or for its acknowledgement.
@@ -79,8 +81,13 @@ pub(super) enum Queued {
 }
 
 impl Line {
-    pub fn new(fabric: &Arc<dyn Fabric>, peer: MachineId) -> Result<Line, FabricError> {
+    pub fn new(
+        fabric: &Arc<dyn Fabric>,
+        counting: &Arc<Counting>,
+        peer: MachineId,
+    ) -> Result<Line, FabricError> {
         Ok(Line {
+            counting: Arc::clone(counting),
             state: Mutex::new(State {
                 ring: ring::send(fabric, peer, CALLS, CALL_WORDS)?,
                 queue: VecDeque::new(),
@@ -122,6 +129,7 @@ impl Line {
         let (completer, ended) = Completion::pending();
         state.open.insert(ticket, Some(completer));
         state.queue(Outgoing::new(ticket, Kind::Request(service), request));
+        self.counting.count(Posted::Request);
         let told = self.write(&mut state);
         drop(state);
         told.tell();
@@ -149,6 +157,7 @@ impl Line {
             return;
         }
         state.queue(Outgoing::new(ticket, Kind::Answer(how), answer));
+        self.counting.count(Posted::Answer);
         let told = self.write(&mut state);
         drop(state);
         told.tell();

@@ -1,0 +1,66 @@
+//! What a shipped statement costs, counted: the request, a COMMIT-BACKUP to each backup, and the reply.
+
+mod machines;
+
+use fencepost::{Database, Value, params};
+use fencepost_txn::network::{Posted, Traffic};
+use machines::{Between, seen, shipping};
+
+const STATEMENTS: u64 = 20;
+
+/// What each machine has posted since `before`, but for what goes on by itself: boards, the time, truncation.
+fn posted(machines: &[Database], before: &[Traffic]) -> Vec<Vec<(Posted, u64)>> {
+    let by_itself = [Posted::Board, Posted::Message, Posted::Truncate];
+    let of = |(db, before): (&Database, &Traffic)| {
+        let posted = db.machine().traffic().since(before);
+        let counts = Posted::ALL.into_iter().map(|what| (what, posted.of(what)));
+        let counts = counts.filter(|(what, count)| *count > 0 && !by_itself.contains(what));
+        counts.collect()
+    };
+    machines.iter().zip(before).map(of).collect()
+}
+
+#[test]
+fn a_shipped_statement_costs_its_request_its_backups_and_its_reply() {
+    for between in [Between::memory(), Between::network(31)] {
+        let machines = between.machines(3);
+        let mut session = shipping(&machines[2]);
+        session
+            .batch("CREATE TABLE t (a int PRIMARY KEY, b int) PARTITION BY HASH (a) WITH (partitions = 4)")
+            .expect("a table");
+        seen(&machines);
+        session
+            .batch("INSERT INTO t SELECT i, 0 FROM generate_series(1, 100) i")
+            .expect("rows");
+        for home in ["m1", "m2"] {
+            let is_there = |key: &i32| {
+                let plan =
+                    session.query(&format!("EXPLAIN UPDATE t SET b = 1 WHERE a = {key}"), &[]);
+                let plan = plan.expect("a plan");
+                let line = format!("Shipped to: {home}");
+                plan.iter().any(|row| row.values()[0] == Value::text(&line))
+            };
+            let key = (1..=100).find(is_there).expect("one of many");
+            let mut update = |times: u64| {
+                for _ in 0..times {
+                    let done = session.execute("UPDATE t SET b = b + 1 WHERE a = $1", params![key]);
+                    assert_eq!(done.expect("updates"), 1);
+                }
+            };
+            // Plans are made, and what they need is read.
+            update(3);
+            let before: Vec<Traffic> = machines.iter().map(|db| db.machine().traffic()).collect();
+            update(STATEMENTS);
+            let there = [
+                (Posted::CommitBackup, 2 * STATEMENTS),
+                (Posted::Answer, STATEMENTS),
+            ];
+            let here = [(Posted::Request, STATEMENTS)];
+            let expected = match home {
+                "m1" => [there.to_vec(), Vec::new(), here.to_vec()],
+                _ => [Vec::new(), there.to_vec(), here.to_vec()],
+            };
+            assert_eq!(posted(&machines, &before), expected, "{home}");
+        }
+    }
+}
