@@ -23,6 +23,7 @@ fn machines() -> Vec<Arc<Machine>> {
             cluster: 1,
             secret: b"of a tree".to_vec(),
             listen: "127.0.0.1:0".into(),
+            tls: None,
         };
         Arc::new(TcpFabric::start(&config).expect("a free port"))
     });

@@ -51,6 +51,16 @@ pub struct Start {
     /// File with what the machines of the network know and nobody else, at least 16 bytes.
     #[arg(long, value_name = "FILE", requires = "join")]
     cluster_secret: Option<PathBuf>,
+    /// Certificate chain in PEM that this machine shows to the others, to talk to them in TLS; all machines of
+    /// the network have one, or none.
+    #[arg(long, value_name = "FILE", requires_all = ["join", "cluster_tls_key", "cluster_tls_ca"])]
+    cluster_tls_cert: Option<PathBuf>,
+    /// Its private key in PEM.
+    #[arg(long, value_name = "FILE", requires = "cluster_tls_cert")]
+    cluster_tls_key: Option<PathBuf>,
+    /// Certificates in PEM of the CA that has signed those of all machines.
+    #[arg(long, value_name = "FILE", requires = "cluster_tls_cert")]
+    cluster_tls_ca: Option<PathBuf>,
     /// Name that tells clusters of a network apart.
     #[arg(long, value_name = "NAME", requires = "join", default_value = "")]
     cluster_name: String,
@@ -208,7 +218,14 @@ impl Start {
             return Err(Failure::Broken(why.into()));
         };
         let secret = std::fs::read(file).map_err(Failure::io(file.display().to_string()))?;
-        let cluster = Cluster::of_network(self.join.clone(), machine, secret.trim_ascii());
+        let mut cluster = Cluster::of_network(self.join.clone(), machine, secret.trim_ascii());
+        if let (Some(certificate), Some(key), Some(ca)) = (
+            &self.cluster_tls_cert,
+            &self.cluster_tls_key,
+            &self.cluster_tls_ca,
+        ) {
+            cluster = cluster.tls(certificate, key, ca);
+        }
         Ok(Some(cluster.name(&self.cluster_name)))
     }
 

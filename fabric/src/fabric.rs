@@ -118,6 +118,13 @@ pub trait Fabric: Send + Sync {
     /// Writes `words`, the first of them last (FAB-2).
     fn write(&self, at: Place, words: &[u64]) -> Completion<()>;
 
+    /// As [`Self::write`] and [`Self::ring_bell`] after it, which leave together where the medium has packets.
+    fn write_and_ring(&self, at: Place, words: &[u64]) -> Completion<()> {
+        let done = self.write(at, words);
+        self.ring_bell(at.machine);
+        done
+    }
+
     /// Replaces a word that is `expected`; answers what was there.
     fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64>;
 

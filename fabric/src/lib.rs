@@ -75,4 +75,6 @@ pub use sim_disk::{CrashLoss, DiskOp, HeldSyncs, SimDisk};
 #[cfg(not(loom))]
 pub use sim_net::{Nic, SimFabric, SimKnobs, SimNet, SimStep};
 #[cfg(not(loom))]
-pub use tcp::{HandshakeError, TcpConfig, TcpFabric, cluster_id};
+pub use tcp::{
+    CertificateFault, HandshakeError, TcpConfig, TcpFabric, TcpTls, TlsError, cluster_id,
+};

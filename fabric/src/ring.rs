@@ -237,9 +237,8 @@ impl RingWriter {
         if !second.is_empty() {
             drop(self.fabric.write(at(0), second));
         }
-        let done = self.fabric.write(at(from), first);
+        let done = self.fabric.write_and_ring(at(from), first);
         self.staged.clear();
-        self.fabric.ring_bell(self.to);
         done
     }
 }
@@ -324,8 +323,7 @@ impl RingReader {
         if self.head - self.told >= least.max(1) as u64 {
             self.told = self.head;
             // Without it the sender waits for the next time, or is lost anyway.
-            drop(self.fabric.write(self.head_at, &[self.head]));
-            self.fabric.ring_bell(self.from);
+            drop(self.fabric.write_and_ring(self.head_at, &[self.head]));
         }
     }
 }

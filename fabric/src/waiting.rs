@@ -26,6 +26,14 @@ pub(crate) enum Answer {
 pub(crate) struct Mismatch;
 
 impl Waiting {
+    /// Words that a read has asked for.
+    pub(crate) fn asked(&self) -> usize {
+        match self {
+            Waiting::Read(_, words) => *words,
+            Waiting::Write(_) | Waiting::Swap(_) => 0,
+        }
+    }
+
     /// Answers; with [`FabricError::Lost`] where the answer is not one of this operation.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_fabric::{Fabric, HandshakeError, HostClock, MachineId, Member};
-use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, cluster_id, entropy_seed};
+use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed};
 use fencepost_txn::Machine;
 use fencepost_txn::network::{NetworkOptions, Placement};
 use pollster::FutureExt;
@@ -49,7 +49,28 @@ enum Between {
         name: String,
         addresses: Vec<String>,
         secret: Secret,
+        tls: Option<TlsFiles>,
     },
+}
+
+/// PEM files of a machine in TLS.
+#[derive(Clone, Debug)]
+struct TlsFiles {
+    chain: PathBuf,
+    key: PathBuf,
+    authorities: PathBuf,
+}
+
+impl TlsFiles {
+    fn load(&self) -> Result<TcpTls, OpenError> {
+        let read = |path: &PathBuf| {
+            let why = |error| OpenError::Tls(format!("{}: {error}", path.display()));
+            std::fs::read(path).map_err(why)
+        };
+        let (chain, key) = (read(&self.chain)?, read(&self.key)?);
+        let loaded = TcpTls::from_pem(&chain, &key, &read(&self.authorities)?);
+        loaded.map_err(|error| OpenError::Tls(error.to_string()))
+    }
 }
 
 #[derive(Clone)]
@@ -91,6 +112,7 @@ impl Cluster {
                 name: String::new(),
                 addresses,
                 secret: Secret(secret.into()),
+                tls: None,
             },
             machine,
             replicas: 1,
@@ -107,6 +129,25 @@ impl Cluster {
     pub fn name(mut self, given: impl Into<String>) -> Cluster {
         if let Between::Network { name, .. } = &mut self.between {
             *name = given.into();
+        }
+        self
+    }
+
+    /// Talks to the other machines of a network in TLS: shows the certificate chain in `certificate`, whose
+    /// private key is in `key`, and believes whom a CA in `authorities` has signed. All are PEM files, and all
+    /// machines of the network have some.
+    pub fn tls(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+        authorities: impl Into<PathBuf>,
+    ) -> Cluster {
+        if let Between::Network { tls, .. } = &mut self.between {
+            *tls = Some(TlsFiles {
+                chain: certificate.into(),
+                key: key.into(),
+                authorities: authorities.into(),
+            });
         }
         self
     }
@@ -135,7 +176,8 @@ impl Cluster {
                 name,
                 addresses,
                 secret,
-            } => self.join_network(name, addresses, secret),
+                tls,
+            } => self.join_network(name, addresses, secret, tls.as_ref()),
         }
     }
 
@@ -144,6 +186,7 @@ impl Cluster {
         name: &str,
         addresses: &[String],
         Secret(secret): &Secret,
+        tls: Option<&TlsFiles>,
     ) -> Result<Joined, OpenError> {
         if secret.len() < SECRET_BYTES_MIN {
             return Err(OpenError::SecretTooShort(SECRET_BYTES_MIN));
@@ -157,6 +200,7 @@ impl Cluster {
             cluster: cluster_id(&parts),
             secret: secret.clone(),
             listen: listen.clone(),
+            tls: tls.map(TlsFiles::load).transpose()?,
         };
         let started = TcpFabric::start(&config);
         let fabric = Arc::new(started.map_err(|error| OpenError::Listen {

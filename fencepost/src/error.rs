@@ -33,6 +33,9 @@ pub enum OpenError {
     /// The cluster's secret is too easily guessed.
     #[error("the cluster's secret must have at least {0} bytes")]
     SecretTooShort(usize),
+    /// The certificates for TLS between the machines are not what they must be.
+    #[error("cannot use TLS between the machines: {0}")]
+    Tls(String),
     /// The other machines cannot be listened for.
     #[error("cannot listen for other machines on {address}: {why}")]
     Listen {

@@ -75,6 +75,7 @@ impl Pair {
                         cluster: 1,
                         secret: b"of the calls".to_vec(),
                         listen: "127.0.0.1:0".into(),
+                        tls: None,
                     });
                     let fabric = fabric.expect("a free port");
                     address = fabric.address().to_string();

@@ -59,6 +59,7 @@ pub(super) fn fabrics(ids: &[MachineId], kind: FabricKind) -> Result<Fabrics, Be
                     cluster: 0,
                     secret: secret.clone(),
                     listen: "127.0.0.1:0".to_string(),
+                    tls: None,
                 });
                 let fabric = fabric.map_err(network)?;
                 address = fabric.address().to_string();

@@ -152,11 +152,41 @@ fn what_a_machine_cannot_be_is_said_at_once() {
     join("4", &secret, &[]).assert_fails("machine 4 is none of 3 machines");
     join("0", &secret, &[]).assert_fails("machine 0 is none of 3 machines");
 
+    let missing = missing.to_str().expect("a path");
+    let tls = [
+        "--cluster-tls-cert",
+        "--cluster-tls-key",
+        "--cluster-tls-ca",
+    ];
+    let files = tls.map(|option| [option, missing]).concat();
+    let why = "cannot use TLS between the machines: ";
+    join("1", &secret, &files).assert_fails(&format!("{why}{missing}"));
+
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = taken.local_addr().map(|at| (at.to_string(), taken));
     let (at, _taken) = taken.expect("bound");
     let why = format!("cannot listen for other machines on {at}");
     Doomed::join(&at, "1", &secret, &[]).assert_fails(&why);
+}
+
+#[test]
+fn certificates_between_machines_are_given_all_or_none() {
+    let (_dir, secret) = with_secret();
+    let secret = secret.to_str().expect("a path");
+    let tls = [
+        "--cluster-tls-cert",
+        "--cluster-tls-key",
+        "--cluster-tls-ca",
+    ];
+    for missing in tls {
+        let given = tls.iter().filter(|option| **option != missing);
+        let mut arguments = vec!["start", "--join", "127.0.0.1:1", "--machine", "1"];
+        arguments.extend(["--cluster-secret", secret]);
+        given.for_each(|option| arguments.extend([option, "file"]));
+        let output = program(&arguments).output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains(missing), "{}", said(&output));
+    }
 }
 
 #[test]

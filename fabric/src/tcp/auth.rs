@@ -3,27 +3,33 @@
 //!
 //! ```text
 //! caller                                                       listener
-//! HELLO   magic, version, lane, cluster, from, to, incarnation, nonce ──► version? cluster? mine?
+//! START   magic, version, whether in TLS ──────────────────────────────► version? TLS here, too?
+//!         ◄── OK, or a refusal
+//!                          [TLS, if both want it: super::tls]
+//! HELLO   lane, cluster, from, to, incarnation, nonce ─────────────────► cluster? mine?
 //!         ◄── OK, incarnation, nonce, proof of the listener, or a refusal
 //! proof of the caller, or a refusal ──►                                    right? a member?
 //!         ◄── OK, or a refusal
 //! ```
-//! A proof is an HMAC-SHA256 with the secret over who proves, the hello and the answer to it, so
-//! that none can be used again or for the other end. The secret never travels. What follows the
-//! handshake is neither encrypted nor signed: a network that others can write to needs more than
-//! this.
+//! A proof is an HMAC-SHA256 with the secret over who proves, the TLS session, the hello and the answer to it,
+//! so that none can be used again or for the other end. The secret never travels. Without TLS what follows the
+//! handshake is neither encrypted nor signed: a network that others can write to needs it.
 
 use std::io::{self, Read, Write};
 
 use ::ring::rand::{SecureRandom, SystemRandom};
 use ::ring::{digest, hmac};
 
+use super::tls::CertificateFault;
 use crate::machine::MachineId;
 
 const MAGIC: [u8; 4] = *b"FNCP";
 /// Version of the handshake and of the frames after it.
-const VERSION: u16 = 1;
-const HELLO_BYTES: usize = 4 + 2 + 1 + 16 + 4 + 4 + 8 + NONCE_BYTES;
+const VERSION: u16 = 2;
+/// In place of a lane: the caller wants no connection, but that the listener calls it.
+pub(super) const ASKS: usize = 0xFF;
+const START_BYTES: usize = 4 + 2 + 1;
+const HELLO_BYTES: usize = 1 + 16 + 4 + 4 + 8 + NONCE_BYTES;
 const ANSWER_BYTES: usize = 8 + NONCE_BYTES;
 const NONCE_BYTES: usize = 32;
 const PROOF_BYTES: usize = 32;
@@ -46,6 +52,15 @@ pub enum HandshakeError {
     /// Another machine answers at the address.
     #[error("another machine is at this address")]
     OtherMachine,
+    /// One of the two wants TLS, and the other has none.
+    #[error("one of the machines is set up for TLS, and the other is not")]
+    TlsAtOneEnd,
+    /// This machine does not believe the certificate of the other end.
+    #[error("the certificate of the other machine {0}")]
+    TheirCertificate(CertificateFault),
+    /// The other end does not believe the certificate of this machine.
+    #[error("the certificate of this machine {0}, says the other")]
+    OwnCertificate(CertificateFault),
     /// The connection broke, or never came to be.
     #[error("{0}")]
     Io(String),
@@ -53,17 +68,22 @@ pub enum HandshakeError {
 
 impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> Self {
-        HandshakeError::Io(error.to_string())
+        let inner = error.get_ref();
+        match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(error) => error.into(),
+            None => HandshakeError::Io(error.to_string()),
+        }
     }
 }
 
 /// Refusals by their number on the wire; 0 is none.
-const REFUSALS: [HandshakeError; 5] = [
+const REFUSALS: [HandshakeError; 6] = [
     HandshakeError::WrongSecret,
     HandshakeError::OtherCluster,
     HandshakeError::Version,
     HandshakeError::NotMember,
     HandshakeError::OtherMachine,
+    HandshakeError::TlsAtOneEnd,
 ];
 const OK: u8 = 0;
 
@@ -84,6 +104,13 @@ pub(super) struct Peer {
     pub(super) machine: MachineId,
     pub(super) incarnation: u64,
     pub(super) lane: u8,
+}
+
+impl Peer {
+    /// Whether it wants to be called, and nothing else.
+    pub(super) fn asks(self) -> bool {
+        usize::from(self.lane) == ASKS
+    }
 }
 
 /// The number of a cluster that is to be told apart from all others by `parts`: its name, its machines.
@@ -118,24 +145,24 @@ impl Identity {
     }
 
     /// What `who` proves about a handshake.
-    fn proof(&self, who: &[u8], hello: &[u8], answer: &[u8]) -> hmac::Context {
+    fn proof(&self, who: &[u8], session: &[u8], hello: &[u8], answer: &[u8]) -> hmac::Context {
         let mut context = hmac::Context::with_key(&self.secret);
         context.update(who);
+        context.update(session);
         context.update(hello);
         context.update(answer);
         context
     }
 
     /// Whether the other end has proved what it must, in constant time.
-    fn proves(&self, who: &[u8], hello: &[u8], answer: &[u8], proof: &[u8]) -> bool {
-        let message = [who, hello, answer].concat();
+    fn proves(&self, who: &[u8], session: &[u8], said: [&[u8]; 2], proof: &[u8]) -> bool {
+        let [hello, answer] = said;
+        let message = [who, session, hello, answer].concat();
         hmac::verify(&self.secret, &message, proof).is_ok()
     }
 
     fn hello(&self, to: MachineId, lane: u8) -> io::Result<Vec<u8>> {
         let mut hello = Vec::with_capacity(HELLO_BYTES);
-        hello.extend_from_slice(&MAGIC);
-        hello.extend_from_slice(&VERSION.to_le_bytes());
         hello.push(lane);
         hello.extend_from_slice(&self.cluster.to_le_bytes());
         hello.extend_from_slice(&self.me.0.to_le_bytes());
@@ -149,12 +176,45 @@ impl Identity {
 const CALLER: &[u8] = b"fencepost caller";
 const LISTENER: &[u8] = b"fencepost listener";
 
-/// The caller's end: connects to `to`.
+fn start(tls: bool) -> [u8; START_BYTES] {
+    let mut start = [0; START_BYTES];
+    start[..4].copy_from_slice(&MAGIC);
+    start[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    start[6] = u8::from(tls);
+    start
+}
+
+/// The caller begins: the other end must speak the same protocol, in TLS or not.
+///
+/// # Errors
+/// Why it does not.
+pub(super) fn begin(stream: &mut (impl Read + Write), tls: bool) -> Result<(), HandshakeError> {
+    stream.write_all(&start(tls))?;
+    status(stream)
+}
+
+/// The listener's end of [`begin`].
+///
+/// # Errors
+/// Why it does not go on.
+pub(super) fn begun(stream: &mut (impl Read + Write), tls: bool) -> Result<(), HandshakeError> {
+    let started: [u8; START_BYTES] = take(stream)?;
+    if started[..6] != start(tls)[..6] {
+        return refuse(stream, HandshakeError::Version);
+    }
+    if started != start(tls) {
+        return refuse(stream, HandshakeError::TlsAtOneEnd);
+    }
+    Ok(stream.write_all(&[OK])?)
+}
+
+/// The caller's end: connects to `to`, in the TLS session that `session` is told by.
 ///
 /// # Errors
 /// Why it may not.
 pub(super) fn call(
     identity: &Identity,
+    session: &[u8],
     to: MachineId,
     lane: u8,
     stream: &mut (impl Read + Write),
@@ -164,10 +224,10 @@ pub(super) fn call(
     status(stream)?;
     let answer: [u8; ANSWER_BYTES] = take(stream)?;
     let proof: [u8; PROOF_BYTES] = take(stream)?;
-    if !identity.proves(LISTENER, &hello, &answer, &proof) {
+    if !identity.proves(LISTENER, session, [&hello, &answer], &proof) {
         return refuse(stream, HandshakeError::WrongSecret);
     }
-    let mine = identity.proof(CALLER, &hello, &answer).sign();
+    let mine = identity.proof(CALLER, session, &hello, &answer).sign();
     stream.write_all(&[&[OK], mine.as_ref()].concat())?;
     status(stream)?;
     let (incarnation, _) = take_u64(&answer)?;
@@ -184,6 +244,7 @@ pub(super) fn call(
 /// Why it may not.
 pub(super) fn listen<T>(
     identity: &Identity,
+    session: &[u8],
     stream: &mut (impl Read + Write),
     admit: impl FnOnce(Peer) -> Result<T, HandshakeError>,
 ) -> Result<T, HandshakeError> {
@@ -194,11 +255,11 @@ pub(super) fn listen<T>(
     };
     let mut answer = identity.incarnation.to_le_bytes().to_vec();
     answer.extend_from_slice(&draw::<NONCE_BYTES>(&identity.random)?);
-    let mine = identity.proof(LISTENER, &hello, &answer).sign();
+    let mine = identity.proof(LISTENER, session, &hello, &answer).sign();
     stream.write_all(&[&[OK], answer.as_slice(), mine.as_ref()].concat())?;
     status(stream)?;
     let proof: [u8; PROOF_BYTES] = take(stream)?;
-    if !identity.proves(CALLER, &hello, &answer, &proof) {
+    if !identity.proves(CALLER, session, [&hello, &answer], &proof) {
         return refuse(stream, HandshakeError::WrongSecret);
     }
     // Who is a member is nobody's business who does not know the secret.
@@ -213,10 +274,7 @@ pub(super) fn listen<T>(
 
 /// Who says this hello, if it may be talked to.
 fn judge(identity: &Identity, hello: &[u8; HELLO_BYTES]) -> Result<Peer, HandshakeError> {
-    let malformed = HandshakeError::Version;
-    let rest = hello.strip_prefix(&MAGIC).ok_or(malformed.clone())?;
-    let rest = rest.strip_prefix(&VERSION.to_le_bytes()).ok_or(malformed)?;
-    let (lane, rest) = rest.split_first().ok_or(HandshakeError::Version)?;
+    let (lane, rest) = hello.split_first().ok_or(HandshakeError::Version)?;
     let rest = rest
         .strip_prefix(&identity.cluster.to_le_bytes())
         .ok_or(HandshakeError::OtherCluster)?;
@@ -288,8 +346,8 @@ mod tests {
     fn shake(caller: &Identity, to: u32, listener: &Identity, admit: bool) -> (Shaken, Shaken) {
         let (mut here, mut there) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {
-            let called = scope.spawn(move || call(caller, MachineId(to), 3, &mut here));
-            let heard = listen(listener, &mut there, |peer| {
+            let called = scope.spawn(move || call(caller, b"", MachineId(to), 3, &mut here));
+            let heard = listen(listener, b"", &mut there, |peer| {
                 admit.then_some(peer).ok_or(HandshakeError::NotMember)
             });
             drop(there);
@@ -346,18 +404,39 @@ mod tests {
 
     #[test]
     fn another_version_is_refused_and_rubbish_too() {
-        let b = identity(2, 5, b"secret");
-        let mut hello = identity(1, 5, b"secret")
-            .hello(b.me, 0)
-            .expect("randomness");
-        hello[4] += 1;
-        for bytes in [hello, b"GET / HTTP/1.1\r\n".repeat(9)] {
+        let mut other = start(false);
+        other[4] += 1;
+        for bytes in [&other[..], &b"GET / HTTP/1.1\r\n"[..]] {
             let (mut here, mut there) = UnixStream::pair().expect("a pair");
-            here.write_all(&bytes).expect("fits");
-            let heard = listen(&b, &mut there, Ok);
+            here.write_all(bytes).expect("fits");
+            let heard = begun(&mut there, false);
             assert_eq!(heard, Err(HandshakeError::Version));
             assert_eq!(status(&mut here), Err(HandshakeError::Version));
         }
+    }
+
+    #[test]
+    fn tls_at_one_end_is_refused() {
+        for tls in [false, true] {
+            let (mut here, mut there) = UnixStream::pair().expect("a pair");
+            here.write_all(&start(tls)).expect("fits");
+            let heard = begun(&mut there, !tls);
+            assert_eq!(heard, Err(HandshakeError::TlsAtOneEnd));
+            assert_eq!(status(&mut here), Err(HandshakeError::TlsAtOneEnd));
+        }
+    }
+
+    #[test]
+    fn proofs_are_of_one_session() {
+        let (a, b) = (identity(1, 5, b"secret"), identity(2, 5, b"secret"));
+        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        std::thread::scope(|scope| {
+            let heard = scope.spawn(|| listen(&b, b"one", &mut there, Ok));
+            let called = call(&a, b"another", b.me, 0, &mut here);
+            assert_eq!(called, Err(HandshakeError::WrongSecret));
+            let heard = heard.join().expect("no panic");
+            assert_eq!(heard, Err(HandshakeError::WrongSecret));
+        });
     }
 
     #[test]
@@ -365,7 +444,7 @@ mod tests {
         let (a, b) = (identity(1, 5, b"secret"), identity(2, 5, b"secret"));
         let (mut here, mut there) = UnixStream::pair().expect("a pair");
         std::thread::scope(|scope| {
-            let heard = scope.spawn(|| listen(&b, &mut there, Ok));
+            let heard = scope.spawn(|| listen(&b, b"", &mut there, Ok));
             let hello = a.hello(b.me, 0).expect("randomness");
             here.write_all(&hello).expect("fits");
             let said: [u8; 1 + ANSWER_BYTES + PROOF_BYTES] = take(&mut here).expect("an answer");

@@ -1,5 +1,4 @@
-//! The card of a lane: one thread that carries all connections of the lane, those that this machine posts to
-//! and those of its callers.
+//! The card of a lane: one thread that carries all connections of the lane.
 //!
 //! ```text
 //! who posts ─ nudge ─► card: write what was posted ─► park until something arrives, or somebody nudges
@@ -56,7 +55,7 @@ pub(super) trait Port: Send {
     /// Whatever ends the connection.
     fn turn(&mut self, readable: bool) -> io::Result<Wants>;
 
-    /// Whether it could go on although nothing has arrived.
+    /// Whether it could go on although nothing has arrived, where it does not wait for room.
     fn has_work(&self) -> bool;
 
     /// The connection is over.
@@ -68,18 +67,15 @@ pub(super) trait Port: Send {
 pub(super) enum Wants {
     /// Something to read.
     Read,
-    /// Room to write.
-    Write,
-    /// Both.
-    Either,
+    /// That, or room to write.
+    ReadAndRoom,
 }
 
 impl Wants {
     fn flags(self) -> epoll::EventFlags {
         match self {
             Wants::Read => epoll::EventFlags::IN,
-            Wants::Write => epoll::EventFlags::OUT,
-            Wants::Either => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+            Wants::ReadAndRoom => epoll::EventFlags::IN | epoll::EventFlags::OUT,
         }
     }
 }
@@ -129,6 +125,13 @@ impl std::fmt::Debug for State {
 struct Plugged {
     port: Box<dyn Port>,
     wants: Wants,
+}
+
+impl Plugged {
+    /// Whether it goes on at once.
+    fn has_work(&self) -> bool {
+        self.wants == Wants::Read && self.port.has_work()
+    }
 }
 
 impl Card {
@@ -250,15 +253,18 @@ impl Card {
         while let Some(arrived) = self.arrivals() {
             for mut port in arrived {
                 let (key, wants) = (epoll::EventData::new_u64(next), Wants::Read);
-                match epoll::add(&self.epoll, port.stream(), key, wants.flags()) {
-                    Ok(()) => drop(ports.insert(next, Plugged { port, wants })),
-                    Err(_) => port.end(),
+                if epoll::add(&self.epoll, port.stream(), key, wants.flags()).is_err() {
+                    port.end();
+                    continue;
+                }
+                let mut plugged = Plugged { port, wants };
+                // The peer may have written already.
+                if self.turn((next, &mut plugged), true) {
+                    ports.insert(next, plugged);
                 }
                 next += 1;
             }
-            ports.retain(|key, plugged| {
-                !plugged.port.has_work() || self.turn((*key, plugged), false)
-            });
+            ports.retain(|key, plugged| !plugged.has_work() || self.turn((*key, plugged), false));
             self.park(&ports, &mut events);
             for event in events.drain(..) {
                 let key = event.data.u64();
@@ -298,7 +304,7 @@ impl Card {
     fn park(&self, ports: &HashMap<u64, Plugged>, events: &mut Vec<epoll::Event>) {
         self.parked.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let busy = ports.values().any(|plugged| plugged.port.has_work())
+        let busy = ports.values().any(Plugged::has_work)
             || self.has_news()
             || self.called.load(Ordering::Relaxed);
         let timeout = busy.then_some(&AT_ONCE);
@@ -336,25 +342,4 @@ impl Card {
         let _ = epoll::delete(&self.epoll, plugged.port.stream());
         plugged.port.end();
     }
-}
-
-/// Writes as much of `bytes` from `sent` on as there is room for; whether it was all.
-///
-/// # Errors
-/// Whatever ends the connection.
-pub(super) fn write_some(
-    mut stream: &TcpStream,
-    bytes: &[u8],
-    sent: &mut usize,
-) -> io::Result<bool> {
-    while *sent < bytes.len() {
-        match io::Write::write(&mut stream, &bytes[*sent..]) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => *sent += written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(true)
 }

@@ -1,4 +1,4 @@
-//! What goes over a connection of the kind `tcp`, after the handshake.
+//! What goes over a connection of the kind `tcp` after the handshake, in both directions.
 //!
 //! ```text
 //! frame     | length (4) | kind (1) | ...          little-endian; the length is what follows
@@ -6,7 +6,8 @@
 //!           WRITE  segment (8) word (8) words ...
 //!           SWAP   segment (8) word (8) expected (8) new (8)
 //!           BELL                                    (no reply)
-//! replies   DONE     count (4)                      so many writes are, in the order of requests
+//! replies to requests of the other end, among requests of its own
+//!           DONE     count (4)                      so many writes are, in the order of requests
 //!           WORDS    words ...                      a read's
 //!           WAS      word (8)                       a swap's
 //!           REFUSED  reason (1)                     any operation's
@@ -27,6 +28,8 @@ pub const LONGEST: usize = 1 << 21;
 
 const LENGTH_BYTES: usize = 4;
 const PLACE_BYTES: usize = 1 + 8 + 8;
+/// Bytes of a reply but for the words of a read.
+pub(super) const SHORT_REPLY_BYTES: usize = LENGTH_BYTES + 1 + 8;
 const MAX_FRAME_BYTES: usize = PLACE_BYTES + LONGEST * 8;
 /// What is read at once, and what an idle connection keeps.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -64,6 +67,13 @@ impl From<Malformed> for io::Error {
 pub(super) struct Target {
     pub(super) segment: SegmentId,
     pub(super) word: usize,
+}
+
+/// What either end of a connection writes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame<'a> {
+    Request(Request<'a>),
+    Reply(Reply<'a>),
 }
 
 /// What one machine asks of another.
@@ -158,14 +168,23 @@ fn put_byte_frame(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-impl<'a> Request<'a> {
-    /// The request in a frame.
+impl<'a> Frame<'a> {
+    /// What is in a frame.
     ///
     /// # Errors
     /// [`Malformed`].
     pub(super) fn of(frame: &'a [u8]) -> Result<Self, Malformed> {
         let (kind, rest) = frame.split_first().ok_or(Malformed)?;
-        if *kind == BELL {
+        match *kind {
+            READ..=BELL => Request::of(*kind, rest).map(Frame::Request),
+            _ => Reply::of(*kind, rest).map(Frame::Reply),
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    fn of(kind: u8, rest: &'a [u8]) -> Result<Self, Malformed> {
+        if kind == BELL {
             return rest.is_empty().then_some(Request::Bell).ok_or(Malformed);
         }
         let (place, rest) = rest.split_first_chunk::<16>().ok_or(Malformed)?;
@@ -175,7 +194,7 @@ impl<'a> Request<'a> {
             // A word that this machine cannot count is beyond every end.
             word: usize::try_from(word).unwrap_or(usize::MAX),
         };
-        match *kind {
+        match kind {
             READ => {
                 let [words] = words_of(rest)?;
                 let words = usize::try_from(words).map_err(|_| Malformed)?;
@@ -194,13 +213,8 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// The reply in a frame.
-    ///
-    /// # Errors
-    /// [`Malformed`].
-    pub(super) fn of(frame: &'a [u8]) -> Result<Self, Malformed> {
-        let (kind, rest) = frame.split_first().ok_or(Malformed)?;
-        match *kind {
+    fn of(kind: u8, rest: &'a [u8]) -> Result<Self, Malformed> {
+        match kind {
             DONE => {
                 let count = rest.try_into().map_err(|_| Malformed)?;
                 Ok(Reply::Done(u32::from_le_bytes(count)))
@@ -335,12 +349,12 @@ mod tests {
         put_bell(&mut out);
         for seed in 0..20 {
             let frames = frames(&out, &mut Random::new(seed)).expect("well-formed");
-            let requests: Vec<_> = frames.iter().map(|frame| Request::of(frame)).collect();
+            let requests: Vec<_> = frames.iter().map(|frame| Frame::of(frame)).collect();
             let [
-                Ok(read),
-                Ok(Request::Write(target, words)),
-                Ok(swap),
-                Ok(bell),
+                Ok(Frame::Request(read)),
+                Ok(Frame::Request(Request::Write(target, words))),
+                Ok(Frame::Request(swap)),
+                Ok(Frame::Request(bell)),
             ] = &requests[..]
             else {
                 panic!("{requests:?}")
@@ -363,17 +377,18 @@ mod tests {
         let refused = FabricError::Refused(NOT_THE_WRITER);
         put_refused(&mut out, &refused);
         let frames = frames(&out, &mut Random::new(1)).expect("well-formed");
-        let replies: Vec<_> = frames.iter().map(|frame| Reply::of(frame)).collect();
+        let replies: Vec<_> = frames.iter().map(|frame| Frame::of(frame)).collect();
         let words: Vec<u8> = [1u64, 2]
             .iter()
             .flat_map(|word| word.to_le_bytes())
             .collect();
         let expected = [
-            Ok(Reply::Done(7)),
-            Ok(Reply::Words(Words(&words))),
-            Ok(Reply::Was(9)),
-            Ok(Reply::Refused(refused)),
+            Reply::Done(7),
+            Reply::Words(Words(&words)),
+            Reply::Was(9),
+            Reply::Refused(refused),
         ];
+        let expected = expected.map(|reply| Ok(Frame::Reply(reply)));
         assert_eq!(replies, expected);
     }
 
@@ -399,12 +414,11 @@ mod tests {
             if let Some(kind) = frame.first_mut() {
                 *kind %= 10;
             }
-            // Neither may panic.
-            let _ = Request::of(&frame);
-            let _ = Reply::of(&frame);
+            // It may not panic.
+            let _ = Frame::of(&frame);
         }
         let mut read = Vec::new();
         put_read(&mut read, TARGET, LONGEST + 1);
-        assert_eq!(Request::of(&read[LENGTH_BYTES..]), Err(Malformed));
+        assert_eq!(Frame::of(&read[LENGTH_BYTES..]), Err(Malformed));
     }
 }

@@ -1,20 +1,30 @@
-//! The connections to one peer, kept up: one for ordinary operations, one for leases.
+//! The connections between this machine and a peer, kept up: one for ordinary operations, one for leases.
 //!
 //! ```text
-//! call both ─► up: Connected ─► one breaks ─► both closed: Lost ─► wait, ever longer ─► call …
+//! the greater number   call both ─► up ─► one breaks ─► both closed: Lost ─► wait, ever longer ─► call …
+//! the smaller          ask to be called ─► called twice: up ─► one breaks ─► both closed: Lost ─► wait, ask …
 //! ```
+//! Whoever asks goes through the same handshake, so that each learns from the other why they do not talk.
+//!
+//! # Invariants
+//! * The peer's earlier connections are closed before the first of its new ones is admitted.
+//! * Nothing of the peer is applied before both connections are up, nor after [`Link::stop`] (FAB-5).
+//!
 //! # Failure
 //! Whatever breaks or is refused is tried again, until the peer is no member any more; why it was
-//! refused last can be asked for. A peer that calls is called back at once.
+//! refused last can be asked for. A peer that asks is called at once.
 
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::auth::{self, HandshakeError, Peer};
-use super::connection::{Connection, Poster};
+use super::agent::Agent;
+use super::auth::{ASKS, HandshakeError, Peer};
+use super::carried::Carried;
+use super::connection::Connection;
+use super::tls::{self, Session};
 use super::{PATIENCE, Shared};
 use crate::fabric::Event;
 use crate::machine::MachineId;
@@ -45,10 +55,32 @@ struct State {
     now: bool,
     /// Streams in a handshake.
     calling: Vec<TcpStream>,
-    up: Option<[Arc<Connection>; LANES]>,
-    /// One of the connections has ended.
+    /// The ordinary connection of a peer whose other one has not come yet.
+    half: Option<(Peer, Arc<Connection>)>,
+    up: Option<Pair>,
+    /// One of the connections has ended, or the peer has.
     over: bool,
     refusal: Option<HandshakeError>,
+}
+
+/// The connections to one life of a peer.
+#[derive(Clone, Debug)]
+struct Pair {
+    incarnation: u64,
+    connections: [Arc<Connection>; LANES],
+}
+
+impl Pair {
+    fn close(&self) {
+        self.connections
+            .iter()
+            .for_each(|connection| connection.close());
+    }
+}
+
+/// Whether it is `me` who calls of the two.
+fn calls(me: MachineId, peer: MachineId) -> bool {
+    me > peer
 }
 
 impl Link {
@@ -68,7 +100,8 @@ impl Link {
     /// The connection of a lane, while both are up.
     pub(super) fn connection(&self, lane: usize) -> Option<Arc<Connection>> {
         let state = self.state.lock();
-        state.up.as_ref().map(|up| Arc::clone(&up[lane]))
+        let up = state.up.as_ref();
+        up.map(|up| Arc::clone(&up.connections[lane]))
     }
 
     /// Why the last call was refused; `None` while the connections are up.
@@ -81,15 +114,10 @@ impl Link {
         let mut state = self.state.lock();
         if state.address != address {
             state.address = address.to_owned();
+            state.now = true;
             drop(state);
-            self.call_now();
+            self.wake.notify_all();
         }
-    }
-
-    /// Does not wait before the next call: the peer is there.
-    pub(super) fn call_now(&self) {
-        self.state.lock().now = true;
-        self.wake.notify_all();
     }
 
     /// Ends the connections, and answers all that waits, for good.
@@ -100,31 +128,25 @@ impl Link {
             // It may be broken already.
             let _ = stream.shutdown(Shutdown::Both);
         }
-        drop(state);
-        self.wake.notify_all();
-        self.down(shared);
+        let half = state.half.take();
+        self.down(shared, state);
+        if let Some((_, half)) = half {
+            half.close();
+        }
     }
 
-    /// The life of a link: calls the peer until it is stopped.
-    pub(super) fn keep(self: &Arc<Self>, shared: &Shared) {
+    /// The life of a link: calls the peer, or asks to be called, until it is stopped.
+    pub(super) fn keep(self: &Arc<Self>, shared: &Arc<Shared>) {
         let mut delay = FIRST_DELAY;
         loop {
-            match self.call(shared) {
-                Ok(connections) => {
-                    delay = FIRST_DELAY;
-                    if self.up(shared, &connections) {
-                        self.carry(shared, &connections);
-                    }
-                    self.down(shared);
-                }
-                Err(error) => {
-                    let mut state = self.state.lock();
-                    state.calling.clear();
-                    state.refusal = Some(error);
-                }
+            if !self.is_up() {
+                self.try_call(shared);
+            }
+            if self.await_end(shared) {
+                delay = FIRST_DELAY;
             }
             let mut state = self.state.lock();
-            if !state.stopped && !state.now {
+            if !state.stopped && !state.now && state.up.is_none() {
                 self.wake.wait_for(&mut state, delay);
             }
             if state.stopped {
@@ -135,50 +157,77 @@ impl Link {
         }
     }
 
-    /// From now on the connections are used, unless the link was stopped meanwhile.
-    fn up(&self, shared: &Shared, connections: &[Arc<Connection>; LANES]) -> bool {
+    fn is_up(&self) -> bool {
+        self.state.lock().up.is_some()
+    }
+
+    fn try_call(self: &Arc<Self>, shared: &Arc<Shared>) {
+        let called = if calls(shared.identity.me, self.peer) {
+            let pair = self.call(shared);
+            pair.map(|pair| self.up(shared, pair))
+        } else {
+            let asked = self.call_lane(shared, ASKS).map(drop);
+            // Nobody sees it once the peer has called.
+            asked.and(Err(HandshakeError::Io("has been asked to call".into())))
+        };
         let mut state = self.state.lock();
         state.calling.clear();
-        if state.stopped {
-            return false;
+        if state.up.is_none()
+            && let Err(error) = called
+        {
+            state.refusal = Some(error);
         }
-        state.up = Some(connections.clone());
+    }
+
+    /// While the connections are up, waits until one of them has ended, which ends the other; whether they were.
+    fn await_end(&self, shared: &Shared) -> bool {
+        let mut state = self.state.lock();
+        let was_up = state.up.is_some();
+        while state.up.is_some() && !state.over && !state.stopped {
+            self.wake.wait(&mut state);
+        }
+        self.down(shared, state);
+        was_up
+    }
+
+    /// From now on the connections are used, unless the link was stopped meanwhile; the cards carry them.
+    fn up(self: &Arc<Self>, shared: &Arc<Shared>, pair: Pair) {
+        let mut state = self.state.lock();
+        if state.stopped {
+            drop(state);
+            return pair.close();
+        }
+        state.up = Some(pair.clone());
         state.over = false;
         state.refusal = None;
         shared.tell(Event::Connected(self.peer));
-        true
+        drop(state);
+        self.wake.notify_all();
+        for (card, connection) in shared.cards.iter().zip(&pair.connections) {
+            let link = Arc::clone(self);
+            let ended = move |ended: &Arc<Connection>| link.ended(ended);
+            let agent = Agent::new(&shared.registry, card, self.peer);
+            card.plug(Box::new(Carried::new(connection, agent, ended)));
+        }
     }
 
     /// From now on they are not.
-    fn down(&self, shared: &Shared) {
-        let mut state = self.state.lock();
+    fn down(&self, shared: &Shared, mut state: MutexGuard<'_, State>) {
         let up = state.up.take();
         if up.is_some() {
             shared.tell(Event::Lost(self.peer));
         }
         drop(state);
-        for connection in up.iter().flatten() {
-            connection.close();
-        }
-    }
-
-    /// Lets the cards carry the connections until one of them ends, which ends the other.
-    fn carry(self: &Arc<Self>, shared: &Shared, connections: &[Arc<Connection>; LANES]) {
-        for (card, connection) in shared.cards.iter().zip(connections) {
-            let link = Arc::clone(self);
-            let ended = move |ended: &Arc<Connection>| link.ended(ended);
-            card.plug(Box::new(Poster::new(connection, ended)));
-        }
-        let mut state = self.state.lock();
-        while !state.over && !state.stopped {
-            self.wake.wait(&mut state);
+        self.wake.notify_all();
+        if let Some(pair) = up {
+            pair.close();
         }
     }
 
     /// A connection has ended; one of an earlier pair says nothing of those of now.
     fn ended(&self, connection: &Arc<Connection>) {
         let mut state = self.state.lock();
-        let mut up = state.up.iter().flatten();
+        let mut up = state.up.iter().flat_map(|up| &up.connections);
         if up.any(|other| Arc::ptr_eq(other, connection)) {
             state.over = true;
             drop(state);
@@ -186,20 +235,100 @@ impl Link {
         }
     }
 
-    fn call(&self, shared: &Shared) -> Result<[Arc<Connection>; LANES], HandshakeError> {
-        let (ordinary, first) = self.call_lane(shared, ORDINARY)?;
-        let (leases, second) = self.call_lane(shared, LEASES)?;
+    /// The peer has proved who it is: it asks to be called, or its connection is let in.
+    ///
+    /// # Errors
+    /// Where it does not keep to the rule of who calls.
+    pub(super) fn admit(&self, shared: &Shared, peer: Peer) -> Result<(), HandshakeError> {
+        let mut state = self.state.lock();
+        if state.stopped {
+            return Err(HandshakeError::NotMember);
+        }
+        let other_life = |up: &Pair| up.incarnation != peer.incarnation;
+        let restarted = state.up.as_ref().is_some_and(other_life);
+        if calls(shared.identity.me, self.peer) {
+            if !peer.asks() {
+                return Err(HandshakeError::Version);
+            }
+            state.over |= restarted;
+            state.now = true;
+            drop(state);
+            self.wake.notify_all();
+            return Ok(());
+        }
+        if usize::from(peer.lane) >= LANES {
+            return Err(HandshakeError::Version);
+        }
+        // It calls while it has no connection, the ordinary one first.
+        if restarted || usize::from(peer.lane) == ORDINARY {
+            let half = state.half.take();
+            self.down(shared, state);
+            half.iter().for_each(|(_, half)| half.close());
+        }
+        Ok(())
+    }
+
+    /// The peer has made a connection.
+    pub(super) fn called(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        peer: Peer,
+        stream: TcpStream,
+        session: Option<Session>,
+    ) {
+        let lane = usize::from(peer.lane);
+        let connection = Connection::new(stream, session, &shared.cards[lane]);
+        let mut state = self.state.lock();
+        if lane == ORDINARY && !state.stopped {
+            state.half = Some((peer, connection));
+            self.wake.notify_all();
+            return;
+        }
+        // The peer has made the ordinary one, whoever lets it in may be a little behind.
+        let until = Instant::now() + PATIENCE;
+        let mut late = false;
+        while state.half.is_none() && !state.stopped && !late {
+            late = self.wake.wait_until(&mut state, until).timed_out();
+        }
+        let half = state
+            .half
+            .take_if(|(first, _)| first.incarnation == peer.incarnation);
+        drop(state);
+        match half {
+            Some((_, ordinary)) => {
+                let pair = Pair {
+                    incarnation: peer.incarnation,
+                    connections: [ordinary, connection],
+                };
+                self.up(shared, pair);
+            }
+            // It is of another call, which the peer gives up too.
+            None => connection.close(),
+        }
+    }
+
+    fn call(&self, shared: &Shared) -> Result<Pair, HandshakeError> {
+        let (first, ordinary, in_tls) = self.call_lane(shared, ORDINARY)?;
+        let (second, leases, also_in_tls) = self.call_lane(shared, LEASES)?;
         if first.incarnation != second.incarnation {
             return Err(HandshakeError::Io("the peer has just restarted".into()));
         }
-        Ok([ordinary, leases])
+        let [card, lease_card] = &shared.cards;
+        Ok(Pair {
+            incarnation: first.incarnation,
+            connections: [
+                Connection::new(ordinary, in_tls, card),
+                Connection::new(leases, also_in_tls, lease_card),
+            ],
+        })
     }
 
+    /// A stream to the peer, at the end of the handshake.
     fn call_lane(
         &self,
         shared: &Shared,
         lane: usize,
-    ) -> Result<(Arc<Connection>, Peer), HandshakeError> {
+    ) -> Result<(Peer, TcpStream, Option<Session>), HandshakeError> {
         let address = self.state.lock().address.clone();
         let mut stream = Err(std::io::ErrorKind::AddrNotAvailable.into());
         for address in address.to_socket_addrs()? {
@@ -208,7 +337,7 @@ impl Link {
                 break;
             }
         }
-        let mut stream = stream?;
+        let stream = stream?;
         super::prepare(&stream, Some(PATIENCE))?;
         let shutter = stream.try_clone()?;
         let mut state = self.state.lock();
@@ -217,8 +346,17 @@ impl Link {
         }
         state.calling.push(shutter);
         drop(state);
-        let peer = auth::call(&shared.identity, self.peer, lane as u8, &mut stream)?;
+        let (identity, tls) = (&shared.identity, shared.tls.as_ref());
+        let (peer, session) = tls::call(identity, tls, self.peer, lane as u8, &stream)?;
         stream.set_nonblocking(true)?;
-        Ok((Connection::new(stream, &shared.cards[lane]), peer))
+        Ok((peer, stream, session))
+    }
+
+    /// Holds up what the peer has sent on a lane, while something else happens.
+    #[cfg(test)]
+    pub(super) fn hold_up(&self, lane: usize, meanwhile: impl FnOnce()) {
+        let connection = self.connection(lane).expect("it is connected");
+        let _gate = connection.gate();
+        meanwhile();
     }
 }

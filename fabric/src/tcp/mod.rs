@@ -2,24 +2,27 @@
 //!
 //! # Picture
 //! ```text
-//! machine a                                             machine b
-//! threads post ─► connection: ordinary ═══════════════► agent: applies to b's memory, in order
-//!                 connection: leases   ═══════════════► agent
-//! agent ◄═══════════════════════ ordinary, leases: connection ◄─ threads post
+//! machine a                                                     machine b
+//! threads post ─► connection ◄══ ordinary: requests, replies ══► connection ◄─ threads post
+//!    agent applies ◄┘ connection ◄══ leases: the same ════════► connection └► agent applies to b's memory
 //! ```
-//! Who posts owns the connection: a pair of machines has two in each direction, so that leases
-//! ([`SegmentId::LEASE_LANE`]) never wait behind anything else. FAB-3 holds within each of the two. A machine
-//! has two threads that carry all of them, its cards, one for each lane; other threads only connect.
+//! A pair of machines has two connections, which both post to; of the two the one with the greater number
+//! makes them. Leases ([`SegmentId::LEASE_LANE`]) have one of their own, so that they never wait behind
+//! anything else. FAB-3 holds within each of the two. A machine has two threads that carry all of them, its
+//! cards, one for each lane; other threads only connect.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `auth` | the handshake: secret, cluster, version, who is who |
+//! | `tls` | TLS around it and all that follows, where the cluster wants that |
 //! | `frame` | requests and replies as bytes |
 //! | `card` | the thread of a lane, which carries all its connections |
-//! | `connection` | the posting end: gathers operations, answers completions |
+//! | `connection` | posting: gathers operations, answers completions |
+//! | `carried` | a connection's place on its card: reads, writes |
+//! | `agent` | applies what the peer asks for |
 //! | `link` | keeps the two connections to a peer up |
-//! | `callers` | who has called, and whose requests are applied |
-//! | `agent` | the other end: applies what arrives |
+//! | `listener` | lets callers in |
+//! | `callers` | who is in a handshake |
 //! | `threads` | what must have ended when the fabric is dropped |
 //!
 //! # Failure
@@ -32,10 +35,13 @@ mod agent;
 mod auth;
 mod callers;
 mod card;
+mod carried;
 mod connection;
 mod frame;
 mod link;
+mod listener;
 mod threads;
+mod tls;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -47,6 +53,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub use self::auth::{HandshakeError, cluster_id};
 pub use self::frame::LONGEST;
+pub use self::tls::{CertificateFault, TcpTls, TlsError};
 
 use self::auth::Identity;
 use self::callers::Callers;
@@ -80,6 +87,8 @@ pub struct TcpConfig {
     pub secret: Vec<u8>,
     /// Where the agent listens, as `host:port`; port 0 is any that is free.
     pub listen: String,
+    /// Certificates, where all machines of the cluster have some; without them nothing is encrypted.
+    pub tls: Option<TcpTls>,
 }
 
 /// One machine's end of a network.
@@ -97,9 +106,10 @@ pub struct TcpFabric {
 #[derive(Debug)]
 struct Shared {
     identity: Identity,
-    registry: Registry,
+    tls: Option<TcpTls>,
+    registry: Arc<Registry>,
     bell: Bell,
-    callers: Arc<Callers>,
+    callers: Callers,
     cards: [Arc<Card>; LANES],
     links: RwLock<HashMap<MachineId, Arc<Link>>>,
     events: Mutex<Vec<Event>>,
@@ -111,11 +121,9 @@ impl Shared {
         self.events.lock().push(event);
     }
 
-    /// A peer has called: it will answer.
-    fn call_back(&self, peer: MachineId) {
-        if let Some(link) = self.links.read().get(&peer) {
-            link.call_now();
-        }
+    /// What keeps the connections to a member.
+    fn link(&self, peer: MachineId) -> Option<Arc<Link>> {
+        self.links.read().get(&peer).cloned()
     }
 
     fn name(&self, what: &str) -> String {
@@ -141,16 +149,17 @@ impl TcpFabric {
         let bell = Bell::new(Arc::new(Memory::anonymous(1)?), 0);
         let shared = Arc::new(Shared {
             identity: Identity::new(config.me, config.cluster, &config.secret)?,
-            registry: Registry::new(config.me),
-            callers: Arc::new(Callers::new(config.me)),
+            tls: config.tls.clone(),
+            registry: Arc::new(Registry::new(config.me)),
+            callers: Callers::default(),
             cards: [Card::new(&bell)?, Card::new(&bell)?],
             bell,
             links: RwLock::default(),
             events: Mutex::default(),
             threads: Arc::default(),
         });
-        let (listens, agent) = (Arc::clone(&listener), Arc::clone(&shared));
-        let life = move || agent::accept(&agent, &listens);
+        let (listens, lets_in) = (Arc::clone(&listener), Arc::clone(&shared));
+        let life = move || listener::accept(&lets_in, &listens);
         shared.threads.spawn(shared.name("listener"), life)?;
         let fabric = TcpFabric {
             shared,
@@ -186,21 +195,26 @@ impl TcpFabric {
         link.connection(lane).ok_or(FabricError::Lost)
     }
 
-    /// Posts an operation to a peer, or applies it to this machine's own memory.
+    /// Posts an operation to a peer, or applies it to this machine's own memory; with `ring` and the bell.
     fn operate<T>(
         &self,
         at: Place,
         to_write: bool,
+        ring: bool,
         here: impl FnOnce(&Memory) -> Completion<T>,
         put: impl FnOnce(&mut Vec<u8>, Target),
         waiting: impl FnOnce(crate::Completer<T>) -> Waiting,
     ) -> Completion<T> {
         let me = self.me();
         if at.machine == me {
-            return match self.shared.registry.memory(at.segment, me, to_write) {
+            let done = match self.shared.registry.memory(at.segment, me, to_write) {
                 Ok(memory) => here(&memory),
                 Err(error) => Completion::done(Err(error)),
             };
+            if ring {
+                self.shared.cards[ORDINARY].call();
+            }
+            return done;
         }
         let lane = match at.segment.lane() {
             SegmentId::LEASE_LANE => LEASES,
@@ -215,8 +229,22 @@ impl TcpFabric {
             word: at.word,
         };
         let (completer, completion) = Completion::pending();
-        connection.post(|out| put(out, target), waiting(completer));
+        connection.post(|out| put(out, target), waiting(completer), ring);
         completion
+    }
+
+    fn put(&self, at: Place, words: &[u64], ring: bool) -> Completion<()> {
+        self.counters.write(words.len());
+        too_long(words.len()).unwrap_or_else(|| {
+            self.operate(
+                at,
+                true,
+                ring,
+                |memory| direct::write(memory, at.word, words),
+                |out, target| frame::put_write(out, target, words),
+                Waiting::Write,
+            )
+        })
     }
 }
 
@@ -260,7 +288,6 @@ impl Fabric for TcpFabric {
         }
         let _changing = self.changing.lock();
         let shared = &self.shared;
-        shared.callers.set_members(ids.clone());
         let gone: Vec<_> = {
             let mut links = shared.links.write();
             links.extract_if(|peer, _| !ids.contains(peer)).collect()
@@ -273,11 +300,16 @@ impl Fabric for TcpFabric {
                 continue;
             }
             let link = Link::new(member.id, &member.address);
+            // Known before it calls, so that it is called back.
+            shared.links.write().insert(member.id, Arc::clone(&link));
             let (keeper, keeps) = (Arc::clone(shared), Arc::clone(&link));
             let life = move || keeps.keep(&keeper);
             let name = format!("link {me}-{}", member.id);
-            shared.threads.spawn(name, life)?;
-            shared.links.write().insert(member.id, link);
+            if let Err(error) = shared.threads.spawn(name, life) {
+                shared.links.write().remove(&member.id);
+                link.stop(shared);
+                return Err(error.into());
+            }
         }
         Ok(())
     }
@@ -298,6 +330,7 @@ impl Fabric for TcpFabric {
             self.operate(
                 at,
                 false,
+                false,
                 |memory| direct::read(memory, at.word, words),
                 |out, target| frame::put_read(out, target, words),
                 |completer| Waiting::Read(completer, words),
@@ -306,16 +339,11 @@ impl Fabric for TcpFabric {
     }
 
     fn write(&self, at: Place, words: &[u64]) -> Completion<()> {
-        self.counters.write(words.len());
-        too_long(words.len()).unwrap_or_else(|| {
-            self.operate(
-                at,
-                true,
-                |memory| direct::write(memory, at.word, words),
-                |out, target| frame::put_write(out, target, words),
-                Waiting::Write,
-            )
-        })
+        self.put(at, words, false)
+    }
+
+    fn write_and_ring(&self, at: Place, words: &[u64]) -> Completion<()> {
+        self.put(at, words, true)
     }
 
     fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64> {
@@ -323,6 +351,7 @@ impl Fabric for TcpFabric {
         self.operate(
             at,
             true,
+            false,
             |memory| direct::cas(memory, at.word, expected, new),
             |out, target| frame::put_swap(out, target, expected, new),
             Waiting::Swap,

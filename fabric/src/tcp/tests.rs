@@ -7,6 +7,7 @@ pub(super) fn config(me: u32) -> TcpConfig {
         cluster: 77,
         secret: b"the secret of the tests".to_vec(),
         listen: "127.0.0.1:0".into(),
+        tls: None,
     }
 }
 
@@ -100,7 +101,7 @@ fn a_machine_that_moves_is_found_at_its_new_address() {
 fn leases_do_not_wait_behind_anything_else() {
     let (a, b) = (start(&config(1)), start(&config(2)));
     join(&[&a, &b]);
-    until(|| connected(&a, &b));
+    until(|| connected(&a, &b) && connected(&b, &a));
     let segment = |lane| SegmentId::new(SegmentId::BOARD, lane, 0);
     let at = |lane| Place {
         machine: b.me(),
@@ -113,7 +114,8 @@ fn leases_do_not_wait_behind_anything_else() {
     }
     // The agent of the ordinary connection is held up, as by a batch that takes long.
     let mut ordinary = None;
-    b.shared.callers.hold_up(a.me(), ORDINARY, || {
+    let from_a = b.shared.link(a.me()).expect("a member");
+    from_a.hold_up(ORDINARY, || {
         let mut posted = a.write(at(0), &[1]);
         assert_eq!(wait(a.write(at(SegmentId::LEASE_LANE), &[1])), Ok(()));
         assert_eq!(posted.take(), None);
@@ -161,4 +163,71 @@ fn what_no_frame_holds_is_refused() {
     let refused = FabricError::Refused("longer than one operation may be");
     assert_eq!(wait(a.read(at, LONGEST + 1)), Err(refused.clone()));
     assert_eq!(wait(a.write(at, &vec![0; LONGEST + 1])), Err(refused));
+}
+
+/// The addresses of the ends of a connection, the own one first.
+fn ends(machine: &TcpFabric, peer: &TcpFabric, lane: usize) -> [SocketAddr; 2] {
+    let connection = machine.connection(peer.me(), lane).expect("connected");
+    let (own, other) = (
+        connection.stream().local_addr(),
+        connection.stream().peer_addr(),
+    );
+    [own, other].map(|address| address.expect("connected"))
+}
+
+#[test]
+fn both_machines_post_to_the_same_connections() {
+    let (a, b) = (start(&config(1)), start(&config(2)));
+    join(&[&a, &b]);
+    until(|| connected(&a, &b) && connected(&b, &a));
+    for lane in [ORDINARY, LEASES] {
+        let [own, other] = ends(&a, &b, lane);
+        assert_eq!(ends(&b, &a, lane), [other, own]);
+        assert_eq!(own, a.address(), "the greater number calls");
+    }
+}
+
+#[test]
+fn a_smaller_number_that_comes_back_is_called_again() {
+    let mut first = config(1);
+    let (a, b) = (start(&first), start(&config(2)));
+    join(&[&a, &b]);
+    until(|| connected(&a, &b) && connected(&b, &a));
+    first.listen = a.address().to_string();
+    let both = members(&[&a, &b]);
+    drop(a);
+    until(|| b.connection(first.me, ORDINARY).is_err());
+    let a = start(&first);
+    a.set_members(&both).expect("is one of them");
+    until(|| connected(&a, &b) && connected(&b, &a));
+}
+
+#[test]
+fn requests_of_both_directions_that_fill_every_buffer_are_answered() {
+    const WORDS: usize = 1 << 17;
+    let (a, b) = (start(&config(1)), start(&config(2)));
+    join(&[&a, &b]);
+    until(|| connected(&a, &b) && connected(&b, &a));
+    let segment = SegmentId::new(SegmentId::REGION, 0, 0);
+    let words = vec![7; WORDS];
+    std::thread::scope(|scope| {
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            to.provide(segment, WORDS, Writer::Peer(from.me()))
+                .expect("provided");
+            let at = Place {
+                machine: to.me(),
+                segment,
+                word: 0,
+            };
+            let words = &words;
+            scope.spawn(move || {
+                let write = |_| (from.write(at, words), from.read(at, WORDS));
+                let posted: Vec<_> = (0..60).map(write).collect();
+                for (write, read) in posted {
+                    assert_eq!(wait(write), Ok(()));
+                    assert_eq!(wait(read).as_deref(), Ok(&words[..]));
+                }
+            });
+        }
+    });
 }

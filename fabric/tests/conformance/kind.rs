@@ -10,6 +10,8 @@ use fencepost_fabric::{
     ShmFabric, SimKnobs, SimNet, TcpConfig, TcpFabric, Writer,
 };
 
+use crate::certificates::Authority;
+
 /// After so long the suite takes something for stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -89,15 +91,24 @@ impl Kind for Shm {
 }
 
 /// Machines with sockets, all on this host.
-pub struct Tcp(Mutex<HashMap<u32, SocketAddr>>);
+pub struct Tcp {
+    addresses: Mutex<HashMap<u32, SocketAddr>>,
+    authority: Option<Authority>,
+}
+
+/// The same, in TLS.
+pub struct TcpInTls(Tcp);
 
 impl Kind for Tcp {
     fn new() -> Self {
-        Tcp(Mutex::default())
+        Tcp {
+            addresses: Mutex::default(),
+            authority: None,
+        }
     }
 
     fn join(&self, id: u32) -> Arc<dyn Fabric> {
-        let mut addresses = self.0.lock().expect("no panic");
+        let mut addresses = self.addresses.lock().expect("no panic");
         // A machine comes back where it was. Nobody calls from these addresses, so its port is
         // free.
         let free = || SocketAddr::from(([127, 0, 1, id as u8], 0));
@@ -107,6 +118,7 @@ impl Kind for Tcp {
             cluster: 1,
             secret: b"of the suite".to_vec(),
             listen: address.to_string(),
+            tls: self.authority.as_ref().map(Authority::tls),
         };
         let fabric = TcpFabric::start(&config).expect("a free port");
         addresses.insert(id, fabric.address());
@@ -116,12 +128,33 @@ impl Kind for Tcp {
     fn member(&self, id: u32) -> Member {
         Member {
             id: MachineId(id),
-            address: self.0.lock().expect("no panic")[&id].to_string(),
+            address: self.addresses.lock().expect("no panic")[&id].to_string(),
         }
     }
 
     fn settle(&self) {
         std::thread::yield_now();
+    }
+}
+
+impl Kind for TcpInTls {
+    fn new() -> Self {
+        TcpInTls(Tcp {
+            authority: Some(Authority::new()),
+            ..Tcp::new()
+        })
+    }
+
+    fn join(&self, id: u32) -> Arc<dyn Fabric> {
+        self.0.join(id)
+    }
+
+    fn member(&self, id: u32) -> Member {
+        self.0.member(id)
+    }
+
+    fn settle(&self) {
+        self.0.settle();
     }
 }
 

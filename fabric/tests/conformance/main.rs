@@ -5,18 +5,21 @@
 //! order.rs         FAB-3            atomicity.rs   FAB-1, FAB-2
 //! answers.rs       FAB-4            refused.rs     FAB-6, places that are not there
 //! membership.rs    FAB-5            loss.rs        a machine goes and comes back
+//! certificates.rs  what machines in TLS show    tls.rs  who is refused for it
 //! rings.rs         RING-1, RING-2, BELL-1, back-pressure
 //! ```
 //! Tests that need threads are a list of their own, for kinds that have none.
 
 mod answers;
 mod atomicity;
+mod certificates;
 mod kind;
 mod loss;
 mod membership;
 mod order;
 mod refused;
 mod rings;
+mod tls;
 
 /// One `#[test]` for each function of the suite.
 macro_rules! tests {
@@ -85,6 +88,11 @@ mod shm {
 mod tcp {
     of_one_thread!(crate::kind::Tcp);
     of_threads!(crate::kind::Tcp);
+}
+
+mod tcp_in_tls {
+    of_one_thread!(crate::kind::TcpInTls);
+    of_threads!(crate::kind::TcpInTls);
 }
 
 /// It has no threads.

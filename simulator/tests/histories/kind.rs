@@ -37,6 +37,7 @@ impl Kind {
                         cluster: 1,
                         secret: b"of the histories".to_vec(),
                         listen: "127.0.0.1:0".into(),
+                        tls: None,
                     });
                     let fabric = fabric.expect("a free port");
                     address = fabric.address().to_string();

@@ -38,6 +38,7 @@ fn fabrics(kind: Kind, ids: &[MachineId]) -> Vec<Arc<dyn Fabric>> {
                     cluster: 1,
                     secret: b"of new objects".to_vec(),
                     listen: "127.0.0.1:0".into(),
+                    tls: None,
                 });
                 let fabric = fabric.expect("a free port");
                 address = fabric.address().to_string();

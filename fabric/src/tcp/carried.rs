@@ -1,0 +1,160 @@
+//! A connection's place on its card: what is read is applied or answers who waits, what is there is written.
+//!
+//! # Failure
+//! Ends with the connection: when it is closed or breaks, or the peer writes nonsense.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use super::agent::Agent;
+use super::card::{Port, Wants};
+use super::connection::Connection;
+use super::frame::{Frame, Inbox};
+use super::tls::{self, Session};
+
+/// Reads in a turn at most.
+const READS: usize = 16;
+/// What an idle connection keeps of its buffers.
+const KEPT_BYTES: usize = 256 << 10;
+
+/// A connection that a card carries.
+pub(super) struct Carried<F> {
+    connection: Arc<Connection>,
+    session: Option<Session>,
+    inbox: Inbox,
+    agent: Agent,
+    /// Whether there may be more to read than the stream tells.
+    more: bool,
+    /// What is being written, and how much of it is.
+    batch: Vec<u8>,
+    sent: usize,
+    ended: F,
+}
+
+/// What comes in on a stream, out of its session if it is in TLS.
+struct Source<'a>(&'a TcpStream, Option<&'a mut Session>);
+
+impl Read for Source<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match &mut self.1 {
+            None => (&*self.0).read(out),
+            Some(session) => tls::read(session, self.0, out),
+        }
+    }
+}
+
+impl<F: Fn(&Arc<Connection>) + Send> Carried<F> {
+    /// `agent` applies what the peer asks for; `ended` is called once, after the connection was closed.
+    pub(super) fn new(connection: &Arc<Connection>, agent: Agent, ended: F) -> Self {
+        Carried {
+            connection: Arc::clone(connection),
+            session: connection.take_session(),
+            inbox: Inbox::new(),
+            agent,
+            more: false,
+            batch: Vec::new(),
+            sent: 0,
+            ended,
+        }
+    }
+
+    /// Reads once; whether there may be more that nothing tells of.
+    fn receive(&mut self) -> io::Result<bool> {
+        let mut source = Source(self.connection.stream(), self.session.as_mut());
+        if !self.inbox.fill(&mut source)? {
+            return Ok(false);
+        }
+        let (mut gate, mut answered) = (None, false);
+        while let Some(frame) = self.inbox.next()? {
+            match Frame::of(frame)? {
+                Frame::Request(request) => {
+                    let open = gate.get_or_insert_with(|| self.connection.gate());
+                    if !**open {
+                        return Err(io::ErrorKind::ConnectionAborted.into());
+                    }
+                    self.agent.apply(request);
+                }
+                Frame::Reply(reply) => {
+                    // Whom it wakes may close the connection.
+                    gate = None;
+                    answered = true;
+                    self.connection.reply(reply)?;
+                }
+            }
+        }
+        drop(gate);
+        if answered {
+            self.connection.answered();
+        }
+        self.agent.arrived()?;
+        Ok(self.session.is_some())
+    }
+
+    /// Whether all is written that was taken to be.
+    fn is_sent(&self) -> bool {
+        let session = self.session.as_ref();
+        self.sent == self.batch.len() && !session.is_some_and(|session| session.wants_write())
+    }
+
+    /// Writes as far as there is room: what was left, or else replies and what was posted.
+    fn send(&mut self) -> io::Result<()> {
+        if self.is_sent() {
+            self.batch.clear();
+            self.batch.shrink_to(KEPT_BYTES);
+            self.sent = 0;
+            std::mem::swap(&mut self.batch, &mut self.agent.replies);
+            self.connection.take_posted(&mut self.batch)?;
+        }
+        let stream = self.connection.stream();
+        match &mut self.session {
+            None => write_some(stream, &self.batch, &mut self.sent),
+            Some(session) => tls::write(session, stream, &self.batch, &mut self.sent),
+        }
+    }
+}
+
+impl<F: Fn(&Arc<Connection>) + Send> Port for Carried<F> {
+    fn stream(&self) -> &TcpStream {
+        self.connection.stream()
+    }
+
+    fn turn(&mut self, readable: bool) -> io::Result<Wants> {
+        if readable || self.more {
+            self.more = (0..READS).try_fold(true, |more, _| match more {
+                true => self.receive(),
+                false => Ok(false),
+            })?;
+        }
+        self.send()?;
+        // With more to read it has a turn before it waits for room.
+        Ok(if self.more || self.is_sent() {
+            Wants::Read
+        } else {
+            Wants::ReadAndRoom
+        })
+    }
+
+    fn has_work(&self) -> bool {
+        self.more || !self.agent.replies.is_empty() || self.connection.has_posted()
+    }
+
+    fn end(&mut self) {
+        self.connection.close();
+        (self.ended)(&self.connection);
+    }
+}
+
+/// Writes as much of `bytes` from `sent` on as there is room for.
+fn write_some(mut stream: &TcpStream, bytes: &[u8], sent: &mut usize) -> io::Result<()> {
+    while *sent < bytes.len() {
+        match stream.write(&bytes[*sent..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => *sent += written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

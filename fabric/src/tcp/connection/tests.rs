@@ -1,0 +1,196 @@
+use super::*;
+use crate::bell::Bell;
+use crate::completion::Completion;
+use crate::fabric::FabricError;
+use crate::machine::MachineId;
+use crate::memory::Memory;
+use crate::registry::Registry;
+use crate::segment::{SegmentId, Writer};
+use crate::tcp::agent::Agent;
+use crate::tcp::carried::Carried;
+use crate::tcp::frame::{Frame, Inbox, LONGEST, Request, Target};
+use std::io::Write;
+use std::net::TcpListener;
+
+const TARGET: Target = Target {
+    segment: SegmentId::new(1, 0, 0),
+    word: 0,
+};
+
+/// A connection, and the peer's end of it.
+fn pair() -> (Arc<Connection>, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let here = TcpStream::connect(address).expect("listens");
+    here.set_nonblocking(true).expect("a socket");
+    let (there, _) = listener.accept().expect("connected");
+    let bell = Bell::new(Arc::new(Memory::anonymous(1).expect("memory")), 0);
+    let card = Card::new(&bell).expect("descriptors");
+    (Connection::new(here, None, &card), there)
+}
+
+/// Carries a connection until it has ended; of this machine's memory the peer may use [`TARGET`]'s.
+fn carry(connection: &Arc<Connection>) {
+    let card = Arc::clone(&connection.card);
+    let registry = Arc::new(Registry::new(MachineId(1)));
+    let memory = registry.provide(TARGET.segment, LONGEST, Writer::Peer(MachineId(2)));
+    memory.expect("memory");
+    let agent = Agent::new(&registry, &card, MachineId(2));
+    let ended = |ended: &Arc<Connection>| ended.card.stop();
+    card.plug(Box::new(Carried::new(connection, agent, ended)));
+    card.run();
+}
+
+fn post_write(connection: &Connection, words: &[u64]) -> Completion<()> {
+    let (completer, completion) = Completion::pending();
+    connection.post(
+        |out| frame::put_write(out, TARGET, words),
+        Waiting::Write(completer),
+        false,
+    );
+    completion
+}
+
+#[test]
+fn a_peer_that_does_not_read_makes_who_posts_wait_and_holds_little() {
+    let (connection, there) = pair();
+    let words = vec![0; 1 << 13];
+    std::thread::scope(|scope| {
+        scope.spawn(|| carry(&connection));
+        let (full, is_full) = std::sync::mpsc::channel();
+        let poster = scope.spawn(|| {
+            // It ends because the connection does.
+            let (full, mut posted) = (full, Vec::new());
+            loop {
+                posted.push(post_write(&connection, &words));
+                let state = connection.posted.lock();
+                assert!(state.out.len() <= OUT_BYTES + words.len() * 8 + 64);
+                if state.closed {
+                    return posted;
+                }
+                if state.out.len() > OUT_BYTES {
+                    full.send(()).expect("somebody listens");
+                }
+            }
+        });
+        is_full.recv().expect("the peer does not read");
+        // Time enough to post more, if nothing held it up.
+        (0..1000).for_each(|_| std::thread::yield_now());
+        connection.close();
+        for mut completion in poster.join().expect("no panic") {
+            assert_eq!(completion.take(), Some(Err(FabricError::Lost)));
+        }
+    });
+    drop(there);
+}
+
+#[test]
+fn what_is_posted_meanwhile_leaves_together() {
+    let (connection, mut there) = pair();
+    let writes: Vec<_> = (0..10).map(|n| post_write(&connection, &[n])).collect();
+    connection.bell(false);
+    connection.bell(false);
+    connection.bell(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| carry(&connection));
+        let (mut inbox, mut frames) = (Inbox::new(), 0);
+        inbox.fill(&mut there).expect("connected");
+        while inbox.next().expect("well-formed").is_some() {
+            frames += 1;
+        }
+        assert_eq!(frames, 11, "one read, and one bell for all");
+        let mut replies = Vec::new();
+        frame::put_done(&mut replies, &mut 10);
+        there.write_all(&replies).expect("connected");
+        for mut write in writes {
+            let answer = loop {
+                match write.take() {
+                    Some(answer) => break answer,
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert_eq!(answer, Ok(()));
+        }
+        connection.close();
+    });
+}
+
+#[test]
+fn replies_to_nothing_and_to_something_else_end_the_connection() {
+    type Put = fn(&mut Vec<u8>);
+    let wrong: [Put; 3] = [
+        |out| frame::put_done(out, &mut 2),
+        |out| frame::put_was(out, 1),
+        |out| frame::put_words(out, &[1]),
+    ];
+    for put in wrong {
+        let (connection, mut there) = pair();
+        let mut write = post_write(&connection, &[1]);
+        let mut reply = Vec::new();
+        put(&mut reply);
+        there.write_all(&reply).expect("connected");
+        carry(&connection);
+        assert_eq!(write.take(), Some(Err(FabricError::Lost)));
+    }
+}
+
+#[test]
+fn replies_leave_with_requests() {
+    let (connection, mut there) = pair();
+    let _posted = post_write(&connection, &[1]);
+    let mut request = Vec::new();
+    frame::put_swap(&mut request, TARGET, 0, 7);
+    there.write_all(&request).expect("connected");
+    // It has arrived before the card looks for the first time.
+    let mut arrived = [0; 1];
+    while connection.stream.peek(&mut arrived).is_err() {
+        std::thread::yield_now();
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| carry(&connection));
+        let mut inbox = Inbox::new();
+        inbox.fill(&mut there).expect("connected");
+        let frame = inbox.next().expect("well-formed").expect("a frame");
+        assert_eq!(Frame::of(frame), Ok(Frame::Reply(Reply::Was(0))));
+        let frame = inbox.next().expect("well-formed").expect("of one write");
+        let frame = Frame::of(frame).expect("well-formed");
+        assert!(matches!(frame, Frame::Request(Request::Write(TARGET, _))));
+        connection.close();
+    });
+}
+
+#[test]
+fn a_peer_that_asks_for_more_than_it_may_is_not_talked_to() {
+    let (connection, mut there) = pair();
+    let mut reads = Vec::new();
+    (0..8).for_each(|_| frame::put_read(&mut reads, TARGET, LONGEST));
+    there.write_all(&reads).expect("fits");
+    // It ends although the peer reads nothing.
+    carry(&connection);
+    assert!(connection.posted.lock().closed);
+}
+
+#[test]
+fn who_asks_for_much_waits() {
+    let (connection, there) = pair();
+    let read = || {
+        let (completer, completion) = Completion::pending();
+        let waiting = Waiting::Read(completer, LONGEST);
+        connection.post(|out| frame::put_read(out, TARGET, LONGEST), waiting, false);
+        completion
+    };
+    let mut first = [read(), read()];
+    std::thread::scope(|scope| {
+        let third = scope.spawn(read);
+        // Time enough to post, if nothing held it up.
+        (0..1000).for_each(|_| std::thread::yield_now());
+        assert_eq!(connection.posted.lock().waiting.len(), 2);
+        connection.close();
+        let mut third = third.join().expect("no panic");
+        assert_eq!(third.take(), Some(Err(FabricError::Lost)));
+    });
+    for read in &mut first {
+        assert_eq!(read.take(), Some(Err(FabricError::Lost)));
+    }
+    drop(there);
+}
