@@ -30,6 +30,8 @@ pub struct Plan {
     pub accounts: usize,
     /// Objects that transactions append their number to.
     pub lists: usize,
+    /// Objects of sections that are changed one by one.
+    pub pages: usize,
     /// Keys that the B-tree and the hash table may have.
     pub keys: u64,
     /// Words of a node of the B-tree.
@@ -96,6 +98,7 @@ impl Plan {
             drop_one_in: of(&[0, 4, 12]),
             elsewhere_one_in: of(&[0, 1, 2, 8]),
             together: of(&[0, 1]) == 1,
+            pages: of(&[1, 2, 4]) as usize,
         }
     }
 }

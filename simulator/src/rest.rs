@@ -115,6 +115,7 @@ impl Step<'_> {
             accounts,
             lists,
             large,
+            pages,
             markers,
             tree,
             table,
@@ -122,7 +123,7 @@ impl Step<'_> {
         let (Some(tree), Some(table)) = (tree, table) else {
             return Err(Halt::Broken("there are no indexes".into()));
         };
-        let cells = [registers, accounts, lists, large, markers];
+        let cells = [registers, accounts, lists, large, pages, markers];
         let mut reached: BTreeSet<_> = cells.into_iter().flatten().copied().collect();
         let report = tree.check(self.tx).await?;
         sound("the B-tree", &report.problems)?;

@@ -59,6 +59,12 @@ pub struct Met {
     pub intents: u64,
     /// Patches that were applied again under the lock.
     pub patches: u64,
+    /// Headers of other machines' objects that were read to validate or to refresh.
+    pub headers_read: u64,
+    /// Messages that asked for many of them.
+    pub headers_asked: u64,
+    /// Truncations that waited for a version at a backup: some of a few hundred runs have one.
+    pub versions_awaited: u64,
     /// One-sided reads and writes of peers' memory.
     pub reads: u64,
     /// See [`Self::reads`].
@@ -78,6 +84,9 @@ impl Met {
                 locks: totals.lock_waits,
                 intents: totals.intent_waits,
                 patches: totals.patches_reapplied,
+                headers_read: totals.headers_read,
+                headers_asked: totals.headers_asked,
+                versions_awaited: totals.versions_awaited,
                 reads: machine.fabric_counts().map_or(0, |counts| counts.reads),
                 writes: machine.fabric_counts().map_or(0, |counts| counts.writes),
                 exchanges: machine.clock_state().exchanges,
@@ -86,14 +95,17 @@ impl Met {
         met
     }
 
-    /// All of them.
-    pub fn all(&self) -> [u64; 8] {
+    /// All that some of a few dozen runs meet.
+    pub fn all(&self) -> [u64; 10] {
         let Met {
             refreshes,
             old_versions,
             locks,
             intents,
             patches,
+            headers_read,
+            headers_asked,
+            versions_awaited: _,
             reads,
             writes,
             exchanges,
@@ -104,6 +116,8 @@ impl Met {
             locks,
             intents,
             patches,
+            headers_read,
+            headers_asked,
             reads,
             writes,
             exchanges,
@@ -118,6 +132,9 @@ impl std::ops::AddAssign for Met {
         self.locks += other.locks;
         self.intents += other.intents;
         self.patches += other.patches;
+        self.headers_read += other.headers_read;
+        self.headers_asked += other.headers_asked;
+        self.versions_awaited += other.versions_awaited;
         self.reads += other.reads;
         self.writes += other.writes;
         self.exchanges += other.exchanges;

@@ -21,6 +21,11 @@ pub const LARGE_WORDS: usize = 120;
 /// Large objects of each machine.
 pub const LARGE_EACH: usize = 6;
 
+/// Sections of a page.
+pub const SECTIONS: usize = 8;
+/// Words of each: together enough for replicas to be sent what has changed of a page.
+pub const SECTION_WORDS: usize = 12;
+
 /// Where everything is. Every object but the indexes' holds the number of the transaction that wrote it.
 #[derive(Debug, Default)]
 pub struct World {
@@ -32,6 +37,8 @@ pub struct World {
     pub lists: Vec<Addr>,
     /// As registers, and large; those of a machine are side by side.
     pub large: Vec<Addr>,
+    /// Objects of sections, each of which names its own writer.
+    pub pages: Vec<Addr>,
     /// Where transactions whose client is not told of their end leave their number.
     pub markers: Vec<Addr>,
     /// Keys and rows: a row is an object with its key and its writer.
@@ -47,6 +54,7 @@ enum Cells {
     Accounts,
     Lists,
     Large,
+    Pages,
     Markers,
 }
 
@@ -62,6 +70,7 @@ impl World {
             Cells::Accounts => &mut self.accounts,
             Cells::Lists => &mut self.lists,
             Cells::Large => &mut self.large,
+            Cells::Pages => &mut self.pages,
             Cells::Markers => &mut self.markers,
         }
     }
@@ -99,6 +108,7 @@ async fn make_all(
         (Cells::Accounts, plan.accounts),
         (Cells::Lists, plan.lists),
         (Cells::Large, large),
+        (Cells::Pages, plan.pages),
         (Cells::Markers, markers),
     ] {
         for (place, machine) in machines.iter().enumerate() {
@@ -110,11 +120,13 @@ async fn make_all(
                     Cells::Accounts => (2, DEPOSIT),
                     Cells::Lists => (LIST_WORDS, 0),
                     Cells::Large => (LARGE_WORDS, 0),
+                    Cells::Pages => (SECTIONS * SECTION_WORDS, 0),
                     Cells::Markers => (1, 0),
                 };
                 // Together the others are more than a log takes.
                 let near = match cells {
                     Cells::Registers | Cells::Accounts | Cells::Lists => plan.place(&mut random),
+                    Cells::Pages => plan.place(&mut random),
                     Cells::Large | Cells::Markers => Near::Own,
                 };
                 let object = tx.alloc(words, near).await?;

@@ -12,6 +12,7 @@
 //! invariants and [`commit`] for the phases. This crate knows objects and versions, and no keys.
 
 mod adrift;
+mod bases;
 mod checkpoint_wait;
 mod checkpointer;
 mod clock;

@@ -145,8 +145,12 @@ impl Context {
         if let Some(network) = self.machine.far(write.addr) {
             let copy = Box::pin(network.fetch(write.addr)).await;
             let copy = copy.map_err(|stop| LockFailure::Abort(unreachable(stop)))?;
-            let there = copy.filter(|copy| copy.header().is_locked());
-            return Ok(there.map(|copy| copy.view().copy(0, image)).is_some());
+            let Some(copy) = copy.filter(|copy| copy.header().is_locked()) else {
+                return Ok(false);
+            };
+            copy.view().copy(0, image);
+            self.keep_base(write.addr, copy.header().unlocked(), copy.payload());
+            return Ok(true);
         }
         let object = self.machine.regions().object(write.addr);
         Ok(object.map(|object| object.copy(0, image)).is_some())

@@ -13,9 +13,11 @@ use crate::counters::Event;
 use crate::lock::PATIENCE;
 use crate::machine::Machine;
 use crate::moment::moment;
+use crate::network::{Expected, Headers};
 use crate::node::{NodeKind, Refusal};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
+use crate::validate::together;
 use crate::write_set::{NO_BASE, What};
 
 /// A read set up to this size is always worth checking.
@@ -110,22 +112,24 @@ impl Context {
     /// a freed node may come round to another object; so what was read there is looked for elsewhere
     /// from now on.
     async fn moved_read(&mut self, now: Timestamp) -> Option<Addr> {
-        let mut posted = self.post_headers();
-        for at in 0..self.reads.len() {
-            let mut round = 0;
-            let elsewhere = loop {
-                match self.check(at, &mut posted, now, false).await {
-                    // Mostly it will change, but the lock may also be given back.
-                    Err(AbortReason::ReadLocked) if round < PATIENCE => {
-                        moment(round).await;
-                        round += 1;
+        for range in together(self.reads.len()) {
+            let mut posted = self.post_headers(range.clone(), false);
+            for at in range {
+                let mut round = 0;
+                let elsewhere = loop {
+                    match self.check(at, &mut posted, now, false).await {
+                        // Mostly it will change, but the lock may also be given back.
+                        Err(AbortReason::ReadLocked) if round < PATIENCE => {
+                            moment(round).await;
+                            round += 1;
+                        }
+                        Err(_) => return Some(self.reads.get(at).seen.addr),
+                        Ok(elsewhere) => break elsewhere,
                     }
-                    Err(_) => return Some(self.reads.get(at).seen.addr),
-                    Ok(elsewhere) => break elsewhere,
+                };
+                if let Some(elsewhere) = elsewhere {
+                    self.reads.move_to(at, elsewhere);
                 }
-            };
-            if let Some(elsewhere) = elsewhere {
-                self.reads.move_to(at, elsewhere);
             }
         }
         None
@@ -133,19 +137,33 @@ impl Context {
 
     /// What is to be replaced at an exact version and is not at that version any more, if anything.
     async fn moved_image(&self) -> Result<Option<Addr>, Stop> {
-        for write in &self.writes.writes {
-            if write.is_exact() && self.settled_header(write.addr).await? != Some(write.base) {
-                return Ok(Some(write.addr));
+        let writes = &self.writes.writes;
+        for range in together(writes.len()) {
+            let exact = range.filter(|at| writes[*at].is_exact());
+            let wanted = exact.map(|at| (at, writes[at].addr, writes[at].base));
+            let mut posted = self.look_at(wanted.clone());
+            for wanted @ (_, addr, base) in wanted {
+                if self.settled_header(wanted, &mut posted).await? != Some(base) {
+                    return Ok(Some(addr));
+                }
             }
         }
         Ok(None)
     }
 
     /// The header of an object once it is not locked, or has been for long; `None` where there is none.
-    async fn settled_header(&self, addr: Addr) -> Result<Option<Header>, Stop> {
+    async fn settled_header(
+        &self,
+        wanted: Expected,
+        posted: &mut Headers,
+    ) -> Result<Option<Header>, Stop> {
+        let (_, addr, _) = wanted;
         let mut round = 0;
         loop {
-            let header = self.machine.header_of(addr).await?;
+            let header = match self.machine.far(addr) {
+                None => self.machine.regions().object(addr).map(|o| o.header()),
+                Some(network) => self.far_header(network, wanted, posted).await?,
+            };
             if round == PATIENCE || !header.is_some_and(Header::is_locked) {
                 return Ok(header);
             }
@@ -186,6 +204,7 @@ impl Context {
                     }
                     if !copy.header().is_locked() {
                         copy.view().copy(0, self.writes.image_mut(write.image));
+                        self.keep_base(write.addr, copy.header(), copy.payload());
                     }
                     copy.header()
                 }

@@ -4,13 +4,14 @@
 //! be the one that was seen. An object locked by another commit fails even if its version matches:
 //! two transactions, each holding the lock on what the other read, must not both pass.
 
-use std::collections::VecDeque;
+use std::ops::Range;
 
-use fencepost_fabric::Completion;
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp, View};
 
+use crate::counters::Event;
 use crate::lock::LockFailure;
+use crate::network::{Expected, Headers, Network};
 use crate::node::Revalidate;
 use crate::read_set::Read;
 use crate::stop::{AbortReason, Stop};
@@ -19,28 +20,68 @@ use crate::transaction::Context;
 /// Nodes that one scanned node may have been split into.
 const MAX_PIECES: usize = 4096;
 
-/// Headers on their way, by the entries of the read set whose objects they are of.
-pub(crate) type Posted = VecDeque<(usize, Completion<Box<[u64]>>)>;
+/// Headers of other machines' objects that are on their way together.
+const AT_ONCE: usize = 2048;
+
+/// `0..len`, in ranges whose headers are looked at together.
+pub(crate) fn together(len: usize) -> impl Iterator<Item = Range<usize>> {
+    let from = (0..len).step_by(AT_ONCE);
+    from.map(move |from| from..len.min(from + AT_ONCE))
+}
 
 impl Context {
     /// Validates the whole read set with the commit's locks held.
     pub(crate) async fn validate(&mut self, w: Timestamp) -> Result<(), LockFailure> {
-        let mut posted = self.post_headers();
-        for at in 0..self.reads.len() {
-            if let Err(reason) = self.check(at, &mut posted, w, true).await {
-                return Err(self.abort_at(self.reads.get(at).seen.addr, reason));
+        for range in together(self.reads.len()) {
+            let mut posted = self.post_headers(range.clone(), true);
+            for at in range {
+                if let Err(reason) = self.check(at, &mut posted, w, true).await {
+                    return Err(self.abort_at(self.reads.get(at).seen.addr, reason));
+                }
             }
         }
         Ok(())
     }
 
-    /// Begins to read the headers of what was read and is not mapped here, all at once.
-    pub(crate) fn post_headers(&self) -> Posted {
-        let far = |(at, read): (usize, &Read)| {
-            let network = self.machine.far(read.seen.addr)?;
-            Some((at, network.post_header(read.seen.addr)))
-        };
-        self.reads.iter().enumerate().filter_map(far).collect()
+    /// Begins to look at the headers of what was read and is not mapped here, all at once; but for those that
+    /// this transaction holds, if it is `locking`.
+    pub(crate) fn post_headers(&self, of: Range<usize>, locking: bool) -> Headers {
+        if self.machine.network().is_none() {
+            return Headers::default();
+        }
+        self.look_at(of.filter_map(|at| {
+            let seen = self.reads.get(at).seen;
+            let held = locking && self.machine.is_far(seen.addr) && self.holds(seen.addr);
+            (!held).then_some((at, seen.addr, seen.header))
+        }))
+    }
+
+    /// Begins to look at those of some headers whose objects are not mapped here.
+    pub(crate) fn look_at(&self, wanted: impl Iterator<Item = Expected>) -> Headers {
+        let is_far = |(_, addr, _): &Expected| self.machine.is_far(*addr);
+        let wanted: Vec<Expected> = wanted.filter(is_far).collect();
+        let network = self.machine.network().filter(|_| !wanted.is_empty());
+        let headers = network.map_or_else(Headers::default, |network| network.look_at(&wanted));
+        let (reads, messages) = headers.cost();
+        let counters = self.machine.counters();
+        counters.add(self.lane, Event::HeaderRead, reads);
+        counters.add(self.lane, Event::HeadersAsked, messages);
+        headers
+    }
+
+    /// A far object's header as it is now: as it was looked at, or read anew where that was used already.
+    pub(crate) async fn far_header(
+        &self,
+        network: &Network,
+        wanted: Expected,
+        posted: &mut Headers,
+    ) -> Result<Option<Header>, Stop> {
+        if let Some(header) = posted.take(network, wanted).await? {
+            return Ok(header);
+        }
+        let (counters, (_, addr, _)) = (self.machine.counters(), wanted);
+        counters.count(self.lane, Event::HeaderRead);
+        network.header(addr, network.post_header(addr)).await
     }
 
     /// Whether read `at` of the read set still holds at `when`; `locking` says that this transaction holds
@@ -49,7 +90,7 @@ impl Context {
     pub(crate) async fn check(
         &self,
         at: usize,
-        posted: &mut Posted,
+        posted: &mut Headers,
         when: Timestamp,
         locking: bool,
     ) -> Result<Option<Addr>, AbortReason> {
@@ -57,11 +98,15 @@ impl Context {
         let addr = read.seen.addr;
         let header = match self.machine.far(addr) {
             None => self.machine.regions().object(addr).map(|o| o.header()),
-            Some(network) => {
-                let first = posted.pop_front_if(|(of, _)| *of == at);
-                let header = first.map_or_else(|| network.post_header(addr), |(_, header)| header);
-                network.header(addr, header).await.map_err(unreachable)?
-            }
+            Some(network) => match self.held_base(addr).filter(|_| locking) {
+                // Its primary has locked it at this version.
+                Some(base) => Some(base.locked()),
+                None => {
+                    let wanted = (at, addr, read.seen.header);
+                    let header = self.far_header(network, wanted, posted).await;
+                    header.map_err(unreachable)?
+                }
+            },
         };
         match header {
             Some(header) if header == read.seen.header => Ok(None),
@@ -142,9 +187,13 @@ impl Context {
 
     /// Whether this transaction's commit holds the lock of `addr`.
     fn holds(&self, addr: Addr) -> bool {
-        self.writes
-            .find(addr)
-            .is_some_and(|at| self.writes.writes[at].takes_lock())
+        self.held_base(addr).is_some()
+    }
+
+    /// The version at which this transaction's commit holds the lock of `addr`.
+    fn held_base(&self, addr: Addr) -> Option<Header> {
+        let write = &self.writes.writes[self.writes.find(addr)?];
+        write.takes_lock().then_some(write.base)
     }
 }
 

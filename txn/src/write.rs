@@ -4,6 +4,7 @@
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, View};
 
+use crate::network::LEAST_WORDS;
 use crate::node::{NodeKind, Refusal};
 use crate::savepoint::Undo;
 use crate::stop::{AbortReason, Stop};
@@ -43,6 +44,14 @@ impl Context {
             self.charged = bytes;
         }
         Ok(())
+    }
+
+    /// The payload of an object that is about to be changed, at its version: what is changed is told by it.
+    #[inline]
+    pub fn keep_base(&mut self, addr: Addr, header: Header, payload: &[u64]) {
+        if payload.len() > LEAST_WORDS && self.machine.is_far(addr) {
+            self.writes.bases.keep(addr, header, payload);
+        }
     }
 
     /// Entry `at` is about to be changed: remembers it as it is, for open savepoints.
@@ -122,6 +131,7 @@ impl Transaction {
         if base.timestamp().max(newest) > context.r {
             return Err(context.conflict_at(addr, AbortReason::WriteConflict));
         }
+        context.keep_base(addr, base, image);
         self.push_image(addr, base, what, image)
     }
 
@@ -389,15 +399,18 @@ impl Transaction {
             Err(stop) => Err(stop),
             Ok(None) => Ok(Some(Err(Refusal::WrongNode))),
             Ok(Some(((), seen))) if seen.own => Ok(None),
-            Ok(Some(((), seen))) => match kind.apply(op, &mut image) {
-                Err(refusal) => Ok(Some(Err(refusal))),
-                Ok(()) => self
-                    .push_image(addr, seen.header, What::Patched(kind), &image)
-                    .map(|at| {
-                        self.context_mut().writes.push_patch(at, op);
-                        Some(Ok(()))
-                    }),
-            },
+            Ok(Some(((), seen))) => {
+                self.context_mut().keep_base(addr, seen.header, &image);
+                match kind.apply(op, &mut image) {
+                    Err(refusal) => Ok(Some(Err(refusal))),
+                    Ok(()) => self
+                        .push_image(addr, seen.header, What::Patched(kind), &image)
+                        .map(|at| {
+                            self.context_mut().writes.push_patch(at, op);
+                            Some(Ok(()))
+                        }),
+                }
+            }
         };
         self.context_mut().scratch = image;
         result

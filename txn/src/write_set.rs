@@ -15,6 +15,7 @@ use fencepost_storage::Addr;
 use fencepost_storage::header::Header;
 use foldhash::fast::FixedState;
 
+use crate::bases::Bases;
 use crate::network::Slot;
 use crate::node::{NodeKind, Refusal};
 
@@ -111,6 +112,8 @@ pub(crate) struct WriteSet {
     images: Vec<u64>,
     patches: Vec<u64>,
     index: HashMap<Addr, u32, FixedState>,
+    /// What far objects were before.
+    pub bases: Bases,
     /// Whether any patch was made; stays so until the set is cleared.
     patched: bool,
 }
@@ -121,6 +124,7 @@ impl WriteSet {
         self.images.clear();
         self.patches.clear();
         self.index.clear();
+        self.bases.clear();
         self.patched = false;
     }
 

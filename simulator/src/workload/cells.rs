@@ -5,7 +5,7 @@ use fencepost_txn::Addr;
 use super::step::{Halt, Step};
 use crate::history::{Object, Saw};
 use crate::lists::{self, Contents};
-use crate::world::{LARGE_EACH, LARGE_WORDS, LIST_WORDS, World};
+use crate::world::{LARGE_EACH, LARGE_WORDS, LIST_WORDS, SECTION_WORDS, SECTIONS, World};
 
 /// A register.
 pub const fn register(at: usize) -> Object {
@@ -20,6 +20,11 @@ pub const fn list(at: usize) -> Object {
 /// A large object.
 pub const fn large(at: usize) -> Object {
     Object("large object", at as u64)
+}
+
+/// A section of a page.
+pub const fn section(page: usize, at: usize) -> Object {
+    Object("section", (page * SECTIONS + at) as u64)
 }
 
 impl Step<'_> {
@@ -84,6 +89,56 @@ impl Step<'_> {
         Ok(())
     }
 
+    /// Reads all large objects of a machine, more than are validated one by one, and overwrites a register.
+    pub async fn survey(&mut self) -> Result<(), Halt> {
+        let machine = self.one_of(self.world.large.len() / LARGE_EACH);
+        for at in (machine * LARGE_EACH..).take(LARGE_EACH) {
+            let addr = self.world.large[at];
+            self.read_cell(large(at), addr, LARGE_WORDS).await?;
+        }
+        if self.writes() {
+            self.pause().await;
+            let at = self.one_of(self.world.registers.len());
+            let addr = self.world.registers[at];
+            self.write_cell(register(at), addr, World::register_words(at))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Changes some sections of a page, with or without looking at all of them.
+    pub async fn page(&mut self) -> Result<(), Halt> {
+        let page = self.one_of(self.world.pages.len());
+        if !self.writes() || self.below(2) == 0 {
+            self.read_page(page).await?;
+        }
+        if self.writes() {
+            let id = self.id();
+            for _ in 0..1 + self.below(2) {
+                self.pause().await;
+                let at = self.one_of(SECTIONS);
+                let words = at * SECTION_WORDS..(at + 1) * SECTION_WORDS;
+                let change = |image: &mut [u64]| image[words].fill(id);
+                self.tx.update(self.world.pages[page], change).await?;
+                self.wrote(section(page, at), true, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_page(&mut self, page: usize) -> Result<(), Halt> {
+        let object = Object("page", page as u64);
+        let words = self.words(object, self.world.pages[page]).await?;
+        let sections = words.chunks_exact(SECTION_WORDS).take(SECTIONS);
+        for (at, words) in sections.enumerate() {
+            if words.iter().any(|word| *word != words[0]) {
+                return Err(format!("{} is torn: {words:?}", section(page, at)).into());
+            }
+            self.saw(section(page, at), Saw::By(words[0]))?;
+        }
+        Ok(())
+    }
+
     /// Reads a list, and appends to it.
     pub async fn list(&mut self) -> Result<(), Halt> {
         let at = self.one_of(self.world.lists.len());
@@ -132,6 +187,9 @@ impl Step<'_> {
         }
         for at in 0..self.world.lists.len() {
             self.read_list(at).await?;
+        }
+        for page in 0..self.world.pages.len() {
+            self.read_page(page).await?;
         }
         Ok(())
     }

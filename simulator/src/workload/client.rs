@@ -228,7 +228,7 @@ impl Client {
 impl Step<'_> {
     /// Any step.
     async fn any(&mut self) -> Result<(), Halt> {
-        match self.below(17) {
+        match self.below(22) {
             0..3 => self.registers().await,
             3 => self.skew().await,
             4 | 5 if self.writes() => self.transfer().await,
@@ -238,7 +238,9 @@ impl Step<'_> {
             8..12 => self.rows().await,
             12 => self.range().await,
             13..16 => self.values().await,
-            _ => self.all_values().await,
+            16 => self.all_values().await,
+            17 => self.survey().await,
+            _ => self.page().await,
         }
     }
 

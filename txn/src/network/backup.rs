@@ -2,14 +2,19 @@
 //! truncated.
 //!
 //! # Invariants
-//! * BACKUP-1: a write applies only to an older version, so the order of truncations does not matter.
+//! * BACKUP-1: the order of truncations does not matter. A whole object applies to any older version. Ranges apply
+//!   to the version that they name and wait for it, the transaction's records with them. It comes: whoever
+//!   overwrote it had seen it at the primary, so its COMMIT-PRIMARY was written, so this backup had acknowledged its
+//!   COMMIT-BACKUP (SPREAD-1), which is in a log here until its own truncation applies it; and that waits for nothing
+//!   but older versions. One that a newer whole object has overtaken is passed over, and so is what waits for it.
 //! * BACKUP-2: nothing applies to a block that serves another size class since. A block gets another class
 //!   once all that was in it is gone, for every reader too: so each write of a life of a block has a lower
-//!   timestamp than any of the next one, and a life that was noticed here has at least one.
+//!   timestamp than any of the next one, and a life that was noticed here has at least one. Ranges begin no life.
 //! * BACKUP-3: writes are applied one after the other ([`Changed`] is locked meanwhile): those of peers' and of
 //!   this machine's own transactions are applied by different threads.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_fabric::Kept;
 use fencepost_storage::classes::{CLASSES, Class};
@@ -20,12 +25,17 @@ use parking_lot::Mutex;
 
 use fencepost_storage::Timestamp;
 
+use super::changes;
 use super::message::{Kind, Reader, Write};
 use crate::record::{BadRecord, TxnId};
 
 /// The lives of the blocks of backups.
 #[derive(Default)]
-pub(super) struct Changed(Mutex<HashMap<BlockId, Life, FixedState>>);
+pub(super) struct Changed {
+    lives: Mutex<HashMap<BlockId, Life, FixedState>>,
+    /// Writes that were applied.
+    applied: AtomicU64,
+}
 
 /// What was applied to a block since it has the class that it has.
 #[derive(Clone, Copy)]
@@ -60,6 +70,10 @@ impl Life {
 #[derive(Default)]
 pub(super) struct Backup {
     waiting: HashMap<TxnId, Vec<Held>, FixedState>,
+    /// Transactions that are truncated and wait for versions that others' truncations bring.
+    due: Vec<Vec<Held>>,
+    /// [`Changed::applied`] when they were looked at last.
+    looked: u64,
 }
 
 /// A record, and what keeps it in the log.
@@ -84,47 +98,115 @@ impl Backup {
         parts.into_iter().filter_map(|held| held.kept).collect()
     }
 
-    /// TRUNCATE: applies it; what may be released.
+    /// TRUNCATE: applies it; what may be released. `None` where it waits for a version ([`Self::look_again`]).
     pub fn truncate(
         &mut self,
         regions: &Regions,
         changed: &Changed,
         id: TxnId,
-    ) -> Result<Vec<Kept>, BadRecord> {
+    ) -> Result<Option<Vec<Kept>>, BadRecord> {
         let parts = self.waiting.remove(&id).unwrap_or_default();
-        for held in &parts {
-            let mut reader = Reader(&held.record);
-            reader.id()?;
-            let w = reader.timestamp()?;
-            while let Some(write) = reader.write()? {
-                apply(regions, changed, &write, w)?;
-            }
+        if apply_all(regions, changed, &parts)? {
+            return Ok(Some(released(parts).collect()));
         }
-        Ok(parts.into_iter().filter_map(|held| held.kept).collect())
+        self.due.push(parts);
+        // What it waits for may have come meanwhile, from whoever applies what others have written.
+        self.looked = u64::MAX;
+        Ok(None)
     }
 
-    /// Transactions that were not truncated.
+    /// Applies what waited for versions that are there by now; what may be released.
+    pub fn look_again(
+        &mut self,
+        regions: &Regions,
+        changed: &Changed,
+    ) -> Result<Vec<Kept>, BadRecord> {
+        let mut all = Vec::new();
+        while !self.due.is_empty() {
+            let applied = changed.applied.load(Ordering::Acquire);
+            if std::mem::replace(&mut self.looked, applied) == applied {
+                break;
+            }
+            for parts in std::mem::take(&mut self.due) {
+                match apply_all(regions, changed, &parts)? {
+                    true => all.extend(released(parts)),
+                    false => self.due.push(parts),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Transactions that were not truncated, or not applied.
     pub fn left(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.due.len()
     }
 }
 
+fn released(parts: Vec<Held>) -> impl Iterator<Item = Kept> {
+    parts.into_iter().filter_map(|held| held.kept)
+}
+
+/// Applies the writes of a transaction, those that are applied already apart; whether none waits.
+fn apply_all(regions: &Regions, changed: &Changed, parts: &[Held]) -> Result<bool, BadRecord> {
+    let mut all = true;
+    for held in parts {
+        let mut reader = Reader(&held.record);
+        reader.id()?;
+        let w = reader.timestamp()?;
+        while let Some(write) = reader.write()? {
+            all &= apply(regions, changed, &write, w)?;
+        }
+    }
+    Ok(all)
+}
+
+/// What a write makes of an object.
+enum Change<'a> {
+    Freed,
+    Whole(&'a [u64]),
+    /// Of the version of that time.
+    Ranges(Timestamp, &'a [u64]),
+}
+
+impl<'a> Change<'a> {
+    fn of(write: &Write<'a>) -> Result<Change<'a>, BadRecord> {
+        let mut payload = Reader(write.payload);
+        Ok(match write.kind {
+            Kind::Freed => Change::Freed,
+            Kind::Ranges => Change::Ranges(payload.timestamp()?, payload.0),
+            _ => Change::Whole(payload.0),
+        })
+    }
+}
+
+/// Applies a write, unless it is passed over; `false` where it waits for the version that it changes.
 fn apply(
     regions: &Regions,
     changed: &Changed,
     write: &Write<'_>,
     w: Timestamp,
-) -> Result<(), BadRecord> {
+) -> Result<bool, BadRecord> {
     const NOWHERE: BadRecord = BadRecord("a write of a peer leads outside every block");
     if usize::from(write.class) >= CLASSES {
         return Err(BadRecord("unknown size class"));
     }
+    let change = Change::of(write)?;
     let block = BlockId::of(write.addr);
-    let mut changed = changed.0.lock();
+    let mut lives = changed.lives.lock();
     let there = regions.backup_class(block);
     let same = there == Some(Class(write.class));
-    match changed.get_mut(&block) {
-        Some(life) if life.has_outlived(w, same) => return Ok(()),
+    let life = lives.get_mut(&block);
+    if let Change::Ranges(base, _) = change
+        && !life.as_ref().is_some_and(|life| life.has_outlived(w, same))
+    {
+        let object = regions.backup(write.addr).filter(|_| same);
+        if object.is_none_or(|object| object.header().timestamp() < base) {
+            return Ok(false);
+        }
+    }
+    match life {
+        Some(life) if life.has_outlived(w, same) => return Ok(true),
         Some(life) if same => {
             life.since = life.since.min(w);
             life.newest = life.newest.max(w);
@@ -133,26 +215,36 @@ fn apply(
             let life = Life::after(before.as_deref(), w);
             let restored = regions.restore_backup(block, Class(write.class));
             restored.map_err(|_| BadRecord("a backup cannot be made"))?;
-            changed.insert(block, life);
+            lives.insert(block, life);
         }
     }
     // Still under the lock (BACKUP-3).
     let object = regions.backup(write.addr).ok_or(NOWHERE)?;
     let header = object.header();
-    if write.payload.len() > object.len() {
-        return Err(NOWHERE);
-    }
     if header.timestamp() >= w {
-        return Ok(());
+        return Ok(true);
     }
-    let freed = write.kind == Kind::Freed;
-    object.begin_install();
-    if !freed {
-        object.put(0, write.payload);
+    match change {
+        Change::Freed => object.begin_install(),
+        Change::Whole(payload) if payload.len() > object.len() => return Err(NOWHERE),
+        Change::Whole(payload) => {
+            object.begin_install();
+            object.put(0, payload);
+        }
+        Change::Ranges(base, ranges) => {
+            if header.timestamp() != base {
+                return Err(BadRecord("a change of a version that never was"));
+            }
+            changes::check(ranges, object.len())?;
+            object.begin_install();
+            changes::install(object, ranges);
+        }
     }
     let link = Link::new(write.about as u16, OldPlace::NONE);
-    object.finish_install(header.succeed(w, !freed), link);
-    Ok(())
+    let stays = !matches!(change, Change::Freed);
+    object.finish_install(header.succeed(w, stays), link);
+    changed.applied.fetch_add(1, Ordering::Release);
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -160,6 +252,7 @@ mod tests {
     use std::sync::Arc;
 
     use fencepost_storage::{Addr, Private};
+    use proptest::strategy::Strategy;
 
     use super::*;
     use crate::network::message;
@@ -226,6 +319,172 @@ mod tests {
         let object = regions.backup(slot(3, 0)).expect("a slot");
         assert_eq!(object.header().timestamp().raw(), LAST);
         assert_eq!(object.word(0), LAST);
+    }
+
+    /// A transaction of a chain: its timestamp, and which of two objects it overwrites, wholly or in ranges, or
+    /// frees.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Whole(usize),
+        Words(usize, usize, usize),
+        Both(usize),
+        Freed(usize),
+    }
+
+    const OBJECT_WORDS: usize = 60;
+
+    /// The records of a chain, and what both objects are at its end.
+    fn chain(steps: &[Step]) -> (Vec<Vec<u64>>, [Option<Vec<u64>>; 2]) {
+        let class = Class::for_payload(OBJECT_WORDS).expect("fits a block");
+        let mut objects: [(u64, Option<Vec<u64>>); 2] = [(0, None), (0, None)];
+        let mut records = Vec::new();
+        for (step, w) in steps.iter().zip(10u64..) {
+            let mut record = Vec::new();
+            message::begin_commit(&mut record, id_of(w), Timestamp::from_raw(w));
+            let (which, words) = match *step {
+                Step::Whole(object) | Step::Freed(object) => (vec![object], 0..OBJECT_WORDS),
+                Step::Words(object, from, count) => {
+                    (vec![object], from..(from + count).min(OBJECT_WORDS))
+                }
+                Step::Both(from) => (vec![0, 1], from..from + 3),
+            };
+            for object in which {
+                let (version, there) = &mut objects[object];
+                let addr = slot(OBJECT_WORDS, object as u64);
+                let about = |kind| (addr, kind, class.0, 1);
+                let before = there.clone();
+                let new = there.get_or_insert_with(|| vec![0; OBJECT_WORDS]);
+                new[words.clone()].fill(w);
+                let freed = matches!(step, Step::Freed(_)) && before.is_some();
+                let ranges = |out: &mut Vec<u64>| {
+                    out.push(*version);
+                    let before = before.as_deref().filter(|_| !freed);
+                    before.is_some_and(|before| {
+                        changes::put(out, new, &fencepost_storage::View::Own(before))
+                    })
+                };
+                if !message::put_write_of(&mut record, about(Kind::Ranges), ranges) {
+                    match freed {
+                        true => message::put_write(&mut record, about(Kind::Freed), 0, |_| ()),
+                        false => {
+                            let copy = |out: &mut [u64]| out.copy_from_slice(new);
+                            message::put_write(&mut record, about(Kind::New), OBJECT_WORDS, copy);
+                        }
+                    }
+                }
+                if freed {
+                    *there = None;
+                }
+                *version = w;
+            }
+            records.push(record);
+        }
+        (records, objects.map(|(_, there)| there))
+    }
+
+    fn id_of(w: u64) -> TxnId {
+        TxnId {
+            configuration: 1,
+            machine: 2,
+            thread: 0,
+            local: w,
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn in_whatever_order_a_chain_is_truncated_its_end_is_there(
+            steps in proptest::collection::vec(
+                proptest::prop_oneof![
+                    2 => (0..2usize).prop_map(Step::Whole),
+                    8 => (0..2usize, 0..OBJECT_WORDS, 1..20usize).prop_map(|(o, f, c)| Step::Words(o, f, c)),
+                    3 => (0..50usize).prop_map(Step::Both),
+                    1 => (0..2usize).prop_map(Step::Freed),
+                ],
+                1..14,
+            ),
+            order in proptest::collection::vec(proptest::prelude::any::<u32>(), 14),
+        ) {
+            let (records, end) = chain(&steps);
+            let regions = Regions::with(16 << 20, Arc::new(Private));
+            let changed = Changed::default();
+            // Every third transaction is of the same coordinator's machine.
+            let mut backups: [Backup; 3] = Default::default();
+            for (at, record) in records.iter().enumerate() {
+                backups[at % 3].hold(record, None).expect("whole");
+            }
+            let mut turns: Vec<usize> = (0..records.len()).collect();
+            turns.sort_by_key(|at| order[*at]);
+            for at in turns {
+                let id = id_of(10 + at as u64);
+                backups[at % 3].truncate(&regions, &changed, id).expect("applies");
+                for backup in &mut backups {
+                    backup.look_again(&regions, &changed).expect("applies");
+                }
+            }
+            // What one of them has applied another may have waited for.
+            while backups.iter().any(|backup| backup.left() > 0) {
+                let before = changed.applied.load(Ordering::Relaxed);
+                for backup in &mut backups {
+                    backup.look_again(&regions, &changed).expect("applies");
+                }
+                let after = changed.applied.load(Ordering::Relaxed);
+                proptest::prop_assert!(after > before, "something waits for ever");
+            }
+            for (object, end) in end.iter().enumerate() {
+                let there = regions.backup(slot(OBJECT_WORDS, object as u64));
+                let there = there.filter(|there| there.header().is_allocated());
+                let words = there.map(|there| (0..OBJECT_WORDS).map(|at| there.word(at)).collect());
+                proptest::prop_assert_eq!(&words, end);
+            }
+        }
+    }
+
+    #[test]
+    fn what_waits_for_a_version_keeps_its_records_until_that_comes() {
+        let (records, end) = chain(&[Step::Whole(0), Step::Words(0, 5, 2), Step::Words(0, 9, 1)]);
+        let regions = Regions::with(16 << 20, Arc::new(Private));
+        let changed = Changed::default();
+        let mut backup = Backup::default();
+        for record in &records {
+            backup.hold(record, None).expect("whole");
+        }
+        for w in [12, 11] {
+            assert!(matches!(
+                backup.truncate(&regions, &changed, id_of(w)),
+                Ok(None)
+            ));
+            assert!(regions.backup(slot(OBJECT_WORDS, 0)).is_none());
+        }
+        assert_eq!(backup.left(), 3);
+        assert!(matches!(
+            backup.truncate(&regions, &changed, id_of(10)),
+            Ok(Some(_))
+        ));
+        assert_eq!(backup.left(), 2);
+        backup.look_again(&regions, &changed).expect("applies");
+        assert_eq!(backup.left(), 0);
+        let there = regions.backup(slot(OBJECT_WORDS, 0)).expect("a slot");
+        let words: Vec<u64> = (0..OBJECT_WORDS).map(|at| there.word(at)).collect();
+        assert_eq!(Some(words), end[0]);
+    }
+
+    #[test]
+    fn ranges_of_a_version_that_never_was_are_refused() {
+        let (records, _) = chain(&[Step::Whole(0), Step::Words(0, 5, 2)]);
+        let regions = Regions::with(16 << 20, Arc::new(Private));
+        let changed = Changed::default();
+        let mut backup = Backup::default();
+        let mut wrong = records[1].clone();
+        // The base, one earlier than the first version.
+        wrong[message::COMMIT_WORDS + message::WRITE_WORDS] = 9;
+        for record in [&records[0], &wrong] {
+            backup.hold(record, None).expect("whole");
+        }
+        backup
+            .truncate(&regions, &changed, id_of(10))
+            .expect("applies");
+        assert!(backup.truncate(&regions, &changed, id_of(11)).is_err());
     }
 
     #[test]

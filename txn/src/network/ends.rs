@@ -20,6 +20,7 @@ use fencepost_storage::Addr;
 
 use super::backup::Backup;
 use super::call::Arriving;
+use super::headers;
 use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::primary::Primary;
@@ -28,6 +29,7 @@ use super::time;
 use super::turns::{self, Lines};
 use super::{Network, Work};
 use crate::clock::TICK_NS;
+use crate::counters::Event;
 use crate::machine::Machine;
 use crate::record::{self, BadRecord};
 
@@ -137,6 +139,13 @@ impl End {
             any = true;
             self.log_record(machine, network, (tag, kept), record)?;
         }
+        let applied = self
+            .backup
+            .look_again(machine.regions(), &network.changed)?;
+        for kept in applied {
+            self.log.release(kept);
+            any = true;
+        }
         any |= self.calls.poll(machine, network, record, AT_ONCE)?;
         if let Some(link) = network.link(self.peer) {
             any |= self.lines.tell(machine.intents(), link);
@@ -188,6 +197,12 @@ impl End {
                     waiting.complete(Ok(ended));
                 }
             }
+            headers::VALIDATE => {
+                if let Some(link) = network.link(self.peer) {
+                    headers::answer(machine, link, words)?;
+                }
+            }
+            headers::VALIDATED => network.take_headers(self.peer, words)?,
             reserve::RESERVE => {
                 if let Some(link) = network.link(self.peer) {
                     self.primary.lent.reserve(machine, LANE, link, words)?;
@@ -245,7 +260,10 @@ impl End {
                     let id = ids.id()?;
                     let mut released = self.primary.truncate(id);
                     let regions = machine.regions();
-                    released.extend(self.backup.truncate(regions, &network.changed, id)?);
+                    match self.backup.truncate(regions, &network.changed, id)? {
+                        Some(applied) => released.extend(applied),
+                        None => machine.counters().count(LANE, Event::VersionAwaited),
+                    }
                     released.into_iter().for_each(|kept| self.log.release(kept));
                 }
                 self.log.release(kept);
@@ -293,6 +311,7 @@ impl Network {
     fn tick(&self, machine: &Machine) {
         self.finish(machine.regions());
         self.look_after_lines();
+        self.forget_lost_questions();
         self.peers.iter().for_each(|peer| {
             peer.link.flush_truncated();
             peer.link.pay();

@@ -4,7 +4,7 @@
 //! ```text
 //! log     LOCK            id | regions, how many and which | writes: address | kind, words | base | payload
 //!         COMMIT-BACKUP   id | w | writes: address | kind, class, words | incarnation | payload
-//!         COMMIT-PRIMARY  id | w | values that came late: address | words | payload
+//!         COMMIT-PRIMARY  id | w | values that came late: address | ranges?, words | payload
 //!         ABORT           id
 //!         TRUNCATE        ids
 //! message LOCK-REPLY      id | 0, and the slot of each write with the header that was found where it was
@@ -12,7 +12,8 @@
 //!         LOCK-FOUND      id | the beginning of what a LOCK-REPLY is too short for
 //! ```
 //! An id is three words. In LOCK the payload of a new object begins with the address of what it is split of, or
-//! 0. A LOCK carries the values that do not depend on the write timestamp or on
+//! 0. Where a payload is ranges ([`super::changes`]) they apply to the base version, which in COMMIT-BACKUP comes before
+//! them. A LOCK carries the values that do not depend on the write timestamp or on
 //! what is found under the lock; the others come with COMMIT-PRIMARY.
 //!
 //! # Failure
@@ -49,17 +50,20 @@ pub(super) enum Kind {
     New = 5,
     /// New; its payload comes with COMMIT-PRIMARY.
     LateNew = 6,
+    /// Overwritten at its base version by ranges.
+    Ranges = 7,
 }
 
 impl Kind {
     fn of(number: u64) -> Result<Kind, BadRecord> {
-        const ALL: [Kind; 6] = [
+        const ALL: [Kind; 7] = [
             Kind::Whole,
             Kind::Late,
             Kind::Patched,
             Kind::Freed,
             Kind::New,
             Kind::LateNew,
+            Kind::Ranges,
         ];
         let kind = ALL.into_iter().find(|kind| *kind as u64 == number);
         kind.ok_or(BadRecord("unknown kind of write"))
@@ -94,6 +98,8 @@ pub(super) const WRITE_WORDS: usize = 3;
 pub(super) const SPLIT_WORDS: usize = 1;
 /// Words of a late value before its payload.
 pub(super) const LATE_WORDS: usize = 2;
+/// With the words of a late value: they are ranges.
+const RANGES: u64 = 1 << 63;
 /// Words of a LOCK record before its regions.
 pub(super) const LOCK_WORDS: usize = TxnId::WORDS + 1;
 /// Words of a COMMIT-BACKUP or COMMIT-PRIMARY record before its writes.
@@ -119,17 +125,58 @@ pub(super) fn put_write(
     words: usize,
     copy: impl FnOnce(&mut [u64]),
 ) {
-    let tag = ((kind as u64) << 56) | (u64::from(class) << 48) | words as u64;
-    out.extend([addr.raw(), tag, about]);
-    let from = out.len();
-    out.resize(from + words, 0);
-    copy(&mut out[from..]);
+    let put = |out: &mut Vec<u64>| {
+        let from = out.len();
+        out.resize(from + words, 0);
+        copy(&mut out[from..]);
+        true
+    };
+    put_write_of(out, (addr, kind, class, about), put);
 }
 
-/// Appends a late value.
-pub(super) fn put_late(out: &mut Vec<u64>, addr: Addr, payload: &[u64]) {
-    out.extend([addr.raw(), payload.len() as u64]);
-    out.extend_from_slice(payload);
+/// Appends a write whose payload `put` appends; nothing, where that answers `false`.
+pub(super) fn put_write_of(
+    out: &mut Vec<u64>,
+    (addr, kind, class, about): (Addr, Kind, u8, u64),
+    put: impl FnOnce(&mut Vec<u64>) -> bool,
+) -> bool {
+    let from = out.len();
+    out.extend([addr.raw(), 0, about]);
+    let done = put(out);
+    if done {
+        let words = out.len() - from - WRITE_WORDS;
+        out[from + 1] = ((kind as u64) << 56) | (u64::from(class) << 48) | words as u64;
+    } else {
+        out.truncate(from);
+    }
+    done
+}
+
+/// Appends a late value: the ranges that `put` appends or, where that answers `false`, the whole.
+pub(super) fn put_late(
+    out: &mut Vec<u64>,
+    addr: Addr,
+    whole: &[u64],
+    put: impl FnOnce(&mut Vec<u64>) -> bool,
+) {
+    let from = out.len();
+    out.extend([addr.raw(), 0]);
+    let ranges = put(out);
+    if !ranges {
+        out.truncate(from + LATE_WORDS);
+        out.extend_from_slice(whole);
+    }
+    let words = (out.len() - from - LATE_WORDS) as u64;
+    out[from + 1] = words | if ranges { RANGES } else { 0 };
+}
+
+/// What an object becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    /// This, from its beginning.
+    Whole(&'a [u64]),
+    /// What it is at the base version, with ranges of it changed.
+    Ranges(&'a [u64]),
 }
 
 /// A record that is taken apart.
@@ -183,13 +230,17 @@ impl<'a> Reader<'a> {
     }
 
     /// The next late value; `None` at the end.
-    pub fn late(&mut self) -> Result<Option<(Addr, &'a [u64])>, BadRecord> {
+    pub fn late(&mut self) -> Result<Option<(Addr, Value<'a>)>, BadRecord> {
         if self.0.is_empty() {
             return Ok(None);
         }
         let [addr, words] = *self.take(LATE_WORDS)?.first_chunk().ok_or(SHORT)?;
-        let words = usize::try_from(words).map_err(|_| SHORT)?;
-        Ok(Some((Addr::from_raw(addr), self.take(words)?)))
+        let payload = self.take(usize::try_from(words & !RANGES).map_err(|_| SHORT)?)?;
+        let value = match words & RANGES {
+            0 => Value::Whole(payload),
+            _ => Value::Ranges(payload),
+        };
+        Ok(Some((Addr::from_raw(addr), value)))
     }
 }
 
@@ -339,6 +390,30 @@ mod tests {
             let mut reader = Reader(&words);
             let _ = reader.timestamp();
             while let Ok(Some(_)) = reader.late() {}
+        }
+
+        #[test]
+        fn late_values_come_back_whole_or_as_ranges(
+            values in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u64>(), 0..9)), 0..9),
+        ) {
+            let mut words = Vec::new();
+            for (at, (ranges, value)) in values.iter().enumerate() {
+                let put = |out: &mut Vec<u64>| {
+                    // What is begun and given up leaves nothing.
+                    out.extend(value);
+                    *ranges
+                };
+                put_late(&mut words, Addr::from_raw(at as u64), value, put);
+            }
+            let mut reader = Reader(&words);
+            for (at, (ranges, value)) in values.iter().enumerate() {
+                let expected = match ranges {
+                    true => Value::Ranges(value),
+                    false => Value::Whole(value),
+                };
+                prop_assert_eq!(reader.late(), Ok(Some((Addr::from_raw(at as u64), expected))));
+            }
+            prop_assert_eq!(reader.late(), Ok(None));
         }
     }
 }

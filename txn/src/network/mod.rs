@@ -5,8 +5,10 @@
 //! coordinator's machine                         participant's machine
 //! spread.rs   the phases of a commit            ends.rs     polls every peer's log and messages
 //! participants.rs  who gets which record
+//! changes.rs  ranges of objects, as records carry them
 //! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
+//! headers.rs  headers of what was read there ──► the same, VALIDATE
 //! turns.rs    intents on rows of other machines, at both ends
 //! reserve.rs  slots of peers for new objects ──► lent.rs    slots that peers have reserved
 //! call/       what machines ask one another to do
@@ -26,9 +28,11 @@ mod backing;
 mod backup;
 mod boards;
 pub mod call;
+mod changes;
 mod copies;
 mod ends;
 mod far;
+mod headers;
 mod lent;
 mod link;
 mod members;
@@ -58,8 +62,10 @@ use backing::{OfPeer, Registered};
 use backup::{Backup, Changed};
 use boards::BOARD;
 use call::{Line, Services};
+pub(crate) use changes::LEAST_WORDS;
 use ends::End;
 pub(crate) use ends::start_poller;
+pub(crate) use headers::{Expected, Headers};
 pub(crate) use link::Link;
 pub use members::{MemberState, Members, RegionState};
 pub(crate) use message::Slot;
@@ -116,6 +122,8 @@ pub(crate) struct Network {
     /// Waits for intents at other machines, by their tickets.
     turns: Mutex<HashMap<u64, Completer<turns::Ended>, FixedState>>,
     tickets: AtomicU64,
+    /// Waits for headers of peers' objects, by their tickets.
+    askers: Mutex<HashMap<u64, headers::Asker, FixedState>>,
     reserves: reserve::Reserves,
     /// What peers may ask for.
     services: Services,
@@ -189,6 +197,7 @@ impl Network {
             changed: Changed::default(),
             turns: Mutex::default(),
             tickets: AtomicU64::new(1),
+            askers: Mutex::default(),
             reserves: reserve::Reserves::default(),
             services: Services::default(),
             work: RwLock::default(),
@@ -280,6 +289,7 @@ impl Network {
             && self.replies.lock().is_empty()
             && self.finishing.lock().is_empty()
             && self.turns.lock().is_empty()
+            && self.askers.lock().is_empty()
             && self.reserves.is_at_rest()
             && self
                 .peers

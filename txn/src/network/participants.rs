@@ -185,6 +185,11 @@ impl Context {
             for entry in &participant.primary {
                 let write = &self.writes.writes[*entry as usize];
                 let Some(kind) = kind_of(write) else { continue };
+                let ranges = (write.addr, Kind::Ranges, 0, write.base.0);
+                let put = |out: &mut Vec<u64>| self.put_changes(out, write, write.base);
+                if kind == Kind::Whole && message::put_write_of(&mut record, ranges, put) {
+                    continue;
+                }
                 let image = match kind {
                     Kind::Whole | Kind::New => self.writes.image(write),
                     _ => &[],
@@ -262,16 +267,23 @@ impl Context {
         let id = self.txn_id();
         let mut record = std::mem::take(&mut self.spread.record);
         let mut acks = Vec::new();
+        // Whose record that is.
+        let mut made: Option<usize> = None;
         for at in 0..self.spread.participants.len() {
+            let entries = |of: usize| &self.spread.participants[of].backup;
             let participant = &self.spread.participants[at];
             let elsewhere = network.link(participant.machine).is_some();
             if participant.backup.is_empty() || participant.in_parts && elsewhere {
                 continue;
             }
-            record.clear();
-            message::begin_commit(&mut record, id, w);
-            for entry in &participant.backup {
-                self.put_backup(&mut record, *entry);
+            // Mostly all backups get the same.
+            if made.is_none_or(|made| entries(made) != entries(at)) {
+                record.clear();
+                message::begin_commit(&mut record, id, w);
+                for entry in &participant.backup {
+                    self.put_backup(&mut record, *entry);
+                }
+                made = Some(at);
             }
             match network.link(participant.machine) {
                 Some(link) => {
@@ -330,6 +342,19 @@ impl Context {
         let (Some(kind), Some(slot)) = (kind_of(write), slot) else {
             return;
         };
+        let ranges = (
+            write.addr,
+            Kind::Ranges,
+            slot.class.0,
+            u64::from(slot.incarnation),
+        );
+        let put = |out: &mut Vec<u64>| {
+            out.push(write.base.timestamp().raw());
+            self.put_changes(out, write, write.base.locked())
+        };
+        if message::put_write_of(record, ranges, put) {
+            return;
+        }
         let about = (write.addr, kind, slot.class.0, u64::from(slot.incarnation));
         let in_slot = match write.payload() {
             Payload::Slot(addr) if kind.is_new() => self.machine.regions().object(addr),
@@ -353,7 +378,8 @@ impl Context {
         let id = self.txn_id();
         let mut record = std::mem::take(&mut self.spread.record);
         let mut acks = Vec::new();
-        for participant in &mut self.spread.participants {
+        for at in 0..self.spread.participants.len() {
+            let participant = &self.spread.participants[at];
             let Some(link) = network.link(participant.machine) else {
                 continue;
             };
@@ -365,12 +391,14 @@ impl Context {
             for entry in &participant.primary {
                 let write = &self.writes.writes[*entry as usize];
                 if kind_of(write).is_some_and(Kind::is_late) {
-                    message::put_late(&mut record, write.addr, self.writes.image(write));
+                    let put =
+                        |out: &mut Vec<u64>| self.put_changes(out, write, write.base.locked());
+                    message::put_late(&mut record, write.addr, self.writes.image(write), put);
                 }
             }
             let promised = participant.promised[COMMIT_PRIMARY];
             acks.push(link.append(record::COMMIT_PRIMARY, &record, promised));
-            participant.promised[COMMIT_PRIMARY] = 0;
+            self.spread.participants[at].promised[COMMIT_PRIMARY] = 0;
         }
         self.spread.record = record;
         acks

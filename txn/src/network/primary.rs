@@ -18,8 +18,9 @@ use fencepost_storage::old_versions::Replaced;
 use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
+use super::changes;
 use super::lent::Lent;
-use super::message::{Kind, LockReply, Reader, Slot, Write};
+use super::message::{Kind, LockReply, Reader, Slot, Value, Write};
 use crate::machine::Machine;
 use crate::record::{BadRecord, TxnId};
 use crate::stop::AbortReason;
@@ -129,12 +130,13 @@ impl Primary {
             .collect();
         let before = Before::of(&held, &places);
         for (held, place) in held.iter().zip(&places) {
-            let payload = match held.kind.is_late() {
-                true => match reader.late()? {
-                    Some((addr, payload)) if addr == held.addr => payload,
-                    _ => return Err(BadRecord("COMMIT-PRIMARY without a value")),
-                },
-                false => &record[held.payload.0..held.payload.0 + held.payload.1],
+            let payload = &record[held.payload.0..held.payload.0 + held.payload.1];
+            let value = match held.kind {
+                Kind::Late | Kind::Patched | Kind::LateNew => {
+                    late_value(machine, held, &mut reader)?
+                }
+                Kind::Ranges => Value::Ranges(payload),
+                Kind::Whole | Kind::New | Kind::Freed => Value::Whole(payload),
             };
             let place = match held.kind.is_new() {
                 true => {
@@ -143,7 +145,7 @@ impl Primary {
                 }
                 false => *place,
             };
-            install(machine, held, payload, place, w);
+            install(machine, held, value, place, w);
             if held.kind == Kind::Freed {
                 lane.retire(held.addr, w);
             }
@@ -198,7 +200,11 @@ fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason
     let own = machine.regions().is_own(write.addr);
     let object = machine.regions().object(write.addr).filter(|_| own);
     let object = object.ok_or(AbortReason::WriteConflict)?;
-    if write.payload.len() > object.len() {
+    let fits = match write.kind {
+        Kind::Ranges => changes::check(write.payload, object.len()).is_ok(),
+        _ => write.payload.len() <= object.len(),
+    };
+    if !fits {
         return Err(AbortReason::WriteConflict);
     }
     let mut expected = match write.kind {
@@ -246,7 +252,24 @@ fn keep_old(machine: &Machine, lane: &mut Lane, held: &Held, w: Timestamp) -> Ol
     machine.keep_old_version(lane, version, object)
 }
 
-fn install(machine: &Machine, held: &Held, payload: &[u64], place: OldPlace, w: Timestamp) {
+/// What has come for an object with COMMIT-PRIMARY.
+fn late_value<'a>(
+    machine: &Machine,
+    held: &Held,
+    reader: &mut Reader<'a>,
+) -> Result<Value<'a>, BadRecord> {
+    let value = match reader.late()? {
+        Some((addr, value)) if addr == held.addr => value,
+        _ => return Err(BadRecord("COMMIT-PRIMARY without a value")),
+    };
+    if let Value::Ranges(ranges) = value {
+        let object = machine.regions().object(held.addr);
+        changes::check(ranges, object.map_or(0, |object| object.len()))?;
+    }
+    Ok(value)
+}
+
+fn install(machine: &Machine, held: &Held, value: Value<'_>, place: OldPlace, w: Timestamp) {
     let Some(object) = machine.regions().object(held.addr) else {
         return;
     };
@@ -254,8 +277,10 @@ fn install(machine: &Machine, held: &Held, payload: &[u64], place: OldPlace, w: 
     let incarnation = object.link().incarnation().wrapping_add(new);
     object.begin_install();
     let freed = held.kind == Kind::Freed;
-    if !freed {
-        object.put(0, payload);
+    match value {
+        _ if freed => {}
+        Value::Whole(payload) => object.put(0, payload),
+        Value::Ranges(ranges) => changes::install(object, ranges),
     }
     object.finish_install(held.base.succeed(w, !freed), Link::new(incarnation, place));
 }

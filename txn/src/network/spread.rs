@@ -324,5 +324,6 @@ impl Network {
         self.finishing
             .lock()
             .retain_mut(|finishing| !finishing.end(regions, self));
+        let _ = self.home.lock().look_again(regions, &self.changed);
     }
 }

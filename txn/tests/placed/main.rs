@@ -1,6 +1,8 @@
 //! New objects whose primary is another machine than that of their transaction.
 
 mod race;
+mod ranges;
+mod validate;
 mod world;
 
 use std::future::Future;

@@ -1,0 +1,210 @@
+//! The ranges of an object that a commit changes: what goes to replicas instead of the whole object where that is
+//! clearly less.
+//!
+//! ```text
+//! ranges | first word (32), words (32) | word | word | ...      again and again, in order
+//! ```
+//! Ranges apply to one version, their *base*, and to no other; whoever sends them names it. A primary has the
+//! object locked at that version, and a backup waits for it ([`super::backup`], BACKUP-1).
+
+use fencepost_storage::header::Header;
+use fencepost_storage::{ObjectRef, View};
+
+use super::message::Reader;
+use crate::record::BadRecord;
+use crate::start::BIRTH;
+use crate::transaction::Context;
+use crate::write_set::{What, Write};
+
+/// Objects of up to so many words, 256 bytes, are sent whole.
+pub(crate) const LEAST_WORDS: usize = 32;
+/// Words between two changes that are sent along rather than begin another range.
+const GAP: usize = 2;
+/// Words that are compared at a time.
+const STRIDE: usize = 64;
+const FROM_SHIFT: u32 = 32;
+const COUNT_MASK: u64 = (1 << FROM_SHIFT) - 1;
+
+impl Context {
+    /// Appends the ranges of an entry that the commit changes, the object being at `header` now: at the base
+    /// version, or locked at it. Answers `false` where its replicas get the whole: it is small, or it is not clearly
+    /// less, or the base is not known here.
+    pub(super) fn put_changes(&self, out: &mut Vec<u64>, write: &Write, header: Header) -> bool {
+        let overwrites = matches!(write.what, What::Image { .. } | What::Patched(_));
+        // What no transaction has written no backup has been sent.
+        let sent = write.base.is_allocated() && write.base.timestamp() > BIRTH;
+        if !overwrites || !sent || write.image.1 <= LEAST_WORDS {
+            return false;
+        }
+        let new = self.writes.image(write);
+        if self.machine.is_far(write.addr) {
+            let base = self.writes.bases.get(write.addr, write.base);
+            return base.is_some_and(|base| put(out, new, &View::Own(base)));
+        }
+        let object = self.machine.regions().object(write.addr);
+        object.is_some_and(|object| put(out, new, &View::Live(object)) && object.unchanged(header))
+    }
+}
+
+/// Appends the ranges in which `new` is not what `base` is. If they are not clearly less than the whole of it,
+/// answers `false`, and what was appended is of no use.
+pub(super) fn put(out: &mut Vec<u64>, new: &[u64], base: &View<'_>) -> bool {
+    let most = out.len() + new.len() / 4 * 3;
+    let mut before = [0; STRIDE];
+    let mut open: Option<(usize, usize)> = None;
+    for (stride, new_part) in new.chunks(STRIDE).enumerate() {
+        let first = stride * STRIDE;
+        let before = &mut before[..new_part.len()];
+        base.copy(first, before);
+        if before == new_part {
+            continue;
+        }
+        for at in (0..new_part.len()).filter(|at| before[*at] != new_part[*at]) {
+            let at = first + at;
+            match &mut open {
+                Some((_, end)) if at <= *end + GAP => *end = at + 1,
+                _ => {
+                    if let Some(range) = open.replace((at, at + 1)) {
+                        put_range(out, new, range);
+                    }
+                    if out.len() > most {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+    if let Some(range) = open {
+        put_range(out, new, range);
+    }
+    out.len() <= most
+}
+
+fn put_range(out: &mut Vec<u64>, new: &[u64], (from, to): (usize, usize)) {
+    out.push(((from as u64) << FROM_SHIFT) | (to - from) as u64);
+    out.extend_from_slice(&new[from..to]);
+}
+
+/// Shows `f` all ranges: where each begins, and its words.
+pub(super) fn each(ranges: &[u64], mut f: impl FnMut(usize, &[u64])) -> Result<(), BadRecord> {
+    let mut reader = Reader(ranges);
+    while !reader.0.is_empty() {
+        let about = reader.word()?;
+        let words = reader.take((about & COUNT_MASK) as usize)?;
+        f((about >> FROM_SHIFT) as usize, words);
+    }
+    Ok(())
+}
+
+/// Whether these are ranges, all of them within `words` words.
+pub(super) fn check(ranges: &[u64], words: usize) -> Result<(), BadRecord> {
+    let mut within = true;
+    each(ranges, |from, range| within &= from + range.len() <= words)?;
+    match within {
+        true => Ok(()),
+        false => Err(BadRecord("a change of what is beyond an object")),
+    }
+}
+
+/// Writes ranges, which were checked, into a locked object.
+pub(super) fn install(object: ObjectRef<'_>, ranges: &[u64]) {
+    // What is no range any more was not checked.
+    let _ = each(ranges, |from, words| object.put(from, words));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn applied(base: &[u64], ranges: &[u64]) -> Vec<u64> {
+        let mut words = base.to_vec();
+        let put =
+            |from: usize, range: &[u64]| words[from..from + range.len()].copy_from_slice(range);
+        each(ranges, put).expect("ranges");
+        words
+    }
+
+    /// The ranges from `base` to `new`, unless they are not clearly less.
+    fn between(base: &[u64], new: &[u64]) -> Option<Vec<u64>> {
+        let mut out = vec![99];
+        put(&mut out, new, &View::Own(base)).then(|| out.split_off(1))
+    }
+
+    #[test]
+    fn near_changes_are_one_range_and_many_are_the_whole() {
+        let base = vec![0; 100];
+        let mut new = base.clone();
+        assert_eq!(between(&base, &new), Some(vec![]));
+        for at in [3, 4, 7, 63, 64, 99] {
+            new[at] = at as u64;
+        }
+        let expected = vec![
+            3 << 32 | 5,
+            3,
+            4,
+            0,
+            0,
+            7,
+            63 << 32 | 2,
+            63,
+            64,
+            99 << 32 | 1,
+            99,
+        ];
+        assert_eq!(between(&base, &new), Some(expected));
+        assert_eq!(between(&base, &[1; 100]), None);
+        let every =
+            |nth: u64| -> Vec<u64> { (0..100).map(|at| u64::from(at % nth == 0)).collect() };
+        assert_eq!(between(&base, &every(3)), None);
+        assert_eq!(
+            between(&base, &every(4)).map(|ranges| ranges.len()),
+            Some(50)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_make_the_new_contents_of_the_base_and_are_less(
+            len in 1..400usize,
+            changes in proptest::collection::vec((0..400usize, 1..40usize, 0..3u64), 0..12),
+        ) {
+            let base: Vec<u64> = (0..len as u64).map(|at| at % 3).collect();
+            let mut new = base.clone();
+            for (from, count, value) in changes {
+                new.iter_mut().skip(from).take(count).for_each(|word| *word = value);
+            }
+            if let Some(ranges) = between(&base, &new) {
+                prop_assert!(ranges.len() <= len / 4 * 3);
+                prop_assert_eq!(check(&ranges, len), Ok(()));
+                prop_assert_eq!(applied(&base, &ranges), new.clone());
+                // And so in a slot, among line versions.
+                let memory: Vec<AtomicU64> = (0..len * 2 + 20).map(|_| AtomicU64::new(0)).collect();
+                let object = ObjectRef::new(&memory, 5);
+                object.put(0, &base);
+                let mut same = Vec::new();
+                prop_assert!(put(&mut same, &new, &View::Live(object)));
+                prop_assert_eq!(&same, &ranges);
+                install(object, &ranges);
+                let mut words = vec![0; len];
+                object.copy(0, &mut words);
+                prop_assert_eq!(words, new);
+            } else {
+                let differ = base.iter().zip(&new).filter(|(a, b)| a != b).count();
+                prop_assert!(differ * 4 >= len, "{} of {}", differ, len);
+            }
+        }
+
+        #[test]
+        fn garbage_is_refused_or_within_bounds(
+            words in proptest::collection::vec(prop_oneof![0..9u64, any::<u64>()], 0..30),
+        ) {
+            if check(&words, 20).is_ok() {
+                applied(&[0; 20], &words);
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Headers of what a transaction has read of peers whose memory is not mapped: how VALIDATE (SOSP'15 §4 step 2)
+//! and a refresh look at them.
+//!
+//! ```text
+//! up to T_R objects of a primary   a one-sided read each, of which the primary's processors know nothing
+//! more                             one message, and one that answers it; in parts where there are very many
+//!
+//! VALIDATE    ticket | address | header as it was seen | ...                       to the primary
+//! VALIDATED   ticket | place in the question | header as it is, of each that is another | ...   from it
+//! ```
+//! The primary says what a read would have brought, so whoever asked judges both alike. Where peers' memory is
+//! mapped a header is a load from it: less than a message costs either side, however many there are.
+//!
+//! # Failure
+//! Where there is no room for a question, the headers are read. A question to a peer that is lost ends as a read
+//! of its memory does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fencepost_fabric::{Completer, Completion, MachineId};
+use fencepost_storage::Addr;
+use fencepost_storage::header::Header;
+
+use super::message::Reader;
+use super::{Link, Network, Peer};
+use crate::machine::Machine;
+use crate::record::BadRecord;
+use crate::stop::{AbortReason, Stop};
+
+/// Tags of the messages.
+pub(super) const VALIDATE: u8 = 8;
+pub(super) const VALIDATED: u8 = 9;
+
+/// Objects of one primary whose headers are read; of more the primary is asked.
+const T_R: usize = 4;
+/// Objects of one message.
+const ASKED_AT_ONCE: usize = 512;
+/// In the place of one that is answered: nothing is there.
+const NOWHERE: u64 = 1 << 63;
+
+/// A header that is wanted: a number by which it is asked for later, where it is, and what is expected there.
+pub(crate) type Expected = (usize, Addr, Header);
+
+/// Headers on their way.
+#[derive(Default)]
+pub(crate) struct Headers {
+    /// In the order in which they are wanted.
+    looks: VecDeque<(usize, Look)>,
+    questions: Vec<Question>,
+}
+
+/// What brings a header.
+enum Look {
+    Read(Completion<Box<[u64]>>),
+    /// A question, and the place in it.
+    Asked(usize, u64),
+}
+
+/// A VALIDATE that waits for its answer; dropping it ends the wait.
+struct Question {
+    network: Arc<Network>,
+    ticket: u64,
+    answer: Completion<Vec<u64>>,
+    /// Places and headers that were answered.
+    others: Option<Vec<u64>>,
+}
+
+/// Who waits for an answer, and of whom.
+pub(super) type Asker = (MachineId, Completer<Vec<u64>>);
+
+impl Headers {
+    /// Header reads and messages that they cost.
+    pub fn cost(&self) -> (u64, u64) {
+        let (looks, messages) = (self.looks.iter(), self.questions.len());
+        let reads = looks.filter(|(_, look)| matches!(look, Look::Read(_)));
+        (reads.count() as u64, messages as u64)
+    }
+
+    /// The header that was wanted by a number, if it was not taken yet. They are taken in their order. The inner
+    /// `None` as of [`Network::fetch`].
+    ///
+    /// # Errors
+    /// As [`Network::fetch`].
+    pub async fn take(
+        &mut self,
+        network: &Network,
+        (number, addr, seen): Expected,
+    ) -> Result<Option<Option<Header>>, Stop> {
+        match self.looks.pop_front_if(|(of, _)| *of == number) {
+            None => Ok(None),
+            Some((_, Look::Read(read))) => network.header(addr, read).await.map(Some),
+            Some((_, Look::Asked(question, place))) => {
+                let others = self.questions[question].others().await?;
+                let other = others.chunks_exact(2).find(|at| at[0] & !NOWHERE == place);
+                Ok(Some(match other {
+                    None => Some(seen),
+                    Some(at) if at[0] & NOWHERE != 0 => None,
+                    Some(at) => Some(Header(at[1])),
+                }))
+            }
+        }
+    }
+}
+
+impl Question {
+    async fn others(&mut self) -> Result<&[u64], Stop> {
+        let others = match self.others.take() {
+            Some(others) => others,
+            None => match (&mut self.answer).await {
+                Ok(others) => others,
+                Err(_) => return Err(Stop::Retry(AbortReason::Unreachable)),
+            },
+        };
+        Ok(self.others.insert(others))
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.network.askers.lock().remove(&self.ticket);
+    }
+}
+
+impl Network {
+    /// Begins to look at headers of objects of peers.
+    pub fn look_at(self: &Arc<Self>, wanted: &[Expected]) -> Headers {
+        let mut asked: Vec<Option<Look>> = wanted.iter().map(|_| None).collect();
+        let mut questions = Vec::new();
+        for peer in &self.peers {
+            let is_its = |(_, addr, _): &Expected| self.placement.primary(addr.region()) == peer.id;
+            let its: Vec<usize> = (0..wanted.len())
+                .filter(|at| is_its(&wanted[*at]))
+                .collect();
+            if its.len() <= T_R {
+                continue;
+            }
+            for part in its.chunks(ASKED_AT_ONCE) {
+                let Some(question) = self.question(peer, wanted, part) else {
+                    break;
+                };
+                for (place, at) in part.iter().enumerate() {
+                    asked[*at] = Some(Look::Asked(questions.len(), place as u64));
+                }
+                questions.push(question);
+            }
+        }
+        let looks = asked.into_iter().zip(wanted);
+        let looks = looks.map(|(asked, (number, addr, _))| {
+            (
+                *number,
+                asked.unwrap_or_else(|| Look::Read(self.post_header(*addr))),
+            )
+        });
+        Headers {
+            looks: looks.collect(),
+            questions,
+        }
+    }
+
+    /// Asks a peer; `None` where there is no room for the question now.
+    fn question(
+        self: &Arc<Self>,
+        peer: &Peer,
+        wanted: &[Expected],
+        part: &[usize],
+    ) -> Option<Question> {
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let mut words = vec![ticket];
+        words.extend(part.iter().flat_map(|at| {
+            let (_, addr, seen) = wanted[*at];
+            [addr.raw(), seen.0]
+        }));
+        let (completer, answer) = Completion::pending();
+        self.askers.lock().insert(ticket, (peer.id, completer));
+        let question = Question {
+            network: Arc::clone(self),
+            ticket,
+            answer,
+            others: None,
+        };
+        let sent = peer.link.send(VALIDATE, &words);
+        sent.ok().map(|()| question)
+    }
+
+    /// VALIDATED: what a peer has found.
+    pub(super) fn take_headers(&self, peer: MachineId, words: &[u64]) -> Result<(), BadRecord> {
+        let mut reader = Reader(words);
+        let ticket = reader.word()?;
+        if !reader.0.len().is_multiple_of(2) {
+            return Err(BadRecord("a header without its place"));
+        }
+        let mut askers = self.askers.lock();
+        if askers.get(&ticket).is_some_and(|(asked, _)| *asked == peer)
+            && let Some((_, asker)) = askers.remove(&ticket)
+        {
+            drop(askers);
+            asker.complete(Ok(reader.0.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Ends the waits for answers of peers that are lost.
+    pub(super) fn forget_lost_questions(&self) {
+        let lost = |id: &MachineId| self.peer(*id).is_some_and(|peer| peer.line.is_broken());
+        let mut askers = self.askers.lock();
+        let ended: Vec<_> = askers.extract_if(|_, (peer, _)| lost(peer)).collect();
+        // Whoever is woken may want the lock.
+        drop(askers);
+        drop(ended);
+    }
+}
+
+/// VALIDATE: tells a peer which headers are others than it has seen.
+pub(super) fn answer(machine: &Machine, link: &Link, words: &[u64]) -> Result<(), BadRecord> {
+    let mut reader = Reader(words);
+    let mut answer = vec![reader.word()?];
+    for place in 0.. {
+        if reader.0.is_empty() {
+            break;
+        }
+        let (addr, seen) = (Addr::from_raw(reader.word()?), Header(reader.word()?));
+        let object = machine.regions().object(addr);
+        let object = object.filter(|_| machine.regions().is_own(addr));
+        match object.map(|object| object.header()) {
+            Some(header) if header == seen => {}
+            Some(header) => answer.extend([place, header.0]),
+            None => answer.extend([place | NOWHERE, 0]),
+        }
+    }
+    link.send_surely(VALIDATED, &answer);
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! What replicas are sent of objects of which a little changes, and that they are what the primary is.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fencepost_txn::{Addr, Mode, Outcome, Refusal, Timestamp, View};
+use fencepost_txn::{NodeKind, Rerouting, Revalidate, Stop, Transaction};
+use pollster::block_on;
+
+use crate::world::{KINDS, Kind, World, commit, unless_conflict};
+
+const WORDS: usize = 300;
+
+fn contents(world: &World, machine: usize, addr: Addr) -> Vec<u64> {
+    let mut words = Vec::new();
+    let mut tx = world.begin(machine, Mode::ReadOnly);
+    assert_eq!(block_on(tx.read(addr, &mut words)), Ok(true));
+    words.truncate(WORDS);
+    words
+}
+
+/// Words that a machine has written to others.
+fn posted(world: &World, machine: usize) -> u64 {
+    world.machines[machine]
+        .fabric_counts()
+        .expect("a fabric")
+        .words
+}
+
+#[test]
+fn a_little_change_of_a_large_object_is_sent_as_little() {
+    let world = World::new(Kind::Local, 3, 3);
+    for at in [0, 1] {
+        let addr = world.object(0, at, WORDS, 1).addr;
+        let mut expected = vec![1; WORDS];
+        world.settle();
+        let before = posted(&world, 0);
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        let change = |image: &mut [u64]| (image[3], image[260]) = (5, 6);
+        block_on(tx.update(addr, change)).expect("there");
+        commit(tx);
+        world.settle();
+        // To the primary and to two backups, or to two backups.
+        assert!(posted(&world, 0) - before < 150);
+        (expected[3], expected[260]) = (5, 6);
+        assert_eq!(contents(&world, 2, addr), expected);
+        // What changes altogether goes as a whole.
+        let before = posted(&world, 0);
+        let mut tx = world.begin(0, Mode::ReadWrite);
+        block_on(tx.write(addr, &[7; WORDS])).expect("there");
+        commit(tx);
+        world.settle();
+        assert!(posted(&world, 0) - before > 2 * WORDS as u64);
+        assert_eq!(contents(&world, 2, addr), [7; WORDS]);
+    }
+}
+
+#[test]
+fn replicas_are_alike_after_changes_of_all_sizes_by_all_machines() {
+    for (kind, replicas) in [(KINDS[0], 3), (KINDS[1], 3), (KINDS[1], 1)] {
+        let world = World::new(kind, 3, replicas);
+        for at in 0..3 {
+            let addr = world.object(2, at, WORDS, 0).addr;
+            let mut expected = vec![0; WORDS];
+            for step in 1..40u64 {
+                let (from, count) = (step as usize * 97 % WORDS, 1 << (step % 9));
+                let words = from..(from + count).min(WORDS);
+                let machine = step as usize % 3;
+                // The commit before holds no lock any more.
+                world.settle();
+                let mut tx = world.begin(machine, Mode::ReadWrite);
+                let savepoint = tx.savepoint();
+                if step % 5 == 0 {
+                    block_on(tx.update(addr, |image| image.fill(99))).expect("there");
+                    tx.rollback_to(&savepoint);
+                }
+                block_on(tx.update(addr, |image| image[words.clone()].fill(step))).expect("there");
+                tx.release(savepoint);
+                commit(tx);
+                expected[words].fill(step);
+                let reader = (machine + 1) % 3;
+                assert_eq!(contents(&world, reader, addr), expected, "{kind:?}");
+            }
+        }
+        world.settle();
+    }
+}
+
+#[test]
+fn what_many_change_at_once_is_all_there_on_all_replicas() {
+    const EACH: usize = 120;
+    for (kind, replicas) in [(KINDS[0], 3), (KINDS[1], 2)] {
+        let world = World::new(kind, 3, replicas);
+        let objects: Vec<Addr> = (0..3)
+            .map(|at| world.object(0, at, WORDS, 0).addr)
+            .collect();
+        let committed = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for machine in 0..3 {
+                let (world, objects, committed) = (&world, &objects, &committed);
+                scope.spawn(move || {
+                    let mut coordinator = world.machines[machine].coordinator();
+                    for step in 0..EACH {
+                        let at = machine * 31 + step * 7;
+                        let mut tx = coordinator.begin(Mode::ReadWrite);
+                        let mut all = true;
+                        for addr in [objects[step % 3], objects[(step + machine) % 3]] {
+                            let add = |image: &mut [u64]| image[at % WORDS] += 1;
+                            all &= unless_conflict(block_on(tx.update(addr, add))).is_some();
+                        }
+                        if !all {
+                            continue;
+                        }
+                        let outcome = unless_conflict(block_on(tx.commit()));
+                        if let Some(Outcome::Committed(_)) = outcome {
+                            committed.fetch_add(2, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        world.settle();
+        let sum = |addr: &Addr| contents(&world, 1, *addr).iter().sum::<u64>();
+        let sum: u64 = objects.iter().map(sum).sum();
+        assert_eq!(sum, committed.into_inner() as u64, "{kind:?}");
+        assert!(sum > 20, "{sum}");
+    }
+}
+
+/// Nodes whose words are added to, wherever they have moved; the first is the commit timestamp.
+struct Sums;
+
+static SUMS: Sums = Sums;
+
+impl NodeKind for Sums {
+    fn id(&self) -> u8 {
+        80
+    }
+
+    fn admits(&self, _: &View<'_>, _: Timestamp) -> bool {
+        true
+    }
+
+    fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
+        image[op[0] as usize] += op[1];
+        Ok(())
+    }
+
+    fn stamp(&self, image: &mut [u64], w: Timestamp) {
+        image[0] = w.raw();
+    }
+
+    fn revalidate(&self, _: &[u64], _: &View<'_>) -> Revalidate {
+        Revalidate::Invalid
+    }
+
+    fn reroute<'a>(&'static self, _: &'a mut Transaction, _: Addr) -> Rerouting<'a> {
+        Box::pin(async { Err(Stop::Damaged) })
+    }
+}
+
+#[test]
+fn patches_of_a_node_that_has_moved_change_what_is_there_by_then() {
+    for kind in KINDS {
+        let world = World::new(kind, 3, 3);
+        for at in 0..3 {
+            let node = world.object(1, at, WORDS, 0).addr;
+            let patch = |machine: usize, word: u64| {
+                let mut tx = world.begin(machine, Mode::ReadWrite);
+                let done = block_on(tx.patch(node, &SUMS, &[word, 2]));
+                assert_eq!(done, Ok(Ok(())));
+                tx
+            };
+            // All are based on the same version, and none is in another's way.
+            let all = [patch(0, 5), patch(1, 150), patch(2, 5), patch(0, 299)];
+            let last = all.map(|tx| {
+                let Ok(Outcome::Committed(w)) = block_on(tx.commit()) else {
+                    panic!("a patch is in nobody's way");
+                };
+                // The next one finds no lock.
+                world.settle();
+                w
+            });
+            let mut expected = vec![0; WORDS];
+            expected[0] = last[3].raw();
+            (expected[5], expected[150], expected[299]) = (4, 2, 2);
+            assert_eq!(contents(&world, 2, node), expected, "{kind:?}");
+        }
+        world.settle();
+    }
+}
