@@ -10,7 +10,7 @@ use fencepost_fabric::{
     Bell, Completion, Event, Fabric, FabricCounters, FabricError, HostClock, LocalFabric,
     LocalNetwork, MachineId, Member, Memory, Place, SegmentId, Writer,
 };
-use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome, record};
 use pollster::block_on;
 
@@ -138,7 +138,7 @@ struct World {
 
 impl World {
     fn new(count: u32, replicas: usize) -> World {
-        let ids: Vec<MachineId> = (0..count).map(MachineId).collect();
+        let ids: Vec<MachineId> = (1..=count).map(MachineId).collect();
         let (network, posted) = (LocalNetwork::new(), Arc::default());
         let fabrics: Vec<Arc<dyn Fabric>> = ids
             .iter()
@@ -160,8 +160,8 @@ impl World {
         let open = |fabric: Arc<dyn Fabric>| {
             let network = NetworkOptions {
                 fabric,
-                configuration: 1,
-                placement: Placement::new(ids.clone(), replicas),
+                configuration: Configuration::of_process(count).expect("machines"),
+                replication: Replication::exactly(replicas),
                 // Nothing is told of released room, and no record is split at the ring's end.
                 log_words: 1 << 18,
                 clock: Arc::new(HostClock),

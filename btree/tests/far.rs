@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencepost_btree::{BTree, Insert, TreeOptions};
 use fencepost_fabric::{Fabric, HostClock, MachineId, Member, TcpConfig, TcpFabric};
-use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Coordinator, Machine, MachineOptions, Mode, Outcome, Transaction};
 use pollster::block_on;
 
@@ -38,8 +38,8 @@ fn machines() -> Vec<Arc<Machine>> {
             region_bytes: 16 << 20,
             network: Some(NetworkOptions {
                 fabric: Arc::clone(fabric) as Arc<dyn Fabric>,
-                configuration: 1,
-                placement: Placement::new(ids.to_vec(), 1),
+                configuration: Configuration::of_process(2).expect("machines"),
+                replication: Replication::exactly(1),
                 log_words: 1 << 14,
                 clock: Arc::new(HostClock),
                 host: 0,

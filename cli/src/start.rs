@@ -73,6 +73,15 @@ pub struct Start {
     /// Machines that have a copy of each region.
     #[arg(long, value_name = "N", requires = "machine", default_value_t = 1)]
     replicas: u32,
+    /// What each machine, in the order of their numbers, shares the fate of, such as its rack: no two copies of
+    /// a region are in one of them; the same for all. Unless said, each machine is on its own.
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        requires = "machine"
+    )]
+    domains: Vec<String>,
     /// End when the process that started this one has ended.
     #[arg(long, hide = true)]
     ends_with_parent: bool,
@@ -200,7 +209,8 @@ impl Start {
             options = options.region_size(bytes);
         }
         if let Some(cluster) = self.cluster()? {
-            options = options.cluster(cluster.replicas(self.replicas));
+            let cluster = cluster.replicas(self.replicas);
+            options = options.cluster(cluster.domains(self.domains.iter().cloned()));
         }
         Ok(options)
     }

@@ -83,6 +83,48 @@ impl Configuration {
         }
     }
 
+    /// The first configuration of a new cluster whose founders are listed by hand: they are m1, m2, …, and
+    /// the first of them is the CM. Whoever has the same list has the same configuration.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] when they break an invariant.
+    pub fn of_founders(
+        cluster: ClusterId,
+        founders: impl IntoIterator<Item = (Address, FailureDomain)>,
+    ) -> Result<Self, ConfigurationError> {
+        let machines = (1..).zip(founders).map(|(id, (address, domain))| Machine {
+            id: MachineId(id),
+            address,
+            domain,
+        });
+        let machines: Vec<Machine> = machines.take(MAX_MACHINES + 1).collect();
+        let next = MachineId(machines.len() as u32 + 1);
+        Self::from_parts(
+            cluster,
+            ConfigurationId::FIRST,
+            machines,
+            MachineId(1),
+            next,
+        )
+    }
+
+    /// The first configuration of so many machines, each in a domain of its own, that need no addresses
+    /// beside their names: those of one process.
+    ///
+    /// # Errors
+    /// As [`Self::of_founders`].
+    pub fn of_process(machines: u32) -> Result<Self, ConfigurationError> {
+        let name = |id: u32| format!("m{id}");
+        let founder = |id| {
+            let address = Address::new(&name(id)).expect("short and printable");
+            (
+                address,
+                FailureDomain::new(&name(id)).expect("short and printable"),
+            )
+        };
+        Self::of_founders(ClusterId(0), (1..=machines).map(founder))
+    }
+
     /// From its parts, checked.
     ///
     /// # Errors
@@ -311,6 +353,26 @@ mod tests {
             parts(ConfigurationId(9), many.collect(), MachineId(u32::MAX)),
             Err(ConfigurationError::Full)
         );
+    }
+
+    #[test]
+    fn founders_that_are_listed_are_the_first_configuration() {
+        let both = [(address(1), domain(1)), (address(2), domain(1))];
+        let two = Configuration::of_founders(ClusterId(7), both.clone()).unwrap();
+        assert_eq!((two.id(), two.cm()), (ConfigurationId::FIRST, MachineId(1)));
+        assert_eq!(two.next_machine(), MachineId(3));
+        assert_eq!(two.machine(MachineId(2)).unwrap().domain, domain(1));
+        let again = [both[0].clone(), both[0].clone()];
+        assert_eq!(
+            Configuration::of_founders(ClusterId(7), again),
+            Err(ConfigurationError::AddressTwice(MachineId(2)))
+        );
+        assert_eq!(Configuration::of_process(0), Err(ConfigurationError::Empty));
+        assert_eq!(
+            Configuration::of_process(u32::MAX),
+            Err(ConfigurationError::Full)
+        );
+        assert_eq!(Configuration::of_process(3).unwrap().machines().len(), 3);
     }
 
     #[test]

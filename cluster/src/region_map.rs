@@ -70,6 +70,11 @@ impl RegionMap {
         self.mappings.values()
     }
 
+    /// The mappings of a region and of those behind it.
+    pub fn from(&self, region: RegionId) -> impl Iterator<Item = &Mapping> {
+        self.mappings.range(region..).map(|(_, mapping)| mapping)
+    }
+
     /// The regions of a group that are known.
     pub fn of_group(&self, group: GroupId) -> impl Iterator<Item = &Mapping> {
         self.mappings()

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fencepost_cluster::{ClusterId, Configuration};
 use fencepost_fabric::{Fabric, HandshakeError, HostClock, MachineId, Member};
 use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed};
 use fencepost_txn::Machine;
-use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::network::{NetworkOptions, Replication};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
+use crate::founding::Founders;
 
 /// Words of the log of each pair of machines.
 const LOG_WORDS: usize = 1 << 20;
@@ -20,8 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a machine goes on that every other one refuses.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(3);
 const NAP: Duration = Duration::from_millis(2);
-/// The first and so far only configuration.
-const CONFIGURATION: u64 = 1;
 /// Bytes of the shortest secret.
 const SECRET_BYTES_MIN: usize = 16;
 /// Says which boot of which host this is.
@@ -37,6 +37,8 @@ pub struct Cluster {
     machine: u32,
     machines: u32,
     replicas: u32,
+    /// What each machine shares the fate of; none where each is on its own.
+    domains: Vec<String>,
 }
 
 /// What is between the machines.
@@ -100,6 +102,7 @@ impl Cluster {
             machine,
             machines,
             replicas: 1,
+            domains: Vec::new(),
         }
     }
 
@@ -116,12 +119,20 @@ impl Cluster {
             },
             machine,
             replicas: 1,
+            domains: Vec::new(),
         }
     }
 
     /// Machines that have a copy of each region: its primary and its backups. One, unless said otherwise.
     pub fn replicas(mut self, replicas: u32) -> Cluster {
         self.replicas = replicas;
+        self
+    }
+
+    /// What each machine, in the order of their numbers, shares the fate of: a rack, a host. No two copies of a
+    /// region are in one domain. The same for all machines; unless it is said each is on its own.
+    pub fn domains<S: Into<String>>(mut self, domains: impl IntoIterator<Item = S>) -> Cluster {
+        self.domains = domains.into_iter().map(Into::into).collect();
         self
     }
 
@@ -168,9 +179,16 @@ impl Cluster {
         }
         match &self.between {
             Between::Memory(directory) => {
+                let names = (1..=machines).map(|id| MachineId(id).to_string());
+                let configuration = self.configuration(0, names.collect())?;
                 let fabric = ShmFabric::open(directory, MachineId(machine)).map_err(network)?;
                 let fabric = Arc::new(fabric);
-                self.joined(fabric, &[], Box::new(|| None), Box::new(String::new))
+                self.joined(
+                    fabric,
+                    configuration,
+                    Box::new(|| None),
+                    Box::new(String::new),
+                )
             }
             Between::Network {
                 name,
@@ -194,10 +212,13 @@ impl Cluster {
         let listen = addresses[self.machine as usize - 1].clone();
         let replicas = self.replicas.to_string();
         let known = [name, &replicas].into_iter();
-        let parts: Vec<&str> = known.chain(addresses.iter().map(String::as_str)).collect();
+        let listed = addresses.iter().chain(&self.domains);
+        let parts: Vec<&str> = known.chain(listed.map(String::as_str)).collect();
+        let cluster = cluster_id(&parts);
+        let configuration = self.configuration(cluster, addresses.to_vec())?;
         let config = TcpConfig {
             me: MachineId(self.machine),
-            cluster: cluster_id(&parts),
+            cluster,
             secret: secret.clone(),
             listen: listen.clone(),
             tls: tls.map(TlsFiles::load).transpose()?,
@@ -215,31 +236,42 @@ impl Cluster {
             (all && others > 0).then(|| list(&refusals))
         };
         let missing = move || list(&told.refusals());
-        self.joined(fabric, addresses, Box::new(refused), Box::new(missing))
+        self.joined(fabric, configuration, Box::new(refused), Box::new(missing))
+    }
+
+    /// The configuration that all machines begin with.
+    fn configuration(
+        &self,
+        cluster: u128,
+        addresses: Vec<String>,
+    ) -> Result<Configuration, OpenError> {
+        let founders = Founders {
+            cluster: ClusterId(cluster),
+            addresses,
+            domains: self.domains.clone(),
+            replicas: self.replicas,
+        };
+        founders.configuration()
     }
 
     fn joined(
         &self,
         fabric: Arc<dyn Fabric>,
-        addresses: &[String],
+        configuration: Configuration,
         refused: Box<dyn Fn() -> Option<String>>,
         missing: Box<dyn Fn() -> String>,
     ) -> Result<Joined, OpenError> {
-        let ids: Vec<MachineId> = (1..=self.machines).map(MachineId).collect();
-        let member = |id: &MachineId| Member {
-            id: *id,
-            address: addresses
-                .get(id.0 as usize - 1)
-                .cloned()
-                .unwrap_or_default(),
+        let member = |machine: &fencepost_cluster::Machine| Member {
+            id: machine.id,
+            address: machine.address.as_str().into(),
         };
-        let members: Vec<Member> = ids.iter().map(member).collect();
+        let members: Vec<Member> = configuration.machines().iter().map(member).collect();
         fabric.set_members(&members).map_err(network)?;
         Ok(Joined {
             network: NetworkOptions {
                 fabric,
-                configuration: CONFIGURATION,
-                placement: Placement::new(ids, self.replicas as usize),
+                configuration,
+                replication: Replication::exactly(self.replicas as usize),
                 log_words: LOG_WORDS,
                 clock: Arc::new(HostClock),
                 host: host(),

@@ -30,6 +30,17 @@ pub enum OpenError {
         /// Replicas asked for.
         replicas: u32,
     },
+    /// There are not as many failure domains as replicas.
+    #[error("{replicas} replicas need as many failure domains, and there are {domains}")]
+    TooFewDomains {
+        /// Failure domains.
+        domains: u32,
+        /// Replicas asked for.
+        replicas: u32,
+    },
+    /// The machines that were given are no configuration.
+    #[error("the machines are no configuration: {0}")]
+    Configuration(String),
     /// The cluster's secret is too easily guessed.
     #[error("the cluster's secret must have at least {0} bytes")]
     SecretTooShort(usize),

@@ -27,6 +27,7 @@ mod cluster;
 mod conflict;
 mod database;
 mod error;
+mod founding;
 mod front;
 mod options;
 mod prepared;

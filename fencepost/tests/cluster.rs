@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
-use fencepost::{BlockingSession, Cluster, Database, OpenError, SqlState, params};
+use fencepost::{BlockingSession, Cluster, Database, OpenError, Options, SqlState, params};
 use fencepost_txn::Machine;
 use parking_lot::Mutex;
 use pollster::FutureExt;
@@ -41,11 +41,16 @@ fn addresses(test: u32) -> Vec<String> {
 
 /// The machines, each opened by a thread as each would be by a process.
 fn cluster(between: &Between, replicas: u32) -> Vec<Database> {
-    let open = |machine| {
+    cluster_of(|machine| {
         let cluster = between.cluster(machine, replicas);
-        let options = Database::options().region_size(64 << 20).cluster(cluster);
-        options.open().expect("opens")
-    };
+        Database::options().region_size(64 << 20).cluster(cluster)
+    })
+}
+
+/// The machines with such options.
+fn cluster_of(options: impl Fn(u32) -> Options + Sync) -> Vec<Database> {
+    let open = |machine| options(machine).open().expect("opens");
+    let open = &open;
     thread::scope(|scope| {
         let opening: Vec<_> = (1..=MACHINES)
             .map(|machine| scope.spawn(move || open(machine)))
@@ -140,6 +145,88 @@ fn all_see(between: &Between) {
     }
 }
 
+#[test]
+fn copies_of_a_region_are_in_different_domains() {
+    let shared = shared();
+    let between = Between::Memory(shared.path().into());
+    let machines = cluster_of(|machine| {
+        let cluster = between.cluster(machine, 2).domains(["x", "x", "y"]);
+        Database::options().region_size(16 << 20).cluster(cluster)
+    });
+    let mut session = machines[1].blocking();
+    let table = "CREATE TABLE t (a int PRIMARY KEY) PARTITION BY HASH (a) WITH (partitions = 3)";
+    session.batch(table).expect("a table");
+    let mut text = |sql: &str| {
+        let row = session.query_one(sql, &[]).expect("a row");
+        row.get::<String>(0).expect("a text")
+    };
+    for (machine, backup) in [(1, "3"), (2, "3"), (3, "1")] {
+        let backups =
+            format!("SELECT backups FROM pg_fencepost_regions WHERE primary_machine = {machine}");
+        assert_eq!(text(&backups), backup, "m{machine}");
+    }
+    let domains = "SELECT domains FROM pg_fencepost_configurations";
+    assert_eq!(text(domains), "x,x,y");
+}
+
+#[test]
+fn where_a_backup_has_no_memory_statements_say_so_and_leave_nothing() {
+    let shared = shared();
+    let between = Between::Memory(shared.path().into());
+    let machines = cluster_of(|machine| {
+        let limit = if machine == 2 { 6 << 20 } else { 1 << 30 };
+        let options = Database::options().region_size(16 << 20);
+        let options = options.memory_limit(limit);
+        options.cluster(between.cluster(machine, 3))
+    });
+    let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
+    sessions[0]
+        .batch("CREATE TABLE t (a int PRIMARY KEY, b text)")
+        .expect("a table");
+    let add = |session: &mut BlockingSession, after: i32, rows: i32| {
+        let rows = format!(
+            "INSERT INTO t SELECT {after} + g, repeat('x', 4000) FROM generate_series(1, {rows}) g"
+        );
+        session.batch(&rows).map_err(|error| error.code())
+    };
+    let mut rows = 100;
+    add(&mut sessions[2], 0, rows).expect("memory");
+    // The second machine is full first, to the last row; then the first one, whose backup it is.
+    for (machine, each) in [(1, 100), (1, 1), (0, 100)] {
+        let refused = loop {
+            match add(&mut sessions[machine], rows, each) {
+                Ok(()) => rows += each,
+                Err(code) => break code,
+            }
+            assert!(rows < 10_000, "there is no limit");
+        };
+        assert_eq!(refused, SqlState::OUT_OF_MEMORY);
+    }
+    let used = machines[0].machine().account().used();
+    assert!(used < 64 << 20, "it is for want of a region: {used}");
+    for session in &mut sessions {
+        let total = session.query_one("SELECT sum(length(b))::bigint FROM t", &[]);
+        let total: i64 = total.expect("reads go on").get(0).expect("a number");
+        assert_eq!(total, i64::from(rows) * 4000);
+    }
+    drop(sessions);
+    let all: Vec<_> = machines.iter().map(|db| db.machine().clone()).collect();
+    for round in 0.. {
+        if Machine::are_at_rest(&all) {
+            break;
+        }
+        assert!(round < 5000, "something is left of a statement");
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+    for machine in &all {
+        assert_eq!(machine.compare_backups(&all), []);
+        assert_eq!(machine.inventory().locked, []);
+    }
+    // The third machine has room in the region that it has.
+    let more = add(&mut machines[2].blocking(), rows, 100);
+    assert_eq!(more, Ok(()));
+}
+
 /// Each machine shows the same machines and regions.
 fn show_themselves(sessions: &mut [BlockingSession]) {
     for (at, session) in sessions.iter_mut().enumerate() {
@@ -148,9 +235,9 @@ fn show_themselves(sessions: &mut [BlockingSession]) {
             row.get::<String>(0).expect("a text")
         };
         let configuration =
-            "SELECT configuration || ' ' || machines || ' ' || manager || ' ' || replicas
+            "SELECT configuration || ' ' || machines || ' ' || manager || ' ' || replicas || ' ' || domains
             FROM pg_fencepost_configurations";
-        assert_eq!(text(configuration), "1 1,2,3 1 3");
+        assert_eq!(text(configuration), "1 1,2,3 1 3 m1,m2,m3");
         let this = "SELECT machine::text FROM pg_catalog.pg_fencepost_machines WHERE is_this";
         assert_eq!(text(this), (at + 1).to_string());
         let there = "SELECT count(*)::text FROM pg_fencepost_machines m WHERE m.is_reachable";
@@ -162,8 +249,12 @@ fn show_themselves(sessions: &mut [BlockingSession]) {
         let regions = "SELECT count(*)::text FROM pg_fencepost_regions r
             JOIN pg_fencepost_machines m ON m.machine = r.primary_machine";
         await_text(&mut text, regions, "3");
-        let second = "SELECT backups FROM pg_fencepost_regions WHERE region = 1";
+        let second = "SELECT backups FROM pg_fencepost_regions WHERE primary_machine = 2";
         assert_eq!(text(second), "3,1");
+        let first = "SELECT backups FROM pg_fencepost_regions WHERE region = 0";
+        assert_eq!(text(first), "2,3");
+        let counted_here = "SELECT count(*)::text FROM pg_fencepost_machines WHERE regions = 1";
+        assert_eq!(text(counted_here), "3");
         assert!(
             session
                 .execute("DELETE FROM pg_fencepost_machines", &[])
@@ -305,6 +396,21 @@ fn what_cannot_be_a_cluster_is_refused() {
             machines: 2,
             replicas: 3
         })
+    ));
+    let racks = |domains: &[&str]| {
+        let cluster = Cluster::of_host(shared.path(), 1, 3).replicas(2);
+        Database::join(cluster.domains(domains.iter().copied()))
+    };
+    assert!(matches!(
+        racks(&["a", "a", "a"]),
+        Err(OpenError::TooFewDomains {
+            domains: 1,
+            replicas: 2
+        })
+    ));
+    assert!(matches!(
+        racks(&["a", "b"]),
+        Err(OpenError::Configuration(_))
     ));
     let alone = join(1, 1, 1).expect("one machine is enough for one replica");
     let again = join(1, 1, 1)

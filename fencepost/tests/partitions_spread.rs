@@ -72,7 +72,7 @@ async fn table_in_place(machine: &Machine, tx: &mut Transaction, table: &TableDe
             let at = |addr: Addr, what: &str| {
                 let name = (&table.name, &index.name, partition);
                 assert_eq!(
-                    machine.primary_of(addr).0,
+                    machine.primary_of(addr).expect("known").0,
                     machine_of(partition),
                     "{what} of {name:?}"
                 );

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_fabric::{Fabric, MachineId, Member, Random, SimNet};
-use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Machine, MachineOptions};
 
 use crate::executor::Executor;
@@ -47,6 +47,8 @@ impl Cluster {
             address: String::new(),
         });
         let members: Vec<_> = members.collect();
+        let configuration = Configuration::of_process(plan.machines);
+        let configuration = configuration.map_err(|error| error.to_string())?;
         let mut machines = Vec::new();
         let host = |_| Arc::new(HostTime::draw(net.clone(), &mut random));
         let hosts: Vec<_> = (0..plan.hosts.max(1)).map(host).collect();
@@ -58,8 +60,8 @@ impl Cluster {
                 .map_err(|error| error.to_string())?;
             let network = NetworkOptions {
                 fabric: Arc::new(fabric),
-                configuration: 1,
-                placement: Placement::new(ids.clone(), plan.replicas),
+                configuration: configuration.clone(),
+                replication: Replication::exactly(plan.replicas),
                 log_words: plan.log_words,
                 clock: Arc::clone(&hosts[host]) as _,
                 host: host as u64,

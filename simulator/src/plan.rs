@@ -48,6 +48,8 @@ pub struct Plan {
     pub elsewhere_one_in: u64,
     /// Whether the B-tree is kept together.
     pub together: bool,
+    /// Whether machines begin with few blocks left in their first regions, so that they need further ones.
+    pub few_blocks: bool,
 }
 
 impl Plan {
@@ -99,6 +101,7 @@ impl Plan {
             elsewhere_one_in: of(&[0, 1, 2, 8]),
             together: of(&[0, 1]) == 1,
             pages: of(&[1, 2, 4]) as usize,
+            few_blocks: of(&[0, 0, 1]) == 1,
         }
     }
 }

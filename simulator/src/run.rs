@@ -71,6 +71,8 @@ pub struct Met {
     pub writes: u64,
     /// Exchanges of the time.
     pub exchanges: u64,
+    /// Regions that machines needed beyond their first ones.
+    pub regions: u64,
 }
 
 impl Met {
@@ -90,13 +92,14 @@ impl Met {
                 reads: machine.fabric_counts().map_or(0, |counts| counts.reads),
                 writes: machine.fabric_counts().map_or(0, |counts| counts.writes),
                 exchanges: machine.clock_state().exchanges,
+                regions: u64::from(machine.regions().count().saturating_sub(1)),
             };
         }
         met
     }
 
     /// All that some of a few dozen runs meet.
-    pub fn all(&self) -> [u64; 10] {
+    pub fn all(&self) -> [u64; 11] {
         let Met {
             refreshes,
             old_versions,
@@ -109,6 +112,7 @@ impl Met {
             reads,
             writes,
             exchanges,
+            regions,
         } = *self;
         [
             refreshes,
@@ -121,6 +125,7 @@ impl Met {
             reads,
             writes,
             exchanges,
+            regions,
         ]
     }
 }
@@ -138,6 +143,7 @@ impl std::ops::AddAssign for Met {
         self.reads += other.reads;
         self.writes += other.writes;
         self.exchanges += other.exchanges;
+        self.regions += other.regions;
     }
 }
 

@@ -25,6 +25,10 @@ pub const LARGE_EACH: usize = 6;
 pub const SECTIONS: usize = 8;
 /// Words of each: together enough for replicas to be sent what has changed of a page.
 pub const SECTION_WORDS: usize = 12;
+/// Words of an object that takes a block of its own.
+const BLOCK_WORDS: usize = 100_000;
+/// Blocks of a region.
+const BLOCKS: u64 = 15;
 
 /// Where everything is. Every object but the indexes' holds the number of the transaction that wrote it.
 #[derive(Debug, Default)]
@@ -103,6 +107,11 @@ async fn make_all(
 ) -> Result<(), Stop> {
     let large = LARGE_EACH * machines.len();
     let mut random = Random::new(plan.seed ^ 0x9_1A_CE);
+    if plan.few_blocks {
+        for machine in machines {
+            use_blocks(machine, &mut random).await?;
+        }
+    }
     for (cells, count) in [
         (Cells::Registers, plan.registers),
         (Cells::Accounts, plan.accounts),
@@ -163,6 +172,17 @@ async fn make_all(
     commit(tx).await?;
     let mut world = world.borrow_mut();
     (world.tree, world.table) = (Some(tree), Some(table));
+    Ok(())
+}
+
+/// Leaves a machine few blocks of its region that were never used: the others are free again, once everybody
+/// has passed that, for objects of other sizes.
+async fn use_blocks(machine: &Arc<Machine>, random: &mut Random) -> Result<(), Stop> {
+    let mut tx = machine.coordinator().begin(Mode::ReadWrite);
+    for _ in 0..10 + random.below(BLOCKS - 10) {
+        tx.alloc(BLOCK_WORDS, Near::Own).await?;
+    }
+    tx.abort();
     Ok(())
 }
 

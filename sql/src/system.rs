@@ -10,7 +10,7 @@ pub enum SystemTable {
     Machines,
     /// `pg_fencepost_regions`: the regions, and the machines that have them.
     Regions,
-    /// `pg_fencepost_configurations`: the configuration.
+    /// `pg_fencepost_configurations`: the configuration; domains in the order of the machines.
     Configurations,
     /// `pg_fencepost_partitions`: the partitions of tables, and the machines that have them.
     Partitions,
@@ -67,6 +67,7 @@ impl SystemTable {
                 ("machines", TEXT),
                 ("manager", INT4),
                 ("replicas", INT4),
+                ("domains", TEXT),
             ],
             SystemTable::Partitions => &[
                 ("table_name", TEXT),

@@ -28,8 +28,11 @@ pub trait Backing: Send + Sync {
     /// What somebody else has made, if it is there.
     fn find(&self, piece: Piece) -> Option<Memory>;
 
-    /// Id of the next region of this machine, which has `made` so many; `None` where it may have no
-    /// more.
+    /// Takes what was made out of the reach of others.
+    fn withdraw(&self, piece: Piece);
+
+    /// Id of the next region of this machine, which has `made` so many; `None` where regions are given to it
+    /// ([`crate::region::Regions::keep`]).
     fn next_region(&self, made: u32) -> Option<u32>;
 }
 
@@ -45,6 +48,8 @@ impl Backing for Private {
     fn find(&self, _piece: Piece) -> Option<Memory> {
         None
     }
+
+    fn withdraw(&self, _piece: Piece) {}
 
     fn next_region(&self, made: u32) -> Option<u32> {
         Some(made)

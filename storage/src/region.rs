@@ -8,7 +8,9 @@
 //! ```
 //! A region is reserved whole and populated as it is touched, so a new one costs next to nothing.
 //! A machine among others has three kinds: those whose primary it is, those of peers, found when an
-//! address first leads there and only ever read, and backups, which nobody reads by address.
+//! address first leads there and only ever read, and backups, which nobody reads by address. Those that it
+//! has itself are given to it, in two steps: [`Regions::reserve`], and [`Regions::keep`] or
+//! [`Regions::give_up`].
 //! Block 0 of region 0 is followed by the root block, whose first slot is the database's root object.
 //!
 //! # Concurrency
@@ -16,6 +18,7 @@
 //! others, and changes again only after an epoch (see [`crate::lanes`]). Looking an address up takes
 //! no lock.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
@@ -151,10 +154,19 @@ impl FreeBlock {
 struct Growth {
     /// Ids of the regions whose primary is this machine, in the order in which they were made.
     own: Vec<u32>,
+    /// How many of them have blocks in use.
+    begun: usize,
     /// Blocks whose every slot is free.
     free: Vec<FreeBlock>,
-    /// Next never-used block of the newest region.
+    /// Next never-used block of the region that was begun last.
     next: u32,
+}
+
+/// Memory of a region that this machine may come to have.
+struct Spare {
+    memory: Memory,
+    /// Whether it is to be its primary.
+    own: bool,
 }
 
 /// All regions of a machine.
@@ -164,6 +176,8 @@ pub struct Regions {
     count: AtomicU32,
     region_bytes: usize,
     growth: Mutex<Growth>,
+    /// Regions that are reserved and not kept yet.
+    reserved: Mutex<HashMap<u32, Spare>>,
     backing: Arc<dyn Backing>,
 }
 
@@ -187,9 +201,11 @@ impl Regions {
             backing,
             growth: Mutex::new(Growth {
                 own: Vec::new(),
+                begun: 0,
                 free: Vec::new(),
                 next: 0,
             }),
+            reserved: Mutex::default(),
         }
     }
 
@@ -235,19 +251,70 @@ impl Regions {
         region.class(id.block as usize)
     }
 
+    /// Makes memory for a region that this machine is to be the primary of, if it is to be its `own`, or a
+    /// backup. It is found by others, but has no blocks here before it is kept.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where there is none, or the id is too large.
+    pub fn reserve(&self, id: RegionId, own: bool) -> Result<(), OutOfMemory> {
+        if id.0 as usize >= self.table.len() {
+            return Err(OutOfMemory);
+        }
+        let words = self.region_bytes / WORD_BYTES;
+        let memory = self.backing.make(piece(id, own), words);
+        let memory = memory.map_err(|_| OutOfMemory)?;
+        self.reserved.lock().insert(id.0, Spare { memory, own });
+        Ok(())
+    }
+
+    /// A region that was reserved is this machine's from now on.
+    pub fn keep(&self, id: RegionId) {
+        let Some(Spare { memory, own }) = self.reserved.lock().remove(&id.0) else {
+            // A backup that was written to before.
+            return;
+        };
+        match own {
+            true => self.add_own(&mut self.growth.lock(), id.0, memory),
+            false => {
+                let cell = self.backups.get(id.0 as usize);
+                let _ = cell.map(|cell| cell.set(Region::of(memory, false)));
+            }
+        }
+    }
+
+    /// A region that was reserved will not be this machine's.
+    pub fn give_up(&self, id: RegionId) {
+        if let Some(spare) = self.reserved.lock().remove(&id.0) {
+            self.backing.withdraw(piece(id, spare.own));
+        }
+    }
+
+    /// The region of this machine that was made last.
+    pub fn newest(&self) -> Option<RegionId> {
+        self.growth.lock().own.last().copied().map(RegionId)
+    }
+
+    /// Whether all blocks of this machine's regions have been in use, so that a new one needs a new region
+    /// or what is free by then.
+    pub fn is_full(&self) -> bool {
+        let growth = self.growth.lock();
+        growth.begun == growth.own.len() && self.is_used_up(&growth)
+    }
+
+    /// Whether the region that was begun last has no block left that was never used.
+    fn is_used_up(&self, growth: &Growth) -> bool {
+        growth.begun == 0 || growth.next as usize >= self.region_bytes / BLOCK_BYTES
+    }
+
     /// Gives block `id` of a backup to `class`, as its primary did.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the backup cannot be reserved, or has no such block.
+    /// [`OutOfMemory`] where this machine has no such backup, or it no such block.
     pub fn restore_backup(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
         let cell = self.backups.get(id.region.0 as usize).ok_or(OutOfMemory)?;
         if cell.get().is_none() {
-            let words = self.region_bytes / WORD_BYTES;
-            let memory = self.backing.make(Piece::Backup(id.region.0), words);
-            // Of two that make it at once the fabric refuses one.
-            if let Ok(memory) = memory {
-                let _ = cell.set(Region::of(memory, false));
-            }
+            // Who writes there knows that it is to be kept; that is on its way here.
+            self.keep(id.region);
         }
         let region = cell.get().ok_or(OutOfMemory)?;
         let there = region.class(id.block as usize);
@@ -319,18 +386,15 @@ impl Regions {
             self.set_class(id, class)?;
             return Ok(id);
         }
-        let blocks = (self.region_bytes / BLOCK_BYTES) as u32;
-        let newest = growth.own.last().copied();
-        let region = match newest.filter(|_| growth.next < blocks) {
-            Some(region) => region,
-            None => {
-                let region = self.add_region(&mut growth.own)?;
-                growth.next = 1;
-                region
+        if self.is_used_up(&growth) {
+            if growth.begun == growth.own.len() {
+                self.add_region(&mut growth)?;
             }
-        };
+            growth.begun += 1;
+            growth.next = 1;
+        }
         let id = BlockId {
-            region: RegionId(region),
+            region: RegionId(growth.own[growth.begun - 1]),
             block: growth.next,
         };
         growth.next += 1;
@@ -366,7 +430,8 @@ impl Regions {
                     }));
                 }
             }
-            self.add_region(&mut growth.own)?;
+            self.add_region(&mut growth)?;
+            growth.begun = growth.own.len();
             growth.next = 1;
         }
         if id.region.0 + 1 == self.count() {
@@ -461,17 +526,25 @@ impl Regions {
         all
     }
 
-    fn add_region(&self, own: &mut Vec<u32>) -> Result<u32, OutOfMemory> {
-        let made = own.len() as u32;
+    /// Makes the next region of a machine that is alone.
+    fn add_region(&self, growth: &mut Growth) -> Result<(), OutOfMemory> {
+        let made = growth.own.len() as u32;
         let id = self.backing.next_region(made).ok_or(OutOfMemory)?;
-        let cell = self.table.get(id as usize).ok_or(OutOfMemory)?;
+        if id as usize >= self.table.len() {
+            return Err(OutOfMemory);
+        }
         let words = self.region_bytes / WORD_BYTES;
         let memory = self.backing.make(Piece::Region(id), words);
-        // Only the holder of the growth lock gets here, so the cell is empty.
-        let _ = cell.set(Region::of(memory.map_err(|_| OutOfMemory)?, true));
-        own.push(id);
-        self.count.store(made + 1, Ordering::Release);
-        Ok(id)
+        self.add_own(growth, id, memory.map_err(|_| OutOfMemory)?);
+        Ok(())
+    }
+
+    fn add_own(&self, growth: &mut Growth, id: u32, memory: Memory) {
+        // Only the holder of the growth lock gets here, once for an id, so the cell is empty.
+        let cell = self.table.get(id as usize);
+        let _ = cell.map(|cell| cell.set(Region::of(memory, true)));
+        growth.own.push(id);
+        self.count.store(growth.own.len() as u32, Ordering::Release);
     }
 
     fn set_class(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
@@ -481,6 +554,14 @@ impl Regions {
     /// Charges what loaded blocks hold, in full: recovery does not know which pages they touch.
     pub fn charge_restored(&self, account: &Account) {
         account.charge_unchecked((self.blocks().len() * MAX_SLOT_WORDS * WORD_BYTES) as u64);
+    }
+}
+
+/// What a region of this machine, its `own` or a backup, is to the backing.
+fn piece(id: RegionId, own: bool) -> Piece {
+    match own {
+        true => Piece::Region(id.0),
+        false => Piece::Backup(id.0),
     }
 }
 
@@ -574,6 +655,84 @@ mod tests {
                 .expect("the old block"),
             id
         );
+    }
+
+    /// Memory of a machine that is given its regions.
+    #[derive(Default)]
+    struct Given(Mutex<Vec<Piece>>);
+
+    impl Backing for Given {
+        fn make(&self, piece: Piece, words: usize) -> std::io::Result<Memory> {
+            let mut made = self.0.lock();
+            if made.contains(&piece) {
+                return Err(std::io::ErrorKind::AlreadyExists.into());
+            }
+            made.push(piece);
+            Memory::anonymous(words)
+        }
+
+        fn find(&self, _piece: Piece) -> Option<Memory> {
+            None
+        }
+
+        fn withdraw(&self, piece: Piece) {
+            self.0.lock().retain(|made| *made != piece);
+        }
+
+        fn next_region(&self, _made: u32) -> Option<u32> {
+            None
+        }
+    }
+
+    #[test]
+    fn regions_that_are_given_serve_once_they_are_kept() {
+        let backing = Arc::new(Given::default());
+        let regions = Regions::with(MIN_REGION_BYTES, Arc::clone(&backing) as _);
+        let take = || regions.acquire_block(Class(0), Timestamp::ZERO, true);
+        assert!(regions.is_full());
+        assert_eq!(take(), Err(OutOfMemory));
+        let (first, second) = (RegionId(7), RegionId(3));
+        regions.reserve(first, true).expect("memory");
+        assert_eq!(take(), Err(OutOfMemory), "it may yet be given up");
+        regions.give_up(first);
+        assert_eq!(*backing.0.lock(), []);
+        for id in [first, second] {
+            regions.reserve(id, true).expect("memory, again");
+            regions.keep(id);
+        }
+        assert!(!regions.is_full());
+        let mut last = None;
+        for at in 0..30 {
+            let id = take().expect("15 blocks in each of two regions");
+            let of = if at < 15 { first } else { second };
+            assert_eq!((id.region, id.block), (of, at % 15 + 1));
+            last = Some(id);
+        }
+        assert!(regions.is_full() && regions.count() == 2);
+        assert_eq!(take(), Err(OutOfMemory));
+        let last = last.expect("thirty of them");
+        regions.release_block(last, || Timestamp::ZERO);
+        assert_eq!(take(), Ok(last), "what is free again serves");
+        let beyond = RegionId(MAX_REGIONS as u32);
+        assert_eq!(regions.reserve(beyond, true), Err(OutOfMemory));
+    }
+
+    #[test]
+    fn a_backup_that_is_reserved_serves_whoever_writes_to_it() {
+        let backing = Arc::new(Given::default());
+        let regions = Regions::with(MIN_REGION_BYTES, Arc::clone(&backing) as _);
+        let at = |region| BlockId {
+            region: RegionId(region),
+            block: 2,
+        };
+        assert_eq!(regions.restore_backup(at(1), Class(3)), Err(OutOfMemory));
+        regions.reserve(RegionId(1), false).expect("memory");
+        assert_eq!(*backing.0.lock(), [Piece::Backup(1)]);
+        assert_eq!(regions.restore_backup(at(1), Class(3)), Ok(()));
+        // That it is to be kept comes later.
+        regions.keep(RegionId(1));
+        assert_eq!(regions.backup_class(at(1)), Some(Class(3)));
+        assert!(regions.is_full() && regions.region(RegionId(1)).is_none());
     }
 
     #[test]

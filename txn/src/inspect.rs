@@ -103,7 +103,7 @@ impl Machine {
         };
         let mut problems = Vec::new();
         for (id, class) in self.regions().blocks() {
-            let backups: Vec<_> = network.placement().backups(id.region).collect();
+            let backups: Vec<_> = network.backups(id.region).collect();
             let keeps = |machine: &&Arc<Machine>| backups.iter().any(|id| id.0 == machine.number());
             let backups: Vec<_> = machines.iter().filter(keeps).collect();
             for addr in (0..class.slots()).map(|slot| id.slot(class, slot)) {

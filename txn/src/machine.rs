@@ -31,6 +31,7 @@ use crate::network::{self, Network};
 use crate::options::{MachineOptions, OpenError, Started};
 use crate::readers::Readers;
 use crate::start::{self, BIRTH, Directory, Recovered};
+use crate::stop::Stop;
 use crate::transaction::{Coordinator, Mode, Transaction};
 
 /// Payload words of the root object.
@@ -78,15 +79,18 @@ impl Machine {
         }
         let order = Arc::new(Order {
             clock: network.map_or_else(Clock::counting, |network| {
-                let manager = network.placement.manager() == Some(network.fabric.me());
+                let manager = network.configuration.cm() == network.fabric.me();
                 Clock::of_time(Arc::clone(&network.clock), manager)
             }),
             readers: Readers::default(),
         });
-        let backing = network.map_or_else(|| Arc::new(Private) as _, Network::backing);
-        let founder = network.is_none_or(|network| {
-            network.placement.primary(start::ROOT_BLOCK.region) == network.fabric.me()
-        });
+        let whereabouts: Arc<network::Whereabouts> = Arc::default();
+        let backing = match network {
+            Some(network) => Network::backing(network, &whereabouts),
+            None => Arc::new(Private) as _,
+        };
+        let founder =
+            network.is_none_or(|network| network.configuration.cm() == network.fabric.me());
         let mut started = Started::default();
         let directory = options.durable.as_ref().map(Directory::open).transpose()?;
         // Addresses mean what they meant when the checkpoint was taken.
@@ -96,7 +100,8 @@ impl Machine {
         });
         let regions = Regions::with(region_bytes, Arc::clone(&backing));
         let root = start::root_at()?;
-        if founder {
+        // Among others it comes with region 0, once they are there.
+        if network.is_none() {
             start::make_root(&regions)?;
         }
         let found = match (directory, &options.durable) {
@@ -127,7 +132,10 @@ impl Machine {
             account,
             lanes,
             old_versions: OldVersions::with(options.old_version_limit, backing),
-            network: network.map(Network::new).transpose()?.map(Arc::new),
+            network: network
+                .map(|network| Network::new(network, whereabouts))
+                .transpose()?
+                .map(Arc::new),
             order,
             intents: Intents::default(),
             counters: Counters::default(),
@@ -220,10 +228,11 @@ impl Machine {
         self.regions.is_own(self.root)
     }
 
-    /// Whether all of its peers are there, and it knows their time; a machine that is alone has none.
+    /// Whether all of its peers are there, it knows their time, and the root object is there; a machine that is
+    /// alone has no peers.
     pub async fn is_complete(&self) -> bool {
         match &self.network {
-            Some(network) => network.is_complete(self.clock()).await,
+            Some(network) => network.is_complete(self).await,
             None => true,
         }
     }
@@ -378,7 +387,8 @@ impl Machine {
         self.network.as_ref()
     }
 
-    /// What brings an object that is in memory of a peer that is not mapped here; `None` for others.
+    /// What brings an object that is in memory of a peer that is not mapped here, or nobody knows yet whose;
+    /// `None` for others.
     #[inline]
     pub(crate) fn far(&self, addr: Addr) -> Option<&Arc<Network>> {
         self.network.as_ref().filter(|network| network.is_far(addr))
@@ -387,14 +397,33 @@ impl Machine {
     /// Whether an object is in memory of a peer that is not mapped here, so that each look costs a read.
     #[inline]
     pub fn is_far(&self, addr: Addr) -> bool {
-        self.far(addr).is_some()
+        let network = self.network.as_ref();
+        network.is_some_and(|network| network.is_unmapped(addr))
     }
 
-    /// The primary of an object. One that is alone is machine 1, as in [`Self::members`].
-    pub fn primary_of(&self, addr: Addr) -> MachineId {
-        let network = self.network.as_ref();
-        let primary = network.map(|network| network.placement().primary(addr.region()));
-        primary.unwrap_or(MachineId(1))
+    /// The primary of an object whose region has been met here ([`Self::meet`]); otherwise it may be `None`.
+    /// A machine that is alone is machine 1, as in [`Self::members`].
+    pub fn primary_of(&self, addr: Addr) -> Option<MachineId> {
+        match &self.network {
+            Some(network) => network.primary(addr),
+            None => Some(MachineId(1)),
+        }
+    }
+
+    /// Finds out whose objects are that nothing has been done with yet.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where the CM cannot be reached; [`Stop::Damaged`] for an address outside every region.
+    pub async fn meet(&self, addrs: &[Addr]) -> Result<(), Stop> {
+        let Some(network) = &self.network else {
+            return Ok(());
+        };
+        for addr in addrs {
+            if !network.knows(addr.region()) && !network.find(addr.region()).await? {
+                return Err(Stop::Damaged);
+            }
+        }
+        Ok(())
     }
 
     /// Number of the machine, 0 where it is alone.
@@ -414,7 +443,7 @@ impl Machine {
     pub(crate) fn epoch(&self) -> u64 {
         self.network
             .as_ref()
-            .map_or(self.incarnation, |network| network.configuration())
+            .map_or(self.incarnation, |network| network.configuration().id().0)
     }
 
     pub(crate) fn next_coordinator(&self) -> u32 {

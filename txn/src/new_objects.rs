@@ -114,6 +114,10 @@ impl Transaction {
             Some(What::New { split_of, .. }) => split_of,
             _ => split_of,
         };
+        while let Some(addr) = self.context().stranger(near, split_of) {
+            Box::pin(self.machine().meet(&[addr])).await?;
+        }
+        let context = self.context_mut();
         let place = match context.place(near) {
             Place::At(..) if !split_of.is_null() => context.place(Near::Object(split_of)),
             place => place,
@@ -122,7 +126,14 @@ impl Transaction {
             Place::Here(near) => {
                 let machine = &context.machine;
                 let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
-                let addr = machine.take_slots(context.lane, take)?;
+                let addr = match machine.take_slots(context.lane, take) {
+                    Ok(addr) => addr,
+                    Err(_) => {
+                        let lane = context.lane;
+                        Box::pin(self.take_of_new_region(lane, near, take)).await?
+                    }
+                };
+                let context = self.context_mut();
                 context.adopt_new(addr, (words, class), split_of)
             }
             Place::At(machine, near) => {
@@ -158,13 +169,24 @@ impl Transaction {
         }
         let context = self.context_mut();
         context.room_for(count)?;
+        while let Some(addr) = self.context().stranger(near, Addr::NULL) {
+            Box::pin(self.machine().meet(&[addr])).await?;
+        }
+        let context = self.context_mut();
         // All of them become entries even if one is refused, so that all go back with the transaction.
         let mut taken: Vec<_> = match context.place(near) {
-            Place::Here(_) => {
+            Place::Here(near) => {
                 let machine = &context.machine;
                 let take =
                     |lane: &mut Lane, supply: Supply<'_>| lane.alloc_run(supply, class, count);
-                let first = machine.take_slots(context.lane, take)?;
+                let first = match machine.take_slots(context.lane, take) {
+                    Ok(first) => first,
+                    Err(_) => {
+                        let lane = context.lane;
+                        Box::pin(self.take_of_new_region(lane, near, take)).await?
+                    }
+                };
+                let context = self.context_mut();
                 let stride = slot_bytes(words)? as u64;
                 let slots = (0..count as u64).map(|i| Addr::from_raw(first.raw() + i * stride));
                 let adopt = |slot| context.adopt_new(slot, (words, class), Addr::NULL);
@@ -241,16 +263,30 @@ impl Context {
         if let What::New { slot, .. } | What::Unborn(slot) = write.what
             && let Payload::Image(_) = write.payload()
             && let Some(network) = self.machine.network()
+            && let Some(primary) = network.primary(write.addr)
         {
             let reserved = Reserved {
                 addr: write.addr,
                 base: write.base,
                 slot,
             };
-            network.put_back(&[reserved], self.machine.now());
+            network.put_back(primary, &[reserved], self.machine.now());
         }
     }
 
+    /// What a new object is to be near, or continues, if nobody knows yet whose that is.
+    #[inline]
+    fn stranger(&self, near: Near, split_of: Addr) -> Option<Addr> {
+        let network = self.machine.network()?;
+        let near = match near {
+            Near::Object(addr) => addr,
+            _ => Addr::NULL,
+        };
+        let mut either = [near, split_of].into_iter();
+        either.find(|addr| !addr.is_null() && !network.knows(addr.region()))
+    }
+
+    /// What is [`Self::stranger`] no more is somewhere.
     fn place(&self, near: Near) -> Place {
         let Some(network) = self.machine.network() else {
             return Place::Here(match near {
@@ -262,7 +298,7 @@ impl Context {
             Near::Own => return Place::Here(Addr::NULL),
             Near::OwnBeside(addr) => return Place::Here(addr),
             Near::Object(addr) if addr.is_null() => return Place::Here(addr),
-            Near::Object(addr) => (network.placement().primary(addr.region()), addr),
+            Near::Object(addr) => (network.primary(addr).unwrap_or(network.me()), addr),
             Near::Machine(machine) => (machine, Addr::NULL),
         };
         if machine == network.me() {

@@ -18,6 +18,7 @@ use fencepost_storage::{Addr, FatPtr, View};
 use crate::counters::Event;
 use crate::machine::Machine;
 use crate::moment::{SPINS, moment};
+use crate::network::Reach;
 use crate::node::NodeKind;
 use crate::read_set::Seen;
 use crate::stop::{AbortReason, Stop};
@@ -51,8 +52,10 @@ impl Machine {
     /// # Errors
     /// [`Stop::Retry`] where its machine cannot be reached.
     pub async fn read_lockfree(&self, ptr: FatPtr, out: &mut Vec<u64>) -> Result<LockFree, Stop> {
-        if let Some(network) = self.far(ptr.addr) {
-            return network.read_lockfree(ptr, out).await;
+        if let Some(network) = self.far(ptr.addr)
+            && let Reach::Far(found) = network.read_lockfree(ptr, out).await?
+        {
+            return Ok(found);
         }
         let Some((object, block)) = self.regions().slot_at(ptr.addr) else {
             return Ok(LockFree::Gone);
@@ -111,8 +114,10 @@ impl Machine {
         addr: Addr,
         mut f: impl FnMut(&View<'_>) -> T,
     ) -> Result<Option<T>, Stop> {
-        if let Some(network) = self.far(addr) {
-            return Box::pin(network.view_far(addr, &mut f)).await;
+        if let Some(network) = self.far(addr)
+            && let Reach::Far(seen) = Box::pin(network.view_far(addr, &mut f)).await?
+        {
+            return Ok(seen);
         }
         let Some(object) = self.regions().object(addr) else {
             return Ok(None);
@@ -154,10 +159,12 @@ impl Machine {
         fresh: bool,
         mut f: impl FnMut(&View<'_>) -> (T, bool),
     ) -> Result<Option<T>, Stop> {
-        match self.far(addr) {
-            None => self.view_current(addr, |view| f(view).0).await,
-            Some(network) => Box::pin(network.view_copy(addr, fresh, &mut f)).await,
+        if let Some(network) = self.far(addr)
+            && let Reach::Far(seen) = Box::pin(network.view_copy(addr, fresh, &mut f)).await?
+        {
+            return Ok(seen);
         }
+        self.view_current(addr, |view| f(view).0).await
     }
 }
 
@@ -187,7 +194,7 @@ impl Transaction {
                     return own;
                 }
             }
-            let far = self.machine().is_far(addr);
+            let far = self.machine().far(addr).is_some();
             let sight = match far {
                 false => self.view_newest(addr, kind, &mut f)?,
                 true => Box::pin(self.view_newest_far(addr, kind, &mut f)).await?,

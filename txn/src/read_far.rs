@@ -7,7 +7,7 @@ use fencepost_storage::{Addr, FatPtr, View};
 
 use crate::counters::Event;
 use crate::moment::moment;
-use crate::network::Network;
+use crate::network::{Network, Reach};
 use crate::node::NodeKind;
 use crate::read::{LockFree, Sight};
 use crate::read_set::Seen;
@@ -22,9 +22,12 @@ impl Transaction {
         kind: Option<&'static dyn NodeKind>,
         f: &mut (impl FnMut(&View<'_>) -> T + Send),
     ) -> Result<Sight<T>, Stop> {
-        let Some(network) = self.machine().far(addr).cloned() else {
+        let Some(network) = self.machine().network().cloned() else {
             return Err(Stop::Damaged);
         };
+        if network.comes_near(addr).await? {
+            return Ok(Sight::Changed);
+        }
         let known = self.context().fetched.get(addr);
         let is_known = known.is_some();
         let copy = match known {
@@ -60,7 +63,7 @@ impl Transaction {
         addr: Addr,
         f: &mut (impl FnMut(&View<'_>) -> T + Send),
     ) -> Option<Result<Option<(T, Seen)>, Stop>> {
-        let network = self.machine().far(addr).cloned()?;
+        let network = self.machine().network().cloned()?;
         // The object, an old version, and whether that is one still.
         self.context_mut().far.reads += 3;
         let copy = match network.fetch(addr).await {
@@ -87,10 +90,13 @@ impl Network {
         &self,
         ptr: FatPtr,
         out: &mut Vec<u64>,
-    ) -> Result<LockFree, Stop> {
+    ) -> Result<Reach<LockFree>, Stop> {
+        if self.comes_near(ptr.addr).await? {
+            return Ok(Reach::Near);
+        }
         for round in 0.. {
             let Some(copy) = self.fetch(ptr.addr).await? else {
-                return Ok(LockFree::Gone);
+                return Ok(Reach::Far(LockFree::Gone));
             };
             let header = copy.header();
             if header.is_locked() {
@@ -99,13 +105,13 @@ impl Network {
             }
             let same = u32::from(copy.link().incarnation()) == ptr.incarnation;
             if !same || !header.is_allocated() {
-                return Ok(LockFree::Gone);
+                return Ok(Reach::Far(LockFree::Gone));
             }
             out.clear();
             out.resize((ptr.size as usize).div_ceil(8).min(copy.payload().len()), 0);
             copy.view().copy(0, out);
-            return Ok(LockFree::Found);
+            return Ok(Reach::Far(LockFree::Found));
         }
-        Ok(LockFree::Gone)
+        Ok(Reach::Far(LockFree::Gone))
     }
 }

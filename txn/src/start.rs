@@ -38,11 +38,11 @@ fn root_class() -> Result<Class, OutOfMemory> {
     Class::for_payload(ROOT_WORDS).ok_or(OutOfMemory)
 }
 
-/// The root object, as it is before anybody wrote it.
+/// The root object, as it is before anybody wrote it, in the first block of all.
 pub(crate) fn make_root(regions: &Regions) -> Result<(), OutOfMemory> {
-    let addr = root_at()?;
-    regions.restore_block(ROOT_BLOCK, root_class()?)?;
-    let object = regions.object(addr).ok_or(OutOfMemory)?;
+    let first = regions.acquire_block(root_class()?, Timestamp::ZERO, false)?;
+    let object = regions.object(root_at()?).filter(|_| first == ROOT_BLOCK);
+    let object = object.ok_or(OutOfMemory)?;
     object.finish_install(Header(0).succeed(BIRTH, true), Link::new(1, OldPlace::NONE));
     Ok(())
 }

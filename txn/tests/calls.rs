@@ -12,7 +12,7 @@ use fencepost_fabric::{
     TcpConfig, TcpFabric,
 };
 use fencepost_txn::network::call::{Answer, CallError, MESSAGE_BYTES_MAX};
-use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Machine, MachineOptions};
 use parking_lot::Mutex;
 use pollster::block_on;
@@ -49,8 +49,8 @@ fn open(fabric: Arc<dyn Fabric>, sim: Option<&SimNet>) -> Arc<Machine> {
         region_bytes: 16 << 20,
         network: Some(NetworkOptions {
             fabric,
-            configuration: 1,
-            placement: Placement::new(vec![A, B], 1),
+            configuration: Configuration::of_process(2).expect("machines"),
+            replication: Replication::exactly(1),
             log_words: 1 << 12,
             clock,
             host: 0,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use fencepost::Database;
 use fencepost_fabric::{FabricError, HostClock, MachineId};
 use fencepost_hashtable::{HashTable, IndexError};
-use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Coordinator, Machine, MachineOptions, OpenError, Transaction};
 use futures_util::TryStreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -30,8 +30,6 @@ use crate::harness::Counters;
 
 /// Words of the log of each pair of machines.
 const LOG_WORDS: usize = 1 << 20;
-/// The first and only configuration.
-const CONFIGURATION: u64 = 1;
 /// How long machines may take to come to rest.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(1);
@@ -78,6 +76,9 @@ impl Machines {
         let count = u32::try_from(options.machines)
             .map_err(|_| BenchError::Options("not so many machines".to_string()))?;
         let ids: Vec<MachineId> = (1..=count).map(MachineId).collect();
+        let configuration = Configuration::of_process(count);
+        let configuration =
+            configuration.map_err(|error| BenchError::Options(error.to_string()))?;
         let (fabrics, shared) = fabrics(&ids, options.fabric)?;
         let mut machines = Machines {
             machines: Vec::with_capacity(fabrics.len()),
@@ -87,8 +88,8 @@ impl Machines {
         for fabric in fabrics {
             let network = NetworkOptions {
                 fabric,
-                configuration: CONFIGURATION,
-                placement: Placement::new(ids.clone(), options.replicas),
+                configuration: configuration.clone(),
+                replication: Replication::exactly(options.replicas.min(options.machines)),
                 log_words: LOG_WORDS,
                 clock: Arc::new(HostClock),
                 host: 0,

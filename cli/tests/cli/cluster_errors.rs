@@ -149,6 +149,10 @@ fn what_a_machine_cannot_be_is_said_at_once() {
     join("1", &short, &[]).assert_fails("the cluster's secret must have at least 16 bytes");
     join("1", &secret, &["--replicas", "4"]).assert_fails("4 replicas need as many machines");
     join("1", &secret, &["--replicas", "0"]).assert_fails("0 replicas");
+    let one_rack = ["--replicas", "2", "--domains", "a,a,a"];
+    join("1", &secret, &one_rack)
+        .assert_fails("2 replicas need as many failure domains, and there are 1");
+    join("1", &secret, &["--domains", "a,b"]).assert_fails("as many failure domains, not 2");
     join("4", &secret, &[]).assert_fails("machine 4 is none of 3 machines");
     join("0", &secret, &[]).assert_fails("machine 0 is none of 3 machines");
 

@@ -1,8 +1,9 @@
 //! The CM's side: chooses machines, prepares, commits, answers.
 //!
-//! *Failure.* A machine that refuses or cannot be reached ends the attempt; the next one does
-//! without it. Each attempt has a region id of its own, so an answer to an earlier one means
-//! nothing.
+//! *Failure.* A machine that refuses or cannot be reached makes the attempt fail; it ends once all others
+//! have answered too, and the next one does without that machine. Then no answer to it is on its way, and
+//! its region id may serve another attempt: a full cluster that is asked again and again does not use up
+//! the ids. Where a machine could not be reached the id is not used again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +29,8 @@ pub struct Allocator {
     /// Of all regions of the map and of those being prepared.
     placement: Placement,
     next_region: u32,
+    /// Ids below that of attempts that failed and to which no answer is on its way.
+    unused: BTreeSet<RegionId>,
     unreachable: BTreeSet<MachineId>,
     preparing: BTreeMap<RegionId, Attempt>,
     /// Requests that are being worked on or were answered with a region.
@@ -41,6 +44,7 @@ pub struct Allocator {
 struct Wanted {
     request: RequestId,
     near: Option<RegionId>,
+    primary: Option<MachineId>,
     refused: BTreeSet<MachineId>,
 }
 
@@ -50,6 +54,10 @@ struct Attempt {
     mapping: Mapping,
     /// Replicas that have not answered yet.
     waiting: BTreeSet<MachineId>,
+    /// Somebody has refused, or cannot be reached.
+    failed: bool,
+    /// All can still be reached, so that those who have answered know how it ends.
+    answered: bool,
 }
 
 impl Allocator {
@@ -77,6 +85,7 @@ impl Allocator {
             map,
             placement,
             next_region: next_region.0,
+            unused: BTreeSet::new(),
             unreachable: BTreeSet::new(),
             preparing: BTreeMap::new(),
             requests: requests.into_iter().collect(),
@@ -111,10 +120,21 @@ impl Allocator {
                 request,
                 answered,
                 near,
-            } if request.machine == from => self.allocate(request, answered, near),
+                primary,
+            } if request.machine == from => {
+                let refused = BTreeSet::new();
+                let wanted = Wanted {
+                    request,
+                    near,
+                    primary,
+                    refused,
+                };
+                self.allocate(wanted, answered)
+            }
             RegionBody::Prepared { region } => self.prepared(from, region),
             RegionBody::Refused { region, .. } => self.refused(from, region),
             RegionBody::Fetch { regions } => vec![(from, self.fetched(regions))],
+            RegionBody::List { from: first } => vec![self.listed(from, first)],
             _ => Vec::new(),
         }
     }
@@ -122,15 +142,22 @@ impl Allocator {
     /// A machine cannot be reached any more: it takes no regions in this configuration.
     pub fn unreachable(&mut self, machine: MachineId) -> Outgoing {
         self.unreachable.insert(machine);
-        let attempts = self.preparing.values();
+        let attempts = self.preparing.values_mut();
         let hit = attempts.filter(|attempt| attempt.mapping.replicas.has(machine));
-        let hit: Vec<RegionId> = hit.map(|attempt| attempt.mapping.region).collect();
+        let hit = hit.map(|attempt| {
+            attempt.failed = true;
+            attempt.answered = false;
+            attempt.waiting.remove(&machine);
+            attempt.mapping.region
+        });
+        let hit: Vec<RegionId> = hit.collect();
         hit.into_iter()
-            .flat_map(|region| self.try_others(region))
+            .flat_map(|region| self.end_if_answered(region))
             .collect()
     }
 
-    fn allocate(&mut self, request: RequestId, answered: u64, near: Option<RegionId>) -> Outgoing {
+    fn allocate(&mut self, wanted: Wanted, answered: u64) -> Outgoing {
+        let request = wanted.request;
         let floor = self.answered.entry(request.machine).or_default();
         *floor = answered.max(*floor);
         if request.number < *floor {
@@ -160,11 +187,7 @@ impl Allocator {
             // The answer comes when the attempt ends.
             Some(None) => Vec::new(),
             Some(Some(mapping)) => vec![self.allocated(request, mapping.clone())],
-            None => self.prepare(Wanted {
-                request,
-                near,
-                refused: BTreeSet::new(),
-            }),
+            None => self.prepare(wanted),
         }
     }
 
@@ -180,7 +203,9 @@ impl Allocator {
             }
         };
         let region = mapping.region;
-        self.next_region = region.0.saturating_add(1);
+        if !self.unused.remove(&region) {
+            self.next_region = region.0.saturating_add(1);
+        }
         self.placement.hold(&mapping.replicas);
         self.requests.insert(request, region);
         let waiting: BTreeSet<MachineId> = mapping.replicas.all().collect();
@@ -192,6 +217,8 @@ impl Allocator {
             wanted,
             mapping,
             waiting,
+            failed: false,
+            answered: true,
         };
         let outgoing = self.to_all(&attempt.mapping, &prepare);
         self.preparing.insert(region, attempt);
@@ -199,17 +226,24 @@ impl Allocator {
     }
 
     fn place(&self, wanted: &Wanted) -> Result<Mapping, AllocationError> {
-        if self.next_region == u32::MAX {
+        let unused = self.unused.first().copied();
+        let region = unused.unwrap_or(RegionId(self.next_region));
+        if region.0 == u32::MAX {
             return Err(AllocationError::OutOfIds);
         }
-        let region = RegionId(self.next_region);
         let excluded = wanted.refused.union(&self.unreachable).copied().collect();
-        let (group, replicas) = match wanted.near {
-            None => {
+        let (group, replicas) = match (wanted.near, wanted.primary) {
+            (None, None) => {
                 let chosen = self.placement.choose(region, self.replication, &excluded)?;
                 (GroupId(region), chosen)
             }
-            Some(near) => {
+            (None, Some(primary)) => {
+                let chosen = self
+                    .placement
+                    .choose_at(primary, self.replication, &excluded)?;
+                (GroupId(region), chosen)
+            }
+            (Some(near), _) => {
                 let near = self
                     .map
                     .get(near)
@@ -230,10 +264,18 @@ impl Allocator {
         let Some(attempt) = self.preparing.get_mut(&region) else {
             return Vec::new();
         };
-        if !attempt.waiting.remove(&from) || !attempt.waiting.is_empty() {
-            return Vec::new();
-        }
+        attempt.waiting.remove(&from);
+        self.end_if_answered(region)
+    }
+
+    /// Commits or gives up an attempt that all replicas have answered that can be reached.
+    fn end_if_answered(&mut self, region: RegionId) -> Outgoing {
         match self.preparing.remove(&region) {
+            Some(attempt) if !attempt.waiting.is_empty() => {
+                self.preparing.insert(region, attempt);
+                Vec::new()
+            }
+            Some(attempt) if attempt.failed => self.try_others(attempt),
             Some(attempt) => self.commit(attempt),
             None => Vec::new(),
         }
@@ -252,24 +294,29 @@ impl Allocator {
     }
 
     fn refused(&mut self, from: MachineId, region: RegionId) -> Outgoing {
-        match self.preparing.get_mut(&region) {
-            Some(attempt) if attempt.waiting.contains(&from) => {
-                attempt.wanted.refused.insert(from);
-                self.try_others(region)
-            }
-            _ => Vec::new(),
+        let Some(attempt) = self.preparing.get_mut(&region) else {
+            return Vec::new();
+        };
+        if attempt.waiting.remove(&from) {
+            attempt.wanted.refused.insert(from);
+            attempt.failed = true;
         }
+        self.end_if_answered(region)
     }
 
     /// ABORT to every replica that may hold something, and another attempt.
-    fn try_others(&mut self, region: RegionId) -> Outgoing {
-        let Some(Attempt {
-            wanted, mapping, ..
-        }) = self.preparing.remove(&region)
-        else {
-            return Vec::new();
-        };
+    fn try_others(&mut self, attempt: Attempt) -> Outgoing {
+        let Attempt {
+            wanted,
+            mapping,
+            answered,
+            ..
+        } = attempt;
+        let region = mapping.region;
         self.placement.release(&mapping.replicas);
+        if answered {
+            self.unused.insert(region);
+        }
         let mut outgoing = self.to_all(&mapping, &RegionBody::Abort { region });
         outgoing.retain(|(machine, _)| {
             !wanted.refused.contains(machine) && !self.unreachable.contains(machine)
@@ -295,6 +342,18 @@ impl Allocator {
                 missing,
             },
         }
+    }
+
+    fn listed(&self, to: MachineId, from: RegionId) -> (MachineId, RegionMessage) {
+        let mut mappings = self.map.from(from);
+        let found: Vec<Mapping> = mappings.by_ref().take(MAX_FETCHED).cloned().collect();
+        let body = RegionBody::Listed {
+            version: self.map.version(),
+            from,
+            found,
+            more: mappings.next().is_some(),
+        };
+        self.to(to, body)
     }
 
     fn allocated(&self, request: RequestId, mapping: Mapping) -> (MachineId, RegionMessage) {

@@ -37,6 +37,17 @@ pub enum CacheEvent {
     Allocated(RequestId, RegionId),
     /// The request is answered with an error.
     NotAllocated(RequestId, AllocationError),
+    /// The regions from the first one on, and whether there are further ones.
+    Listed(RegionId, Vec<Mapping>, bool),
+}
+
+/// What a new region is to be: near another one, or with such a primary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// The region on whose machines, in the same roles, the new one is to be.
+    pub near: Option<RegionId>,
+    /// Who is to be the primary; `near` decides where both are given.
+    pub primary: Option<MachineId>,
 }
 
 /// The mappings that a machine knows.
@@ -47,8 +58,8 @@ pub struct RegionCache {
     configuration: ConfigurationId,
     map: RegionMap,
     asked: BTreeSet<RegionId>,
-    /// Requests without an answer, with what they want to be near.
-    requests: BTreeMap<u64, Option<RegionId>>,
+    /// Requests without an answer.
+    requests: BTreeMap<u64, Wish>,
     next_request: u64,
 }
 
@@ -81,12 +92,17 @@ impl RegionCache {
         self.map.get(region).map_or(Lookup::Asked, Lookup::Known)
     }
 
-    /// A request for a new region, near another one if that matters.
-    pub fn allocate(&mut self, near: Option<RegionId>) -> (RequestId, MachineId, RegionMessage) {
+    /// The question which regions there are, from one on. Whoever asks asks again under another CM.
+    pub fn list(&self, from: RegionId) -> (MachineId, RegionMessage) {
+        self.to_cm(RegionBody::List { from })
+    }
+
+    /// A request for a new region.
+    pub fn allocate(&mut self, wish: Wish) -> (RequestId, MachineId, RegionMessage) {
         let number = self.next_request;
         self.next_request += 1;
-        self.requests.insert(number, near);
-        let (cm, message) = self.request(number, near);
+        self.requests.insert(number, wish);
+        let (cm, message) = self.request(number, wish);
         let request = RequestId {
             machine: self.machine,
             number,
@@ -94,7 +110,7 @@ impl RegionCache {
         (request, cm, message)
     }
 
-    fn request(&self, number: u64, near: Option<RegionId>) -> (MachineId, RegionMessage) {
+    fn request(&self, number: u64, wish: Wish) -> (MachineId, RegionMessage) {
         let waiting = self.requests.keys().next();
         self.to_cm(RegionBody::Allocate {
             request: RequestId {
@@ -102,7 +118,8 @@ impl RegionCache {
                 number,
             },
             answered: waiting.copied().unwrap_or(self.next_request),
-            near,
+            near: wish.near,
+            primary: wish.primary,
         })
     }
 
@@ -129,6 +146,17 @@ impl RegionCache {
                 found,
                 missing,
             } => self.fetched(version, found, missing),
+            RegionBody::Listed {
+                version,
+                from,
+                found,
+                more,
+            } => {
+                self.map.learn(version, found.iter().cloned());
+                let mut events = self.found();
+                events.push(CacheEvent::Listed(from, found, more));
+                events
+            }
             _ => Vec::new(),
         }
     }
@@ -185,7 +213,7 @@ impl RegionCache {
             self.to_cm(RegionBody::Fetch { regions })
         });
         let requests = self.requests.iter();
-        let requests = requests.map(|(number, near)| self.request(*number, *near));
+        let requests = requests.map(|(number, wish)| self.request(*number, *wish));
         (found, fetches.chain(requests).collect())
     }
 

@@ -4,6 +4,8 @@
 //! | configuration 8 | kind 1 | fields in the order of their declaration |
 //! ```
 
+use fencepost_fabric::MachineId;
+
 use super::{AllocationError, Refusal, RequestId};
 use crate::codec::{DecodeError, Reader, Wire, Writer};
 use crate::ids::ConfigurationId;
@@ -11,8 +13,8 @@ use crate::placement::PlacementError;
 use crate::region::{Mapping, RegionId};
 use crate::region_map::MapVersion;
 
-/// Regions that one FETCH asks for at most.
-pub const MAX_FETCHED: usize = 1024;
+/// Regions that one FETCH asks for at most, and that one answer tells of.
+pub const MAX_FETCHED: usize = 128;
 
 /// A message about regions, as the fabric carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +34,10 @@ pub enum RegionBody {
         request: RequestId,
         /// The answers to this machine's requests below this number have arrived.
         answered: u64,
-        /// The region on whose machines the new one is to be.
+        /// The region on whose machines, in the same roles, the new one is to be.
         near: Option<RegionId>,
+        /// Who is to be the primary; `near` decides where both are given.
+        primary: Option<MachineId>,
     },
     /// From the CM: the region is there.
     Allocated {
@@ -94,6 +98,22 @@ pub enum RegionBody {
         /// Those that did not exist then.
         missing: Vec<RegionId>,
     },
+    /// To the CM: which regions are there, from this one on?
+    List {
+        /// The first that is asked for.
+        from: RegionId,
+    },
+    /// From the CM: these are all there are from the asked one on.
+    Listed {
+        /// The state of the map that this is from.
+        version: MapVersion,
+        /// What was asked.
+        from: RegionId,
+        /// At most [`MAX_FETCHED`], by region.
+        found: Vec<Mapping>,
+        /// Whether there are further ones.
+        more: bool,
+    },
 }
 
 impl Wire for RegionMessage {
@@ -117,11 +137,13 @@ impl Wire for RegionBody {
                 request,
                 answered,
                 near,
+                primary,
             } => {
                 0u8.put(out);
                 request.put(out);
                 answered.put(out);
                 near.put(out);
+                primary.put(out);
             }
             Self::Allocated {
                 request,
@@ -174,6 +196,22 @@ impl Wire for RegionBody {
                 found.put(out);
                 missing.put(out);
             }
+            Self::List { from } => {
+                10u8.put(out);
+                from.put(out);
+            }
+            Self::Listed {
+                version,
+                from,
+                found,
+                more,
+            } => {
+                11u8.put(out);
+                version.put(out);
+                from.put(out);
+                found.put(out);
+                u8::from(*more).put(out);
+            }
         }
     }
 
@@ -183,6 +221,7 @@ impl Wire for RegionBody {
                 request: Wire::take(from)?,
                 answered: Wire::take(from)?,
                 near: Wire::take(from)?,
+                primary: Wire::take(from)?,
             },
             1 => Self::Allocated {
                 request: Wire::take(from)?,
@@ -217,6 +256,19 @@ impl Wire for RegionBody {
                 version: Wire::take(from)?,
                 found: few(Wire::take(from)?)?,
                 missing: few(Wire::take(from)?)?,
+            },
+            10 => Self::List {
+                from: Wire::take(from)?,
+            },
+            11 => Self::Listed {
+                version: Wire::take(from)?,
+                from: Wire::take(from)?,
+                found: few(Wire::take(from)?)?,
+                more: match u8::take(from)? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(DecodeError::Invalid("whether there is more")),
+                },
             },
             _ => return Err(DecodeError::Invalid("message")),
         })
@@ -284,6 +336,10 @@ impl Wire for AllocationError {
                 region.put(out);
             }
             Self::OutOfIds => 4u8.put(out),
+            Self::Placement(PlacementError::PrimaryUnavailable { machine }) => {
+                5u8.put(out);
+                machine.put(out);
+            }
         }
     }
 
@@ -303,6 +359,9 @@ impl Wire for AllocationError {
             }),
             3 => Self::NoSuchRegion(Wire::take(from)?),
             4 => Self::OutOfIds,
+            5 => Self::Placement(PlacementError::PrimaryUnavailable {
+                machine: Wire::take(from)?,
+            }),
             _ => return Err(DecodeError::Invalid("allocation error")),
         })
     }

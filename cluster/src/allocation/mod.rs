@@ -9,14 +9,14 @@
 //!                       │   from each of them      and once more with other machines
 //!        ◄─ ALLOCATED ──│── COMMIT ───────────►│
 //!  cache ── FETCH ─────►│
-//!        ◄─ MAPPINGS ───│
+//!        ◄─ MAPPINGS ───│    LIST and LISTED ask for all there are
 //! ```
 //!
 //! *Invariants.*
 //! 1. ALLOC-1: nobody learns of a mapping before all replicas have prepared it.
 //! 2. ALLOC-2: a request has one region, however often it is made.
-//! 3. ALLOC-3: an attempt that fails leaves nothing behind at machines that can be reached, and its
-//!    region id is not used again.
+//! 3. ALLOC-3: an attempt that fails leaves nothing behind at machines that can be reached. Its region
+//!    id is used again only if all of its replicas have answered, so that no answer to it is on its way.
 //!
 //! *Concurrency.* Each part is a state machine with one owner. Between two machines messages arrive
 //! in the order in which they were sent, or the connection is lost and told as such. Messages of
@@ -24,7 +24,7 @@
 //!
 //! *Failure.* When the CM is lost, its successor asks the replicas that are left: a region that all
 //! of them have prepared or any has committed may be in use and is kept, with the request that it
-//! was made for; one that any of them lacks never was. A request without an answer is made again to
+//! was made for; one that any of them lacks, or holds as of another attempt, never was. A request without an answer is made again to
 //! the new CM.
 
 mod allocator;
@@ -38,7 +38,7 @@ use fencepost_fabric::MachineId;
 use thiserror::Error;
 
 pub use self::allocator::Allocator;
-pub use self::cache::{CacheEvent, Lookup, RegionCache};
+pub use self::cache::{CacheEvent, Lookup, RegionCache, Wish};
 pub use self::message::{MAX_FETCHED, RegionBody, RegionMessage};
 pub use self::replica::{HeldRegion, RegionHost, ReplicaRegions};
 use crate::placement::PlacementError;

@@ -19,7 +19,10 @@ pub trait RegionHost {
     ///
     /// # Errors
     /// [`Refusal`] when there is none, and then nothing is kept.
-    fn reserve(&mut self, region: RegionId) -> Result<(), Refusal>;
+    fn reserve(&mut self, mapping: &Mapping) -> Result<(), Refusal>;
+
+    /// The region exists: the room stays with it.
+    fn keep(&mut self, mapping: &Mapping);
 
     /// Gives the room for a replica back.
     fn release(&mut self, region: RegionId);
@@ -91,8 +94,9 @@ impl ReplicaRegions {
                 })
             }
             RegionBody::Commit { region } => {
-                if let Some(held) = self.held.get_mut(&region) {
+                if let Some(held) = self.held.get_mut(&region).filter(|held| !held.committed) {
                     held.committed = true;
+                    host.keep(&held.mapping);
                 }
                 None
             }
@@ -122,7 +126,7 @@ impl ReplicaRegions {
             Some(held) if held.mapping == mapping && held.request == request => Ok(()),
             Some(_) => Err(Refusal::Contradiction),
             None => {
-                host.reserve(region)?;
+                host.reserve(&mapping)?;
                 let held = HeldRegion {
                     mapping,
                     request,

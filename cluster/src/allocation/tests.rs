@@ -38,7 +38,7 @@ proptest! {
             allocator.receive(from, message.clone());
             cache.receive(from, message.clone());
             cache.lookup(RegionId(random.below(99) as u32));
-            cache.allocate(None);
+            cache.allocate(Wish::default());
             replica.receive(from, message, &mut NoMemory);
         }
     }
@@ -68,8 +68,12 @@ proptest! {
 struct NoMemory;
 
 impl RegionHost for NoMemory {
-    fn reserve(&mut self, _: RegionId) -> Result<(), Refusal> {
+    fn reserve(&mut self, _: &Mapping) -> Result<(), Refusal> {
         Err(Refusal::NoMemory)
+    }
+
+    fn keep(&mut self, mapping: &Mapping) {
+        panic!("{} was never reserved", mapping.region);
     }
 
     fn release(&mut self, region: RegionId) {
@@ -98,11 +102,12 @@ fn any_message(random: &mut Random) -> RegionMessage {
         last_primary_change: ConfigurationId(random.below(5)),
         last_replica_change: ConfigurationId(5 + random.below(5)),
     };
-    let body = match random.below(10) {
+    let body = match random.below(12) {
         0 => RegionBody::Allocate {
             request,
             answered: random.next_u64(),
             near: Some(region).filter(|_| random.one_in(2)),
+            primary: Some(MachineId(1)).filter(|_| random.one_in(2)),
         },
         1 => RegionBody::Allocated {
             request,
@@ -131,6 +136,13 @@ fn any_message(random: &mut Random) -> RegionMessage {
         8 => RegionBody::Fetch {
             regions: vec![region; random.below(5) as usize],
         },
+        9 => RegionBody::List { from: region },
+        10 => RegionBody::Listed {
+            version,
+            from: region,
+            found: (0..random.below(4)).map(|_| mapping(random)).collect(),
+            more: random.one_in(2),
+        },
         _ => RegionBody::Mappings {
             version,
             found: (0..random.below(4)).map(|_| mapping(random)).collect(),
@@ -145,7 +157,11 @@ fn any_message(random: &mut Random) -> RegionMessage {
 
 fn any_error(random: &mut Random, region: RegionId) -> AllocationError {
     let (need, have) = (random.below(9) as u16, random.below(9) as u16);
-    match random.below(5) {
+    match random.below(6) {
+        4 => PlacementError::PrimaryUnavailable {
+            machine: MachineId(random.below(9) as u32),
+        }
+        .into(),
         0 => PlacementError::TooFewMachines { need, have }.into(),
         1 => PlacementError::TooFewDomains { need, have }.into(),
         2 => PlacementError::GroupUnavailable {

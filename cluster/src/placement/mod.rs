@@ -5,13 +5,20 @@
 //! 2. PLACE-2: a region that is to be near another goes to the machines of its group, in the same
 //!    roles, or nowhere.
 //! 3. PLACE-3: machines hold numbers of replicas that differ by one at most, as far as sizes of
-//!    domains and co-location let them; numbers of primaries follow as closely as that allows.
+//!    domains, co-location and wishes let them; numbers of primaries follow as closely as that allows.
+//! 4. PLACE-4: who wishes to be the primary is, or nobody is. No backup of such a region holds more than
+//!    the least loaded machine that could have been it by as many replicas as a region has.
 //!
 //! How PLACE-3 is kept: the least loaded machines of the domains are taken in the order of their
 //! load, and of equally loaded domains those first that have most machines at that load, because a
 //! domain takes one replica at a time. Where that leaves a choice, the machine with the fewest
 //! primaries is the primary, and those with the most become backups, so that the others are still
 //! free to be primaries.
+//!
+//! A machine that wishes to be the primary has its backups on the machines that follow it, in the order of
+//! their ids and from the last to the first again, as far as PLACE-4 lets it. Where each machine has
+//! regions of its own they are balanced that way, and there are few sets of machines whose loss together
+//! loses data.
 //!
 //! *Concurrency.* A placement has one owner, and the same choices follow from the same history.
 
@@ -47,6 +54,12 @@ impl Replication {
         }
     }
 
+    /// So many replicas of each region, at least one and at most [`MAX_REPLICAS`], and never fewer.
+    pub fn exactly(replicas: usize) -> Self {
+        let f = replicas.saturating_sub(1);
+        Self::new(f, f.saturating_add(1))
+    }
+
     /// Replicas that a region has when nothing is amiss: f + 1.
     pub fn wanted(self) -> usize {
         self.wanted
@@ -71,6 +84,12 @@ pub enum PlacementError {
         need: u16,
         /// Domains with a machine that can take one.
         have: u16,
+    },
+    /// Who is to be the primary cannot: place the region elsewhere, or free memory.
+    #[error("{machine} is to be the primary and cannot take a region")]
+    PrimaryUnavailable {
+        /// The machine that refused or is gone.
+        machine: MachineId,
     },
     /// The machines of the group are not all to be had: place the region elsewhere, or free memory.
     #[error("{machine} holds {group} and cannot take another region")]
@@ -177,6 +196,53 @@ impl Placement {
         Ok(Replicas::new(primary.0, backups).expect("machines of different domains are distinct"))
     }
 
+    /// The machines for a region that founds a group and whose primary is to be `primary`, none of them in
+    /// `excluded`.
+    ///
+    /// # Errors
+    /// As [`Self::choose`]; [`PlacementError::PrimaryUnavailable`].
+    pub fn choose_at(
+        &self,
+        primary: MachineId,
+        replication: Replication,
+        excluded: &BTreeSet<MachineId>,
+    ) -> Result<Replicas, PlacementError> {
+        let own = self
+            .domains
+            .iter()
+            .find(|(_, members)| members.contains_key(&primary));
+        let Some((own, _)) = own.filter(|_| !excluded.contains(&primary)) else {
+            return Err(PlacementError::PrimaryUnavailable { machine: primary });
+        };
+        let others = self.domains.iter().filter(|(domain, _)| *domain != own);
+        let machines = others.flat_map(|(domain, members)| {
+            members
+                .iter()
+                .map(move |(machine, load)| (domain, *machine, load.replicas))
+        });
+        let mut machines: Vec<_> = machines
+            .filter(|(_, machine, _)| !excluded.contains(machine))
+            .collect();
+        let domains: BTreeSet<&FailureDomain> =
+            machines.iter().map(|(domain, ..)| *domain).collect();
+        check(replication, 1 + machines.len(), 1 + domains.len())?;
+        let count = replication.wanted.min(1 + domains.len());
+        let low = machines.iter().map(|(.., held)| *held).min().unwrap_or(0);
+        // Beyond this one machine would hold too much more than another.
+        let most = low + count - 1;
+        machines.sort_by_key(|(_, machine, held)| {
+            (held.saturating_sub(most), *machine < primary, *machine)
+        });
+        let mut taken = BTreeSet::new();
+        let mut backups = Vec::new();
+        for (domain, machine, _) in machines {
+            if backups.len() + 1 < count && taken.insert(domain) {
+                backups.push(machine);
+            }
+        }
+        Ok(Replicas::new(primary, backups).expect("machines of different domains are distinct"))
+    }
+
     /// How many replicas there will be, and the machines between which the balance leaves the
     /// choice.
     fn candidates(
@@ -200,18 +266,8 @@ impl Placement {
             let at_low: Vec<_> = at_low.collect();
             lowest.push(((low, Reverse(at_low.len())), domain, at_low));
         }
-        let (need, have) = (replication.least, lowest.len());
-        // There are at most MAX_MACHINES machines and domains.
-        let told = |n: usize| n as u16;
-        if able < need {
-            let (need, have) = (told(need), told(able));
-            return Err(PlacementError::TooFewMachines { need, have });
-        }
-        if have < need {
-            let (need, have) = (told(need), told(have));
-            return Err(PlacementError::TooFewDomains { need, have });
-        }
-        let count = replication.wanted.min(have);
+        check(replication, able, lowest.len())?;
+        let count = replication.wanted.min(lowest.len());
         lowest.sort_by_key(|(rank, domain, _)| (*rank, *domain));
         let last = lowest[count - 1].0;
         let eligible = lowest.into_iter().take_while(|(rank, _, _)| *rank <= last);
@@ -245,4 +301,19 @@ impl Placement {
             }),
         }
     }
+}
+
+/// Whether so many machines of so many domains are enough.
+fn check(replication: Replication, machines: usize, domains: usize) -> Result<(), PlacementError> {
+    // There are at most MAX_MACHINES machines and domains.
+    let (need, told) = (replication.least as u16, |n: usize| n as u16);
+    if machines < replication.least {
+        let have = told(machines);
+        return Err(PlacementError::TooFewMachines { need, have });
+    }
+    if domains < replication.least {
+        let have = told(domains);
+        return Err(PlacementError::TooFewDomains { need, have });
+    }
+    Ok(())
 }

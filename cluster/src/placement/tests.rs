@@ -177,6 +177,93 @@ fn choose(
     placement.choose(RegionId(1), replication, &excluded)
 }
 
+proptest! {
+    #[test]
+    fn wishes_are_met_in_different_domains_and_spread_the_backups(
+        sizes in vec(1usize..5, 1..8),
+        f in 0usize..4,
+        wishes in vec(any::<prop::sample::Index>(), 1..80),
+    ) {
+        let domains: Vec<u32> = (1..).zip(&sizes).flat_map(|(d, size)| vec![d; *size]).collect();
+        let configuration = testing::configuration(&domains);
+        let mut placement = Placement::new(&configuration);
+        let replication = Replication::new(f, 1);
+        for wish in wishes {
+            let wish = wish.get(configuration.machines());
+            let chosen = placement.choose_at(wish.id, replication, &BTreeSet::new());
+            let replicas = chosen.map_err(|error| TestCaseError::fail(error.to_string()))?;
+            prop_assert_eq!(replicas.primary(), wish.id);
+            prop_assert_eq!(replicas.count(), (f + 1).min(sizes.len()));
+            let domain = |id| &configuration.machine(id).expect("a member").domain;
+            let taken: BTreeSet<_> = replicas.all().map(domain).collect();
+            prop_assert_eq!(taken.len(), replicas.count());
+            // PLACE-4, where every other domain is a choice.
+            if sizes.iter().all(|size| *size == 1) {
+                let held = |id| placement.load(id).expect("a member").replicas;
+                let others = configuration.machines().iter().map(|m| m.id).filter(|id| *id != wish.id);
+                let low = others.map(held).min().unwrap_or(0);
+                let worst = replicas.backups().iter().map(|id| held(*id) + 1).max().unwrap_or(0);
+                let enough = configuration.machines().iter().filter(|m| {
+                    m.id != wish.id && held(m.id) < low + replicas.count()
+                });
+                if enough.count() >= f {
+                    prop_assert!(worst <= low + replicas.count(), "{worst} and {low}");
+                }
+            }
+            placement.hold(&replicas);
+        }
+    }
+}
+
+#[test]
+fn machines_that_each_have_regions_of_their_own_hold_as_much() {
+    let configuration = testing::machines(5);
+    for first in 0..5 {
+        let mut placement = Placement::new(&configuration);
+        for at in [0, 3, 1, 4, 2].map(|at| (at + first) % 5) {
+            let primary = MachineId(at + 1);
+            let replicas = placement.choose_at(primary, Replication::new(2, 3), &BTreeSet::new());
+            let replicas = replicas.unwrap();
+            let next = |by: u32| MachineId((at + by) % 5 + 1);
+            let following = BTreeSet::from([next(1), next(2)]);
+            let backups: BTreeSet<_> = replicas.backups().iter().copied().collect();
+            assert_eq!(backups, following);
+            placement.hold(&replicas);
+        }
+        for machine in configuration.machines() {
+            assert_eq!(placement.load(machine.id).unwrap().replicas, 3);
+        }
+    }
+}
+
+#[test]
+fn a_wish_that_cannot_be_met_is_refused() {
+    let placement = Placement::new(&testing::configuration(&[1, 2, 2]));
+    let two = Replication::new(1, 2);
+    let (first, none) = (MachineId(1), BTreeSet::new());
+    let unavailable = |machine| Err(PlacementError::PrimaryUnavailable { machine });
+    let full = BTreeSet::from([first]);
+    assert_eq!(placement.choose_at(first, two, &full), unavailable(first));
+    let stranger = MachineId(9);
+    assert_eq!(
+        placement.choose_at(stranger, two, &none),
+        unavailable(stranger)
+    );
+    let few = PlacementError::TooFewMachines { need: 2, have: 1 };
+    let alone = BTreeSet::from([2, 3].map(MachineId));
+    assert_eq!(placement.choose_at(first, two, &alone), Err(few));
+    let domains = PlacementError::TooFewDomains { need: 3, have: 2 };
+    let three = Replication::new(2, 3);
+    assert_eq!(placement.choose_at(first, three, &none), Err(domains));
+    let backups = |full: &[u32]| {
+        let full = full.iter().copied().map(MachineId).collect();
+        let replicas = placement.choose_at(first, two, &full).unwrap();
+        replicas.backups().to_vec()
+    };
+    assert_eq!(backups(&[]), [MachineId(2)]);
+    assert_eq!(backups(&[2]), [MachineId(3)]);
+}
+
 #[test]
 fn too_few_machines_are_told_from_too_few_domains() {
     let three = Replication::new(2, 3);

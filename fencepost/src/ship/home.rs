@@ -21,7 +21,7 @@ pub(crate) fn home_of(
         Shipping::Auto => root_of_partition(plan, params).filter(|root| machine.is_far(*root)),
         Shipping::Always => root_of_partition(plan, params).or_else(|| root_of_index(plan)),
     };
-    let home = root.map(|root| machine.primary_of(root));
+    let home = root.and_then(|root| machine.primary_of(root));
     home.filter(|home| home.0 != machine.number())
 }
 

@@ -5,20 +5,23 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::system::SystemTable;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
-use fencepost_txn::Transaction;
-use fencepost_txn::network::Members;
+use fencepost_txn::network::{Mapping, Members};
+use fencepost_txn::{MachineId, Transaction};
 
-/// All rows of a table, as this machine knows them now; what the catalog says, as the transaction sees it.
+/// All rows of a table, as this machine and the configuration manager know them now; what the catalog says, as
+/// the transaction sees it.
 pub async fn rows(table: SystemTable, tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
     let members = tx.machine().members();
     Ok(match table {
-        SystemTable::Machines => machines(&members),
-        SystemTable::Regions => regions(&members),
+        // The machines are shown also where the manager cannot be asked.
+        SystemTable::Machines => machines(&members, tx.machine().all_regions().await.ok()),
+        SystemTable::Regions => regions(&tx.machine().all_regions().await?),
         SystemTable::Configurations => vec![vec![
             Value::Int8(members.configuration as i64),
             list(members.machines.iter().map(|machine| machine.id)),
             Value::Int4(members.manager as i32),
             Value::Int4(members.replicas as i32),
+            list(members.machines.iter().map(|machine| &machine.domain)),
         ]],
         SystemTable::Partitions => partitions(tx).await?,
     })
@@ -37,7 +40,7 @@ async fn partitions(tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
             rows.push(vec![
                 Value::text(&table.name),
                 Value::Int4(partition as i32),
-                Value::Int4(tx.machine().primary_of(root).0 as i32),
+                tx.machine().primary_of(root).map_or(Value::Null, number),
                 Value::Int8(i64::from(root.region().0)),
                 Value::Int8(root.raw() as i64),
             ]);
@@ -46,36 +49,38 @@ async fn partitions(tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
     Ok(rows)
 }
 
-fn machines(members: &Members) -> Vec<Vec<Value>> {
+fn machines(members: &Members, regions: Option<Vec<Mapping>>) -> Vec<Vec<Value>> {
+    let primaries = |of: u32| {
+        let all = regions.iter().flatten();
+        let own = all.filter(|region| region.replicas.primary().0 == of);
+        regions.as_ref().map(|_| Value::Int4(own.count() as i32))
+    };
     let row = |machine: &fencepost_txn::network::MemberState| {
         vec![
             Value::Int4(machine.id as i32),
             Value::Bool(machine.id == members.me),
             Value::Bool(machine.id == members.manager),
             Value::Bool(machine.reachable),
-            Value::Int4(machine.regions.len() as i32),
+            primaries(machine.id).unwrap_or(Value::Null),
             microseconds(machine.clock_uncertainty_ns),
         ]
     };
     members.machines.iter().map(row).collect()
 }
 
-fn regions(members: &Members) -> Vec<Vec<Value>> {
-    let mut rows = Vec::new();
-    for machine in &members.machines {
-        for region in &machine.regions {
-            rows.push(vec![
-                Value::Int8(i64::from(region.id)),
-                Value::Int4(machine.id as i32),
-                list(region.backups.iter().copied()),
-            ]);
-        }
-    }
-    rows.sort_by_key(|row| match row[0] {
-        Value::Int8(id) => id,
-        _ => 0,
-    });
-    rows
+fn regions(all: &[Mapping]) -> Vec<Vec<Value>> {
+    let row = |region: &Mapping| {
+        vec![
+            Value::Int8(i64::from(region.region.0)),
+            number(region.replicas.primary()),
+            list(region.replicas.backups().iter().map(|backup| backup.0)),
+        ]
+    };
+    all.iter().map(row).collect()
+}
+
+fn number(machine: MachineId) -> Value {
+    Value::Int4(machine.0 as i32)
 }
 
 /// Rounded up, so that only what is exact is 0.
@@ -83,8 +88,8 @@ fn microseconds(ns: Option<u64>) -> Value {
     ns.map_or(Value::Null, |ns| Value::Int8(ns.div_ceil(1000) as i64))
 }
 
-/// Numbers as a text, with commas.
-fn list(numbers: impl Iterator<Item = u32>) -> Value {
-    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
-    Value::Text(numbers.join(",").into())
+/// A text, with commas.
+fn list(all: impl Iterator<Item = impl ToString>) -> Value {
+    let all: Vec<String> = all.map(|one| one.to_string()).collect();
+    Value::Text(all.join(",").into())
 }

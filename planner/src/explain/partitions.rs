@@ -63,10 +63,13 @@ impl Known<'_> {
             }
         }
         let only = partitions.first().filter(|_| partitions.len() == 1);
-        let place = only.map(|partition| {
-            let machine = self.machine.primary_of(table.home_of(*partition)).0;
-            format!("{partition} (m{machine})")
-        });
+        let place =
+            only.map(
+                |partition| match self.machine.primary_of(table.home_of(*partition)) {
+                    Some(machine) => format!("{partition} ({machine})"),
+                    None => partition.to_string(),
+                },
+            );
         properties(partitions.len(), by.count, place)
     }
 

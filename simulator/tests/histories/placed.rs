@@ -77,7 +77,8 @@ fn nodes(world: &World, tree: BTree) -> Vec<usize> {
         let report = block_on(tree.check(&mut tx)).expect("readable");
         assert_eq!(report.problems, []);
         for node in report.addresses {
-            counts[machine.primary_of(node).0 as usize - 1] += 1;
+            let primary = machine.primary_of(node).expect("it was read");
+            counts[primary.0 as usize - 1] += 1;
         }
     }
     counts

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_fabric::{HostClock, MonotonicClock};
 use fencepost_simulator::history::{Object, Saw, Seen, Write};
-use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome, Stop};
 use pollster::block_on;
 
@@ -98,11 +98,12 @@ impl World {
         memory_limit: u64,
     ) -> Self {
         let (fabrics, shared) = kind.fabrics(machines);
+        let configuration = Configuration::of_process(machines).expect("machines");
         let machines = fabrics.into_iter().enumerate().map(|(at, fabric)| {
             let (clock, host) = clocks.of(u64::from(fabric.me().0));
             let network = NetworkOptions {
-                configuration: 1,
-                placement: Placement::new(kind.machines(machines), replicas),
+                configuration: configuration.clone(),
+                replication: Replication::exactly(replicas),
                 fabric,
                 log_words: 1 << 12,
                 clock,

@@ -75,7 +75,10 @@ impl Guards {
     /// That of `machine`; the first where it has none.
     #[inline]
     fn of(&self, machine: &Machine) -> Addr {
-        let own = |guard: &Addr| machine.primary_of(*guard).0 == machine.number();
+        let own = |guard: &Addr| {
+            let primary = machine.primary_of(*guard);
+            primary.is_some_and(|primary| primary.0 == machine.number())
+        };
         match &self.0[..] {
             [only] => Addr::from_raw(*only),
             all => self.all().find(own).unwrap_or(Addr::from_raw(all[0])),

@@ -153,6 +153,11 @@ impl Catalog {
         for bytes in self.definitions(tx, &self.roles).await? {
             roles.push(decode_role(&bytes)?);
         }
+        // Whoever plans with it asks whose its roots are.
+        let indexes = tables.iter().flat_map(|table: &TableDef| &table.indexes);
+        let roots = indexes.flat_map(|index| index.roots.all());
+        let roots: Vec<Addr> = roots.map(|root| Addr::from_raw(*root)).collect();
+        tx.machine().meet(&roots).await?;
         Ok(Snapshot::new(version, tables, roles))
     }
 

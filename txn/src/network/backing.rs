@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fencepost_fabric::{Fabric, MachineId, Memory, SegmentId, Writer};
 use fencepost_storage::{Backing, Piece, RegionId};
 
-use super::placement::Placement;
+use super::Whereabouts;
 
 /// The segment of a piece of memory.
 pub(super) fn segment(piece: Piece) -> SegmentId {
@@ -19,10 +19,10 @@ pub(super) fn segment(piece: Piece) -> SegmentId {
     SegmentId::new(kind, 0, number)
 }
 
-/// This machine's memory; regions of others are found at their primaries.
+/// This machine's memory; regions of others are found at their primaries, once those are known.
 pub(super) struct Registered {
     pub fabric: Arc<dyn Fabric>,
-    pub placement: Placement,
+    pub whereabouts: Arc<Whereabouts>,
 }
 
 impl Backing for Registered {
@@ -36,14 +36,17 @@ impl Backing for Registered {
         let Piece::Region(id) = piece else {
             return None;
         };
-        let primary = self.placement.primary(RegionId(id));
+        let primary = self.whereabouts.primary(RegionId(id))?;
         let there = (primary != self.fabric.me()).then(|| self.fabric.map(primary, segment(piece)));
         there.flatten().map(|memory| Memory::clone(&memory))
     }
 
-    fn next_region(&self, made: u32) -> Option<u32> {
-        let region = self.placement.region_of(self.fabric.me(), made)?;
-        Some(region.0)
+    fn withdraw(&self, piece: Piece) {
+        self.fabric.withdraw(segment(piece));
+    }
+
+    fn next_region(&self, _made: u32) -> Option<u32> {
+        None
     }
 }
 
@@ -62,6 +65,8 @@ impl Backing for OfPeer {
         let there = self.fabric.map(self.peer, segment(piece));
         there.map(|memory| Memory::clone(&memory))
     }
+
+    fn withdraw(&self, _piece: Piece) {}
 
     fn next_region(&self, _made: u32) -> Option<u32> {
         None

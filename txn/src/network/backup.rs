@@ -257,6 +257,8 @@ mod tests {
     use super::*;
     use crate::network::message;
 
+    const REGION: fencepost_storage::RegionId = fencepost_storage::RegionId(1);
+
     /// Truncates a transaction that wrote `value` at `w` into a slot of an object of `words` words.
     fn truncate(regions: &Regions, changed: &Changed, w: u64, words: usize, value: u64) {
         truncate_at(regions, changed, w, (words, value), value);
@@ -285,10 +287,17 @@ mod tests {
         backup.truncate(regions, changed, id).expect("applies");
     }
 
+    /// With a backup that is reserved.
+    fn regions() -> Regions {
+        let regions = Regions::with(16 << 20, Arc::new(Private));
+        regions.reserve(REGION, false).expect("memory");
+        regions
+    }
+
     /// Every value has a slot of its own.
     fn slot(words: usize, value: u64) -> Addr {
         let block = BlockId {
-            region: fencepost_storage::RegionId(1),
+            region: REGION,
             block: 1,
         };
         block.slot(Class::for_payload(words).expect("fits"), value as usize)
@@ -301,7 +310,7 @@ mod tests {
 
     #[test]
     fn the_newest_version_stays_whoever_applies_it() {
-        let regions = Regions::with(16 << 20, Arc::new(Private));
+        let regions = regions();
         let changed = Changed::default();
         const LAST: u64 = 20_000;
         std::thread::scope(|scope| {
@@ -491,7 +500,7 @@ mod tests {
     fn what_is_truncated_late_applies_to_its_own_life_of_a_block_alone() {
         const SMALL: usize = 3;
         const LARGE: usize = 40;
-        let regions = Regions::with(16 << 20, Arc::new(Private));
+        let regions = regions();
         let changed = Changed::default();
         truncate(&regions, &changed, 10, SMALL, 1);
         truncate(&regions, &changed, 30, LARGE, 2);

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! board | what none of its transactions reads below any more | changes of the shape of its indexes
-//!       | releases of blocks | regions that it has made | how well it knows the time
-//!       | peers that it calls no more |
+//!       | releases of blocks | how well it knows the time | peers that it calls no more |
 //! ```
 //! Where peers' memory is mapped, their boards are read in place, and a machine says at once how far its
 //! readers are. Otherwise copies of the boards are brought now and then, all at once:
@@ -29,13 +28,11 @@ const OLDEST: usize = 0;
 const RESHAPED: usize = 1;
 /// Times that blocks were released, to serve other size classes later.
 const RELEASED: usize = 2;
-/// Regions that the machine has made.
-const REGIONS: usize = 3;
 /// Nanoseconds by which its clock is uncertain, and one; 0 where it has not said.
-const CLOCK: usize = 4;
+const CLOCK: usize = 3;
 /// A bit for each machine, by its place among them, to which the line of calls has broken. The last is for all
 /// that have none of their own.
-const GIVEN_UP: usize = 5;
+const GIVEN_UP: usize = 4;
 /// Words of a board.
 pub(super) const WORDS: usize = 8;
 
@@ -94,11 +91,6 @@ impl Network {
         self.board.words()[RELEASED].fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Says how many regions this machine has made.
-    pub fn say_regions(&self, made: u32) {
-        self.board.words()[REGIONS].store(u64::from(made), Ordering::SeqCst);
-    }
-
     /// Says that this machine neither calls `peer` any more nor answers it.
     pub(super) fn say_given_up(&self, peer: MachineId) {
         let bit = self.board_bit(peer);
@@ -111,14 +103,9 @@ impl Network {
     }
 
     fn board_bit(&self, machine: MachineId) -> u64 {
-        let mut machines = self.placement.machines().iter();
-        let place = machines.position(|at| *at == machine);
+        let mut machines = self.configuration.machines().iter();
+        let place = machines.position(|at| at.id == machine);
         1 << place.unwrap_or(63).min(63)
-    }
-
-    /// Regions that a peer has made.
-    pub(super) fn regions_of(&self, peer: &Peer) -> u32 {
-        self.board_word(peer, REGIONS) as u32
     }
 
     /// Says how well this machine knows the time.

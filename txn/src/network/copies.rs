@@ -13,7 +13,7 @@ use fencepost_storage::{Addr, ObjectCopy, View};
 use foldhash::fast::FixedState;
 use parking_lot::RwLock;
 
-use super::Network;
+use super::{Network, Reach};
 use crate::moment::moment;
 use crate::stop::Stop;
 
@@ -90,16 +90,19 @@ impl Network {
         addr: Addr,
         fresh: bool,
         f: &mut impl FnMut(&View<'_>) -> (T, bool),
-    ) -> Result<Option<T>, Stop> {
+    ) -> Result<Reach<Option<T>>, Stop> {
+        if self.comes_near(addr).await? {
+            return Ok(Reach::Near);
+        }
         let kept = if fresh { None } else { self.copies.get(addr) };
         if let Some(copy) = kept {
-            return Ok(Some(f(&copy.view()).0));
+            return Ok(Reach::Far(Some(f(&copy.view()).0)));
         }
         for round in 0.. {
             let there = self.fetch(addr).await?;
             let Some(copy) = there.filter(|copy| copy.header().is_allocated()) else {
                 self.copies.remove(addr);
-                return Ok(None);
+                break;
             };
             if !copy.header().is_locked() {
                 let (value, keep) = f(&copy.view());
@@ -107,11 +110,11 @@ impl Network {
                     true => self.copies.put(addr, Arc::new(copy)),
                     false => self.copies.remove(addr),
                 }
-                return Ok(Some(value));
+                return Ok(Reach::Far(Some(value)));
             }
             moment(round).await;
         }
-        Ok(None)
+        Ok(Reach::Far(None))
     }
 }
 

@@ -18,6 +18,7 @@ use fencepost_fabric::ring::{self, RingReader};
 use fencepost_fabric::{Attendant, Fabric, FabricError, Kept, MachineId};
 use fencepost_storage::Addr;
 
+use super::allotment;
 use super::backup::Backup;
 use super::call::Arriving;
 use super::headers;
@@ -90,6 +91,7 @@ impl End {
             && self.backup.left() == 0
             && self.lines.is_empty()
             && self.calls.is_at_rest()
+            && self.primary.lent.is_at_rest()
             && (self.distrusted || !self.log.has_more() && !self.messages.has_more())
     }
 
@@ -149,6 +151,7 @@ impl End {
         any |= self.calls.poll(machine, network, record, AT_ONCE)?;
         if let Some(link) = network.link(self.peer) {
             any |= self.lines.tell(machine.intents(), link);
+            any |= self.primary.lent.lend_later((machine, network), LANE, link);
         }
         Ok(any)
     }
@@ -205,10 +208,12 @@ impl End {
             headers::VALIDATED => network.take_headers(self.peer, words)?,
             reserve::RESERVE => {
                 if let Some(link) = network.link(self.peer) {
-                    self.primary.lent.reserve(machine, LANE, link, words)?;
+                    let lent = &mut self.primary.lent;
+                    lent.reserve((machine, network), LANE, link, words)?;
                 }
             }
             reserve::RESERVED => network.take_answer(self.peer, words, machine.now())?,
+            allotment::REGIONS => network.take_regions(machine, self.peer, words)?,
             time::TIME => {
                 if let Some(link) = network.link(self.peer) {
                     network.tell_time(machine.clock(), link, words)?;
@@ -312,6 +317,7 @@ impl Network {
         self.finish(machine.regions());
         self.look_after_lines();
         self.forget_lost_questions();
+        self.look_after_regions(machine);
         self.peers.iter().for_each(|peer| {
             peer.link.flush_truncated();
             peer.link.pay();
@@ -321,7 +327,6 @@ impl Network {
         machine.intents().dismiss_stalled(now, INTENT_PATIENCE);
         self.keep_time(machine.clock());
         let mine = machine.readers().oldest(machine.clock());
-        self.say_regions(machine.regions().count());
         self.gather_boards(machine.clock(), mine);
         self.oldest(mine);
     }

@@ -30,6 +30,14 @@ use crate::stop::{AbortReason, Stop};
 const WORD_BYTES: usize = 8;
 const UNREACHABLE: Stop = Stop::Retry(AbortReason::Unreachable);
 
+/// What came of looking at an object that was far.
+pub(crate) enum Reach<T> {
+    /// It is in memory that is mapped here, as is known by now: look there.
+    Near,
+    /// This.
+    Far(T),
+}
+
 /// What is known of blocks of peers.
 #[derive(Default)]
 pub(super) struct Blocks(RwLock<Known>);
@@ -70,15 +78,34 @@ impl Blocks {
 }
 
 impl Network {
-    /// Whether an object is in memory of a peer that is not mapped here.
+    /// Whether an object is not to be found in memory here: it is a peer's that is not mapped, or nobody has
+    /// asked yet whose it is.
     #[inline]
     pub fn is_far(&self, addr: Addr) -> bool {
+        match self.primary(addr) {
+            Some(primary) => self.far && primary != self.me(),
+            None => true,
+        }
+    }
+
+    /// Whether an object is in memory of a peer that is not mapped here.
+    #[inline]
+    pub fn is_unmapped(&self, addr: Addr) -> bool {
         self.far && self.is_elsewhere(addr)
+    }
+
+    /// Finds out whose an object is that was far; whether it is so no more, since its memory is mapped.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where the CM cannot be reached.
+    pub async fn comes_near(&self, addr: Addr) -> Result<bool, Stop> {
+        Ok(!self.far && self.find(addr.region()).await?)
     }
 
     fn at(&self, addr: Addr, piece: Piece, word: usize) -> Place {
         Place {
-            machine: self.placement.primary(addr.region()),
+            // Of a region that is not known there is nothing to be read.
+            machine: self.primary(addr).unwrap_or(self.me()),
             segment: segment(piece),
             word,
         }
@@ -144,6 +171,9 @@ impl Network {
     /// # Errors
     /// [`Stop::Retry`] where the peer cannot be reached.
     pub async fn fetch(&self, addr: Addr) -> Result<Option<ObjectCopy>, Stop> {
+        if !self.knows(addr.region()) && !self.find(addr.region()).await? {
+            return Ok(None);
+        }
         for round in 0.. {
             let (Some(class), forgotten) = self.class(addr).await? else {
                 return Ok(None);
@@ -194,18 +224,21 @@ impl Network {
         &self,
         addr: Addr,
         f: &mut impl FnMut(&View<'_>) -> T,
-    ) -> Result<Option<T>, Stop> {
+    ) -> Result<Reach<Option<T>>, Stop> {
+        if self.comes_near(addr).await? {
+            return Ok(Reach::Near);
+        }
         for round in 0.. {
             let Some(copy) = self.fetch(addr).await? else {
-                return Ok(None);
+                break;
             };
             if !copy.header().is_locked() {
                 let allocated = copy.header().is_allocated();
-                return Ok(allocated.then(|| f(&copy.view())));
+                return Ok(Reach::Far(allocated.then(|| f(&copy.view()))));
             }
             moment(round).await;
         }
-        Ok(None)
+        Ok(Reach::Far(None))
     }
 
     /// Follows the chain from the newest version of an object, `copy`, to the newest one not newer than `at`

@@ -129,7 +129,7 @@ impl Network {
         let mut asked: Vec<Option<Look>> = wanted.iter().map(|_| None).collect();
         let mut questions = Vec::new();
         for peer in &self.peers {
-            let is_its = |(_, addr, _): &Expected| self.placement.primary(addr.region()) == peer.id;
+            let is_its = |(_, addr, _): &Expected| self.primary(*addr) == Some(peer.id);
             let its: Vec<usize> = (0..wanted.len())
                 .filter(|at| is_its(&wanted[*at]))
                 .collect();

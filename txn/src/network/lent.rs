@@ -4,38 +4,107 @@
 //! * LENT-1: a lent slot is not allocated, its payload is zeroed, and nobody but the peer's commits locks it. It
 //!   is in no free list, so its block keeps its class.
 //! * LENT-2: only a slot that was lent to a peer becomes its new object, once.
+//!
+//! Where a slot needs another region of this machine, the answer waits until that has come.
 
 use std::collections::HashSet;
+
+use fencepost_fabric::Completion;
 
 use fencepost_storage::Addr;
 use fencepost_storage::classes::Class;
 use fencepost_storage::lanes::{Lane, Supply};
 use foldhash::fast::FixedState;
 
-use super::Link;
+use super::allotment::ROUNDS;
 use super::message::{Reader, Slot};
 use super::reserve::{self, RESERVED, Reserved, Wanted};
+use super::{Link, Network};
 use crate::machine::Machine;
 use crate::record::BadRecord;
 
 /// What one peer has.
 #[derive(Default)]
-pub(super) struct Lent(HashSet<Addr, FixedState>);
+pub(super) struct Lent {
+    slots: HashSet<Addr, FixedState>,
+    /// What it has asked for and waits for a region.
+    later: Vec<Later>,
+}
+
+struct Later {
+    ticket: u64,
+    wanted: Wanted,
+    grown: Completion<bool>,
+    /// Regions that came and were taken by others.
+    rounds: u32,
+}
 
 impl Lent {
     /// RESERVE: lends what there is memory for.
     pub fn reserve(
         &mut self,
-        machine: &Machine,
+        here: (&Machine, &Network),
         lane: usize,
         link: &Link,
         words: &[u64],
     ) -> Result<(), BadRecord> {
         let (ticket, wanted) = Wanted::decode(words)?;
-        let slots = take(machine, lane, wanted);
-        self.0.extend(slots.iter().map(|slot| slot.addr));
-        reserve::answer(ticket, &slots, |words| link.send_surely(RESERVED, words));
+        self.lend(here, lane, link, (ticket, wanted, 0));
         Ok(())
+    }
+
+    fn lend(
+        &mut self,
+        (machine, network): (&Machine, &Network),
+        lane: usize,
+        link: &Link,
+        (ticket, wanted, rounds): (u64, Wanted, u32),
+    ) {
+        let slots = take(machine, lane, wanted);
+        // Otherwise it is not for want of a region.
+        if slots.is_empty() && machine.regions().is_full() && rounds < ROUNDS {
+            let grown = network.grow(machine, wanted.near);
+            let rounds = rounds + 1;
+            self.later.push(Later {
+                ticket,
+                wanted,
+                grown,
+                rounds,
+            });
+            return;
+        }
+        self.slots.extend(slots.iter().map(|slot| slot.addr));
+        reserve::answer(ticket, &slots, |words| link.send_surely(RESERVED, words));
+    }
+
+    /// Lends what has waited for a region that has come, or will not come; whether there was anything.
+    pub fn lend_later(&mut self, here: (&Machine, &Network), lane: usize, link: &Link) -> bool {
+        let mut any = false;
+        let mut at = 0;
+        while let Some(later) = self.later.get_mut(at) {
+            let Some(grown) = later.grown.take() else {
+                at += 1;
+                continue;
+            };
+            any = true;
+            let Later {
+                ticket,
+                wanted,
+                rounds,
+                ..
+            } = self.later.remove(at);
+            match grown {
+                Ok(true) => self.lend(here, lane, link, (ticket, wanted, rounds)),
+                // Without a region there is no memory.
+                _ => reserve::answer(ticket, &[], |words| link.send_surely(RESERVED, words)),
+            }
+        }
+        any
+    }
+
+    /// Whether nothing waits for a region.
+    pub fn is_at_rest(&self) -> bool {
+        self.later.is_empty()
     }
 
     /// UNRESERVE: the slots may serve others.
@@ -49,7 +118,7 @@ impl Lent {
         let mut lane = machine.lanes().enter(lane);
         while !reader.0.is_empty() {
             let addr = Addr::from_raw(reader.word()?);
-            if !self.0.remove(&addr) {
+            if !self.slots.remove(&addr) {
                 return Err(BadRecord("a slot comes back that was not lent"));
             }
             lane.give_back(machine.regions(), addr);
@@ -59,17 +128,17 @@ impl Lent {
 
     /// Whether the peer may make an object there.
     pub fn has(&self, addr: Addr) -> bool {
-        self.0.contains(&addr)
+        self.slots.contains(&addr)
     }
 
     /// It has made one.
     pub fn used(&mut self, addr: Addr) {
-        self.0.remove(&addr);
+        self.slots.remove(&addr);
     }
 
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = Addr> {
-        self.0.iter().copied()
+        self.slots.iter().copied()
     }
 }
 

@@ -23,6 +23,8 @@ use crate::record::{self, TxnId};
 pub(super) const LOG: u16 = 0;
 /// Lane of the message queues.
 pub(super) const MESSAGES: u16 = 1;
+/// All rings to a peer.
+const LANES: [u16; 3] = [LOG, MESSAGES, CALLS];
 /// Words of a message queue.
 pub(super) const MESSAGE_WORDS: usize = 1 << 14;
 /// Ids of one TRUNCATE record.
@@ -37,6 +39,8 @@ pub(crate) struct Link {
     messages: Mutex<MessageEnd>,
     /// Whether the peer has been seen to have its ends.
     ready: AtomicBool,
+    /// Looks at its ends that [`Self::probe`] has begun.
+    probing: Mutex<Vec<Completion<Box<[u64]>>>>,
     broken: AtomicBool,
 }
 
@@ -72,6 +76,7 @@ impl Link {
                 owed: VecDeque::new(),
             }),
             ready: AtomicBool::new(false),
+            probing: Mutex::default(),
             broken: AtomicBool::new(false),
         })
     }
@@ -79,19 +84,46 @@ impl Link {
     /// Whether the peer is there to be written to.
     pub async fn is_up(&self) -> bool {
         if !self.ready.load(Ordering::Acquire) {
-            let ring = |lane| Place {
-                machine: self.peer,
-                segment: SegmentId::new(SegmentId::RING, lane, self.fabric.me().0),
-                word: 0,
-            };
-            for lane in [LOG, MESSAGES, CALLS] {
-                if self.fabric.read(ring(lane), 1).await.is_err() {
+            for lane in LANES {
+                if self.look(lane).await.is_err() {
                     return false;
                 }
             }
             self.ready.store(true, Ordering::Release);
         }
         !self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Looks at the peer's end of a ring.
+    fn look(&self, lane: u16) -> Completion<Box<[u64]>> {
+        let end = Place {
+            machine: self.peer,
+            segment: SegmentId::new(SegmentId::RING, lane, self.fabric.me().0),
+            word: 0,
+        };
+        self.fabric.read(end, 1)
+    }
+
+    /// As [`Self::is_up`], for whoever does not wait: begins to look, or looks on, and may say yes later.
+    pub fn probe(&self) -> bool {
+        if !self.ready.load(Ordering::Acquire) {
+            let mut probing = self.probing.lock();
+            if probing.is_empty() {
+                probing.extend(LANES.map(|lane| self.look(lane)));
+            }
+            while let Some(look) = probing.last_mut() {
+                match look.take() {
+                    None => return false,
+                    Some(Ok(_)) => drop(probing.pop()),
+                    Some(Err(_)) => {
+                        probing.clear();
+                        return false;
+                    }
+                }
+            }
+            self.ready.store(true, Ordering::Release);
+        }
+        self.was_up()
     }
 
     /// Whether the peer was there when it was last written to.

@@ -1,10 +1,12 @@
 //! Who the machines are and what they have, for whoever asks.
 
+use fencepost_cluster::{ConfigurationId, GroupId, Mapping, RegionId, Replicas};
 use fencepost_fabric::MachineId;
 
 use super::Network;
 use crate::clock::ClockState;
 use crate::machine::Machine;
+use crate::stop::Stop;
 
 /// The configuration as one machine knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,82 +28,79 @@ pub struct Members {
 pub struct MemberState {
     /// Its number.
     pub id: u32,
+    /// What it shares the fate of.
+    pub domain: String,
     /// Whether it could be written to when that was last tried.
     pub reachable: bool,
     /// Nanoseconds by which it was uncertain of the manager's time when it said so last; `None` where it has
     /// not.
     pub clock_uncertainty_ns: Option<u64>,
-    /// The regions whose primary it is.
-    pub regions: Vec<RegionState>,
-}
-
-/// A region.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegionState {
-    /// Its id.
-    pub id: u32,
-    /// The machines that have a backup of it.
-    pub backups: Vec<u32>,
 }
 
 impl Machine {
     /// The machines of the configuration. One that is alone is machine 1 of configuration 1.
     pub fn members(&self) -> Members {
         match self.network() {
-            Some(network) => network.members(self.regions().count(), self.clock_state()),
-            None => {
-                let region = |id| RegionState {
-                    id,
-                    backups: Vec::new(),
-                };
-                Members {
-                    configuration: 1,
-                    me: 1,
-                    manager: 1,
-                    replicas: 1,
-                    machines: vec![MemberState {
-                        id: 1,
-                        reachable: true,
-                        clock_uncertainty_ns: Some(0),
-                        regions: (0..self.regions().count()).map(region).collect(),
-                    }],
-                }
-            }
+            Some(network) => network.members(self.clock_state()),
+            None => Members {
+                configuration: 1,
+                me: 1,
+                manager: 1,
+                replicas: 1,
+                machines: vec![MemberState {
+                    id: 1,
+                    domain: "m1".into(),
+                    reachable: true,
+                    clock_uncertainty_ns: Some(0),
+                }],
+            },
         }
+    }
+
+    /// All regions of all machines, as the CM knows them.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where the CM cannot be reached.
+    pub async fn all_regions(&self) -> Result<Vec<Mapping>, Stop> {
+        if let Some(network) = self.network() {
+            return network.all_regions().await;
+        }
+        let alone = Replicas::new(MachineId(1), Vec::new());
+        let mapping = |id| {
+            Some(Mapping {
+                region: RegionId(id),
+                group: GroupId(RegionId(0)),
+                replicas: alone.clone()?,
+                last_primary_change: ConfigurationId::FIRST,
+                last_replica_change: ConfigurationId::FIRST,
+            })
+        };
+        Ok((0..self.regions().count()).filter_map(mapping).collect())
     }
 }
 
 impl Network {
-    /// The configuration, where this machine has `own` regions and a clock like that.
-    fn members(&self, own: u32, clock: ClockState) -> Members {
-        let placement = &self.placement;
-        let machine = |id: &MachineId| {
-            let made = match self.peer(*id) {
-                Some(peer) => self.regions_of(peer),
-                None => own,
-            };
-            let regions = (0..made).filter_map(|made| placement.region_of(*id, made));
+    /// The configuration, where this machine has a clock like that.
+    fn members(&self, clock: ClockState) -> Members {
+        let machine = |machine: &fencepost_cluster::Machine| {
+            let id = machine.id;
             MemberState {
                 id: id.0,
-                reachable: self.link(*id).is_none_or(|link| link.was_up()),
-                clock_uncertainty_ns: match self.peer(*id) {
+                domain: machine.domain.to_string(),
+                reachable: self.link(id).is_none_or(|link| link.was_up()),
+                clock_uncertainty_ns: match self.peer(id) {
                     Some(peer) => self.uncertainty_of(peer),
                     None => clock.uncertainty_ns,
                 },
-                regions: regions
-                    .map(|region| RegionState {
-                        id: region.0,
-                        backups: placement.backups(region).map(|backup| backup.0).collect(),
-                    })
-                    .collect(),
             }
         };
+        let configuration = &self.configuration;
         Members {
-            configuration: self.configuration,
-            me: self.me().0,
-            manager: placement.manager().map_or(0, |manager| manager.0),
-            replicas: placement.backups_each() + 1,
-            machines: placement.machines().iter().map(machine).collect(),
+            configuration: configuration.id().0,
+            me: self.me.0,
+            manager: configuration.cm().0,
+            replicas: self.replication.wanted(),
+            machines: configuration.machines().iter().map(machine).collect(),
         }
     }
 }

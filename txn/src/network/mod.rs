@@ -13,7 +13,7 @@
 //! reserve.rs  slots of peers for new objects ──► lent.rs    slots that peers have reserved
 //! call/       what machines ask one another to do
 //! time.rs     the CM's time, for machines of other hosts
-//! placement.rs  which machine has which region  backing.rs  memory that peers find
+//! allotment/ which machines have which region     backing.rs  memory that peers find
 //! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
 //! traffic.rs  what is posted to peers, counted
@@ -24,6 +24,7 @@
 //! Which timestamps are garbage is known to nobody alone: each machine says on its board what none of
 //! its transactions will read below any more, and the least of all boards counts.
 
+mod allotment;
 mod backing;
 mod backup;
 mod boards;
@@ -38,7 +39,6 @@ mod link;
 mod members;
 mod message;
 mod participants;
-mod placement;
 mod primary;
 mod reserve;
 mod spread;
@@ -51,6 +51,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+pub use fencepost_cluster::{Configuration, Mapping, Replication};
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
 use fencepost_fabric::{MonotonicClock, Writer};
 use fencepost_storage::old_versions::OldVersions;
@@ -58,6 +59,8 @@ use fencepost_storage::{Addr, Backing, RegionId, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::{Mutex, RwLock};
 
+use allotment::Allotment;
+pub(crate) use allotment::Whereabouts;
 use backing::{OfPeer, Registered};
 use backup::{Backup, Changed};
 use boards::BOARD;
@@ -65,18 +68,18 @@ use call::{Line, Services};
 pub(crate) use changes::LEAST_WORDS;
 use ends::End;
 pub(crate) use ends::start_poller;
+pub(crate) use far::Reach;
 pub(crate) use headers::{Expected, Headers};
 pub(crate) use link::Link;
-pub use members::{MemberState, Members, RegionState};
+pub use members::{MemberState, Members};
 pub(crate) use message::Slot;
 pub(crate) use participants::Spread;
-pub use placement::Placement;
 pub(crate) use reserve::{Reserved, Wanted};
 use spread::Finishing;
 use traffic::Counting;
 pub use traffic::{Posted, Traffic};
 
-use crate::clock::Clock;
+use crate::machine::Machine;
 use crate::record::TxnId;
 use message::LockReply;
 
@@ -85,10 +88,10 @@ use message::LockReply;
 pub struct NetworkOptions {
     /// Its access to the others, who are members already.
     pub fabric: Arc<dyn Fabric>,
-    /// Id of the configuration.
-    pub configuration: u64,
-    /// Where regions are; the first machine has the root object.
-    pub placement: Placement,
+    /// Who the machines are; the CM of the first configuration has the root object.
+    pub configuration: Configuration,
+    /// How many of them have each region.
+    pub replication: Replication,
     /// Words of each log, a power of two.
     pub log_words: usize,
     /// The clock of its host.
@@ -107,10 +110,14 @@ type Waiting = HashMap<(TxnId, MachineId), (Completer<LockReply>, Vec<u64>), Fix
 pub type Work = Arc<dyn Fn() -> bool + Send + Sync>;
 
 pub(crate) struct Network {
+    me: MachineId,
     fabric: Arc<dyn Fabric>,
     counting: Arc<Counting>,
-    configuration: u64,
-    placement: Placement,
+    configuration: Configuration,
+    replication: Replication,
+    /// Where regions are, and how this machine gets to have and to know them.
+    whereabouts: Arc<Whereabouts>,
+    allotment: Allotment,
     peers: Vec<Peer>,
     /// What this machine says about itself.
     board: Arc<Memory>,
@@ -154,13 +161,22 @@ struct Peer {
 
 impl Network {
     /// Registers what peers need of this machine, and makes its ends of all rings.
-    pub fn new(options: &NetworkOptions) -> Result<Network, FabricError> {
+    pub fn new(
+        options: &NetworkOptions,
+        whereabouts: Arc<Whereabouts>,
+    ) -> Result<Network, FabricError> {
         let NetworkOptions {
-            fabric, placement, ..
+            fabric,
+            configuration,
+            ..
         } = options;
+        let me = fabric.me();
+        if !configuration.has(me) {
+            return Err(FabricError::NotMember(me));
+        }
         let others = || {
-            let machines = placement.machines().iter().copied();
-            machines.filter(|machine| *machine != fabric.me())
+            let machines = configuration.machines().iter();
+            machines.map(|machine| machine.id).filter(|id| *id != me)
         };
         let far = !fabric.maps_peers();
         let ends = others().map(|peer| End::new(fabric, peer, options.log_words));
@@ -187,10 +203,13 @@ impl Network {
         Ok(Network {
             peers: peers.collect::<Result<_, FabricError>>()?,
             board: fabric.provide(BOARD, boards::WORDS, Writer::Owner)?,
+            me,
             fabric: Arc::clone(fabric),
             counting,
-            configuration: options.configuration,
-            placement: placement.clone(),
+            configuration: configuration.clone(),
+            replication: options.replication,
+            whereabouts,
+            allotment: Allotment::new(options),
             replies: Mutex::default(),
             ends: Mutex::new(ends),
             home: Mutex::default(),
@@ -214,16 +233,17 @@ impl Network {
         })
     }
 
-    /// Where this machine's memory comes from.
-    pub fn backing(options: &NetworkOptions) -> Arc<dyn Backing> {
+    /// Where this machine's memory comes from, as far as it knows where regions are.
+    pub fn backing(options: &NetworkOptions, whereabouts: &Arc<Whereabouts>) -> Arc<dyn Backing> {
         Arc::new(Registered {
             fabric: Arc::clone(&options.fabric),
-            placement: options.placement.clone(),
+            whereabouts: Arc::clone(whereabouts),
         })
     }
 
+    #[inline]
     pub fn me(&self) -> MachineId {
-        self.fabric.me()
+        self.me
     }
 
     pub fn fabric(&self) -> &Arc<dyn Fabric> {
@@ -231,12 +251,19 @@ impl Network {
     }
 
     /// The configuration in which transactions begin to commit.
-    pub fn configuration(&self) -> u64 {
-        self.configuration
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
     }
 
-    pub fn placement(&self) -> &Placement {
-        &self.placement
+    /// The machine that answers for an object; `None` where that is not known here.
+    #[inline]
+    pub fn primary(&self, addr: Addr) -> Option<MachineId> {
+        self.whereabouts.primary(addr.region())
+    }
+
+    /// The machines that have a backup of a region that is known here.
+    pub fn backups(&self, region: RegionId) -> impl Iterator<Item = MachineId> {
+        self.whereabouts.backups(region)
     }
 
     fn peer(&self, id: MachineId) -> Option<&Peer> {
@@ -249,12 +276,13 @@ impl Network {
 
     /// Old versions of the objects of a peer's region.
     pub fn old_versions_of(&self, addr: Addr) -> Option<&OldVersions> {
-        let primary = self.placement.primary(addr.region());
-        self.peer(primary).map(|peer| &peer.old_versions)
+        self.peer(self.primary(addr)?)
+            .map(|peer| &peer.old_versions)
     }
 
-    /// Whether every peer can be written to, and the CM has told the time.
-    pub async fn is_complete(&self, clock: &Clock) -> bool {
+    /// Whether every peer can be written to, the CM has told the time, and the root object is there.
+    pub async fn is_complete(&self, machine: &Machine) -> bool {
+        let clock = machine.clock();
         for peer in &self.peers {
             if !peer.link.is_up().await {
                 return false;
@@ -263,7 +291,8 @@ impl Network {
         if !clock.is_known() {
             self.ask_time(clock);
         }
-        clock.is_known()
+        let has_root = self.has_root(machine);
+        clock.is_known() && has_root
     }
 
     /// Begins to wait for the answer of `peer` to a LOCK.
@@ -291,6 +320,7 @@ impl Network {
             && self.turns.lock().is_empty()
             && self.askers.lock().is_empty()
             && self.reserves.is_at_rest()
+            && self.allotment.is_at_rest()
             && self
                 .peers
                 .iter()
@@ -307,6 +337,7 @@ impl Network {
     /// Gives back what it has of peers and ends the poller's thread.
     pub fn stop(&self, now: Timestamp) {
         self.trim_stocks(now, true);
+        self.allotment.give_up();
         self.stopped.store(true, Ordering::Release);
         self.fabric.bell().ring();
         let poller = self.poller.lock().take();
@@ -336,6 +367,6 @@ impl Network {
 
     /// Whether every write to `region` is this machine's own business.
     pub fn is_alone_with(&self, region: RegionId) -> bool {
-        self.placement.backups_each() == 0 && self.placement.primary(region) == self.me()
+        self.whereabouts.is_alone_with(region, self.me)
     }
 }

@@ -89,22 +89,24 @@ impl Context {
     }
 
     /// Who has part in what.
-    pub(super) fn plan(&mut self, network: &Network) {
+    pub(super) fn plan(&mut self, network: &Network) -> Result<(), LockFailure> {
         self.spread.participants.clear();
         self.spread.slots.clear();
         for (at, write) in self.writes.writes.iter().enumerate() {
             if kind_of(write).is_none() {
                 continue;
             }
-            let region = write.addr.region();
-            let primary = network.placement().primary(region);
+            // It was found out when the object was read, or its slot reserved.
+            let primary = network.primary(write.addr);
+            let primary = primary.ok_or(LockFailure::Stop(Stop::Damaged))?;
             if primary != network.me() {
                 self.spread.participant(primary).primary.push(at as u32);
             }
-            for backup in network.placement().backups(region) {
+            for backup in network.backups(write.addr.region()) {
                 self.spread.participant(backup).backup.push(at as u32);
             }
         }
+        Ok(())
     }
 
     /// Words of the payload that an entry is written with.

@@ -182,6 +182,7 @@ impl Reserves {
 /// A question to a primary. Dropping it puts what has come, or is still to come, into the stock.
 struct Asked<'a> {
     network: &'a Network,
+    machine: MachineId,
     ticket: u64,
     now: Timestamp,
 }
@@ -199,30 +200,43 @@ impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let answer = self.network.reserves.0.lock().asked.remove(&self.ticket);
         if let Some(answer) = answer {
-            self.network.put_back(&answer.came, self.now);
+            self.network.put_back(self.machine, &answer.came, self.now);
         }
     }
 }
 
 impl Network {
-    /// A slot of `machine` from the stock, if there is one.
+    /// A slot of `machine` from the stock, if there is one in a region that is known here.
     pub fn take_slot(&self, machine: MachineId, class: Class, now: Timestamp) -> Option<Reserved> {
         let mut stocks = self.reserves.0.lock();
         let stock = stocks.slots.get_mut(&(machine, class.0))?;
         stock.used_at = now;
-        stock.slots.pop()
+        let known = |slot: &Reserved| self.knows(slot.addr.region());
+        let at = stock.slots.iter().rposition(known)?;
+        Some(stock.slots.swap_remove(at))
     }
 
-    /// Puts slots back into the stock that no object came into.
-    pub fn put_back(&self, slots: &[Reserved], now: Timestamp) {
+    /// Puts slots of `machine` back into the stock that no object came into.
+    pub fn put_back(&self, machine: MachineId, slots: &[Reserved], now: Timestamp) {
         let mut stocks = self.reserves.0.lock();
         for slot in slots {
-            let primary = self.placement.primary(slot.addr.region());
-            let stock = (primary, slot.slot.class.0);
+            let stock = (machine, slot.slot.class.0);
             let stock = stocks.slots.entry(stock).or_default();
             stock.used_at = now;
             stock.slots.push(*slot);
         }
+    }
+
+    /// Finds out where the regions of slots are, which `machine` has lent.
+    async fn find_all(&self, machine: MachineId, slots: &[Reserved]) -> Result<(), Stop> {
+        for slot in slots {
+            if !self.knows(slot.addr.region()) && !self.find(slot.addr.region()).await?
+                || self.primary(slot.addr) != Some(machine)
+            {
+                return Err(Stop::Damaged);
+            }
+        }
+        Ok(())
     }
 
     /// RESERVED: for who asked, or for the stock if that is nobody any more.
@@ -241,7 +255,11 @@ impl Network {
                 base: Header(reader.word()?),
                 slot: Slot::from_word(reader.word()?),
             };
-            if self.placement.primary(slot.addr.region()) != peer {
+            // Where that is not known, whoever takes the slot finds out.
+            if self
+                .primary(slot.addr)
+                .is_some_and(|primary| primary != peer)
+            {
                 return Err(BadRecord("a peer lends what is not its own"));
             }
             slots.push(slot);
@@ -258,7 +276,7 @@ impl Network {
             }
             None => {
                 drop(stocks);
-                self.put_back(&slots, now);
+                self.put_back(peer, &slots, now);
             }
         }
         Ok(())
@@ -296,6 +314,7 @@ impl Transaction {
     ) -> Result<Vec<Reserved>, Stop> {
         let here = self.machine();
         let network = here.network().map(Arc::clone).ok_or(UNREACHABLE)?;
+        network.expect_root()?;
         let link = network.link(machine).ok_or(UNREACHABLE)?;
         if !link.is_up().await {
             return Err(UNREACHABLE);
@@ -309,17 +328,20 @@ impl Transaction {
         network.reserves.0.lock().asked.insert(ticket, answer);
         let asked = Asked {
             network: &network,
+            machine,
             ticket,
             now: here.now(),
         };
         link.send_surely(RESERVE, &wanted.words(ticket));
         let whole = self.answered(&network, answered).await;
         let mut slots = asked.came();
+        let known = network.find_all(machine, &slots).await;
         let needed = if wanted.run { wanted.count } else { 1 };
-        let enough = whole.is_ok() && slots.len() >= needed;
+        let enough = whole.is_ok() && known.is_ok() && slots.len() >= needed;
         let taken = if enough { needed } else { 0 };
         let rest = slots.split_off(taken);
-        network.put_back(&rest, here.now());
+        network.put_back(machine, &rest, here.now());
+        known?;
         match whole {
             Err(_) => Err(UNREACHABLE),
             Ok(()) if enough => Ok(slots),

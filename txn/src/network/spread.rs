@@ -53,7 +53,6 @@ impl Transaction {
     /// LOCK to TRUNCATE of a commit that other machines have part in. Nothing is left of it where it
     /// fails.
     pub(crate) async fn commit_spread(&mut self, network: &Network) -> Result<Done, LockFailure> {
-        self.context_mut().plan(network);
         let done = match self.lock_to_backups(network).await {
             Ok(w) => self.primaries(network, w).await,
             Err(failure) => Err(failure),
@@ -68,6 +67,7 @@ impl Transaction {
     }
 
     async fn lock_to_backups(&mut self, network: &Network) -> Result<Timestamp, LockFailure> {
+        self.context_mut().plan(network)?;
         self.reserve_logs(network).await?;
         let context = self.context_mut();
         let replies = context.lock_elsewhere(network);

@@ -1,7 +1,7 @@
 //! The CM's time, for machines of other hosts.
 //!
 //! ```text
-//! TIME     asked: the own clock                              to the CM, which is the first machine
+//! TIME     asked: the own clock                              to the CM
 //! TIME_IS  asked | host of the CM | ahead, its clock         from it
 //! ```
 //! What was asked comes back with the answer, so that nothing is to be remembered. A machine of the CM's host
@@ -60,10 +60,10 @@ pub(super) struct Asking {
 
 impl Asking {
     pub fn new(options: &NetworkOptions) -> Asking {
-        let manager = options.placement.manager();
+        let manager = options.configuration.cm();
         Asking {
             host: options.host,
-            manager: manager.filter(|manager| *manager != options.fabric.me()),
+            manager: (manager != options.fabric.me()).then_some(manager),
             asked: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             in_use: AtomicBool::new(false),

@@ -184,7 +184,7 @@ impl Drop for Asked<'_> {
 impl Network {
     /// Begins to wait for a row's intent at its primary; `None` where that cannot be asked.
     fn ask(&self, addr: Addr, number: u64, yields: bool) -> Option<(u64, Completion<Ended>)> {
-        let link = self.link(self.placement.primary(addr.region()))?;
+        let link = self.link(self.primary(addr)?)?;
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (completer, turn): (Completer<Ended>, _) = Completion::pending();
         self.turns.lock().insert(ticket, completer);
@@ -198,14 +198,15 @@ impl Network {
 
     /// Gives an intent at another machine back.
     pub fn give_back(&self, addr: Addr, number: u64) {
-        if let Some(link) = self.link(self.placement.primary(addr.region())) {
+        if let Some(link) = self.primary(addr).and_then(|primary| self.link(primary)) {
             link.send_surely(GIVE_BACK, &[number, addr.raw()]);
         }
     }
 
-    /// Whether a row's line is at another machine.
+    /// Whether a row's line is at another machine; regions that are not known are others'.
+    #[inline]
     pub fn is_elsewhere(&self, addr: Addr) -> bool {
-        self.placement.primary(addr.region()) != self.me()
+        self.primary(addr) != Some(self.me)
     }
 }
 
@@ -217,6 +218,9 @@ impl Transaction {
             return Ok(());
         };
         let number = u64::from(context.number);
+        if !network.find(addr.region()).await? {
+            return Err(Stop::Damaged);
+        }
         let Some((ticket, turn)) = network.ask(addr, number, context.yields) else {
             return Ok(());
         };

@@ -2,6 +2,7 @@
 
 mod race;
 mod ranges;
+mod regions;
 mod validate;
 mod world;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_fabric::{Fabric, HostClock, LocalNetwork, Member, TcpConfig, TcpFabric};
-use fencepost_txn::network::{NetworkOptions, Placement};
+use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Addr, FatPtr, Machine, MachineId, MachineOptions, Mode, Near, Outcome};
 use fencepost_txn::{Stop, Transaction};
 use pollster::block_on;
@@ -56,23 +56,35 @@ fn fabrics(kind: Kind, ids: &[MachineId]) -> Vec<Arc<dyn Fabric>> {
 
 impl World {
     pub fn new(kind: Kind, machines: u32, replicas: usize) -> World {
-        Self::limited(
-            kind,
-            machines,
-            replicas,
-            MachineOptions::default().memory_limit,
-        )
+        Self::with_log(kind, machines, replicas, LOG_WORDS)
+    }
+
+    /// With logs of so many words.
+    pub fn with_log(kind: Kind, machines: u32, replicas: usize, log_words: usize) -> World {
+        let limit = MachineOptions::default().memory_limit;
+        Self::limited_with_log(kind, machines, replicas, limit, log_words)
     }
 
     /// The memory of the second machine is limited.
     pub fn limited(kind: Kind, machines: u32, replicas: usize, memory_limit: u64) -> World {
+        Self::limited_with_log(kind, machines, replicas, memory_limit, LOG_WORDS)
+    }
+
+    /// Both of them.
+    pub fn limited_with_log(
+        kind: Kind,
+        machines: u32,
+        replicas: usize,
+        memory_limit: u64,
+        log_words: usize,
+    ) -> World {
         let ids: Vec<_> = (1..=machines).map(MachineId).collect();
         let open = |(at, fabric)| {
             let network = NetworkOptions {
-                configuration: 1,
-                placement: Placement::new(ids.clone(), replicas),
+                configuration: Configuration::of_process(machines).expect("machines"),
+                replication: Replication::exactly(replicas),
                 fabric,
-                log_words: LOG_WORDS,
+                log_words,
                 clock: Arc::new(HostClock),
                 host: 0,
                 driven: false,

@@ -8,7 +8,7 @@ use crate::allocation::*;
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 use crate::placement::{PlacementError, Replication};
-use crate::region::{GroupId, RegionId};
+use crate::region::{GroupId, Mapping, RegionId};
 use crate::region_map::{MapVersion, RegionMap};
 use crate::testing;
 
@@ -25,6 +25,17 @@ fn ask(number: u64, answered: u64, near: Option<u32>) -> RegionBody {
         request: RequestId { machine, number },
         answered,
         near: near.map(RegionId),
+        primary: None,
+    }
+}
+
+/// A request of a region whose primary is to be the one who asks.
+fn ask_own(machine: MachineId, number: u64) -> RegionBody {
+    RegionBody::Allocate {
+        request: RequestId { machine, number },
+        answered: number,
+        near: None,
+        primary: Some(machine),
     }
 }
 
@@ -75,27 +86,90 @@ fn answer(outgoing: &[(MachineId, RegionBody)]) -> Result<RegionId, AllocationEr
 }
 
 #[test]
-fn a_refusal_aborts_and_tries_other_machines_under_another_number() {
+fn a_refusal_aborts_once_all_have_answered_and_tries_other_machines() {
     let mut allocator = allocator(&testing::machines(3));
     let first = tell(&mut allocator, CM, ask(0, 0, None));
     let (machines, region) = prepares(&first);
     let why = Refusal::NoMemory;
-    let second = tell(
-        &mut allocator,
-        machines[0],
-        RegionBody::Refused { region, why },
-    );
+    let refused = RegionBody::Refused { region, why };
+    let early = tell(&mut allocator, machines[0], refused);
+    assert!(early.is_empty(), "the other answer is on its way");
+    let second = tell(&mut allocator, machines[1], RegionBody::Prepared { region });
     assert_eq!(second[0], (machines[1], RegionBody::Abort { region }));
-    let (others, other) = prepares(&second);
-    assert!(!others.contains(&machines[0]) && other != region);
-    let late = tell(&mut allocator, machines[1], RegionBody::Prepared { region });
-    assert!(
-        late.is_empty(),
-        "an answer to the first attempt means nothing"
-    );
+    let (others, again) = prepares(&second);
+    assert!(!others.contains(&machines[0]));
+    assert_eq!(again, region, "no answer to the first attempt can come");
     let third = prepare_all(&mut allocator, &second);
-    assert_eq!(answer(&third), Ok(other));
+    assert_eq!(answer(&third), Ok(region));
     assert_eq!(third.len(), 3, "COMMIT to both, and the answer");
+}
+
+#[test]
+fn what_a_machine_that_is_gone_was_asked_for_is_asked_for_under_another_number() {
+    let mut allocator = allocator(&testing::machines(3));
+    let (machines, region) = prepares(&tell(&mut allocator, CM, ask(0, 0, None)));
+    tell(&mut allocator, machines[0], RegionBody::Prepared { region });
+    let lost = |allocator: &mut Allocator| -> Vec<_> {
+        let outgoing = allocator.unreachable(machines[1]).into_iter();
+        outgoing.map(|(to, message)| (to, message.body)).collect()
+    };
+    let second = lost(&mut allocator);
+    assert_eq!(second[0], (machines[0], RegionBody::Abort { region }));
+    let (others, other) = prepares(&second);
+    assert!(!others.contains(&machines[1]) && other != region);
+    let late = tell(&mut allocator, machines[1], RegionBody::Prepared { region });
+    assert!(late.is_empty());
+    let done = prepare_all(&mut allocator, &second);
+    assert_eq!(answer(&done), Ok(other));
+}
+
+#[test]
+fn who_is_to_be_the_primary_is_or_nobody_is() {
+    let mut allocator = allocator(&testing::machines(3));
+    for (number, machine) in (1..=3).map(|m| (0, MachineId(m))) {
+        let asked = tell(&mut allocator, machine, ask_own(machine, number));
+        let next = MachineId(machine.0 % 3 + 1);
+        let (machines, _) = prepares(&asked);
+        assert_eq!(machines, [machine, next], "the backup is the next machine");
+        assert!(answer(&prepare_all(&mut allocator, &asked)).is_ok());
+    }
+    let machine = MachineId(2);
+    let (machines, region) = prepares(&tell(&mut allocator, machine, ask_own(machine, 1)));
+    let why = Refusal::NoMemory;
+    tell(&mut allocator, machines[1], RegionBody::Prepared { region });
+    let refused = tell(&mut allocator, machine, RegionBody::Refused { region, why });
+    let unavailable = PlacementError::PrimaryUnavailable { machine };
+    assert_eq!(answer(&refused), Err(unavailable.into()));
+    assert!(allocator.is_idle());
+}
+
+#[test]
+fn all_regions_are_listed_in_parts() {
+    let mut allocator = allocator(&testing::machines(2));
+    let mut regions = Vec::new();
+    for number in 0..MAX_FETCHED as u64 + 3 {
+        let asked = tell(&mut allocator, CM, ask(number, number, None));
+        regions.push(answer(&prepare_all(&mut allocator, &asked)).unwrap());
+    }
+    let mut cache = RegionCache::new(MachineId(2), &testing::machines(2));
+    let (mut listed, mut from) = (Vec::new(), RegionId(0));
+    loop {
+        let (to, question) = cache.list(from);
+        assert_eq!(to, CM);
+        let answers = allocator.receive(MachineId(2), question);
+        let events = cache.receive(CM, answers[0].1.clone());
+        let [CacheEvent::Listed(asked, found, more)] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert_eq!(*asked, from);
+        listed.extend(found.iter().map(|mapping| mapping.region));
+        if !more {
+            break;
+        }
+        from = RegionId(listed.last().unwrap().0 + 1);
+    }
+    assert_eq!(listed, regions);
+    assert!(matches!(cache.lookup(regions[0]), Lookup::Known(_)));
 }
 
 #[test]
@@ -103,6 +177,7 @@ fn when_no_machines_are_left_the_answer_says_so_and_nothing_is_held() {
     let mut allocator = allocator(&testing::machines(2));
     let (machines, region) = prepares(&tell(&mut allocator, CM, ask(0, 0, None)));
     let why = Refusal::NoMemory;
+    tell(&mut allocator, machines[0], RegionBody::Prepared { region });
     let refused = tell(
         &mut allocator,
         machines[1],
@@ -174,6 +249,7 @@ fn a_region_near_another_goes_to_its_machines_or_nowhere() {
     assert_eq!(prepares(&second).0, prepares(&first).0);
     let (machines, region) = prepares(&second);
     let why = Refusal::NoMemory;
+    tell(&mut allocator, machines[0], RegionBody::Prepared { region });
     let refused = tell(
         &mut allocator,
         machines[1],
@@ -201,7 +277,7 @@ fn messages_of_strangers_and_of_other_configurations_are_dropped() {
     let regions = vec![RegionId(1)];
     let stranger = tell(&mut allocator, MachineId(9), RegionBody::Fetch { regions });
     assert!(stranger.is_empty(), "no member");
-    let (request, ..) = cache.allocate(None);
+    let (request, ..) = cache.allocate(Wish::default());
     let why = AllocationError::OutOfIds;
     let body = RegionBody::NotAllocated { request, why };
     let said = |configuration| RegionMessage {
@@ -254,7 +330,11 @@ fn a_cache_asks_once_and_puts_open_questions_to_the_next_cm() {
     // Two questions and a request are open when the CM is lost; one question is answered by that.
     cache.lookup(missing);
     cache.lookup(RegionId(78));
-    let (request, ..) = cache.allocate(Some(region));
+    let wish = Wish {
+        near: Some(region),
+        primary: Some(me),
+    };
+    let (request, ..) = cache.allocate(wish);
     let next = configuration
         .without(&BTreeSet::from([CM]), MachineId(2))
         .unwrap();
@@ -283,6 +363,7 @@ fn a_cache_asks_once_and_puts_open_questions_to_the_next_cm() {
         request,
         answered: request.number,
         near: Some(region),
+        primary: Some(me),
     };
     assert_eq!(bodies, [fetch, allocate]);
     let (found, outgoing) = cache.apply(&configuration, version, []);
@@ -296,9 +377,10 @@ fn a_cache_asks_once_and_puts_open_questions_to_the_next_cm() {
 fn what_is_committed_is_not_aborted_and_contradictions_are_refused() {
     struct Endless;
     impl RegionHost for Endless {
-        fn reserve(&mut self, _: RegionId) -> Result<(), Refusal> {
+        fn reserve(&mut self, _: &Mapping) -> Result<(), Refusal> {
             Ok(())
         }
+        fn keep(&mut self, _: &Mapping) {}
         fn release(&mut self, region: RegionId) {
             panic!("{region} is given back");
         }

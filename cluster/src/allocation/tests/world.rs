@@ -20,15 +20,23 @@ const CM: MachineId = MachineId(1);
 struct Memory {
     room: usize,
     reserved: BTreeSet<RegionId>,
+    kept: BTreeSet<RegionId>,
 }
 
 impl RegionHost for Memory {
-    fn reserve(&mut self, region: RegionId) -> Result<(), Refusal> {
+    fn reserve(&mut self, mapping: &Mapping) -> Result<(), Refusal> {
         if self.reserved.len() == self.room {
             return Err(Refusal::NoMemory);
         }
+        let region = mapping.region;
         assert!(self.reserved.insert(region), "{region} is reserved once");
         Ok(())
+    }
+
+    fn keep(&mut self, mapping: &Mapping) {
+        let region = mapping.region;
+        assert!(self.reserved.contains(&region), "{region} was reserved");
+        assert!(self.kept.insert(region), "{region} is kept once");
     }
 
     fn release(&mut self, region: RegionId) {
@@ -50,6 +58,8 @@ pub struct World {
     channels: BTreeMap<(MachineId, MachineId), VecDeque<Vec<u8>>>,
     /// What each request was, and its answer.
     requests: BTreeMap<RequestId, (RegionMessage, Option<Result<RegionId, AllocationError>>)>,
+    /// Who is to be the primary of what some of them ask for.
+    wishes: BTreeMap<RequestId, MachineId>,
 }
 
 impl World {
@@ -66,6 +76,7 @@ impl World {
             let memory = Memory {
                 room: random.below(12) as usize,
                 reserved: BTreeSet::new(),
+                kept: BTreeSet::new(),
             };
             let node = Node {
                 cache: RegionCache::new(machine, &configuration),
@@ -82,6 +93,7 @@ impl World {
             nodes,
             channels: BTreeMap::new(),
             requests: BTreeMap::new(),
+            wishes: BTreeMap::new(),
         }
     }
 
@@ -109,13 +121,19 @@ impl World {
         let machine = self.draw();
         let known = 1 + self.allocator.map().mappings().count() as u64;
         let near = RegionId(1 + self.random.below(2 * known) as u32);
-        let near = Some(near).filter(|_| self.random.one_in(3));
+        let wish = Wish {
+            near: Some(near).filter(|_| self.random.one_in(3)),
+            primary: Some(machine).filter(|_| self.random.one_in(2)),
+        };
         let node = self
             .nodes
             .get_mut(&machine)
             .expect("it was drawn from them");
-        let (request, to, message) = node.cache.allocate(near);
+        let (request, to, message) = node.cache.allocate(wish);
         self.requests.insert(request, (message.clone(), None));
+        if let (None, Some(primary)) = (wish.near, wish.primary) {
+            self.wishes.insert(request, primary);
+        }
         self.send(machine, vec![(to, message)]);
     }
 
@@ -199,11 +217,17 @@ impl World {
                 let mapping = self.allocator.map().get(region);
                 return self.assert_prepared(mapping.expect("what is found exists"));
             }
-            CacheEvent::Missing(_) => return,
+            CacheEvent::Missing(_) | CacheEvent::Listed(..) => return,
         };
         if let Ok(region) = answer {
             let mapping = self.allocator.map().get(region);
-            self.assert_prepared(mapping.expect("what is answered exists"));
+            let mapping = mapping.expect("what is answered exists");
+            self.assert_prepared(mapping);
+            let wish = self.wishes.get(&request);
+            assert!(
+                wish.is_none_or(|wish| *wish == mapping.replicas.primary()),
+                "PLACE-4"
+            );
         }
         let (_, answered) = self.requests.get_mut(&request).expect("it was made");
         assert_eq!(answered.replace(answer), None, "one answer to {request:?}");
@@ -257,6 +281,7 @@ impl World {
                 node.memory.reserved, regions,
                 "memory is held for regions alone"
             );
+            assert_eq!(node.memory.kept, regions);
             let load = self.allocator.placement().load(*machine);
             assert_eq!(load.map(|load| load.replicas), Some(regions.len()));
         }

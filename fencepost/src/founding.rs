@@ -1,0 +1,131 @@
+//! The configuration that the machines of a cluster begin with.
+//!
+//! It is taken from a store of configurations. So far that is one of this process: all machines are given the
+//! same list, put the same first configuration of it into their stores and read it there. With a store that
+//! they have in common (`raft`, `zookeeper`) the first to put it there would be the founder.
+
+use std::collections::BTreeSet;
+
+use fencepost_cluster::{
+    Address, ClusterId, ConfigStore, Configuration, FailureDomain, LocalStore, StoreError,
+};
+use pollster::FutureExt;
+
+use crate::error::OpenError;
+
+/// What is known of the machines, in the order of their numbers.
+pub(crate) struct Founders {
+    pub cluster: ClusterId,
+    /// Where each of them is reached, or what it is called.
+    pub addresses: Vec<String>,
+    /// What each of them shares the fate of; where none are given each is on its own.
+    pub domains: Vec<String>,
+    pub replicas: u32,
+}
+
+impl Founders {
+    /// The first configuration, whose CM is the first machine.
+    pub fn configuration(&self) -> Result<Configuration, OpenError> {
+        let first = self.first()?;
+        let of = |machine: &fencepost_cluster::Machine| machine.domain.clone();
+        let domains: BTreeSet<_> = first.machines().iter().map(of).collect();
+        if domains.len() < self.replicas as usize {
+            return Err(OpenError::TooFewDomains {
+                domains: domains.len() as u32,
+                replicas: self.replicas,
+            });
+        }
+        let store = LocalStore::in_memory();
+        let kept = async {
+            store.compare_and_swap(None, &first).await?;
+            store.read().await
+        };
+        let kept: Result<_, StoreError> = kept.block_on();
+        let kept = kept.map_err(invalid)?;
+        kept.ok_or_else(|| OpenError::Configuration("the store is empty".into()))
+    }
+
+    fn first(&self) -> Result<Configuration, OpenError> {
+        let machines = self.addresses.len();
+        if !self.domains.is_empty() && self.domains.len() != machines {
+            let domains = self.domains.len();
+            let why = format!("{machines} machines have as many failure domains, not {domains}");
+            return Err(OpenError::Configuration(why));
+        }
+        let founder = |(at, address): (usize, &String)| {
+            let own = format!("m{}", at + 1);
+            let domain = self.domains.get(at).unwrap_or(&own);
+            let named = |what: &str, error| {
+                OpenError::Configuration(format!("the {what} of {own}: {error}"))
+            };
+            let address = Address::new(address).map_err(|error| named("address", error))?;
+            let domain = FailureDomain::new(domain);
+            Ok((
+                address,
+                domain.map_err(|error| named("failure domain", error))?,
+            ))
+        };
+        let founders = self.addresses.iter().enumerate().map(founder);
+        let founders: Vec<_> = founders.collect::<Result<_, OpenError>>()?;
+        Configuration::of_founders(self.cluster, founders).map_err(invalid)
+    }
+}
+
+fn invalid(error: impl ToString) -> OpenError {
+    OpenError::Configuration(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn founders(domains: &[&str], replicas: u32) -> Founders {
+        Founders {
+            cluster: ClusterId(5),
+            addresses: ["a:1", "b:1", "c:1"].map(String::from).into(),
+            domains: domains.iter().map(|domain| domain.to_string()).collect(),
+            replicas,
+        }
+    }
+
+    fn refused(founders: &Founders) -> String {
+        let error = founders.configuration().expect_err("no configuration");
+        error.to_string()
+    }
+
+    #[test]
+    fn all_who_are_given_the_same_machines_begin_with_the_same_configuration() {
+        let configuration = || founders(&[], 3).configuration().expect("three machines");
+        assert_eq!(configuration(), configuration());
+        let first = configuration();
+        assert_eq!((first.id().0, first.cm().0), (1, 1));
+        let domains = |configuration: &Configuration| -> Vec<String> {
+            let machines = configuration.machines().iter();
+            machines.map(|machine| machine.domain.to_string()).collect()
+        };
+        assert_eq!(domains(&first), ["m1", "m2", "m3"]);
+        let racks = founders(&["x", "y", "x"], 2);
+        let racks = racks.configuration().expect("two domains");
+        assert_eq!(domains(&racks), ["x", "y", "x"]);
+    }
+
+    #[test]
+    fn what_is_no_configuration_says_why() {
+        let few = "3 replicas need as many failure domains, and there are 2";
+        assert_eq!(refused(&founders(&["x", "y", "x"], 3)), few);
+        let missing = refused(&founders(&["x", "y"], 1));
+        assert!(
+            missing.contains("3 machines have as many failure domains, not 2"),
+            "{missing}"
+        );
+        let bad = refused(&founders(&["x", "rack 7", "z"], 1));
+        assert!(bad.contains("the failure domain of m2"), "{bad}");
+        let mut twice = founders(&[], 1);
+        twice.addresses[2] = "a:1".into();
+        let twice = refused(&twice);
+        assert!(
+            twice.contains("m3 has the address of another machine"),
+            "{twice}"
+        );
+    }
+}

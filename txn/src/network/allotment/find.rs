@@ -1,0 +1,132 @@
+//! Where a region is that this machine has not met yet: the CM says it, once.
+//!
+//! An address of such a region can only come out of another object, so it is looked for where an object is
+//! first read, locked or waited for; whoever has done that finds it known.
+
+use fencepost_cluster::allocation::Lookup;
+use fencepost_cluster::{Mapping, RegionId};
+use fencepost_fabric::{Completion, FabricError};
+use fencepost_storage::region::MAX_REGIONS;
+
+use super::super::Network;
+use super::Part;
+use crate::machine::Machine;
+use crate::start::ROOT_BLOCK;
+use crate::stop::{AbortReason, Stop};
+
+const UNREACHABLE: Stop = Stop::Retry(AbortReason::Unreachable);
+
+impl Network {
+    /// Whether it is known where a region is.
+    #[inline]
+    pub fn knows(&self, region: RegionId) -> bool {
+        self.whereabouts.primary(region).is_some()
+    }
+
+    /// Finds out where a region is, if that is not known; whether there is such a region.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where the CM cannot be reached.
+    pub async fn find(&self, region: RegionId) -> Result<bool, Stop> {
+        if self.knows(region) {
+            return Ok(true);
+        }
+        self.look_up(region).await.map_err(|_| UNREACHABLE)
+    }
+
+    fn look_up(&self, region: RegionId) -> Completion<bool> {
+        if region.0 as usize >= MAX_REGIONS {
+            return Completion::done(Ok(false));
+        }
+        self.with_allotment(|state, _| {
+            if state.lost.contains(&state.cm) {
+                return Completion::done(Err(FabricError::Lost));
+            }
+            if let Some(allocator) = &state.allocator {
+                let mapping = allocator.map().get(region);
+                if let Some(mapping) = mapping {
+                    self.whereabouts.learn(region, &mapping.replicas);
+                }
+                return Completion::done(Ok(mapping.is_some()));
+            }
+            match state.cache.lookup(region) {
+                Lookup::Known(mapping) => {
+                    self.whereabouts.learn(region, &mapping.replicas);
+                    return Completion::done(Ok(true));
+                }
+                Lookup::Ask(cm, question) => state.outbox.push((cm, question)),
+                Lookup::Asked => {}
+            }
+            let (completer, found) = Completion::pending();
+            state.lookups.entry(region).or_default().push(completer);
+            found
+        })
+    }
+
+    /// Whether the root object is there, and known to be; begins to bring that about. The machine sees all of
+    /// its peers.
+    pub(in crate::network) fn has_root(&self, machine: &Machine) -> bool {
+        let root = ROOT_BLOCK.region;
+        if self.configuration.cm() == self.me {
+            self.found_root(machine);
+            machine.is_founder()
+        } else if self.knows(root) {
+            true
+        } else {
+            // The answer comes by the next time, if there is one.
+            drop(self.look_up(root));
+            false
+        }
+    }
+
+    /// Before region 0 is there, no machine has any.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where it is not known to be there.
+    pub(in crate::network) fn expect_root(&self) -> Result<(), Stop> {
+        match self.knows(ROOT_BLOCK.region) {
+            true => Ok(()),
+            false => Err(UNREACHABLE),
+        }
+    }
+
+    /// All regions.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub async fn all_regions(&self) -> Result<Vec<Mapping>, Stop> {
+        let (mut all, mut from) = (Vec::new(), RegionId(0));
+        loop {
+            let (part, more) = self.list(from).await.map_err(|_| UNREACHABLE)?;
+            all.extend(part);
+            match all
+                .last()
+                .and_then(|last: &Mapping| last.region.0.checked_add(1))
+            {
+                Some(next) if more => from = RegionId(next),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    fn list(&self, from: RegionId) -> Completion<Part> {
+        self.with_allotment(|state, _| {
+            if let Some(allocator) = &state.allocator {
+                let all = allocator.map().mappings().cloned();
+                return Completion::done(Ok((all.collect(), false)));
+            }
+            if state.lost.contains(&state.cm) {
+                return Completion::done(Err(FabricError::Lost));
+            }
+            let (cm, question) = state.cache.list(from);
+            let (completer, part) = Completion::pending();
+            let waiting = state.lists.entry(from).or_default();
+            let first = waiting.is_empty();
+            waiting.push(completer);
+            if first {
+                state.outbox.push((cm, question));
+            }
+            part
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! A further region for a machine that has used up its own: one request at a time, for all who wait.
+
+use fencepost_cluster::PlacementError;
+use fencepost_cluster::allocation::{AllocationError, RegionMessage, RequestId, Wish};
+use fencepost_fabric::{Completer, Completion, FabricError, MachineId};
+use fencepost_storage::lanes::{Lane, Supply};
+use fencepost_storage::{Addr, OutOfMemory};
+
+use super::super::Network;
+use super::{State, Told};
+use crate::machine::Machine;
+use crate::stop::{AbortReason, Stop};
+use crate::transaction::Transaction;
+
+/// Times that who waits for memory tries to take some of a new region before others have taken all of it.
+pub(in crate::network) const ROUNDS: u32 = 64;
+
+/// A request for a region.
+pub(super) struct Growing {
+    request: RequestId,
+    wish: Wish,
+    pub waiting: Vec<Completer<bool>>,
+}
+
+impl State {
+    /// Begins to ask, on behalf of nobody yet.
+    fn ask(&mut self, wish: Wish, waiting: Vec<Completer<bool>>) -> (MachineId, RegionMessage) {
+        let (request, cm, message) = self.cache.allocate(wish);
+        self.growing = Some(Growing {
+            request,
+            wish,
+            waiting,
+        });
+        (cm, message)
+    }
+
+    fn answered(&mut self, request: RequestId) -> Option<Growing> {
+        self.growing.take_if(|growing| growing.request == request)
+    }
+
+    /// The region is there.
+    pub(super) fn grown(&mut self, request: RequestId, told: &mut Told) {
+        let growing = self.answered(request).into_iter();
+        let waiting = growing.flat_map(|growing| growing.waiting);
+        told.answers.extend(waiting.map(|waiting| (waiting, true)));
+    }
+
+    /// There is none; what is asked for instead.
+    pub(super) fn not_grown(
+        &mut self,
+        request: RequestId,
+        why: AllocationError,
+        told: &mut Told,
+    ) -> Option<(MachineId, RegionMessage)> {
+        let Growing { wish, waiting, .. } = self.answered(request)?;
+        let elsewhere = matches!(
+            why,
+            AllocationError::NoSuchRegion(_)
+                | AllocationError::Placement(PlacementError::GroupUnavailable { .. })
+        );
+        if wish.near.is_some() && elsewhere {
+            return Some(self.ask(Wish { near: None, ..wish }, waiting));
+        }
+        let answers = waiting.into_iter().map(|waiting| (waiting, false));
+        told.answers.extend(answers);
+        None
+    }
+}
+
+impl Network {
+    /// Asks for another region of this machine, near `near` if that is one of its own; whether it has come.
+    pub fn grow(&self, machine: &Machine, near: Addr) -> Completion<bool> {
+        let regions = machine.regions();
+        let own = !near.is_null() && regions.is_own(near);
+        let near = own.then(|| near.region()).or_else(|| regions.newest());
+        let primary = Some(self.me);
+        self.ask_for_region(machine, Wish { near, primary })
+    }
+
+    /// The CM asks for region 0, once.
+    pub(super) fn found_root(&self, machine: &Machine) {
+        let first = self.with_allotment(|state, _| !std::mem::replace(&mut state.founded, true));
+        if first {
+            let (near, primary) = (None, Some(self.me));
+            drop(self.ask_for_region(machine, Wish { near, primary }));
+        }
+    }
+
+    fn ask_for_region(&self, machine: &Machine, wish: Wish) -> Completion<bool> {
+        self.with_allotment(|state, told| {
+            if state.lost.contains(&state.cm) {
+                return Completion::done(Err(FabricError::Lost));
+            }
+            let (completer, grown) = Completion::pending();
+            match &mut state.growing {
+                Some(growing) => growing.waiting.push(completer),
+                None => {
+                    let (cm, message) = state.ask(wish, vec![completer]);
+                    state.send(&mut self.host(machine), cm, message, told);
+                }
+            }
+            grown
+        })
+    }
+}
+
+impl Transaction {
+    /// Takes slots of this machine that it has no block for, once it has another region.
+    ///
+    /// # Errors
+    /// [`Stop::OutOfMemory`] where there is none; [`Stop::Retry`] where the CM cannot be reached.
+    #[cold]
+    pub(crate) async fn take_of_new_region(
+        &self,
+        lane: usize,
+        near: Addr,
+        take: impl Fn(&mut Lane, Supply<'_>) -> Result<Addr, OutOfMemory>,
+    ) -> Result<Addr, Stop> {
+        let machine = self.machine();
+        let Some(network) = machine.network() else {
+            return Err(Stop::OutOfMemory);
+        };
+        network.expect_root()?;
+        let regions = machine.regions();
+        for _ in 0..ROUNDS {
+            if regions.is_full() {
+                let grown = network.grow(machine, near);
+                match self.answered(network, grown).await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(_) => return Err(Stop::Retry(AbortReason::Unreachable)),
+                }
+            }
+            let there = regions.count();
+            if let Ok(addr) = machine.take_slots(lane, &take) {
+                return Ok(addr);
+            }
+            // Then it is not for want of a region.
+            if !regions.is_full() && regions.count() == there {
+                break;
+            }
+        }
+        Err(Stop::OutOfMemory)
+    }
+}

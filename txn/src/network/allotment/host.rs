@@ -1,0 +1,45 @@
+//! Memory of this machine for the regions that it is a replica of.
+
+use fencepost_cluster::allocation::{Refusal, RegionHost};
+use fencepost_cluster::{Mapping, RegionId};
+use fencepost_fabric::MachineId;
+
+use super::Whereabouts;
+use crate::machine::Machine;
+use crate::start::{self, ROOT_BLOCK};
+
+/// Bytes without which a machine takes no region: its memory is as good as full.
+const LEAST_BYTES: u64 = 64 << 10;
+
+pub(super) struct Host<'a> {
+    pub machine: &'a Machine,
+    pub whereabouts: &'a Whereabouts,
+    pub me: MachineId,
+}
+
+impl RegionHost for Host<'_> {
+    fn reserve(&mut self, mapping: &Mapping) -> Result<(), Refusal> {
+        let account = self.machine.account();
+        if account.limit().saturating_sub(account.used()) < LEAST_BYTES {
+            return Err(Refusal::NoMemory);
+        }
+        let own = mapping.replicas.primary() == self.me;
+        let reserved = self.machine.regions().reserve(mapping.region, own);
+        reserved.map_err(|_| Refusal::NoMemory)
+    }
+
+    fn keep(&mut self, mapping: &Mapping) {
+        // ALLOT-3.
+        self.whereabouts.learn(mapping.region, &mapping.replicas);
+        let regions = self.machine.regions();
+        regions.keep(mapping.region);
+        if mapping.region == ROOT_BLOCK.region && mapping.replicas.primary() == self.me {
+            // ALLOT-2: nobody has taken a block before, so that it is there. Without it no machine opens.
+            let _ = start::make_root(regions);
+        }
+    }
+
+    fn release(&mut self, region: RegionId) {
+        self.machine.regions().give_up(region);
+    }
+}

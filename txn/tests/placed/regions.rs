@@ -1,0 +1,192 @@
+//! Regions that machines get while they run: where they are, who knows it, and what follows where there are none.
+
+use fencepost_txn::network::Mapping;
+use fencepost_txn::network::call::CallError;
+use fencepost_txn::{Addr, MachineId, Mode, Near, Stop};
+use pollster::block_on;
+
+use super::world::{KINDS, Kind, World, commit, place, word};
+
+/// Words of an object that takes a block of its own.
+const BLOCK_WORDS: usize = 100_000;
+/// Blocks of a region.
+const BLOCKS: usize = 15;
+
+/// All regions, as a machine is told.
+fn regions(world: &World, machine: usize) -> Vec<Mapping> {
+    block_on(world.machines[machine].all_regions()).expect("the CM answers")
+}
+
+/// Numbers of the regions whose primary a machine is.
+fn own(world: &World, machine: usize) -> Vec<u32> {
+    let all = regions(world, 0).into_iter();
+    let own = all.filter(|region| region.replicas.primary() == id(machine));
+    own.map(|region| region.region.0).collect()
+}
+
+fn id(machine: usize) -> MachineId {
+    MachineId(machine as u32 + 1)
+}
+
+/// Makes objects of a block each, every one with a transaction of its own.
+fn fill(world: &World, by: usize, near: Near, count: usize) -> Vec<Addr> {
+    let make = |value: usize| {
+        let mut tx = world.begin(by, Mode::ReadWrite);
+        let ptr = block_on(tx.alloc(BLOCK_WORDS, near)).expect("memory");
+        tx.write_new(ptr, &[value as u64]).expect("its own");
+        commit(tx);
+        ptr.addr
+    };
+    (0..count).map(make).collect()
+}
+
+#[test]
+fn who_has_used_up_its_regions_gets_another_and_all_find_what_is_there() {
+    for kind in KINDS {
+        let world = World::with_log(kind, 3, 2, 1 << 20);
+        let before = regions(&world, 0).len();
+        let made = fill(&world, 1, Near::Own, 2 * BLOCKS + 1);
+        let mine = own(&world, 1);
+        assert_eq!(mine.len(), 3, "{kind:?}");
+        for (at, addr) in made.iter().enumerate() {
+            assert_eq!(addr.region().0, mine[at / BLOCKS]);
+            // The third machine has met none of them.
+            assert_eq!(world.word(2, *addr), Some(at as u64));
+            assert_eq!(world.machines[2].primary_of(*addr), Some(id(1)));
+        }
+        for machine in 0..3 {
+            let all = regions(&world, machine);
+            assert_eq!(all.len(), before + 3);
+            for mapping in all
+                .iter()
+                .filter(|mapping| mine.contains(&mapping.region.0))
+            {
+                assert_eq!(mapping.replicas.backups(), [id(2)], "{kind:?}");
+                assert_eq!(mapping.group.0.0, mine[0]);
+            }
+        }
+        world.settle();
+    }
+}
+
+#[test]
+fn a_machine_gets_a_region_for_what_another_makes_there() {
+    for kind in KINDS {
+        let world = World::with_log(kind, 2, 1, 1 << 20);
+        let made = fill(&world, 0, place(1), BLOCKS + 2);
+        assert_eq!(own(&world, 1).len(), 2, "{kind:?}");
+        for (at, addr) in made.iter().enumerate() {
+            assert!(world.machines[1].regions().is_own(*addr));
+            assert_eq!(world.word(0, *addr), Some(at as u64));
+        }
+        world.settle();
+    }
+}
+
+#[test]
+fn nobody_who_meets_an_address_first_is_told_of_it_twice_or_wrongly() {
+    for kind in KINDS {
+        let world = World::new(kind, 3, 1);
+        let [a, b] = [1, 2].map(|at| world.object(at, at, 3, 5).addr);
+        // In line for it, beside it, and as the machine that a new object is split of: all before it was read.
+        let mut tx = world.begin(1, Mode::ReadWrite);
+        block_on(tx.intend(b)).expect("nobody is in line");
+        assert_eq!(word(&mut tx, b), Some(5));
+        commit(tx);
+        let mut tx = world.begin(2, Mode::ReadWrite);
+        let beside = block_on(tx.alloc(3, Near::Object(a))).expect("memory");
+        assert!(world.machines[1].regions().is_own(beside.addr));
+        commit(tx);
+        let nowhere = Addr::new(fencepost_storage::RegionId(4000), 1 << 20);
+        let beyond = Addr::new(fencepost_storage::RegionId(1 << 30), 1 << 20);
+        for addr in [nowhere, beyond] {
+            let mut tx = world.begin(1, Mode::ReadWrite);
+            let read = block_on(tx.read(addr, &mut Vec::new()));
+            assert_eq!(read, Err(Stop::Damaged));
+            assert_eq!(
+                block_on(tx.alloc(3, Near::Object(addr))),
+                Err(Stop::Damaged)
+            );
+            assert_eq!(world.machines[1].primary_of(addr), None);
+        }
+        world.settle();
+    }
+}
+
+#[test]
+fn without_memory_for_a_backup_there_is_no_region_and_nothing_is_left_of_the_attempt() {
+    const LIMIT: u64 = 4 << 20;
+    for kind in KINDS {
+        let world = World::limited_with_log(kind, 2, 2, LIMIT, 1 << 20);
+        let before = regions(&world, 0).len();
+        let mut kept = Vec::new();
+        for words in [BLOCK_WORDS, 1000, 4] {
+            loop {
+                let mut tx = world.begin(1, Mode::ReadWrite);
+                match block_on(tx.alloc(words, Near::Own)) {
+                    Ok(ptr) => kept.push(ptr.addr),
+                    Err(stop) => {
+                        assert_eq!(stop, Stop::OutOfMemory);
+                        break;
+                    }
+                }
+                commit(tx);
+            }
+        }
+        // The root's block is one of them.
+        let made = fill(&world, 0, Near::Own, BLOCKS - 1);
+        for _ in 0..20 {
+            let mut tx = world.begin(0, Mode::ReadWrite);
+            let refused = block_on(tx.alloc(BLOCK_WORDS, Near::Own));
+            assert_eq!(refused, Err(Stop::OutOfMemory), "{kind:?}");
+        }
+        assert_eq!(regions(&world, 1).len(), before + 1);
+        assert_eq!(world.word(1, made[3]), Some(3));
+        world.settle();
+        for addr in kept {
+            let mut tx = world.begin(1, Mode::ReadWrite);
+            block_on(tx.free(addr)).expect("there");
+            commit(tx);
+        }
+        let other = &world.machines[1];
+        world.wait("memory of the second machine", || {
+            other.tidy();
+            other.account().used() < LIMIT / 2
+        });
+        let last = fill(&world, 0, Near::Own, 1)[0];
+        let newest = regions(&world, 1).last().map(|mapping| mapping.region.0);
+        assert_eq!(newest, Some(before as u32 + 1), "no id was used up");
+        assert_eq!(
+            (last.region().0, world.word(1, last)),
+            (before as u32 + 1, Some(0))
+        );
+        world.settle();
+    }
+}
+
+#[test]
+fn a_machine_that_is_gone_gets_no_regions_and_others_serve_instead() {
+    let world = World::with_log(Kind::Tcp, 3, 2, 1 << 20);
+    fill(&world, 1, Near::Own, 1);
+    let backups = |at: usize| {
+        let all = regions(&world, 0).into_iter();
+        let own = all.filter(|region| region.replicas.primary() == id(1));
+        own.map(|region| region.replicas.backups().to_vec()).nth(at)
+    };
+    assert_eq!(backups(0), Some(vec![id(2)]));
+    world.machines[2].close().expect("in memory");
+    world.wait("the loss of the third machine", || {
+        let call = world.machines[0].call(id(2), 7, &[]);
+        matches!(
+            block_on(call),
+            Err(CallError::Unreachable | CallError::Lost)
+        )
+    });
+    // Their transaction does not commit: the region that is there has its backup where nobody is.
+    let mut tx = world.begin(1, Mode::ReadWrite);
+    for _ in 0..BLOCKS {
+        block_on(tx.alloc(BLOCK_WORDS, Near::Own)).expect("memory");
+    }
+    drop(tx);
+    assert_eq!(backups(1), Some(vec![id(0)]));
+}
