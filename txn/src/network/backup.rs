@@ -415,7 +415,7 @@ mod tests {
             order in proptest::collection::vec(proptest::prelude::any::<u32>(), 14),
         ) {
             let (records, end) = chain(&steps);
-            let regions = Regions::with(16 << 20, Arc::new(Private));
+            let regions = regions();
             let changed = Changed::default();
             // Every third transaction is of the same coordinator's machine.
             let mut backups: [Backup; 3] = Default::default();
@@ -452,7 +452,7 @@ mod tests {
     #[test]
     fn what_waits_for_a_version_keeps_its_records_until_that_comes() {
         let (records, end) = chain(&[Step::Whole(0), Step::Words(0, 5, 2), Step::Words(0, 9, 1)]);
-        let regions = Regions::with(16 << 20, Arc::new(Private));
+        let regions = regions();
         let changed = Changed::default();
         let mut backup = Backup::default();
         for record in &records {
@@ -481,7 +481,7 @@ mod tests {
     #[test]
     fn ranges_of_a_version_that_never_was_are_refused() {
         let (records, _) = chain(&[Step::Whole(0), Step::Words(0, 5, 2)]);
-        let regions = Regions::with(16 << 20, Arc::new(Private));
+        let regions = regions();
         let changed = Changed::default();
         let mut backup = Backup::default();
         let mut wrong = records[1].clone();
