@@ -394,6 +394,12 @@ impl Machine {
         self.network.as_ref().filter(|network| network.is_far(addr))
     }
 
+    /// Whether the memory of all other machines is mapped here, if there are any.
+    pub fn maps_peers(&self) -> bool {
+        let network = self.network.as_ref();
+        network.is_none_or(|network| network.fabric().maps_peers())
+    }
+
     /// Whether an object is in memory of a peer that is not mapped here, so that each look costs a read.
     #[inline]
     pub fn is_far(&self, addr: Addr) -> bool {

@@ -64,8 +64,7 @@ impl Transaction {
         f: &mut (impl FnMut(&View<'_>) -> T + Send),
     ) -> Option<Result<Option<(T, Seen)>, Stop>> {
         let network = self.machine().network().cloned()?;
-        // The object, an old version, and whether that is one still.
-        self.context_mut().far.reads += 3;
+        self.context_mut().far.reads += 1;
         let copy = match network.fetch(addr).await {
             Ok(copy) => copy?,
             Err(stop) => return Some(Err(stop)),
@@ -77,6 +76,8 @@ impl Transaction {
         let context = self.context();
         let counters = context.machine.counters();
         counters.count(context.lane, Event::OldVersionRead);
+        // An old version, and whether it is one still; how far back it is, is not counted.
+        self.context_mut().far.reads += 2;
         match network.find_far(addr, &copy, r, f).await {
             Ok(found) => Some(self.context_mut().seen_before(addr, found)),
             Err(stop) => Some(Err(stop)),

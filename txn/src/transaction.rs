@@ -48,7 +48,7 @@ const FEW_INTENTS: usize = 16;
 /// What a transaction posts to other machines as it runs: reads of memory that is mapped are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FarCounts {
-    /// One-sided reads of objects and old versions.
+    /// One-sided reads of objects, and two for each that was read at an old version, however old.
     pub reads: u32,
     /// Messages: intents.
     pub messages: u32,

@@ -151,7 +151,7 @@ impl Session {
 
     /// As [`Session::fail`]; the error that may be told now: `error`, or that what led to it may not
     /// survive.
-    pub(super) async fn fail_with(&mut self, halt: Halt) -> SqlError {
+    pub(crate) async fn fail_with(&mut self, halt: Halt) -> SqlError {
         let halt = self.doubted(halt).await;
         self.doomed |= !matches!(halt, Halt::Error(_));
         let conflict = match &self.tx {

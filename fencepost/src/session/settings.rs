@@ -42,7 +42,7 @@ impl Session {
     }
 
     /// The clocks of a new statement.
-    pub(super) fn start_statement(&mut self) {
+    pub(crate) fn start_statement(&mut self) {
         self.eval.statement_start = super::now();
         self.deadline = self.timeout.map(|t| Instant::now() + t);
         self.cancel.reset();

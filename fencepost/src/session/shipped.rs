@@ -7,7 +7,6 @@ use fencepost_planner::CancelFlag;
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::settings::Settings;
-use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_txn::Machine;
 
@@ -15,7 +14,7 @@ use super::protocol::empty;
 use super::{Block, Session, SessionOptions};
 use crate::database::Shared;
 use crate::front::parse_single;
-use crate::prepared::{Body, Portal, Prepared};
+use crate::prepared::{Portal, Prepared};
 use crate::ship::Ship;
 
 impl Session {
@@ -41,19 +40,12 @@ impl Session {
         session
     }
 
-    /// Whether a statement has a plan, and takes but a moment.
-    pub(crate) fn is_short(&mut self, text: &str, types: &[Type]) -> bool {
-        self.set_declared_key(text, types);
-        let planned = self.db.plans.get(&self.key);
-        planned.is_some_and(|planned| match &planned.body {
-            Body::Plan(plan, _) => plan.is_short(),
-            _ => false,
-        })
-    }
-
-    fn set_declared_key(&mut self, text: &str, types: &[Type]) {
+    /// A text whose statement with parameters of these types has a plan; `None` where it is to be planned.
+    pub(crate) fn known(&mut self, text: &str, types: &[Type]) -> Option<Arc<Prepared>> {
         let oids: Vec<u32> = types.iter().map(Type::oid).collect();
         self.set_key(text, &oids);
+        let planned = self.db.plans.get(&self.key)?;
+        Some(Prepared::new(planned, Vec::new()))
     }
 
     /// Prepares a text that has one statement with parameters of these types.
@@ -62,9 +54,8 @@ impl Session {
         text: &str,
         types: &[Type],
     ) -> Result<Arc<Prepared>, SqlError> {
-        self.set_declared_key(text, types);
-        if let Some(planned) = self.db.plans.get(&self.key) {
-            return Ok(Prepared::new(planned, Vec::new()));
+        if let Some(known) = self.known(text, types) {
+            return Ok(known);
         }
         let Some(tree) = parse_single(text)? else {
             return Ok(empty());
@@ -96,16 +87,6 @@ impl Session {
 
     pub(crate) fn shipper(&self) -> Option<Arc<Ship>> {
         self.db.ship.as_ref().map(Arc::clone)
-    }
-
-    /// A batch begins as a statement does.
-    pub(crate) fn begin_batch(&mut self) {
-        self.start_statement();
-    }
-
-    /// Fails the transaction; the error for the client.
-    pub(crate) async fn fail_batch(&mut self, halt: Halt) -> SqlError {
-        self.fail_with(halt).await
     }
 
     pub(crate) fn machine(&self) -> &Arc<Machine> {

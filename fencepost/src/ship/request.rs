@@ -111,7 +111,7 @@ impl<'a> Request<'a> {
 
 impl<'a> Statement<'a> {
     /// Whether only their values differ.
-    pub fn is_like(&self, other: &Statement<'_>) -> bool {
+    fn is_like(&self, other: &Statement<'_>) -> bool {
         self.shape == other.shape && self.text == other.text && self.types == other.types
     }
 

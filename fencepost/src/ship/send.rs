@@ -162,7 +162,12 @@ impl Session {
     /// way here.
     #[inline]
     pub fn may_ship_batch(&self) -> bool {
-        self.ships() && self.settings().shipping != Shipping::Off
+        self.ships()
+            && match self.settings().shipping {
+                Shipping::Off => false,
+                Shipping::Auto => !self.machine().maps_peers(),
+                Shipping::Always => true,
+            }
     }
 
     /// Has statements that are all a transaction does, a sync after the last, run on the one machine whose data
@@ -187,10 +192,10 @@ impl Session {
         let Some(ship) = self.shipper() else {
             return Ok(None);
         };
-        self.begin_batch();
+        self.start_statement();
         match Box::pin(self.ship(&ship, home, portals)).await {
             Ok(results) => Ok(results),
-            Err(halt) => Err(Box::pin(self.fail_batch(halt)).await),
+            Err(halt) => Err(Box::pin(self.fail_with(halt)).await),
         }
     }
 

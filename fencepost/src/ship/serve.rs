@@ -155,7 +155,7 @@ impl Ship {
         Ok(())
     }
 
-    /// On the poller's thread.
+    /// On the thread of whoever has polled: it only enters the work.
     fn arrived(
         self: &Arc<Self>,
         db: &Weak<Shared>,
@@ -256,11 +256,10 @@ impl Entry {
         let user = request.user.to_owned();
         let mut session = Session::of_peer(&db, user, request.pid, settings, cancel);
         drop(db);
-        if short && !are_short(&mut session, &request.statements) {
-            return None;
-        }
-        let Some(work) = prepare(&mut session, request.statements) else {
-            return returned();
+        let work = match prepare(&mut session, request.statements, short) {
+            Work::Here(work) => work,
+            Work::InARoom => return None,
+            Work::TheSenders => return returned(),
         };
         let count = work.len() as u64;
         self.ship.served.fetch_add(count, Ordering::Relaxed);
@@ -343,33 +342,42 @@ enum Ended {
     Failed(SqlError),
 }
 
-/// Whether statements take but a moment.
-fn are_short(session: &mut Session, statements: &[Statement<'_>]) -> bool {
-    let mut known: Option<&Statement<'_>> = None;
-    statements.len() <= SHORT_STATEMENTS_MAX
-        && statements.iter().all(|statement| {
-            let same = known.is_some_and(|known| known.is_like(statement));
-            known = Some(statement);
-            same || session.is_short(statement.text, &statement.types)
-        })
+/// Whose work statements are.
+enum Work {
+    /// It is done here: the statements with their parameters.
+    Here(Vec<(Arc<Prepared>, Vec<Value>)>),
+    /// It does not take but a moment, or nobody knows that yet.
+    InARoom,
+    TheSenders,
 }
 
-/// Statements with their parameters; `None` where one of them is none for here. What keeps it from being planned is
-/// told by who knows its text as the client wrote it.
-fn prepare(
-    session: &mut Session,
-    statements: Vec<Statement<'_>>,
-) -> Option<Vec<(Arc<Prepared>, Vec<Value>)>> {
-    let prepare = |statement: Statement<'_>| {
-        let prepared = session.parse_declared(statement.text, &statement.types);
-        let fits = |prepared: &Arc<Prepared>| {
-            shape(prepared.columns()) == statement.shape
-                && matches!(prepared.planned.body, Body::Plan(..))
+/// Finds or makes the plans of statements; only those there are, of work that is to be `short`.
+fn prepare(session: &mut Session, statements: Vec<Statement<'_>>, short: bool) -> Work {
+    if short && statements.len() > SHORT_STATEMENTS_MAX {
+        return Work::InARoom;
+    }
+    let mut work = Vec::with_capacity(statements.len());
+    for statement in statements {
+        let (text, types) = (statement.text, &statement.types);
+        let prepared = match short {
+            true => match session.known(text, types) {
+                Some(known) => known,
+                None => return Work::InARoom,
+            },
+            // What keeps it from being planned is told by who knows its text as the client wrote it.
+            false => match session.parse_declared(text, types) {
+                Ok(prepared) => prepared,
+                Err(_) => return Work::TheSenders,
+            },
         };
-        let prepared = prepared.ok().filter(fits)?;
-        Some((prepared, statement.params))
-    };
-    statements.into_iter().map(prepare).collect()
+        match &prepared.planned.body {
+            Body::Plan(plan, _) if short && !plan.is_short() => return Work::InARoom,
+            Body::Plan(..) if shape(prepared.columns()) == statement.shape => {}
+            _ => return Work::TheSenders,
+        }
+        work.push((prepared, statement.params));
+    }
+    Work::Here(work)
 }
 
 /// The rows of a result, as long as they are not too many.

@@ -307,8 +307,7 @@ impl Network {
             // Whoever is at it may have looked before it came; the poller will.
             self.fabric.bell().ring();
         }
-        let work = self.work.read().clone();
-        let worked = work.is_some_and(|work| work());
+        let worked = self.work.get().is_some_and(|work| work());
         polled.unwrap_or(false) || worked
     }
 
@@ -338,7 +337,8 @@ impl Machine {
     /// happens where a machine is alone.
     pub fn attend_to(&self, work: Work) {
         if let Some(network) = self.network() {
-            *network.work.write() = Some(work);
+            // There is one who has work for it, once.
+            let _ = network.work.set(work);
         }
     }
 

@@ -57,7 +57,7 @@ use fencepost_fabric::{MonotonicClock, Writer};
 use fencepost_storage::old_versions::OldVersions;
 use fencepost_storage::{Addr, Backing, RegionId, Timestamp};
 use foldhash::fast::FixedState;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use allotment::Allotment;
 pub(crate) use allotment::Whereabouts;
@@ -135,7 +135,7 @@ pub(crate) struct Network {
     /// What peers may ask for.
     services: Services,
     /// What whoever attends does besides.
-    work: RwLock<Option<Work>>,
+    work: OnceLock<Work>,
     /// Commits that are not acknowledged by all primaries yet.
     finishing: Mutex<Vec<Finishing>>,
     log_words: usize,
@@ -219,7 +219,7 @@ impl Network {
             askers: Mutex::default(),
             reserves: reserve::Reserves::default(),
             services: Services::default(),
-            work: RwLock::default(),
+            work: OnceLock::new(),
             finishing: Mutex::default(),
             log_words: options.log_words,
             far,

@@ -68,7 +68,8 @@ pub enum CallError {
 /// How a call ends.
 type Ended = Result<Vec<u8>, CallError>;
 
-/// What a service does with a request. It runs on the poller's thread, so it only hands the work on.
+/// What a service does with a request. It runs on the thread of whoever polls, so it only hands the
+/// work on.
 pub type Handler = Arc<dyn Fn(MachineId, Vec<u8>, Answer) + Send + Sync>;
 
 /// The handlers of a machine.
@@ -311,6 +312,5 @@ impl Network {
             self.say_given_up(peer.id);
         }
         self.services.write().clear();
-        *self.work.write() = None;
     }
 }
