@@ -15,13 +15,13 @@
 //! a process has left behind, which is removed. A peer that has ended is noticed by a word of its control
 //! segment; one that was killed by its lease alone: until then its memory is written in vain.
 
-use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::bell::Bell;
@@ -236,7 +236,30 @@ impl ShmFabric {
         peer.ok_or(FabricError::NotMember(machine))
     }
 
-    fn segment(&self, machine: MachineId, segment: SegmentId) -> Result<Mapped, FabricError> {
+    /// Does something with a segment. What is mapped already is used where it is: neither it nor the way to it
+    /// is counted again, which would be the most of what a small operation costs.
+    fn with<T>(
+        &self,
+        machine: MachineId,
+        segment: SegmentId,
+        work: impl FnOnce(&Mapped) -> T,
+    ) -> Result<T, FabricError> {
+        if machine != self.me {
+            let peers = self.peers.read();
+            let peer = peers.get(&machine).ok_or(FabricError::NotMember(machine))?;
+            let life = peer.life.read();
+            if let Some(life) = life.as_ref().filter(|life| life.lasts())
+                && life.counts(self.me)
+                && let Some(mapped) = life.mapped.read().get(&segment)
+            {
+                return Ok(work(mapped));
+            }
+        }
+        self.find(machine, segment).map(|mapped| work(&mapped))
+    }
+
+    /// Maps a segment, if it is not mapped yet.
+    fn find(&self, machine: MachineId, segment: SegmentId) -> Result<Mapped, FabricError> {
         const NO_SUCH: FabricError = FabricError::Refused("no such segment");
         if machine == self.me {
             let own = self.own.read();
@@ -250,9 +273,6 @@ impl ShmFabric {
         let life = peer.life()?;
         if !life.counts(self.me) {
             return Err(FabricError::Lost);
-        }
-        if let Some(mapped) = life.mapped.read().get(&segment) {
-            return Ok(mapped.clone());
         }
         let mine = peer.home.join(name_of(segment, Writer::Peer(self.me)));
         let mapped = match open(&mine, true) {
@@ -279,11 +299,14 @@ impl ShmFabric {
             .find_map(|path| open(&path, false))
     }
 
-    fn to_write(&self, at: Place) -> Result<Arc<Memory>, FabricError> {
-        let Mapped { memory, writable } = self.segment(at.machine, at.segment)?;
-        writable
-            .then_some(memory)
-            .ok_or(FabricError::Refused("not the writer of the segment"))
+    /// Does something with a segment that this machine may write; the answer of what it posts.
+    fn change<T>(&self, at: Place, work: impl FnOnce(&Memory) -> Completion<T>) -> Completion<T> {
+        const NOT_THE_WRITER: FabricError = FabricError::Refused("not the writer of the segment");
+        let done = self.with(at.machine, at.segment, |mapped| match mapped.writable {
+            true => work(&mapped.memory),
+            false => Completion::done(Err(NOT_THE_WRITER)),
+        });
+        done.unwrap_or_else(|error| Completion::done(Err(error)))
     }
 }
 
@@ -370,41 +393,40 @@ impl Fabric for ShmFabric {
     }
 
     fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>> {
-        let mapped = self.segment(machine, segment).ok()?;
-        Some(mapped.memory)
+        self.with(machine, segment, |mapped| Arc::clone(&mapped.memory))
+            .ok()
     }
 
     fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>> {
         self.counters.read(words);
-        match self.segment(at.machine, at.segment) {
-            Ok(mapped) => direct::read(&mapped.memory, at.word, words),
-            Err(error) => Completion::done(Err(error)),
-        }
+        self.with(at.machine, at.segment, |mapped| {
+            direct::read(&mapped.memory, at.word, words)
+        })
+        .unwrap_or_else(|error| Completion::done(Err(error)))
     }
 
     fn write(&self, at: Place, words: &[u64]) -> Completion<()> {
         self.counters.write(words.len());
-        match self.to_write(at) {
-            Ok(memory) => direct::write(&memory, at.word, words),
-            Err(error) => Completion::done(Err(error)),
-        }
+        self.change(at, |memory| direct::write(memory, at.word, words))
     }
 
     fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64> {
         self.counters.swap();
-        match self.to_write(at) {
-            Ok(memory) => direct::cas(&memory, at.word, expected, new),
-            Err(error) => Completion::done(Err(error)),
-        }
+        self.change(at, |memory| direct::cas(memory, at.word, expected, new))
     }
 
     fn ring_bell(&self, machine: MachineId) {
         if machine == self.me {
             return self.bell.ring();
         }
-        // A machine that is not there has nobody to wake.
-        if let Ok(life) = self.peer(machine).and_then(|peer| peer.life()) {
-            life.bell.ring();
+        if let Some(peer) = self.peers.read().get(&machine) {
+            if let Some(life) = peer.life.read().as_ref().filter(|life| life.lasts()) {
+                return life.bell.ring();
+            }
+            // A machine that is not there has nobody to wake.
+            if let Ok(life) = peer.life() {
+                life.bell.ring();
+            }
         }
     }
 

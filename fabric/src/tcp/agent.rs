@@ -34,7 +34,9 @@ pub(super) struct Agent {
     card: Arc<Card>,
     from: MachineId,
     /// Replies that wait to be taken.
-    pub(super) replies: Vec<u8>,
+    replies: Vec<u8>,
+    /// Whether there are others than acks among them.
+    answers: bool,
     /// Writes that were applied and are not in the replies yet.
     done: u32,
     rung: bool,
@@ -49,10 +51,27 @@ impl Agent {
             card: Arc::clone(card),
             from,
             replies: Vec::new(),
+            answers: false,
             done: 0,
             rung: false,
             words: Vec::new(),
         }
+    }
+
+    /// Whether replies wait to be taken.
+    pub(super) fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
+    /// Whether they may wait for what the attendant is about to post: nobody has asked for anything but acks.
+    pub(super) fn may_wait(&self) -> bool {
+        !self.answers && self.card.is_to_attend()
+    }
+
+    /// Puts the replies into `batch`, which is empty.
+    pub(super) fn take_replies(&mut self, batch: &mut Vec<u8>) {
+        std::mem::swap(batch, &mut self.replies);
+        self.answers = false;
     }
 
     /// All that has arrived is applied.
@@ -89,12 +108,14 @@ impl Agent {
             Request::Read(target, words) => memory(target, false)
                 .and_then(|memory| direct::now(direct::read(&memory, target.word, words)))
                 .map(|words| {
+                    self.answers = true;
                     frame::put_done(&mut self.replies, &mut self.done);
                     frame::put_words(&mut self.replies, &words);
                 }),
             Request::Swap(target, expected, new) => memory(target, true)
                 .and_then(|memory| direct::now(direct::cas(&memory, target.word, expected, new)))
                 .map(|was| {
+                    self.answers = true;
                     frame::put_done(&mut self.replies, &mut self.done);
                     frame::put_was(&mut self.replies, was);
                 }),
@@ -105,6 +126,7 @@ impl Agent {
             }
         };
         if let Err(error) = refused {
+            self.answers = true;
             frame::put_done(&mut self.replies, &mut self.done);
             frame::put_refused(&mut self.replies, &error);
         }

@@ -6,7 +6,8 @@
 //!                            └── read, apply or answer, write ◄┘
 //! ```
 //! While it works, what is posted gathers, so the more there is to do the more leaves at once. Between two
-//! looks at its ports it lets the attendant work on what has arrived ([`crate::Fabric::set_attendant`]).
+//! looks at its ports it lets the attendant work on what has arrived ([`crate::Fabric::set_attendant`]); acks of it
+//! leave after that, with whatever the attendant answers.
 //!
 //! # Invariants
 //! * CARD-1: what was posted before [`Card::nudge`] is looked at before the card parks, or unparks it. The
@@ -200,6 +201,11 @@ impl Card {
             self.called.store(true, Ordering::Release);
             self.nudge();
         }
+    }
+
+    /// Whether the attendant works after this turn of the ports; for the card's own thread.
+    pub(super) fn is_to_attend(&self) -> bool {
+        self.attendant.get().is_some() && self.called.load(Ordering::Relaxed)
     }
 
     /// Whether somebody may wait for room to post, who says so then with [`Self::has_waited`] (CARD-3).

@@ -103,7 +103,7 @@ impl<F: Fn(&Arc<Connection>) + Send> Carried<F> {
             self.batch.clear();
             self.batch.shrink_to(KEPT_BYTES);
             self.sent = 0;
-            std::mem::swap(&mut self.batch, &mut self.agent.replies);
+            self.agent.take_replies(&mut self.batch);
             self.connection.take_posted(&mut self.batch)?;
         }
         let stream = self.connection.stream();
@@ -126,7 +126,11 @@ impl<F: Fn(&Arc<Connection>) + Send> Port for Carried<F> {
                 false => Ok(false),
             })?;
         }
-        self.send()?;
+        // Acks leave with what the attendant, whose turn is next, posts because of what they are for.
+        let waits = readable && self.is_sent() && self.agent.may_wait();
+        if !waits || self.connection.has_posted() {
+            self.send()?;
+        }
         // With more to read it has a turn before it waits for room.
         Ok(if self.more || self.is_sent() {
             Wants::Read
@@ -136,7 +140,7 @@ impl<F: Fn(&Arc<Connection>) + Send> Port for Carried<F> {
     }
 
     fn has_work(&self) -> bool {
-        self.more || !self.agent.replies.is_empty() || self.connection.has_posted()
+        self.more || self.agent.has_replies() || self.connection.has_posted()
     }
 
     fn end(&mut self) {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::bell::Bell;
 use crate::completion::Completion;
-use crate::fabric::FabricError;
+use crate::fabric::{Attendant, FabricError};
 use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::registry::Registry;
@@ -111,6 +111,35 @@ fn what_is_posted_meanwhile_leaves_together() {
             };
             assert_eq!(answer, Ok(()));
         }
+        connection.close();
+    });
+}
+
+#[test]
+fn acks_leave_with_what_the_attendant_posts() {
+    struct Posts(Arc<Connection>);
+    impl Attendant for Posts {
+        fn attend(&self) -> bool {
+            drop(post_write(&self.0, &[5]));
+            false
+        }
+    }
+    let (connection, mut there) = pair();
+    let posts = Box::new(Posts(Arc::clone(&connection)));
+    assert!(connection.card.set_attendant(posts));
+    let mut requests = Vec::new();
+    frame::put_write(&mut requests, TARGET, &[7]);
+    frame::put_bell(&mut requests);
+    there.write_all(&requests).expect("connected");
+    std::thread::scope(|scope| {
+        scope.spawn(|| carry(&connection));
+        let mut inbox = Inbox::new();
+        inbox.fill(&mut there).expect("connected");
+        let first = inbox.next().expect("well-formed").expect("in one read");
+        assert!(matches!(Frame::of(first), Ok(Frame::Reply(Reply::Done(1)))));
+        let second = inbox.next().expect("well-formed").expect("in the same");
+        let second = Frame::of(second).expect("well-formed");
+        assert!(matches!(second, Frame::Request(Request::Write(..))));
         connection.close();
     });
 }
