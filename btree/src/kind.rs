@@ -33,6 +33,10 @@ impl NodeKind for LeafKind {
         Ok(())
     }
 
+    fn timestamp_word(&self) -> Option<usize> {
+        Some(WORD_KEY_TIMESTAMP)
+    }
+
     fn stamp(&self, image: &mut [u64], w: Timestamp) {
         if let Some(word) = image.get_mut(WORD_KEY_TIMESTAMP) {
             *word = w.raw();

@@ -76,8 +76,6 @@ impl NodeKind for TableKind {
         }
     }
 
-    fn stamp(&self, _image: &mut [u64], _w: Timestamp) {}
-
     fn revalidate(&self, note: &[u64], now: &View<'_>) -> Revalidate {
         revalidate(note, now).unwrap_or(Revalidate::Invalid)
     }

@@ -55,8 +55,15 @@ pub trait NodeKind: Sync + Send {
     /// Why it does not apply; the image is unchanged then.
     fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal>;
 
-    /// Writes the commit timestamp into a patched image.
-    fn stamp(&self, image: &mut [u64], w: Timestamp);
+    /// The word of an image that [`Self::stamp`] makes the commit timestamp; `None` where it does nothing.
+    fn timestamp_word(&self) -> Option<usize> {
+        None
+    }
+
+    /// Writes the commit timestamp into a patched image. What it changes besides does not depend on it.
+    fn stamp(&self, image: &mut [u64], w: Timestamp) {
+        let _ = (image, w);
+    }
 
     /// Compares what was seen (`note`) with the node as it is now.
     fn revalidate(&self, note: &[u64], now: &View<'_>) -> Revalidate;

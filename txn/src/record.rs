@@ -36,6 +36,8 @@ pub const COMMIT_BACKUP_PART: u8 = 6;
 pub const LOCK_OF_PARTS: u8 = 7;
 /// UNRESERVE: slots that were reserved for new objects go back to their primary.
 pub const UNRESERVE: u8 = 8;
+/// LOCK-MOVED: what patched nodes become that were locked at other versions than LOCK is based on.
+pub const LOCK_MOVED: u8 = 9;
 
 /// Objects up to this many words are logged whole (256 bytes).
 pub const WHOLE_OBJECT_WORDS: usize = 32;

@@ -126,8 +126,6 @@ impl NodeKind for Words {
         Ok(())
     }
 
-    fn stamp(&self, _image: &mut [u64], _w: Timestamp) {}
-
     fn revalidate(&self, _note: &[u64], _now: &View<'_>) -> Revalidate {
         Revalidate::Valid
     }

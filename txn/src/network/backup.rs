@@ -29,6 +29,9 @@ use super::changes;
 use super::message::{Kind, Reader, Write};
 use crate::record::{BadRecord, TxnId};
 
+/// What is asked of the processor of each object ahead of its change.
+const PREFETCH_BYTES: usize = 64;
+
 /// The lives of the blocks of backups.
 #[derive(Default)]
 pub(super) struct Changed {
@@ -84,8 +87,20 @@ struct Held {
 
 impl Backup {
     /// COMMIT-BACKUP, or a part of it: keeps the record.
-    pub fn hold(&mut self, record: &[u64], kept: Option<Kept>) -> Result<(), BadRecord> {
-        let id = Reader(record).id()?;
+    pub fn hold(
+        &mut self,
+        regions: &Regions,
+        record: &[u64],
+        kept: Option<Kept>,
+    ) -> Result<(), BadRecord> {
+        let mut reader = Reader(record);
+        let id = reader.id()?;
+        reader.timestamp()?;
+        reader.skip_regions()?;
+        // It is applied soon, and would wait for memory then.
+        while let Some(write) = reader.write()? {
+            regions.prefetch(write.addr, PREFETCH_BYTES);
+        }
         let record = record.to_vec();
         let parts = self.waiting.entry(id).or_default();
         parts.push(Held { record, kept });
@@ -154,6 +169,7 @@ fn apply_all(regions: &Regions, changed: &Changed, parts: &[Held]) -> Result<boo
         let mut reader = Reader(&held.record);
         reader.id()?;
         let w = reader.timestamp()?;
+        reader.skip_regions()?;
         while let Some(write) = reader.write()? {
             all &= apply(regions, changed, &write, w)?;
         }
@@ -279,11 +295,11 @@ mod tests {
         };
         let class = Class::for_payload(words).expect("fits a block");
         let mut record = Vec::new();
-        message::begin_commit(&mut record, id, Timestamp::from_raw(w));
+        message::begin_backup(&mut record, id, Timestamp::from_raw(w), &[1]);
         let about = (slot(words, at), Kind::New, class.0, 1);
         message::put_write(&mut record, about, words, |out| out.fill(value));
         let mut backup = Backup::default();
-        backup.hold(&record, None).expect("whole");
+        backup.hold(regions, &record, None).expect("whole");
         backup.truncate(regions, changed, id).expect("applies");
     }
 
@@ -349,7 +365,7 @@ mod tests {
         let mut records = Vec::new();
         for (step, w) in steps.iter().zip(10u64..) {
             let mut record = Vec::new();
-            message::begin_commit(&mut record, id_of(w), Timestamp::from_raw(w));
+            message::begin_backup(&mut record, id_of(w), Timestamp::from_raw(w), &[1]);
             let (which, words) = match *step {
                 Step::Whole(object) | Step::Freed(object) => (vec![object], 0..OBJECT_WORDS),
                 Step::Words(object, from, count) => {
@@ -420,7 +436,7 @@ mod tests {
             // Every third transaction is of the same coordinator's machine.
             let mut backups: [Backup; 3] = Default::default();
             for (at, record) in records.iter().enumerate() {
-                backups[at % 3].hold(record, None).expect("whole");
+                backups[at % 3].hold(&regions, record, None).expect("whole");
             }
             let mut turns: Vec<usize> = (0..records.len()).collect();
             turns.sort_by_key(|at| order[*at]);
@@ -456,7 +472,7 @@ mod tests {
         let changed = Changed::default();
         let mut backup = Backup::default();
         for record in &records {
-            backup.hold(record, None).expect("whole");
+            backup.hold(&regions, record, None).expect("whole");
         }
         for w in [12, 11] {
             assert!(matches!(
@@ -486,9 +502,9 @@ mod tests {
         let mut backup = Backup::default();
         let mut wrong = records[1].clone();
         // The base, one earlier than the first version.
-        wrong[message::COMMIT_WORDS + message::WRITE_WORDS] = 9;
+        wrong[message::BACKUP_WORDS + 1 + message::WRITE_WORDS] = 9;
         for record in [&records[0], &wrong] {
-            backup.hold(record, None).expect("whole");
+            backup.hold(&regions, record, None).expect("whole");
         }
         backup
             .truncate(&regions, &changed, id_of(10))

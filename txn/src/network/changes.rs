@@ -26,17 +26,21 @@ const FROM_SHIFT: u32 = 32;
 const COUNT_MASK: u64 = (1 << FROM_SHIFT) - 1;
 
 impl Context {
-    /// Appends the ranges of an entry that the commit changes, the object being at `header` now: at the base
-    /// version, or locked at it. Answers `false` where its replicas get the whole: it is small, or it is not clearly
+    /// Appends the ranges in which `new`, which an entry becomes, is not what it was, the object being at `header`
+    /// now: at the base version, or locked at it. Answers `false` where its replicas get the whole: it is small, or it is not clearly
     /// less, or the base is not known here.
-    pub(super) fn put_changes(&self, out: &mut Vec<u64>, write: &Write, header: Header) -> bool {
+    pub(super) fn put_changes(
+        &self,
+        out: &mut Vec<u64>,
+        (write, new): (&Write, &[u64]),
+        header: Header,
+    ) -> bool {
         let overwrites = matches!(write.what, What::Image { .. } | What::Patched(_));
         // What no transaction has written no backup has been sent.
         let sent = write.base.is_allocated() && write.base.timestamp() > BIRTH;
         if !overwrites || !sent || write.image.1 <= LEAST_WORDS {
             return false;
         }
-        let new = self.writes.image(write);
         if self.machine.is_far(write.addr) {
             let base = self.writes.bases.get(write.addr, write.base);
             return base.is_some_and(|base| put(out, new, &View::Own(base)));

@@ -246,10 +246,17 @@ impl End {
                     reply.send(id, |tag, words| link.send_surely(tag, words));
                 }
             }
+            record::LOCK_MOVED => {
+                if let Some(kept) = self.primary.lock_moved(machine, words, kept)? {
+                    self.log.release(kept);
+                }
+            }
             record::COMMIT_PRIMARY => self.primary.commit(machine, LANE, words, kept)?,
-            record::COMMIT_BACKUP => self.backup.hold(words, Some(kept))?,
+            record::COMMIT_BACKUP => {
+                self.backup.hold(machine.regions(), words, Some(kept))?;
+            }
             record::COMMIT_BACKUP_PART => {
-                self.backup.hold(words, None)?;
+                self.backup.hold(machine.regions(), words, None)?;
                 self.log.release(kept);
             }
             record::ABORT => {

@@ -159,12 +159,13 @@ impl Link {
         self.log.lock().ring.give_back(words);
     }
 
-    /// Writes a record for which room for at least its size, `promised` words, was promised; the
-    /// answer is the ack.
-    pub fn append(&self, tag: u8, body: &[u64], promised: usize) -> Completion<()> {
+    /// Writes a record for which room for at least its size was promised, and takes these promises back; those
+    /// of 0 words are none. The answer is the ack.
+    pub fn append(&self, tag: u8, body: &[u64], promised: &[usize]) -> Completion<()> {
         let mut log = self.log.lock();
         log.stage_truncated();
-        log.ring.give_back(promised);
+        let promised = promised.iter().filter(|words| **words > 0);
+        promised.for_each(|words| log.ring.give_back(*words));
         if log.ring.push(tag, &[body]).is_err() {
             // Only where the peer has taken room back that it had given.
             self.give_up();

@@ -2,9 +2,10 @@
 //! and the messages of its Table 2.
 //!
 //! ```text
-//! log     LOCK            id | regions, how many and which | writes: address | kind, words | base | payload
-//!         COMMIT-BACKUP   id | w | writes: address | kind, class, words | incarnation | payload
-//!         COMMIT-PRIMARY  id | w | values that came late: address | ranges?, words | payload
+//! log     LOCK            id | regions, how many and which | writes: address | kind, stamped word, words | base | payload
+//!         LOCK-MOVED      id | values of patched nodes: address | ranges?, words | payload
+//!         COMMIT-BACKUP   id | w | regions | writes: address | kind, class, words | incarnation | payload
+//!         COMMIT-PRIMARY  id | w
 //!         ABORT           id
 //!         TRUNCATE        ids
 //! message LOCK-REPLY      id | 0, and the slot of each write with the header that was found where it was
@@ -13,8 +14,12 @@
 //! ```
 //! An id is three words. In LOCK the payload of a new object begins with the address of what it is split of, or
 //! 0. Where a payload is ranges ([`super::changes`]) they apply to the base version, which in COMMIT-BACKUP comes before
-//! them. A LOCK carries the values that do not depend on the write timestamp or on
-//! what is found under the lock; the others come with COMMIT-PRIMARY.
+//! them.
+//!
+//! A LOCK carries all values, as they are for the base versions: a primary whose backups are all lost can still commit.
+//! One word of each may be left to be stamped with the write timestamp. Only a patched node that is found locked at
+//! another version than its base gets another value, by LOCK-MOVED, which is there before any COMMIT-PRIMARY is
+//! written. So does one whose value a LOCK has no room for.
 //!
 //! # Failure
 //! Records come from peers: decoding bounds every count and answers [`BadRecord`].
@@ -40,43 +45,48 @@ const SHORT: BadRecord = BadRecord("a record of a peer ends too early");
 pub(super) enum Kind {
     /// Overwritten at its base version by the payload.
     Whole = 1,
-    /// Overwritten at its base version by what comes with COMMIT-PRIMARY.
-    Late = 2,
-    /// Locked at whatever version it has; its payload comes with COMMIT-PRIMARY.
+    /// The same by ranges.
+    Ranges = 2,
+    /// Locked at whatever version it has; the payload is what its base version becomes, or empty.
     Patched = 3,
+    /// The same in ranges.
+    PatchedRanges = 4,
     /// Freed at its base version.
-    Freed = 4,
+    Freed = 5,
     /// New, with the payload.
-    New = 5,
-    /// New; its payload comes with COMMIT-PRIMARY.
-    LateNew = 6,
-    /// Overwritten at its base version by ranges.
-    Ranges = 7,
+    New = 6,
 }
 
 impl Kind {
     fn of(number: u64) -> Result<Kind, BadRecord> {
-        const ALL: [Kind; 7] = [
+        const ALL: [Kind; 6] = [
             Kind::Whole,
-            Kind::Late,
+            Kind::Ranges,
             Kind::Patched,
+            Kind::PatchedRanges,
             Kind::Freed,
             Kind::New,
-            Kind::LateNew,
-            Kind::Ranges,
         ];
         let kind = ALL.into_iter().find(|kind| *kind as u64 == number);
         kind.ok_or(BadRecord("unknown kind of write"))
     }
 
-    /// Whether the object is new.
-    pub fn is_new(self) -> bool {
-        matches!(self, Kind::New | Kind::LateNew)
+    /// Whether it is locked at whatever version it has.
+    pub fn is_patched(self) -> bool {
+        matches!(self, Kind::Patched | Kind::PatchedRanges)
     }
 
-    /// Whether its payload comes with COMMIT-PRIMARY.
-    pub fn is_late(self) -> bool {
-        matches!(self, Kind::Late | Kind::Patched | Kind::LateNew)
+    /// The same with a payload of ranges.
+    pub fn in_ranges(self) -> Kind {
+        match self.is_patched() {
+            true => Kind::PatchedRanges,
+            false => Kind::Ranges,
+        }
+    }
+
+    /// Whether the payload is ranges.
+    pub fn is_ranges(self) -> bool {
+        matches!(self, Kind::Ranges | Kind::PatchedRanges)
     }
 }
 
@@ -85,7 +95,7 @@ impl Kind {
 pub(super) struct Write<'a> {
     pub addr: Addr,
     pub kind: Kind,
-    /// Size class of the object's block; in COMMIT-BACKUP.
+    /// Size class of the object's block in COMMIT-BACKUP; in LOCK the word that is stamped plus 1, or 0.
     pub class: u8,
     /// Header of the base version in LOCK, incarnation in COMMIT-BACKUP.
     pub about: u64,
@@ -96,26 +106,39 @@ pub(super) struct Write<'a> {
 pub(super) const WRITE_WORDS: usize = 3;
 /// Words of a new object in LOCK before its payload: what it is split of.
 pub(super) const SPLIT_WORDS: usize = 1;
-/// Words of a late value before its payload.
-pub(super) const LATE_WORDS: usize = 2;
-/// With the words of a late value: they are ranges.
+/// Words of a value of LOCK-MOVED before its payload.
+pub(super) const MOVED_WORDS: usize = 2;
+/// With the words of such a value: they are ranges.
 const RANGES: u64 = 1 << 63;
 /// Words of a LOCK record before its regions.
 pub(super) const LOCK_WORDS: usize = TxnId::WORDS + 1;
-/// Words of a COMMIT-BACKUP or COMMIT-PRIMARY record before its writes.
+/// Words of a COMMIT-PRIMARY record.
 pub(super) const COMMIT_WORDS: usize = TxnId::WORDS + 1;
+/// Words of a COMMIT-BACKUP record before its regions.
+pub(super) const BACKUP_WORDS: usize = COMMIT_WORDS + 1;
 
 /// Begins a LOCK record.
 pub(super) fn begin_lock(out: &mut Vec<u64>, id: TxnId, regions: &[u32]) {
     out.extend(id.words());
-    out.push(regions.len() as u64);
-    out.extend(regions.iter().map(|region| u64::from(*region)));
+    put_regions(out, regions);
 }
 
-/// Begins a COMMIT-BACKUP or a COMMIT-PRIMARY record.
-pub(super) fn begin_commit(out: &mut Vec<u64>, id: TxnId, w: Timestamp) {
+/// Begins a COMMIT-BACKUP record.
+pub(super) fn begin_backup(out: &mut Vec<u64>, id: TxnId, w: Timestamp, regions: &[u32]) {
+    put_commit(out, id, w);
+    put_regions(out, regions);
+}
+
+/// A COMMIT-PRIMARY record.
+pub(super) fn put_commit(out: &mut Vec<u64>, id: TxnId, w: Timestamp) {
     out.extend(id.words());
     out.push(w.raw());
+}
+
+/// All regions that a transaction writes: who has to be asked about it if its coordinator is lost.
+fn put_regions(out: &mut Vec<u64>, regions: &[u32]) {
+    out.push(regions.len() as u64);
+    out.extend(regions.iter().map(|region| u64::from(*region)));
 }
 
 /// Appends a write whose payload of `words` words `copy` makes.
@@ -152,8 +175,8 @@ pub(super) fn put_write_of(
     done
 }
 
-/// Appends a late value: the ranges that `put` appends or, where that answers `false`, the whole.
-pub(super) fn put_late(
+/// Appends a value of LOCK-MOVED: the ranges that `put` appends or, where that answers `false`, the whole.
+pub(super) fn put_moved(
     out: &mut Vec<u64>,
     addr: Addr,
     whole: &[u64],
@@ -163,10 +186,10 @@ pub(super) fn put_late(
     out.extend([addr.raw(), 0]);
     let ranges = put(out);
     if !ranges {
-        out.truncate(from + LATE_WORDS);
+        out.truncate(from + MOVED_WORDS);
         out.extend_from_slice(whole);
     }
-    let words = (out.len() - from - LATE_WORDS) as u64;
+    let words = (out.len() - from - MOVED_WORDS) as u64;
     out[from + 1] = words | if ranges { RANGES } else { 0 };
 }
 
@@ -206,7 +229,7 @@ impl<'a> Reader<'a> {
         Ok(Timestamp::from_raw(w))
     }
 
-    /// What comes before the writes of a LOCK record, behind its id.
+    /// What comes before the writes of a LOCK or COMMIT-BACKUP record, behind its id and timestamp.
     pub fn skip_regions(&mut self) -> Result<(), BadRecord> {
         let regions = self.word()?;
         self.take(usize::try_from(regions).map_err(|_| SHORT)?)?;
@@ -229,12 +252,12 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// The next late value; `None` at the end.
-    pub fn late(&mut self) -> Result<Option<(Addr, Value<'a>)>, BadRecord> {
+    /// The next value of LOCK-MOVED; `None` at the end.
+    pub fn moved(&mut self) -> Result<Option<(Addr, Value<'a>)>, BadRecord> {
         if self.0.is_empty() {
             return Ok(None);
         }
-        let [addr, words] = *self.take(LATE_WORDS)?.first_chunk().ok_or(SHORT)?;
+        let [addr, words] = *self.take(MOVED_WORDS)?.first_chunk().ok_or(SHORT)?;
         let payload = self.take(usize::try_from(words & !RANGES).map_err(|_| SHORT)?)?;
         let value = match words & RANGES {
             0 => Value::Whole(payload),
@@ -389,11 +412,11 @@ mod tests {
             while let Ok(Some(_)) = reader.write() {}
             let mut reader = Reader(&words);
             let _ = reader.timestamp();
-            while let Ok(Some(_)) = reader.late() {}
+            while let Ok(Some(_)) = reader.moved() {}
         }
 
         #[test]
-        fn late_values_come_back_whole_or_as_ranges(
+        fn values_that_moved_come_back_whole_or_as_ranges(
             values in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u64>(), 0..9)), 0..9),
         ) {
             let mut words = Vec::new();
@@ -403,7 +426,7 @@ mod tests {
                     out.extend(value);
                     *ranges
                 };
-                put_late(&mut words, Addr::from_raw(at as u64), value, put);
+                put_moved(&mut words, Addr::from_raw(at as u64), value, put);
             }
             let mut reader = Reader(&words);
             for (at, (ranges, value)) in values.iter().enumerate() {
@@ -411,9 +434,9 @@ mod tests {
                     true => Value::Ranges(value),
                     false => Value::Whole(value),
                 };
-                prop_assert_eq!(reader.late(), Ok(Some((Addr::from_raw(at as u64), expected))));
+                prop_assert_eq!(reader.moved(), Ok(Some((Addr::from_raw(at as u64), expected))));
             }
-            prop_assert_eq!(reader.late(), Ok(None));
+            prop_assert_eq!(reader.moved(), Ok(None));
         }
     }
 }

@@ -5,6 +5,7 @@
 //! coordinator's machine                         participant's machine
 //! spread.rs   the phases of a commit            ends.rs     polls every peer's log and messages
 //! participants.rs  who gets which record
+//! locking.rs  LOCK, and what follows it
 //! changes.rs  ranges of objects, as records carry them
 //! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
@@ -36,6 +37,7 @@ mod far;
 mod headers;
 mod lent;
 mod link;
+mod locking;
 mod members;
 mod message;
 mod participants;

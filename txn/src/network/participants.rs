@@ -4,16 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fencepost_fabric::{Completion, MachineId};
-use fencepost_storage::header::Header;
-use fencepost_storage::{Addr, Timestamp};
+use fencepost_storage::Timestamp;
 use foldhash::fast::FixedState;
 
 use super::Network;
 use super::link::TRUNCATE_WORDS;
-use super::message::{self, Kind, LockReply, Slot};
+use super::message::{self, Kind, Slot};
 use crate::lock::LockFailure;
-use crate::record;
-use crate::stop::{AbortReason, Stop};
+use crate::record::{self, TxnId};
+use crate::stop::Stop;
 use crate::transaction::Context;
 use crate::write_set::{Payload, What, Write};
 
@@ -21,10 +20,14 @@ use crate::write_set::{Payload, What, Write};
 #[derive(Default)]
 pub(crate) struct Spread {
     pub(super) participants: Vec<Participant>,
+    /// Numbers of all regions with written objects.
+    pub(super) regions: Vec<u32>,
     pub(super) record: Vec<u64>,
+    /// Room for an image as a LOCK has it.
+    pub(super) stamped: Vec<u64>,
     /// What the primaries elsewhere have said of the slots of entries, by the entries' places in the write
     /// set.
-    slots: HashMap<u32, Slot, FixedState>,
+    pub(super) slots: HashMap<u32, Slot, FixedState>,
 }
 
 /// One machine's part.
@@ -34,18 +37,26 @@ pub(super) struct Participant {
     pub(super) primary: Vec<u32>,
     /// Entries of which it is a backup.
     pub(super) backup: Vec<u32>,
-    /// Words that its log has promised room for: LOCK, COMMIT-BACKUP, COMMIT-PRIMARY, TRUNCATE.
-    pub(super) promised: [usize; 4],
+    /// Patched entries whose values LOCK-MOVED brings.
+    pub(super) moved: Vec<u32>,
+    /// Words that its log has promised room for: LOCK, LOCK-MOVED, COMMIT-BACKUP, COMMIT-PRIMARY, TRUNCATE.
+    pub(super) promised: Sizes,
     pub(super) locked: bool,
     pub(super) backed: bool,
     /// COMMIT-BACKUP is more than one record takes.
     pub(super) in_parts: bool,
+    /// No value of a patched node is in its LOCK, because there is no room for it.
+    pub(super) values_follow: bool,
 }
 
+/// Words of the records of a commit to one machine.
+pub(super) type Sizes = [usize; 5];
+
 pub(super) const LOCK: usize = 0;
-pub(super) const COMMIT_BACKUP: usize = 1;
-pub(super) const COMMIT_PRIMARY: usize = 2;
-pub(super) const TRUNCATE: usize = 3;
+pub(super) const LOCK_MOVED: usize = 1;
+pub(super) const COMMIT_BACKUP: usize = 2;
+pub(super) const COMMIT_PRIMARY: usize = 3;
+pub(super) const TRUNCATE: usize = 4;
 
 impl Spread {
     fn participant(&mut self, machine: MachineId) -> &mut Participant {
@@ -55,10 +66,12 @@ impl Spread {
                 machine,
                 primary: Vec::new(),
                 backup: Vec::new(),
-                promised: [0; 4],
+                moved: Vec::new(),
+                promised: [0; 5],
                 locked: false,
                 backed: false,
                 in_parts: false,
+                values_follow: false,
             });
             self.participants.len() - 1
         });
@@ -67,14 +80,12 @@ impl Spread {
 }
 
 /// How an entry is locked at a primary elsewhere.
-fn kind_of(write: &Write) -> Option<Kind> {
+pub(super) fn kind_of(write: &Write) -> Option<Kind> {
     match write.what {
-        What::Image { kind: None } => Some(Kind::Whole),
-        What::Image { kind: Some(_) } => Some(Kind::Late),
+        What::Image { .. } => Some(Kind::Whole),
         What::Patched(_) => Some(Kind::Patched),
         What::Freed => Some(Kind::Freed),
-        What::New { kind: None, .. } => Some(Kind::New),
-        What::New { kind: Some(_), .. } => Some(Kind::LateNew),
+        What::New { .. } => Some(Kind::New),
         What::Unborn(_) | What::Idle => None,
     }
 }
@@ -92,10 +103,12 @@ impl Context {
     pub(super) fn plan(&mut self, network: &Network) -> Result<(), LockFailure> {
         self.spread.participants.clear();
         self.spread.slots.clear();
+        self.spread.regions.clear();
         for (at, write) in self.writes.writes.iter().enumerate() {
             if kind_of(write).is_none() {
                 continue;
             }
+            self.spread.regions.push(write.addr.region().0);
             // It was found out when the object was read, or its slot reserved.
             let primary = network.primary(write.addr);
             let primary = primary.ok_or(LockFailure::Stop(Stop::Damaged))?;
@@ -106,6 +119,8 @@ impl Context {
                 self.spread.participant(backup).backup.push(at as u32);
             }
         }
+        self.spread.regions.sort_unstable();
+        self.spread.regions.dedup();
         Ok(())
     }
 
@@ -124,140 +139,41 @@ impl Context {
         }
     }
 
-    pub(super) fn record_sizes(&self, at: usize) -> [usize; 4] {
+    /// Words of all records that a participant gets at most; those of LOCK without values of patched nodes where
+    /// they are to follow.
+    pub(super) fn record_sizes(&self, at: usize) -> Sizes {
         let participant = &self.spread.participants[at];
-        let writes = |entries: &[u32]| -> Vec<Write> {
-            let of = |at: &u32| self.writes.writes[*at as usize];
-            entries.iter().map(of).collect()
-        };
-        let (primary, backup) = (writes(&participant.primary), writes(&participant.backup));
-        let mut sizes = [0, 0, 0, TRUNCATE_WORDS];
-        if !primary.is_empty() {
-            sizes[LOCK] = message::LOCK_WORDS + self.regions_written().len();
+        let write = |at: &u32| &self.writes.writes[*at as usize];
+        let regions = self.spread.regions.len();
+        let mut sizes = [0; 5];
+        sizes[TRUNCATE] = TRUNCATE_WORDS;
+        if !participant.primary.is_empty() {
+            sizes[LOCK] = message::LOCK_WORDS + regions;
             sizes[COMMIT_PRIMARY] = message::COMMIT_WORDS;
         }
-        for write in &primary {
+        for write in participant.primary.iter().map(write) {
             let words = self.payload_words(write);
             sizes[LOCK] += message::WRITE_WORDS;
             let kind = kind_of(write);
-            if kind.is_some_and(Kind::is_new) {
+            if kind == Some(Kind::New) {
                 sizes[LOCK] += message::SPLIT_WORDS;
             }
-            if kind.is_some_and(Kind::is_late) {
-                sizes[COMMIT_PRIMARY] += message::LATE_WORDS + words;
-            } else {
+            let patched = kind.is_some_and(Kind::is_patched);
+            if patched {
+                sizes[LOCK_MOVED] =
+                    sizes[LOCK_MOVED].max(TxnId::WORDS) + message::MOVED_WORDS + words;
+            }
+            if !(patched && participant.values_follow) {
                 sizes[LOCK] += words;
             }
         }
-        if !backup.is_empty() {
-            let each = |write: &Write| message::WRITE_WORDS + self.payload_words(write);
-            sizes[COMMIT_BACKUP] = message::COMMIT_WORDS + backup.iter().map(each).sum::<usize>();
+        if !participant.backup.is_empty() {
+            sizes[COMMIT_BACKUP] = message::BACKUP_WORDS + regions;
+        }
+        for write in participant.backup.iter().map(write) {
+            sizes[COMMIT_BACKUP] += message::WRITE_WORDS + self.payload_words(write);
         }
         sizes
-    }
-
-    /// Ids of all regions with written objects.
-    fn regions_written(&self) -> Vec<u32> {
-        let written = self.writes.writes.iter();
-        let written = written.filter(|write| kind_of(write).is_some());
-        let mut regions: Vec<u32> = written.map(|write| write.addr.region().0).collect();
-        regions.sort_unstable();
-        regions.dedup();
-        regions
-    }
-
-    /// LOCK (step 1) at the primaries that are other machines.
-    pub(super) fn lock_elsewhere(
-        &mut self,
-        network: &Network,
-    ) -> Vec<(usize, Completion<LockReply>)> {
-        let (id, regions) = (self.txn_id(), self.regions_written());
-        let mut record = std::mem::take(&mut self.spread.record);
-        let mut replies = Vec::new();
-        for at in 0..self.spread.participants.len() {
-            let participant = &self.spread.participants[at];
-            let Some(link) = network.link(participant.machine) else {
-                continue;
-            };
-            if participant.primary.is_empty() {
-                continue;
-            }
-            record.clear();
-            message::begin_lock(&mut record, id, &regions);
-            for entry in &participant.primary {
-                let write = &self.writes.writes[*entry as usize];
-                let Some(kind) = kind_of(write) else { continue };
-                let ranges = (write.addr, Kind::Ranges, 0, write.base.0);
-                let put = |out: &mut Vec<u64>| self.put_changes(out, write, write.base);
-                if kind == Kind::Whole && message::put_write_of(&mut record, ranges, put) {
-                    continue;
-                }
-                let image = match kind {
-                    Kind::Whole | Kind::New => self.writes.image(write),
-                    _ => &[],
-                };
-                let split = match write.what {
-                    What::New { split_of, .. } => Some(split_of.raw()),
-                    _ => None,
-                };
-                let split = split.as_slice();
-                let about = (write.addr, kind, 0, write.base.0);
-                message::put_write(&mut record, about, split.len() + image.len(), |out| {
-                    let (first, rest) = out.split_at_mut(split.len());
-                    first.copy_from_slice(split);
-                    rest.copy_from_slice(image);
-                });
-            }
-            replies.push((at, network.expect_reply(id, participant.machine)));
-            // A write that is lost is noticed as an answer that does not come.
-            let tag = match participant.in_parts {
-                true => record::LOCK_OF_PARTS,
-                false => record::LOCK,
-            };
-            drop(link.append(tag, &record, participant.promised[LOCK]));
-            let participant = &mut self.spread.participants[at];
-            participant.locked = true;
-            participant.promised[LOCK] = 0;
-        }
-        self.spread.record = record;
-        replies
-    }
-
-    /// What a primary elsewhere has answered to LOCK.
-    pub(super) async fn locked_elsewhere(
-        &mut self,
-        at: usize,
-        reply: LockReply,
-    ) -> Result<(), LockFailure> {
-        let found = match reply {
-            LockReply::Locked(found) => found,
-            LockReply::Failed(reason, addr) => return Err(self.failed_elsewhere(reason, addr)),
-        };
-        let mut found = found.into_iter();
-        for i in 0..self.spread.participants[at].primary.len() {
-            let entry = self.spread.participants[at].primary[i];
-            let slot = Slot::from_word(found.next().unwrap_or(0));
-            self.spread.slots.insert(entry, slot);
-            let write = self.writes.writes[entry as usize];
-            if let What::Patched(_) = write.what {
-                let header = Header(found.next().unwrap_or(0));
-                if header != write.base {
-                    self.lock_moved(entry as usize, header).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A patched node that is gone where it was is looked for elsewhere.
-    fn failed_elsewhere(&mut self, reason: AbortReason, addr: Addr) -> LockFailure {
-        let entry = self.writes.find(addr);
-        match entry.map(|at| self.writes.writes[at].what) {
-            Some(What::Patched(kind)) if reason == AbortReason::WriteConflict => {
-                LockFailure::Stray((addr, kind))
-            }
-            _ => self.abort_at(addr, reason),
-        }
     }
 
     /// COMMIT-BACKUP (step 3) at every backup; the acks.
@@ -281,7 +197,7 @@ impl Context {
             // Mostly all backups get the same.
             if made.is_none_or(|made| entries(made) != entries(at)) {
                 record.clear();
-                message::begin_commit(&mut record, id, w);
+                message::begin_backup(&mut record, id, w, &self.spread.regions);
                 for entry in &participant.backup {
                     self.put_backup(&mut record, *entry);
                 }
@@ -290,10 +206,13 @@ impl Context {
             match network.link(participant.machine) {
                 Some(link) => {
                     let promised = participant.promised[COMMIT_BACKUP];
-                    acks.push(link.append(record::COMMIT_BACKUP, &record, promised));
+                    acks.push(link.append(record::COMMIT_BACKUP, &record, &[promised]));
                 }
                 None => {
-                    let held = network.home.lock().hold(&record, None);
+                    let held = network
+                        .home
+                        .lock()
+                        .hold(self.machine.regions(), &record, None);
                     held.map_err(|_| LockFailure::Stop(Stop::Damaged))?;
                 }
             }
@@ -317,7 +236,7 @@ impl Context {
         let longest = network.longest_record() / 2;
         let entries = &self.spread.participants[at].backup;
         let mut record = Vec::new();
-        message::begin_commit(&mut record, self.txn_id(), w);
+        message::begin_backup(&mut record, self.txn_id(), w, &self.spread.regions);
         let first = next;
         while let Some(entry) = entries.get(next) {
             let write = &self.writes.writes[*entry as usize];
@@ -352,14 +271,15 @@ impl Context {
         );
         let put = |out: &mut Vec<u64>| {
             out.push(write.base.timestamp().raw());
-            self.put_changes(out, write, write.base.locked())
+            let new = self.writes.image(write);
+            self.put_changes(out, (write, new), write.base.locked())
         };
         if message::put_write_of(record, ranges, put) {
             return;
         }
         let about = (write.addr, kind, slot.class.0, u64::from(slot.incarnation));
         let in_slot = match write.payload() {
-            Payload::Slot(addr) if kind.is_new() => self.machine.regions().object(addr),
+            Payload::Slot(addr) if kind == Kind::New => self.machine.regions().object(addr),
             _ => None,
         };
         message::put_write(record, about, self.payload_words(write), |out| {
@@ -389,18 +309,13 @@ impl Context {
                 continue;
             }
             record.clear();
-            message::begin_commit(&mut record, id, w);
-            for entry in &participant.primary {
-                let write = &self.writes.writes[*entry as usize];
-                if kind_of(write).is_some_and(Kind::is_late) {
-                    let put =
-                        |out: &mut Vec<u64>| self.put_changes(out, write, write.base.locked());
-                    message::put_late(&mut record, write.addr, self.writes.image(write), put);
-                }
-            }
-            let promised = participant.promised[COMMIT_PRIMARY];
-            acks.push(link.append(record::COMMIT_PRIMARY, &record, promised));
-            self.spread.participants[at].promised[COMMIT_PRIMARY] = 0;
+            message::put_commit(&mut record, id, w);
+            // Where no node had moved, that room was promised in vain.
+            let promised = [LOCK_MOVED, COMMIT_PRIMARY].map(|at| participant.promised[at]);
+            acks.push(link.append(record::COMMIT_PRIMARY, &record, &promised));
+            let participant = &mut self.spread.participants[at];
+            participant.promised[LOCK_MOVED] = 0;
+            participant.promised[COMMIT_PRIMARY] = 0;
         }
         self.spread.record = record;
         acks
@@ -433,7 +348,7 @@ impl Context {
                 }
             }
             if told {
-                drop(link.append(record::ABORT, &id.words(), participant.promised[spared]));
+                drop(link.append(record::ABORT, &id.words(), &[participant.promised[spared]]));
             }
         }
         // Answers that are still to come are not those of another try.

@@ -6,7 +6,9 @@
 //!   ABORT has been processed; they come from the same log, in order.
 //! * PRIMARY-2: the records stay in the log until the transaction is truncated; those of one whose
 //!   COMMIT-BACKUP comes in parts are copied out of it.
-//! * PRIMARY-3: a new object comes into a slot that was lent to the peer and is not allocated; it is locked as
+//! * PRIMARY-3: what an object becomes is here before any COMMIT-PRIMARY of the transaction is written: in its LOCK,
+//!   or in the LOCK-MOVED that is acknowledged before. COMMIT-PRIMARY says only that, and when.
+//! * PRIMARY-4: a new object comes into a slot that was lent to the peer and is not allocated; it is locked as
 //!   others are, so whoever finds a pointer to it before it is there waits.
 
 use std::collections::HashMap;
@@ -25,6 +27,9 @@ use crate::machine::Machine;
 use crate::record::{BadRecord, TxnId};
 use crate::stop::AbortReason;
 
+/// What is asked of the processor of each object before the first is locked.
+const PREFETCH_BYTES: usize = 64;
+
 /// An object that is locked for a peer's transaction.
 struct Held {
     addr: Addr,
@@ -32,14 +37,30 @@ struct Held {
     kind: Kind,
     /// Of a new object: what it is split of, or null.
     split_of: Addr,
-    /// Where the payload is in the LOCK record: first word and words.
-    payload: (usize, usize),
+    /// The word of it that becomes the write timestamp.
+    stamped: Option<usize>,
+    payload: Where,
+}
+
+/// Where what an object becomes is written: first word and words.
+#[derive(Clone, Copy)]
+enum Where {
+    /// In the LOCK record.
+    Locked(usize, usize),
+    /// In LOCK-MOVED, which is still to come.
+    Awaited,
+    /// There.
+    Moved(usize, usize),
+    /// There, as ranges.
+    MovedRanges(usize, usize),
 }
 
 /// A transaction that holds locks here.
 struct Locked {
     held: Vec<Held>,
     record: Vec<u64>,
+    /// LOCK-MOVED, if there was one.
+    moved: Vec<u64>,
 }
 
 /// The transactions of one peer that write objects whose primary is this machine.
@@ -63,11 +84,15 @@ impl Primary {
         let mut reader = Reader(record);
         let id = reader.id()?;
         reader.skip_regions()?;
+        let mut ahead = Reader(reader.0);
+        while let Some(write) = ahead.write()? {
+            machine.regions().prefetch(write.addr, PREFETCH_BYTES);
+        }
         let (mut held, mut found) = (Vec::new(), Vec::new());
         let mut failed = None;
         while let Some(mut write) = reader.write()? {
             let mut split_of = Addr::NULL;
-            if write.kind.is_new() {
+            if write.kind == Kind::New {
                 let (split, payload) = write.payload.split_first().ok_or(NO_SPLIT)?;
                 (split_of, write.payload) = (Addr::from_raw(*split), payload);
             }
@@ -75,16 +100,22 @@ impl Primary {
                 Ok(base) => {
                     let slot = Slot::of(machine.regions(), write.addr);
                     found.push(slot.map_or(0, Slot::word));
-                    if write.kind == Kind::Patched {
+                    let patched = write.kind.is_patched();
+                    if patched {
                         found.push(base.0);
                     }
-                    let end = record.len() - reader.0.len();
+                    let (end, words) = (record.len() - reader.0.len(), write.payload.len());
+                    let moved = patched && (words == 0 || base != Header(write.about).unlocked());
                     held.push(Held {
                         addr: write.addr,
                         base,
                         kind: write.kind,
                         split_of,
-                        payload: (end - write.payload.len(), write.payload.len()),
+                        stamped: usize::from(write.class).checked_sub(1),
+                        payload: match moved {
+                            true => Where::Awaited,
+                            false => Where::Locked(end - words, words),
+                        },
                     });
                 }
                 Err(reason) => {
@@ -98,17 +129,66 @@ impl Primary {
             return Ok((id, LockReply::Failed(reason, addr), kept));
         }
         let record = record.to_vec();
-        self.locked.insert(id, Locked { held, record });
+        let moved = Vec::new();
+        self.locked.insert(
+            id,
+            Locked {
+                held,
+                record,
+                moved,
+            },
+        );
         self.kept.entry(id).or_default().extend(kept);
         Ok((id, LockReply::Locked(found), None))
     }
 
     /// Takes the lock of an object that is to be written; of a new one, if the slot is the peer's for that.
     fn take_lock(&self, machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason> {
-        match write.kind.is_new() && !self.lent.has(write.addr) {
+        match write.kind == Kind::New && !self.lent.has(write.addr) {
             true => Err(AbortReason::WriteConflict),
             false => take_lock(machine, write),
         }
+    }
+
+    /// LOCK-MOVED: takes what patched nodes become whose values in LOCK are of no use; what may be released.
+    pub fn lock_moved(
+        &mut self,
+        machine: &Machine,
+        record: &[u64],
+        kept: Kept,
+    ) -> Result<Option<Kept>, BadRecord> {
+        let mut reader = Reader(record);
+        let id = reader.id()?;
+        let locked = self.locked.get_mut(&id);
+        let locked = locked.filter(|locked| locked.moved.is_empty());
+        let locked = locked.ok_or(BadRecord(
+            "LOCK-MOVED without a LOCK, or for the second time",
+        ))?;
+        while let Some((addr, value)) = reader.moved()? {
+            let awaits = |held: &&mut Held| held.addr == addr && held.kind.is_patched();
+            let held = locked.held.iter_mut().find(awaits);
+            let held = held.ok_or(BadRecord("LOCK-MOVED of what was not locked so"))?;
+            let object = machine.regions().object(addr);
+            let room = object.map_or(0, |object| object.len());
+            let end = record.len() - reader.0.len();
+            held.payload = match value {
+                Value::Whole(words) if words.len() > room => {
+                    return Err(BadRecord("a value that is longer than its object"));
+                }
+                Value::Whole(words) => Where::Moved(end - words.len(), words.len()),
+                Value::Ranges(words) => {
+                    changes::check(words, room)?;
+                    Where::MovedRanges(end - words.len(), words.len())
+                }
+            };
+        }
+        locked.moved = record.to_vec();
+        let with_lock = self.kept.get_mut(&id).filter(|kept| !kept.is_empty());
+        let Some(records) = with_lock else {
+            return Ok(Some(kept));
+        };
+        records.push(kept);
+        Ok(None)
     }
 
     /// COMMIT-PRIMARY: old versions first, then the new ones in place of the locks.
@@ -122,23 +202,17 @@ impl Primary {
         let mut reader = Reader(record);
         let (id, w) = (reader.id()?, reader.timestamp()?);
         let locked = self.locked.remove(&id);
-        let Locked { held, record } = locked.ok_or(BadRecord("COMMIT-PRIMARY without a LOCK"))?;
+        let locked = locked.ok_or(BadRecord("COMMIT-PRIMARY without a LOCK"))?;
+        let held = &locked.held;
         let mut lane = machine.lanes().enter(lane);
         let places: Vec<OldPlace> = held
             .iter()
             .map(|held| keep_old(machine, &mut lane, held, w))
             .collect();
-        let before = Before::of(&held, &places);
+        let before = Before::of(held, &places);
         for (held, place) in held.iter().zip(&places) {
-            let payload = &record[held.payload.0..held.payload.0 + held.payload.1];
-            let value = match held.kind {
-                Kind::Late | Kind::Patched | Kind::LateNew => {
-                    late_value(machine, held, &mut reader)?
-                }
-                Kind::Ranges => Value::Ranges(payload),
-                Kind::Whole | Kind::New | Kind::Freed => Value::Whole(payload),
-            };
-            let place = match held.kind.is_new() {
+            let value = locked.value(held)?;
+            let place = match held.kind == Kind::New {
                 true => {
                     self.lent.used(held.addr);
                     before.place(machine, held.split_of)
@@ -173,6 +247,24 @@ impl Primary {
     }
 }
 
+impl Locked {
+    /// What an object becomes.
+    fn value(&self, held: &Held) -> Result<Value<'_>, BadRecord> {
+        let (record, from, words, ranges) = match held.payload {
+            Where::Awaited => return Err(BadRecord("COMMIT-PRIMARY without a value")),
+            Where::Locked(from, words) => (&self.record, from, words, held.kind.is_ranges()),
+            Where::Moved(from, words) => (&self.moved, from, words, false),
+            Where::MovedRanges(from, words) => (&self.moved, from, words, true),
+        };
+        // They are where they were found when the record came.
+        let value = record.get(from..from + words).unwrap_or_default();
+        Ok(match ranges {
+            true => Value::Ranges(value),
+            false => Value::Whole(value),
+        })
+    }
+}
+
 /// Where old versions are that new objects of the same commit continue.
 struct Before(HashMap<Addr, OldPlace, FixedState>);
 
@@ -200,31 +292,30 @@ fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason
     let own = machine.regions().is_own(write.addr);
     let object = machine.regions().object(write.addr).filter(|_| own);
     let object = object.ok_or(AbortReason::WriteConflict)?;
-    let fits = match write.kind {
-        Kind::Ranges => changes::check(write.payload, object.len()).is_ok(),
-        _ => write.payload.len() <= object.len(),
+    let fits = match write.kind.is_ranges() {
+        true => changes::check(write.payload, object.len()).is_ok(),
+        false => write.payload.len() <= object.len(),
     };
-    if !fits {
+    if !fits || usize::from(write.class) > object.len() {
         return Err(AbortReason::WriteConflict);
     }
-    let mut expected = match write.kind {
-        Kind::Patched => object.header(),
-        _ => Header(write.about).unlocked(),
+    let patched = write.kind.is_patched();
+    let mut expected = match patched {
+        true => object.header(),
+        false => Header(write.about).unlocked(),
     };
-    if write.kind.is_new() && expected.is_allocated() {
+    if write.kind == Kind::New && expected.is_allocated() {
         return Err(AbortReason::WriteConflict);
     }
     // A node that is gone is looked for elsewhere, and its slot may be another object's soon.
-    if write.kind == Kind::Patched && !expected.is_allocated() {
+    if patched && !expected.is_allocated() {
         return Err(AbortReason::WriteConflict);
     }
     loop {
         match object.try_lock(expected.unlocked()) {
             Ok(()) => return Ok(expected.unlocked()),
             Err(there) if there.is_locked() => return Err(AbortReason::LockBusy),
-            Err(there) if write.kind == Kind::Patched && there.is_allocated() => {
-                expected = there;
-            }
+            Err(there) if patched && there.is_allocated() => expected = there,
             Err(_) => return Err(AbortReason::WriteConflict),
         }
     }
@@ -240,7 +331,7 @@ fn unlock(machine: &Machine, held: &[Held]) {
 
 fn keep_old(machine: &Machine, lane: &mut Lane, held: &Held, w: Timestamp) -> OldPlace {
     let object = machine.regions().object(held.addr);
-    let Some(object) = object.filter(|_| !held.kind.is_new()) else {
+    let Some(object) = object.filter(|_| held.kind != Kind::New) else {
         return OldPlace::NONE;
     };
     let version = Replaced {
@@ -252,28 +343,11 @@ fn keep_old(machine: &Machine, lane: &mut Lane, held: &Held, w: Timestamp) -> Ol
     machine.keep_old_version(lane, version, object)
 }
 
-/// What has come for an object with COMMIT-PRIMARY.
-fn late_value<'a>(
-    machine: &Machine,
-    held: &Held,
-    reader: &mut Reader<'a>,
-) -> Result<Value<'a>, BadRecord> {
-    let value = match reader.late()? {
-        Some((addr, value)) if addr == held.addr => value,
-        _ => return Err(BadRecord("COMMIT-PRIMARY without a value")),
-    };
-    if let Value::Ranges(ranges) = value {
-        let object = machine.regions().object(held.addr);
-        changes::check(ranges, object.map_or(0, |object| object.len()))?;
-    }
-    Ok(value)
-}
-
 fn install(machine: &Machine, held: &Held, value: Value<'_>, place: OldPlace, w: Timestamp) {
     let Some(object) = machine.regions().object(held.addr) else {
         return;
     };
-    let new = u16::from(held.kind.is_new());
+    let new = u16::from(held.kind == Kind::New);
     let incarnation = object.link().incarnation().wrapping_add(new);
     object.begin_install();
     let freed = held.kind == Kind::Freed;
@@ -281,6 +355,9 @@ fn install(machine: &Machine, held: &Held, value: Value<'_>, place: OldPlace, w:
         _ if freed => {}
         Value::Whole(payload) => object.put(0, payload),
         Value::Ranges(ranges) => changes::install(object, ranges),
+    }
+    if let Some(word) = held.stamped.filter(|_| !freed) {
+        object.put(word, &[w.raw()]);
     }
     object.finish_install(held.base.succeed(w, !freed), Link::new(incarnation, place));
 }

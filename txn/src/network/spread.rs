@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!  reserve ─► LOCK ─► W ─► VALIDATE ─► COMMIT-BACKUP ─► COMMIT-PRIMARY ─► report ─► TRUNCATE
-//!    │ room     │ replies                 │ all acks        │ first ack
-//!    └──────────┴──────── may still abort ┘                 from here on it may not fail
+//!    │ room     │ replies               (LOCK-MOVED)       │ first ack
+//!    └──────────┴──────── may still abort ┘ all acks       from here on it may not fail
 //! ```
 //! # Invariants
-//! * SPREAD-1: COMMIT-PRIMARY is written only when every backup has acknowledged its COMMIT-BACKUP, and
-//!   success is reported only when one primary has acknowledged its COMMIT-PRIMARY.
+//! * SPREAD-1: COMMIT-PRIMARY is written only when every backup has acknowledged its COMMIT-BACKUP, and every
+//!   primary has what its objects become (PRIMARY-3). Success is reported only when one primary has acknowledged its COMMIT-PRIMARY.
 //! * SPREAD-2: whoever got a LOCK gets a COMMIT-PRIMARY or an ABORT, also where the commit unwinds.
 //! * SPREAD-3: what waits for the locks of a commit that awaits its peers lets other tasks run (MOMENT-1).
 //!
@@ -27,7 +27,7 @@ use fencepost_fabric::{Completion, FabricError, MachineId, RingFull};
 use fencepost_storage::Timestamp;
 
 use super::Network;
-use super::participants::COMMIT_BACKUP;
+use super::participants::{COMMIT_BACKUP, LOCK};
 use crate::commit::Done;
 use crate::counters::Event;
 use crate::lock::LockFailure;
@@ -86,7 +86,8 @@ impl Transaction {
         let w = w.map_err(LockFailure::Abort)?;
         context.validate(w).await?;
         context.stamp(w);
-        let mut acks = context.commit_backup(network, w)?;
+        let mut acks = context.lock_moved_elsewhere(network);
+        acks.extend(context.commit_backup(network, w)?);
         for at in 0..self.context().spread.participants.len() {
             if self.context().spread.participants[at].in_parts {
                 self.commit_backup_in_parts(network, at, w, &mut acks)
@@ -146,8 +147,12 @@ impl Transaction {
             if !link.is_up().await {
                 return Err(LockFailure::Abort(AbortReason::Unreachable));
             }
-            let mut sizes = self.context().record_sizes(at);
             let longest = network.longest_record();
+            let mut sizes = self.context().record_sizes(at);
+            if sizes[LOCK] > longest || !network.takes(&sizes) {
+                self.context_mut().spread.participants[at].values_follow = true;
+                sizes = self.context().record_sizes(at);
+            }
             if sizes[COMMIT_BACKUP] > longest || !network.takes(&sizes) {
                 sizes[COMMIT_BACKUP] = 0;
                 self.context_mut().spread.participants[at].in_parts = true;

@@ -22,6 +22,8 @@ pub enum Posted {
     Board,
     /// LOCK.
     Lock,
+    /// LOCK-MOVED.
+    LockMoved,
     /// COMMIT-BACKUP, each part of it.
     CommitBackup,
     /// COMMIT-PRIMARY.
@@ -44,11 +46,12 @@ pub enum Posted {
 
 impl Posted {
     /// All there is.
-    pub const ALL: [Posted; 13] = [
+    pub const ALL: [Posted; 14] = [
         Posted::Object,
         Posted::Header,
         Posted::Board,
         Posted::Lock,
+        Posted::LockMoved,
         Posted::CommitBackup,
         Posted::CommitPrimary,
         Posted::Abort,
@@ -67,6 +70,7 @@ impl Posted {
             Posted::Header => "header_reads",
             Posted::Board => "board_reads",
             Posted::Lock => "lock",
+            Posted::LockMoved => "lock_moved",
             Posted::CommitBackup => "commit_backup",
             Posted::CommitPrimary => "commit_primary",
             Posted::Abort => "abort",
@@ -82,6 +86,7 @@ impl Posted {
     pub(super) fn of_record(tag: u8) -> Posted {
         match tag {
             record::LOCK | record::LOCK_OF_PARTS => Posted::Lock,
+            record::LOCK_MOVED => Posted::LockMoved,
             record::COMMIT_BACKUP | record::COMMIT_BACKUP_PART => Posted::CommitBackup,
             record::COMMIT_PRIMARY => Posted::CommitPrimary,
             record::ABORT => Posted::Abort,

@@ -34,8 +34,6 @@ impl NodeKind for Sum {
         Ok(())
     }
 
-    fn stamp(&self, _: &mut [u64], _: Timestamp) {}
-
     fn revalidate(&self, _: &[u64], _: &View<'_>) -> Revalidate {
         Revalidate::Invalid
     }

@@ -38,6 +38,10 @@ impl NodeKind for Restless {
         Ok(())
     }
 
+    fn timestamp_word(&self) -> Option<usize> {
+        Some(2)
+    }
+
     fn stamp(&self, image: &mut [u64], w: Timestamp) {
         image[2] = w.raw();
     }

@@ -75,6 +75,10 @@ impl NodeKind for SetKind {
         Ok(())
     }
 
+    fn timestamp_word(&self) -> Option<usize> {
+        Some(STAMP)
+    }
+
     fn stamp(&self, image: &mut [u64], w: Timestamp) {
         image[STAMP] = w.raw();
     }

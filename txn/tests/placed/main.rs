@@ -320,6 +320,10 @@ impl NodeKind for Stamped {
         Ok(())
     }
 
+    fn timestamp_word(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn stamp(&self, image: &mut [u64], w: Timestamp) {
         image[0] = w.raw();
     }

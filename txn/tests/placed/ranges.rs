@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use fencepost_txn::network::Posted;
 use fencepost_txn::{Addr, Mode, Outcome, Refusal, Timestamp, View};
 use fencepost_txn::{NodeKind, Rerouting, Revalidate, Stop, Transaction};
 use pollster::block_on;
 
-use crate::world::{KINDS, Kind, World, commit, unless_conflict};
+use crate::world::{KINDS, Kind, LOG_WORDS, World, commit, unless_conflict};
 
 const WORDS: usize = 300;
 
@@ -145,6 +146,10 @@ impl NodeKind for Sums {
         Ok(())
     }
 
+    fn timestamp_word(&self) -> Option<usize> {
+        Some(0)
+    }
+
     fn stamp(&self, image: &mut [u64], w: Timestamp) {
         image[0] = w.raw();
     }
@@ -164,6 +169,7 @@ fn patches_of_a_node_that_has_moved_change_what_is_there_by_then() {
         let world = World::new(kind, 3, 3);
         for at in 0..3 {
             let node = world.object(1, at, WORDS, 0).addr;
+            let before = moved(&world);
             let patch = |machine: usize, word: u64| {
                 let mut tx = world.begin(machine, Mode::ReadWrite);
                 let done = block_on(tx.patch(node, &SUMS, &[word, 2]));
@@ -184,7 +190,44 @@ fn patches_of_a_node_that_has_moved_change_what_is_there_by_then() {
             expected[0] = last[3].raw();
             (expected[5], expected[150], expected[299]) = (4, 2, 2);
             assert_eq!(contents(&world, 2, node), expected, "{kind:?}");
+            // The first had not moved, and one is the primary's own.
+            assert_eq!(moved(&world) - before, 2, "{kind:?}");
         }
         world.settle();
+    }
+}
+
+/// Values that have followed a LOCK.
+fn moved(world: &World) -> u64 {
+    let machines = world.machines.iter();
+    machines
+        .map(|machine| machine.traffic().of(Posted::LockMoved))
+        .sum()
+}
+
+#[test]
+fn values_that_a_lock_has_no_room_for_follow_it() {
+    const NODE_WORDS: usize = 30;
+    // Twice as much does not fit a log.
+    const NODES: usize = LOG_WORDS / 5 / NODE_WORDS;
+    for kind in KINDS {
+        let world = World::new(kind, 2, 1);
+        let object = |_| world.object(1, 1, NODE_WORDS, 0).addr;
+        let nodes: Vec<Addr> = (0..NODES).map(object).collect();
+        for (many, follow) in [(NODES / 8, 0), (NODES, 1)] {
+            world.settle();
+            let before = moved(&world);
+            let mut tx = world.begin(0, Mode::ReadWrite);
+            for node in &nodes[..many] {
+                let done = block_on(tx.patch(*node, &SUMS, &[7, 3]));
+                assert_eq!(done, Ok(Ok(())));
+            }
+            commit(tx);
+            world.settle();
+            assert_eq!(moved(&world) - before, follow, "{kind:?}");
+        }
+        let sums = |node| contents(&world, 1, node)[7];
+        let sums: u64 = nodes.into_iter().map(sums).sum();
+        assert_eq!(sums as usize, 3 * (NODES + NODES / 8), "{kind:?}");
     }
 }

@@ -1,0 +1,181 @@
+//! What primaries elsewhere are told to lock, and what of it becomes what: LOCK and LOCK-MOVED.
+//!
+//! A LOCK carries values, as they are for the base versions. What depends on the write timestamp is one word, which
+//! the primary stamps. A patched node that is found locked at another version is patched anew here, and its value
+//! follows in LOCK-MOVED; so does that of every patched node of a transaction too large for its LOCK to carry them
+//! beside the room that LOCK-MOVED needs.
+
+use fencepost_fabric::Completion;
+use fencepost_storage::header::Header;
+use fencepost_storage::{Addr, Timestamp};
+
+use super::Network;
+use super::message::{self, Kind, LockReply, Slot};
+use super::participants::{LOCK, LOCK_MOVED, kind_of};
+use crate::lock::LockFailure;
+use crate::node::NodeKind;
+use crate::record;
+use crate::stop::AbortReason;
+use crate::transaction::Context;
+use crate::write_set::{What, Write};
+
+/// The word of an entry that is stamped, and who does it.
+fn stamper(write: &Write) -> Option<(usize, &'static dyn NodeKind)> {
+    let kind = match write.what {
+        What::Patched(kind) => Some(kind),
+        What::Image { kind } | What::New { kind, .. } => kind,
+        _ => None,
+    }?;
+    Some((kind.timestamp_word()?, kind))
+}
+
+impl Context {
+    /// LOCK (step 1) at the primaries that are other machines.
+    pub(super) fn lock_elsewhere(
+        &mut self,
+        network: &Network,
+    ) -> Vec<(usize, Completion<LockReply>)> {
+        let id = self.txn_id();
+        let mut record = std::mem::take(&mut self.spread.record);
+        let mut stamped = std::mem::take(&mut self.spread.stamped);
+        let mut replies = Vec::new();
+        for at in 0..self.spread.participants.len() {
+            let participant = &self.spread.participants[at];
+            let Some(link) = network.link(participant.machine) else {
+                continue;
+            };
+            if participant.primary.is_empty() {
+                continue;
+            }
+            record.clear();
+            message::begin_lock(&mut record, id, &self.spread.regions);
+            for entry in &participant.primary {
+                let write = &self.writes.writes[*entry as usize];
+                self.put_lock(&mut record, write, participant.values_follow, &mut stamped);
+            }
+            replies.push((at, network.expect_reply(id, participant.machine)));
+            // A write that is lost is noticed as an answer that does not come.
+            let tag = match participant.in_parts {
+                true => record::LOCK_OF_PARTS,
+                false => record::LOCK,
+            };
+            drop(link.append(tag, &record, &[participant.promised[LOCK]]));
+            let participant = &mut self.spread.participants[at];
+            participant.locked = true;
+            participant.promised[LOCK] = 0;
+        }
+        self.spread.record = record;
+        self.spread.stamped = stamped;
+        replies
+    }
+
+    /// Appends a write to a LOCK; `stamped` is room for an image.
+    fn put_lock(
+        &self,
+        record: &mut Vec<u64>,
+        write: &Write,
+        values_follow: bool,
+        stamped: &mut Vec<u64>,
+    ) {
+        let Some(kind) = kind_of(write) else { return };
+        let (mut image, mut word) = (&[][..], 0);
+        if kind != Kind::Freed && !(kind.is_patched() && values_follow) {
+            image = self.writes.image(write);
+            if let Some((at, by)) = stamper(write) {
+                stamped.clear();
+                stamped.extend_from_slice(image);
+                by.stamp(stamped, Timestamp::ZERO);
+                (image, word) = (stamped, at + 1);
+            }
+        }
+        let word = u8::try_from(word).expect("the timestamp is among the first words of a node");
+        if matches!(kind, Kind::Whole | Kind::Patched) && !image.is_empty() {
+            let ranges = (write.addr, kind.in_ranges(), word, write.base.0);
+            let put = |out: &mut Vec<u64>| self.put_changes(out, (write, image), write.base);
+            if message::put_write_of(record, ranges, put) {
+                return;
+            }
+        }
+        let split = match write.what {
+            What::New { split_of, .. } => Some(split_of.raw()),
+            _ => None,
+        };
+        let split = split.as_slice();
+        let about = (write.addr, kind, word, write.base.0);
+        message::put_write(record, about, split.len() + image.len(), |out| {
+            let (first, rest) = out.split_at_mut(split.len());
+            first.copy_from_slice(split);
+            rest.copy_from_slice(image);
+        });
+    }
+
+    /// What a primary elsewhere has answered to LOCK.
+    pub(super) async fn locked_elsewhere(
+        &mut self,
+        at: usize,
+        reply: LockReply,
+    ) -> Result<(), LockFailure> {
+        let found = match reply {
+            LockReply::Locked(found) => found,
+            LockReply::Failed(reason, addr) => return Err(self.failed_elsewhere(reason, addr)),
+        };
+        let mut found = found.into_iter();
+        for i in 0..self.spread.participants[at].primary.len() {
+            let entry = self.spread.participants[at].primary[i];
+            let slot = Slot::from_word(found.next().unwrap_or(0));
+            self.spread.slots.insert(entry, slot);
+            let write = self.writes.writes[entry as usize];
+            if let What::Patched(_) = write.what {
+                let header = Header(found.next().unwrap_or(0));
+                let moved = header != write.base;
+                if moved {
+                    self.lock_moved(entry as usize, header).await?;
+                }
+                let participant = &mut self.spread.participants[at];
+                if moved || participant.values_follow {
+                    participant.moved.push(entry);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A patched node that is gone where it was is looked for elsewhere.
+    fn failed_elsewhere(&mut self, reason: AbortReason, addr: Addr) -> LockFailure {
+        let entry = self.writes.find(addr);
+        match entry.map(|at| self.writes.writes[at].what) {
+            Some(What::Patched(kind)) if reason == AbortReason::WriteConflict => {
+                LockFailure::Stray((addr, kind))
+            }
+            _ => self.abort_at(addr, reason),
+        }
+    }
+
+    /// LOCK-MOVED at the primaries that need values; the acks.
+    pub(super) fn lock_moved_elsewhere(&mut self, network: &Network) -> Vec<Completion<()>> {
+        let id = self.txn_id();
+        let mut record = std::mem::take(&mut self.spread.record);
+        let mut acks = Vec::new();
+        for at in 0..self.spread.participants.len() {
+            let participant = &self.spread.participants[at];
+            let link = network.link(participant.machine);
+            let Some(link) = link.filter(|_| !participant.moved.is_empty()) else {
+                continue;
+            };
+            record.clear();
+            record.extend(id.words());
+            for entry in &participant.moved {
+                let write = &self.writes.writes[*entry as usize];
+                let image = self.writes.image(write);
+                let put =
+                    |out: &mut Vec<u64>| self.put_changes(out, (write, image), write.base.locked());
+                message::put_moved(&mut record, write.addr, image, put);
+            }
+            let promised = participant.promised[LOCK_MOVED];
+            acks.push(link.append(record::LOCK_MOVED, &record, &[promised]));
+            self.spread.participants[at].promised[LOCK_MOVED] = 0;
+        }
+        self.spread.record = record;
+        acks
+    }
+}
