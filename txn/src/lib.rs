@@ -36,6 +36,7 @@ mod read_far;
 mod read_set;
 mod readers;
 pub mod record;
+pub mod recovery;
 mod refresh;
 pub mod replay;
 mod savepoint;
