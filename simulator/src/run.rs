@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencepost_fabric::Random;
+use fencepost_txn::network::Posted;
 use fencepost_txn::{Machine, Timestamp};
 
 use crate::checker::check;
@@ -79,15 +80,15 @@ impl Met {
     fn by(machines: &[Arc<Machine>]) -> Met {
         let mut met = Met::default();
         for machine in machines {
-            let totals = machine.counters().totals();
+            let (totals, posted) = (machine.counters().totals(), machine.traffic());
             met += Met {
                 refreshes: totals.refreshes,
                 old_versions: totals.old_version_reads,
                 locks: totals.lock_waits,
                 intents: totals.intent_waits,
                 patches: totals.patches_reapplied,
-                headers_read: totals.headers_read,
-                headers_asked: totals.headers_asked,
+                headers_read: posted.of(Posted::Header),
+                headers_asked: posted.of(Posted::Validate),
                 versions_awaited: totals.versions_awaited,
                 reads: machine.fabric_counts().map_or(0, |counts| counts.reads),
                 writes: machine.fabric_counts().map_or(0, |counts| counts.writes),

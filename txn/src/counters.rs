@@ -1,4 +1,5 @@
-//! Operation counters of a machine: commits, aborts by reason, and what the protocol cost.
+//! Operation counters of a machine: commits, aborts by reason, and what transactions met. What the machine posts to
+//! others is counted where it is posted, by [`crate::network::Traffic`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,16 +25,8 @@ pub enum Event {
     IntentWait,
     /// Patches re-applied under the lock because the node had moved.
     PatchReapplied,
-    /// Headers of other machines' objects that VALIDATE or a refresh has read, one-sided.
-    HeaderRead,
-    /// Messages in which they have asked a primary instead.
-    HeadersAsked,
     /// Truncations that a backup applies later, because a version that they change is still to come.
     VersionAwaited,
-    /// Requests to other machines.
-    CallMade,
-    /// Requests of other machines that were handed to who serves them.
-    CallServed,
     /// First of the abort counters, one for each [`AbortReason`].
     FirstAbort,
 }
@@ -67,16 +60,8 @@ pub struct Totals {
     pub intent_waits: u64,
     /// Patches applied again under the lock.
     pub patches_reapplied: u64,
-    /// Headers of other machines' objects that were read one-sided, to validate reads or to refresh.
-    pub headers_read: u64,
-    /// Messages that asked a primary for many of them.
-    pub headers_asked: u64,
     /// Truncations that a backup applied later, because a version that they change was still to come.
     pub versions_awaited: u64,
-    /// Requests to other machines.
-    pub calls_made: u64,
-    /// Requests of other machines.
-    pub calls_served: u64,
     /// Aborts by reason, in the order of [`AbortReason::ALL`].
     pub aborts: [u64; AbortReason::ALL.len()],
 }
@@ -93,12 +78,7 @@ impl Default for Counters {
 impl Counters {
     #[inline]
     pub(crate) fn count(&self, shard: usize, event: Event) {
-        self.add(shard, event, 1);
-    }
-
-    #[inline]
-    pub(crate) fn add(&self, shard: usize, event: Event, many: u64) {
-        self.shards[shard % SHARDS].0[event as usize].fetch_add(many, Ordering::Relaxed);
+        self.shards[shard % SHARDS].0[event as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_abort(&self, shard: usize, reason: AbortReason) {
@@ -122,11 +102,7 @@ impl Counters {
             lock_waits: sum(Event::LockWait as usize),
             intent_waits: sum(Event::IntentWait as usize),
             patches_reapplied: sum(Event::PatchReapplied as usize),
-            headers_read: sum(Event::HeaderRead as usize),
-            headers_asked: sum(Event::HeadersAsked as usize),
             versions_awaited: sum(Event::VersionAwaited as usize),
-            calls_made: sum(Event::CallMade as usize),
-            calls_served: sum(Event::CallServed as usize),
             aborts: std::array::from_fn(|reason| sum(Event::FirstAbort as usize + reason)),
         }
     }

@@ -9,7 +9,6 @@ use std::ops::Range;
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, Timestamp, View};
 
-use crate::counters::Event;
 use crate::lock::LockFailure;
 use crate::network::{Expected, Headers, Network};
 use crate::node::Revalidate;
@@ -61,12 +60,7 @@ impl Context {
         let is_far = |(_, addr, _): &Expected| self.machine.is_far(*addr);
         let wanted: Vec<Expected> = wanted.filter(is_far).collect();
         let network = self.machine.network().filter(|_| !wanted.is_empty());
-        let headers = network.map_or_else(Headers::default, |network| network.look_at(&wanted));
-        let (reads, messages) = headers.cost();
-        let counters = self.machine.counters();
-        counters.add(self.lane, Event::HeaderRead, reads);
-        counters.add(self.lane, Event::HeadersAsked, messages);
-        headers
+        network.map_or_else(Headers::default, |network| network.look_at(&wanted))
     }
 
     /// A far object's header as it is now: as it was looked at, or read anew where that was used already.
@@ -79,8 +73,7 @@ impl Context {
         if let Some(header) = posted.take(network, wanted).await? {
             return Ok(header);
         }
-        let (counters, (_, addr, _)) = (self.machine.counters(), wanted);
-        counters.count(self.lane, Event::HeaderRead);
+        let (_, addr, _) = wanted;
         network.header(addr, network.post_header(addr)).await
     }
 

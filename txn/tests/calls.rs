@@ -12,7 +12,7 @@ use fencepost_fabric::{
     TcpConfig, TcpFabric,
 };
 use fencepost_txn::network::call::{Answer, CallError, MESSAGE_BYTES_MAX};
-use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
+use fencepost_txn::network::{Configuration, NetworkOptions, Posted, Replication};
 use fencepost_txn::{Machine, MachineOptions};
 use parking_lot::Mutex;
 use pollster::block_on;
@@ -189,9 +189,9 @@ fn requests_and_answers_of_all_lengths_come_whole() {
             answer.reverse();
             assert!(answer == request, "{many} bytes");
         }
-        let totals = [&pair.a, &pair.b].map(|machine| machine.counters().totals());
-        assert_eq!((totals[0].calls_made, totals[0].calls_served), (7, 0));
-        assert_eq!((totals[1].calls_made, totals[1].calls_served), (0, 7));
+        let traffic = [&pair.a, &pair.b].map(|machine| machine.traffic());
+        let calls = traffic.map(|posted| (posted.of(Posted::Request), posted.of(Posted::Answer)));
+        assert_eq!(calls, [(7, 0), (0, 7)]);
         pair.at_rest();
     });
 }

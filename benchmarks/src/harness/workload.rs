@@ -26,7 +26,7 @@ pub struct Counters {
     pub reads: u64,
     /// One-sided writes posted to other machines: log records and messages, both written into rings.
     pub writes: u64,
-    /// Messages that are no one-sided writes; no fabric has them so far.
+    /// The messages among the one-sided writes: what is neither a log record nor the head of a ring.
     pub messages: u64,
     /// Others, by name.
     pub others: BTreeMap<String, u64>,

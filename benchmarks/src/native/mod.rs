@@ -188,8 +188,6 @@ pub(crate) fn counters(machines: &[Arc<Machine>]) -> Counters {
         add("old_version_reads", totals.old_version_reads);
         add("lock_waits", totals.lock_waits);
         add("patches_reapplied", totals.patches_reapplied);
-        add("headers_read", totals.headers_read);
-        add("headers_asked", totals.headers_asked);
         add("versions_awaited", totals.versions_awaited);
         for (reason, count) in AbortReason::ALL.iter().zip(totals.aborts) {
             add(&format!("abort_{}", reason.name()), count);

@@ -148,7 +148,7 @@ impl End {
             self.log.release(kept);
             any = true;
         }
-        any |= self.calls.poll(machine, network, record, AT_ONCE)?;
+        any |= self.calls.poll(network, record, AT_ONCE)?;
         if let Some(link) = network.link(self.peer) {
             any |= self.lines.tell(machine.intents(), link);
             any |= self.primary.lent.lend_later((machine, network), LANE, link);

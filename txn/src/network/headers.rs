@@ -71,13 +71,6 @@ struct Question {
 pub(super) type Asker = (MachineId, Completer<Vec<u64>>);
 
 impl Headers {
-    /// Header reads and messages that they cost.
-    pub fn cost(&self) -> (u64, u64) {
-        let (looks, messages) = (self.looks.iter(), self.questions.len());
-        let reads = looks.filter(|(_, look)| matches!(look, Look::Read(_)));
-        (reads.count() as u64, messages as u64)
-    }
-
     /// The header that was wanted by a number, if it was not taken yet. They are taken in their order. The inner
     /// `None` as of [`Network::fetch`].
     ///

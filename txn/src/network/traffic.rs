@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::headers::{VALIDATE, VALIDATED};
 use super::message::LOCK_REPLY;
 use crate::machine::Machine;
 use crate::record;
@@ -36,6 +37,10 @@ pub enum Posted {
     Unreserve,
     /// The last or only message of the answer to LOCK.
     LockReply,
+    /// A message that asks a primary for headers: VALIDATE and refresh.
+    Validate,
+    /// The answer to one.
+    Validated,
     /// Any other message of transactions: intents, slots, the time.
     Message,
     /// Request of a call.
@@ -46,7 +51,7 @@ pub enum Posted {
 
 impl Posted {
     /// All there is.
-    pub const ALL: [Posted; 14] = [
+    pub const ALL: [Posted; 16] = [
         Posted::Object,
         Posted::Header,
         Posted::Board,
@@ -58,6 +63,8 @@ impl Posted {
         Posted::Truncate,
         Posted::Unreserve,
         Posted::LockReply,
+        Posted::Validate,
+        Posted::Validated,
         Posted::Message,
         Posted::Request,
         Posted::Answer,
@@ -77,6 +84,8 @@ impl Posted {
             Posted::Truncate => "truncate",
             Posted::Unreserve => "unreserve",
             Posted::LockReply => "lock_replies",
+            Posted::Validate => "validate",
+            Posted::Validated => "validate_replies",
             Posted::Message => "other_messages",
             Posted::Request => "requests",
             Posted::Answer => "answers",
@@ -98,6 +107,8 @@ impl Posted {
     pub(super) fn of_message(tag: u8) -> Posted {
         match tag {
             LOCK_REPLY => Posted::LockReply,
+            VALIDATE => Posted::Validate,
+            VALIDATED => Posted::Validated,
             _ => Posted::Message,
         }
     }
@@ -148,6 +159,8 @@ impl Traffic {
     pub fn messages(&self) -> u64 {
         let messages = [
             Posted::LockReply,
+            Posted::Validate,
+            Posted::Validated,
             Posted::Message,
             Posted::Request,
             Posted::Answer,

@@ -1,5 +1,6 @@
 //! What VALIDATE and a refresh cost, and that a primary that is asked says what a read would have brought.
 
+use fencepost_txn::network::Posted;
 use fencepost_txn::{AbortReason, Addr, Mode, Outcome, Transaction};
 use pollster::block_on;
 
@@ -7,8 +8,8 @@ use crate::world::{Kind, World, commit, unless_conflict, word};
 
 /// Headers that a machine has read, and messages in which it has asked for them.
 fn looked(world: &World) -> (u64, u64) {
-    let totals = world.machines[0].counters().totals();
-    (totals.headers_read, totals.headers_asked)
+    let posted = world.machines[0].traffic();
+    (posted.of(Posted::Header), posted.of(Posted::Validate))
 }
 
 /// Objects of the second machine, and one of the third.

@@ -30,7 +30,6 @@ use foldhash::HashMap;
 use parking_lot::RwLock;
 
 use super::{Network, Peer};
-use crate::counters;
 use crate::machine::Machine;
 use crate::record::BadRecord;
 use line::{CALL_WORDS, Queued};
@@ -167,11 +166,9 @@ impl Machine {
             return Call(Stage::Over(Some(CallError::TooLong)));
         }
         let peer = self.network().and_then(|network| network.peer(peer));
-        let Some(Peer { id, line, .. }) = peer else {
+        let Some(Peer { line, .. }) = peer else {
             return Call(Stage::Over(Some(CallError::Unreachable)));
         };
-        self.counters()
-            .count(id.0 as usize, counters::Event::CallMade);
         let line = Arc::clone(line);
         Call(match line.request(service, request, None) {
             Queued::Yes(ticket, ended) => Stage::Sent(line, ticket, ended),
@@ -211,7 +208,6 @@ impl Arriving {
     /// Takes at most `most` records, and writes on what waits for room; whether anything had come.
     pub fn poll(
         &mut self,
-        machine: &Machine,
         network: &Network,
         record: &mut Vec<u64>,
         most: usize,
@@ -231,7 +227,7 @@ impl Arriving {
             let whole = self.gathering.record(tag, record);
             self.ring.release(kept);
             if let Some(whole) = whole? {
-                network.arrived(machine, peer, whole)?;
+                network.arrived(peer, whole)?;
             }
         }
         peer.line.pump();
@@ -240,7 +236,7 @@ impl Arriving {
 }
 
 impl Network {
-    fn arrived(&self, machine: &Machine, peer: &Peer, incoming: Incoming) -> Result<(), BadRecord> {
+    fn arrived(&self, peer: &Peer, incoming: Incoming) -> Result<(), BadRecord> {
         let Incoming {
             ticket,
             kind,
@@ -266,8 +262,6 @@ impl Network {
         match handler {
             None => peer.line.answer(ticket, How::NoService, &[]),
             Some(handler) => {
-                let counters = machine.counters();
-                counters.count(peer.id.0 as usize, counters::Event::CallServed);
                 let answer = Answer {
                     line: Arc::downgrade(&peer.line),
                     ticket,
