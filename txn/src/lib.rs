@@ -13,6 +13,7 @@
 
 mod adrift;
 mod bases;
+mod changes;
 mod checkpoint_wait;
 mod checkpointer;
 mod clock;

@@ -11,10 +11,10 @@
 //! commits only if LOCK then finds the very version that it is based on, so the object has not changed.
 
 use fencepost_fabric::memory::WORD_BYTES;
-use fencepost_storage::Timestamp;
 use fencepost_storage::classes::Class;
 use fencepost_storage::log::{Log, LogError, Lsn, RECORD_HEADER_BYTES};
 use fencepost_storage::region::Regions;
+use fencepost_storage::{Timestamp, View};
 
 use crate::record::{self, LockRecord, TxnId};
 use crate::stop::Stop;
@@ -296,12 +296,8 @@ fn log_write(regions: &Regions, writes: &WriteSet, lock: &mut LockRecord<'_>, wr
             });
         }
         What::Image { .. } | What::Patched(_) => {
-            lock.changed(
-                write.addr,
-                write.base.timestamp(),
-                writes.image(write),
-                |i| object.word(i),
-            );
+            let (base, image) = (write.base.timestamp(), writes.image(write));
+            lock.changed(write.addr, base, image, &View::Live(object));
         }
         What::Freed => lock.freed(write.addr, write.base.timestamp()),
         What::Unborn(_) | What::Idle => {}

@@ -13,12 +13,14 @@
 //! All words are little-endian. A transaction's LOCK records may be many (a large one spans chunks)
 //! and count only once its COMMIT-PRIMARY is there; on one machine a small transaction appends both
 //! at once. A changed object is logged as the ranges that differ from the version it names as base;
-//! up to [`WHOLE_OBJECT_WORDS`] as one range of everything.
+//! up to 256 bytes as one range of everything (`changes.rs`).
 //!
 //! # Failure
 //! Records come back from a disk: decoding bounds every count and answers [`BadRecord`].
 
-use fencepost_storage::{Addr, Timestamp};
+use fencepost_storage::{Addr, Timestamp, View};
+
+use crate::changes;
 
 /// LOCK: what a transaction writes.
 pub const LOCK: u8 = 1;
@@ -38,11 +40,6 @@ pub const LOCK_OF_PARTS: u8 = 7;
 pub const UNRESERVE: u8 = 8;
 /// LOCK-MOVED: what patched nodes become that were locked at other versions than LOCK is based on.
 pub const LOCK_MOVED: u8 = 9;
-
-/// Objects up to this many words are logged whole (256 bytes).
-pub const WHOLE_OBJECT_WORDS: usize = 32;
-/// Equal words between two changed ranges that are cheaper logged than skipped.
-const GAP_WORDS: usize = 2;
 
 const NEW: u64 = 1;
 const CHANGED: u64 = 2;
@@ -104,10 +101,9 @@ pub(crate) const fn new_words(len: usize) -> usize {
     3 + len
 }
 
-/// At most the words of a changed object of `len` words in a LOCK record: each range but the first
-/// costs a word, and comes after more than one that is skipped.
+/// At most the words of a changed object of `len` words in a LOCK record.
 pub(crate) const fn changed_words(len: usize) -> usize {
-    4 + len
+    3 + changes::most_words(len)
 }
 
 /// Builds a LOCK record in a reusable buffer of words.
@@ -150,47 +146,15 @@ impl<'a> LockRecord<'a> {
         copy(&mut self.words[from..]);
     }
 
-    /// A changed object: what differs between `now`, as word `i` of its base version, and `image`.
-    pub fn changed(
-        &mut self,
-        addr: Addr,
-        base: Timestamp,
-        image: &[u64],
-        now: impl Fn(usize) -> u64,
-    ) {
+    /// A changed object: what differs between `now`, its version of `base`, and `image`.
+    pub fn changed(&mut self, addr: Addr, base: Timestamp, image: &[u64], now: &View<'_>) {
         let head = self.words.len();
         self.words.extend_from_slice(&[addr.raw(), 0, base.raw()]);
-        let mut ranges = 0u64;
-        if image.len() <= WHOLE_OBJECT_WORDS {
-            self.range(0, image);
-            ranges = 1;
-        } else {
-            let mut at = 0;
-            while at < image.len() {
-                if image[at] == now(at) {
-                    at += 1;
-                    continue;
-                }
-                let from = at;
-                let mut end = at + 1;
-                let mut look = end;
-                while look < image.len() && look - end <= GAP_WORDS {
-                    if image[look] != now(look) {
-                        end = look + 1;
-                    }
-                    look += 1;
-                }
-                self.range(from, &image[from..end]);
-                ranges += 1;
-                at = look;
-            }
-        }
+        let ranges = match image.len() <= changes::LEAST_WORDS {
+            true => changes::put_whole(self.words, image),
+            false => changes::put(self.words, image, now),
+        };
         self.words[head + 1] = (CHANGED << 56) | ranges;
-    }
-
-    fn range(&mut self, from: usize, words: &[u64]) {
-        self.words.push(((from as u64) << 32) | words.len() as u64);
-        self.words.extend_from_slice(words);
     }
 
     /// A freed object.
@@ -228,7 +192,7 @@ pub enum LoggedWrite<'a> {
         /// Its payload.
         payload: &'a [u64],
     },
-    /// Ranges of a changed object, still encoded; see [`ranges`].
+    /// Ranges of a changed object, still encoded.
     Changed {
         /// The version the ranges apply to.
         base: Timestamp,
@@ -285,12 +249,7 @@ pub fn decode_lock<'a>(
                 rest
             }
             CHANGED => {
-                let mut end = 0usize;
-                for _ in 0..tag & 0xFFFF_FFFF {
-                    let head = *body.get(end).ok_or(SHORT)?;
-                    end = end.saturating_add(1 + (head & 0xFFFF_FFFF) as usize);
-                }
-                let (ranges, rest) = body.split_at_checked(end).ok_or(SHORT)?;
+                let (ranges, rest) = changes::split(body, tag & 0xFFFF_FFFF)?;
                 f(
                     addr,
                     LoggedWrite::Changed {
@@ -315,20 +274,12 @@ pub fn decode_lock<'a>(
     Ok(())
 }
 
-/// The ranges of a changed object: first word and words.
-pub fn ranges(mut encoded: &[u64]) -> impl Iterator<Item = (usize, &[u64])> {
-    std::iter::from_fn(move || {
-        let (head, rest) = encoded.split_first()?;
-        let (words, rest) = rest.split_at_checked((*head & 0xFFFF_FFFF) as usize)?;
-        encoded = rest;
-        Some(((*head >> 32) as usize, words))
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
-    use fencepost_storage::RegionId;
+    use fencepost_storage::{ObjectRef, RegionId};
     use proptest::prelude::*;
 
     const ID: TxnId = TxnId {
@@ -349,7 +300,7 @@ mod tests {
             let mut words = Vec::new();
             let addr = Addr::new(RegionId(1), 1 << 20);
             let mut record = LockRecord::begin(&mut words, ID, [1, 1, 2].into_iter());
-            record.changed(addr, Timestamp::from_raw(7), &image, |i| before[i]);
+            record.changed(addr, Timestamp::from_raw(7), &image, &View::Own(&before));
             record.freed(addr, Timestamp::from_raw(8));
             record.new_object(addr, 9, 10, image.len(), |out| out.copy_from_slice(&image));
             let (id, rest) = split_id(&words).expect("whole");
@@ -362,11 +313,13 @@ mod tests {
             }).expect("whole");
             let LoggedWrite::Changed { base, ranges: encoded } = seen[0] else { panic!("changed first") };
             prop_assert_eq!(base.raw(), 7);
-            let mut replayed = before;
-            for (from, words) in ranges(encoded) {
-                replayed[from..from + words.len()].copy_from_slice(words);
-            }
-            prop_assert_eq!(&replayed, &image);
+            let memory: Vec<AtomicU64> = (0..before.len() * 2 + 20).map(|_| AtomicU64::new(0)).collect();
+            let replayed = ObjectRef::new(&memory, 0);
+            replayed.put(0, &before);
+            changes::install(replayed, encoded);
+            let mut words = vec![0; image.len()];
+            replayed.copy(0, &mut words);
+            prop_assert_eq!(&words, &image);
             prop_assert_eq!(seen[1], LoggedWrite::Freed { base: Timestamp::from_raw(8) });
             prop_assert_eq!(seen[2], LoggedWrite::New { class: 9, incarnation: 10, payload: &image });
         }
@@ -375,10 +328,10 @@ mod tests {
         fn garbage_is_refused_and_never_panics(words in proptest::collection::vec(any::<u64>(), 0..50)) {
             if let Ok((_, rest)) = split_id(&words) {
                 let _ = decode_lock(rest, |_, write| {
-                    if let LoggedWrite::Changed { ranges: encoded, .. } = write {
-                        ranges(encoded).for_each(drop);
+                    match write {
+                        LoggedWrite::Changed { ranges, .. } => changes::check(ranges, usize::MAX),
+                        _ => Ok(()),
                     }
-                    Ok(())
                 });
                 let _ = decode_commit(rest);
             }

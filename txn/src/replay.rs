@@ -24,6 +24,7 @@ use fencepost_storage::region::{BlockId, Regions};
 use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
+use crate::changes;
 use crate::record::{self, BadRecord, LoggedWrite, TxnId};
 
 /// Commits of a batch.
@@ -211,9 +212,7 @@ fn apply(
             if header.timestamp() != *base || !header.is_allocated() {
                 return Err(BadRecord("a change applies to a version that is not there"));
             }
-            for (from, words) in record::ranges(ranges) {
-                object.put(from, words);
-            }
+            changes::install(object, ranges);
             object.finish_install(
                 header.succeed(w, true),
                 Link::new(incarnation, OldPlace::NONE),

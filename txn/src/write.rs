@@ -4,7 +4,7 @@
 use fencepost_storage::header::Header;
 use fencepost_storage::{Addr, View};
 
-use crate::network::LEAST_WORDS;
+use crate::changes::LEAST_WORDS;
 use crate::node::{NodeKind, Refusal};
 use crate::savepoint::Undo;
 use crate::stop::{AbortReason, Stop};

@@ -25,8 +25,8 @@ use parking_lot::Mutex;
 
 use fencepost_storage::Timestamp;
 
-use super::changes;
 use super::message::{Kind, Reader, Write};
+use crate::changes;
 use crate::record::{BadRecord, TxnId};
 
 /// What is asked of the processor of each object ahead of its change.
@@ -385,7 +385,7 @@ mod tests {
                     out.push(*version);
                     let before = before.as_deref().filter(|_| !freed);
                     before.is_some_and(|before| {
-                        changes::put(out, new, &fencepost_storage::View::Own(before))
+                        changes::put_if_less(out, new, &fencepost_storage::View::Own(before))
                     })
                 };
                 if !message::put_write_of(&mut record, about(Kind::Ranges), ranges) {

@@ -13,7 +13,7 @@
 //!         LOCK-FOUND      id | the beginning of what a LOCK-REPLY is too short for
 //! ```
 //! An id is three words. In LOCK the payload of a new object begins with the address of what it is split of, or
-//! 0. Where a payload is ranges ([`super::changes`]) they apply to the base version, which in COMMIT-BACKUP comes before
+//! 0. Where a payload is ranges ([`crate::changes`]) they apply to the base version, which in COMMIT-BACKUP comes before
 //! them.
 //!
 //! A LOCK carries all values, as they are for the base versions: a primary whose backups are all lost can still commit.

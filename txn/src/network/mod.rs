@@ -6,7 +6,6 @@
 //! spread.rs   the phases of a commit            ends.rs     polls every peer's log and messages
 //! participants.rs  who gets which record
 //! locking.rs  LOCK, and what follows it
-//! changes.rs  ranges of objects, as records carry them
 //! link.rs     log and messages to a peer ─────► primary.rs  LOCK, COMMIT-PRIMARY, ABORT
 //!             truncations                       backup.rs   COMMIT-BACKUP, TRUNCATE
 //! headers.rs  headers of what was read there ──► the same, VALIDATE
@@ -30,7 +29,6 @@ mod backing;
 mod backup;
 mod boards;
 pub mod call;
-mod changes;
 mod copies;
 mod ends;
 mod far;
@@ -67,7 +65,6 @@ use backing::{OfPeer, Registered};
 use backup::{Backup, Changed};
 use boards::BOARD;
 use call::{Line, Services};
-pub(crate) use changes::LEAST_WORDS;
 use ends::End;
 pub(crate) use ends::start_poller;
 pub(crate) use far::Reach;

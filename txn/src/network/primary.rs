@@ -20,9 +20,9 @@ use fencepost_storage::old_versions::Replaced;
 use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
-use super::changes;
 use super::lent::Lent;
 use super::message::{Kind, LockReply, Reader, Slot, Value, Write};
+use crate::changes;
 use crate::machine::Machine;
 use crate::record::{BadRecord, TxnId};
 use crate::stop::AbortReason;

@@ -1,24 +1,27 @@
-//! The ranges of an object that a commit changes: what goes to replicas instead of the whole object where that is
-//! clearly less.
+//! The ranges of an object that a commit changes: what the log has of it, and what goes to replicas instead of the
+//! whole object where that is clearly less.
 //!
 //! ```text
 //! ranges | first word (32), words (32) | word | word | ...      again and again, in order
 //! ```
-//! Ranges apply to one version, their *base*, and to no other; whoever sends them names it. A primary has the
-//! object locked at that version, and a backup waits for it ([`super::backup`], BACKUP-1).
+//! Ranges apply to one version, their *base*, and to no other; whoever writes them names it. A primary has the
+//! object locked at that version, a backup waits for it (`network/backup.rs`, BACKUP-1), and replay comes by it in the
+//! order of the log ([`crate::replay`]).
+//!
+//! # Failure
+//! Ranges come back from a disk and from peers: decoding bounds every count and answers [`BadRecord`].
 
 use fencepost_storage::header::Header;
 use fencepost_storage::{ObjectRef, View};
 
-use super::message::Reader;
 use crate::record::BadRecord;
 use crate::start::BIRTH;
 use crate::transaction::Context;
 use crate::write_set::{What, Write};
 
-/// Objects of up to so many words, 256 bytes, are sent whole.
+/// Objects of up to so many words, 256 bytes, go whole.
 pub(crate) const LEAST_WORDS: usize = 32;
-/// Words between two changes that are sent along rather than begin another range.
+/// Words between two changes that go along rather than begin another range.
 const GAP: usize = 2;
 /// Words that are compared at a time.
 const STRIDE: usize = 64;
@@ -29,7 +32,7 @@ impl Context {
     /// Appends the ranges in which `new`, which an entry becomes, is not what it was, the object being at `header`
     /// now: at the base version, or locked at it. Answers `false` where its replicas get the whole: it is small, or it is not clearly
     /// less, or the base is not known here.
-    pub(super) fn put_changes(
+    pub(crate) fn put_changes(
         &self,
         out: &mut Vec<u64>,
         (write, new): (&Write, &[u64]),
@@ -43,19 +46,43 @@ impl Context {
         }
         if self.machine.is_far(write.addr) {
             let base = self.writes.bases.get(write.addr, write.base);
-            return base.is_some_and(|base| put(out, new, &View::Own(base)));
+            return base.is_some_and(|base| put_if_less(out, new, &View::Own(base)));
         }
         let object = self.machine.regions().object(write.addr);
-        object.is_some_and(|object| put(out, new, &View::Live(object)) && object.unchanged(header))
+        object.is_some_and(|object| {
+            put_if_less(out, new, &View::Live(object)) && object.unchanged(header)
+        })
     }
 }
 
-/// Appends the ranges in which `new` is not what `base` is. If they are not clearly less than the whole of it,
-/// answers `false`, and what was appended is of no use.
-pub(super) fn put(out: &mut Vec<u64>, new: &[u64], base: &View<'_>) -> bool {
+/// At most the words of the ranges of an object of `len` words: each but the first costs a word, and comes after more
+/// than one that is skipped.
+pub(crate) const fn most_words(len: usize) -> usize {
+    1 + len
+}
+
+/// Appends all of `new` as one range; how many that is.
+pub(crate) fn put_whole(out: &mut Vec<u64>, new: &[u64]) -> u64 {
+    put_range(out, new, (0, new.len()));
+    1
+}
+
+/// Appends the ranges in which `new` is not what `base` is; how many.
+pub(crate) fn put(out: &mut Vec<u64>, new: &[u64], base: &View<'_>) -> u64 {
+    put_up_to(usize::MAX, out, new, base).unwrap_or(0)
+}
+
+/// As [`put`]. If they are not clearly less than the whole of it, answers `false`, and what was appended is of no use.
+pub(crate) fn put_if_less(out: &mut Vec<u64>, new: &[u64], base: &View<'_>) -> bool {
     let most = out.len() + new.len() / 4 * 3;
+    put_up_to(most, out, new, base).is_some()
+}
+
+/// Appends ranges while there are no more than `most` words, and says how many ranges; `None` if there would be.
+fn put_up_to(most: usize, out: &mut Vec<u64>, new: &[u64], base: &View<'_>) -> Option<u64> {
     let mut before = [0; STRIDE];
     let mut open: Option<(usize, usize)> = None;
+    let mut ranges = 0;
     for (stride, new_part) in new.chunks(STRIDE).enumerate() {
         let first = stride * STRIDE;
         let before = &mut before[..new_part.len()];
@@ -72,8 +99,9 @@ pub(super) fn put(out: &mut Vec<u64>, new: &[u64], base: &View<'_>) -> bool {
                         put_range(out, new, range);
                     }
                     if out.len() > most {
-                        return false;
+                        return None;
                     }
+                    ranges += 1;
                 }
             }
         }
@@ -81,7 +109,7 @@ pub(super) fn put(out: &mut Vec<u64>, new: &[u64], base: &View<'_>) -> bool {
     if let Some(range) = open {
         put_range(out, new, range);
     }
-    out.len() <= most
+    (out.len() <= most).then_some(ranges)
 }
 
 fn put_range(out: &mut Vec<u64>, new: &[u64], (from, to): (usize, usize)) {
@@ -89,19 +117,36 @@ fn put_range(out: &mut Vec<u64>, new: &[u64], (from, to): (usize, usize)) {
     out.extend_from_slice(&new[from..to]);
 }
 
+/// The first range, where it begins and its words; and what comes behind it.
+fn first(ranges: &[u64]) -> Result<((usize, &[u64]), &[u64]), BadRecord> {
+    const SHORT: BadRecord = BadRecord("the ranges of a change end too early");
+    let (about, rest) = ranges.split_first().ok_or(SHORT)?;
+    let words = rest.split_at_checked((about & COUNT_MASK) as usize);
+    let (words, rest) = words.ok_or(SHORT)?;
+    Ok((((about >> FROM_SHIFT) as usize, words), rest))
+}
+
+/// So many ranges, still encoded, and what comes behind them.
+pub(crate) fn split(words: &[u64], ranges: u64) -> Result<(&[u64], &[u64]), BadRecord> {
+    let mut rest = words;
+    for _ in 0..ranges {
+        (_, rest) = first(rest)?;
+    }
+    Ok(words.split_at(words.len() - rest.len()))
+}
+
 /// Shows `f` all ranges: where each begins, and its words.
-pub(super) fn each(ranges: &[u64], mut f: impl FnMut(usize, &[u64])) -> Result<(), BadRecord> {
-    let mut reader = Reader(ranges);
-    while !reader.0.is_empty() {
-        let about = reader.word()?;
-        let words = reader.take((about & COUNT_MASK) as usize)?;
-        f((about >> FROM_SHIFT) as usize, words);
+fn each(mut ranges: &[u64], mut f: impl FnMut(usize, &[u64])) -> Result<(), BadRecord> {
+    while !ranges.is_empty() {
+        let ((from, words), rest) = first(ranges)?;
+        f(from, words);
+        ranges = rest;
     }
     Ok(())
 }
 
 /// Whether these are ranges, all of them within `words` words.
-pub(super) fn check(ranges: &[u64], words: usize) -> Result<(), BadRecord> {
+pub(crate) fn check(ranges: &[u64], words: usize) -> Result<(), BadRecord> {
     let mut within = true;
     each(ranges, |from, range| within &= from + range.len() <= words)?;
     match within {
@@ -110,9 +155,9 @@ pub(super) fn check(ranges: &[u64], words: usize) -> Result<(), BadRecord> {
     }
 }
 
-/// Writes ranges, which were checked, into a locked object.
-pub(super) fn install(object: ObjectRef<'_>, ranges: &[u64]) {
-    // What is no range any more was not checked.
+/// Writes ranges into an object that nobody else writes to; nothing is written beyond its end.
+pub(crate) fn install(object: ObjectRef<'_>, ranges: &[u64]) {
+    // What is no range any more was neither checked nor split off.
     let _ = each(ranges, |from, words| object.put(from, words));
 }
 
@@ -135,7 +180,7 @@ mod tests {
     /// The ranges from `base` to `new`, unless they are not clearly less.
     fn between(base: &[u64], new: &[u64]) -> Option<Vec<u64>> {
         let mut out = vec![99];
-        put(&mut out, new, &View::Own(base)).then(|| out.split_off(1))
+        put_if_less(&mut out, new, &View::Own(base)).then(|| out.split_off(1))
     }
 
     #[test]
@@ -190,16 +235,24 @@ mod tests {
                 let object = ObjectRef::new(&memory, 5);
                 object.put(0, &base);
                 let mut same = Vec::new();
-                prop_assert!(put(&mut same, &new, &View::Live(object)));
+                prop_assert!(put_if_less(&mut same, &new, &View::Live(object)));
                 prop_assert_eq!(&same, &ranges);
                 install(object, &ranges);
                 let mut words = vec![0; len];
                 object.copy(0, &mut words);
-                prop_assert_eq!(words, new);
+                prop_assert_eq!(&words, &new);
             } else {
                 let differ = base.iter().zip(&new).filter(|(a, b)| a != b).count();
                 prop_assert!(differ * 4 >= len, "{} of {}", differ, len);
             }
+            // The log takes them all the same.
+            let mut all = Vec::new();
+            let count = put(&mut all, &new, &View::Own(&base));
+            prop_assert!(all.len() <= most_words(len));
+            prop_assert_eq!(applied(&base, &all), new);
+            all.push(u64::MAX);
+            prop_assert_eq!(split(&all, count), Ok((&all[..all.len() - 1], &[u64::MAX][..])));
+            prop_assert!(split(&all, count + 1).is_err());
         }
 
         #[test]
@@ -208,6 +261,9 @@ mod tests {
         ) {
             if check(&words, 20).is_ok() {
                 applied(&[0; 20], &words);
+            }
+            if let Ok((ranges, _)) = split(&words, 3) {
+                prop_assert_eq!(each(ranges, |_, _| ()), Ok(()));
             }
         }
     }
