@@ -3,6 +3,7 @@
 mod race;
 mod ranges;
 mod regions;
+mod sums;
 mod validate;
 mod world;
 
@@ -10,9 +11,9 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use fencepost_txn::{Addr, LockFree, Mode, Near, NodeKind, Outcome, Refusal, Rerouting};
-use fencepost_txn::{Revalidate, Stop, Timestamp, Transaction, View};
+use fencepost_txn::{Addr, LockFree, Mode, Near, Outcome, Stop, Timestamp, Transaction, View};
 use pollster::block_on;
+use sums::SUMS;
 use world::{KINDS, Kind, LOG_WORDS, World, commit, place, word};
 
 #[test]
@@ -301,42 +302,6 @@ fn many_new_objects_commit_up_to_what_the_logs_take() {
     }
 }
 
-/// Objects whose first word becomes the commit timestamp.
-struct Stamped;
-
-static STAMPED: Stamped = Stamped;
-
-impl NodeKind for Stamped {
-    fn id(&self) -> u8 {
-        79
-    }
-
-    fn admits(&self, _: &View<'_>, _: Timestamp) -> bool {
-        false
-    }
-
-    fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
-        image[op[0] as usize] = op[1];
-        Ok(())
-    }
-
-    fn timestamp_word(&self) -> Option<usize> {
-        Some(0)
-    }
-
-    fn stamp(&self, image: &mut [u64], w: Timestamp) {
-        image[0] = w.raw();
-    }
-
-    fn revalidate(&self, _: &[u64], _: &View<'_>) -> Revalidate {
-        Revalidate::Invalid
-    }
-
-    fn reroute<'a>(&'static self, _: &'a mut Transaction, _: Addr) -> Rerouting<'a> {
-        Box::pin(async { Err(Stop::Damaged) })
-    }
-}
-
 #[test]
 fn new_objects_carry_the_commit_timestamp_where_they_are_to() {
     for kind in KINDS {
@@ -344,10 +309,10 @@ fn new_objects_carry_the_commit_timestamp_where_they_are_to() {
         let mut tx = world.begin(0, Mode::ReadWrite);
         let stamped = block_on(tx.alloc(3, place(1))).expect("memory");
         tx.write_new(stamped, &[1, 2, 3]).expect("its own");
-        tx.stamp_with(stamped.addr, &STAMPED).expect("its own");
+        tx.stamp_with(stamped.addr, &SUMS).expect("its own");
         assert!(tx.stamps(stamped.addr));
         let patched = block_on(tx.alloc(3, place(1))).expect("memory");
-        let done = block_on(tx.patch(patched.addr, &STAMPED, &[1, 6]));
+        let done = block_on(tx.patch(patched.addr, &SUMS, &[1, 6]));
         assert_eq!(done, Ok(Ok(())));
         let Ok(Outcome::Committed(w)) = block_on(tx.commit()) else {
             panic!("nobody is in the way");

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fencepost_txn::network::Posted;
-use fencepost_txn::{Addr, Mode, Outcome, Refusal, Timestamp, View};
-use fencepost_txn::{NodeKind, Rerouting, Revalidate, Stop, Transaction};
+use fencepost_txn::{Addr, Mode, Outcome, View};
 use pollster::block_on;
 
+use crate::sums::SUMS;
 use crate::world::{KINDS, Kind, LOG_WORDS, World, commit, unless_conflict};
 
 const WORDS: usize = 300;
@@ -124,42 +124,6 @@ fn what_many_change_at_once_is_all_there_on_all_replicas() {
         let sum: u64 = objects.iter().map(sum).sum();
         assert_eq!(sum, committed.into_inner() as u64, "{kind:?}");
         assert!(sum > 20, "{sum}");
-    }
-}
-
-/// Nodes whose words are added to, wherever they have moved; the first is the commit timestamp.
-struct Sums;
-
-static SUMS: Sums = Sums;
-
-impl NodeKind for Sums {
-    fn id(&self) -> u8 {
-        80
-    }
-
-    fn admits(&self, _: &View<'_>, _: Timestamp) -> bool {
-        true
-    }
-
-    fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
-        image[op[0] as usize] += op[1];
-        Ok(())
-    }
-
-    fn timestamp_word(&self) -> Option<usize> {
-        Some(0)
-    }
-
-    fn stamp(&self, image: &mut [u64], w: Timestamp) {
-        image[0] = w.raw();
-    }
-
-    fn revalidate(&self, _: &[u64], _: &View<'_>) -> Revalidate {
-        Revalidate::Invalid
-    }
-
-    fn reroute<'a>(&'static self, _: &'a mut Transaction, _: Addr) -> Rerouting<'a> {
-        Box::pin(async { Err(Stop::Damaged) })
     }
 }
 

@@ -1,0 +1,40 @@
+//! A kind of nodes for these tests.
+
+use fencepost_txn::{Addr, NodeKind, Refusal, Rerouting, Revalidate, Stop, Timestamp};
+use fencepost_txn::{Transaction, View};
+
+/// Nodes whose words are added to, wherever they have moved; the first is the commit timestamp.
+pub struct Sums;
+
+pub static SUMS: Sums = Sums;
+
+impl NodeKind for Sums {
+    fn id(&self) -> u8 {
+        80
+    }
+
+    fn admits(&self, _: &View<'_>, _: Timestamp) -> bool {
+        true
+    }
+
+    fn apply(&self, op: &[u64], image: &mut [u64]) -> Result<(), Refusal> {
+        image[op[0] as usize] += op[1];
+        Ok(())
+    }
+
+    fn timestamp_word(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    fn stamp(&self, image: &mut [u64], w: Timestamp) {
+        image[0] = w.raw();
+    }
+
+    fn revalidate(&self, _: &[u64], _: &View<'_>) -> Revalidate {
+        Revalidate::Invalid
+    }
+
+    fn reroute<'a>(&'static self, _: &'a mut Transaction, _: Addr) -> Rerouting<'a> {
+        Box::pin(async { Err(Stop::Damaged) })
+    }
+}
