@@ -18,14 +18,15 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection,
-    DigitallySignedStruct, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
+    DigitallySignedStruct, PeerIncompatible, RootCertStore, ServerConfig, ServerConnection,
+    SignatureScheme,
 };
 
 use super::auth::{self, HandshakeError, Identity, Peer};
@@ -161,14 +162,14 @@ impl ServerCertVerifier for OfTheCa {
         Ok(ServerCertVerified::assertion())
     }
 
+    /// Nobody gets here: TLS 1.3 alone is spoken.
     fn verify_tls12_signature(
         &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
+        Err(PeerIncompatible::ServerDoesNotSupportTls12Or13.into())
     }
 
     fn verify_tls13_signature(
