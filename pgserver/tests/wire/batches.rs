@@ -85,14 +85,17 @@ fn rows(client: &mut Client) -> Vec<Vec<Option<String>>> {
 }
 
 fn step(statement: &str, parameters: &[&str]) -> Vec<u8> {
-    let parameters: Vec<_> = parameters.iter().map(|text| Some(*text)).collect();
-    [bind("", statement, &parameters), execute("", 0)].concat()
+    bound(statement, parameters, &[])
 }
 
 fn described(statement: &str, parameters: &[&str]) -> Vec<u8> {
+    bound(statement, parameters, &named(b'D', 'P', ""))
+}
+
+/// A statement that is bound and, after what is to come `between`, executed.
+fn bound(statement: &str, parameters: &[&str], between: &[u8]) -> Vec<u8> {
     let parameters: Vec<_> = parameters.iter().map(|text| Some(*text)).collect();
-    let (bound, shown) = (bind("", statement, &parameters), named(b'D', 'P', ""));
-    [bound, shown, execute("", 0)].concat()
+    [&bind("", statement, &parameters), between, &execute("", 0)].concat()
 }
 
 #[test]
