@@ -141,15 +141,18 @@ macro_rules! wire_integers {
 
 wire_integers!(u8, u16, u32, u64, u128);
 
+/// The bytes of types around another one: its bytes.
 macro_rules! wire_newtypes {
     ($($newtype:ty: $inner:ty),*) => {$(
-        impl Wire for $newtype {
-            fn put(&self, out: &mut Writer) {
-                self.0.put(out);
+        impl $crate::codec::Wire for $newtype {
+            fn put(&self, out: &mut $crate::codec::Writer) {
+                $crate::codec::Wire::put(&self.0, out);
             }
 
-            fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-                Ok(Self(<$inner>::take(from)?))
+            fn take(
+                from: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::DecodeError> {
+                Ok(Self(<$inner as $crate::codec::Wire>::take(from)?))
             }
         }
     )*};
@@ -178,6 +181,64 @@ macro_rules! wire_names {
 
 wire_names!(Address: "address", FailureDomain: "failure domain");
 
+/// The bytes of structs: their fields in the order in which they stand here.
+macro_rules! wire_structs {
+    ($($name:ident { $($field:ident),* }),*) => {$(
+        impl $crate::codec::Wire for $name {
+            fn put(&self, out: &mut $crate::codec::Writer) {
+                $($crate::codec::Wire::put(&self.$field, out);)*
+            }
+
+            fn take(
+                from: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::DecodeError> {
+                Ok(Self { $($field: $crate::codec::Wire::take(from)?),* })
+            }
+        }
+    )*};
+}
+
+/// The bytes of an enum: the number of the variant, and its fields in the order in which they stand here.
+macro_rules! wire_enum {
+    ($name:ident, $what:literal: $($number:literal $variant:ident $({ $($field:ident),* })?),*) => {
+        impl $crate::codec::Wire for $name {
+            fn put(&self, out: &mut $crate::codec::Writer) {
+                match self {
+                    $(Self::$variant $({ $($field),* })? => {
+                        $crate::codec::Wire::put(&($number as u8), out);
+                        $($($crate::codec::Wire::put($field, out);)*)?
+                    })*
+                }
+            }
+
+            fn take(
+                from: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::DecodeError> {
+                Ok(match <u8 as $crate::codec::Wire>::take(from)? {
+                    $($number => Self::$variant $({ $($field: $crate::codec::Wire::take(from)?),* })?,)*
+                    _ => return Err($crate::codec::DecodeError::Invalid($what)),
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use {wire_enum, wire_newtypes, wire_structs};
+
+impl Wire for bool {
+    fn put(&self, out: &mut Writer) {
+        u8::from(*self).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match u8::take(from)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(DecodeError::Invalid("truth value")),
+        }
+    }
+}
+
 impl<const N: usize> Wire for [u8; N] {
     fn put(&self, out: &mut Writer) {
         out.raw(self);
@@ -190,17 +251,16 @@ impl<const N: usize> Wire for [u8; N] {
 
 impl<T: Wire> Wire for Option<T> {
     fn put(&self, out: &mut Writer) {
-        u8::from(self.is_some()).put(out);
+        self.is_some().put(out);
         if let Some(value) = self {
             value.put(out);
         }
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        match u8::take(from)? {
-            0 => Ok(None),
-            1 => T::take(from).map(Some),
-            _ => Err(DecodeError::Invalid("option")),
+        match bool::take(from)? {
+            false => Ok(None),
+            true => T::take(from).map(Some),
         }
     }
 }
@@ -243,9 +303,8 @@ mod tests {
     fn bytes_after_the_end_are_refused() {
         assert_eq!(u16::decode(&[1, 2, 3]), Err(DecodeError::Trailing));
         assert_eq!(u16::decode(&[1, 2]), Ok(513));
-        assert_eq!(
-            Option::<u8>::decode(&[2, 0]),
-            Err(DecodeError::Invalid("option"))
-        );
+        let invalid = DecodeError::Invalid("truth value");
+        assert_eq!(Option::<u8>::decode(&[2, 0]), Err(invalid));
+        assert_eq!(bool::decode(&[2]), Err(invalid));
     }
 }

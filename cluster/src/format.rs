@@ -5,28 +5,18 @@
 //! machine | id 4 | length 1, address | length 1, failure domain |
 //! ```
 
-use crate::codec::{DecodeError, Reader, Wire, Writer};
+use crate::codec::{DecodeError, Reader, Wire, Writer, wire_structs};
 use crate::configuration::{Configuration, Machine};
 use crate::seal::{seal, unseal};
 
 const MAGIC: [u8; 4] = *b"FpCf";
 const VERSION: u16 = 1;
 
-impl Wire for Machine {
-    fn put(&self, out: &mut Writer) {
-        self.id.put(out);
-        self.address.put(out);
-        self.domain.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            id: Wire::take(from)?,
-            address: Wire::take(from)?,
-            domain: Wire::take(from)?,
-        })
-    }
-}
+wire_structs!(Machine {
+    id,
+    address,
+    domain
+});
 
 impl Wire for Configuration {
     fn put(&self, out: &mut Writer) {

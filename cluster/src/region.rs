@@ -5,7 +5,7 @@ use std::fmt;
 
 use fencepost_fabric::MachineId;
 
-use crate::codec::{DecodeError, Reader, Wire, Writer};
+use crate::codec::{DecodeError, Reader, Wire, Writer, wire_newtypes};
 use crate::ids::ConfigurationId;
 
 /// Replicas a region has at most.
@@ -88,25 +88,7 @@ pub struct Mapping {
     pub last_replica_change: ConfigurationId,
 }
 
-impl Wire for RegionId {
-    fn put(&self, out: &mut Writer) {
-        self.0.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        u32::take(from).map(Self)
-    }
-}
-
-impl Wire for GroupId {
-    fn put(&self, out: &mut Writer) {
-        self.0.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        RegionId::take(from).map(Self)
-    }
-}
+wire_newtypes!(RegionId: u32, GroupId: RegionId);
 
 impl Wire for Replicas {
     fn put(&self, out: &mut Writer) {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::codec::{DecodeError, Reader, Wire, Writer};
+use crate::codec::wire_structs;
 use crate::ids::ConfigurationId;
 use crate::region::{GroupId, Mapping, RegionId};
 
@@ -22,19 +22,10 @@ pub struct MapVersion {
     pub changes: u64,
 }
 
-impl Wire for MapVersion {
-    fn put(&self, out: &mut Writer) {
-        self.configuration.put(out);
-        self.changes.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            configuration: Wire::take(from)?,
-            changes: Wire::take(from)?,
-        })
-    }
-}
+wire_structs!(MapVersion {
+    configuration,
+    changes
+});
 
 /// Where regions are, as far as it is known here.
 #[derive(Clone, Debug)]

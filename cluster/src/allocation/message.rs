@@ -7,7 +7,7 @@
 use fencepost_fabric::MachineId;
 
 use super::{AllocationError, Refusal, RequestId};
-use crate::codec::{DecodeError, Reader, Wire, Writer};
+use crate::codec::{DecodeError, Reader, Wire, Writer, wire_enum, wire_structs};
 use crate::ids::ConfigurationId;
 use crate::placement::PlacementError;
 use crate::region::{Mapping, RegionId};
@@ -123,195 +123,41 @@ impl Wire for RegionMessage {
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (configuration, body) = (Wire::take(from)?, RegionBody::take(from)?);
+        let many = match &body {
+            RegionBody::Fetch { regions } => regions.len(),
+            RegionBody::Mappings { found, missing, .. } => found.len().max(missing.len()),
+            RegionBody::Listed { found, .. } => found.len(),
+            _ => 0,
+        };
+        if many > MAX_FETCHED {
+            return Err(DecodeError::Invalid("number of regions"));
+        }
         Ok(Self {
-            configuration: Wire::take(from)?,
-            body: Wire::take(from)?,
+            configuration,
+            body,
         })
     }
 }
 
-impl Wire for RegionBody {
-    fn put(&self, out: &mut Writer) {
-        match self {
-            Self::Allocate {
-                request,
-                answered,
-                near,
-                primary,
-            } => {
-                0u8.put(out);
-                request.put(out);
-                answered.put(out);
-                near.put(out);
-                primary.put(out);
-            }
-            Self::Allocated {
-                request,
-                version,
-                mapping,
-            } => {
-                1u8.put(out);
-                request.put(out);
-                version.put(out);
-                mapping.put(out);
-            }
-            Self::NotAllocated { request, why } => {
-                2u8.put(out);
-                request.put(out);
-                why.put(out);
-            }
-            Self::Prepare { request, mapping } => {
-                3u8.put(out);
-                request.put(out);
-                mapping.put(out);
-            }
-            Self::Prepared { region } => {
-                4u8.put(out);
-                region.put(out);
-            }
-            Self::Refused { region, why } => {
-                5u8.put(out);
-                region.put(out);
-                why.put(out);
-            }
-            Self::Commit { region } => {
-                6u8.put(out);
-                region.put(out);
-            }
-            Self::Abort { region } => {
-                7u8.put(out);
-                region.put(out);
-            }
-            Self::Fetch { regions } => {
-                8u8.put(out);
-                regions.put(out);
-            }
-            Self::Mappings {
-                version,
-                found,
-                missing,
-            } => {
-                9u8.put(out);
-                version.put(out);
-                found.put(out);
-                missing.put(out);
-            }
-            Self::List { from } => {
-                10u8.put(out);
-                from.put(out);
-            }
-            Self::Listed {
-                version,
-                from,
-                found,
-                more,
-            } => {
-                11u8.put(out);
-                version.put(out);
-                from.put(out);
-                found.put(out);
-                u8::from(*more).put(out);
-            }
-        }
-    }
+wire_enum!(RegionBody, "message":
+    0 Allocate { request, answered, near, primary },
+    1 Allocated { request, version, mapping },
+    2 NotAllocated { request, why },
+    3 Prepare { request, mapping },
+    4 Prepared { region },
+    5 Refused { region, why },
+    6 Commit { region },
+    7 Abort { region },
+    8 Fetch { regions },
+    9 Mappings { version, found, missing },
+    10 List { from },
+    11 Listed { version, from, found, more }
+);
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match u8::take(from)? {
-            0 => Self::Allocate {
-                request: Wire::take(from)?,
-                answered: Wire::take(from)?,
-                near: Wire::take(from)?,
-                primary: Wire::take(from)?,
-            },
-            1 => Self::Allocated {
-                request: Wire::take(from)?,
-                version: Wire::take(from)?,
-                mapping: Wire::take(from)?,
-            },
-            2 => Self::NotAllocated {
-                request: Wire::take(from)?,
-                why: Wire::take(from)?,
-            },
-            3 => Self::Prepare {
-                request: Wire::take(from)?,
-                mapping: Wire::take(from)?,
-            },
-            4 => Self::Prepared {
-                region: Wire::take(from)?,
-            },
-            5 => Self::Refused {
-                region: Wire::take(from)?,
-                why: Wire::take(from)?,
-            },
-            6 => Self::Commit {
-                region: Wire::take(from)?,
-            },
-            7 => Self::Abort {
-                region: Wire::take(from)?,
-            },
-            8 => Self::Fetch {
-                regions: few(Wire::take(from)?)?,
-            },
-            9 => Self::Mappings {
-                version: Wire::take(from)?,
-                found: few(Wire::take(from)?)?,
-                missing: few(Wire::take(from)?)?,
-            },
-            10 => Self::List {
-                from: Wire::take(from)?,
-            },
-            11 => Self::Listed {
-                version: Wire::take(from)?,
-                from: Wire::take(from)?,
-                found: few(Wire::take(from)?)?,
-                more: match u8::take(from)? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(DecodeError::Invalid("whether there is more")),
-                },
-            },
-            _ => return Err(DecodeError::Invalid("message")),
-        })
-    }
-}
+wire_structs!(RequestId { machine, number });
 
-fn few<T>(values: Vec<T>) -> Result<Vec<T>, DecodeError> {
-    if values.len() > MAX_FETCHED {
-        return Err(DecodeError::Invalid("number of regions"));
-    }
-    Ok(values)
-}
-
-impl Wire for RequestId {
-    fn put(&self, out: &mut Writer) {
-        self.machine.put(out);
-        self.number.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            machine: Wire::take(from)?,
-            number: Wire::take(from)?,
-        })
-    }
-}
-
-impl Wire for Refusal {
-    fn put(&self, out: &mut Writer) {
-        match self {
-            Self::NoMemory => 0u8.put(out),
-            Self::Contradiction => 1u8.put(out),
-        }
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        match u8::take(from)? {
-            0 => Ok(Self::NoMemory),
-            1 => Ok(Self::Contradiction),
-            _ => Err(DecodeError::Invalid("refusal")),
-        }
-    }
-}
+wire_enum!(Refusal, "refusal": 0 NoMemory, 1 Contradiction);
 
 impl Wire for AllocationError {
     fn put(&self, out: &mut Writer) {

@@ -8,7 +8,7 @@ use fencepost_fabric::MachineId;
 
 use super::JoinRefusal;
 use super::secret::{Nonce, Proof};
-use crate::codec::{DecodeError, Reader, Wire, Writer};
+use crate::codec::{wire_enum, wire_structs};
 use crate::configuration::Configuration;
 use crate::ids::{Address, ClusterId, FailureDomain};
 
@@ -66,126 +66,27 @@ pub enum JoinMessage {
     },
 }
 
-impl Wire for JoinMessage {
-    fn put(&self, out: &mut Writer) {
-        match self {
-            Self::Hello { version, nonce } => {
-                0u8.put(out);
-                version.put(out);
-                nonce.put(out);
-            }
-            Self::Refused { why } => {
-                1u8.put(out);
-                why.put(out);
-            }
-            Self::Challenge { nonce } => {
-                2u8.put(out);
-                nonce.put(out);
-            }
-            Self::Join { request, proof } => {
-                3u8.put(out);
-                request.put(out);
-                proof.put(out);
-            }
-            Self::Accepted {
-                configuration,
-                machine,
-                proof,
-            } => {
-                4u8.put(out);
-                configuration.put(out);
-                machine.put(out);
-                proof.put(out);
-            }
-        }
-    }
+wire_enum!(JoinMessage, "message":
+    0 Hello { version, nonce },
+    1 Refused { why },
+    2 Challenge { nonce },
+    3 Join { request, proof },
+    4 Accepted { configuration, machine, proof }
+);
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match u8::take(from)? {
-            0 => Self::Hello {
-                version: Wire::take(from)?,
-                nonce: Wire::take(from)?,
-            },
-            1 => Self::Refused {
-                why: Wire::take(from)?,
-            },
-            2 => Self::Challenge {
-                nonce: Wire::take(from)?,
-            },
-            3 => Self::Join {
-                request: Wire::take(from)?,
-                proof: Wire::take(from)?,
-            },
-            4 => Self::Accepted {
-                configuration: Wire::take(from)?,
-                machine: Wire::take(from)?,
-                proof: Wire::take(from)?,
-            },
-            _ => return Err(DecodeError::Invalid("message")),
-        })
-    }
-}
+wire_structs!(JoinRequest {
+    version,
+    cluster,
+    address,
+    domain
+});
 
-impl Wire for JoinRequest {
-    fn put(&self, out: &mut Writer) {
-        self.version.put(out);
-        self.cluster.put(out);
-        self.address.put(out);
-        self.domain.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            version: Wire::take(from)?,
-            cluster: Wire::take(from)?,
-            address: Wire::take(from)?,
-            domain: Wire::take(from)?,
-        })
-    }
-}
-
-impl Wire for JoinRefusal {
-    fn put(&self, out: &mut Writer) {
-        match self {
-            Self::Version { theirs, ours } => {
-                0u8.put(out);
-                theirs.put(out);
-                ours.put(out);
-            }
-            Self::WrongSecret => 1u8.put(out),
-            Self::OtherCluster { theirs, ours } => {
-                2u8.put(out);
-                theirs.put(out);
-                ours.put(out);
-            }
-            Self::AddressInUse => 3u8.put(out),
-            Self::NotManager { manager } => {
-                4u8.put(out);
-                manager.put(out);
-            }
-            Self::Full => 5u8.put(out),
-            Self::Busy => 6u8.put(out),
-        }
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match u8::take(from)? {
-            0 => Self::Version {
-                theirs: Wire::take(from)?,
-                ours: Wire::take(from)?,
-            },
-            1 => Self::WrongSecret,
-            2 => Self::OtherCluster {
-                theirs: Wire::take(from)?,
-                ours: Wire::take(from)?,
-            },
-            3 => Self::AddressInUse,
-            4 => Self::NotManager {
-                manager: Wire::take(from)?,
-            },
-            5 => Self::Full,
-            6 => Self::Busy,
-            _ => return Err(DecodeError::Invalid("refusal")),
-        })
-    }
-}
+wire_enum!(JoinRefusal, "refusal":
+    0 Version { theirs, ours },
+    1 WrongSecret,
+    2 OtherCluster { theirs, ours },
+    3 AddressInUse,
+    4 NotManager { manager },
+    5 Full,
+    6 Busy
+);

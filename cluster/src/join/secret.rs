@@ -7,7 +7,7 @@ use ring::hmac;
 use thiserror::Error;
 
 use super::message::JoinRequest;
-use crate::codec::{DecodeError, Reader, Wire, Writer};
+use crate::codec::{Wire, Writer, wire_newtypes};
 use crate::configuration::Configuration;
 use fencepost_fabric::MachineId;
 
@@ -121,25 +121,7 @@ impl fmt::Debug for ClusterSecret {
     }
 }
 
-impl Wire for Nonce {
-    fn put(&self, out: &mut Writer) {
-        self.0.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Wire::take(from).map(Self)
-    }
-}
-
-impl Wire for Proof {
-    fn put(&self, out: &mut Writer) {
-        self.0.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Wire::take(from).map(Self)
-    }
-}
+wire_newtypes!(Nonce: [u8; 32], Proof: [u8; 32]);
 
 #[cfg(test)]
 mod tests {
