@@ -1,0 +1,199 @@
+//! Regions that a machine among others is given: as their primary, or as a backup.
+//!
+//! ```text
+//! reserve ─► memory that peers find ─┬─► keep      a region of its own, or a backup
+//!                                    └─► give_up   it never was
+//! ```
+//! Who decides is the CM; here is the memory. Backups have a table of their own, so that no address leads there.
+//!
+//! # Failure
+//! Where there is no memory, or the id is too large, nothing is reserved. Both ends may come twice, or late: a backup
+//! that is written to is kept by that.
+
+use fencepost_fabric::memory::{Memory, WORD_BYTES};
+
+use super::Regions;
+use super::blocks::{BlockId, Region};
+use crate::account::OutOfMemory;
+use crate::addr::{Addr, RegionId};
+use crate::backing::Piece;
+use crate::classes::Class;
+use crate::object::ObjectRef;
+
+/// Memory of a region that this machine may come to have.
+pub(super) struct Spare {
+    memory: Memory,
+    /// Whether it is to be its primary.
+    own: bool,
+}
+
+impl Regions {
+    /// Makes memory for a region that this machine is to be the primary of, if it is to be its `own`, or a
+    /// backup. It is found by others, but has no blocks here before it is kept.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where there is none, or the id is too large.
+    pub fn reserve(&self, id: RegionId, own: bool) -> Result<(), OutOfMemory> {
+        if id.0 as usize >= self.table.len() {
+            return Err(OutOfMemory);
+        }
+        let words = self.region_bytes / WORD_BYTES;
+        let memory = self.backing.make(piece(id, own), words);
+        let memory = memory.map_err(|_| OutOfMemory)?;
+        self.reserved.lock().insert(id.0, Spare { memory, own });
+        Ok(())
+    }
+
+    /// A region that was reserved is this machine's from now on.
+    pub fn keep(&self, id: RegionId) {
+        let Some(Spare { memory, own }) = self.reserved.lock().remove(&id.0) else {
+            // A backup that was written to before.
+            return;
+        };
+        match own {
+            true => self.add_own(&mut self.growth.lock(), id.0, memory),
+            false => {
+                let cell = self.backups.get(id.0 as usize);
+                let _ = cell.map(|cell| cell.set(Region::of(memory, false)));
+            }
+        }
+    }
+
+    /// A region that was reserved will not be this machine's.
+    pub fn give_up(&self, id: RegionId) {
+        if let Some(spare) = self.reserved.lock().remove(&id.0) {
+            self.backing.withdraw(piece(id, spare.own));
+        }
+    }
+
+    /// The slot at `addr` of a backup that this machine keeps.
+    pub fn backup(&self, addr: Addr) -> Option<ObjectRef<'_>> {
+        let region = self.backups.get(addr.region().0 as usize)?.get()?;
+        region.object(addr.offset() as usize)
+    }
+
+    /// Size class of a block of a backup, if it has one.
+    pub fn backup_class(&self, id: BlockId) -> Option<Class> {
+        let region = self.backups.get(id.region.0 as usize)?.get()?;
+        region.class(id.block as usize)
+    }
+
+    /// Gives block `id` of a backup to `class`, as its primary did.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where this machine has no such backup, or it no such block.
+    pub fn restore_backup(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
+        let cell = self.backups.get(id.region.0 as usize).ok_or(OutOfMemory)?;
+        if cell.get().is_none() {
+            // Who writes there knows that it is to be kept; that is on its way here.
+            self.keep(id.region);
+        }
+        let region = cell.get().ok_or(OutOfMemory)?;
+        let there = region.class(id.block as usize);
+        if there == Some(class) {
+            return Ok(());
+        }
+        if there.is_some() {
+            region.clear(id.block, class);
+        }
+        region.set_class(id.block, class)
+    }
+}
+
+/// What a region of this machine, its `own` or a backup, is to the backing.
+fn piece(id: RegionId, own: bool) -> Piece {
+    match own {
+        true => Piece::Region(id.0),
+        false => Piece::Backup(id.0),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::backing::Backing;
+    use crate::region::{MAX_REGIONS, MIN_REGION_BYTES};
+    use crate::timestamp::Timestamp;
+
+    /// Memory of a machine that is given its regions.
+    #[derive(Default)]
+    struct Given(Mutex<Vec<Piece>>);
+
+    impl Backing for Given {
+        fn make(&self, piece: Piece, words: usize) -> std::io::Result<Memory> {
+            let mut made = self.0.lock();
+            if made.contains(&piece) {
+                return Err(std::io::ErrorKind::AlreadyExists.into());
+            }
+            made.push(piece);
+            Memory::anonymous(words)
+        }
+
+        fn find(&self, _piece: Piece) -> Option<Memory> {
+            None
+        }
+
+        fn withdraw(&self, piece: Piece) {
+            self.0.lock().retain(|made| *made != piece);
+        }
+
+        fn next_region(&self, _made: u32) -> Option<u32> {
+            None
+        }
+    }
+
+    #[test]
+    fn regions_that_are_given_serve_once_they_are_kept() {
+        let backing = Arc::new(Given::default());
+        let regions = Regions::with(MIN_REGION_BYTES, Arc::clone(&backing) as _);
+        let take = || regions.acquire_block(Class(0), Timestamp::ZERO, true);
+        assert!(regions.is_full());
+        assert_eq!(take(), Err(OutOfMemory));
+        let (first, second) = (RegionId(7), RegionId(3));
+        regions.reserve(first, true).expect("memory");
+        assert_eq!(take(), Err(OutOfMemory), "it may yet be given up");
+        regions.give_up(first);
+        assert_eq!(*backing.0.lock(), []);
+        for id in [first, second] {
+            regions.reserve(id, true).expect("memory, again");
+            regions.keep(id);
+        }
+        assert!(!regions.is_full());
+        let mut last = None;
+        for at in 0..30 {
+            let id = take().expect("15 blocks in each of two regions");
+            let of = if at < 15 { first } else { second };
+            assert_eq!((id.region, id.block), (of, at % 15 + 1));
+            last = Some(id);
+        }
+        assert!(regions.is_full() && regions.count() == 2);
+        assert_eq!(take(), Err(OutOfMemory));
+        let last = last.expect("thirty of them");
+        regions.release_block(last, || Timestamp::ZERO);
+        assert_eq!(take(), Ok(last), "what is free again serves");
+        let beyond = RegionId(MAX_REGIONS as u32);
+        assert_eq!(regions.reserve(beyond, true), Err(OutOfMemory));
+    }
+
+    #[test]
+    fn a_backup_that_is_reserved_serves_whoever_writes_to_it() {
+        let backing = Arc::new(Given::default());
+        let regions = Regions::with(MIN_REGION_BYTES, Arc::clone(&backing) as _);
+        let at = |region| BlockId {
+            region: RegionId(region),
+            block: 2,
+        };
+        assert_eq!(regions.restore_backup(at(1), Class(3)), Err(OutOfMemory));
+        regions.reserve(RegionId(1), false).expect("memory");
+        assert_eq!(*backing.0.lock(), [Piece::Backup(1)]);
+        assert_eq!(regions.restore_backup(at(1), Class(3)), Ok(()));
+        // That it is to be kept comes later.
+        regions.keep(RegionId(1));
+        assert_eq!(regions.backup_class(at(1)), Some(Class(3)));
+        assert!(regions.is_full() && regions.region(RegionId(1)).is_none());
+    }
+}

@@ -1,0 +1,219 @@
+//! How regions fill: blocks that were never used, one region after the other, and blocks that are free again.
+//!
+//! ```text
+//! own     | region | region | region begun last | made, and not begun |
+//!                             ... used | next | never used ...
+//! free    blocks whose every slot was free, each with what readers must pass first
+//! ```
+//! One lock is around all of this; whoever has taken a block under it is alone with it. A machine that is alone makes
+//! its next region here; among others it is given them ([`super::given`]).
+
+use fencepost_fabric::memory::{Memory, WORD_BYTES};
+use fencepost_fabric::sync::Ordering;
+
+use super::Regions;
+use super::blocks::{BLOCK_BYTES, BlockId, Region};
+use crate::account::OutOfMemory;
+use crate::addr::RegionId;
+use crate::backing::Piece;
+use crate::classes::Class;
+use crate::timestamp::Timestamp;
+
+/// A block that any size class may take.
+#[derive(Clone, Copy)]
+pub(super) struct FreeBlock {
+    pub id: BlockId,
+    /// What all readers must pass first.
+    freed: Timestamp,
+    /// Whether it may have pages.
+    paged: bool,
+}
+
+impl FreeBlock {
+    pub fn never_used(id: BlockId) -> FreeBlock {
+        FreeBlock {
+            id,
+            freed: Timestamp::ZERO,
+            paged: false,
+        }
+    }
+}
+
+/// Which blocks there are to be had.
+#[derive(Default)]
+pub(super) struct Growth {
+    /// Ids of the regions whose primary is this machine, in the order in which they were made.
+    pub own: Vec<u32>,
+    /// How many of them have blocks in use.
+    pub begun: usize,
+    /// Blocks whose every slot is free.
+    pub free: Vec<FreeBlock>,
+    /// Next never-used block of the region that was begun last.
+    pub next: u32,
+}
+
+impl Regions {
+    /// Takes a block for slots of `class`: one whose freeing `oldest` has passed, if blocks `may` be
+    /// used `again` now, or a new one.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] when every region is full or the kernel gives no more address space.
+    pub fn acquire_block(
+        &self,
+        class: Class,
+        oldest: Timestamp,
+        may_again: bool,
+    ) -> Result<BlockId, OutOfMemory> {
+        let mut growth = self.growth.lock();
+        let passed =
+            |free: &FreeBlock| free.freed <= oldest && (may_again || free.freed.raw() == 0);
+        if let Some(at) = growth.free.iter().position(passed) {
+            let FreeBlock { id, .. } = growth.free.swap_remove(at);
+            self.put_anew(id, class)?;
+            return Ok(id);
+        }
+        if self.is_used_up(&growth) {
+            if growth.begun == growth.own.len() {
+                self.add_region(&mut growth)?;
+            }
+            growth.begun += 1;
+            growth.next = 1;
+        }
+        let id = BlockId {
+            region: RegionId(growth.own[growth.begun - 1]),
+            block: growth.next,
+        };
+        growth.next += 1;
+        self.set_class(id, class)?;
+        Ok(id)
+    }
+
+    /// Gives a block back whose every slot is free; it is used again once all readers have passed
+    /// what `freed` answers, which is asked when nobody finds the block's size class any more.
+    pub fn release_block(&self, id: BlockId, freed: impl FnOnce() -> Timestamp) {
+        let region = self.region(id.region);
+        if region.is_some_and(|region| region.take_class(id.block)) {
+            let freed = freed();
+            self.growth.lock().free.push(FreeBlock {
+                id,
+                freed,
+                paged: true,
+            });
+        }
+    }
+
+    /// Gives the pages of free blocks that readers have `passed` back to the system.
+    pub fn discard_free_blocks(&self, passed: Timestamp) {
+        let mut growth = self.growth.lock();
+        for free in &mut growth.free {
+            if free.paged
+                && free.freed <= passed
+                && let Some(region) = self.region(free.id.region)
+            {
+                region.discard(free.id.block);
+                free.paged = false;
+            }
+        }
+    }
+
+    /// The region of this machine that was made last.
+    pub fn newest(&self) -> Option<RegionId> {
+        self.growth.lock().own.last().copied().map(RegionId)
+    }
+
+    /// Whether all blocks of this machine's regions have been in use, so that a new one needs a new region
+    /// or what is free by then.
+    pub fn is_full(&self) -> bool {
+        let growth = self.growth.lock();
+        growth.begun == growth.own.len() && self.is_used_up(&growth)
+    }
+
+    /// Whether the region that was begun last has no block left that was never used.
+    fn is_used_up(&self, growth: &Growth) -> bool {
+        growth.begun == 0 || growth.next as usize >= self.region_bytes / BLOCK_BYTES
+    }
+
+    /// Makes the next region of a machine that is alone.
+    pub(super) fn add_region(&self, growth: &mut Growth) -> Result<(), OutOfMemory> {
+        let made = growth.own.len() as u32;
+        let id = self.backing.next_region(made).ok_or(OutOfMemory)?;
+        if id as usize >= self.table.len() {
+            return Err(OutOfMemory);
+        }
+        let words = self.region_bytes / WORD_BYTES;
+        let memory = self.backing.make(Piece::Region(id), words);
+        self.add_own(growth, id, memory.map_err(|_| OutOfMemory)?);
+        Ok(())
+    }
+
+    /// A region is this machine's from now on.
+    pub(super) fn add_own(&self, growth: &mut Growth, id: u32, memory: Memory) {
+        // Only the holder of the growth lock gets here, once for an id, so the cell is empty.
+        let cell = self.table.get(id as usize);
+        let _ = cell.map(|cell| cell.set(Region::of(memory, true)));
+        growth.own.push(id);
+        self.count.store(growth.own.len() as u32, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::addr::Addr;
+    use crate::region::MIN_REGION_BYTES;
+
+    #[test]
+    fn blocks_fill_regions_one_after_the_other_and_addresses_resolve() {
+        let regions = Regions::new(MIN_REGION_BYTES);
+        let class = Class::for_payload(10).expect("small");
+        let ids: Vec<BlockId> = (0..20)
+            .map(|_| {
+                regions
+                    .acquire_block(class, Timestamp::ZERO, true)
+                    .expect("two regions are enough")
+            })
+            .collect();
+        assert_eq!(regions.count(), 2);
+        assert_eq!(
+            (
+                ids[0].region.0,
+                ids[0].block,
+                ids[15].region.0,
+                ids[15].block
+            ),
+            (0, 1, 1, 1)
+        );
+        let addr = ids[3].slot(class, 5);
+        assert!(regions.object(addr).is_some_and(|o| o.len() >= 10));
+        assert!(regions.object(Addr::new(RegionId(0), 0)).is_none());
+        assert!(regions.object(Addr::new(RegionId(9), 1 << 20)).is_none());
+    }
+
+    #[test]
+    fn a_released_block_waits_for_its_readers() {
+        let regions = Regions::new(MIN_REGION_BYTES);
+        let (small, large) = (Class(0), Class(200));
+        let id = regions
+            .acquire_block(small, Timestamp::ZERO, true)
+            .expect("first block");
+        regions.release_block(id, || Timestamp::from_raw(50));
+        assert_ne!(
+            regions
+                .acquire_block(large, Timestamp::from_raw(49), true)
+                .expect("a new block"),
+            id
+        );
+        assert_ne!(
+            regions
+                .acquire_block(large, Timestamp::from_raw(50), false)
+                .expect("not again now"),
+            id
+        );
+        assert_eq!(
+            regions
+                .acquire_block(large, Timestamp::from_raw(50), true)
+                .expect("the old block"),
+            id
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Regions and the table of them: memory split into blocks, blocks into slots of one size class.
+//!
+//! # Picture
+//! ```text
+//! mod.rs      the table: which region an address is in, and the slot there
+//! blocks.rs   one region: the header block, and blocks of slots
+//! growth.rs   which block is used next          given.rs    regions that others decide about, and backups
+//!                                               restore.rs  as a log or a checkpoint says
+//! ```
+//! A region is reserved whole and populated as it is touched, so a new one costs next to nothing.
+//! A machine among others has three kinds: those whose primary it is, those of peers, found when an
+//! address first leads there and only ever read, and backups, which nobody reads by address. Those that it
+//! has itself are given to it, in two steps: [`Regions::reserve`], and [`Regions::keep`] or
+//! [`Regions::give_up`].
+//! Block 0 of region 0 is followed by the root block, whose first slot is the database's root object.
+//!
+//! # Concurrency
+//! A block's class is set by the thread that acquired it, before any address in it is known to
+//! others, and changes again only after an epoch (see [`crate::lanes`]). Looking an address up takes
+//! no lock.
+
+mod blocks;
+mod given;
+mod growth;
+mod restore;
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
+
+use fencepost_fabric::memory::WORD_BYTES;
+use fencepost_fabric::sync::Ordering;
+use parking_lot::Mutex;
+
+pub use blocks::{BLOCK_BYTES, BlockId, Region, class_of};
+use given::Spare;
+use growth::Growth;
+
+use crate::account::OutOfMemory;
+use crate::addr::{Addr, RegionId};
+use crate::backing::{Backing, Piece, Private};
+use crate::classes::Class;
+use crate::object::ObjectRef;
+
+/// The smallest region.
+pub const MIN_REGION_BYTES: usize = 16 << 20;
+/// The largest region; an address has 32 bits of offset and 2 GiB is the production size.
+pub const MAX_REGION_BYTES: usize = 2 << 30;
+/// Regions of a machine.
+pub const MAX_REGIONS: usize = 4096;
+
+/// All regions of a machine.
+pub struct Regions {
+    table: Box<[OnceLock<Region>]>,
+    backups: Box<[OnceLock<Region>]>,
+    count: AtomicU32,
+    region_bytes: usize,
+    growth: Mutex<Growth>,
+    /// Regions that are reserved and not kept yet.
+    reserved: Mutex<HashMap<u32, Spare>>,
+    backing: Arc<dyn Backing>,
+}
+
+impl Regions {
+    /// An empty table for regions of `region_bytes`, a power of two between [`MIN_REGION_BYTES`] and
+    /// [`MAX_REGION_BYTES`]; other values are brought to the nearest allowed one.
+    pub fn new(region_bytes: usize) -> Self {
+        Self::with(region_bytes, Arc::new(Private))
+    }
+
+    /// As [`Self::new`], with memory from `backing`.
+    pub fn with(region_bytes: usize, backing: Arc<dyn Backing>) -> Self {
+        let region_bytes = region_bytes
+            .clamp(MIN_REGION_BYTES, MAX_REGION_BYTES)
+            .next_power_of_two();
+        Self {
+            table: (0..MAX_REGIONS).map(|_| OnceLock::new()).collect(),
+            backups: (0..MAX_REGIONS).map(|_| OnceLock::new()).collect(),
+            count: AtomicU32::new(0),
+            region_bytes,
+            backing,
+            growth: Mutex::default(),
+            reserved: Mutex::default(),
+        }
+    }
+
+    /// Bytes of a region.
+    pub fn region_bytes(&self) -> usize {
+        self.region_bytes
+    }
+
+    /// Regions whose primary this machine is. Alone, their ids are `0..count`.
+    pub fn count(&self) -> u32 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// A region.
+    #[inline]
+    pub fn region(&self, id: RegionId) -> Option<&Region> {
+        let cell = self.table.get(id.0 as usize)?;
+        cell.get().or_else(|| self.find(id, cell))
+    }
+
+    /// A region that a peer has made.
+    #[cold]
+    fn find<'a>(&self, id: RegionId, cell: &'a OnceLock<Region>) -> Option<&'a Region> {
+        let memory = self.backing.find(Piece::Region(id.0))?;
+        Some(cell.get_or_init(|| Region::of(memory, false)))
+    }
+
+    /// Whether the primary of `addr` is this machine.
+    #[inline]
+    pub fn is_own(&self, addr: Addr) -> bool {
+        self.region(addr.region()).is_some_and(Region::is_own)
+    }
+
+    /// The slot at `addr`; `None` for an address outside every block in use. A wrong address inside
+    /// a block gives a slot of garbage, never a panic: whoever stores addresses checks its objects.
+    #[inline]
+    pub fn object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
+        self.region(addr.region())?.object(addr.offset() as usize)
+    }
+
+    /// Asks the processor for the first `bytes` at `addr`, which is about to be read.
+    #[inline]
+    pub fn prefetch(&self, addr: Addr, bytes: usize) {
+        if let Some(region) = self.region(addr.region()) {
+            region.prefetch(addr.offset() as usize, bytes);
+        }
+    }
+
+    /// The slot at `addr` and a number that changes whenever its block gets another class. `None`
+    /// where no slot begins.
+    pub fn slot_at(&self, addr: Addr) -> Option<(ObjectRef<'_>, u64)> {
+        let region = self.region(addr.region())?;
+        let offset = addr.offset() as usize;
+        let class = region
+            .class_word(offset / BLOCK_BYTES)?
+            .load(Ordering::Acquire);
+        let bytes = class_of(class)?.slot_words() * WORD_BYTES;
+        (offset % BLOCK_BYTES)
+            .is_multiple_of(bytes)
+            .then_some((region.object(offset)?, class))
+    }
+
+    /// Size class of the block that holds `addr`.
+    pub fn class_of(&self, addr: Addr) -> Option<Class> {
+        self.region(addr.region())?
+            .class(addr.offset() as usize / BLOCK_BYTES)
+    }
+
+    /// Every block in use of this machine's regions with its class, in address order.
+    pub fn blocks(&self) -> Vec<(BlockId, Class)> {
+        let mut all = Vec::new();
+        let mut own = self.growth.lock().own.clone();
+        own.sort_unstable();
+        for region in own {
+            let id = RegionId(region);
+            let Some(there) = self.region(id) else {
+                continue;
+            };
+            for block in 1..there.blocks() {
+                if let Some(class) = there.class(block) {
+                    all.push((
+                        BlockId {
+                            region: id,
+                            block: block as u32,
+                        },
+                        class,
+                    ));
+                }
+            }
+        }
+        all
+    }
+
+    fn set_class(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
+        let region = self.region(id.region).ok_or(OutOfMemory)?;
+        region.set_class(id.block, class)
+    }
+
+    /// Gives a block that had another class before, and in which nothing is left, to `class`.
+    fn put_anew(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
+        let region = self.region(id.region).ok_or(OutOfMemory)?;
+        region.clear(id.block, class);
+        region.set_class(id.block, class)
+    }
+}

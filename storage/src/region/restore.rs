@@ -1,0 +1,109 @@
+//! Regions as a log or a checkpoint has them: blocks come in any order, with their classes.
+//!
+//! What lies between the blocks that come is free, so that whatever runs afterwards finds it. Nobody else uses the
+//! regions meanwhile but those who restore.
+
+use fencepost_fabric::memory::WORD_BYTES;
+
+use super::Regions;
+use super::blocks::{BLOCK_BYTES, BlockId};
+use super::growth::FreeBlock;
+use crate::account::{Account, OutOfMemory};
+use crate::addr::RegionId;
+use crate::classes::{Class, MAX_SLOT_WORDS};
+
+impl Regions {
+    /// Makes sure that block `id` exists with `class`, as a log record or a checkpoint says.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] when the region cannot be reserved or the block has another class already.
+    pub fn restore_block(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
+        if let Some(there) = self
+            .region(id.region)
+            .and_then(|r| r.class(id.block as usize))
+        {
+            return if there == class {
+                Ok(())
+            } else {
+                Err(OutOfMemory)
+            };
+        }
+        let mut growth = self.growth.lock();
+        while self.count() <= id.region.0 {
+            // The blocks of the region that was newest so far stay free for later.
+            let skipped = self.count().checked_sub(1);
+            let blocks = (self.region_bytes / BLOCK_BYTES) as u32;
+            if let Some(region) = skipped {
+                for block in growth.next.max(1)..blocks {
+                    growth.free.push(FreeBlock::never_used(BlockId {
+                        region: RegionId(region),
+                        block,
+                    }));
+                }
+            }
+            self.add_region(&mut growth)?;
+            growth.begun = growth.own.len();
+            growth.next = 1;
+        }
+        if id.region.0 + 1 == self.count() {
+            for block in growth.next..id.block {
+                growth.free.push(FreeBlock::never_used(BlockId {
+                    region: id.region,
+                    block,
+                }));
+            }
+            growth.next = growth.next.max(id.block + 1);
+        }
+        growth.free.retain(|free| free.id != id);
+        self.set_class(id, class)
+    }
+
+    /// Gives block `id` to `class` although it had another class before, as the log says: by then all
+    /// that was in it had been freed.
+    ///
+    /// # Errors
+    /// As [`Self::restore_block`].
+    pub fn restore_block_anew(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
+        let there = self
+            .region(id.region)
+            .and_then(|region| region.class(id.block as usize));
+        if there.is_none_or(|there| there == class) {
+            return self.restore_block(id, class);
+        }
+        self.put_anew(id, class)
+    }
+
+    /// Charges what loaded blocks hold, in full: recovery does not know which pages they touch.
+    pub fn charge_restored(&self, account: &Account) {
+        account.charge_unchecked((self.blocks().len() * MAX_SLOT_WORDS * WORD_BYTES) as u64);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::region::MIN_REGION_BYTES;
+    use crate::timestamp::Timestamp;
+
+    #[test]
+    fn blocks_are_restored_in_any_order_and_the_gaps_stay_usable() {
+        let regions = Regions::new(MIN_REGION_BYTES);
+        let at = |region, block| BlockId {
+            region: RegionId(region),
+            block,
+        };
+        regions.restore_block(at(1, 4), Class(3)).expect("fits");
+        regions.restore_block(at(0, 2), Class(1)).expect("fits");
+        assert_eq!(regions.restore_block(at(0, 2), Class(1)), Ok(()));
+        assert_eq!(regions.restore_block(at(0, 2), Class(2)), Err(OutOfMemory));
+        let mut seen = vec![at(1, 4), at(0, 2)];
+        for _ in 0..28 {
+            let id = regions
+                .acquire_block(Class(0), Timestamp::ZERO, true)
+                .expect("30 blocks in two regions");
+            assert!(!seen.contains(&id), "{id:?} handed out twice");
+            seen.push(id);
+        }
+        assert_eq!(regions.count(), 2);
+    }
+}
