@@ -117,8 +117,11 @@ fn put_range(out: &mut Vec<u64>, new: &[u64], (from, to): (usize, usize)) {
     out.extend_from_slice(&new[from..to]);
 }
 
-/// The first range, where it begins and its words; and what comes behind it.
-fn first(ranges: &[u64]) -> Result<((usize, &[u64]), &[u64]), BadRecord> {
+/// Where a range begins, and its words.
+type Range<'a> = (usize, &'a [u64]);
+
+/// The first range, and what comes behind it.
+fn first(ranges: &[u64]) -> Result<(Range<'_>, &[u64]), BadRecord> {
     const SHORT: BadRecord = BadRecord("the ranges of a change end too early");
     let (about, rest) = ranges.split_first().ok_or(SHORT)?;
     let words = rest.split_at_checked((about & COUNT_MASK) as usize);

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use fencepost_txn::{Addr, LockFree, Mode, Near, Outcome, Stop, Timestamp, Transaction, View};
+use fencepost_txn::{Addr, LockFree, Mode, Near, Outcome, Stop, View};
 use pollster::block_on;
 use sums::SUMS;
 use world::{KINDS, Kind, LOG_WORDS, World, commit, place, word};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fencepost_txn::network::Posted;
-use fencepost_txn::{Addr, Mode, Outcome, View};
+use fencepost_txn::{Addr, Mode, Outcome};
 use pollster::block_on;
 
 use crate::sums::SUMS;
