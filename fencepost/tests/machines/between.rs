@@ -4,9 +4,12 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fencepost::{BlockingSession, Cluster, Database};
+use fencepost::{BlockingSession, Cluster, Database, Options};
+use fencepost_txn::Machine;
 
 pub const MACHINES: u32 = 3;
+/// The secret of all networks.
+pub const SECRET: &[u8] = b"of these tests alone";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is between the machines.
@@ -17,35 +20,37 @@ pub enum Between {
 
 impl Between {
     pub fn memory() -> Between {
-        let tmpfs = std::path::Path::new("/dev/shm");
-        let dir = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
-        Between::Memory(dir.expect("a directory"))
+        Between::Memory(shared())
     }
 
-    /// Addresses that are free and stay so: nobody calls from the hosts of a test.
     pub fn network(test: u32) -> Between {
-        let any =
-            |machine| TcpListener::bind(format!("127.1.{test}.{machine}:0")).expect("a free port");
-        let listeners: Vec<_> = (1..=MACHINES).map(any).collect();
-        let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
-        Between::Network(listeners.iter().map(address).collect())
+        Between::Network(addresses(test, MACHINES))
     }
 
-    /// The machines, with so many replicas of each region, each opened by a thread as each would be by a process.
+    /// The machines, with so many replicas of each region.
     pub fn machines(&self, replicas: u32) -> Vec<Database> {
+        self.machines_with(replicas, |_, cluster| {
+            Database::options().region_size(64 << 20).cluster(cluster)
+        })
+    }
+
+    /// The machines, each opened with such options by a thread as each would be by a process.
+    pub fn machines_with(
+        &self,
+        replicas: u32,
+        options: impl Fn(u32, Cluster) -> Options + Sync,
+    ) -> Vec<Database> {
         let open = |machine| {
             let cluster = match self {
                 Between::Memory(directory) => Cluster::of_host(directory.path(), machine, MACHINES),
                 Between::Network(addresses) => {
-                    Cluster::of_network(addresses.clone(), machine, *b"of these tests alone")
+                    Cluster::of_network(addresses.clone(), machine, SECRET)
                 }
             };
-            let options = Database::options().region_size(64 << 20);
-            options
-                .cluster(cluster.replicas(replicas))
-                .open()
-                .expect("opens")
+            let options = options(machine, cluster.replicas(replicas));
+            options.open().expect("opens")
         };
+        let open = &open;
         thread::scope(|scope| {
             let opening: Vec<_> = (1..=MACHINES)
                 .map(|machine| scope.spawn(move || open(machine)))
@@ -54,6 +59,22 @@ impl Between {
             opened.collect()
         })
     }
+}
+
+/// A directory for memory that machines share.
+pub fn shared() -> tempfile::TempDir {
+    let tmpfs = std::path::Path::new("/dev/shm");
+    let dir = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
+    dir.expect("a directory")
+}
+
+/// Addresses that are free and stay so: nobody calls from the hosts of a test.
+pub fn addresses(test: u32, machines: u32) -> Vec<String> {
+    let any =
+        |machine| TcpListener::bind(format!("127.1.{test}.{machine}:0")).expect("a free port");
+    let listeners: Vec<_> = (1..=machines).map(any).collect();
+    let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
+    listeners.iter().map(address).collect()
 }
 
 /// A session that ships whatever can be.
@@ -79,6 +100,15 @@ pub fn until(mut so: impl FnMut() -> bool) {
     while !so() {
         assert!(began.elapsed() < PATIENCE, "it never is");
         thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until nothing is left of any transaction, and asserts that all backups are what their primaries are.
+pub fn alike(machines: &[Database]) {
+    let all: Vec<_> = machines.iter().map(|db| db.machine().clone()).collect();
+    until(|| Machine::are_at_rest(&all));
+    for machine in &all {
+        assert_eq!(machine.compare_backups(&all), []);
     }
 }
 

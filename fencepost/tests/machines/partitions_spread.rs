@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::thread;
 
-use fencepost::{BlockingSession, Cluster, Database, Row, params};
+use fencepost::{BlockingSession, Database, Row, params};
 use fencepost_btree::{BTree, Direction, ScanBatch};
 use fencepost_hashtable::HashTable;
 use fencepost_planner::chunks_of;
@@ -13,29 +13,7 @@ use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Machine, Mode, Transaction};
 use pollster::FutureExt;
 
-const MACHINES: u32 = 3;
-
-/// The machines, each opened by a thread as each would be by a process.
-fn cluster(directory: &std::path::Path) -> Vec<Database> {
-    let open = |machine| {
-        let cluster = Cluster::of_host(directory, machine, MACHINES).replicas(2);
-        let options = Database::options().region_size(64 << 20).cluster(cluster);
-        options.open().expect("opens")
-    };
-    thread::scope(|scope| {
-        let opening: Vec<_> = (1..=MACHINES)
-            .map(|machine| scope.spawn(move || open(machine)))
-            .collect();
-        let opened = opening.into_iter().map(|machine| machine.join());
-        opened.map(|db| db.expect("no panic")).collect()
-    })
-}
-
-fn shared() -> tempfile::TempDir {
-    let tmpfs = std::path::Path::new("/dev/shm");
-    let dir = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
-    dir.expect("a directory")
-}
+use crate::between::{Between, MACHINES};
 
 /// The machine that partition `p` of a new table is on.
 fn machine_of(partition: usize) -> u32 {
@@ -119,8 +97,8 @@ fn number(session: &mut BlockingSession, sql: &str) -> i64 {
 
 #[test]
 fn partitions_are_on_their_machines_whoever_writes() {
-    let shared = shared();
-    let machines = cluster(shared.path());
+    let between = Between::memory();
+    let machines = between.machines(2);
     let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
     sessions[1]
         .batch(
@@ -257,8 +235,8 @@ fn shows_partitions(session: &mut BlockingSession) {
 
 #[test]
 fn machines_at_once_fill_each_others_partitions() {
-    let shared = shared();
-    let machines = cluster(shared.path());
+    let between = Between::memory();
+    let machines = between.machines(2);
     machines[0]
         .blocking()
         .batch(
@@ -289,8 +267,8 @@ fn machines_at_once_fill_each_others_partitions() {
 #[test]
 fn a_load_fills_empty_partitions_where_they_are() {
     const ROWS: u64 = 6000;
-    let shared = shared();
-    let machines = cluster(shared.path());
+    let between = Between::memory();
+    let machines = between.machines(2);
     let mut session = machines[1].blocking();
     session
         .batch(

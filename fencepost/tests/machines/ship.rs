@@ -1,14 +1,13 @@
 //! Statements that run on the machine that has their data.
 
-mod machines;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use fencepost::{BlockingSession, Database, Error, Row, Session, SqlState, Value, params, types};
-use machines::{Between, MACHINES, seen, shipping, staying, until};
 use pollster::FutureExt;
+
+use crate::between::{Between, MACHINES, seen, shipping, staying, until};
 
 fn sent(db: &Database) -> u64 {
     db.shipped().sent - db.shipped().returned

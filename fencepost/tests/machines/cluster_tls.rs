@@ -1,11 +1,12 @@
 //! Machines of a network that talk in TLS.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::thread;
 
 use fencepost::{Cluster, Database, OpenError};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+use crate::between::{SECRET, addresses};
 
 /// A directory with certificates of one CA: `ca.pem`, and for each machine K `K.pem` and `K.key`.
 fn certificates(machines: u32) -> tempfile::TempDir {
@@ -30,16 +31,8 @@ fn certificates(machines: u32) -> tempfile::TempDir {
     dir
 }
 
-/// Addresses that are free and stay so: nobody calls from the hosts of a test.
-fn addresses(test: u32) -> Vec<String> {
-    let any = |host| TcpListener::bind(format!("127.0.{test}.{host}:0")).expect("a free port");
-    let listeners = [any(1), any(2)];
-    let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
-    listeners.iter().map(address).collect()
-}
-
 fn open(addresses: &[String], machine: u32, files: Option<&Path>) -> Result<Database, OpenError> {
-    let mut cluster = Cluster::of_network(addresses.to_vec(), machine, *b"of these tests alone");
+    let mut cluster = Cluster::of_network(addresses.to_vec(), machine, SECRET);
     if let Some(files) = files {
         cluster = cluster.tls(
             files.join(format!("{machine}.pem")),
@@ -64,7 +57,7 @@ fn both(addresses: &[String], files: [Option<&Path>; 2]) -> [Result<Database, Op
 #[test]
 fn machines_with_certificates_are_one_database() {
     let files = certificates(2);
-    let machines = both(&addresses(60), [Some(files.path()); 2]);
+    let machines = both(&addresses(60, 2), [Some(files.path()); 2]);
     let [first, second] = machines.map(|machine| machine.expect("opens"));
     let create = "CREATE TABLE t (n int PRIMARY KEY)";
     first.blocking().execute(create, &[]).expect("creates");
@@ -86,7 +79,7 @@ fn machines_that_do_not_believe_each_other_say_why() {
             ["of the other machine is not signed by the CA"; 2],
         ),
     ] {
-        let refused = both(&addresses(61), [Some(files.path()), second]);
+        let refused = both(&addresses(61, 2), [Some(files.path()), second]);
         for (machine, why) in refused.into_iter().zip(whys) {
             let refused = machine.err().expect("is refused");
             assert!(matches!(refused, OpenError::Refused(_)), "{refused}");
@@ -105,7 +98,7 @@ fn what_is_no_certificate_is_said_at_once() {
             Some(pem) => std::fs::write(&path, pem).expect("written"),
             None => std::fs::remove_file(&path).expect("removed"),
         }
-        let opened = open(&addresses(62), 1, Some(files.path()));
+        let opened = open(&addresses(62, 2), 1, Some(files.path()));
         std::fs::write(&path, before).expect("written");
         opened.err().expect("is refused")
     };

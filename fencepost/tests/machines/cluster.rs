@@ -4,69 +4,11 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
-use fencepost::{BlockingSession, Cluster, Database, OpenError, Options, SqlState, params};
-use fencepost_txn::Machine;
+use fencepost::{BlockingSession, Cluster, Database, OpenError, SqlState, params};
 use parking_lot::Mutex;
 use pollster::FutureExt;
 
-const MACHINES: u32 = 3;
-
-/// What is between the machines.
-#[derive(Clone)]
-enum Between {
-    Memory(std::path::PathBuf),
-    Network(Vec<String>),
-}
-
-impl Between {
-    fn cluster(&self, machine: u32, replicas: u32) -> Cluster {
-        let cluster = match self {
-            Between::Memory(directory) => Cluster::of_host(directory, machine, MACHINES),
-            Between::Network(addresses) => {
-                Cluster::of_network(addresses.clone(), machine, *b"of these tests alone")
-            }
-        };
-        cluster.replicas(replicas)
-    }
-}
-
-/// Addresses that are free and stay so: nobody calls from the hosts of a test.
-fn addresses(test: u32) -> Vec<String> {
-    let any =
-        |machine| TcpListener::bind(format!("127.0.{test}.{machine}:0")).expect("a free port");
-    let listeners: Vec<_> = (1..=MACHINES).map(any).collect();
-    let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
-    listeners.iter().map(address).collect()
-}
-
-/// The machines, each opened by a thread as each would be by a process.
-fn cluster(between: &Between, replicas: u32) -> Vec<Database> {
-    cluster_of(|machine| {
-        let cluster = between.cluster(machine, replicas);
-        Database::options().region_size(64 << 20).cluster(cluster)
-    })
-}
-
-/// The machines with such options.
-fn cluster_of(options: impl Fn(u32) -> Options + Sync) -> Vec<Database> {
-    let open = |machine| options(machine).open().expect("opens");
-    let open = &open;
-    thread::scope(|scope| {
-        let opening: Vec<_> = (1..=MACHINES)
-            .map(|machine| scope.spawn(move || open(machine)))
-            .collect();
-        opening
-            .into_iter()
-            .map(|machine| machine.join().expect("no panic"))
-            .collect()
-    })
-}
-
-fn shared() -> tempfile::TempDir {
-    let tmpfs = std::path::Path::new("/dev/shm");
-    let dir = tempfile::tempdir_in(tmpfs).or_else(|_| tempfile::tempdir());
-    dir.expect("a directory")
-}
+use crate::between::{Between, SECRET, addresses, alike, shared};
 
 fn count(db: &Database, table: &str) -> i64 {
     let count = format!("SELECT count(*) FROM {table}");
@@ -76,17 +18,16 @@ fn count(db: &Database, table: &str) -> i64 {
 
 #[test]
 fn what_one_machine_does_all_of_them_see() {
-    let shared = shared();
-    all_see(&Between::Memory(shared.path().into()));
+    all_see(&Between::memory());
 }
 
 #[test]
 fn what_one_machine_of_a_network_does_all_of_them_see() {
-    all_see(&Between::Network(addresses(1)));
+    all_see(&Between::network(1));
 }
 
 fn all_see(between: &Between) {
-    let machines = cluster(between, 3);
+    let machines = between.machines(3);
     let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
     sessions[1]
         .batch("CREATE TABLE t (a int PRIMARY KEY, b text); CREATE TABLE h (k int PRIMARY KEY, v int) WITH (index = hash)")
@@ -132,25 +73,14 @@ fn all_see(between: &Between) {
     );
     show_themselves(&mut sessions);
     drop(sessions);
-    for machine in &machines {
-        let backed: Vec<_> = machines.iter().map(|db| db.machine().clone()).collect();
-        for round in 0.. {
-            if Machine::are_at_rest(&backed) {
-                break;
-            }
-            assert!(round < 5000, "something is left of a transaction");
-            thread::sleep(std::time::Duration::from_millis(1));
-        }
-        assert_eq!(machine.machine().compare_backups(&backed), []);
-    }
+    alike(&machines);
 }
 
 #[test]
 fn copies_of_a_region_are_in_different_domains() {
-    let shared = shared();
-    let between = Between::Memory(shared.path().into());
-    let machines = cluster_of(|machine| {
-        let cluster = between.cluster(machine, 2).domains(["x", "x", "y"]);
+    let between = Between::memory();
+    let machines = between.machines_with(2, |_, cluster| {
+        let cluster = cluster.domains(["x", "x", "y"]);
         Database::options().region_size(16 << 20).cluster(cluster)
     });
     let mut session = machines[1].blocking();
@@ -171,13 +101,11 @@ fn copies_of_a_region_are_in_different_domains() {
 
 #[test]
 fn where_a_backup_has_no_memory_statements_say_so_and_leave_nothing() {
-    let shared = shared();
-    let between = Between::Memory(shared.path().into());
-    let machines = cluster_of(|machine| {
+    let between = Between::memory();
+    let machines = between.machines_with(3, |machine, cluster| {
         let limit = if machine == 2 { 6 << 20 } else { 1 << 30 };
         let options = Database::options().region_size(16 << 20);
-        let options = options.memory_limit(limit);
-        options.cluster(between.cluster(machine, 3))
+        options.memory_limit(limit).cluster(cluster)
     });
     let mut sessions: Vec<_> = machines.iter().map(Database::blocking).collect();
     sessions[0]
@@ -210,17 +138,9 @@ fn where_a_backup_has_no_memory_statements_say_so_and_leave_nothing() {
         assert_eq!(total, i64::from(rows) * 4000);
     }
     drop(sessions);
-    let all: Vec<_> = machines.iter().map(|db| db.machine().clone()).collect();
-    for round in 0.. {
-        if Machine::are_at_rest(&all) {
-            break;
-        }
-        assert!(round < 5000, "something is left of a statement");
-        thread::sleep(std::time::Duration::from_millis(1));
-    }
-    for machine in &all {
-        assert_eq!(machine.compare_backups(&all), []);
-        assert_eq!(machine.inventory().locked, []);
+    alike(&machines);
+    for db in &machines {
+        assert_eq!(db.machine().inventory().locked, []);
     }
     // The third machine has room in the region that it has.
     let more = add(&mut machines[2].blocking(), rows, 100);
@@ -276,18 +196,17 @@ fn await_text(text: &mut impl FnMut(&str) -> String, sql: &str, expected: &str) 
 
 #[test]
 fn transfers_on_all_machines_at_once_keep_the_total() {
-    let shared = shared();
-    transfer(&Between::Memory(shared.path().into()));
+    transfer(&Between::memory());
 }
 
 #[test]
 fn transfers_on_all_machines_of_a_network_keep_the_total() {
-    transfer(&Between::Network(addresses(2)));
+    transfer(&Between::network(2));
 }
 
 fn transfer(between: &Between) {
     const ACCOUNTS: i32 = 30;
-    let machines = cluster(between, 2);
+    let machines = between.machines(2);
     machines[0]
         .blocking()
         .batch(
@@ -331,18 +250,17 @@ fn transfer(between: &Between) {
 
 #[test]
 fn sessions_of_all_machines_stand_in_line_for_a_row() {
-    let shared = shared();
-    stand_in_line(&Between::Memory(shared.path().into()));
+    stand_in_line(&Between::memory());
 }
 
 #[test]
 fn sessions_of_all_machines_of_a_network_stand_in_line_for_a_row() {
-    stand_in_line(&Between::Network(addresses(3)));
+    stand_in_line(&Between::network(3));
 }
 
 fn stand_in_line(between: &Between) {
     const EACH: i64 = 60;
-    let machines = cluster(between, 3);
+    let machines = between.machines(3);
     machines[0]
         .blocking()
         .batch("CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0), (2, 0)")
@@ -424,13 +342,12 @@ fn what_cannot_be_a_cluster_is_refused() {
 
 #[test]
 fn a_machine_that_is_none_of_the_network_is_told_why() {
-    let addresses = addresses(4);
+    let addresses = addresses(4, 3);
     let join = |machine, secret: &'static [u8], name| {
         let cluster = Cluster::of_network(addresses.clone(), machine, secret);
         let options = Database::options().region_size(16 << 20);
         options.cluster(cluster.name(name)).open()
     };
-    const SECRET: &[u8] = b"of these tests alone";
     assert!(matches!(
         join(1, b"too short", "one"),
         Err(OpenError::SecretTooShort(_))
@@ -466,8 +383,8 @@ fn a_machine_that_is_none_of_the_network_is_told_why() {
 #[test]
 fn a_cancel_is_heard_where_the_session_is() {
     type Heard = Arc<Mutex<Vec<(i32, i32)>>>;
-    let shared = shared();
-    let machines = cluster(&Between::Memory(shared.path().into()), 1);
+    let between = Between::memory();
+    let machines = between.machines(1);
     let heard: [Heard; 3] = Default::default();
     let hook = |machine: usize| {
         let heard = Arc::clone(&heard[machine]);

@@ -1,10 +1,9 @@
 //! What a shipped statement costs, counted: the request, a COMMIT-BACKUP to each backup, and the reply.
 
-mod machines;
-
 use fencepost::{Database, Value, params};
 use fencepost_txn::network::{Posted, Traffic};
-use machines::{Between, seen, shipping};
+
+use crate::between::{Between, seen, shipping};
 
 const STATEMENTS: u64 = 20;
 

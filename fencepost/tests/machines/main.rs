@@ -1,0 +1,8 @@
+//! Several machines that are one database.
+
+mod between;
+mod cluster;
+mod cluster_tls;
+mod partitions_spread;
+mod ship;
+mod ship_costs;
