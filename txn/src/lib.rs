@@ -42,6 +42,7 @@ mod refresh;
 pub mod replay;
 mod savepoint;
 pub mod sharded;
+mod shared_snapshot;
 mod start;
 pub mod stop;
 pub mod transaction;

@@ -5,7 +5,8 @@
 //! slot of a coordinator | read at R (or idle) | commits at or above C (or not) | first log byte |
 //! ```
 //! # Invariants
-//! * READ-1: once [`Readers::oldest`] has answered `b`, no transaction reads below `b` any more. A
+//! * READ-1: once [`Readers::oldest`] has answered `b`, no transaction reads below `b` any more but at the
+//!   snapshot of a peer's transaction, for which that peer answers ([`crate::shared_snapshot`]). A
 //!   reader publishes where it reads and then looks at the bound; the collector publishes the bound and then
 //!   looks at the slots again: one of the two sees the other. Where the time is known to be in an interval
 //!   [L, U], both mean L: a reader publishes the L of its begin, although it will read at U. So a slot also says
@@ -50,7 +51,8 @@ impl ReaderSlot {
         }
     }
 
-    /// Moves the published read timestamp forward.
+    /// Moves the published read timestamp: forward, or to one that a peer keeps
+    /// ([`crate::shared_snapshot`]).
     pub fn move_to(&self, r: Timestamp) {
         self.reading.store(r.raw(), Ordering::SeqCst);
     }

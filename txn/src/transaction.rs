@@ -50,7 +50,7 @@ const FEW_INTENTS: usize = 16;
 pub struct FarCounts {
     /// One-sided reads of objects, and two for each that was read at an old version, however old.
     pub reads: u32,
-    /// Messages: intents.
+    /// Messages: intents, and what its statements ask of other machines.
     pub messages: u32,
 }
 
@@ -268,19 +268,31 @@ impl Coordinator {
 
     /// Begins a transaction; its snapshot is of now.
     pub fn begin(&mut self, mode: Mode) -> Transaction {
+        self.begin_with(mode, None)
+    }
+
+    /// Begins a transaction, on a snapshot that is in force if one is given ([`crate::shared_snapshot`]).
+    #[inline]
+    pub(crate) fn begin_with(&mut self, mode: Mode, snapshot: Option<Timestamp>) -> Transaction {
         let mut context = self
             .home
             .take()
             .unwrap_or_else(|| Context::new(&self.machine, &self.home));
         context.mode = mode;
         context.local += 1;
-        context.r = self
-            .machine
-            .readers()
-            .begin(&context.slot, self.machine.clock());
+        let clock = self.machine.clock();
+        (context.r, context.in_force) = match snapshot {
+            None => {
+                let r = self.machine.readers().begin(&context.slot, clock);
+                (r, clock.is_exact())
+            }
+            Some(r) => {
+                context.slot.move_to(r);
+                (r, true)
+            }
+        };
         context.fetched.clear();
         context.far = FarCounts::default();
-        context.in_force = self.machine.clock().is_exact();
         context.newest = Timestamp::ZERO;
         context.refreshes = 0;
         context.synchronous = true;

@@ -3,6 +3,7 @@
 mod race;
 mod ranges;
 mod regions;
+mod snapshot;
 mod sums;
 mod validate;
 mod world;
