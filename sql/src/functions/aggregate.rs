@@ -3,6 +3,8 @@
 //! An accumulator that needs its input in order or without duplicates keeps it until the end and
 //! sorts it then, as PostgreSQL does.
 
+mod partial;
+
 use std::cmp::Ordering;
 
 use compact_str::CompactString;

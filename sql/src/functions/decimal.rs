@@ -221,15 +221,23 @@ impl Sum {
     }
 
     pub(super) fn add(&mut self, value: &Decimal) -> Result<(), SqlError> {
-        let scale = self.scale.max(value.scale());
-        let own = self
-            .mantissa
-            .checked_mul(10i128.pow(scale - self.scale))
-            .ok_or_else(overflow)?;
-        let other = value
-            .mantissa()
-            .checked_mul(10i128.pow(scale - value.scale()))
-            .ok_or_else(overflow)?;
+        self.add_parts(value.mantissa(), value.scale())
+    }
+
+    /// What makes it up, for [`Sum::add_parts`].
+    pub(super) fn parts(&self) -> (i128, u32) {
+        (self.mantissa, self.scale)
+    }
+
+    /// Adds `mantissa` with so many digits behind the point.
+    pub(super) fn add_parts(&mut self, mantissa: i128, digits: u32) -> Result<(), SqlError> {
+        let scale = self.scale.max(digits);
+        let shifted = |mantissa: i128, by: u32| {
+            let power = 10i128.checked_pow(by);
+            power.and_then(|power| mantissa.checked_mul(power))
+        };
+        let own = shifted(self.mantissa, scale - self.scale).ok_or_else(overflow)?;
+        let other = shifted(mantissa, scale - digits).ok_or_else(overflow)?;
         self.mantissa = own.checked_add(other).ok_or_else(overflow)?;
         self.scale = scale;
         Ok(())
