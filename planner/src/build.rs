@@ -11,6 +11,7 @@ use fencepost_sql::catalog::TableDef;
 use crate::access::{Path, WantedOrder, choose};
 use crate::join::plan_join;
 use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
+use crate::split::Split;
 use crate::terms::{SlotRange, conjunction, conjuncts, reads_only, terms};
 
 /// The table whose rows a statement changes.
@@ -60,7 +61,11 @@ pub fn plan_select(select: Select) -> SelectPlan {
     conjuncts(select.filter, &mut conditions);
     let planned = builder.plan_from(select.from, conditions, (0, 0));
     let sorted = wanted.is_some() && planned.ordered;
-    SelectPlan {
+    let (sort, order) = match sorted {
+        true => (Vec::new(), select.order_by),
+        false => (select.order_by, Vec::new()),
+    };
+    let mut plan = SelectPlan {
         width,
         source: planned.source,
         filter: conjunction(planned.rest),
@@ -69,11 +74,14 @@ pub fn plan_select(select: Select) -> SelectPlan {
         targets: select.targets,
         visible: select.visible,
         distinct: select.distinct,
-        sort: if sorted { Vec::new() } else { select.order_by },
+        sort,
         limit: select.limit,
         offset: select.offset,
         home: None,
-    }
+        split: None,
+    };
+    plan.split = Split::of(&plan, order);
+    plan
 }
 
 /// Marks the slots that `expr` reads.

@@ -20,6 +20,7 @@ use fencepost_storage::Addr;
 use fencepost_txn::Near;
 
 use crate::home::HomeKey;
+use crate::split::Split;
 
 /// A table as plans use it: its definition and its codecs.
 #[derive(Debug)]
@@ -94,6 +95,8 @@ pub struct SelectPlan {
     pub offset: Option<Expr>,
     /// What tells its home, where it is a statement by itself.
     pub home: Option<HomeKey>,
+    /// How other machines may run parts of it, where it is a statement by itself.
+    pub split: Option<Split>,
 }
 
 /// Where from rows come from.

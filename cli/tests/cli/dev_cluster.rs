@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fencepost_benchmarks::sql::SqlSession;
+use fencepost_benchmarks::sql::{Cell, SqlSession};
 
 use crate::common::dev_cluster::{DevCluster, MACHINES, is_gone, signal};
 
@@ -39,6 +39,30 @@ fn are_one_database(mut cluster: DevCluster) {
     assert!(machines.iter().all(|pid| is_gone(pid)));
     let left = std::fs::read_dir(cluster.shared()).expect("a directory");
     assert_eq!(left.count(), 0, "its memory is given back");
+}
+
+/// Processes have their code at different addresses, and yet plan alike.
+#[test]
+fn a_statement_is_split_among_processes() {
+    let cluster = DevCluster::start("tcp");
+    let mut session = cluster.session(1);
+    for statement in [
+        "CREATE TABLE t (a int PRIMARY KEY, b text) PARTITION BY HASH (a) WITH (partitions = 6)",
+        "INSERT INTO t SELECT g, 'row ' || g FROM generate_series(1, 600) g",
+    ] {
+        session.script(statement).expect("runs");
+    }
+    let explain = "EXPLAIN ANALYZE SELECT length(b), sum(abs(a)) FROM t
+        WHERE upper(b) LIKE 'ROW%' AND a > 10 GROUP BY length(b) HAVING count(*) > 1";
+    let prepared = session.prepare(explain).expect("is prepared");
+    let rows = session.query(prepared, &[]).expect("runs");
+    let returned = rows.iter().flatten().find_map(|cell| match cell {
+        Cell::Text(line) => line.trim_start().strip_prefix("Returned: "),
+        _ => None,
+    });
+    let returned = returned.expect("it is split");
+    assert!(returned.starts_with("m1 rows=2 bytes="), "{returned}");
+    assert!(returned.contains(", m3 rows=2 bytes="), "{returned}");
 }
 
 #[test]

@@ -18,6 +18,7 @@
 
 mod block;
 mod copy;
+mod parts;
 mod protocol;
 mod run;
 mod settings;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fencepost_fabric::entropy_seed;
-use fencepost_planner::{CancelFlag, Cx, Notice, Scratch};
+use fencepost_planner::{Came, CancelFlag, Cx, Notice, Scratch};
 use fencepost_sql::catalog::Snapshot;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::settings::Settings;
@@ -135,6 +136,8 @@ pub struct Session {
     cancel: CancelFlag,
     /// It runs a statement for another machine's session.
     serves: bool,
+    /// What has come back of the parts of the last statement that was split.
+    came: Vec<Came>,
     scratch: Scratch,
     eval: EvalContext,
     key: String,
@@ -198,6 +201,7 @@ impl Session {
             notices: Vec::new(),
             cancel: CancelFlag::default(),
             serves: false,
+            came: Vec::new(),
             scratch: Scratch::default(),
             eval,
             key: String::new(),
@@ -279,5 +283,7 @@ fn cx<'a>(
         deadline,
         batches: 0,
         held: 0,
+        part: None,
+        parts: None,
     }
 }

@@ -78,7 +78,7 @@ impl Session {
                 Box::pin(self.run_utility(statement, portal, max_rows, sink, last)).await
             }
             Body::Explain { planned, analyze } => {
-                Box::pin(self.run_explain(planned.as_ref(), *analyze, portal, sink)).await
+                Box::pin(self.run_explain(planned.as_ref(), *analyze, portal, sink, last)).await
             }
         };
         match result {
@@ -205,7 +205,7 @@ impl Session {
 
     /// Puts the tables' guards into the read set; false where one is not as it was planned with
     /// (SES-2).
-    async fn guard(&mut self, tables: &[Arc<TablePlan>]) -> Result<bool, Halt> {
+    pub(super) async fn guard(&mut self, tables: &[Arc<TablePlan>]) -> Result<bool, Halt> {
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
@@ -218,7 +218,7 @@ impl Session {
     }
 
     /// Plans a statement on the catalog as the transaction sees it.
-    async fn plan_again(&mut self, planned: &Planned) -> Result<Arc<Planned>, Halt> {
+    pub(super) async fn plan_again(&mut self, planned: &Planned) -> Result<Arc<Planned>, Halt> {
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
@@ -253,6 +253,10 @@ impl Session {
         if let Plan::CopyIn(copy) = &**plan {
             return self.begin_copy(copy).map_err(Halt::Error);
         }
+        let mut parts = None;
+        if plan.split().is_some() && max_rows == 0 && !portal.execution.has_begun() {
+            parts = Box::pin(self.parts_of(planned, &portal.params)).await?;
+        }
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
@@ -267,8 +271,15 @@ impl Session {
                 self.deadline,
                 intents,
             );
-            let work = pin!(portal.execution.run(plan, &mut cx, sink, max_rows));
-            interruptible(&self.cancel, self.deadline, work).await?
+            cx.parts = parts;
+            let progress = {
+                let work = pin!(portal.execution.run(plan, &mut cx, sink, max_rows));
+                interruptible(&self.cancel, self.deadline, work).await?
+            };
+            if let Some(parts) = cx.parts {
+                self.came = parts.came();
+            }
+            progress
         };
         self.take_set_config()?;
         Ok(match progress {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fencepost_fabric::Random;
 use fencepost_planner::{
-    Collected, DdlCx, Known, Notice, RowSink, Tag, ddl_command, explain, run_ddl,
+    Came, Collected, DdlCx, Known, Notice, Plan, RowSink, Tag, ddl_command, explain, run_ddl,
 };
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Statement};
@@ -17,7 +17,7 @@ use fencepost_sql::parser;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
-use fencepost_txn::{FarCounts, Transaction};
+use fencepost_txn::{FarCounts, MachineId, Mode, Transaction};
 
 use super::protocol::Completion;
 use super::run::{interruptible, read_only};
@@ -215,13 +215,25 @@ impl Session {
         analyze: bool,
         portal: &mut Portal,
         sink: &mut dyn RowSink,
+        last: bool,
     ) -> Result<Completion, Halt> {
-        let mut lines = match planned.map(|planned| &planned.body) {
-            Some(Body::Plan(plan, _)) => {
+        let mut lines = match planned.map(|planned| (planned, &planned.body)) {
+            Some((planned, Body::Plan(plan, _))) => {
+                let only_reads = self.would_only_read(plan, last);
+                if only_reads && analyze {
+                    self.enter();
+                    self.begin_transaction(true);
+                }
+                if let Some(roots) = plan.split_roots() {
+                    // Where that is not known now is not said.
+                    let _ = self.db.machine.meet(&roots).await;
+                }
+                let spread = self.spread_of(planned, only_reads);
                 let known = Known {
                     params: &portal.params,
                     eval: &self.eval,
                     machine: &self.db.machine,
+                    parts: spread.map_or_else(Vec::new, |s| s.machines(&self.db.machine)),
                 };
                 explain(plan, &known)
             }
@@ -242,11 +254,13 @@ impl Session {
                 transaction: None,
             };
             let before = self.far_counts();
+            self.came.clear();
             self.run_plan(&mut inner, 0, &mut rows, false).await?;
             let after = self.far_counts();
             if let Some(first) = lines.first_mut() {
                 first.push_str(&format!(" (actual rows={})", rows.rows.len()));
             }
+            tell_returned(&mut lines, &self.came);
             if self.db.machine.number() != 0 {
                 let reads = after.reads.saturating_sub(before.reads);
                 let messages = after.messages.saturating_sub(before.messages);
@@ -259,6 +273,18 @@ impl Session {
             sink.row(&[Value::text(line)])?;
         }
         Ok(Completion::Complete(Tag::plain("EXPLAIN")))
+    }
+
+    /// Whether an explained statement's transaction only reads: that of a statement by itself, or a block's.
+    fn would_only_read(&self, plan: &Plan, last: bool) -> bool {
+        match &self.tx {
+            Some(tx) => tx.mode() == Mode::ReadOnly,
+            None if self.block == Block::Explicit => self.modes.read_only,
+            None => {
+                last && (self.block == Block::Idle || self.statements == 0)
+                    && plan.is_snapshot_read()
+            }
+        }
     }
 
     /// What the open transaction has posted to other machines.
@@ -364,6 +390,31 @@ impl Session {
                 format!("{command} cannot run inside a transaction block"),
             )),
         }
+    }
+}
+
+/// What begins the line about the machines that a statement is split among.
+const MACHINES: &str = "Machines: ";
+
+/// Adds what came back of the parts of a statement, if any was waited for.
+fn tell_returned(lines: &mut Vec<String>, came: &[Came]) {
+    let told = |came: &Came| {
+        let machine = MachineId(came.machine);
+        match came.rows {
+            Some((rows, bytes)) => format!("{machine} rows={rows} bytes={bytes}"),
+            None => format!("{machine} none, run here"),
+        }
+    };
+    let told: Vec<String> = came.iter().map(told).collect();
+    let gather = (0..).zip(lines.iter()).find_map(|(at, line)| {
+        let (indent, _) = line.split_once(MACHINES)?;
+        indent
+            .trim()
+            .is_empty()
+            .then(|| (at + 1, indent.to_owned()))
+    });
+    if let Some((at, indent)) = gather.filter(|_| !told.is_empty()) {
+        lines.insert(at, format!("{indent}Returned: {}", told.join(", ")));
     }
 }
 

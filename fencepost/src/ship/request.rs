@@ -1,9 +1,10 @@
 //! What goes out to a machine that runs statements for another's session: the request, and that to end it.
 //!
 //! ```text
-//! request    number | session's number | user | settings | how many statements | each of them
+//! request    number | session's number | user | settings | how many statements | each of them | 0, or 1 and part
 //! statement  NEW | what its result looks like | text | types of parameters | row of values
 //!            AS_BEFORE | row of values
+//! part       R | when the transaction began, and the statement | what its plan is told by | how many partitions | each
 //! settings   start-up value or not | name | value | …
 //! end        number | why
 //! ```
@@ -16,6 +17,7 @@ use fencepost_sql::row::RowLayout;
 use fencepost_sql::settings::Settings;
 use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
+use fencepost_txn::Timestamp;
 use foldhash::fast::FixedState;
 
 use super::bytes::{Reader, put_bytes, put_text, put_u32, put_u64, put_words};
@@ -38,6 +40,50 @@ pub(super) struct Request<'a> {
     /// As [`encode_settings`] has them.
     pub settings: &'a [u8],
     pub statements: Vec<Statement<'a>>,
+    /// Where only a part of the one statement is to be run.
+    pub part: Option<Part>,
+}
+
+/// The part of a statement that a machine is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The snapshot of the statement.
+    pub r: Timestamp,
+    /// What `now()` gives.
+    pub transaction_start: i64,
+    pub statement_start: i64,
+    /// What two plans have in common that are one.
+    pub fingerprint: u64,
+    /// In order.
+    pub partitions: Vec<u32>,
+}
+
+impl Part {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.r.raw());
+        put_u64(out, self.transaction_start as u64);
+        put_u64(out, self.statement_start as u64);
+        put_u64(out, self.fingerprint);
+        put_u32(out, self.partitions.len() as u32);
+        for partition in &self.partitions {
+            put_u32(out, *partition);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Option<Part> {
+        let r = Timestamp::from_raw(reader.u64()?);
+        let (transaction_start, statement_start) = (reader.u64()? as i64, reader.u64()? as i64);
+        let (fingerprint, count) = (reader.u64()?, reader.u32()?);
+        let partitions = (0..count).map(|_| reader.u32());
+        let partitions = partitions.collect::<Option<Vec<u32>>>()?;
+        (r < Timestamp::MAX && partitions.is_sorted()).then_some(Part {
+            r,
+            transaction_start,
+            statement_start,
+            fingerprint,
+            partitions,
+        })
+    }
 }
 
 /// One of them.
@@ -73,6 +119,10 @@ impl<'a> Request<'a> {
             put_words(&mut out, &words);
             before = Some(statement);
         }
+        out.push(u8::from(self.part.is_some()));
+        if let Some(part) = &self.part {
+            part.encode(&mut out);
+        }
         Some(out)
     }
 
@@ -99,12 +149,17 @@ impl<'a> Request<'a> {
             layout.decode(&words, &mut statement.params).ok()?;
             statements.push(statement);
         }
+        let part = match reader.byte()? {
+            0 => None,
+            _ => Some(Part::decode(&mut reader)?),
+        };
         Some(Request {
             number,
             pid,
             user,
             settings,
             statements,
+            part,
         })
     }
 }
@@ -239,6 +294,13 @@ mod tests {
             user: "ada",
             settings,
             statements,
+            part: Some(Part {
+                r: Timestamp::from_raw(77),
+                transaction_start: -5,
+                statement_start: i64::MAX,
+                fingerprint: u64::MAX,
+                partitions: vec![1, 5],
+            }),
         }
     }
 
@@ -259,6 +321,7 @@ mod tests {
         assert_eq!((back.number, back.pid, back.user), (7, -9, "ada"));
         assert_eq!(number_of(&message), Some(7));
         assert_eq!(back.statements, statements);
+        assert_eq!(back.part, request.part);
         let settings = decode_settings(back.settings).expect("settings");
         for (name, value) in [
             ("application_name", "tests"),

@@ -13,6 +13,7 @@ use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::settings::Shipping;
 use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
 use fencepost_txn::Machine;
 use fencepost_txn::network::call::{Call, CallError};
 
@@ -24,14 +25,14 @@ use crate::services;
 use crate::session::Session;
 
 /// A request under way at its home; dropped before its reply is there, it asks for its end.
-struct UnderWay<'a> {
-    machine: &'a Machine,
-    home: MachineId,
-    number: u64,
-    over: bool,
+pub(super) struct UnderWay {
+    pub machine: Arc<Machine>,
+    pub home: MachineId,
+    pub number: u64,
+    pub over: bool,
 }
 
-impl UnderWay<'_> {
+impl UnderWay {
     fn end(&self, why: Why) -> Call {
         let request = encode_end(self.number, why);
         self.machine
@@ -39,7 +40,7 @@ impl UnderWay<'_> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         if !self.over {
             drop(self.end(Why::Cancelled));
@@ -50,7 +51,7 @@ impl Drop for UnderWay<'_> {
 /// Waits for the reply. Where the work is cancelled here, or its time is over, it is asked to end there;
 /// `leaves` says that it is not waited for then.
 async fn replied(
-    under_way: &mut UnderWay<'_>,
+    under_way: &mut UnderWay,
     call: Call,
     cancel: &CancelFlag,
     deadline: Option<Instant>,
@@ -218,7 +219,10 @@ impl Session {
             pid: self.backend_pid(),
             user: self.user(),
             settings: &settings,
-            statements: both.map(|(plan, portal)| statement(plan, portal)).collect(),
+            statements: both
+                .map(|(plan, portal)| statement(plan, &portal.params))
+                .collect(),
+            part: None,
         };
         let Some(request) = request.encode() else {
             return Ok(None);
@@ -228,7 +232,7 @@ impl Session {
         let machine = Arc::clone(self.machine());
         let call = machine.call(home, services::STATEMENT, &request);
         let mut under_way = UnderWay {
-            machine: &machine,
+            machine,
             home,
             number,
             over: false,
@@ -269,12 +273,12 @@ impl Session {
     }
 }
 
-fn statement<'a>(planned: &'a Planned, portal: &Portal) -> Statement<'a> {
+pub(super) fn statement<'a>(planned: &'a Planned, params: &[Value]) -> Statement<'a> {
     Statement {
         shape: shape(planned.columns.as_deref()),
         text: &planned.text,
         types: planned.params.clone(),
-        params: portal.params.clone(),
+        params: params.to_vec(),
     }
 }
 

@@ -23,6 +23,7 @@ use fencepost_planner::{CancelFlag, RowSink};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::settings::Settings;
+use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 use fencepost_txn::network::call::Answer;
 use foldhash::HashMap;
@@ -75,7 +76,7 @@ impl Running {
     }
 
     /// Runs `work`, which forgets the requests to end that came before it began.
-    async fn run<T>(&self, work: impl Future<Output = T>) -> T {
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut raised = false;
         poll_fn(|cx| {
@@ -95,10 +96,10 @@ impl Running {
 }
 
 /// A request that runs, and who waits for it.
-struct Entry {
-    ship: Arc<Ship>,
+pub(super) struct Entry {
+    pub ship: Arc<Ship>,
     key: (MachineId, u64),
-    running: Arc<Running>,
+    pub running: Arc<Running>,
     answer: Option<Answer>,
     /// It may have had an effect.
     begun: bool,
@@ -249,6 +250,9 @@ impl Entry {
         let (Some(request), Some(db)) = (Request::decode(request), db.upgrade()) else {
             return returned();
         };
+        if short && request.part.is_some() {
+            return None;
+        }
         let Some(settings) = self.ship.settings_of(request.settings) else {
             return returned();
         };
@@ -256,6 +260,10 @@ impl Entry {
         let user = request.user.to_owned();
         let mut session = Session::of_peer(&db, user, request.pid, settings, cancel);
         drop(db);
+        if let Some(part) = &request.part {
+            let reply = self.serve_part(&mut session, request.statements, part);
+            return Some(reply.await.encode());
+        }
         let work = match prepare(&mut session, request.statements, short) {
             Work::Here(work) => work,
             Work::InARoom => return None,
@@ -330,7 +338,7 @@ impl Entry {
     }
 
     /// Whether nobody asked for the end of the work but this machine.
-    fn is_ended_by_closing(&self, error: &SqlError) -> bool {
+    pub fn is_ended_by_closing(&self, error: &SqlError) -> bool {
         error.sqlstate() == SqlState::QUERY_CANCELED && self.ship.closing.load(Ordering::Acquire)
     }
 }
@@ -381,20 +389,24 @@ fn prepare(session: &mut Session, statements: Vec<Statement<'_>>, short: bool) -
 }
 
 /// The rows of a result, as long as they are not too many.
-struct Gathered {
+pub(super) struct Gathered {
     layout: RowLayout,
-    rows: Vec<u8>,
+    pub rows: Vec<u8>,
     words: Vec<u64>,
     /// Bytes that they may take.
     room: usize,
-    overflowed: bool,
+    pub overflowed: bool,
 }
 
 impl Gathered {
     fn of(prepared: &Prepared, room: usize) -> Gathered {
         let columns = prepared.columns().unwrap_or_default().iter();
+        Gathered::of_types(columns.map(|column| column.ty.kind), room)
+    }
+
+    pub fn of_types(kinds: impl IntoIterator<Item = TypeKind>, room: usize) -> Gathered {
         Gathered {
-            layout: RowLayout::of_types(columns.map(|column| column.ty.kind)),
+            layout: RowLayout::of_types(kinds),
             rows: Vec::new(),
             words: Vec::new(),
             room,

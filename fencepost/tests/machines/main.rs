@@ -6,3 +6,4 @@ mod cluster_tls;
 mod partitions_spread;
 mod ship;
 mod ship_costs;
+mod split;

@@ -14,6 +14,8 @@ use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use fencepost_txn::{Stop, Transaction};
 
+use super::gather::Parts;
+
 const BATCHES_A_BREATH: u32 = 8;
 const RUNNING: u8 = 0;
 const CANCELLED: u8 = 1;
@@ -131,9 +133,20 @@ pub struct Cx<'a> {
     pub batches: u32,
     /// Bytes that operators hold and that count against the memory limit.
     pub held: usize,
+    /// The partitions, in order, that the scan of a plan that is split reads; `None`: all.
+    pub part: Option<Vec<u32>>,
+    /// The parts of the plan that other machines run.
+    pub parts: Option<Box<dyn Parts>>,
 }
 
 impl Cx<'_> {
+    /// Whether a scan reads this partition.
+    #[inline]
+    pub fn reads(&self, partition: u32) -> bool {
+        let part = self.part.as_ref();
+        part.is_none_or(|part| part.binary_search(&partition).is_ok())
+    }
+
     /// The value of `expr` over `row`.
     #[inline]
     pub fn value(&self, expr: &Expr, row: &[Value]) -> Result<Value, SqlError> {

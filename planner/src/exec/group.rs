@@ -69,12 +69,63 @@ impl Groups {
                 self.accumulators[first + nth].update(aggregate, row, cx.params, cx.eval)?;
             }
         }
-        // A group's key stands in its row and in the table.
+        self.count(cx, from)
+    }
+
+    /// Counts the groups from `from` on: a group's key stands in its row and in the table.
+    fn count(&mut self, cx: &mut Cx<'_>, from: usize) -> Result<(), Halt> {
         self.gathered.add_rows(cx, &self.rows, from)?;
         for _ in from..self.rows.len() {
             self.gathered.add_entry(cx, self.key.len())?;
         }
         Ok(())
+    }
+
+    /// Adds what rows of other machines come to: keys, then partial aggregates, side by side.
+    pub fn merge(
+        &mut self,
+        grouping: &Grouping,
+        cx: &mut Cx<'_>,
+        (values, width): (&[Value], usize),
+    ) -> Result<(), Halt> {
+        let from = self.rows.len();
+        let mut keys = Vec::with_capacity(grouping.keys.len());
+        for row in values.chunks_exact(width.max(1)) {
+            let (key, mut parts) = row.split_at(grouping.keys.len());
+            keys.clear();
+            keys.extend_from_slice(key);
+            let group = match keys.is_empty() {
+                true => 0,
+                false => self.group_with(grouping, &mut keys),
+            };
+            let first = group as usize * grouping.aggregates.len();
+            for accumulator in &mut self.accumulators[first..][..grouping.aggregates.len()] {
+                let (part, rest) = parts.split_at(accumulator.partial_width().min(parts.len()));
+                accumulator.merge(part)?;
+                parts = rest;
+            }
+        }
+        self.count(cx, from)
+    }
+
+    /// Gives what each group's rows come to so far, for [`Groups::merge`].
+    pub fn partial(
+        &mut self,
+        grouping: &Grouping,
+        mut give: impl FnMut(&[Value]) -> Result<(), SqlError>,
+    ) -> Result<u64, SqlError> {
+        let (keys, aggregates) = (grouping.keys.len(), grouping.aggregates.len());
+        let mut row = Vec::new();
+        for group in 0..self.rows.len() {
+            row.clear();
+            row.extend_from_slice(&self.rows.row(group)[..keys]);
+            let first = group * aggregates;
+            for accumulator in &self.accumulators[first..first + aggregates] {
+                accumulator.partial(&mut row);
+            }
+            give(&row)?;
+        }
+        Ok(self.rows.len() as u64)
     }
 
     fn group_of(
@@ -85,18 +136,24 @@ impl Groups {
         keys: &mut Vec<Value>,
     ) -> Result<u32, SqlError> {
         keys.clear();
-        self.key.clear();
         for key in &grouping.keys {
-            let value = cx.value(key, row)?;
-            push_comparable(&value, &mut self.key);
-            keys.push(value);
+            keys.push(cx.value(key, row)?);
+        }
+        Ok(self.group_with(grouping, keys))
+    }
+
+    /// The group with these keys, which are taken if it is new.
+    fn group_with(&mut self, grouping: &Grouping, keys: &mut Vec<Value>) -> u32 {
+        self.key.clear();
+        for key in keys.iter() {
+            push_comparable(key, &mut self.key);
         }
         if let Some(group) = self.by_key.get(&self.key) {
-            return Ok(*group);
+            return *group;
         }
         let group = self.begin(grouping, keys);
         self.by_key.insert(self.key.clone(), group);
-        Ok(group)
+        group
     }
 
     /// Computes the results.

@@ -5,10 +5,12 @@
 
 mod batch;
 mod cx;
+mod gather;
 mod gathered;
 mod group;
 mod join;
 mod merge;
+mod part;
 mod range;
 mod scan;
 mod select;
@@ -18,6 +20,8 @@ mod system;
 
 pub use batch::Batch;
 pub use cx::{CancelFlag, Cx, Scratch};
+pub use gather::{Came, NextPart, Part, Parts};
+pub use part::run_part;
 pub use range::{Fit, fit, point_key};
 pub use scan::{fetch_point, pointer_of};
 pub use select::SelectState;

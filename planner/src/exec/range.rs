@@ -48,6 +48,11 @@ impl KeyRange {
         }
     }
 
+    /// Whether its partition is one of those that are to be read.
+    fn is_read(&self, cx: &Cx<'_>) -> bool {
+        self.partition.is_none_or(|partition| cx.reads(partition))
+    }
+
     /// The lower bound.
     pub fn lower(&self) -> Bound<&[u8]> {
         match self.lower.is_empty() {
@@ -100,7 +105,7 @@ pub fn fit(value: Value, kind: TypeKind) -> Fit {
 /// The keys that `scan` asks for, where `row` has the slots that its terms read.
 pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
     match &scan.access {
-        Access::Full => Ok(Keys::Ranges(everywhere(scan, KeyRange::all()))),
+        Access::Full => Ok(Keys::Ranges(everywhere(scan, cx, KeyRange::all()))),
         Access::Points(terms) => Ok(Keys::Points(prefixes(scan, terms, cx, row)?)),
         Access::Ranges {
             prefix,
@@ -112,8 +117,8 @@ pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
                 let bounds = (lower.as_ref(), upper.as_ref());
                 let range = range(scan, prefix.len(), key, bounds, cx, row)?;
                 match range {
-                    Some(range) if prefix.is_empty() => ranges.extend(everywhere(scan, range)),
-                    range => ranges.extend(range),
+                    Some(range) if prefix.is_empty() => ranges.extend(everywhere(scan, cx, range)),
+                    range => ranges.extend(range.filter(|range| range.is_read(cx))),
                 }
             }
             Ok(Keys::Ranges(ranges))
@@ -122,13 +127,14 @@ pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
 }
 
 /// A range that leaves the partition open, in each of them.
-fn everywhere(scan: &Scan, range: KeyRange) -> Vec<KeyRange> {
+fn everywhere(scan: &Scan, cx: &Cx<'_>, range: KeyRange) -> Vec<KeyRange> {
     let trees = scan.table.index_def(scan.index).roots.all().len() as u32;
-    if scan.merged || trees == 1 {
+    if scan.merged || (trees == 1 && cx.reads(0)) {
         let partition = (!scan.merged).then_some(0);
         return vec![KeyRange { partition, ..range }];
     }
-    let each = (0..trees).map(|partition| KeyRange {
+    let read = (0..trees).filter(|partition| cx.reads(*partition));
+    let each = read.map(|partition| KeyRange {
         partition: Some(partition),
         ..range.clone()
     });

@@ -111,7 +111,7 @@ impl ScanState {
         out: &mut Batch,
         (target, heavy): (usize, usize),
     ) -> Result<bool, Halt> {
-        if self.walk.is_none() && !self.open_range(scan) {
+        if self.walk.is_none() && !self.open_range(scan, cx) {
             return Ok(false);
         }
         let Some(walk) = &mut self.walk else {
@@ -144,7 +144,7 @@ impl ScanState {
         Ok(true)
     }
 
-    fn open_range(&mut self, scan: &Scan) -> bool {
+    fn open_range(&mut self, scan: &Scan, cx: &Cx<'_>) -> bool {
         let Some(Keys::Ranges(ranges)) = &self.keys else {
             return false;
         };
@@ -168,7 +168,8 @@ impl ScanState {
         self.walk = Some(match range.partition {
             Some(partition) => Walk::One(tree(index, partition).scan(lower, upper, direction)),
             None => {
-                let cursors = trees(index).map(|tree| tree.scan(lower, upper, direction));
+                let read = (0..).zip(trees(index)).filter(|(nth, _)| cx.reads(*nth));
+                let cursors = read.map(|(_, tree)| tree.scan(lower, upper, direction));
                 Walk::All(Box::new(Merge::new(cursors, direction)))
             }
         });

@@ -1,6 +1,6 @@
 //! A SELECT at work: rows of the source become rows of the select list.
 
-use fencepost_sql::bound::Expr;
+use fencepost_sql::bound::{Expr, Grouping};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::eval_row_count;
 use fencepost_sql::stop::Halt;
@@ -9,6 +9,7 @@ use foldhash::HashSet;
 
 use super::batch::Batch;
 use super::cx::Cx;
+use super::gather::{Gather, Stage, push_rows};
 use super::gathered::Gathered;
 use super::group::Groups;
 use super::join::push_comparable;
@@ -30,6 +31,8 @@ pub struct SelectState {
     /// What DISTINCT has seen.
     gathered: Gathered,
     key: Vec<u8>,
+    /// Where other machines run parts of it.
+    gather: Option<Box<Gather>>,
 }
 
 /// LIMIT and OFFSET, evaluated.
@@ -52,6 +55,27 @@ impl SelectState {
             limits: None,
             gathered: Gathered::default(),
             key: Vec::new(),
+            gather: None,
+        }
+    }
+
+    /// As [`Self::next`], of a part of the plan: it gives the rows that may be among the first of all. Where all
+    /// of them are, whoever gathers them sorts them.
+    pub async fn next_of_part(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, Halt> {
+        if self.limits.is_none() {
+            let all = limits(plan, cx)?;
+            let take = all.skip.saturating_add(all.take);
+            self.limits = Some(Limits { skip: 0, take });
+        }
+        match self.limits.is_some_and(|limits| limits.take == u64::MAX) {
+            true => self.project(plan, cx, out, max).await,
+            false => self.next(plan, cx, out, max).await,
         }
     }
 
@@ -69,6 +93,9 @@ impl SelectState {
         };
         if limits.take == 0 {
             return Ok(false);
+        }
+        if cx.parts.is_some() && self.gather.is_none() && plan.split.is_some() {
+            self.gather = Gather::begin(cx).map(Box::new);
         }
         if plan.sort.is_empty() {
             return self.next_unsorted(plan, cx, out, max).await;
@@ -159,33 +186,27 @@ impl SelectState {
         out: &mut Batch,
         max: usize,
     ) -> Result<bool, Halt> {
-        let from = out.len();
-        if let Some(grouping) = &plan.grouping {
-            if self.groups.is_none() {
-                let mut groups = Groups::new(grouping);
-                while self.next_input(plan, cx, CHUNK).await? {
-                    groups.add(grouping, cx, &self.input)?;
-                }
-                groups.add(grouping, cx, &self.input)?;
-                groups.finish(grouping)?;
-                self.groups = Some(groups);
-            }
-            let groups = self.groups.as_mut();
-            self.input.clear();
-            let Some(rows) = groups.map(|g| g.rows(max)) else {
-                return Ok(false);
-            };
-            let (rows, more) = rows;
-            for i in 0..rows.len() {
-                if cx.holds(plan.having.as_ref(), rows.row(i))? {
-                    target_row(plan, cx, rows.row(i), out, &mut self.seen, &mut self.key)?;
-                }
-            }
-            if plan.distinct {
-                self.gathered.add_rows(cx, out, from)?;
-            }
-            return Ok(more);
+        if plan.grouping.is_some() {
+            return self.project_groups(plan, cx, out, max).await;
         }
+        match &plan.split {
+            Some(split) if self.gather.is_some() => match split.order.is_empty() {
+                true => self.project_gathered(plan, cx, out, max).await,
+                false => self.project_merged(plan, cx, out, max).await,
+            },
+            _ => self.project_rows(plan, cx, out, max).await,
+        }
+    }
+
+    /// Of the from rows.
+    async fn project_rows(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, Halt> {
+        let from = out.len();
         let more = self.next_input(plan, cx, max).await?;
         for i in 0..self.input.len() {
             let row = self.input.row(i);
@@ -195,6 +216,144 @@ impl SelectState {
             self.gathered.add_rows(cx, out, from)?;
         }
         Ok(more)
+    }
+
+    /// Of the groups.
+    async fn project_groups(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, Halt> {
+        let from = out.len();
+        if let (None, Some(grouping)) = (&self.groups, &plan.grouping) {
+            let mut groups = self.group(plan, grouping, cx).await?;
+            groups.finish(grouping)?;
+            self.groups = Some(groups);
+        }
+        let groups = self.groups.as_mut();
+        self.input.clear();
+        let Some(rows) = groups.map(|g| g.rows(max)) else {
+            return Ok(false);
+        };
+        let (rows, more) = rows;
+        for i in 0..rows.len() {
+            if cx.holds(plan.having.as_ref(), rows.row(i))? {
+                target_row(plan, cx, rows.row(i), out, &mut self.seen, &mut self.key)?;
+            }
+        }
+        if plan.distinct {
+            self.gathered.add_rows(cx, out, from)?;
+        }
+        Ok(more)
+    }
+
+    /// All groups, accumulating.
+    pub async fn group(
+        &mut self,
+        plan: &SelectPlan,
+        grouping: &Grouping,
+        cx: &mut Cx<'_>,
+    ) -> Result<Groups, Halt> {
+        let mut groups = Groups::new(grouping);
+        self.group_input(plan, (grouping, &mut groups), cx).await?;
+        if let (Some(split), Some(mut gather)) = (&plan.split, self.gather.take()) {
+            while let Some(values) = gather.next(cx).await? {
+                groups.merge(grouping, cx, (&values, split.columns.len()))?;
+            }
+            if gather.begin_rest(cx) {
+                self.restart(plan);
+                self.group_input(plan, (grouping, &mut groups), cx).await?;
+            }
+            self.gather = Some(gather);
+        }
+        Ok(groups)
+    }
+
+    async fn group_input(
+        &mut self,
+        plan: &SelectPlan,
+        (grouping, groups): (&Grouping, &mut Groups),
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        while self.next_input(plan, cx, CHUNK).await? {
+            groups.add(grouping, cx, &self.input)?;
+        }
+        groups.add(grouping, cx, &self.input)
+    }
+
+    /// Of the from rows of this machine, and of targets that others have made.
+    async fn project_gathered(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, Halt> {
+        let stage = self.gather.as_ref().map(|gather| gather.stage);
+        if stage != Some(Stage::Others) {
+            let more = self.project_rows(plan, cx, out, max).await?;
+            if let Some(gather) = self.gather.as_mut().filter(|_| !more)
+                && stage == Some(Stage::Own)
+            {
+                gather.stage = Stage::Others;
+                return Ok(true);
+            }
+            return Ok(more);
+        }
+        let Some(gather) = &mut self.gather else {
+            return Ok(false);
+        };
+        let Some(mut values) = gather.next(cx).await? else {
+            let more = gather.begin_rest(cx);
+            self.restart(plan);
+            return Ok(more);
+        };
+        if !plan.distinct {
+            push_rows(&mut values, out);
+            return Ok(true);
+        }
+        let from = out.len();
+        for row in values.chunks_exact_mut(out.width().max(1)) {
+            push_rows(row, out);
+            keep_new(plan, out, &mut self.seen, &mut self.key);
+        }
+        self.gathered.add_rows(cx, out, from)?;
+        Ok(true)
+    }
+
+    /// As [`Self::project_gathered`], in the order of the index.
+    async fn project_merged(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, Halt> {
+        let (Some(split), Some(mut gather)) = (&plan.split, self.gather.take()) else {
+            return Ok(false);
+        };
+        let target = out.len() + max;
+        let mut more = false;
+        if let Some(merging) = gather.merging(cx, (&split.order, out.width())).await? {
+            more = true;
+            while more && out.len() < target {
+                if let Some(ours) = merging.wants() {
+                    let more_of_ours = self.project_rows(plan, cx, ours, max).await?;
+                    merging.added(more_of_ours);
+                }
+                more = merging.give(&split.order, out, target);
+            }
+        }
+        self.gather = Some(gather);
+        Ok(more)
+    }
+
+    /// The source begins again, with other partitions.
+    fn restart(&mut self, plan: &SelectPlan) {
+        self.source = SourceState::new(&plan.source, plan.width);
+        self.input_more = true;
     }
 
     /// The next from rows that pass WHERE, into `input`.
@@ -238,17 +397,22 @@ fn target_row(
         *slot = cx.value(&target.expr, row)?;
     }
     if plan.distinct {
-        key.clear();
-        for value in &slots[..plan.visible] {
-            push_comparable(value, key);
-        }
-        if seen.contains(key.as_slice()) {
-            out.pop();
-        } else {
-            seen.insert(key.clone());
-        }
+        keep_new(plan, out, seen, key);
     }
     Ok(())
+}
+
+/// Takes the last row back if DISTINCT has seen it.
+fn keep_new(plan: &SelectPlan, out: &mut Batch, seen: &mut HashSet<Vec<u8>>, key: &mut Vec<u8>) {
+    key.clear();
+    for value in &out.row(out.len() - 1)[..plan.visible] {
+        push_comparable(value, key);
+    }
+    if seen.contains(key.as_slice()) {
+        out.pop();
+    } else {
+        seen.insert(key.clone());
+    }
 }
 
 fn limits(plan: &SelectPlan, cx: &Cx<'_>) -> Result<Limits, SqlError> {

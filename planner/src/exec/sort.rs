@@ -24,10 +24,15 @@ pub struct Sorter {
 impl Sorter {
     /// A sorter for the plan's ORDER BY that gives the first `keep` rows.
     pub fn new(plan: &SelectPlan, keep: u64) -> Sorter {
+        Sorter::by(plan.sort.clone(), plan.targets.len(), keep)
+    }
+
+    /// A sorter of rows with `width` values that gives the first `keep`.
+    pub fn by(keys: Vec<OrderKey>, width: usize, keep: u64) -> Sorter {
         Sorter {
-            keys: plan.sort.clone(),
+            keys,
             keep: usize::try_from(keep).unwrap_or(usize::MAX),
-            rows: Batch::new(plan.targets.len()),
+            rows: Batch::new(width),
             order: Vec::new(),
             next: 0,
         }
@@ -59,6 +64,12 @@ impl Sorter {
         self.next = usize::try_from(skip).unwrap_or(usize::MAX);
     }
 
+    /// The next row.
+    pub fn peek(&self) -> Option<&[Value]> {
+        let row = self.order.get(self.next)?;
+        Some(self.rows.row(*row as usize))
+    }
+
     /// Moves the next row to `out`.
     pub fn next(&mut self, out: &mut Batch) -> bool {
         let Some(&row) = self.order.get(self.next) else {
@@ -85,7 +96,8 @@ fn take_row(rows: &mut Batch, row: u32, to: &mut [Value]) {
     }
 }
 
-fn compare_rows(a: &[Value], b: &[Value], keys: &[OrderKey]) -> Ordering {
+/// Which of two rows comes first.
+pub fn compare_rows(a: &[Value], b: &[Value], keys: &[OrderKey]) -> Ordering {
     for key in keys {
         let ordering = sort_compare(&a[key.target], &b[key.target], key.desc, key.nulls_first);
         if ordering.is_ne() {

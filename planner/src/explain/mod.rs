@@ -4,6 +4,7 @@ mod partitions;
 mod text;
 
 use fencepost_sql::bound::{JoinKind, OrderKey, Target};
+use fencepost_txn::MachineId;
 
 use crate::plan::{Access, Join, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
 use crate::statement::Plan;
@@ -22,7 +23,7 @@ pub fn explain(plan: &Plan, known: &Known<'_>) -> Vec<String> {
         | Plan::Point(select)
         | Plan::Select(select)
         | Plan::CopyOut(_, select) => {
-            out.select(select, 0);
+            out.whole_select(select);
         }
         Plan::Insert(insert) => {
             out.node(0, format!("Insert on {}", insert.table.def.name));
@@ -43,6 +44,26 @@ pub fn explain(plan: &Plan, known: &Known<'_>) -> Vec<String> {
         Plan::CopyIn(_) => out.node(0, "Copy".into()),
     }
     out.lines
+}
+
+/// Which share of the work above a source is told of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Share {
+    All,
+    /// What a part of the rows comes to.
+    Partial,
+    /// What the parts come to.
+    Final,
+}
+
+impl Share {
+    fn prefix(self) -> &'static str {
+        match self {
+            Share::All => "",
+            Share::Partial => "Partial ",
+            Share::Final => "Finalize ",
+        }
+    }
 }
 
 struct Lines<'a> {
@@ -80,23 +101,53 @@ impl Lines<'_> {
         }
     }
 
-    fn select(&mut self, plan: &SelectPlan, mut depth: usize) {
-        let from_names = slot_names(&plan.source);
+    fn select(&mut self, plan: &SelectPlan, depth: usize) {
+        let names = slot_names(&plan.source);
+        let depth = self.above(plan, &names, depth, Share::All);
+        self.below(plan, &names, depth);
+    }
+
+    /// A statement, of which other machines may run parts.
+    fn whole_select(&mut self, plan: &SelectPlan) {
+        let Some(split) = plan.split.as_ref().filter(|_| !self.known.parts.is_empty()) else {
+            return self.select(plan, 0);
+        };
+        let names = slot_names(&plan.source);
+        let depth = self.above(plan, &names, 0, Share::Final);
+        let merges = if split.order.is_empty() { "" } else { " Merge" };
+        self.node(depth, format!("Gather{merges}"));
+        let machines: Vec<String> = self.known.parts.iter().map(MachineId::to_string).collect();
+        self.detail(depth, "Machines", &machines.join(", "));
+        let depth = self.above(plan, &names, depth + 1, Share::Partial);
+        self.below(plan, &names, depth);
+    }
+
+    /// What is done with from rows, or what parts come to; the depth of what gives them.
+    fn above(
+        &mut self,
+        plan: &SelectPlan,
+        from_names: &Names,
+        mut depth: usize,
+        share: Share,
+    ) -> usize {
         let row_names = match &plan.grouping {
             None => from_names.clone(),
             Some(grouping) => from_names.grouped(grouping),
         };
-        if plan.limit.is_some() || plan.offset.is_some() {
+        // A part gives all of its groups, and of its rows those that may be among the first.
+        let ends = share != Share::Partial || plan.grouping.is_none();
+        let limited = plan.limit.is_some() || (plan.offset.is_some() && share != Share::Partial);
+        if limited && ends {
             self.node(depth, "Limit".into());
             depth += 1;
         }
-        if !plan.sort.is_empty() {
+        if !plan.sort.is_empty() && ends && (limited || share != Share::Partial) {
             self.node(depth, "Sort".into());
             let keys = sort_keys(&plan.sort, &plan.targets, &row_names);
             self.detail(depth, "Sort Key", &keys);
             depth += 1;
         }
-        if plan.distinct {
+        if plan.distinct && ends {
             self.node(depth, "HashAggregate".into());
             let visible = plan.targets[..plan.visible].iter();
             let keys: Vec<String> = visible.map(|t| row_names.text(&t.expr)).collect();
@@ -109,18 +160,23 @@ impl Lines<'_> {
             } else {
                 "HashAggregate"
             };
-            self.node(depth, name.into());
+            self.node(depth, format!("{}{name}", share.prefix()));
             if !grouping.keys.is_empty() {
                 self.detail(depth, "Group Key", &from_names.list(&grouping.keys));
             }
-            if let Some(having) = &plan.having {
+            if let Some(having) = plan.having.as_ref().filter(|_| ends) {
                 self.detail(depth, "Filter", &row_names.text(having));
             }
             depth += 1;
         }
-        self.source(&plan.source, &from_names, depth);
+        depth
+    }
+
+    /// What gives from rows.
+    fn below(&mut self, plan: &SelectPlan, names: &Names, depth: usize) {
+        self.source(&plan.source, names, depth);
         if let Some(filter) = &plan.filter {
-            self.detail(depth, "Filter", &from_names.text(filter));
+            self.detail(depth, "Filter", &names.text(filter));
         }
     }
 

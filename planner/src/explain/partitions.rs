@@ -6,7 +6,7 @@ use fencepost_sql::bound::Expr;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::functions::eval;
 use fencepost_sql::value::Value;
-use fencepost_txn::Machine;
+use fencepost_txn::{Machine, MachineId};
 
 use crate::exec::{Fit, fit};
 use crate::plan::{Access, KeyTerm, Scan, TablePlan};
@@ -19,6 +19,8 @@ pub struct Known<'a> {
     pub eval: &'a EvalContext,
     /// The machine that is asked.
     pub machine: &'a Machine,
+    /// The machines that run parts of the plan, if it is split.
+    pub parts: Vec<MachineId>,
 }
 
 impl Known<'_> {

@@ -38,14 +38,17 @@ pub enum DateOrder {
     Ymd,
 }
 
-/// Which statements run on the machine that has their data: `fencepost.ship`.
+/// Which statements run on the machine that has their data, and which are split among those that have partitions of
+/// their table: `fencepost.ship`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shipping {
     /// None.
     Off,
-    /// Those about one partition of a table, where the memory of its machine is not mapped.
+    /// Those about one partition of a table, where the memory of its machine is not mapped; reads of many are split
+    /// among such machines.
     Auto,
-    /// Those about one partition wherever it is, and those about one key of any other table.
+    /// Those about one partition wherever it is, and those about one key of any other table; reads of many
+    /// partitions are split among all machines.
     Always,
 }
 

@@ -1,0 +1,164 @@
+//! What a session is for statements that are split ([`crate::ship`]): who gathers the parts, and who runs one.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use fencepost_planner::{Parts, Plan, RowSink, run_part};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::settings::Shipping;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_txn::Mode;
+
+use super::run::interruptible;
+use super::{Session, cx};
+use crate::prepared::{Body, Planned, Prepared};
+use crate::ship::{Gathering, Part, PartSink, Spread, spread};
+
+impl Session {
+    /// Which machines a statement would be split among, in a transaction that `only_reads`; `None` where all of it
+    /// runs here. What it reads must never have to be validated, and what is run for another machine's session
+    /// is not split again.
+    pub(super) fn spread_of(&self, planned: &Planned, only_reads: bool) -> Option<Spread> {
+        let shipping = self.eval.settings.shipping;
+        if shipping == Shipping::Off
+            || self.db.ship.is_none()
+            || self.serves
+            || planned.is_volatile
+            || !only_reads
+        {
+            return None;
+        }
+        spread(plan_of(planned)?, shipping, &self.db.machine)
+    }
+
+    /// The parts of a statement of the open transaction that other machines are to run.
+    pub(super) async fn parts_of(
+        &mut self,
+        planned: &Planned,
+        params: &[Value],
+    ) -> Result<Option<Box<dyn Parts>>, Halt> {
+        let only_reads = |tx: &fencepost_txn::Transaction| tx.mode() == Mode::ReadOnly;
+        let only_reads = self.tx.as_ref().is_some_and(only_reads);
+        let (Some(plan), Some(ship)) = (plan_of(planned), self.shipper()) else {
+            return Ok(None);
+        };
+        let roots = plan.split_roots().unwrap_or_default();
+        if !only_reads || self.db.machine.meet(&roots).await.is_err() {
+            return Ok(None);
+        }
+        let (Some(split), Some(fingerprint)) = (plan.split(), plan.fingerprint()) else {
+            return Ok(None);
+        };
+        let (Some(spread), Some(tx)) = (self.spread_of(planned, only_reads), &mut self.tx) else {
+            return Ok(None);
+        };
+        let part = Part {
+            r: tx.share_snapshot().await?,
+            transaction_start: self.eval.transaction_start,
+            statement_start: self.eval.statement_start,
+            fingerprint,
+            partitions: Vec::new(),
+        };
+        let what = (planned, params, &split.columns[..]);
+        let gathering = Gathering::of(ship, self, what, (spread, &part));
+        Ok(gathering.map(|gathering| Box::new(gathering) as Box<dyn Parts>))
+    }
+
+    /// Runs a part of a statement of another machine's session; how many rows it has given, or `None` where it cannot
+    /// be run here.
+    ///
+    /// # Errors
+    /// That of the statement.
+    pub(crate) async fn run_part(
+        &mut self,
+        prepared: &Prepared,
+        params: &[Value],
+        part: &Part,
+        sink: &mut PartSink,
+    ) -> Result<Option<u64>, SqlError> {
+        self.start_statement();
+        self.enter();
+        self.eval.transaction_start = part.transaction_start;
+        self.eval.statement_start = part.statement_start;
+        let mut tx = self.coordinator.begin_at(part.r);
+        tx.set_synchronous(self.eval.settings.synchronous_commit);
+        self.unsettled = false;
+        self.tx = Some(tx);
+        let mut ended = self.run_part_at(prepared, params, part, sink).await;
+        if ended.is_ok()
+            && let Err(halt) = self.commit_transaction().await
+        {
+            ended = Err(halt);
+        }
+        match ended {
+            Ok(count) => Ok(count),
+            Err(halt @ Halt::Error(_)) => Err(self.fail_with(halt).await),
+            Err(Halt::Stop(_) | Halt::Stale) => {
+                self.fail();
+                Ok(None)
+            }
+        }
+    }
+
+    /// In the open transaction.
+    async fn run_part_at(
+        &mut self,
+        prepared: &Prepared,
+        params: &[Value],
+        part: &Part,
+        sink: &mut PartSink,
+    ) -> Result<Option<u64>, Halt> {
+        let mut planned = match &prepared.planned.body {
+            Body::Explain {
+                planned: Some(planned),
+                ..
+            } => Arc::clone(planned),
+            _ => Arc::clone(&prepared.planned),
+        };
+        let Body::Plan(_, tables) = &planned.body else {
+            return Ok(None);
+        };
+        if !self.guard(tables).await? {
+            planned = self.plan_again(&planned).await?;
+            let Body::Plan(_, tables) = &planned.body else {
+                return Ok(None);
+            };
+            if !self.guard(tables).await? {
+                return Ok(None);
+            }
+            self.keep(&planned);
+        }
+        let (Some(plan), Some(tx)) = (plan_of(&planned), &mut self.tx) else {
+            return Ok(None);
+        };
+        let Some(split) = plan
+            .split()
+            .filter(|_| plan.fingerprint() == Some(part.fingerprint))
+        else {
+            return Ok(None);
+        };
+        sink.begin(&split.columns);
+        let mut cx = cx(
+            tx,
+            params,
+            &self.eval,
+            &self.cancel,
+            &mut self.scratch,
+            self.deadline,
+            false,
+        );
+        cx.part = Some(part.partitions.clone());
+        let sink: &mut dyn RowSink = sink;
+        let work = pin!(run_part(plan, &mut cx, sink));
+        let count = interruptible(&self.cancel, self.deadline, work).await?;
+        Ok(Some(count))
+    }
+}
+
+fn plan_of(planned: &Planned) -> Option<&Plan> {
+    match &planned.body {
+        Body::Plan(plan, _) => Some(plan),
+        _ => None,
+    }
+}

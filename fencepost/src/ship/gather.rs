@@ -1,0 +1,191 @@
+//! The session's side of a statement that is split: parts go out, what they come to comes back.
+//!
+//! Replies are taken in the order of the machines, so what does depend on the order, the last digits of a sum
+//! of floats, is the same each time.
+//!
+//! # Failure
+//! Whatever another machine does not run, or not in the end, is run here: nothing has come of it. An error of the
+//! statement itself is the client's. A gathering that is dropped ends what is under way.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fencepost_fabric::MachineId;
+use fencepost_planner::{Came, CancelFlag, NextPart, Part as Gathered, Parts};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::row::RowLayout;
+use fencepost_sql::types::TypeKind;
+use fencepost_sql::value::Value;
+use fencepost_txn::Machine;
+use fencepost_txn::network::call::{Call, CallError};
+
+use super::reply::{Done, Reply, for_each_row};
+use super::request::{Part, Request, encode_settings};
+use super::send::{UnderWay, statement};
+use super::{Ship, Spread};
+use crate::prepared::Planned;
+use crate::services;
+use crate::session::Session;
+
+/// The parts of a statement that other machines run.
+pub(crate) struct Gathering {
+    ship: Arc<Ship>,
+    machine: Arc<Machine>,
+    cancel: CancelFlag,
+    own: Vec<u32>,
+    parts: Vec<Asked>,
+    /// The part that is next.
+    next: usize,
+    kinds: Vec<TypeKind>,
+    came: Vec<Came>,
+}
+
+/// A part, and its request until that is sent.
+struct Asked {
+    home: MachineId,
+    number: u64,
+    partitions: Vec<u32>,
+    request: Vec<u8>,
+    under_way: Option<(UnderWay, Pin<Box<Call>>)>,
+}
+
+impl Gathering {
+    /// Parts of a statement of `session`; `None` where it cannot be sent. `part` tells all of them but for their
+    /// partitions.
+    pub fn of(
+        ship: Arc<Ship>,
+        session: &Session,
+        (planned, params, kinds): (&Planned, &[Value], &[TypeKind]),
+        (spread, part): (Spread, &Part),
+    ) -> Option<Gathering> {
+        let settings = encode_settings(session.settings());
+        let asked = |(home, partitions): (u32, Vec<u32>)| {
+            let number = ship.last_number.fetch_add(1, Ordering::Relaxed);
+            let request = Request {
+                number,
+                pid: session.backend_pid(),
+                user: session.user(),
+                settings: &settings,
+                statements: vec![statement(planned, params)],
+                part: Some(Part {
+                    partitions: partitions.clone(),
+                    ..part.clone()
+                }),
+            };
+            Some(Asked {
+                home: MachineId(home),
+                number,
+                partitions,
+                request: request.encode()?,
+                under_way: None,
+            })
+        };
+        let parts = spread.others.into_iter().map(asked);
+        Some(Gathering {
+            parts: parts.collect::<Option<_>>()?,
+            ship,
+            machine: Arc::clone(session.machine()),
+            cancel: session.limits().0.clone(),
+            own: spread.own,
+            next: 0,
+            kinds: kinds.to_vec(),
+            came: Vec::new(),
+        })
+    }
+
+    /// What a reply says; `None` where the part is to be run here.
+    fn read(
+        &self,
+        reply: Result<Vec<u8>, CallError>,
+    ) -> Result<Option<(Vec<Value>, Came)>, SqlError> {
+        let done = match reply.map(|reply| Reply::decode(&reply)) {
+            Ok(Some(Reply::Ran(done, None))) => done,
+            Ok(Some(Reply::Ran(_, Some(error)))) => {
+                // What ended it there was asked for here, where the reason is known.
+                if error.sqlstate() == SqlState::QUERY_CANCELED {
+                    self.cancel.check()?;
+                }
+                return Err(error);
+            }
+            Ok(Some(Reply::RunItYourself) | None) | Err(_) => return Ok(None),
+        };
+        let [Done { count, rows }] = &done[..] else {
+            return Ok(None);
+        };
+        let layout = RowLayout::of_types(self.kinds.iter().copied());
+        let mut values = Vec::new();
+        let read = for_each_row(rows, &layout, |row| {
+            values.extend_from_slice(row);
+            Ok::<(), SqlError>(())
+        });
+        let whole = read.is_some() && values.len() as u64 == count * self.kinds.len() as u64;
+        let came = Came {
+            machine: 0,
+            rows: Some((*count, rows.len() as u64)),
+        };
+        Ok(whole.then_some((values, came)))
+    }
+}
+
+impl Parts for Gathering {
+    fn own(&self) -> Vec<u32> {
+        self.own.clone()
+    }
+
+    fn ask(&mut self) -> u32 {
+        for part in &mut self.parts {
+            let request = std::mem::take(&mut part.request);
+            let call = self.machine.call(part.home, services::STATEMENT, &request);
+            let under_way = UnderWay {
+                machine: Arc::clone(&self.machine),
+                home: part.home,
+                number: part.number,
+                over: false,
+            };
+            part.under_way = Some((under_way, Box::pin(call)));
+        }
+        let count = self.parts.len();
+        self.ship
+            .parts_sent
+            .fetch_add(count as u64, Ordering::Relaxed);
+        count as u32
+    }
+
+    fn next(&mut self) -> NextPart<'_> {
+        Box::pin(async {
+            let Some(part) = self.parts.get_mut(self.next) else {
+                return Ok(None);
+            };
+            let (machine, partitions) = (part.home.0, part.partitions.clone());
+            let reply = match &mut part.under_way {
+                Some((under_way, call)) => {
+                    let reply = call.await;
+                    under_way.over = true;
+                    reply
+                }
+                None => Err(CallError::Unreachable),
+            };
+            part.under_way = None;
+            self.next += 1;
+            match self.read(reply)? {
+                Some((values, came)) => {
+                    self.came.push(Came { machine, ..came });
+                    Ok(Some(Gathered::Rows(values)))
+                }
+                None => {
+                    self.ship.parts_returned.fetch_add(1, Ordering::Relaxed);
+                    self.came.push(Came {
+                        machine,
+                        rows: None,
+                    });
+                    Ok(Some(Gathered::Undone(partitions)))
+                }
+            }
+        })
+    }
+
+    fn came(&self) -> Vec<Came> {
+        self.came.clone()
+    }
+}

@@ -1,0 +1,82 @@
+//! The other side of a statement that is split: the same text is planned, and its scan of some partitions runs here.
+//!
+//! # Failure
+//! Whatever keeps a part from being run, or from being sent back, makes it the sender's again; but an error of the
+//! statement itself is its client's.
+
+use std::sync::atomic::Ordering;
+
+use fencepost_planner::RowSink;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::types::TypeKind;
+use fencepost_sql::value::Value;
+
+use super::RESULT_BYTES_MAX;
+use super::reply::{Done, Reply};
+use super::request::{Part, Statement};
+use super::serve::{Entry, Gathered};
+use crate::session::Session;
+
+/// The rows of a part, whose types its plan tells.
+#[derive(Default)]
+pub(crate) struct PartSink(Option<Gathered>);
+
+impl PartSink {
+    /// Rows of these types come.
+    pub fn begin(&mut self, kinds: &[TypeKind]) {
+        self.0 = Some(Gathered::of_types(kinds.iter().copied(), RESULT_BYTES_MAX));
+    }
+
+    fn overflowed(&self) -> bool {
+        self.0.as_ref().is_some_and(|rows| rows.overflowed)
+    }
+}
+
+impl RowSink for PartSink {
+    fn row(&mut self, row: &[Value]) -> Result<(), SqlError> {
+        match &mut self.0 {
+            Some(rows) => rows.row(row),
+            None => Err(SqlError::internal("a part without columns")),
+        }
+    }
+
+    fn copy_data(&mut self, _data: &[u8]) -> Result<(), SqlError> {
+        Err(SqlError::internal("a part gives rows"))
+    }
+
+    fn rewind(&mut self) -> bool {
+        false
+    }
+}
+
+impl Entry {
+    /// Runs a part of the one statement; the reply.
+    pub(super) async fn serve_part(
+        &self,
+        session: &mut Session,
+        statements: Vec<Statement<'_>>,
+        part: &Part,
+    ) -> Reply {
+        let mut statements = statements.into_iter();
+        let (Some(statement), None) = (statements.next(), statements.next()) else {
+            return Reply::RunItYourself;
+        };
+        // What keeps it from being planned is told by who knows its text as the client wrote it.
+        let Ok(prepared) = session.parse_declared(statement.text, &statement.types) else {
+            return Reply::RunItYourself;
+        };
+        self.ship.parts_served.fetch_add(1, Ordering::Relaxed);
+        let mut sink = PartSink::default();
+        let run = session.run_part(&prepared, &statement.params, part, &mut sink);
+        match self.running.run(run).await {
+            Ok(Some(count)) => {
+                let rows = sink.0.map(|rows| rows.rows).unwrap_or_default();
+                Reply::Ran(vec![Done { count, rows }], None)
+            }
+            Err(error) if !sink.overflowed() && !self.is_ended_by_closing(&error) => {
+                Reply::Ran(Vec::new(), Some(error))
+            }
+            Ok(None) | Err(_) => Reply::RunItYourself,
+        }
+    }
+}

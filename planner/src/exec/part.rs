@@ -1,0 +1,50 @@
+//! A part of a SELECT for the machine that gathers them: some partitions, and what the rows of those come to.
+
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+
+use super::batch::Batch;
+use super::cx::Cx;
+use super::select::SelectState;
+use crate::plan::SelectPlan;
+use crate::sink::RowSink;
+use crate::statement::Plan;
+
+const CHUNK: usize = 256;
+
+/// Runs the part of a plan that is split which is about the partitions of `cx`, and gives its rows, which are of the
+/// types of [`crate::Split::columns`]; how many.
+pub async fn run_part(plan: &Plan, cx: &mut Cx<'_>, sink: &mut dyn RowSink) -> Result<u64, Halt> {
+    let Some(plan) = plan.part() else {
+        return Err(SqlError::internal("a plan that is not split").into());
+    };
+    let given = give_part(plan, cx, sink).await;
+    let held = std::mem::take(&mut cx.held);
+    cx.tx.release_memory(held);
+    given
+}
+
+async fn give_part(
+    plan: &SelectPlan,
+    cx: &mut Cx<'_>,
+    sink: &mut dyn RowSink,
+) -> Result<u64, Halt> {
+    let mut state = SelectState::new(plan);
+    if let Some(grouping) = &plan.grouping {
+        let mut groups = state.group(plan, grouping, cx).await?;
+        return Ok(groups.partial(grouping, |row| sink.row(row))?);
+    }
+    let mut batch = Batch::new(plan.targets.len());
+    let mut given = 0;
+    loop {
+        batch.clear();
+        let more = state.next_of_part(plan, cx, &mut batch, CHUNK).await?;
+        for at in 0..batch.len() {
+            sink.row(batch.row(at))?;
+        }
+        given += batch.len() as u64;
+        if !more {
+            return Ok(given);
+        }
+    }
+}

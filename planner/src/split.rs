@@ -1,0 +1,130 @@
+//! Which SELECTs can be split: machines that have partitions of its table scan those, each its own, and send
+//! what they come to.
+//!
+//! ```text
+//! another machine                              the session's machine
+//! scan of some partitions ─► filter ─► …       … ─► having ─► targets ─► distinct ─► sort ─► limit
+//!   no groups   targets ─► distinct, first rows of the order ═══► the same over all of them
+//!   groups      what the rows of each add up to              ═══► added up
+//! ```
+//! A SELECT is split that scans one table, through an index that has a tree for each partition, and does not
+//! know the partition. Whoever runs a part has planned the same text: only rows travel, and a number that tells
+//! whether the two plans are one ([`Split::fingerprint`]).
+
+use std::fmt::{self, Write};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
+
+use fencepost_sql::bound::OrderKey;
+use fencepost_sql::types::TypeKind;
+use fencepost_storage::Addr;
+use foldhash::fast::FixedState;
+
+use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source};
+use crate::statement::Plan;
+
+/// How a SELECT is split.
+#[derive(Debug)]
+pub struct Split {
+    /// The types of the rows that a part comes to: of the targets, or of keys and partial aggregates.
+    pub columns: Vec<TypeKind>,
+    /// The order in which the index gives the rows, where that is the one asked for.
+    pub order: Vec<OrderKey>,
+    fingerprint: OnceLock<u64>,
+}
+
+impl Split {
+    /// That of a plan whose rows come in the order `order` without a sort.
+    pub(crate) fn of(plan: &SelectPlan, order: Vec<OrderKey>) -> Option<Split> {
+        plan.split_scan()?;
+        let columns = match &plan.grouping {
+            None => plan.targets.iter().map(|t| t.expr.ty.kind).collect(),
+            Some(grouping) => {
+                let mut columns: Vec<_> = grouping.keys.iter().map(|key| key.ty.kind).collect();
+                for aggregate in &grouping.aggregates {
+                    columns.extend(aggregate.partial_types()?);
+                }
+                columns
+            }
+        };
+        (!columns.is_empty()).then_some(Split {
+            columns,
+            order,
+            fingerprint: OnceLock::new(),
+        })
+    }
+
+    /// A number that two machines have in common if they plan the statement alike: it is of all that the plan says,
+    /// addresses of partitions and folded constants included.
+    fn fingerprint(&self, plan: &SelectPlan) -> u64 {
+        *self.fingerprint.get_or_init(|| {
+            let mut hash = Hash(FixedState::default().build_hasher());
+            let whole = (&plan.source, &plan.filter, &plan.grouping, &plan.having);
+            let above = (&plan.targets, plan.visible, plan.distinct, &plan.sort);
+            let ends = (&plan.limit, &plan.offset, &self.order, &self.columns);
+            // It writes into a number, which takes everything.
+            let _ = write!(hash, "{whole:?} {above:?} {ends:?}");
+            hash.0.finish()
+        })
+    }
+}
+
+/// Hashes text.
+struct Hash<H>(H);
+
+impl<H: Hasher> Write for Hash<H> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl SelectPlan {
+    /// The scan of a plan that can be split by its partitions.
+    pub(crate) fn split_scan(&self) -> Option<&Scan> {
+        let Source::Scan(scan) = &self.source else {
+            return None;
+        };
+        let some = match &scan.access {
+            Access::Full => true,
+            Access::Points(_) => false,
+            Access::Ranges { prefix, .. } => !matches!(prefix.first(), Some(KeyTerm::One(_))),
+        };
+        let partitioned = scan.table.index_def(scan.index).roots.are_partitioned();
+        (some && partitioned && !scan.locks && scan.pointer_slot.is_none()).then_some(scan)
+    }
+}
+
+impl Plan {
+    fn split_select(&self) -> Option<(&SelectPlan, &Split)> {
+        match self {
+            Plan::Select(select) | Plan::CopyOut(_, select) => {
+                Some((select, select.split.as_ref()?))
+            }
+            _ => None,
+        }
+    }
+
+    /// How it can be split, if it can.
+    pub fn split(&self) -> Option<&Split> {
+        self.split_select().map(|(_, split)| split)
+    }
+
+    /// What two machines have in common that plan it alike; `None` where it is not split.
+    pub fn fingerprint(&self) -> Option<u64> {
+        self.split_select()
+            .map(|(select, split)| split.fingerprint(select))
+    }
+
+    /// Where the partitions are that it is split by: an object of each.
+    pub fn split_roots(&self) -> Option<Vec<Addr>> {
+        let scan = self.split_select()?.0.split_scan()?;
+        let roots = scan.table.index_def(scan.index).roots.all().iter();
+        Some(roots.map(|root| Addr::from_raw(*root)).collect())
+    }
+
+    /// The SELECT of a plan that is split.
+    pub(crate) fn part(&self) -> Option<&SelectPlan> {
+        self.split_select().map(|(select, _)| select)
+    }
+}
