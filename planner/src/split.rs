@@ -6,6 +6,7 @@
 //! scan of some partitions ─► filter ─► …       … ─► having ─► targets ─► distinct ─► sort ─► limit
 //!   no groups   targets ─► distinct, first rows of the order ═══► the same over all of them
 //!   groups      what the rows of each add up to              ═══► added up
+//!   groups      columns, where that has no parts             ═══► grouped
 //! ```
 //! A SELECT is split that scans one table, through an index that has a tree for each partition, and does not
 //! know the partition. Whoever runs a part has planned the same text: only rows travel, and a number that tells
@@ -15,7 +16,7 @@ use std::fmt::{self, Write};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::OnceLock;
 
-use fencepost_sql::bound::OrderKey;
+use fencepost_sql::bound::{Aggregate, Grouping, OrderKey};
 use fencepost_sql::types::TypeKind;
 use fencepost_storage::Addr;
 use foldhash::fast::FixedState;
@@ -23,10 +24,23 @@ use foldhash::fast::FixedState;
 use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source};
 use crate::statement::Plan;
 
+/// What a part of a SELECT gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    /// Rows of targets.
+    Targets,
+    /// The keys of its groups, and partial aggregates.
+    Groups,
+    /// The columns of its scan: an aggregate needs all of its input together.
+    Columns,
+}
+
 /// How a SELECT is split.
 #[derive(Debug)]
 pub struct Split {
-    /// The types of the rows that a part comes to: of the targets, or of keys and partial aggregates.
+    /// What a part gives.
+    pub gives: Gives,
+    /// The types of the rows of that.
     pub columns: Vec<TypeKind>,
     /// The order in which the index gives the rows, where that is the one asked for.
     pub order: Vec<OrderKey>,
@@ -36,18 +50,24 @@ pub struct Split {
 impl Split {
     /// That of a plan whose rows come in the order `order` without a sort.
     pub(crate) fn of(plan: &SelectPlan, order: Vec<OrderKey>) -> Option<Split> {
-        plan.split_scan()?;
-        let columns = match &plan.grouping {
-            None => plan.targets.iter().map(|t| t.expr.ty.kind).collect(),
-            Some(grouping) => {
-                let mut columns: Vec<_> = grouping.keys.iter().map(|key| key.ty.kind).collect();
-                for aggregate in &grouping.aggregates {
-                    columns.extend(aggregate.partial_types()?);
-                }
-                columns
+        let scan = plan.split_scan()?;
+        let (gives, columns) = match &plan.grouping {
+            None => {
+                let targets = plan.targets.iter().map(|target| target.expr.ty.kind);
+                (Gives::Targets, targets.collect())
             }
+            Some(grouping) => match partial_types(grouping) {
+                Some(columns) => (Gives::Groups, columns),
+                None if grouping.aggregates.iter().all(has_an_order) => {
+                    let column = |column: &usize| scan.table.def.columns[*column].ty.kind;
+                    (Gives::Columns, scan.columns.iter().map(column).collect())
+                }
+                None => return None,
+            },
         };
-        (!columns.is_empty()).then_some(Split {
+        let some = !Vec::is_empty(&columns);
+        some.then_some(Split {
+            gives,
             columns,
             order,
             fingerprint: OnceLock::new(),
@@ -61,12 +81,32 @@ impl Split {
             let mut hash = Hash(FixedState::default().build_hasher());
             let whole = (&plan.source, &plan.filter, &plan.grouping, &plan.having);
             let above = (&plan.targets, plan.visible, plan.distinct, &plan.sort);
-            let ends = (&plan.limit, &plan.offset, &self.order, &self.columns);
+            let ends = (
+                &plan.limit,
+                &plan.offset,
+                &self.order,
+                self.gives,
+                &self.columns,
+            );
             // It writes into a number, which takes everything.
             let _ = write!(hash, "{whole:?} {above:?} {ends:?}");
             hash.0.finish()
         })
     }
+}
+
+/// The types of keys and partial aggregates, if there are such.
+fn partial_types(grouping: &Grouping) -> Option<Vec<TypeKind>> {
+    let mut columns: Vec<_> = grouping.keys.iter().map(|key| key.ty.kind).collect();
+    for aggregate in &grouping.aggregates {
+        columns.extend(aggregate.partial_types()?);
+    }
+    Some(columns)
+}
+
+/// Whether the order in which rows come is nothing to an aggregate, because it has one of its own or needs none.
+fn has_an_order(aggregate: &Aggregate) -> bool {
+    aggregate.distinct || !aggregate.order_by.is_empty() || aggregate.partial_types().is_some()
 }
 
 /// Hashes text.

@@ -120,7 +120,11 @@ impl Session {
             return Ok(None);
         };
         if !self.guard(tables).await? {
-            planned = self.plan_again(&planned).await?;
+            planned = match self.plan_anew(&planned).await {
+                // Its sender has planned it, and will say if it cannot be.
+                Err(Halt::Error(_)) => return Ok(None),
+                planned => planned?,
+            };
             let Body::Plan(_, tables) = &planned.body else {
                 return Ok(None);
             };

@@ -217,8 +217,21 @@ impl Session {
         Ok(true)
     }
 
+    /// Plans a statement on the catalog as the transaction sees it, for a client that knows its columns.
+    async fn plan_again(&mut self, planned: &Planned) -> Result<Arc<Planned>, Halt> {
+        let again = self.plan_anew(planned).await?;
+        if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cached plan must not change result type",
+            )
+            .into());
+        }
+        Ok(again)
+    }
+
     /// Plans a statement on the catalog as the transaction sees it.
-    pub(super) async fn plan_again(&mut self, planned: &Planned) -> Result<Arc<Planned>, Halt> {
+    pub(super) async fn plan_anew(&mut self, planned: &Planned) -> Result<Arc<Planned>, Halt> {
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
@@ -229,13 +242,6 @@ impl Session {
         let types = ParamTypes::declared(planned.params.clone());
         let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
         again.key = planned.key.clone();
-        if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
-            return Err(SqlError::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                "cached plan must not change result type",
-            )
-            .into());
-        }
         Ok(Arc::new(again))
     }
 

@@ -89,7 +89,7 @@ fn splitting(db: &Database) -> BlockingSession {
     }
 }
 
-const SPLIT: [&str; 46] = [
+const SPLIT: [&str; 52] = [
     "SELECT * FROM t",
     "SELECT a FROM t WHERE b = 3",
     "SELECT a + b, upper(e) FROM t WHERE c > 900000000000 AND e LIKE 'text 1%'",
@@ -135,14 +135,19 @@ const SPLIT: [&str; 46] = [
     "SELECT a FROM none ORDER BY a LIMIT 1",
     "SELECT * FROM few",
     "SELECT count(b), sum(b) FROM few",
+    "SELECT count(DISTINCT b) FROM t",
+    "SELECT count(DISTINCT b), sum(c), min(e) FROM t WHERE a > 33",
+    "SELECT string_agg(e, ',' ORDER BY a DESC) FROM t WHERE a % 20 = 3",
+    "SELECT b, count(DISTINCT h), sum(DISTINCT a % 7) FROM t WHERE a > 10 GROUP BY b HAVING count(DISTINCT e) > 1",
+    "SELECT string_agg(DISTINCT j, '-') FROM t",
+    "SELECT count(DISTINCT a) FROM none",
     "SELECT a FROM few ORDER BY a DESC",
 ];
 
-const WHOLE: [&str; 13] = [
+const WHOLE: [&str; 12] = [
     "SELECT a FROM t LIMIT 0",
     "SELECT a, b FROM t WHERE l = '2024-05-05 00:00+00' AND a < 10",
-    "SELECT count(DISTINCT b) FROM t",
-    "SELECT string_agg(e, ',' ORDER BY a) FROM t WHERE a < 20",
+    "SELECT string_agg(e, ',') FROM t WHERE a < 20",
     "SELECT t.a FROM t JOIN plain ON plain.a = t.a",
     "SELECT count(*) FROM t x JOIN t y ON x.a = y.a",
     "SELECT n FROM (SELECT count(*) AS n FROM t) s",
@@ -561,6 +566,40 @@ fn tables_that_change_are_planned_anew() {
             let row = session.query_one("SELECT count(*), max(a) FROM t", &[]);
             row.is_ok_and(|row| row.values() == [Value::Int8(3), Value::Int4(3)])
         });
+        // With other columns: machines that knew its text plan it anew for a client that does not.
+        let all = |session: &mut BlockingSession| {
+            // Who is slow to hear of the new table may still plan the old one.
+            let mut rows = None;
+            machines::until(|| {
+                session.batch("DISCARD PLANS").expect("none is kept");
+                rows = session.query("SELECT * FROM t", &[]).ok();
+                rows.is_some()
+            });
+            values(&rows.expect("rows"), false)
+        };
+        for (columns, value) in [
+            ("b text", "'x'"),
+            ("b bigint, c date", "5, NULL"),
+            ("b text", "'y'"),
+        ] {
+            let rows = format!(
+                "DROP TABLE t;
+                 CREATE TABLE t (a int PRIMARY KEY, {columns}) PARTITION BY HASH (a) WITH (partitions = 5);
+                 INSERT INTO t SELECT g, {value} FROM generate_series(1, 40) g"
+            );
+            there.batch(&rows).expect("a table");
+            let expected = all(&mut there);
+            for db in machines {
+                machines::until(|| {
+                    let count = splitting(db).query_one("SELECT count(*) FROM t", &[]);
+                    count.is_ok_and(|count| count.values() == [Value::Int8(40)])
+                });
+                let before = parts(db);
+                assert_eq!(all(&mut splitting(db)), expected);
+                let after = parts(db);
+                assert_eq!((after.0 - before.0, after.1), (2, before.1), "{columns}");
+            }
+        }
     });
 }
 
@@ -759,6 +798,19 @@ fn explain_says_how_a_statement_is_split_and_what_came_back() {
             let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(words(&said.join("\n")), words(plan), "{said:?}");
         }
+        let said = explained(
+            &mut session,
+            "EXPLAIN SELECT count(DISTINCT b) FROM t WHERE b > 2",
+        );
+        let expected = [
+            "Aggregate",
+            "  ->  Gather",
+            "        Machines: m1, m2, m3",
+            "        ->  Seq Scan on t",
+            "              Filter: (b > 2)",
+            "              Partitions: 7 of 7",
+        ];
+        assert_eq!(said, expected);
         let said = explained(
             &mut session,
             "EXPLAIN ANALYZE SELECT b, count(*) FROM t WHERE b < 2 GROUP BY b",

@@ -8,6 +8,7 @@ use super::cx::Cx;
 use super::select::SelectState;
 use crate::plan::SelectPlan;
 use crate::sink::RowSink;
+use crate::split::Gives;
 use crate::statement::Plan;
 
 const CHUNK: usize = 256;
@@ -31,6 +32,13 @@ async fn give_part(
 ) -> Result<u64, Halt> {
     let mut state = SelectState::new(plan);
     if let Some(grouping) = &plan.grouping {
+        if plan
+            .split
+            .as_ref()
+            .is_some_and(|split| split.gives == Gives::Columns)
+        {
+            return state.give_columns(plan, cx, sink).await;
+        }
         let mut groups = state.group(plan, grouping, cx).await?;
         return Ok(groups.partial(grouping, |row| sink.row(row))?);
     }

@@ -16,6 +16,8 @@ use super::join::push_comparable;
 use super::sort::Sorter;
 use super::source::SourceState;
 use crate::plan::SelectPlan;
+use crate::sink::RowSink;
+use crate::split::Gives;
 
 const CHUNK: usize = 1024;
 
@@ -259,8 +261,21 @@ impl SelectState {
         let mut groups = Groups::new(grouping);
         self.group_input(plan, (grouping, &mut groups), cx).await?;
         if let (Some(split), Some(mut gather)) = (&plan.split, self.gather.take()) {
-            while let Some(values) = gather.next(cx).await? {
-                groups.merge(grouping, cx, (&values, split.columns.len()))?;
+            while let Some(mut values) = gather.next(cx).await? {
+                if split.gives == Gives::Groups {
+                    groups.merge(grouping, cx, (&values, split.columns.len()))?;
+                    continue;
+                }
+                self.input.clear();
+                if let Some(scan) = plan.split_scan() {
+                    for row in values.chunks_exact_mut(scan.columns.len().max(1)) {
+                        let slots = &mut self.input.push()[scan.first_slot..];
+                        for (column, value) in scan.columns.iter().zip(row) {
+                            slots[*column] = std::mem::take(value);
+                        }
+                    }
+                }
+                groups.add(grouping, cx, &self.input)?;
             }
             if gather.begin_rest(cx) {
                 self.restart(plan);
@@ -269,6 +284,33 @@ impl SelectState {
             self.gather = Some(gather);
         }
         Ok(groups)
+    }
+
+    /// Gives the columns of the scan, of all from rows; how many.
+    pub async fn give_columns(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64, Halt> {
+        let Some(scan) = plan.split_scan() else {
+            return Ok(0);
+        };
+        let mut row = Vec::with_capacity(scan.columns.len());
+        let mut given = 0;
+        loop {
+            let more = self.next_input(plan, cx, CHUNK).await?;
+            for i in 0..self.input.len() {
+                let slots = &self.input.row(i)[scan.first_slot..];
+                row.clear();
+                row.extend(scan.columns.iter().map(|column| slots[*column].clone()));
+                sink.row(&row)?;
+            }
+            given += self.input.len() as u64;
+            if !more {
+                return Ok(given);
+            }
+        }
     }
 
     async fn group_input(

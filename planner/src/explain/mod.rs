@@ -7,6 +7,7 @@ use fencepost_sql::bound::{JoinKind, OrderKey, Target};
 use fencepost_txn::MachineId;
 
 use crate::plan::{Access, Join, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
+use crate::split::Gives;
 use crate::statement::Plan;
 use crate::write::{ChangePlan, InsertSource};
 pub use partitions::Known;
@@ -113,13 +114,24 @@ impl Lines<'_> {
             return self.select(plan, 0);
         };
         let names = slot_names(&plan.source);
+        if split.gives == Gives::Columns {
+            let depth = self.above(plan, &names, 0, Share::All);
+            let depth = self.gather(depth, "");
+            return self.below(plan, &names, depth);
+        }
         let depth = self.above(plan, &names, 0, Share::Final);
         let merges = if split.order.is_empty() { "" } else { " Merge" };
-        self.node(depth, format!("Gather{merges}"));
+        let depth = self.gather(depth, merges);
+        let depth = self.above(plan, &names, depth, Share::Partial);
+        self.below(plan, &names, depth);
+    }
+
+    /// The node that puts parts together; the depth of what they are made by.
+    fn gather(&mut self, depth: usize, how: &str) -> usize {
+        self.node(depth, format!("Gather{how}"));
         let machines: Vec<String> = self.known.parts.iter().map(MachineId::to_string).collect();
         self.detail(depth, "Machines", &machines.join(", "));
-        let depth = self.above(plan, &names, depth + 1, Share::Partial);
-        self.below(plan, &names, depth);
+        depth + 1
     }
 
     /// What is done with from rows, or what parts come to; the depth of what gives them.
