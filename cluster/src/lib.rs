@@ -24,6 +24,7 @@ pub mod configuration;
 pub mod format;
 pub mod ids;
 pub mod join;
+pub mod lease;
 pub mod placement;
 pub mod region;
 pub mod region_map;

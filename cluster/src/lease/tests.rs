@@ -1,0 +1,342 @@
+//! The rules of leases one by one, and whole clusters of them under bad networks and bad clocks.
+
+mod world;
+
+use std::time::Duration;
+
+use fencepost_fabric::MachineId;
+use proptest::prelude::*;
+
+use super::*;
+use crate::configuration::Configuration;
+use crate::testing;
+
+const CM: MachineId = MachineId(1);
+const M2: MachineId = MachineId(2);
+const MS: u64 = 1_000_000;
+
+proptest! {
+    #[test]
+    fn whatever_clocks_and_networks_do_no_lease_outlives_its_grant(seed: u64) {
+        world::World::new(seed).run();
+    }
+
+    #[test]
+    fn garbage_is_refused_without_panic(bytes: Vec<u8>, mut words: [u8; 32]) {
+        let _ = LeaseMessage::from_bytes(&bytes);
+        // Mostly one of the kinds.
+        (words[28], words[29], words[30], words[31]) = (words[28] % 5, 0, 0, 0);
+        if let Ok(read) = LeaseMessage::from_bytes(&words) {
+            prop_assert_eq!(read.to_bytes(), words, "what is read is what was written");
+        }
+    }
+
+    #[test]
+    fn messages_survive_the_wire(configuration: u64, number: u64, granted: u64, duration_us: u32) {
+        let bodies = [
+            LeaseBody::Request { number, duration_us },
+            LeaseBody::GrantAndRequest { granted, duration_us, number },
+            LeaseBody::Grant { granted, duration_us },
+        ];
+        for body in bodies {
+            let message = LeaseMessage { configuration: ConfigurationId(configuration), body };
+            prop_assert_eq!(LeaseMessage::from_bytes(&message.to_bytes()), Ok(message));
+        }
+    }
+}
+
+fn terms() -> LeaseTerms {
+    LeaseTerms::new(Duration::from_millis(10), 1000).unwrap()
+}
+
+fn leases(me: MachineId, configuration: &Configuration) -> Leases {
+    Leases::new(me, configuration, terms(), 100 * u64::from(me.0), 0)
+}
+
+/// The message that a machine sends by itself.
+fn sent(leases: &mut Leases, now: u64) -> LeaseMessage {
+    match leases.poll(now) {
+        Some(LeaseStep::Send(_, message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// All three messages, without delay.
+fn shake_hands(cm: &mut Leases, machine: &mut Leases, id: MachineId, now: u64) {
+    let request = sent(machine, now);
+    let answer = cm.receive(now, id, request).answer.unwrap();
+    let grant = machine.receive(now, CM, answer).answer.unwrap();
+    assert_eq!(cm.receive(now, id, grant), Received::default());
+}
+
+fn granted(message: LeaseMessage) -> Option<u64> {
+    match message.body {
+        LeaseBody::Grant { granted, .. } | LeaseBody::GrantAndRequest { granted, .. } => {
+            Some(granted)
+        }
+        LeaseBody::Request { .. } => None,
+    }
+}
+
+#[test]
+fn terms_are_neither_too_short_nor_beyond_bearing() {
+    let new = |ms, ppm| LeaseTerms::new(Duration::from_millis(ms), ppm);
+    assert!(new(5, 200).is_some() && new(4, 200).is_none());
+    assert!(new(3_600_000, 0).is_some() && new(3_600_001, 0).is_none());
+    assert!(new(5, 100_000).is_some() && new(5, 100_001).is_none());
+    assert_eq!(terms().renewal_ns(), 2 * MS);
+    assert_eq!(terms().held_ns(10 * MS), 10 * MS - 10_000);
+    assert_eq!(
+        terms().held_ns(u64::MAX),
+        10 * MS - 10_000,
+        "nothing is longer"
+    );
+    assert_eq!(terms().expired_ns(), 10 * MS + 10_000);
+}
+
+#[test]
+fn a_handshake_gives_both_a_lease_that_counts_from_the_request() {
+    let two = testing::machines(2);
+    let (mut cm, mut machine) = (leases(CM, &two), leases(M2, &two));
+    let request = sent(&mut machine, 0);
+    assert_eq!(granted(request), None);
+    assert!(
+        machine.poll(0).is_none(),
+        "once every fifth of the duration"
+    );
+    assert_eq!(machine.next_wake(), 2 * MS);
+    // The CM holds nothing yet, so that it has nothing to give: it asks.
+    let asks = cm.receive(MS, M2, request).answer.unwrap();
+    assert_eq!(granted(asks), None);
+    let grants = machine.receive(2 * MS, CM, asks).answer.unwrap();
+    assert!(!cm.holds(2 * MS) && !machine.holds(2 * MS));
+    cm.receive(3 * MS, M2, grants);
+    let until = MS + 10 * MS - 10_000;
+    assert_eq!(cm.held_until(), until, "from when the CM sent its request");
+    let late = sent(&mut cm, 3 * MS);
+    assert_eq!(granted(late), Some(200));
+    assert!(cm.poll(3 * MS).is_none());
+    machine.receive(4 * MS, CM, late);
+    assert!(
+        machine.holds(4 * MS) && machine.held_until() < until,
+        "LEASE-2"
+    );
+    // 8 ms less 10 µs were left of the CM's own lease, and the request was sent at 0.
+    assert_eq!(machine.held_until(), 7_990_000 - 7_990);
+    assert!(!machine.holds(machine.held_until()));
+}
+
+#[test]
+fn who_is_not_heard_of_is_suspected_once_and_may_return() {
+    let two = testing::machines(2);
+    let (mut cm, mut machine) = (leases(CM, &two), leases(M2, &two));
+    assert_eq!(
+        cm.next_wake(),
+        u64::MAX,
+        "nobody is watched before it spoke"
+    );
+    shake_hands(&mut cm, &mut machine, M2, 0);
+    let end = terms().expired_ns();
+    assert_eq!(cm.next_wake(), end);
+    while cm.poll(end - 1).is_some() {}
+    let expired = Some(LeaseStep::Event(LeaseEvent::Expired(M2)));
+    assert_eq!(cm.poll(end), expired);
+    assert_eq!(cm.poll(end), None);
+    let renewal = sent(&mut machine, end);
+    let returned = cm.receive(end, M2, renewal);
+    assert_eq!(returned.event, Some(LeaseEvent::Returned(M2)));
+    let counts = LeaseCounts {
+        suspicions: 1,
+        false_suspicions: 1,
+    };
+    assert_eq!(cm.counts(), counts);
+    while cm.poll(2 * end - 1).is_some() {}
+    assert_eq!(cm.poll(2 * end), expired, "and be suspected again");
+}
+
+#[test]
+fn a_machine_suspects_a_cm_that_does_not_ask() {
+    let two = testing::machines(2);
+    let mut machine = leases(M2, &two);
+    let end = terms().expired_ns();
+    let mut steps = Vec::new();
+    for now in [0, end - 1, end] {
+        while let Some(step) = machine.poll(now) {
+            if let LeaseStep::Event(event) = step {
+                steps.push((now, event));
+            }
+        }
+    }
+    assert_eq!(steps, [(end, LeaseEvent::Expired(CM))]);
+}
+
+#[test]
+fn late_and_doubled_messages_lengthen_nothing() {
+    let two = testing::machines(2);
+    let (mut cm, mut machine) = (leases(CM, &two), leases(M2, &two));
+    shake_hands(&mut cm, &mut machine, M2, 0);
+    let first = sent(&mut machine, 2 * MS);
+    let second = sent(&mut machine, 4 * MS);
+    let answer = cm.receive(5 * MS, M2, second).answer.unwrap();
+    let until = cm.next_wake();
+    assert_eq!(
+        cm.receive(6 * MS, M2, first),
+        Received::default(),
+        "overtaken"
+    );
+    assert_eq!(
+        cm.receive(6 * MS, M2, second),
+        Received::default(),
+        "doubled"
+    );
+    assert_eq!(cm.next_wake(), until);
+    assert!(machine.receive(7 * MS, CM, answer).answer.is_some());
+    let held = machine.held_until();
+    assert_eq!(machine.receive(9 * MS, CM, answer).answer, None, "doubled");
+    assert_eq!(machine.held_until(), held);
+}
+
+#[test]
+fn a_machine_that_was_started_again_gets_nothing_on_its_former_lease() {
+    let two = testing::machines(2);
+    let (mut cm, mut machine) = (leases(CM, &two), leases(M2, &two));
+    shake_hands(&mut cm, &mut machine, M2, 0);
+    let mut again = Leases::new(M2, &two, terms(), 0x7777_0000_0000_0000, MS);
+    let request = sent(&mut again, MS);
+    assert_eq!(cm.receive(MS, M2, request), Received::default());
+    assert_eq!(cm.next_wake(), terms().expired_ns());
+}
+
+#[test]
+fn other_terms_get_nothing() {
+    let two = testing::machines(2);
+    let mut cm = leases(CM, &two);
+    let other = LeaseTerms::new(Duration::from_millis(11), 1000).unwrap();
+    let mut machine = Leases::new(M2, &two, other, 0, 0);
+    let request = sent(&mut machine, 0);
+    assert_eq!(cm.receive(0, M2, request), Received::default());
+}
+
+#[test]
+fn a_cm_alone_needs_nobody_and_one_of_five_needs_two() {
+    let one = testing::machines(1);
+    assert!(leases(CM, &one).holds(u64::MAX - 1));
+    let five = testing::machines(5);
+    let mut cm = leases(CM, &five);
+    for (count, id) in (1..).zip([2, 3, 4].map(MachineId)) {
+        let mut machine = leases(id, &five);
+        shake_hands(&mut cm, &mut machine, id, 0);
+        assert_eq!(cm.holds(0), count >= 2);
+    }
+    let narrow = LeaseOrder::Narrow {
+        left_out: [2, 3].map(MachineId).to_vec(),
+        need: 3,
+    };
+    cm.obey(narrow, 0);
+    assert!(
+        !cm.holds(0),
+        "what those who may be out grant does not count"
+    );
+    let mut out = leases(M2, &five);
+    let request = sent(&mut out, 0);
+    assert_eq!(cm.receive(0, M2, request), Received::default());
+}
+
+#[test]
+fn who_has_promised_grants_to_nobody_else() {
+    let three = testing::machines(3);
+    let (mut cm, mut machine) = (leases(CM, &three), leases(M2, &three));
+    let to = MachineId(3);
+    machine.obey(LeaseOrder::Promise { to: CM }, 0);
+    shake_hands(&mut cm, &mut machine, M2, 0);
+    machine.obey(LeaseOrder::Promise { to }, 0);
+    machine.obey(LeaseOrder::Promise { to: CM }, 0);
+    let request = sent(&mut machine, 2 * MS);
+    let answer = cm.receive(2 * MS, M2, request).answer.unwrap();
+    assert_eq!(machine.receive(2 * MS, CM, answer).answer, None);
+    assert!(machine.holds(2 * MS), "it takes what it gets");
+    let configuration = three.without(&[].into(), CM).unwrap();
+    let apply = LeaseOrder::Apply {
+        configuration,
+        swap_sent: None,
+    };
+    machine.obey(apply, 3 * MS);
+    let request = sent(&mut machine, 4 * MS);
+    let answer = cm.receive(4 * MS, M2, request);
+    assert_eq!(
+        answer.event,
+        Some(LeaseEvent::Newer(M2, ConfigurationId(4)))
+    );
+    let grant = machine.receive(4 * MS, CM, answer.answer.unwrap());
+    assert!(
+        grant.answer.is_some(),
+        "the next configuration is another matter"
+    );
+}
+
+#[test]
+fn strangers_are_told_apart_from_those_who_know_more() {
+    let three = testing::machines(3);
+    let mut cm = leases(CM, &three);
+    let body = LeaseBody::Request {
+        number: 1,
+        duration_us: 10_000,
+    };
+    let mut hear = |id| {
+        let configuration = ConfigurationId(id);
+        let message = LeaseMessage {
+            configuration,
+            body,
+        };
+        cm.receive(0, MachineId(9), message).event
+    };
+    assert_eq!(hear(2), Some(LeaseEvent::Outdated(MachineId(9))));
+    assert_eq!(hear(3), None);
+    let newer = LeaseEvent::Newer(MachineId(9), ConfigurationId(4));
+    assert_eq!(hear(4), Some(newer));
+}
+
+#[test]
+fn who_is_out_holds_nothing_and_says_nothing() {
+    let two = testing::machines(2);
+    let (mut cm, mut machine) = (leases(CM, &two), leases(M2, &two));
+    shake_hands(&mut cm, &mut machine, M2, 0);
+    shake_hands(&mut cm, &mut machine, M2, 2 * MS);
+    assert!(machine.holds(3 * MS));
+    machine.obey(LeaseOrder::Stop, 3 * MS);
+    assert!(!machine.holds(3 * MS) && machine.poll(90 * MS).is_none());
+    assert_eq!(machine.next_wake(), u64::MAX);
+    let request = sent(&mut leases(M2, &two), 0);
+    assert_eq!(machine.receive(3 * MS, CM, request), Received::default());
+}
+
+#[test]
+fn old_leases_run_out_before_a_new_configuration_is_committed() {
+    let three = testing::machines(3);
+    let (mut cm, mut machine) = (leases(CM, &three), leases(M2, &three));
+    shake_hands(&mut cm, &mut machine, M2, 0);
+    shake_hands(&mut cm, &mut machine, M2, 2 * MS);
+    let next = three.without(&[M2].into(), CM).unwrap();
+    let apply = |leases: &mut Leases, configuration: &Configuration, sent| {
+        let configuration = configuration.clone();
+        let swap_sent = Some(sent);
+        let order = LeaseOrder::Apply {
+            configuration,
+            swap_sent,
+        };
+        leases.obey(order, 4 * MS);
+        leases.obey(LeaseOrder::AwaitOld, 4 * MS);
+    };
+    // The CM that stays knows what it granted.
+    apply(&mut cm, &next, 3 * MS);
+    let end = 2 * MS + terms().expired_ns();
+    assert_eq!((cm.next_wake(), cm.poll(end - 1)), (end, None));
+    let over = |id| Some(LeaseStep::Event(LeaseEvent::OldRunOut(ConfigurationId(id))));
+    assert_eq!((cm.poll(end), cm.poll(end)), (over(4), None));
+    // Another one does not.
+    let mut third = leases(MachineId(3), &three);
+    let next = three.without(&[CM].into(), MachineId(3)).unwrap();
+    apply(&mut third, &next, 3 * MS);
+    let end = 3 * MS + terms().expired_ns();
+    assert_eq!((third.poll(end - 1), third.poll(end)), (None, over(4)));
+}
