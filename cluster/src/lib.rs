@@ -9,6 +9,8 @@
 //! *Picture.*
 //!
 //! ```text
+//!   lease ─────────► reconfiguration      who has failed, and what follows from it
+//!                         │
 //!   join ──────────► configuration ◄──── store (compare-and-swap: local, raft, zookeeper)
 //!                         │
 //!   allocation ──► placement ──► region_map      at the CM; others cache what they use of it
@@ -26,6 +28,7 @@ pub mod ids;
 pub mod join;
 pub mod lease;
 pub mod placement;
+pub mod reconfiguration;
 pub mod region;
 pub mod region_map;
 pub mod seal;

@@ -85,6 +85,11 @@ impl RegionMap {
         self.mappings.insert(mapping.region, mapping);
     }
 
+    /// A region is there no more.
+    pub fn forget(&mut self, region: RegionId) {
+        self.mappings.remove(&region);
+    }
+
     /// Takes what the CM said when its map was at `version`; a mapping that is older than the known
     /// one is left aside (MAP-1).
     pub fn learn(&mut self, version: MapVersion, mappings: impl IntoIterator<Item = Mapping>) {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fencepost_fabric::MachineId;
 
 use super::message::{MAX_FETCHED, RegionBody, RegionMessage};
-use super::{AllocationError, RequestId};
+use super::{AllocationError, REGIONS_A_CONFIGURATION, RequestId};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 use crate::placement::{Placement, Replication};
@@ -29,6 +29,8 @@ pub struct Allocator {
     /// Of all regions of the map and of those being prepared.
     placement: Placement,
     next_region: u32,
+    /// The first number that is not this CM's to give.
+    end_of_regions: u32,
     /// Ids below that of attempts that failed and to which no answer is on its way.
     unused: BTreeSet<RegionId>,
     unreachable: BTreeSet<MachineId>,
@@ -37,6 +39,8 @@ pub struct Allocator {
     requests: BTreeMap<RequestId, RegionId>,
     /// Requests below this have had their answers, by machine.
     answered: BTreeMap<MachineId, u64>,
+    /// Requests that came while none were taken; `None` while they are.
+    held_back: Option<Vec<(Wanted, u64)>>,
 }
 
 /// A request, and what is left of the machines for it.
@@ -85,12 +89,34 @@ impl Allocator {
             map,
             placement,
             next_region: next_region.0,
+            end_of_regions: next_region.0.saturating_add(REGIONS_A_CONFIGURATION),
             unused: BTreeSet::new(),
             unreachable: BTreeSet::new(),
             preparing: BTreeMap::new(),
             requests: requests.into_iter().collect(),
             answered: BTreeMap::new(),
+            held_back: None,
         }
+    }
+
+    /// Nothing is allocated from now on: replicas do not take part, because they are in another configuration
+    /// or about to be. What is under way ends with this allocator.
+    pub fn hold_back(&mut self) {
+        self.held_back.get_or_insert_default();
+    }
+
+    /// All replicas are in this configuration: takes the requests that have come so far.
+    pub fn take_up(&mut self) -> Outgoing {
+        let requests = self.held_back.take().unwrap_or_default();
+        let outgoing = requests.into_iter();
+        outgoing
+            .flat_map(|(wanted, answered)| self.allocate(wanted, answered))
+            .collect()
+    }
+
+    /// The number of the next region; none has it or a greater one.
+    pub fn next_region(&self) -> RegionId {
+        RegionId(self.next_region)
     }
 
     /// The map as it stands.
@@ -129,10 +155,20 @@ impl Allocator {
                     primary,
                     refused,
                 };
-                self.allocate(wanted, answered)
+                match &mut self.held_back {
+                    Some(requests) => {
+                        requests.push((wanted, answered));
+                        Vec::new()
+                    }
+                    None => self.allocate(wanted, answered),
+                }
             }
-            RegionBody::Prepared { region } => self.prepared(from, region),
-            RegionBody::Refused { region, .. } => self.refused(from, region),
+            RegionBody::Prepared { region } if self.held_back.is_none() => {
+                self.prepared(from, region)
+            }
+            RegionBody::Refused { region, .. } if self.held_back.is_none() => {
+                self.refused(from, region)
+            }
             RegionBody::Fetch { regions } => vec![(from, self.fetched(regions))],
             RegionBody::List { from: first } => vec![self.listed(from, first)],
             _ => Vec::new(),
@@ -142,6 +178,9 @@ impl Allocator {
     /// A machine cannot be reached any more: it takes no regions in this configuration.
     pub fn unreachable(&mut self, machine: MachineId) -> Outgoing {
         self.unreachable.insert(machine);
+        if self.held_back.is_some() {
+            return Vec::new();
+        }
         let attempts = self.preparing.values_mut();
         let hit = attempts.filter(|attempt| attempt.mapping.replicas.has(machine));
         let hit = hit.map(|attempt| {
@@ -228,7 +267,7 @@ impl Allocator {
     fn place(&self, wanted: &Wanted) -> Result<Mapping, AllocationError> {
         let unused = self.unused.first().copied();
         let region = unused.unwrap_or(RegionId(self.next_region));
-        if region.0 == u32::MAX {
+        if region.0 >= self.end_of_regions {
             return Err(AllocationError::OutOfIds);
         }
         let excluded = wanted.refused.union(&self.unreachable).copied().collect();

@@ -61,6 +61,8 @@ pub struct RegionCache {
     /// Requests without an answer.
     requests: BTreeMap<u64, Wish>,
     next_request: u64,
+    /// What is known has been told to a new CM, and becomes no more before it has decided.
+    frozen: bool,
 }
 
 impl RegionCache {
@@ -74,7 +76,13 @@ impl RegionCache {
             asked: BTreeSet::new(),
             requests: BTreeMap::new(),
             next_request: 0,
+            frozen: false,
         }
+    }
+
+    /// Takes no more answers in this configuration; those that are missing then come from the next CM.
+    pub fn freeze(&mut self) {
+        self.frozen = true;
     }
 
     /// The mappings that are known.
@@ -125,7 +133,7 @@ impl RegionCache {
 
     /// Takes an answer of the CM; what is not one, or of another configuration, is dropped.
     pub fn receive(&mut self, from: MachineId, message: RegionMessage) -> Vec<CacheEvent> {
-        if from != self.cm || message.configuration != self.configuration {
+        if from != self.cm || message.configuration != self.configuration || self.frozen {
             return Vec::new();
         }
         match message.body {
@@ -192,6 +200,13 @@ impl RegionCache {
         found.into_iter().map(CacheEvent::Found).collect()
     }
 
+    /// Regions are there no more: who asks is told so by the CM.
+    pub fn forget(&mut self, lost: &[RegionId]) {
+        for region in lost {
+            self.map.forget(*region);
+        }
+    }
+
     /// Applies a new configuration with the mappings that it changes. Gives the questions that
     /// these answer, and puts to the new CM whatever has no answer yet.
     pub fn apply(
@@ -205,6 +220,7 @@ impl RegionCache {
         }
         self.configuration = configuration.id();
         self.cm = configuration.cm();
+        self.frozen = false;
         self.map.learn(version, changed);
         let found = self.found();
         let asked: Vec<RegionId> = self.asked.iter().copied().collect();

@@ -6,7 +6,7 @@
 
 use fencepost_fabric::MachineId;
 
-use super::{AllocationError, Refusal, RequestId};
+use super::{AllocationError, HeldRegion, MovedRegion, Refusal, RequestId};
 use crate::codec::{DecodeError, Reader, Wire, Writer, wire_enum, wire_structs};
 use crate::ids::ConfigurationId;
 use crate::placement::PlacementError;
@@ -155,7 +155,16 @@ wire_enum!(RegionBody, "message":
     11 Listed { version, from, found, more }
 );
 
-wire_structs!(RequestId { machine, number });
+wire_structs!(
+    RequestId { machine, number },
+    HeldRegion {
+        mapping,
+        request,
+        committed,
+        whole
+    },
+    MovedRegion { mapping, request }
+);
 
 wire_enum!(Refusal, "refusal": 0 NoMemory, 1 Contradiction);
 

@@ -25,7 +25,9 @@
 //! *Failure.* When the CM is lost, its successor asks the replicas that are left: a region that all
 //! of them have prepared or any has committed may be in use and is kept, with the request that it
 //! was made for; one that any of them lacks, or holds as of another attempt, never was. A request without an answer is made again to
-//! the new CM.
+//! the new CM. From when replicas are asked until they apply the next configuration they are frozen, so that
+//! nothing comes to be of which the new CM does not know; its own allocator holds requests back until all
+//! have applied it. How it goes is in [`crate::reconfiguration`].
 
 mod allocator;
 mod cache;
@@ -40,9 +42,13 @@ use thiserror::Error;
 pub use self::allocator::Allocator;
 pub use self::cache::{CacheEvent, Lookup, RegionCache, Wish};
 pub use self::message::{MAX_FETCHED, RegionBody, RegionMessage};
-pub use self::replica::{HeldRegion, RegionHost, ReplicaRegions};
+pub use self::replica::{Decided, HeldRegion, MovedRegion, RegionHost, ReplicaRegions};
 use crate::placement::PlacementError;
 use crate::region::RegionId;
+
+/// Regions that one CM numbers in one configuration at most. Everybody is told the first number beyond them, so
+/// that a new CM gives none a second time, whoever is lost.
+pub const REGIONS_A_CONFIGURATION: u32 = 1 << 14;
 
 /// A request for a region: the machine that makes it, and its count of such requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,7 +68,7 @@ pub enum AllocationError {
     /// The region that this one was to be near does not exist.
     #[error("there is no region {0} to be near to")]
     NoSuchRegion(RegionId),
-    /// All numbers of regions have been used.
+    /// All numbers of regions have been used that this configuration has.
     #[error("all region ids are used")]
     OutOfIds,
 }

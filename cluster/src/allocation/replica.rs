@@ -10,6 +10,7 @@ use fencepost_fabric::MachineId;
 
 use super::message::{RegionBody, RegionMessage};
 use super::{Refusal, RequestId};
+use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 use crate::region::{Mapping, RegionId};
 
@@ -35,6 +36,8 @@ pub struct ReplicaRegions {
     cm: MachineId,
     configuration: ConfigurationId,
     held: BTreeMap<RegionId, HeldRegion>,
+    /// What is held has been told to a new CM, and does not change before it has decided.
+    frozen: bool,
 }
 
 /// A region that a machine holds a replica of.
@@ -46,6 +49,28 @@ pub struct HeldRegion {
     pub request: RequestId,
     /// Whether it is known to be committed.
     pub committed: bool,
+    /// Whether all of its data is here: not yet, where another machine had it before.
+    pub whole: bool,
+}
+
+/// A region whose replicas have changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedRegion {
+    /// Where it is now.
+    pub mapping: Mapping,
+    /// The request that it was made for.
+    pub request: RequestId,
+}
+
+/// What the CM of a new configuration has decided about regions.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided<'a> {
+    /// The regions whose replicas have changed.
+    pub moved: &'a [MovedRegion],
+    /// What was prepared here and never existed.
+    pub given_up: &'a [RegionId],
+    /// Regions without any replica that has their data.
+    pub lost: &'a [RegionId],
 }
 
 impl ReplicaRegions {
@@ -56,6 +81,7 @@ impl ReplicaRegions {
             cm,
             configuration,
             held: BTreeMap::new(),
+            frozen: false,
         }
     }
 
@@ -77,7 +103,7 @@ impl ReplicaRegions {
         message: RegionMessage,
         host: &mut impl RegionHost,
     ) -> Option<RegionMessage> {
-        if from != self.cm || message.configuration != self.configuration {
+        if from != self.cm || message.configuration != self.configuration || self.frozen {
             return None;
         }
         match message.body {
@@ -112,6 +138,78 @@ impl ReplicaRegions {
         }
     }
 
+    /// Takes no more messages in this configuration, so that what is held stays as a new CM is told.
+    pub fn freeze(&mut self) {
+        self.frozen = true;
+    }
+
+    /// Applies a new configuration: what was prepared exists or never did, and new replicas are made. Gives
+    /// those for which there is no room. `decided` says what the CM has found and changed.
+    pub fn apply(
+        &mut self,
+        configuration: &Configuration,
+        decided: Decided<'_>,
+        host: &mut impl RegionHost,
+    ) -> Vec<(RegionId, Refusal)> {
+        if configuration.id() <= self.configuration {
+            return Vec::new();
+        }
+        self.configuration = configuration.id();
+        self.cm = configuration.cm();
+        self.frozen = false;
+        for region in decided.given_up.iter().chain(decided.lost) {
+            self.let_go(*region, host);
+        }
+        for held in self.held.values_mut().filter(|held| !held.committed) {
+            held.committed = true;
+            host.keep(&held.mapping);
+        }
+        let mut refused = Vec::new();
+        for MovedRegion { mapping, request } in decided.moved {
+            let region = mapping.region;
+            if !mapping.replicas.has(self.machine) {
+                self.let_go(region, host);
+            } else if let Some(held) = self.held.get_mut(&region) {
+                held.mapping = mapping.clone();
+            } else if let Err(why) = self.take_on(mapping, *request, host) {
+                refused.push((region, why));
+            }
+        }
+        refused
+    }
+
+    /// A new backup of a region whose data other machines have.
+    fn take_on(
+        &mut self,
+        mapping: &Mapping,
+        request: RequestId,
+        host: &mut impl RegionHost,
+    ) -> Result<(), Refusal> {
+        host.reserve(mapping)?;
+        host.keep(mapping);
+        let held = HeldRegion {
+            mapping: mapping.clone(),
+            request,
+            committed: true,
+            whole: false,
+        };
+        self.held.insert(mapping.region, held);
+        Ok(())
+    }
+
+    fn let_go(&mut self, region: RegionId, host: &mut impl RegionHost) {
+        if self.held.remove(&region).is_some() {
+            host.release(region);
+        }
+    }
+
+    /// All data of a region is here now. False if that comes too late: a new CM has been told otherwise, and
+    /// the data is to be recovered again after its configuration has come about.
+    pub fn filled(&mut self, region: RegionId) -> bool {
+        let held = self.held.get_mut(&region).filter(|_| !self.frozen);
+        held.map(|held| held.whole = true).is_some()
+    }
+
     fn prepare(
         &mut self,
         request: RequestId,
@@ -131,6 +229,7 @@ impl ReplicaRegions {
                     mapping,
                     request,
                     committed: false,
+                    whole: true,
                 };
                 self.held.insert(region, held);
                 Ok(())

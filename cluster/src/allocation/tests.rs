@@ -1,6 +1,7 @@
 //! Whole clusters of allocators, replicas and caches under random orders of messages, refusals and
 //! lost machines; and the single rules.
 
+mod moving;
 mod rules;
 mod world;
 

@@ -64,7 +64,8 @@ pub struct Received {
 
 impl Leases {
     /// The leases of `me` in a configuration that it has applied. Its requests are numbered from
-    /// `life`, which is drawn at random whenever the machine is started.
+    /// `life`, which is drawn at random whenever the machine is started. A CM watches a machine from when
+    /// it first hears of it, or is told to ([`LeaseOrder::Watch`]).
     pub fn new(
         me: MachineId,
         configuration: &Configuration,
@@ -110,7 +111,8 @@ impl Leases {
         self.counts
     }
 
-    /// When to call [`Self::poll`] at the latest; `u64::MAX` for never.
+    /// When to call [`Self::poll`] at the latest, unless a message or an order comes before; `u64::MAX` for
+    /// never.
     pub fn next_wake(&self) -> u64 {
         if self.stopped {
             return u64::MAX;
@@ -118,12 +120,15 @@ impl Leases {
         let watched = self.peers.iter().filter(|peer| !peer.suspected);
         let expiry = watched.filter_map(|peer| peer.granted_until).min();
         let renewal = Some(self.next_renewal).filter(|_| self.me != self.cm);
-        let old = Some(self.old_until).filter(|_| self.awaiting);
+        // A CM that has no lease gets one by a message.
+        let awaiting = self.awaiting && self.holds(self.old_until);
+        let old = Some(self.old_until).filter(|_| awaiting);
         let all = [expiry, renewal, old].into_iter().flatten();
         all.min().unwrap_or(u64::MAX)
     }
 
-    /// The next thing to do, `None` when nothing is left; to be called until then.
+    /// The next thing to do, `None` when nothing is left; to be called until then, after every message and
+    /// order and at [`Self::next_wake`].
     pub fn poll(&mut self, now: u64) -> Option<LeaseStep> {
         if self.stopped {
             return None;
@@ -141,7 +146,7 @@ impl Leases {
             self.counts.suspicions += 1;
             return Some(LeaseStep::Event(LeaseEvent::Expired(peer.machine)));
         }
-        if self.awaiting && now >= self.old_until {
+        if self.awaiting && now >= self.old_until && self.holds(now) {
             self.awaiting = false;
             let over = LeaseEvent::OldRunOut(self.configuration);
             return Some(LeaseStep::Event(over));
@@ -258,7 +263,8 @@ impl Leases {
         if self.me != self.cm {
             return 0;
         }
-        let left_us = self.held_until.saturating_sub(now) / 1000;
+        // By the clock of the holder, which may be slower than that of this machine.
+        let left_us = self.terms.shortened(self.held_until.saturating_sub(now)) / 1000;
         u32::try_from(left_us).map_or(self.terms.duration_us, |left| {
             left.min(self.terms.duration_us)
         })
@@ -341,7 +347,7 @@ impl Leases {
         self.granting = true;
         self.awaiting = false;
         if goes_on {
-            self.go_on(configuration);
+            self.go_on(configuration, now);
             return;
         }
         self.since = configuration.id();
@@ -355,8 +361,11 @@ impl Leases {
     }
 
     /// The next configuration under the same CM.
-    fn go_on(&mut self, configuration: &Configuration) {
+    fn go_on(&mut self, configuration: &Configuration, now: u64) {
         if self.me != self.cm {
+            for cm in &mut self.peers {
+                cm.is_there(now, self.terms);
+            }
             return;
         }
         let gone = self
@@ -373,6 +382,10 @@ impl Leases {
         }
         for peer in &mut self.peers {
             peer.counted = true;
+            if std::mem::take(&mut peer.suspected) {
+                // It has answered a probe since, and is watched from when it applies the configuration.
+                peer.granted_until = None;
+            }
         }
         self.count_machines(configuration);
     }
@@ -386,8 +399,7 @@ impl Leases {
                 .extend(others.map(|machine| Peer::new(machine.id)));
         } else {
             let mut cm = Peer::new(self.cm);
-            // It was there when it sent the configuration.
-            cm.watch(now, self.terms);
+            cm.is_there(now, self.terms);
             self.peers.push(cm);
             self.next_renewal = now;
         }

@@ -47,7 +47,7 @@ pub use self::message::{LeaseBody, LeaseMessage};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 
-const MILLION: u64 = 1_000_000;
+const MILLION: u128 = 1_000_000;
 
 /// How long leases are, and how wrong clocks may be; all machines of a cluster have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +86,12 @@ impl LeaseTerms {
 
     /// How long the holder of a lease may believe in it, by its own clock.
     pub(crate) fn held_ns(self, granted_ns: u64) -> u64 {
-        let granted_ns = granted_ns.min(self.duration_ns());
-        granted_ns - self.drift_ns(granted_ns)
+        self.shortened(granted_ns.min(self.duration_ns()))
+    }
+
+    /// So much time, by a clock that may be slow.
+    pub(crate) fn shortened(self, ns: u64) -> u64 {
+        ns - self.drift_ns(ns)
     }
 
     /// How long whoever granted a lease waits until it has expired, by its own clock.
@@ -96,7 +100,9 @@ impl LeaseTerms {
     }
 
     fn drift_ns(self, ns: u64) -> u64 {
-        (ns * u64::from(self.drift_ppm)).div_ceil(MILLION)
+        let drift = u128::from(ns) * u128::from(self.drift_ppm);
+        // Less than a tenth of what is 64 bits long.
+        drift.div_ceil(MILLION) as u64
     }
 }
 
@@ -112,7 +118,8 @@ pub enum LeaseEvent {
     Newer(MachineId, ConfigurationId),
     /// A machine that is no member speaks of a configuration that is over.
     Outdated(MachineId),
-    /// All leases of machines that are not in this configuration, and those of earlier CMs, have run out.
+    /// All leases of machines that are not in this configuration, and those of earlier CMs, have run out, and
+    /// this machine has its lease as the CM: it has not been replaced in the meantime.
     OldRunOut(ConfigurationId),
 }
 

@@ -62,6 +62,12 @@ impl Peer {
         self.granted_until = self.granted_until.max(Some(until));
     }
 
+    /// The machine is the CM and has sent a configuration: it is not suspected in that.
+    pub fn is_there(&mut self, now: u64, terms: LeaseTerms) {
+        self.suspected = false;
+        self.watch(now, terms);
+    }
+
     /// Whether the machine's lease has expired here, which is told once.
     pub fn expires(&mut self, now: u64) -> bool {
         let expired = !self.suspected && self.granted_until.is_some_and(|until| until <= now);

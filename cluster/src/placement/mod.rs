@@ -243,6 +243,31 @@ impl Placement {
         Ok(Replicas::new(primary, backups).expect("machines of different domains are distinct"))
     }
 
+    /// Up to `count` further machines for regions that `having` hold, of other domains than theirs and each
+    /// other's and none of them in `excluded`: those that hold least.
+    pub fn more(
+        &self,
+        region: RegionId,
+        having: &[MachineId],
+        count: usize,
+        excluded: &BTreeSet<MachineId>,
+    ) -> Vec<MachineId> {
+        let free = self
+            .domains
+            .values()
+            .filter(|members| !having.iter().any(|machine| members.contains_key(machine)));
+        let least = free.filter_map(|members| {
+            let able = members.iter().filter(|(m, _)| !excluded.contains(m));
+            let lot = |machine: MachineId| mix((u64::from(region.0) << 32) | u64::from(machine.0));
+            able.map(|(machine, load)| (load.replicas, lot(*machine), *machine))
+                .min()
+        });
+        let mut least: Vec<_> = least.collect();
+        least.sort_unstable();
+        least.truncate(count);
+        least.into_iter().map(|(.., machine)| machine).collect()
+    }
+
     /// How many replicas there will be, and the machines between which the balance leaves the
     /// choice.
     fn candidates(

@@ -1,0 +1,392 @@
+//! Suspect, probe, update configuration: the steps of a machine that wants to be the CM of the next
+//! configuration.
+//!
+//! An attempt is about one configuration. Until it has asked the store it may begin anew; then it repeats
+//! the same swap until it knows who has won, because the first may yet come true.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fencepost_fabric::MachineId;
+
+use super::message::{Holdings, ReconfigurationMessage};
+use super::state::Reconfiguration;
+use super::{Action, Survey, WishError};
+use crate::configuration::Configuration;
+use crate::ids::{Address, ConfigurationId, FailureDomain};
+use crate::lease::LeaseOrder;
+use crate::store::Swapped;
+
+/// A change that somebody wishes for.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    Add(Address, FailureDomain),
+    Remove(MachineId),
+}
+
+/// A try to become the CM of the configuration after `base`.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub number: u64,
+    pub base: Configuration,
+    pub wish: Option<Wish>,
+    pub answers: BTreeMap<MachineId, Holdings>,
+    pub stage: Stage,
+}
+
+/// A swap that the store was asked for, and when first.
+#[derive(Clone, Debug)]
+pub(super) struct Swap {
+    pub new: Configuration,
+    pub sent: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// These machines have not answered, and are not waited for any longer than that.
+    Probing {
+        waiting: BTreeSet<MachineId>,
+        until: u64,
+    },
+    Swapping(Swap),
+    /// The store is asked what is current.
+    Reading(Option<Swap>),
+    /// There was no majority, or no store: until then nothing.
+    Resting(Option<Swap>, u64),
+}
+
+impl Attempt {
+    pub fn wake(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Probing { until, .. } | Stage::Resting(_, until) => Some(until),
+            Stage::Swapping(_) | Stage::Reading(_) => None,
+        }
+    }
+
+    pub fn swap(&self) -> Option<&Swap> {
+        match &self.stage {
+            Stage::Swapping(swap) => Some(swap),
+            Stage::Reading(swap) | Stage::Resting(swap, _) => swap.as_ref(),
+            Stage::Probing { .. } => None,
+        }
+    }
+}
+
+impl Reconfiguration {
+    /// Step 1: a lease has expired.
+    pub(super) fn suspect(&mut self, now: u64, machine: MachineId) {
+        if self.evicted || machine == self.me || !self.newest.has(machine) {
+            return;
+        }
+        self.suspects.insert(machine);
+        if self.attempt.is_some() {
+            self.does_not_answer(now, machine);
+        } else if self.newest.cm() == self.me {
+            self.probe(now, None);
+        } else if machine == self.newest.cm() && self.promised < Some(self.newest.id()) {
+            let backups = self.newest.backup_cms(self.options.backup_cms);
+            if backups.contains(&self.me) {
+                return self.probe(now, None);
+            }
+            self.out.push(Action::Block);
+            let configuration = self.newest.id();
+            for backup in backups {
+                self.send(backup, ReconfigurationMessage::Suspect { configuration });
+            }
+            self.wait(now);
+        }
+    }
+
+    /// A machine, or the CM itself, wants the CM replaced.
+    pub(super) fn is_asked_to_start(&mut self, now: u64, from: MachineId, of: ConfigurationId) {
+        let cm = self.newest.cm();
+        if of < self.newest.id() {
+            self.tell_newest(from);
+        } else if of == self.newest.id()
+            && self.newest.has(from)
+            && cm != self.me
+            && self.attempt.is_none()
+            && self.promised < Some(of)
+        {
+            self.suspects.insert(cm);
+            self.probe(now, None);
+        }
+    }
+
+    /// Waits for a new configuration, the longer the farther this machine is from the CM, so that not all
+    /// lose patience at once.
+    pub(super) fn wait(&mut self, now: u64) {
+        let all = self.newest.backup_cms(usize::MAX);
+        let rank = all.iter().position(|machine| *machine == self.me);
+        let rank = rank.unwrap_or(0) as u64;
+        let wait_ns = self.options.patience_ns + rank * self.options.probe_ns;
+        self.patience
+            .get_or_insert_with(|| now.saturating_add(wait_ns));
+    }
+
+    /// Step 2: asks all machines but the suspected ones whether they are there, and what they hold.
+    pub(super) fn probe(&mut self, now: u64, wish: Option<Wish>) {
+        let base = self.newest.clone();
+        let (me, id) = (self.me, base.id());
+        self.attempts += 1;
+        let attempt = self.attempts;
+        self.lead = None;
+        self.patience = None;
+        self.promised = self.promised.max(Some(id));
+        let survey = Survey {
+            by: me,
+            base: id,
+            attempt,
+        };
+        let order = LeaseOrder::Promise { to: me };
+        self.out
+            .extend([Action::Block, Action::Leases(order), Action::Survey(survey)]);
+        let removed = match wish {
+            Some(Wish::Remove(machine)) => Some(machine),
+            _ => None,
+        };
+        let members = base.machines().iter().map(|machine| machine.id);
+        let waiting = members.filter(|m| !self.suspects.contains(m) && Some(*m) != removed);
+        let waiting: BTreeSet<MachineId> = waiting.collect();
+        for machine in waiting.iter().filter(|machine| **machine != me) {
+            let base = base.clone();
+            self.send(*machine, ReconfigurationMessage::Probe { base, attempt });
+        }
+        let until = now.saturating_add(self.options.probe_ns);
+        self.attempt = Some(Attempt {
+            number: attempt,
+            base,
+            wish,
+            answers: BTreeMap::new(),
+            stage: Stage::Probing { waiting, until },
+        });
+    }
+
+    pub(super) fn probe_answered(
+        &mut self,
+        now: u64,
+        from: MachineId,
+        base: ConfigurationId,
+        number: u64,
+        holdings: Holdings,
+    ) {
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
+        if let Stage::Probing { waiting, .. } = &mut attempt.stage
+            && attempt.number == number
+            && attempt.base.id() == base
+            && waiting.remove(&from)
+        {
+            attempt.answers.insert(from, holdings);
+            self.go_on_if_all_answered(now);
+        }
+    }
+
+    /// A machine is not there after all.
+    pub(super) fn does_not_answer(&mut self, now: u64, machine: MachineId) {
+        if let Some(attempt) = &mut self.attempt
+            && let Stage::Probing { waiting, .. } = &mut attempt.stage
+        {
+            waiting.remove(&machine);
+            attempt.answers.remove(&machine);
+            self.suspects.insert(machine);
+            self.go_on_if_all_answered(now);
+        }
+    }
+
+    fn go_on_if_all_answered(&mut self, now: u64) {
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
+        let Stage::Probing { waiting, .. } = &attempt.stage else {
+            return;
+        };
+        if !waiting.is_empty() {
+            return;
+        }
+        let answers = &attempt.answers;
+        if answers.contains_key(&self.me) && answers.len() >= attempt.base.majority() {
+            self.update_configuration(now);
+        } else {
+            let until = now.saturating_add(self.options.retry_ns);
+            attempt.stage = Stage::Resting(None, until);
+        }
+    }
+
+    /// Step 3: asks the store to make the machines that have answered the next configuration, and this one its
+    /// CM.
+    fn update_configuration(&mut self, now: u64) {
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
+        let base = &attempt.base;
+        let members = base.machines().iter().map(|machine| machine.id);
+        let lost = members.filter(|machine| !attempt.answers.contains_key(machine));
+        let lost: BTreeSet<MachineId> = lost.collect();
+        let new = match attempt.wish.take() {
+            Some(Wish::Add(address, domain)) if lost.is_empty() && base.cm() == self.me => {
+                let with = base.with_machine(address.clone(), domain.clone());
+                attempt.wish = Some(Wish::Add(address, domain));
+                with.map(|(new, _)| new)
+            }
+            Some(Wish::Add(..)) => {
+                // Those who are lost come first.
+                self.out.push(Action::Wished(false));
+                base.without(&lost, self.me)
+            }
+            wish => {
+                attempt.wish = wish;
+                base.without(&lost, self.me)
+            }
+        };
+        let Ok(new) = new else {
+            return self.abandon();
+        };
+        if self.applied.id() == base.id() && base.cm() == self.me {
+            let narrow = LeaseOrder::Narrow {
+                left_out: lost.into_iter().collect(),
+                need: base.majority().max(new.majority()),
+            };
+            self.out.push(Action::Leases(narrow));
+        }
+        self.suspects.clear();
+        self.ask_for(Swap { new, sent: now });
+    }
+
+    fn ask_for(&mut self, swap: Swap) {
+        if let Some(attempt) = &mut self.attempt {
+            self.out.push(Action::CompareAndSwap {
+                attempt: attempt.number,
+                expected: attempt.base.id(),
+                new: swap.new.clone(),
+            });
+            attempt.stage = Stage::Swapping(swap);
+        }
+    }
+
+    /// The store's answer to [`Action::CompareAndSwap`]; `None` when it failed, so that nobody knows.
+    pub fn swapped(&mut self, now: u64, attempt: u64, outcome: Option<Swapped>) -> Vec<Action> {
+        if let Some(current) = &mut self.attempt
+            && current.number == attempt
+            && let Stage::Swapping(swap) = &current.stage
+        {
+            let swap = swap.clone();
+            match outcome {
+                Some(Swapped::Won) => self.remap_regions(now, swap),
+                Some(Swapped::Lost) => {
+                    current.stage = Stage::Reading(Some(swap));
+                    self.out.push(Action::ReadStore { attempt });
+                }
+                None => {
+                    let until = now.saturating_add(self.options.retry_ns);
+                    current.stage = Stage::Resting(Some(swap), until);
+                }
+            }
+        }
+        self.done()
+    }
+
+    /// The store's answer to [`Action::ReadStore`]; `None` when it failed.
+    pub fn read(&mut self, now: u64, attempt: u64, current: Option<Configuration>) -> Vec<Action> {
+        let Some(reading) = &mut self.attempt else {
+            return self.done();
+        };
+        let Stage::Reading(swap) = &reading.stage else {
+            return self.done();
+        };
+        if reading.number != attempt {
+            return self.done();
+        }
+        let swap = swap.clone();
+        match current {
+            Some(current) if current.id() > reading.base.id() => self.learn(now, current),
+            Some(current) if current.id() == reading.base.id() => match swap {
+                Some(swap) => self.ask_for(swap),
+                None => {
+                    let wish = reading.wish.take();
+                    // Whoever did not answer may have come back.
+                    self.suspects.clear();
+                    self.probe(now, wish);
+                }
+            },
+            _ => {
+                let until = now.saturating_add(self.options.retry_ns);
+                reading.stage = Stage::Resting(swap, until);
+            }
+        }
+        self.done()
+    }
+
+    pub(super) fn attempt_is_due(&mut self, now: u64) {
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
+        match &mut attempt.stage {
+            Stage::Probing { waiting, .. } => {
+                self.suspects.extend(std::mem::take(waiting));
+                self.go_on_if_all_answered(now);
+            }
+            Stage::Resting(swap, _) => {
+                attempt.stage = Stage::Reading(swap.take());
+                let attempt = attempt.number;
+                self.out.push(Action::ReadStore { attempt });
+            }
+            Stage::Swapping(_) | Stage::Reading(_) => {}
+        }
+    }
+
+    /// Somebody else was faster, or it makes no sense any more.
+    pub(super) fn abandon(&mut self) {
+        if let Some(attempt) = self.attempt.take()
+            && attempt.wish.is_some()
+        {
+            self.out.push(Action::Wished(false));
+        }
+    }
+
+    /// To the CM: adds a machine, by way of a reconfiguration. [`Action::Wished`] tells the end of it.
+    ///
+    /// # Errors
+    /// [`WishError`] when it cannot begin.
+    pub fn add(
+        &mut self,
+        now: u64,
+        address: Address,
+        domain: FailureDomain,
+    ) -> Result<Vec<Action>, WishError> {
+        self.may_wish()?;
+        self.applied.with_machine(address.clone(), domain.clone())?;
+        self.probe(now, Some(Wish::Add(address, domain)));
+        Ok(self.done())
+    }
+
+    /// To the CM: removes a machine, by way of a reconfiguration. [`Action::Wished`] tells the end of it. A CM
+    /// that is to be removed has a backup CM take over, and then learns that it is out.
+    ///
+    /// # Errors
+    /// [`WishError`] when it cannot begin.
+    pub fn remove(&mut self, now: u64, machine: MachineId) -> Result<Vec<Action>, WishError> {
+        self.may_wish()?;
+        let heirs = self.applied.backup_cms(1);
+        match heirs.first() {
+            Some(heir) if self.applied.has(machine) => {
+                if machine == self.me {
+                    let configuration = self.applied.id();
+                    self.send(*heir, ReconfigurationMessage::Suspect { configuration });
+                } else {
+                    self.probe(now, Some(Wish::Remove(machine)));
+                }
+                Ok(self.done())
+            }
+            _ => Err(WishError::NoSuchMachine(machine)),
+        }
+    }
+
+    fn may_wish(&self) -> Result<(), WishError> {
+        if self.newest.cm() != self.me || self.evicted {
+            return Err(WishError::NotManager);
+        }
+        let calm = self.committed && self.attempt.is_none() && self.newest == self.applied;
+        calm.then_some(()).ok_or(WishError::Busy)
+    }
+}

@@ -1,0 +1,268 @@
+//! Remap, send, commit: the steps of the machine that has become the CM.
+
+use std::collections::BTreeSet;
+
+use fencepost_fabric::MachineId;
+
+use super::gather::{Gathered, gather};
+use super::initiator::Swap;
+use super::message::{NewConfig, ReconfigurationMessage, Refused};
+use super::remap::{Remapped, remap_regions};
+use super::state::Reconfiguration;
+use super::{Action, Leading, Report};
+use crate::allocation::{MovedRegion, REGIONS_A_CONFIGURATION};
+use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
+use crate::lease::LeaseOrder;
+use crate::region::RegionId;
+
+/// What the CM keeps of its configuration until the next.
+#[derive(Debug)]
+pub(super) struct Lead {
+    configuration: Configuration,
+    gathered: Gathered,
+    remapped: Remapped,
+    /// Members that have not applied it.
+    waiting: BTreeSet<MachineId>,
+    refused: BTreeSet<MachineId>,
+    /// Members whose regions cannot all be used yet.
+    inactive: BTreeSet<MachineId>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// NEW-CONFIG is sent again at the first time, and not waited for any longer at the second.
+    Sending {
+        again: u64,
+        until: u64,
+    },
+    OldLeases,
+    Committed,
+}
+
+impl Lead {
+    pub fn wake(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Sending { again, until } => Some(again.min(until)),
+            Stage::OldLeases | Stage::Committed => None,
+        }
+    }
+
+    /// What a member has to be told.
+    fn new_config(&self, machine: MachineId) -> NewConfig {
+        let drained = self.gathered.last_drained.get(&machine);
+        let drained = drained.copied().unwrap_or(ConfigurationId(0));
+        let changed = self.remapped.map.changed_since(drained);
+        let moved = changed.filter_map(|mapping| {
+            let request = *self.remapped.requests.get(&mapping.region)?;
+            Some(MovedRegion {
+                mapping: mapping.clone(),
+                request,
+            })
+        });
+        let given_up = self.gathered.given_up.get(&machine);
+        let next = self.gathered.next_region;
+        let end = next.saturating_add(REGIONS_A_CONFIGURATION);
+        NewConfig {
+            configuration: self.configuration.clone(),
+            moved: moved.collect(),
+            given_up: given_up.cloned().unwrap_or_default(),
+            lost: self.remapped.lost.clone(),
+            next_region: RegionId(end),
+        }
+    }
+}
+
+impl Reconfiguration {
+    /// Step 4: the swap is won. Finds out which regions there are and gives those of lost machines to others.
+    pub(super) fn remap_regions(&mut self, now: u64, swap: Swap) {
+        let Some(attempt) = self.attempt.take() else {
+            return;
+        };
+        let Swap { new, sent } = swap;
+        if attempt.wish.is_some() {
+            self.out.push(Action::Wished(true));
+        }
+        let mut answers = attempt.answers;
+        answers.retain(|machine, _| new.has(*machine));
+        let gathered = gather(&answers);
+        let remapped = remap_regions(&gathered, &new, self.options.replication, &self.full);
+        self.out.push(Action::Report(Report {
+            configuration: new.id(),
+            lost: remapped.lost.clone(),
+            under_replicated: remapped.under_replicated.clone(),
+        }));
+        let requests = remapped.requests.iter();
+        self.out.push(Action::Lead(Box::new(Leading {
+            configuration: new.clone(),
+            map: remapped.map.clone(),
+            requests: requests.map(|(region, id)| (*id, *region)).collect(),
+            next_region: RegionId(gathered.next_region),
+        })));
+        let members: BTreeSet<MachineId> = new.machines().iter().map(|m| m.id).collect();
+        let stage = Stage::Sending {
+            again: now.saturating_add(self.options.retry_ns),
+            until: now.saturating_add(self.options.ack_ns),
+        };
+        let lead = Lead {
+            configuration: new,
+            gathered,
+            remapped,
+            waiting: members.clone(),
+            refused: BTreeSet::new(),
+            inactive: members,
+            stage,
+        };
+        let suspects = std::mem::take(&mut self.suspects);
+        self.apply(now, lead.new_config(self.me), Some(sent));
+        self.lead = Some(lead);
+        self.send_new_configuration();
+        for machine in attempt.base.machines() {
+            if !self.newest.has(machine.id) {
+                self.tell_newest(machine.id);
+            }
+        }
+        for machine in suspects {
+            self.suspect(now, machine);
+        }
+    }
+
+    /// Step 5: NEW-CONFIG to all members that have not applied it.
+    fn send_new_configuration(&mut self) {
+        let Some(lead) = &self.lead else {
+            return;
+        };
+        let others = lead.waiting.iter().filter(|machine| **machine != self.me);
+        let messages = others.map(|machine| {
+            let new = lead.new_config(*machine);
+            Action::Send(*machine, ReconfigurationMessage::NewConfig(new))
+        });
+        self.out.extend(messages);
+    }
+
+    /// A member has applied the configuration.
+    pub(super) fn acknowledged(
+        &mut self,
+        now: u64,
+        from: MachineId,
+        configuration: ConfigurationId,
+        refused: Vec<Refused>,
+    ) {
+        let Some(lead) = &mut self.lead else {
+            return;
+        };
+        if lead.configuration.id() != configuration || !lead.waiting.remove(&from) {
+            return;
+        }
+        if !refused.is_empty() {
+            lead.refused.insert(from);
+        }
+        if from != self.me {
+            let watch = LeaseOrder::Watch { machine: from };
+            self.out.push(Action::Leases(watch));
+        }
+        if !lead.waiting.is_empty() {
+            return;
+        }
+        if lead.refused.is_empty() {
+            lead.stage = Stage::OldLeases;
+            self.out.push(Action::Leases(LeaseOrder::AwaitOld));
+        } else {
+            // Within a configuration mappings do not change: those replicas go elsewhere in the next.
+            self.full.append(&mut lead.refused);
+            self.probe(now, None);
+        }
+    }
+
+    pub(super) fn old_leases_over(&mut self, _now: u64, configuration: ConfigurationId) {
+        if let Some(lead) = &self.lead
+            && lead.stage == Stage::OldLeases
+            && lead.configuration.id() == configuration
+        {
+            self.commit_new_configuration();
+        }
+    }
+
+    /// Step 7: all members have applied the configuration, and nobody else holds a lease.
+    fn commit_new_configuration(&mut self) {
+        let Some(lead) = &mut self.lead else {
+            return;
+        };
+        lead.stage = Stage::Committed;
+        let configuration = lead.configuration.id();
+        let others = lead.configuration.machines().iter().map(|m| m.id);
+        for machine in others.filter(|machine| *machine != self.me) {
+            let commit = ReconfigurationMessage::NewConfigCommit { configuration };
+            self.out.push(Action::Send(machine, commit));
+        }
+        self.full.clear();
+        self.commit_here();
+    }
+
+    /// A member's regions can all be used.
+    pub(super) fn active_at(&mut self, from: MachineId, configuration: ConfigurationId) {
+        let Some(lead) = &mut self.lead else {
+            return;
+        };
+        let current = lead.configuration.id() == configuration && lead.stage == Stage::Committed;
+        if !current || !lead.configuration.has(from) {
+            return;
+        }
+        let last = lead.inactive.remove(&from) && lead.inactive.is_empty();
+        let all = ReconfigurationMessage::AllRegionsActive { configuration };
+        if last {
+            let members = lead.configuration.machines().iter().map(|m| m.id);
+            for machine in members.filter(|machine| *machine != self.me) {
+                self.out.push(Action::Send(machine, all.clone()));
+            }
+            self.active = false;
+            self.out.push(Action::AllRegionsActive(configuration));
+        } else if lead.inactive.is_empty() {
+            self.send(from, all);
+        }
+    }
+
+    /// What a machine has missed that asks.
+    pub(super) fn asked(&mut self, from: MachineId, applied: ConfigurationId, committed: bool) {
+        let newest = self.newest.id();
+        let lead = self
+            .lead
+            .as_ref()
+            .filter(|lead| lead.configuration.id() == newest);
+        let waiting = lead.filter(|lead| lead.waiting.contains(&from));
+        if applied > newest {
+            self.ask(from);
+        } else if let Some(lead) = waiting {
+            let new = lead.new_config(from);
+            self.send(from, ReconfigurationMessage::NewConfig(new));
+        } else if applied < newest {
+            self.tell_newest(from);
+        } else if lead.is_some_and(|lead| lead.stage == Stage::Committed) && !committed {
+            let configuration = newest;
+            self.send(
+                from,
+                ReconfigurationMessage::NewConfigCommit { configuration },
+            );
+        }
+    }
+
+    pub(super) fn lead_is_due(&mut self, now: u64) {
+        let retry_ns = self.options.retry_ns;
+        let Some(lead) = &mut self.lead else {
+            return;
+        };
+        let Stage::Sending { again, until } = &mut lead.stage else {
+            return;
+        };
+        if now >= *until {
+            let silent = std::mem::take(&mut lead.waiting);
+            self.suspects
+                .extend(silent.into_iter().filter(|m| *m != self.me));
+            self.probe(now, None);
+        } else {
+            *again = now.saturating_add(retry_ns);
+            self.send_new_configuration();
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Promise, apply, commit: what every member does.
+
+use fencepost_fabric::MachineId;
+
+use super::message::{Holdings, NewConfig, ReconfigurationMessage, Refused};
+use super::state::Reconfiguration;
+use super::{Action, Survey};
+use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
+use crate::lease::LeaseOrder;
+
+impl Reconfiguration {
+    /// Somebody wants to be the CM of the configuration after `base`.
+    pub(super) fn probed(&mut self, now: u64, from: MachineId, base: Configuration, attempt: u64) {
+        if base.id() < self.newest.id() {
+            return self.tell_newest(from);
+        }
+        if !base.has(from) {
+            return;
+        }
+        let id = base.id();
+        self.learn(now, base);
+        if self.evicted {
+            return self.tell_newest(from);
+        }
+        if id < self.newest.id() {
+            return;
+        }
+        self.promised = self.promised.max(Some(id));
+        self.wait(now);
+        let survey = Survey {
+            by: from,
+            base: id,
+            attempt,
+        };
+        let promise = LeaseOrder::Promise { to: from };
+        self.out
+            .extend([Action::Leases(promise), Action::Survey(survey)]);
+    }
+
+    /// The answer to [`Action::Survey`].
+    pub fn surveyed(&mut self, now: u64, survey: Survey, holdings: Holdings) -> Vec<Action> {
+        let Survey { by, base, attempt } = survey;
+        if by == self.me {
+            self.probe_answered(now, by, base, attempt, holdings);
+        } else if !self.evicted {
+            let answer = ReconfigurationMessage::ProbeAnswer {
+                base,
+                attempt,
+                holdings,
+            };
+            self.send(by, answer);
+        }
+        self.done()
+    }
+
+    /// Step 6: NEW-CONFIG.
+    pub(super) fn apply_new_configuration(&mut self, now: u64, from: MachineId, new: NewConfig) {
+        let configuration = &new.configuration;
+        let id = configuration.id();
+        if from != configuration.cm() || id < self.newest.id() {
+            return;
+        }
+        if id == self.applied_id() {
+            if self.applying.is_none() {
+                self.acknowledge(now);
+            }
+            return;
+        }
+        // RECONF-3.
+        if id < self.applied_id() || self.promised >= Some(id) {
+            return;
+        }
+        if !configuration.has(self.me) {
+            return self.learn(now, new.configuration);
+        }
+        self.apply(now, new, None);
+    }
+
+    /// Applies a configuration, as its CM or as another member.
+    pub(super) fn apply(&mut self, now: u64, new: NewConfig, swap_sent: Option<u64>) {
+        let configuration = new.configuration.clone();
+        self.abandon();
+        self.lead = None;
+        self.newest = configuration.clone();
+        self.applied = configuration.clone();
+        self.joining = false;
+        self.committed = false;
+        self.active = false;
+        self.suspects.clear();
+        self.patience = None;
+        self.applying = Some(configuration.id());
+        self.ask_at = Some(now.saturating_add(self.options.retry_ns));
+        let apply = LeaseOrder::Apply {
+            configuration,
+            swap_sent,
+        };
+        self.out.extend([
+            Action::Block,
+            Action::Leases(apply),
+            Action::Apply(Box::new(new)),
+        ]);
+    }
+
+    /// The answer to [`Action::Apply`]: the configuration is applied, but for replicas without room.
+    pub fn applied(
+        &mut self,
+        now: u64,
+        configuration: ConfigurationId,
+        refused: Vec<Refused>,
+    ) -> Vec<Action> {
+        if self.applying == Some(configuration) {
+            self.applying = None;
+            self.refused = refused;
+            self.acknowledge(now);
+        }
+        self.done()
+    }
+
+    fn acknowledge(&mut self, now: u64) {
+        let configuration = self.applied_id();
+        let refused = self.refused.clone();
+        let cm = self.applied.cm();
+        if cm == self.me {
+            return self.acknowledged(now, cm, configuration, refused);
+        }
+        let ack = ReconfigurationMessage::NewConfigAck {
+            configuration,
+            refused,
+        };
+        self.send(cm, ack);
+    }
+
+    /// Step 7 at a member: the configuration that it has applied is in force. Who is about to replace it has
+    /// blocked its clients, and leaves it at that.
+    pub(super) fn commit_here(&mut self) {
+        if !self.committed && self.attempt.is_none() {
+            self.committed = true;
+            self.ask_at = None;
+            self.out.push(Action::Commit(self.applied.id()));
+        }
+    }
+
+    /// All regions whose primary is this machine can be used, as of such a configuration.
+    pub fn regions_active(&mut self, now: u64, configuration: ConfigurationId) -> Vec<Action> {
+        if self.committed && configuration == self.applied_id() && !self.evicted {
+            self.active = true;
+            let cm = self.applied.cm();
+            if cm == self.me {
+                self.active_at(cm, configuration);
+            } else {
+                self.ask_at = Some(now.saturating_add(self.options.retry_ns));
+                self.send(cm, ReconfigurationMessage::RegionsActive { configuration });
+            }
+        }
+        self.done()
+    }
+
+    pub(super) fn ask(&mut self, whom: MachineId) {
+        let ask = ReconfigurationMessage::Ask {
+            applied: self.applied_id(),
+            committed: self.committed,
+        };
+        self.send(whom, ask);
+    }
+
+    /// There is such a configuration.
+    pub(super) fn learn(&mut self, now: u64, configuration: Configuration) {
+        if configuration.id() <= self.newest.id()
+            || configuration.cluster() != self.newest.cluster()
+        {
+            return;
+        }
+        let swap = self.attempt.as_ref().and_then(|attempt| attempt.swap());
+        if let Some(swap) = swap.filter(|swap| swap.new == configuration) {
+            let swap = swap.clone();
+            return self.remap_regions(now, swap);
+        }
+        self.abandon();
+        self.lead = None;
+        self.suspects.clear();
+        self.patience = None;
+        self.newest = configuration;
+        if !self.newest.has(self.me) {
+            return self.evict();
+        }
+        self.out.push(Action::Block);
+        let cm = self.newest.cm();
+        if cm != self.me {
+            self.ask(cm);
+            self.ask_at = Some(now.saturating_add(self.options.retry_ns));
+        }
+        self.wait(now);
+    }
+
+    fn evict(&mut self) {
+        self.evicted = true;
+        self.committed = false;
+        self.ask_at = None;
+        self.applying = None;
+        let configuration = self.newest.clone();
+        self.out.extend([
+            Action::Leases(LeaseOrder::Stop),
+            Action::Evicted(configuration),
+        ]);
+    }
+
+    /// Who is out tells nothing but what it knows to be newer.
+    pub(super) fn answer_evicted(&mut self, from: MachineId, message: ReconfigurationMessage) {
+        let of = match message {
+            ReconfigurationMessage::Probe { base, .. } => base.id(),
+            ReconfigurationMessage::Suspect { configuration } => configuration,
+            ReconfigurationMessage::Ask { applied, .. } => applied,
+            _ => return,
+        };
+        if of < self.newest.id() {
+            self.tell_newest(from);
+        }
+    }
+}

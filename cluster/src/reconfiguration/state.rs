@@ -1,0 +1,234 @@
+//! The state of a machine between configurations, its messages and its timers.
+
+use std::collections::BTreeSet;
+
+use fencepost_fabric::MachineId;
+
+use super::initiator::Attempt;
+use super::manager::Lead;
+use super::message::{ReconfigurationMessage, Refused};
+use super::{Action, Options};
+use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
+use crate::lease::LeaseEvent;
+
+/// A machine's part in reconfigurations.
+#[derive(Debug)]
+pub struct Reconfiguration {
+    pub(super) me: MachineId,
+    pub(super) options: Options,
+    /// The configuration that this machine is in; a machine that joins has yet to apply it.
+    pub(super) applied: Configuration,
+    pub(super) joining: bool,
+    pub(super) committed: bool,
+    /// The newest configuration that is known to exist.
+    pub(super) newest: Configuration,
+    /// The newest configuration that this machine has promised to help replace.
+    pub(super) promised: Option<ConfigurationId>,
+    /// Suspected members of the newest configuration.
+    pub(super) suspects: BTreeSet<MachineId>,
+    /// When this machine starts itself if nothing is new.
+    pub(super) patience: Option<u64>,
+    /// When to put a question again that has no answer.
+    pub(super) ask_at: Option<u64>,
+    /// The configuration that is being applied.
+    pub(super) applying: Option<ConfigurationId>,
+    pub(super) refused: Vec<Refused>,
+    /// All regions whose primary is here can be used, and the CM does not yet say so of all others.
+    pub(super) active: bool,
+    pub(super) attempts: u64,
+    pub(super) attempt: Option<Attempt>,
+    pub(super) lead: Option<Lead>,
+    /// Machines that had no room for a new replica.
+    pub(super) full: BTreeSet<MachineId>,
+    pub(super) evicted: bool,
+    pub(super) out: Vec<Action>,
+}
+
+impl Reconfiguration {
+    /// A member of a configuration that is in force, as the first one is.
+    pub fn new(me: MachineId, configuration: Configuration, options: Options) -> Self {
+        Self {
+            me,
+            options,
+            newest: configuration.clone(),
+            applied: configuration,
+            joining: false,
+            committed: true,
+            promised: None,
+            suspects: BTreeSet::new(),
+            patience: None,
+            ask_at: None,
+            applying: None,
+            refused: Vec::new(),
+            active: false,
+            attempts: 0,
+            attempt: None,
+            lead: None,
+            full: BTreeSet::new(),
+            evicted: false,
+            out: Vec::new(),
+        }
+    }
+
+    /// A machine that has just become a member, with this configuration, and waits for NEW-CONFIG.
+    pub fn joining(
+        me: MachineId,
+        configuration: Configuration,
+        options: Options,
+        now: u64,
+    ) -> Self {
+        Self {
+            joining: true,
+            committed: false,
+            ask_at: Some(now.saturating_add(options.retry_ns)),
+            ..Self::new(me, configuration, options)
+        }
+    }
+
+    /// The configuration that this machine is in.
+    pub fn configuration(&self) -> &Configuration {
+        &self.applied
+    }
+
+    /// Whether that configuration is known to be in force.
+    pub fn is_committed(&self) -> bool {
+        self.committed
+    }
+
+    /// Whether this machine has learned that it is no member any more.
+    pub fn is_evicted(&self) -> bool {
+        self.evicted
+    }
+
+    /// Whether this machine is trying to become the CM of a next configuration.
+    pub fn is_initiating(&self) -> bool {
+        self.attempt.is_some()
+    }
+
+    pub(super) fn applied_id(&self) -> ConfigurationId {
+        let id = self.applied.id();
+        if self.joining {
+            ConfigurationId(id.0 - 1)
+        } else {
+            id
+        }
+    }
+
+    pub(super) fn send(&mut self, to: MachineId, message: ReconfigurationMessage) {
+        self.out.push(Action::Send(to, message));
+    }
+
+    pub(super) fn tell_newest(&mut self, to: MachineId) {
+        let configuration = self.newest.clone();
+        self.send(to, ReconfigurationMessage::Newer { configuration });
+    }
+
+    pub(super) fn done(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Something has happened to leases.
+    pub fn lease_event(&mut self, now: u64, event: LeaseEvent) -> Vec<Action> {
+        match event {
+            LeaseEvent::Expired(machine) => self.suspect(now, machine),
+            LeaseEvent::Newer(machine, id) if id > self.newest.id() => self.ask(machine),
+            LeaseEvent::Outdated(machine) if !self.newest.has(machine) => {
+                self.tell_newest(machine);
+            }
+            LeaseEvent::OldRunOut(configuration) => self.old_leases_over(now, configuration),
+            LeaseEvent::Returned(_) | LeaseEvent::Newer(..) | LeaseEvent::Outdated(_) => {}
+        }
+        self.done()
+    }
+
+    /// A message of another machine.
+    pub fn receive(
+        &mut self,
+        now: u64,
+        from: MachineId,
+        message: ReconfigurationMessage,
+    ) -> Vec<Action> {
+        use ReconfigurationMessage as Message;
+        if self.evicted {
+            self.answer_evicted(from, message);
+            return self.done();
+        }
+        match message {
+            Message::Suspect { configuration } => self.is_asked_to_start(now, from, configuration),
+            Message::Probe { base, attempt } => self.probed(now, from, base, attempt),
+            Message::ProbeAnswer {
+                base,
+                attempt,
+                holdings,
+            } => self.probe_answered(now, from, base, attempt, holdings),
+            Message::NewConfig(new) => self.apply_new_configuration(now, from, new),
+            Message::NewConfigAck {
+                configuration,
+                refused,
+            } => self.acknowledged(now, from, configuration, refused),
+            Message::NewConfigCommit { configuration } => {
+                if configuration > self.newest.id() {
+                    self.ask(from);
+                } else if from == self.applied.cm() && configuration == self.applied_id() {
+                    self.commit_here();
+                }
+            }
+            Message::RegionsActive { configuration } => self.active_at(from, configuration),
+            Message::AllRegionsActive { configuration } => {
+                let current = configuration == self.applied_id() && from == self.applied.cm();
+                if current && std::mem::take(&mut self.active) {
+                    self.ask_at = None;
+                    self.out.push(Action::AllRegionsActive(configuration));
+                }
+            }
+            Message::Ask { applied, committed } => self.asked(from, applied, committed),
+            Message::Newer { configuration } => self.learn(now, configuration),
+        }
+        self.done()
+    }
+
+    /// The connection with a machine has broken.
+    pub fn unreachable(&mut self, now: u64, machine: MachineId) -> Vec<Action> {
+        self.does_not_answer(now, machine);
+        self.done()
+    }
+
+    /// When to call [`Self::tick`] at the latest; `u64::MAX` for never.
+    pub fn next_wake(&self) -> u64 {
+        let attempt = self.attempt.as_ref().and_then(Attempt::wake);
+        let lead = self.lead.as_ref().and_then(Lead::wake);
+        let times = [self.patience, self.ask_at, attempt, lead];
+        times.into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: u64) -> Vec<Action> {
+        let due = |at: Option<u64>| at.is_some_and(|at| at <= now);
+        if due(self.attempt.as_ref().and_then(Attempt::wake)) {
+            self.attempt_is_due(now);
+        }
+        if due(self.lead.as_ref().and_then(Lead::wake)) {
+            self.lead_is_due(now);
+        }
+        if due(self.patience) {
+            self.patience = None;
+            if self.attempt.is_none() {
+                self.probe(now, None);
+            }
+        }
+        if due(self.ask_at) {
+            self.ask_at = Some(now.saturating_add(self.options.retry_ns));
+            let configuration = self.applied_id();
+            let cm = self.newest.cm();
+            if cm == self.me {
+                self.ask_at = None;
+            } else if self.active && self.newest.id() == configuration {
+                self.send(cm, ReconfigurationMessage::RegionsActive { configuration });
+            } else {
+                self.ask(cm);
+            }
+        }
+        self.done()
+    }
+}

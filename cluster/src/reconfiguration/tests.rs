@@ -1,0 +1,59 @@
+//! Whole clusters that lose machines and links in the midst of everything, and the single rules.
+
+mod check;
+mod faults;
+mod messages;
+mod node;
+mod regions;
+mod rules;
+mod world;
+
+use proptest::prelude::*;
+
+use self::check::Seen;
+use self::world::World;
+
+proptest! {
+    // PROPTEST_CASES makes it more.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(400)))]
+
+    #[test]
+    fn whatever_fails_one_configuration_acts_and_a_majority_goes_on(seed: u64) {
+        World::new(seed).run();
+    }
+}
+
+/// What the world draws must be worth drawing.
+#[test]
+fn everything_that_matters_happens_often() {
+    let seeds = 200;
+    let mut all = Seen::default();
+    for seed in 0..seeds {
+        all.add(&World::new(seed).run());
+    }
+    let Seen {
+        committed,
+        new_cms,
+        joined,
+        removals,
+        evicted,
+        lost,
+        refused,
+        filled,
+        stuck,
+        skipped,
+    } = all;
+    assert!(committed > seeds && new_cms > seeds / 2, "{all:?}");
+    assert!(evicted > seeds / 2 && filled > seeds / 2, "{all:?}");
+    assert!(joined > seeds / 10 && removals > seeds / 20, "{all:?}");
+    assert!(
+        lost > seeds / 20 && refused > 0 && skipped > seeds / 20,
+        "{all:?}"
+    );
+    assert!(stuck < seeds / 10, "{all:?}");
+}
+
+#[test]
+fn a_seed_is_a_history() {
+    assert_eq!(World::new(7).run(), World::new(7).run());
+}

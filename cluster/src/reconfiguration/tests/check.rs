@@ -1,0 +1,286 @@
+//! What must never be, and what must be in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fencepost_fabric::MachineId;
+
+use super::world::World;
+use crate::allocation::RequestId;
+use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
+use crate::reconfiguration::Leading;
+use crate::region::{GroupId, Mapping, RegionId};
+
+pub struct Checks {
+    /// Who has answered whose probes of which configuration.
+    answers: BTreeMap<(MachineId, ConfigurationId), BTreeSet<MachineId>>,
+    committed: ConfigurationId,
+    led: ConfigurationId,
+    first: ConfigurationId,
+    /// Regions that somebody was told of.
+    used: BTreeSet<RegionId>,
+    /// The newest mappings that CMs have made.
+    mapped: BTreeMap<RegionId, Mapping>,
+    requests: BTreeMap<RequestId, RegionId>,
+    pub lost: BTreeSet<RegionId>,
+    applied: BTreeMap<MachineId, ConfigurationId>,
+    pub seen: Seen,
+}
+
+/// How much has happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub committed: u64,
+    pub new_cms: u64,
+    pub joined: u64,
+    pub removals: u64,
+    pub evicted: u64,
+    pub lost: u64,
+    pub refused: u64,
+    pub filled: u64,
+    /// No majority was left in the end.
+    pub stuck: u64,
+    /// Configurations that were never committed.
+    pub skipped: u64,
+}
+
+impl Seen {
+    pub fn add(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.committed, other.committed),
+            (&mut self.new_cms, other.new_cms),
+            (&mut self.joined, other.joined),
+            (&mut self.removals, other.removals),
+            (&mut self.evicted, other.evicted),
+            (&mut self.lost, other.lost),
+            (&mut self.refused, other.refused),
+            (&mut self.filled, other.filled),
+            (&mut self.stuck, other.stuck),
+            (&mut self.skipped, other.skipped),
+        ];
+        for (sum, more) in pairs {
+            *sum += more;
+        }
+    }
+}
+
+impl Checks {
+    pub fn new(configuration: &Configuration) -> Self {
+        Self {
+            answers: BTreeMap::new(),
+            committed: configuration.id(),
+            led: configuration.id(),
+            first: configuration.id(),
+            used: BTreeSet::new(),
+            mapped: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            applied: BTreeMap::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    pub fn answered(&mut self, initiator: MachineId, base: ConfigurationId, from: MachineId) {
+        let answers = self.answers.entry((initiator, base)).or_default();
+        answers.insert(from);
+    }
+
+    /// RECONF-2, and ids without gaps.
+    pub fn swapped(&mut self, by: MachineId, before: &Configuration, new: &Configuration) {
+        assert_eq!(new.id(), before.id().next(), "no configuration is left out");
+        assert_eq!(new.cm(), by);
+        self.seen.new_cms += u64::from(before.cm() != by);
+        let answers = self.answers.get(&(by, before.id()));
+        let answers = answers.map(|a| a.iter().filter(|m| before.has(**m)).collect::<Vec<_>>());
+        let answers = answers.unwrap_or_default();
+        assert!(answers.len() >= before.majority(), "RECONF-2: {answers:?}");
+        for machine in new.machines() {
+            let answered = answers.contains(&&machine.id);
+            assert!(
+                answered || !before.has(machine.id),
+                "{} has answered",
+                machine.id
+            );
+        }
+    }
+
+    /// RECONF-3.
+    pub fn applies(&mut self, machine: MachineId, configuration: ConfigurationId) {
+        let before = self.applied.insert(machine, configuration);
+        assert!(before < Some(configuration), "RECONF-3");
+    }
+
+    /// ALLOC-2, through all changes of the CM.
+    pub fn allocated(&mut self, request: RequestId, mapping: Mapping) {
+        let region = mapping.region;
+        let before = self.requests.insert(request, region);
+        assert!(before.is_none_or(|before| before == region), "ALLOC-2");
+        let twice = self
+            .requests
+            .iter()
+            .any(|(r, id)| *r != request && *id == region);
+        assert!(!twice, "ALLOC-2: {region} was made for one request");
+        self.used.insert(region);
+        let newest = self.mapped.entry(region).or_insert_with(|| mapping.clone());
+        if newest.last_replica_change < mapping.last_replica_change {
+            *newest = mapping;
+        }
+    }
+}
+
+impl World {
+    /// RECONF-1: whoever acts does so in the newest configuration that is in force.
+    pub fn check_acting(&self) {
+        for (id, node) in &self.nodes {
+            if node.acts(self.time) {
+                let (applied, committed) = (node.applied(), self.checks.committed);
+                assert!(
+                    applied >= committed,
+                    "RECONF-1: {id} acts in {applied} after {committed}"
+                );
+            }
+        }
+    }
+
+    pub fn check_commit(&mut self, at: MachineId, id: ConfigurationId) {
+        let configuration = self.nodes[&at].reconfiguration.configuration().clone();
+        assert_eq!(configuration.id(), id);
+        if configuration.cm() != at {
+            return;
+        }
+        self.checks.seen.committed += 1;
+        self.checks.seen.skipped += id.0 - self.checks.committed.0 - 1;
+        self.checks.committed = id;
+        self.check_acting();
+        let map = self.nodes[&at].allocator.as_ref().unwrap().map();
+        for (machine, node) in self.nodes.iter().filter(|(_, node)| node.up) {
+            if !configuration.has(*machine) {
+                let holds = node.leases.holds(node.now(self.time));
+                assert!(!holds, "RECONF-1: {machine} is out and holds a lease");
+                continue;
+            }
+            assert!(node.applied() >= id, "RECONF-1: {machine} has applied it");
+            if node.applied() > id {
+                continue;
+            }
+            for known in node.cache.map().mappings() {
+                assert_eq!(map.get(known.region), Some(known), "at {machine}");
+            }
+            for held in node.replica.held() {
+                let region = held.mapping.region;
+                assert_eq!(map.get(region), Some(&held.mapping), "at {machine}");
+                assert!(held.committed);
+                let data = node.memory.data.contains(&region);
+                assert!(data || !held.whole, "{region} is whole at {machine}");
+            }
+            for mapping in map.mappings() {
+                let held = node.replica.get(mapping.region).is_some();
+                assert_eq!(
+                    held,
+                    mapping.replicas.has(*machine),
+                    "{} at {machine}",
+                    mapping.region
+                );
+                let data = node.memory.data.contains(&mapping.region);
+                let primary = mapping.replicas.primary() == *machine;
+                assert!(data || !primary, "REMAP-1: {} at {machine}", mapping.region);
+            }
+        }
+    }
+
+    /// What the new CM has found and decided.
+    pub fn check_lead(&mut self, cm: MachineId, leading: &Leading) {
+        let configuration = &leading.configuration;
+        assert_eq!(configuration.cm(), cm);
+        if configuration.id() < self.checks.led {
+            // It has learned late that it won, and others have gone on: nobody will follow.
+            return;
+        }
+        self.checks.led = configuration.id();
+        let mut groups: BTreeMap<GroupId, BTreeSet<Vec<MachineId>>> = BTreeMap::new();
+        for mapping in leading.map.mappings() {
+            let region = mapping.region;
+            assert!(region < leading.next_region);
+            let mut all: Vec<MachineId> = mapping.replicas.all().collect();
+            assert!(all.iter().all(|machine| configuration.has(*machine)));
+            let primary = mapping.replicas.primary();
+            let data = self.nodes[&primary].memory.data.contains(&region);
+            assert!(data, "REMAP-1: {region} at {primary}");
+            if let Some(before) = self.checks.mapped.get(&region) {
+                let stays = before.replicas.all().any(|m| mapping.replicas.has(m));
+                assert!(stays, "{region} keeps a replica");
+                assert!(before.replicas.has(primary), "{region} was at its primary");
+                let forward = before.last_replica_change <= mapping.last_replica_change;
+                assert!(
+                    forward || before.last_replica_change > self.checks.committed,
+                    "MAP-1"
+                );
+            }
+            self.checks.mapped.insert(region, mapping.clone());
+            all.sort_unstable();
+            groups.entry(mapping.group).or_default().insert(all);
+        }
+        let roomy = self
+            .nodes
+            .values()
+            .all(|node| node.memory.reserved.len() < node.memory.room);
+        if roomy {
+            let split = groups.iter().find(|(_, sets)| sets.len() > 1);
+            assert!(split.is_none(), "MAP-2: {split:?}");
+        }
+        for region in &self.checks.used {
+            if leading.map.get(*region).is_none() {
+                for machine in configuration.machines() {
+                    let Some(node) = self.nodes.get(&machine.id) else {
+                        continue;
+                    };
+                    let data = node.memory.data.contains(region);
+                    assert!(!data, "{region} has its data at {}", machine.id);
+                    let knows = node.cache.map().get(*region).is_some();
+                    let told = self.checks.lost.contains(region);
+                    assert!(!knows || told, "{region} is lost and nobody says so");
+                }
+            }
+        }
+    }
+
+    /// Once faults have ended a majority goes on with exactly those who are there.
+    pub fn check_end(&mut self) {
+        let members = self.store.machines().iter().map(|machine| machine.id);
+        let up = |id: &MachineId| self.nodes.get(id).is_some_and(|node| node.up);
+        if members.clone().filter(up).count() < self.store.majority() {
+            self.checks.seen.stuck += 1;
+            return;
+        }
+        let members: BTreeSet<MachineId> = members.collect();
+        for id in &members {
+            assert!(
+                up(id),
+                "{id} is down and still a member of {:?}",
+                self.store.id()
+            );
+        }
+        for (id, node) in self.nodes.iter().filter(|(_, node)| node.up) {
+            if !members.contains(id) {
+                assert!(
+                    node.reconfiguration.is_evicted(),
+                    "{id} knows that it is out"
+                );
+                assert!(!node.acts(self.time));
+                continue;
+            }
+            assert_eq!(node.applied(), self.store.id(), "at {id}");
+            assert!(
+                node.reconfiguration.is_committed(),
+                "{id} knows that it is in force"
+            );
+            assert!(!node.reconfiguration.is_initiating());
+            assert!(node.acts(self.time), "{id} serves");
+            let first = self.store.id() == self.checks.first;
+            assert!(
+                node.all_active == Some(self.store.id()) || first,
+                "{id} is active"
+            );
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Which regions there are, and where they go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fencepost_fabric::MachineId;
+
+use crate::allocation::{HeldRegion, RequestId};
+use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
+use crate::placement::Replication;
+use crate::reconfiguration::Holdings;
+use crate::reconfiguration::gather::{Gathered, gather};
+use crate::reconfiguration::remap::{Remapped, remap_regions};
+use crate::region::{GroupId, Mapping, RegionId, Replicas};
+use crate::testing;
+
+fn m(id: u32) -> MachineId {
+    MachineId(id)
+}
+
+fn mapping(region: u32, group: u32, replicas: &[u32], since: u64) -> Mapping {
+    let backups = replicas[1..].iter().copied().map(MachineId).collect();
+    Mapping {
+        region: RegionId(region),
+        group: GroupId(RegionId(group)),
+        replicas: Replicas::new(m(replicas[0]), backups).unwrap(),
+        last_primary_change: ConfigurationId(since),
+        last_replica_change: ConfigurationId(since),
+    }
+}
+
+fn request(number: u64) -> RequestId {
+    RequestId {
+        machine: m(1),
+        number,
+    }
+}
+
+fn held(mapping: &Mapping, number: u64, committed: bool) -> HeldRegion {
+    HeldRegion {
+        mapping: mapping.clone(),
+        request: request(number),
+        committed,
+        whole: true,
+    }
+}
+
+fn holdings(held: Vec<HeldRegion>, known: Vec<Mapping>) -> Holdings {
+    Holdings {
+        last_drained: ConfigurationId(3),
+        held,
+        known,
+        next_region: RegionId(100),
+        numbers: false,
+    }
+}
+
+fn answers(list: Vec<(u32, Holdings)>) -> BTreeMap<MachineId, Holdings> {
+    list.into_iter()
+        .map(|(id, holdings)| (m(id), holdings))
+        .collect()
+}
+
+fn found(gathered: &Gathered) -> Vec<u32> {
+    gathered.regions.keys().map(|region| region.0).collect()
+}
+
+#[test]
+fn what_all_that_are_left_have_prepared_is_kept_and_what_one_lacks_never_was() {
+    let (both, one, gone) = (
+        mapping(1, 1, &[1, 2], 3),
+        mapping(2, 2, &[1, 2], 3),
+        mapping(3, 3, &[1, 9], 3),
+    );
+    let first = vec![
+        held(&both, 1, false),
+        held(&one, 2, false),
+        held(&gone, 3, false),
+    ];
+    let second = vec![held(&both, 1, false)];
+    let gathered = gather(&answers(vec![
+        (1, holdings(first, vec![])),
+        (2, holdings(second, vec![])),
+    ]));
+    assert_eq!(found(&gathered), [1, 3], "of r3 the other replica is lost");
+    assert_eq!(gathered.regions[&RegionId(1)].request, Some(request(1)));
+    assert_eq!(gathered.given_up, [(m(1), vec![RegionId(2)])].into());
+}
+
+#[test]
+fn what_anybody_has_committed_or_knows_is_kept() {
+    let (committed, known) = (mapping(1, 1, &[1, 2], 3), mapping(2, 2, &[1, 2], 3));
+    let first = vec![held(&committed, 1, true), held(&known, 2, false)];
+    let second = vec![held(&committed, 1, false)];
+    let gathered = gather(&answers(vec![
+        (1, holdings(first, vec![])),
+        (2, holdings(second, vec![])),
+        (3, holdings(vec![], vec![known])),
+    ]));
+    assert_eq!(found(&gathered), [1, 2]);
+    let holders = |region| gathered.regions[&RegionId(region)].holders.keys().copied();
+    assert_eq!(holders(1).collect::<Vec<_>>(), [m(1), m(2)]);
+    assert_eq!(holders(2).collect::<Vec<_>>(), [m(1)]);
+}
+
+#[test]
+fn another_attempt_under_the_same_number_is_another_region() {
+    let (old, new) = (mapping(1, 1, &[3, 9], 3), mapping(1, 1, &[1, 2], 3));
+    let left_over = vec![held(&old, 1, false)];
+    let prepared = || vec![held(&new, 1, false)];
+    let gathered = gather(&answers(vec![
+        (1, holdings(prepared(), vec![])),
+        (2, holdings(prepared(), vec![])),
+        (3, holdings(left_over, vec![])),
+    ]));
+    assert_eq!(
+        gathered.regions[&RegionId(1)].mapping,
+        new,
+        "all of its replicas have it"
+    );
+    assert_eq!(gathered.given_up, [(m(3), vec![RegionId(1)])].into());
+}
+
+#[test]
+fn the_newest_mapping_counts_and_numbers_are_not_given_twice() {
+    let (old, new) = (mapping(1, 1, &[1, 2], 3), mapping(1, 1, &[1, 3], 4));
+    let mut list = vec![
+        (1, holdings(vec![held(&old, 1, true)], vec![])),
+        (3, holdings(vec![held(&new, 1, true)], vec![])),
+    ];
+    let gathered = gather(&answers(list.clone()));
+    assert_eq!(gathered.regions[&RegionId(1)].mapping, new);
+    assert_eq!(
+        gathered.next_region, 100,
+        "no number that the former CM could have given"
+    );
+    list[0].1.numbers = true;
+    list[0].1.next_region = RegionId(2);
+    assert_eq!(
+        gather(&answers(list)).next_region,
+        2,
+        "the CM is there and knows"
+    );
+}
+
+/// The regions `of` in a configuration of `machines`, after all but `left` are lost.
+fn remap(
+    of: &[Mapping],
+    empty: &[(u32, u32)],
+    domains: &[u32],
+    left: &[u32],
+    f: usize,
+) -> Remapped {
+    let before = testing::configuration(domains);
+    let lost = before.machines().iter().map(|machine| machine.id);
+    let lost: BTreeSet<MachineId> = lost.filter(|id| !left.contains(&id.0)).collect();
+    let next = before.without(&lost, m(left[0])).unwrap();
+    remap_in(of, empty, &next, f, &[])
+}
+
+fn remap_in(
+    of: &[Mapping],
+    empty: &[(u32, u32)],
+    next: &Configuration,
+    f: usize,
+    full: &[u32],
+) -> Remapped {
+    let answers = next.machines().iter().map(|machine| {
+        let regions = of.iter().filter(|mapping| mapping.replicas.has(machine.id));
+        let regions = regions.map(|mapping| HeldRegion {
+            whole: !empty.contains(&(mapping.region.0, machine.id.0)),
+            ..held(mapping, u64::from(mapping.region.0), true)
+        });
+        (machine.id, holdings(regions.collect(), of.to_vec()))
+    });
+    let gathered = gather(&answers.collect());
+    let full = full.iter().copied().map(MachineId).collect();
+    remap_regions(&gathered, next, Replication::new(f, 1), &full)
+}
+
+fn of(remapped: &Remapped, region: u32) -> (u32, BTreeSet<u32>, u64, u64) {
+    let mapping = remapped.map.get(RegionId(region)).unwrap();
+    (
+        mapping.replicas.primary().0,
+        mapping.replicas.all().map(|machine| machine.0).collect(),
+        mapping.last_primary_change.0,
+        mapping.last_replica_change.0,
+    )
+}
+
+#[test]
+fn a_backup_takes_over_and_another_machine_becomes_a_backup() {
+    let regions = [
+        mapping(1, 1, &[1, 2], 3),
+        mapping(2, 2, &[2, 3], 3),
+        mapping(3, 3, &[2, 1], 3),
+    ];
+    let remapped = remap(&regions, &[], &[1, 2, 3], &[2, 3], 1);
+    let both = || BTreeSet::from([2, 3]);
+    assert_eq!(of(&remapped, 1), (2, both(), 4, 4));
+    assert_eq!(of(&remapped, 2), (2, both(), 3, 3), "nothing has changed");
+    assert_eq!(
+        of(&remapped, 3),
+        (2, both(), 3, 4),
+        "the primary is the same"
+    );
+    assert!(remapped.lost.is_empty() && remapped.under_replicated.is_empty());
+    assert_eq!(remapped.requests[&RegionId(1)], request(1));
+}
+
+#[test]
+fn a_region_without_its_data_is_lost_and_one_without_enough_domains_is_told() {
+    let regions = [
+        mapping(1, 1, &[1, 2], 3),
+        mapping(2, 2, &[3, 1], 3),
+        mapping(3, 3, &[1, 4], 3),
+    ];
+    let remapped = remap(&regions, &[(3, 4)], &[1, 2, 3, 3], &[3, 4], 1);
+    assert_eq!(
+        remapped.lost,
+        [RegionId(1), RegionId(3)],
+        "r3 was yet to be filled"
+    );
+    assert_eq!(of(&remapped, 2), (3, [3].into(), 3, 5));
+    assert_eq!(
+        remapped.under_replicated,
+        [RegionId(2)],
+        "m4 shares the fate of m3"
+    );
+}
+
+#[test]
+fn groups_stay_together_and_promotions_are_spread() {
+    // Ten groups of two regions, all of which lose their primary.
+    let regions: Vec<Mapping> = (1..=10)
+        .flat_map(|group| [group, group + 10].map(|region| mapping(region, group, &[1, 2, 3], 3)))
+        .collect();
+    let remapped = remap(&regions, &[], &[1, 2, 3, 4, 5], &[2, 3, 4, 5], 2);
+    let mut primaries: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut added: BTreeMap<u32, usize> = BTreeMap::new();
+    for group in 1..=10 {
+        let (primary, machines, ..) = of(&remapped, group);
+        let other = of(&remapped, group + 10);
+        assert_eq!((primary, &machines), (other.0, &other.1), "MAP-2");
+        *primaries.entry(primary).or_default() += 1;
+        for machine in machines {
+            *added.entry(machine).or_default() += 1;
+        }
+    }
+    assert_eq!(primaries, [(2, 5), (3, 5)].into());
+    assert_eq!(added, [(2, 10), (3, 10), (4, 5), (5, 5)].into());
+}
+
+#[test]
+fn who_has_the_data_is_promoted_and_who_is_full_takes_nothing() {
+    let regions = [mapping(1, 1, &[1, 2, 3], 3), mapping(2, 1, &[1, 2, 3], 3)];
+    let remapped = remap(&regions, &[(1, 2)], &[1, 2, 3], &[2, 3], 2);
+    assert_eq!(
+        (of(&remapped, 1).0, of(&remapped, 2).0),
+        (3, 3),
+        "m3 has all, m2 lacks r1"
+    );
+    assert_eq!(remapped.under_replicated.len(), 2);
+    // Nobody has all of it: each region goes where its data is.
+    let three = [1, 2, 3].map(|region| mapping(region, 1, &[1, 2, 3], 3));
+    let empty = [(3, 2), (1, 3), (2, 3)];
+    let remapped = remap(&three, &empty, &[1, 2, 3], &[2, 3], 2);
+    let primaries = [1, 2, 3].map(|region| of(&remapped, region).0);
+    assert_eq!(primaries, [2, 2, 3]);
+    let five = testing::machines(5);
+    let next = five.without(&[m(1)].into(), m(2)).unwrap();
+    let remapped = remap_in(&regions, &[], &next, 2, &[4]);
+    assert_eq!(of(&remapped, 1).1, [2, 3, 5].into());
+    // m5 has taken r1 and had no room for r2: the group goes elsewhere.
+    let split = [mapping(1, 1, &[2, 3, 5], 5), mapping(2, 1, &[2, 3, 5], 5)];
+    let answers = [2, 3, 4, 5].map(|id| {
+        let holds = |mapping: &&Mapping| id < 4 || (id == 5 && mapping.region.0 == 1);
+        let regions = split.iter().filter(holds).map(|mapping| HeldRegion {
+            whole: id < 4,
+            ..held(mapping, 1, true)
+        });
+        (id, holdings(regions.collect(), vec![]))
+    });
+    let gathered = gather(&answers.map(|(id, h)| (m(id), h)).into());
+    let full = [m(5)].into();
+    let remapped = remap_regions(&gathered, &next, Replication::new(2, 1), &full);
+    assert_eq!(of(&remapped, 1).1, [2, 3, 4].into());
+    assert_eq!(of(&remapped, 2).1, [2, 3, 4].into());
+}
+
+#[test]
+fn a_machine_that_joins_makes_up_for_what_was_missing() {
+    let regions = [mapping(1, 1, &[1], 3), mapping(2, 2, &[2, 1], 3)];
+    let two = testing::machines(2);
+    let (three, joined) = two
+        .with_machine(testing::address(3), testing::domain(3))
+        .unwrap();
+    let remapped = remap_in(&regions, &[], &three, 1, &[]);
+    let replicas = &remapped.map.get(RegionId(1)).unwrap().replicas;
+    assert_eq!(
+        (replicas.primary(), replicas.backups()),
+        (m(1), &[joined][..])
+    );
+    assert_eq!(of(&remapped, 2), (2, [1, 2].into(), 3, 3));
+}
