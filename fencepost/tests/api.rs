@@ -226,6 +226,22 @@ fn snapshots_stay_while_others_write() {
 }
 
 #[test]
+fn other_columns_are_news_to_a_prepared_statement_alone() {
+    let db = database("CREATE TABLE t (a int)");
+    let (mut session, mut other) = (db.blocking(), db.blocking());
+    let before = session.prepare("SELECT * FROM t").expect("it binds");
+    other
+        .batch("DROP TABLE t; CREATE TABLE t (b text, c text); INSERT INTO t VALUES ('x', 'y')")
+        .expect("another table");
+    let stale = session.query(&before, &[]).expect_err("it was prepared");
+    assert_eq!(stale.code(), SqlState::FEATURE_NOT_SUPPORTED);
+    for session in [&mut session, &mut other] {
+        let row = session.query_one("SELECT * FROM t", &[]).expect("a row");
+        assert_eq!(row.get::<String>(1).expect("text"), "y");
+    }
+}
+
+#[test]
 fn ddl_under_use_plans_again() {
     let db = database("CREATE TABLE t (a int, b int)");
     let mut session = db.blocking();

@@ -100,6 +100,8 @@ impl Session {
             && committed
         {
             self.db.catalog.publish(&private);
+            // What is parsed from now on is planned on it, and so may have other columns.
+            self.db.plans.clear();
         }
         self.close_block(committed);
         outcome

@@ -221,6 +221,8 @@ impl Session {
     async fn plan_again(&mut self, planned: &Planned) -> Result<Arc<Planned>, Halt> {
         let again = self.plan_anew(planned).await?;
         if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
+            // It is right for whoever parses the text next.
+            self.keep(&again);
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "cached plan must not change result type",

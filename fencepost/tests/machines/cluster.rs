@@ -64,6 +64,19 @@ fn all_see(between: &Between) {
         .batch("ALTER ROLE postgres PASSWORD 'x'; DROP TABLE h")
         .expect("ddl");
     assert!(sessions[1].query("SELECT 1 FROM h", &[]).is_err());
+    sessions[2]
+        .query("SELECT * FROM t WHERE a = 1", &[])
+        .expect("planned here");
+    sessions[0]
+        .batch("DROP TABLE t; CREATE TABLE t (a int PRIMARY KEY)")
+        .expect("ddl");
+    let stale = sessions[2].query("SELECT * FROM t WHERE a = 1", &[]);
+    // The plan of before may have been tried; who parses the text again has another.
+    let stale = stale.err().map(|error| error.code());
+    assert!(stale.is_none_or(|code| code == SqlState::FEATURE_NOT_SUPPORTED));
+    sessions[2]
+        .query("SELECT * FROM t WHERE a = 1", &[])
+        .expect("planned anew");
     assert!(
         machines[2]
             .role("postgres")
