@@ -146,10 +146,14 @@ impl Leases {
             self.counts.suspicions += 1;
             return Some(LeaseStep::Event(LeaseEvent::Expired(peer.machine)));
         }
-        if self.awaiting && now >= self.old_until && self.holds(now) {
-            self.awaiting = false;
-            let over = LeaseEvent::OldRunOut(self.configuration);
-            return Some(LeaseStep::Event(over));
+        if self.awaiting && now >= self.old_until {
+            if self.holds(now) {
+                self.awaiting = false;
+                let over = LeaseEvent::OldRunOut(self.configuration);
+                return Some(LeaseStep::Event(over));
+            }
+            // Its lease has run out, too: there is nothing to wake for before it is renewed.
+            self.old_until = self.old_until.max(self.held_until);
         }
         let duration_us = self.grantable_us(now);
         let waiting = |peer: &&mut Peer| peer.counted && peer.ungranted.is_some();

@@ -392,6 +392,7 @@ fn old_leases_run_out_before_a_new_configuration_is_committed() {
     apply(&mut third, &next, 3 * MS);
     let end = 3 * MS + terms().expired_ns();
     assert_eq!(third.poll(end), None, "it has no lease itself");
+    assert_eq!(third.next_wake(), u64::MAX, "and gets one by a message");
     let mut machine = leases(M2, &three);
     apply(&mut machine, &next, 3 * MS);
     let both = (&mut third, &mut machine);
