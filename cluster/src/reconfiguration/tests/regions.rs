@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_fabric::MachineId;
 
-use crate::allocation::{HeldRegion, RequestId};
+use super::node::Node;
+use crate::allocation::{HeldRegion, RegionBody, RegionMessage, RequestId, Wish};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 use crate::placement::Replication;
@@ -302,4 +303,34 @@ fn a_machine_that_joins_makes_up_for_what_was_missing() {
         (m(1), &[joined][..])
     );
     assert_eq!(of(&remapped, 2), (2, [1, 2].into(), 3, 3));
+}
+
+#[test]
+fn a_survey_holds_everything_still() {
+    let two = testing::machines(2);
+    let mut random = fencepost_fabric::Random::new(1);
+    let mut node = Node::new(m(2), &two, false, 0, &mut random);
+    let (request, ..) = node.cache.allocate(Wish::default());
+    let (mut regions, memory) = node.regions();
+    let holdings = regions.survey(ConfigurationId(1));
+    assert_eq!(holdings.last_drained, ConfigurationId(1));
+    assert!(holdings.held.is_empty() && holdings.known.is_empty() && !holdings.numbers);
+    let mapping = mapping(1, 1, &[1, 2], 2);
+    let message = |body| RegionMessage {
+        configuration: two.id(),
+        body,
+    };
+    let prepare = RegionBody::Prepare {
+        request,
+        mapping: mapping.clone(),
+    };
+    let answer = regions.replica.receive(m(1), message(prepare), memory);
+    assert_eq!(answer, None);
+    let version = regions.cache.map().version();
+    let allocated = RegionBody::Allocated {
+        request,
+        version,
+        mapping,
+    };
+    assert!(regions.cache.receive(m(1), message(allocated)).is_empty());
 }
