@@ -105,14 +105,16 @@ impl Primary {
                         found.push(base.0);
                     }
                     let (end, words) = (record.len() - reader.0.len(), write.payload.len());
-                    let moved = patched && (words == 0 || base != Header(write.about).unlocked());
+                    // Ranges may well be none: then nothing changes.
+                    let follows = write.kind == Kind::Patched && words == 0;
+                    let moved = patched && base != Header(write.about).unlocked();
                     held.push(Held {
                         addr: write.addr,
                         base,
                         kind: write.kind,
                         split_of,
                         stamped: usize::from(write.class).checked_sub(1),
-                        payload: match moved {
+                        payload: match moved || follows {
                             true => Where::Awaited,
                             false => Where::Locked(end - words, words),
                         },

@@ -6,7 +6,7 @@ use fencepost_txn::network::Posted;
 use fencepost_txn::{Addr, Mode, Outcome};
 use pollster::block_on;
 
-use crate::sums::SUMS;
+use crate::sums::{PLAIN, SUMS};
 use crate::world::{KINDS, Kind, LOG_WORDS, World, commit, unless_conflict};
 
 const WORDS: usize = 300;
@@ -158,6 +158,29 @@ fn patches_of_a_node_that_has_moved_change_what_is_there_by_then() {
             assert_eq!(moved(&world) - before, 2, "{kind:?}");
         }
         world.settle();
+    }
+}
+
+#[test]
+fn a_patch_that_changes_nothing_commits() {
+    for kind in KINDS {
+        let world = World::new(kind, 3, 3);
+        for at in 0..3 {
+            let node = world.object(1, at, WORDS, 4).addr;
+            for _ in 0..3 {
+                let mut tx = world.begin(0, Mode::ReadWrite);
+                // The first word becomes the commit timestamp again at any rate.
+                let done = block_on(tx.patch(node, &SUMS, &[9, 0]));
+                assert_eq!(done, Ok(Ok(())));
+                commit(tx);
+                let mut tx = world.begin(0, Mode::ReadWrite);
+                let done = block_on(tx.patch(node, &PLAIN, &[9, 0]));
+                assert_eq!(done, Ok(Ok(())));
+                commit(tx);
+                world.settle();
+            }
+            assert_eq!(contents(&world, 2, node)[1..], [4; WORDS - 1], "{kind:?}");
+        }
     }
 }
 

@@ -3,10 +3,13 @@
 use fencepost_txn::{Addr, NodeKind, Refusal, Rerouting, Revalidate, Stop, Timestamp};
 use fencepost_txn::{Transaction, View};
 
-/// Nodes whose words are added to, wherever they have moved; the first is the commit timestamp.
-pub struct Sums;
+/// Nodes whose words are added to, wherever they have moved; the first may be the commit timestamp.
+pub struct Sums {
+    stamped: bool,
+}
 
-pub static SUMS: Sums = Sums;
+pub static SUMS: Sums = Sums { stamped: true };
+pub static PLAIN: Sums = Sums { stamped: false };
 
 impl NodeKind for Sums {
     fn id(&self) -> u8 {
@@ -23,11 +26,13 @@ impl NodeKind for Sums {
     }
 
     fn timestamp_word(&self) -> Option<usize> {
-        Some(0)
+        self.stamped.then_some(0)
     }
 
     fn stamp(&self, image: &mut [u64], w: Timestamp) {
-        image[0] = w.raw();
+        if self.stamped {
+            image[0] = w.raw();
+        }
     }
 
     fn revalidate(&self, _: &[u64], _: &View<'_>) -> Revalidate {
