@@ -198,15 +198,18 @@ macro_rules! wire_structs {
     )*};
 }
 
-/// The bytes of an enum: the number of the variant, and its fields in the order in which they stand here.
+/// The bytes of an enum: the number of the variant, and its fields in the order in which they stand here, or the
+/// only one that has no name.
 macro_rules! wire_enum {
-    ($name:ident, $what:literal: $($number:literal $variant:ident $({ $($field:ident),* })?),*) => {
+    ($name:ident, $what:literal:
+        $($number:literal $variant:ident $({ $($field:ident),* })? $(( $only:ident ))?),*) => {
         impl $crate::codec::Wire for $name {
             fn put(&self, out: &mut $crate::codec::Writer) {
                 match self {
-                    $(Self::$variant $({ $($field),* })? => {
+                    $(Self::$variant $({ $($field),* })? $(($only))? => {
                         $crate::codec::Wire::put(&($number as u8), out);
                         $($($crate::codec::Wire::put($field, out);)*)?
+                        $($crate::codec::Wire::put($only, out);)?
                     })*
                 }
             }
@@ -215,7 +218,10 @@ macro_rules! wire_enum {
                 from: &mut $crate::codec::Reader<'_>,
             ) -> Result<Self, $crate::codec::DecodeError> {
                 Ok(match <u8 as $crate::codec::Wire>::take(from)? {
-                    $($number => Self::$variant $({ $($field: $crate::codec::Wire::take(from)?),* })?,)*
+                    $($number => {
+                        $(let $only = $crate::codec::Wire::take(from)?;)?
+                        Self::$variant $({ $($field: $crate::codec::Wire::take(from)?),* })? $(($only))?
+                    })*
                     _ => return Err($crate::codec::DecodeError::Invalid($what)),
                 })
             }

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::allocation::{HeldRegion, MovedRegion, Refusal};
-use crate::codec::{DecodeError, Reader, Wire, Writer};
+use crate::codec::{wire_enum, wire_structs};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 use crate::region::{Mapping, RegionId};
@@ -132,154 +132,33 @@ impl ReconfigurationMessage {
     }
 }
 
-impl Wire for ReconfigurationMessage {
-    fn put(&self, out: &mut Writer) {
-        match self {
-            Self::Suspect { configuration } => {
-                0u8.put(out);
-                configuration.put(out);
-            }
-            Self::Probe { base, attempt } => {
-                1u8.put(out);
-                base.put(out);
-                attempt.put(out);
-            }
-            Self::ProbeAnswer {
-                base,
-                attempt,
-                holdings,
-            } => {
-                2u8.put(out);
-                base.put(out);
-                attempt.put(out);
-                holdings.put(out);
-            }
-            Self::NewConfig(new) => {
-                3u8.put(out);
-                new.put(out);
-            }
-            Self::NewConfigAck {
-                configuration,
-                refused,
-            } => {
-                4u8.put(out);
-                configuration.put(out);
-                refused.put(out);
-            }
-            Self::NewConfigCommit { configuration } => {
-                5u8.put(out);
-                configuration.put(out);
-            }
-            Self::RegionsActive { configuration } => {
-                6u8.put(out);
-                configuration.put(out);
-            }
-            Self::AllRegionsActive { configuration } => {
-                7u8.put(out);
-                configuration.put(out);
-            }
-            Self::Ask { applied, committed } => {
-                8u8.put(out);
-                applied.put(out);
-                committed.put(out);
-            }
-            Self::Newer { configuration } => {
-                9u8.put(out);
-                configuration.put(out);
-            }
-        }
-    }
+wire_enum!(ReconfigurationMessage, "message":
+    0 Suspect { configuration },
+    1 Probe { base, attempt },
+    2 ProbeAnswer { base, attempt, holdings },
+    3 NewConfig(new),
+    4 NewConfigAck { configuration, refused },
+    5 NewConfigCommit { configuration },
+    6 RegionsActive { configuration },
+    7 AllRegionsActive { configuration },
+    8 Ask { applied, committed },
+    9 Newer { configuration }
+);
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match u8::take(from)? {
-            0 => Self::Suspect {
-                configuration: Wire::take(from)?,
-            },
-            1 => Self::Probe {
-                base: Wire::take(from)?,
-                attempt: Wire::take(from)?,
-            },
-            2 => Self::ProbeAnswer {
-                base: Wire::take(from)?,
-                attempt: Wire::take(from)?,
-                holdings: Wire::take(from)?,
-            },
-            3 => Self::NewConfig(Wire::take(from)?),
-            4 => Self::NewConfigAck {
-                configuration: Wire::take(from)?,
-                refused: Wire::take(from)?,
-            },
-            5 => Self::NewConfigCommit {
-                configuration: Wire::take(from)?,
-            },
-            6 => Self::RegionsActive {
-                configuration: Wire::take(from)?,
-            },
-            7 => Self::AllRegionsActive {
-                configuration: Wire::take(from)?,
-            },
-            8 => Self::Ask {
-                applied: Wire::take(from)?,
-                committed: Wire::take(from)?,
-            },
-            9 => Self::Newer {
-                configuration: Wire::take(from)?,
-            },
-            _ => return Err(DecodeError::Invalid("message")),
-        })
-    }
-}
-
-impl Wire for Holdings {
-    fn put(&self, out: &mut Writer) {
-        self.last_drained.put(out);
-        self.held.put(out);
-        self.known.put(out);
-        self.next_region.put(out);
-        self.numbers.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            last_drained: Wire::take(from)?,
-            held: Wire::take(from)?,
-            known: Wire::take(from)?,
-            next_region: Wire::take(from)?,
-            numbers: Wire::take(from)?,
-        })
-    }
-}
-
-impl Wire for NewConfig {
-    fn put(&self, out: &mut Writer) {
-        self.configuration.put(out);
-        self.moved.put(out);
-        self.given_up.put(out);
-        self.lost.put(out);
-        self.next_region.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            configuration: Wire::take(from)?,
-            moved: Wire::take(from)?,
-            given_up: Wire::take(from)?,
-            lost: Wire::take(from)?,
-            next_region: Wire::take(from)?,
-        })
-    }
-}
-
-impl Wire for Refused {
-    fn put(&self, out: &mut Writer) {
-        self.region.put(out);
-        self.why.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            region: Wire::take(from)?,
-            why: Wire::take(from)?,
-        })
-    }
-}
+wire_structs!(
+    Holdings {
+        last_drained,
+        held,
+        known,
+        next_region,
+        numbers
+    },
+    NewConfig {
+        configuration,
+        moved,
+        given_up,
+        lost,
+        next_region
+    },
+    Refused { region, why }
+);
