@@ -270,6 +270,8 @@ impl Card {
                 }
                 next += 1;
             }
+            // Before what waits for it leaves.
+            self.attend();
             ports.retain(|key, plugged| !plugged.has_work() || self.turn((*key, plugged), false));
             self.park(&ports, &mut events);
             for event in events.drain(..) {
@@ -287,7 +289,6 @@ impl Card {
                     ports.remove(&key);
                 }
             }
-            self.attend();
         }
         for plugged in ports.values_mut() {
             self.end(plugged);
