@@ -170,7 +170,14 @@ pub fn look(machines: &[Arc<Machine>], reached: &BTreeSet<Addr>) -> Result<(), H
     stock.sort_unstable();
     lent.sort_unstable();
     if stock != lent {
-        return broken(format!("{stock:?} are in stock and {lent:?} are lent"));
+        let only = |these: &[Addr], others: &[Addr]| -> Vec<Addr> {
+            let missing = |addr: &&Addr| others.binary_search(addr).is_err();
+            these.iter().filter(missing).copied().collect()
+        };
+        let (kept, missed) = (only(&stock, &lent), only(&lent, &stock));
+        return broken(format!(
+            "of what is reserved {kept:?} is in stock alone, and {missed:?} lent alone"
+        ));
     }
     if let Some(used) = lent.iter().find(|slot| there.contains(slot)) {
         return broken(format!("{used} is an object and is lent"));

@@ -163,6 +163,8 @@ struct Answer {
     came: Vec<Reserved>,
     /// Told once all has come.
     whole: Option<Completer<()>>,
+    /// Nobody waits for it any more: what is still to come goes into the stock.
+    abandoned: bool,
 }
 
 impl Reserves {
@@ -188,7 +190,15 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// What has come; what of it is not used is to be put back.
+    /// Where the slots are that have come.
+    fn places(&self) -> Vec<Addr> {
+        let stocks = self.network.reserves.0.lock();
+        let came = stocks.asked.get(&self.ticket).map(|answer| &answer.came);
+        let addrs = came.into_iter().flatten().map(|slot| slot.addr);
+        addrs.collect()
+    }
+
+    /// What has come; what of it is not used is to be put back, before anything is awaited.
     fn came(&self) -> Vec<Reserved> {
         let mut stocks = self.network.reserves.0.lock();
         let answer = stocks.asked.get_mut(&self.ticket);
@@ -198,10 +208,18 @@ impl Asked<'_> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let answer = self.network.reserves.0.lock().asked.remove(&self.ticket);
-        if let Some(answer) = answer {
-            self.network.put_back(self.machine, &answer.came, self.now);
+        let mut stocks = self.network.reserves.0.lock();
+        let Some(answer) = stocks.asked.get_mut(&self.ticket) else {
+            return;
+        };
+        let came = std::mem::take(&mut answer.came);
+        // As long as some is on its way the question stays open: the machine is not at rest.
+        answer.abandoned = answer.whole.take().is_some();
+        if !answer.abandoned {
+            stocks.asked.remove(&self.ticket);
         }
+        drop(stocks);
+        self.network.put_back(self.machine, &came, self.now);
     }
 }
 
@@ -228,10 +246,10 @@ impl Network {
     }
 
     /// Finds out where the regions of slots are, which `machine` has lent.
-    async fn find_all(&self, machine: MachineId, slots: &[Reserved]) -> Result<(), Stop> {
+    async fn find_all(&self, machine: MachineId, slots: &[Addr]) -> Result<(), Stop> {
         for slot in slots {
-            if !self.knows(slot.addr.region()) && !self.find(slot.addr.region()).await?
-                || self.primary(slot.addr) != Some(machine)
+            if !self.knows(slot.region()) && !self.find(slot.region()).await?
+                || self.primary(*slot) != Some(machine)
             {
                 return Err(Stop::Damaged);
             }
@@ -265,19 +283,21 @@ impl Network {
             slots.push(slot);
         }
         let mut stocks = self.reserves.0.lock();
-        match stocks.asked.get_mut(&ticket) {
-            Some(answer) => {
-                answer.came.extend(slots);
-                let whole = answer.whole.take_if(|_| !more);
-                drop(stocks);
-                if let Some(whole) = whole {
-                    whole.complete(Ok(()));
-                }
+        let answer = stocks.asked.get_mut(&ticket);
+        let answer = answer.ok_or(BadRecord("an answer to what was not asked"))?;
+        if answer.abandoned {
+            if !more {
+                stocks.asked.remove(&ticket);
             }
-            None => {
-                drop(stocks);
-                self.put_back(peer, &slots, now);
-            }
+            drop(stocks);
+            self.put_back(peer, &slots, now);
+            return Ok(());
+        }
+        answer.came.extend(slots);
+        let whole = answer.whole.take_if(|_| !more);
+        drop(stocks);
+        if let Some(whole) = whole {
+            whole.complete(Ok(()));
         }
         Ok(())
     }
@@ -324,6 +344,7 @@ impl Transaction {
         let answer = Answer {
             came: Vec::new(),
             whole: Some(whole),
+            abandoned: false,
         };
         network.reserves.0.lock().asked.insert(ticket, answer);
         let asked = Asked {
@@ -334,8 +355,8 @@ impl Transaction {
         };
         link.send_surely(RESERVE, &wanted.words(ticket));
         let whole = self.answered(&network, answered).await;
+        let known = network.find_all(machine, &asked.places()).await;
         let mut slots = asked.came();
-        let known = network.find_all(machine, &slots).await;
         let needed = if wanted.run { wanted.count } else { 1 };
         let enough = whole.is_ok() && known.is_ok() && slots.len() >= needed;
         let taken = if enough { needed } else { 0 };
