@@ -87,6 +87,9 @@ impl Fabric for Watched {
     fn bell(&self) -> &Bell {
         self.fabric.bell()
     }
+    fn lease_bell(&self) -> &Bell {
+        self.fabric.lease_bell()
+    }
     fn counters(&self) -> &FabricCounters {
         self.fabric.counters()
     }
@@ -122,6 +125,9 @@ impl Fabric for Watched {
     }
     fn ring_bell(&self, machine: MachineId) {
         self.fabric.ring_bell(machine);
+    }
+    fn ring_lease_bell(&self, machine: MachineId) {
+        self.fabric.ring_lease_bell(machine);
     }
     fn take_events(&self) -> Vec<Event> {
         self.fabric.take_events()

@@ -1,4 +1,5 @@
-//! The bell that wakes a machine's parked poller, also from another process.
+//! The bells that wake a machine's parked threads, also from another process: one is its poller's, one that of
+//! its leases.
 //!
 //! ```text
 //! poller   look at everything ─ nothing ─► let armed = arm() ─ look again ─ nothing ─► wait(armed)
@@ -29,8 +30,8 @@ pub struct Bell {
     word: usize,
 }
 
-/// What [`Bell::wait`] waits for to change.
-#[derive(Clone, Copy, Debug)]
+/// What [`Bell::wait`] waits for to change: equal as long as nobody has rung.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed(u32);
 
 impl Bell {

@@ -1,4 +1,4 @@
-//! The trait that moves bytes between machines: one-sided operations on registered memory, a bell,
+//! The trait that moves bytes between machines: one-sided operations on registered memory, bells,
 //! and who is a member.
 //!
 //! # Picture
@@ -6,6 +6,7 @@
 //! machine a                                   machine b
 //! read / write / cas (Place { b, segment, word }) ───► segment of b, without b's threads where the
 //! ring_bell(b) ──────────────────────────────────────► medium allows it; wakes b's parked poller
+//! ring_lease_bell(b) ────────────────────────────────► wakes what looks after b's leases
 //! ```
 //! Rings ([`crate::ring`]) are built on these alone.
 //!
@@ -81,6 +82,9 @@ pub trait Fabric: Send + Sync {
     /// Where peers make this machine's poller look.
     fn bell(&self) -> &Bell;
 
+    /// Where they make what looks after its leases look.
+    fn lease_bell(&self) -> &Bell;
+
     /// What went over the fabric from here.
     fn counters(&self) -> &FabricCounters;
 
@@ -118,18 +122,27 @@ pub trait Fabric: Send + Sync {
     /// Writes `words`, the first of them last (FAB-2).
     fn write(&self, at: Place, words: &[u64]) -> Completion<()>;
 
-    /// As [`Self::write`] and [`Self::ring_bell`] after it, which leave together where the medium has packets.
+    /// As [`Self::write`], and the bell of its lane after it: [`Self::ring_lease_bell`] for that of leases,
+    /// [`Self::ring_bell`] for others. They leave together where the medium has packets.
     fn write_and_ring(&self, at: Place, words: &[u64]) -> Completion<()> {
         let done = self.write(at, words);
-        self.ring_bell(at.machine);
+        match at.segment.lane() {
+            SegmentId::LEASE_LANE => self.ring_lease_bell(at.machine),
+            _ => self.ring_bell(at.machine),
+        }
         done
     }
 
     /// Replaces a word that is `expected`; answers what was there.
     fn cas(&self, at: Place, expected: u64, new: u64) -> Completion<u64>;
 
-    /// Makes the poller of a machine look, after what was posted to it before; also that of this one.
+    /// Makes the poller of a machine look, after what was posted to it before, leases apart; also that of this
+    /// one.
     fn ring_bell(&self, machine: MachineId);
+
+    /// Makes what looks after the leases of a machine look, after what was posted on their lane before; also that
+    /// of this one.
+    fn ring_lease_bell(&self, machine: MachineId);
 
     /// Where the fabric has a thread that everything arrives through, it calls `attendant` there instead of
     /// ringing the bell: nobody has to be woken. It still rings while somebody waits for that thread. `false`

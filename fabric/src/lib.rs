@@ -34,6 +34,7 @@ pub mod local;
 pub mod machine;
 pub mod memory;
 pub mod os_disk;
+pub mod priority;
 pub mod random;
 #[cfg(not(loom))]
 mod registry;
@@ -65,6 +66,7 @@ pub use local::{LocalFabric, LocalNetwork};
 pub use machine::{MachineId, Member};
 pub use memory::Memory;
 pub use os_disk::OsDisk;
+pub use priority::ask_for_priority;
 pub use random::{Random, entropy_seed};
 #[cfg(not(loom))]
 pub use ring::{Kept, Malformed, RingFull, RingReader, RingWriter};

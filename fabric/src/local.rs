@@ -27,6 +27,7 @@ pub struct LocalNetwork {
 #[derive(Debug)]
 struct Station {
     bell: Bell,
+    lease_bell: Bell,
     registry: Registry,
     members: RwLock<HashSet<MachineId>>,
     /// Peers as the events have told of them.
@@ -54,9 +55,10 @@ impl LocalNetwork {
     /// # Errors
     /// [`FabricError::Refused`] if there is such a machine already.
     pub fn join(self: &Arc<Self>, me: MachineId) -> Result<LocalFabric, FabricError> {
-        let bell = Bell::new(Arc::new(Memory::anonymous(1)?), 0);
+        let bells = Arc::new(Memory::anonymous(2)?);
         let station = Arc::new(Station {
-            bell,
+            bell: Bell::new(Arc::clone(&bells), 0),
+            lease_bell: Bell::new(bells, 1),
             registry: Registry::new(me),
             members: RwLock::new(HashSet::from([me])),
             connected: Mutex::default(),
@@ -123,6 +125,10 @@ impl Fabric for LocalFabric {
 
     fn bell(&self) -> &Bell {
         &self.station.bell
+    }
+
+    fn lease_bell(&self) -> &Bell {
+        &self.station.lease_bell
     }
 
     fn counters(&self) -> &FabricCounters {
@@ -192,6 +198,12 @@ impl Fabric for LocalFabric {
     fn ring_bell(&self, machine: MachineId) {
         if let Ok(station) = self.station(machine) {
             station.bell.ring();
+        }
+    }
+
+    fn ring_lease_bell(&self, machine: MachineId) {
+        if let Ok(station) = self.station(machine) {
+            station.lease_bell.ring();
         }
     }
 

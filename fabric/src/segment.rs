@@ -12,7 +12,7 @@ use crate::machine::MachineId;
 pub struct SegmentId(u64);
 
 impl SegmentId {
-    /// Kind of the control segment, which every machine has: its bell.
+    /// Kind of the control segment, which every machine has: its bells.
     pub const CONTROL: u16 = 0;
     /// Kind of a region's memory; the number is the region's.
     pub const REGION: u16 = 1;
@@ -29,9 +29,11 @@ impl SegmentId {
     pub const OLD_VERSIONS: u16 = 6;
     /// Kind of the generations of such blocks; the number is that of a page of them.
     pub const GENERATIONS: u16 = 7;
+    /// Kind of what one peer has to say about leases; the number is the peer's.
+    pub const MAILBOX: u16 = 8;
 
     /// The lane of leases. Where there are connections it has its own, so that what goes on it
-    /// waits behind nothing else; it keeps no order with other lanes.
+    /// waits behind nothing else; it keeps no order with other lanes, and has a bell of its own.
     pub const LEASE_LANE: u16 = 15;
 
     /// The segment `number` of a kind and lane.

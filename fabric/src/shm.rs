@@ -2,7 +2,7 @@
 //!
 //! # Picture
 //! ```text
-//! DIR/m1/control                    the bell, and who m1's members are
+//! DIR/m1/control                    the bells, and who m1's members are
 //! DIR/m1/0001000000000000           a region: others map it for reading alone
 //! DIR/m1/0002000000000002.m2        a ring: m2 may write it, too
 //! ```
@@ -38,8 +38,9 @@ use crate::sync::{AtomicU64, Ordering};
 const MAX_MEMBERS: usize = 1000;
 /// Words of the control segment.
 const CONTROL_WORDS: usize = MEMBERS + MAX_MEMBERS;
-/// The control segment's word that is the bell.
+/// The control segment's words that are the bells.
 const BELL: usize = 0;
+const LEASE_BELL: usize = 2;
 /// The control segment's word that is not zero while the machine lives, as far as it could tell, and
 /// moves on with its members.
 const GENERATION: usize = 1;
@@ -58,6 +59,7 @@ pub struct ShmFabric {
     root: PathBuf,
     control: Arc<Memory>,
     bell: Bell,
+    lease_bell: Bell,
     counters: FabricCounters,
     own: RwLock<HashMap<SegmentId, Own>>,
     peers: RwLock<HashMap<MachineId, Arc<Peer>>>,
@@ -86,6 +88,7 @@ struct Peer {
 struct Life {
     control: Arc<Memory>,
     bell: Bell,
+    lease_bell: Bell,
     mapped: RwLock<HashMap<SegmentId, Mapped>>,
     /// The generation of the peer's members in which this machine was found among them.
     counted: AtomicU64,
@@ -135,6 +138,7 @@ impl Peer {
         let control = Arc::new(control);
         let life = Arc::new(Life {
             bell: Bell::new(Arc::clone(&control), BELL),
+            lease_bell: Bell::new(Arc::clone(&control), LEASE_BELL),
             control,
             mapped: RwLock::default(),
             counted: AtomicU64::new(0),
@@ -222,6 +226,7 @@ impl ShmFabric {
             home,
             root: root.to_path_buf(),
             bell: Bell::new(Arc::clone(&control), BELL),
+            lease_bell: Bell::new(Arc::clone(&control), LEASE_BELL),
             control,
             counters: FabricCounters::default(),
             own: RwLock::default(),
@@ -299,6 +304,20 @@ impl ShmFabric {
             .find_map(|path| open(&path, false))
     }
 
+    /// Rings one of the bells of a peer.
+    #[inline]
+    fn ring_at(&self, machine: MachineId, bell: impl Fn(&Life) -> &Bell) {
+        if let Some(peer) = self.peers.read().get(&machine) {
+            if let Some(life) = peer.life.read().as_ref().filter(|life| life.lasts()) {
+                return bell(life).ring();
+            }
+            // A machine that is not there has nobody to wake.
+            if let Ok(life) = peer.life() {
+                bell(&life).ring();
+            }
+        }
+    }
+
     /// Does something with a segment that this machine may write; the answer of what it posts.
     fn change<T>(&self, at: Place, work: impl FnOnce(&Memory) -> Completion<T>) -> Completion<T> {
         const NOT_THE_WRITER: FabricError = FabricError::Refused("not the writer of the segment");
@@ -317,6 +336,10 @@ impl Fabric for ShmFabric {
 
     fn bell(&self) -> &Bell {
         &self.bell
+    }
+
+    fn lease_bell(&self) -> &Bell {
+        &self.lease_bell
     }
 
     fn counters(&self) -> &FabricCounters {
@@ -416,17 +439,16 @@ impl Fabric for ShmFabric {
     }
 
     fn ring_bell(&self, machine: MachineId) {
-        if machine == self.me {
-            return self.bell.ring();
+        match machine == self.me {
+            true => self.bell.ring(),
+            false => self.ring_at(machine, |life| &life.bell),
         }
-        if let Some(peer) = self.peers.read().get(&machine) {
-            if let Some(life) = peer.life.read().as_ref().filter(|life| life.lasts()) {
-                return life.bell.ring();
-            }
-            // A machine that is not there has nobody to wake.
-            if let Ok(life) = peer.life() {
-                life.bell.ring();
-            }
+    }
+
+    fn ring_lease_bell(&self, machine: MachineId) {
+        match machine == self.me {
+            true => self.lease_bell.ring(),
+            false => self.ring_at(machine, |life| &life.lease_bell),
         }
     }
 

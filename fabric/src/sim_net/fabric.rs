@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::SimNet;
 use super::flight::{Flight, Load, Operation};
+use super::state::Bells;
 use crate::bell::Bell;
 use crate::completion::{Completer, Completion};
 use crate::counters::FabricCounters;
@@ -29,21 +30,25 @@ struct Machine {
     life: u64,
     net: SimNet,
     registry: Arc<Registry>,
-    bell: Bell,
+    bells: Bells,
     counters: FabricCounters,
 }
 
 impl SimFabric {
     pub(super) fn join(net: &SimNet, me: MachineId) -> Result<Self, FabricError> {
         let registry = Arc::new(Registry::new(me));
-        let bell = Bell::new(Arc::new(Memory::anonymous(1)?), 0);
-        let life = net.state.lock().join(me, &registry, &bell)?;
+        let words = Arc::new(Memory::anonymous(2)?);
+        let bells = Bells {
+            poller: Bell::new(Arc::clone(&words), 0),
+            leases: Bell::new(words, 1),
+        };
+        let life = net.state.lock().join(me, &registry, &bells)?;
         let machine = Machine {
             me,
             life,
             net: net.clone(),
             registry,
-            bell,
+            bells,
             counters: FabricCounters::default(),
         };
         Ok(SimFabric {
@@ -101,6 +106,26 @@ impl SimFabric {
         completion
     }
 
+    /// Puts the ringing of a bell on its way, behind what was posted on its lane.
+    fn post_bell(&self, machine: MachineId, leases: bool) {
+        let (me, mine) = (self.machine.me, &self.machine);
+        let mut state = mine.net.state.lock();
+        if state.living(me, mine.life).is_none() {
+            return;
+        }
+        let link = state.link(me, machine);
+        if link.up {
+            let flight = Flight {
+                from: me,
+                to: machine,
+                epoch: link.epoch,
+                channel: (self.thread, leases),
+                load: Load::Bell,
+            };
+            state.send(flight);
+        }
+    }
+
     /// This machine's own memory.
     fn own(&self, at: Place, to_write: bool) -> Option<Result<Arc<Memory>, FabricError>> {
         let machine = &self.machine;
@@ -115,7 +140,11 @@ impl Fabric for SimFabric {
     }
 
     fn bell(&self) -> &Bell {
-        &self.machine.bell
+        &self.machine.bells.poller
+    }
+
+    fn lease_bell(&self) -> &Bell {
+        &self.machine.bells.leases
     }
 
     fn counters(&self) -> &FabricCounters {
@@ -192,24 +221,16 @@ impl Fabric for SimFabric {
     }
 
     fn ring_bell(&self, machine: MachineId) {
-        let (me, mine) = (self.machine.me, &self.machine);
-        if machine == me {
-            return mine.bell.ring();
+        match machine == self.machine.me {
+            true => self.machine.bells.poller.ring(),
+            false => self.post_bell(machine, false),
         }
-        let mut state = mine.net.state.lock();
-        if state.living(me, mine.life).is_none() {
-            return;
-        }
-        let link = state.link(me, machine);
-        if link.up {
-            let flight = Flight {
-                from: me,
-                to: machine,
-                epoch: link.epoch,
-                channel: (self.thread, false),
-                load: Load::Bell,
-            };
-            state.send(flight);
+    }
+
+    fn ring_lease_bell(&self, machine: MachineId) {
+        match machine == self.machine.me {
+            true => self.machine.bells.leases.ring(),
+            false => self.post_bell(machine, true),
         }
     }
 

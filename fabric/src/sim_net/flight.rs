@@ -29,7 +29,7 @@ pub(super) enum Load {
         at: Place,
         operation: Operation,
     },
-    /// Rings when it arrives.
+    /// Rings when it arrives: the bell of its channel.
     Bell,
     /// What an operation came to.
     Answer { number: u64, answer: Answer },

@@ -149,7 +149,11 @@ impl State {
         };
         match flight.load {
             Load::Bell => {
-                target.bell.ring();
+                let (_, leases) = flight.channel;
+                match leases {
+                    true => target.bells.leases.ring(),
+                    false => target.bells.poller.ring(),
+                }
                 effects.look = Some(to);
                 self.note(u64::from(to.0));
             }

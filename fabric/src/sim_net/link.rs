@@ -45,12 +45,6 @@ impl Link {
         *last
     }
 
-    /// The same for a bell, which arrives behind all that its thread has posted.
-    pub(super) fn arrival_behind_all(&mut self, thread: u16, soonest: u64) -> u64 {
-        let leases = self.arrival(Way::There, (thread, true), soonest);
-        self.arrival(Way::There, (thread, false), leases)
-    }
-
     /// Ends it; who waits is lost.
     pub(super) fn down(&mut self) -> BTreeMap<u64, Waiting> {
         self.up = false;

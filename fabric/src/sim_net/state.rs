@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::flight::{Flight, Load};
+use super::flight::Flight;
 use super::happening::{Effects, Happening};
 use super::link::{Link, Way};
 use super::{Nic, SimKnobs};
@@ -13,13 +13,20 @@ use crate::machine::MachineId;
 use crate::random::Random;
 use crate::registry::Registry;
 
+/// What others ring at a machine.
+#[derive(Clone, Debug)]
+pub(super) struct Bells {
+    pub(super) poller: Bell,
+    pub(super) leases: Bell,
+}
+
 /// A machine that lives.
 #[derive(Debug)]
 pub(super) struct Station {
     pub(super) life: u64,
     pub(super) members: BTreeSet<MachineId>,
     pub(super) registry: Arc<Registry>,
-    pub(super) bell: Bell,
+    pub(super) bells: Bells,
     pub(super) events: Vec<Event>,
     paused: Option<Nic>,
     /// It was paused when it had something to look at.
@@ -98,10 +105,7 @@ impl State {
     pub(super) fn send(&mut self, flight: Flight) {
         let soonest = self.soon(self.knobs.delay_ns);
         let link = self.link(flight.from, flight.to);
-        let time = match flight.load {
-            Load::Bell => link.arrival_behind_all(flight.channel.0, soonest),
-            _ => link.arrival(flight.way(), flight.channel, soonest),
-        };
+        let time = link.arrival(flight.way(), flight.channel, soonest);
         self.at(time, Happening::Arrive(flight));
     }
 
@@ -131,7 +135,7 @@ impl State {
         &mut self,
         me: MachineId,
         registry: &Arc<Registry>,
-        bell: &Bell,
+        bells: &Bells,
     ) -> Result<u64, FabricError> {
         if self.stations.contains_key(&me) {
             return Err(FabricError::Refused("the machine is there already"));
@@ -141,7 +145,7 @@ impl State {
             life,
             members: BTreeSet::from([me]),
             registry: Arc::clone(registry),
-            bell: bell.clone(),
+            bells: bells.clone(),
             events: Vec::new(),
             paused: None,
             missed: false,

@@ -71,20 +71,30 @@ fn an_operation_takes_the_time_of_two_ways() {
 }
 
 #[test]
-fn a_bell_comes_after_what_was_posted_before_it() {
+fn a_bell_comes_after_what_was_posted_on_its_lane() {
     for seed in 0..50 {
         let (net, a, _b, memory) = pair(seed);
         let lease = SegmentId::new(SegmentId::BOARD, SegmentId::LEASE_LANE, 0);
         let leases = _b.provide(lease, 1, Writer::Peer(A)).expect("new");
-        drop(a.write(at(B, 0), &[7]));
         let place = Place {
             segment: lease,
             ..at(B, 0)
         };
-        drop(a.write(place, &[8]));
-        a.ring_bell(B);
-        while net.step().expect("rings").look != Some(B) {}
-        assert_eq!((word(&memory, 0), word(&leases, 0)), (7, 8), "seed {seed}");
+        for (number, leases_first) in [(7, false), (8, true)] {
+            drop(a.write(at(B, 0), &[number]));
+            drop(a.write(place, &[number]));
+            match leases_first {
+                true => a.ring_lease_bell(B),
+                false => a.ring_bell(B),
+            }
+            while net.step().expect("rings").look != Some(B) {}
+            let seen = match leases_first {
+                true => word(&leases, 0),
+                false => word(&memory, 0),
+            };
+            assert_eq!(seen, number, "seed {seed}");
+            run(&net);
+        }
     }
 }
 

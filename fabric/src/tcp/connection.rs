@@ -89,7 +89,7 @@ impl Connection {
         &self.stream
     }
 
-    /// Posts what `put` puts into the frames, for `waiting`; with `ring` the peer's poller looks at it.
+    /// Posts what `put` puts into the frames, for `waiting`; with `ring` the peer looks at it.
     pub(super) fn post(&self, put: impl FnOnce(&mut Vec<u8>), waiting: Waiting, ring: bool) {
         let mut posted = self.posted.lock();
         while !posted.closed && posted.is_full() && self.card.may_wait() {
@@ -112,10 +112,10 @@ impl Connection {
         self.card.nudge();
     }
 
-    /// Makes the peer's poller look at what was posted; `always` even if nothing was.
-    pub(super) fn bell(&self, always: bool) {
+    /// Makes the peer look, after what was posted.
+    pub(super) fn bell(&self) {
         let mut posted = self.posted.lock();
-        if !posted.closed && (posted.unrung || (always && posted.out.is_empty())) {
+        if !posted.closed && (posted.unrung || posted.out.is_empty()) {
             posted.ring();
             drop(posted);
             self.card.nudge();

@@ -69,6 +69,7 @@ use crate::direct;
 use crate::fabric::{Attendant, Event, Fabric, FabricError};
 use crate::machine::{MachineId, Member};
 use crate::memory::Memory;
+use crate::priority::ask_for_priority;
 use crate::registry::Registry;
 use crate::segment::{Place, SegmentId, Writer};
 use crate::waiting::Waiting;
@@ -109,6 +110,7 @@ struct Shared {
     tls: Option<TcpTls>,
     registry: Arc<Registry>,
     bell: Bell,
+    lease_bell: Bell,
     callers: Callers,
     cards: [Arc<Card>; LANES],
     links: RwLock<HashMap<MachineId, Arc<Link>>>,
@@ -146,14 +148,16 @@ impl TcpFabric {
     pub fn start(config: &TcpConfig) -> Result<Self, FabricError> {
         let listener = Arc::new(TcpListener::bind(&config.listen)?);
         let address = listener.local_addr()?;
-        let bell = Bell::new(Arc::new(Memory::anonymous(1)?), 0);
+        let bells = Arc::new(Memory::anonymous(2)?);
+        let (bell, lease_bell) = (Bell::new(Arc::clone(&bells), 0), Bell::new(bells, 1));
         let shared = Arc::new(Shared {
             identity: Identity::new(config.me, config.cluster, &config.secret)?,
             tls: config.tls.clone(),
             registry: Arc::new(Registry::new(config.me)),
             callers: Callers::default(),
-            cards: [Card::new(&bell)?, Card::new(&bell)?],
+            cards: [Card::new(&bell)?, Card::new(&lease_bell)?],
             bell,
+            lease_bell,
             links: RwLock::default(),
             events: Mutex::default(),
             threads: Arc::default(),
@@ -169,10 +173,13 @@ impl TcpFabric {
             changing: Mutex::default(),
         };
         // From here on dropping it ends the threads that there are.
-        for (card, name) in fabric.shared.cards.iter().zip(["card", "lease card"]) {
-            let (card, name) = (Arc::clone(card), fabric.shared.name(name));
-            fabric.shared.threads.spawn(name, move || card.run())?;
-        }
+        let [card, lease_card] = fabric.shared.cards.clone();
+        let (threads, name) = (&fabric.shared.threads, |what| fabric.shared.name(what));
+        threads.spawn(name("card"), move || card.run())?;
+        threads.spawn(name("lease card"), move || {
+            ask_for_priority();
+            lease_card.run();
+        })?;
         Ok(fabric)
     }
 
@@ -206,20 +213,20 @@ impl TcpFabric {
         waiting: impl FnOnce(crate::Completer<T>) -> Waiting,
     ) -> Completion<T> {
         let me = self.me();
+        let lane = match at.segment.lane() {
+            SegmentId::LEASE_LANE => LEASES,
+            _ => ORDINARY,
+        };
         if at.machine == me {
             let done = match self.shared.registry.memory(at.segment, me, to_write) {
                 Ok(memory) => here(&memory),
                 Err(error) => Completion::done(Err(error)),
             };
             if ring {
-                self.shared.cards[ORDINARY].call();
+                self.shared.cards[lane].call();
             }
             return done;
         }
-        let lane = match at.segment.lane() {
-            SegmentId::LEASE_LANE => LEASES,
-            _ => ORDINARY,
-        };
         let connection = match self.connection(at.machine, lane) {
             Ok(connection) => connection,
             Err(error) => return Completion::done(Err(error)),
@@ -231,6 +238,16 @@ impl TcpFabric {
         let (completer, completion) = Completion::pending();
         connection.post(|out| put(out, target), waiting(completer), ring);
         completion
+    }
+
+    /// Rings the bell of a lane.
+    fn ring(&self, machine: MachineId, lane: usize) {
+        if machine == self.me() {
+            return self.shared.cards[lane].call();
+        }
+        if let Ok(connection) = self.connection(machine, lane) {
+            connection.bell();
+        }
     }
 
     fn put(&self, at: Place, words: &[u64], ring: bool) -> Completion<()> {
@@ -261,6 +278,10 @@ impl Fabric for TcpFabric {
 
     fn bell(&self) -> &Bell {
         &self.shared.bell
+    }
+
+    fn lease_bell(&self) -> &Bell {
+        &self.shared.lease_bell
     }
 
     fn counters(&self) -> &FabricCounters {
@@ -359,14 +380,11 @@ impl Fabric for TcpFabric {
     }
 
     fn ring_bell(&self, machine: MachineId) {
-        if machine == self.me() {
-            return self.shared.cards[ORDINARY].call();
-        }
-        for (lane, always) in [(LEASES, false), (ORDINARY, true)] {
-            if let Ok(connection) = self.connection(machine, lane) {
-                connection.bell(always);
-            }
-        }
+        self.ring(machine, ORDINARY);
+    }
+
+    fn ring_lease_bell(&self, machine: MachineId) {
+        self.ring(machine, LEASES);
     }
 
     fn set_attendant(&self, attendant: Box<dyn Attendant>) -> bool {

@@ -5,6 +5,7 @@
 //! order.rs         FAB-3            atomicity.rs   FAB-1, FAB-2
 //! answers.rs       FAB-4            refused.rs     FAB-6, places that are not there
 //! membership.rs    FAB-5            loss.rs        a machine goes and comes back
+//! bells.rs         which bell is rung
 //! certificates.rs  what machines in TLS show    tls.rs  who is refused for it
 //! rings.rs         RING-1, RING-2, BELL-1, back-pressure
 //! ```
@@ -12,6 +13,7 @@
 
 mod answers;
 mod atomicity;
+mod bells;
 mod certificates;
 mod kind;
 mod loss;
@@ -52,6 +54,7 @@ macro_rules! of_one_thread {
             membership::this_machine_is_always_a_member
             membership::a_machine_reaches_itself
             membership::events_tell_of_connections
+            bells::a_write_rings_the_bell_of_its_lane
             loss::nothing_posted_before_reaches_the_memory_after
             rings::records_arrive_in_order_and_whole
             rings::a_full_ring_refuses_until_the_receiver_has_released
@@ -69,6 +72,7 @@ macro_rules! of_threads {
             atomicity::words_are_whole
             atomicity::who_sees_the_first_word_sees_the_others
             atomicity::a_read_is_of_one_moment_where_the_first_word_says_so
+            bells::who_waits_at_the_bell_of_leases_is_woken
             rings::parked_pollers_are_woken
             rings::a_slow_receiver_slows_its_senders
         }

@@ -88,9 +88,9 @@ fn a_peer_that_does_not_read_makes_who_posts_wait_and_holds_little() {
 fn what_is_posted_meanwhile_leaves_together() {
     let (connection, mut there) = pair();
     let writes: Vec<_> = (0..10).map(|n| post_write(&connection, &[n])).collect();
-    connection.bell(false);
-    connection.bell(false);
-    connection.bell(true);
+    connection.bell();
+    connection.bell();
+    connection.bell();
     std::thread::scope(|scope| {
         scope.spawn(|| carry(&connection));
         let (mut inbox, mut frames) = (Inbox::new(), 0);
