@@ -172,6 +172,7 @@ impl World {
                 log_words: 1 << 18,
                 clock: Arc::new(HostClock),
                 host: 0,
+                leases: None,
                 driven: false,
             };
             let options = MachineOptions {

@@ -43,6 +43,7 @@ fn machines() -> Vec<Arc<Machine>> {
                 log_words: 1 << 14,
                 clock: Arc::new(HostClock),
                 host: 0,
+                leases: None,
                 driven: false,
             }),
             ..MachineOptions::default()

@@ -275,6 +275,7 @@ impl Cluster {
                 log_words: LOG_WORDS,
                 clock: Arc::new(HostClock),
                 host: host(),
+                leases: None,
                 driven: false,
             },
             refused,

@@ -1,5 +1,7 @@
 //! The machines of a run, over one simulated network.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use fencepost_fabric::{Fabric, MachineId, Member, Random, SimNet};
@@ -8,6 +10,7 @@ use fencepost_txn::{Machine, MachineOptions};
 
 use crate::executor::Executor;
 use crate::host::HostTime;
+use crate::leases;
 use crate::plan::Plan;
 use crate::sim::Sim;
 
@@ -50,6 +53,7 @@ impl Cluster {
         let configuration = Configuration::of_process(plan.machines);
         let configuration = configuration.map_err(|error| error.to_string())?;
         let mut machines = Vec::new();
+        let all: Rc<OnceCell<Vec<Arc<Machine>>>> = Rc::default();
         let host = |_| Arc::new(HostTime::draw(net.clone(), &mut random));
         let hosts: Vec<_> = (0..plan.hosts.max(1)).map(host).collect();
         for id in &ids {
@@ -65,6 +69,7 @@ impl Cluster {
                 log_words: plan.log_words,
                 clock: Arc::clone(&hosts[host]) as _,
                 host: host as u64,
+                leases: plan.leases,
                 driven: true,
             };
             let options = MachineOptions {
@@ -81,15 +86,29 @@ impl Cluster {
             let machine = Machine::open(options).map_err(|error| error.to_string())?;
             machines.push(Arc::clone(&machine));
             let (manager, sim) = (Arc::clone(&machines[0]), sim.clone());
+            let (clock, all) = (Arc::clone(&hosts[host]), Rc::clone(&all));
+            let (id, mut due) = (*id, None);
             let drive = move || {
                 let any = machine.drive();
+                let next = machine.due_ns().filter(|next| due != Some(*next));
+                if let Some(next) = next {
+                    due = Some(next);
+                    sim.net().wake_at(id, clock.when(next));
+                }
                 if let Some(wrong) = wrong_about_time(&machine, &manager) {
+                    sim.report(wrong);
+                }
+                let manages = machine.number() == manager.number();
+                let all = all.get().filter(|_| manages);
+                if let Some(wrong) = all.and_then(|all| leases::wrong_about(&manager, all)) {
                     sim.report(wrong);
                 }
                 any
             };
-            executor.add_machine(*id, Box::new(drive));
+            executor.add_machine(id, Box::new(drive));
         }
+        // Whoever is driven has been told of all.
+        let _ = all.set(machines.clone());
         Ok(Cluster {
             sim,
             executor,

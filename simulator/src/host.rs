@@ -4,7 +4,7 @@ use fencepost_fabric::{MonotonicClock, Random, SimNet};
 
 /// Millionths by which a clock may be fast or slow. Two of them drift apart by less than what machines allow
 /// for.
-const DRIFT_PPM: u64 = 99;
+pub const DRIFT_PPM: u64 = 99;
 /// The longest time that a host has been up before the run.
 const UP_NS: u64 = 1_000_000_000_000_000;
 
@@ -26,10 +26,44 @@ impl HostTime {
     }
 }
 
-impl MonotonicClock for HostTime {
-    fn now_ns(&self) -> u64 {
-        let time = self.net.now_ns();
+impl HostTime {
+    /// What it shows at a virtual time.
+    fn at(&self, time: u64) -> u64 {
         let fast = i128::from(time) * i128::from(self.ppm) / 1_000_000;
         (i128::from(self.ahead_ns) + i128::from(time) + fast) as u64
+    }
+
+    /// A virtual time at which the clock has come to `ns`, soon after it has.
+    pub fn when(&self, ns: u64) -> u64 {
+        let since = u128::from(ns.saturating_sub(self.ahead_ns));
+        let pace = u128::from(1_000_000u64.saturating_add_signed(self.ppm));
+        u64::try_from(since * 1_000_000 / pace).map_or(u64::MAX, |time| time.saturating_add(2))
+    }
+}
+
+impl MonotonicClock for HostTime {
+    fn now_ns(&self) -> u64 {
+        self.at(self.net.now_ns())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_fabric::SimKnobs;
+
+    use super::*;
+
+    #[test]
+    fn a_clock_has_come_to_a_time_when_it_is_said_to_and_not_long_before() {
+        let net = SimNet::new(1, SimKnobs::default());
+        let mut random = Random::new(7);
+        for _ in 0..200 {
+            let clock = HostTime::draw(net.clone(), &mut random);
+            let ns = clock.ahead_ns + random.below(1_000_000_000_000);
+            let when = clock.when(ns);
+            let of = |time: u64| clock.at(time);
+            assert!(of(when) >= ns && of(when.saturating_sub(4)) <= ns);
+            assert!(clock.when(0) < 10 && clock.when(u64::MAX) > when);
+        }
     }
 }

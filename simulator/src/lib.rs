@@ -12,7 +12,7 @@
 //! * [`workload`], [`attempt`]: random transactions, and what is written down of them.
 //! * [`history`], [`checker`], [`snapshots`], [`lists`]: what must hold of what they saw.
 //! * [`appends`]: the same for clients of real processes, who know no timestamps.
-//! * [`rest`]: what must hold when all is over.
+//! * [`rest`]: what must hold when all is over; `leases`: who may be suspected.
 //!
 //! The code under test is the code that ships: machines, transactions and indexes do not know where they
 //! run.
@@ -26,6 +26,7 @@ pub mod cluster;
 pub mod executor;
 pub mod history;
 mod host;
+mod leases;
 pub mod lists;
 pub mod plan;
 pub mod rest;

@@ -1,9 +1,13 @@
 //! What a seed makes of a run: how many machines, how fast, what is stored, and what clients do to it.
 
+use std::time::Duration;
+
 use fencepost_fabric::{MachineId, Random, SimKnobs};
 use fencepost_txn::Near;
+use fencepost_txn::network::LeaseTerms;
 
 use crate::executor::Pace;
+use crate::host::DRIFT_PPM;
 
 /// Everything that is drawn before a run begins.
 #[derive(Clone, Debug)]
@@ -50,6 +54,8 @@ pub struct Plan {
     pub together: bool,
     /// Whether machines begin with few blocks left in their first regions, so that they need further ones.
     pub few_blocks: bool,
+    /// The leases of the machines, if they have some: longer than all that a run holds messages up for.
+    pub leases: Option<LeaseTerms>,
 }
 
 impl Plan {
@@ -102,6 +108,12 @@ impl Plan {
             together: of(&[0, 1]) == 1,
             pages: of(&[1, 2, 4]) as usize,
             few_blocks: of(&[0, 0, 1]) == 1,
+            leases: terms(of(&[0, 10, 50])),
         }
     }
+}
+
+/// Leases of some milliseconds between clocks such as hosts have.
+pub fn terms(ms: u64) -> Option<LeaseTerms> {
+    LeaseTerms::new(Duration::from_millis(ms), DRIFT_PPM as u32)
 }

@@ -15,6 +15,7 @@ use crate::checker::check;
 use crate::cluster::Cluster;
 use crate::executor::Halted;
 use crate::history::Seen;
+use crate::leases;
 use crate::lists::check_lists;
 use crate::plan::Plan;
 use crate::rest::{self, LastReader};
@@ -74,6 +75,8 @@ pub struct Met {
     pub exchanges: u64,
     /// Regions that machines needed beyond their first ones.
     pub regions: u64,
+    /// Times that machines had their leases lengthened.
+    pub renewals: u64,
 }
 
 impl Met {
@@ -94,13 +97,14 @@ impl Met {
                 writes: machine.fabric_counts().map_or(0, |counts| counts.writes),
                 exchanges: machine.clock_state().exchanges,
                 regions: u64::from(machine.regions().count().saturating_sub(1)),
+                renewals: machine.lease_counts().map_or(0, |counts| counts.renewals),
             };
         }
         met
     }
 
     /// All that some of a few dozen runs meet.
-    pub fn all(&self) -> [u64; 11] {
+    pub fn all(&self) -> [u64; 12] {
         let Met {
             refreshes,
             old_versions,
@@ -114,6 +118,7 @@ impl Met {
             writes,
             exchanges,
             regions,
+            renewals,
         } = *self;
         [
             refreshes,
@@ -127,6 +132,7 @@ impl Met {
             writes,
             exchanges,
             regions,
+            renewals,
         ]
     }
 }
@@ -145,6 +151,7 @@ impl std::ops::AddAssign for Met {
         self.writes += other.writes;
         self.exchanges += other.exchanges;
         self.regions += other.regions;
+        self.renewals += other.renewals;
     }
 }
 
@@ -252,6 +259,7 @@ pub fn record(seed: u64) -> Result<Recorded, Halted> {
     }
     executor.run()?;
     rest::look(&machines, &reached.take())?;
+    leases::look(&machines)?;
     let polls = executor.polls();
     drop(executor);
     let log = log.take();

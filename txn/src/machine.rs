@@ -149,8 +149,8 @@ impl Machine {
             _directory: directory,
         });
         if machine.network.is_some() {
-            network::start_poller(&machine).map_err(|error| OpenError::Io {
-                path: "the poller".into(),
+            network::start_threads(&machine).map_err(|error| OpenError::Io {
+                path: "a thread".into(),
                 error,
             })?;
         }

@@ -54,6 +54,7 @@ fn open(fabric: Arc<dyn Fabric>, sim: Option<&SimNet>) -> Arc<Machine> {
             log_words: 1 << 12,
             clock,
             host: 0,
+            leases: None,
             driven: sim.is_some(),
         }),
         ..MachineOptions::default()

@@ -93,6 +93,7 @@ impl Machines {
                 log_words: LOG_WORDS,
                 clock: Arc::new(HostClock),
                 host: 0,
+                leases: None,
                 driven: false,
             };
             let mut machine = MachineOptions {

@@ -108,6 +108,7 @@ impl World {
                 log_words: 1 << 12,
                 clock,
                 host,
+                leases: None,
                 driven: false,
             };
             let options = MachineOptions {

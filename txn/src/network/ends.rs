@@ -357,9 +357,12 @@ impl Machine {
     }
 
     /// Does what peers wait for and what is due; whether anything had come. For whoever runs machines
-    /// without threads of their own ([`super::NetworkOptions::driven`]).
+    /// without threads of their own ([`super::NetworkOptions::driven`]); [`Self::due_ns`] says when again.
     pub fn drive(&self) -> bool {
         self.network().is_some_and(|network| {
+            if let Some(leasing) = network.leasing() {
+                leasing.poll();
+            }
             let any = network.attend_once(self);
             network.tick(self);
             any
@@ -389,11 +392,14 @@ impl Attendant for Looks {
     }
 }
 
-/// Starts the poller's thread, unless the machine is driven; it ends with the machine.
-pub(crate) fn start_poller(machine: &Arc<Machine>) -> std::io::Result<()> {
+/// Starts the poller's thread, and that of the leases, unless the machine is driven; they end with the machine.
+pub(crate) fn start_threads(machine: &Arc<Machine>) -> std::io::Result<()> {
     let Some(network) = machine.network().filter(|network| !network.driven) else {
         return Ok(());
     };
+    if let Some(leasing) = network.leasing() {
+        leasing.start()?;
+    }
     let attended = network.fabric.set_attendant(Box::new(Looks {
         machine: Arc::downgrade(machine),
         times: AtomicU32::new(0),

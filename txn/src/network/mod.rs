@@ -13,6 +13,7 @@
 //! reserve.rs  slots of peers for new objects ──► lent.rs    slots that peers have reserved
 //! call/       what machines ask one another to do
 //! time.rs     the CM's time, for machines of other hosts
+//! leasing/    who is suspected to have failed, and whether this machine may still answer
 //! allotment/ which machines have which region     backing.rs  memory that peers find
 //! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
@@ -33,6 +34,7 @@ mod copies;
 mod ends;
 mod far;
 mod headers;
+mod leasing;
 mod lent;
 mod link;
 mod locking;
@@ -51,9 +53,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+pub use fencepost_cluster::lease::LeaseTerms;
 pub use fencepost_cluster::{Configuration, Mapping, Replication};
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
-use fencepost_fabric::{MonotonicClock, Writer};
+use fencepost_fabric::{MonotonicClock, Random, Writer, entropy_seed};
 use fencepost_storage::old_versions::OldVersions;
 use fencepost_storage::{Addr, Backing, RegionId, Timestamp};
 use foldhash::fast::FixedState;
@@ -66,9 +69,11 @@ use backup::{Backup, Changed};
 use boards::BOARD;
 use call::{Line, Services};
 use ends::End;
-pub(crate) use ends::start_poller;
+pub(crate) use ends::start_threads;
 pub(crate) use far::Reach;
 pub(crate) use headers::{Expected, Headers};
+pub use leasing::LeaseCounts;
+use leasing::{Leasing, Suspicions};
 pub(crate) use link::Link;
 pub use members::{MemberState, Members};
 pub(crate) use message::Slot;
@@ -97,6 +102,8 @@ pub struct NetworkOptions {
     pub clock: Arc<dyn MonotonicClock>,
     /// Which clock that is: machines have it in common whose `host` is the same, and no others.
     pub host: u64,
+    /// The leases by which machines find out that one of them has failed, the same for all; `None` for none.
+    pub leases: Option<LeaseTerms>,
     /// Whether somebody calls [`crate::Machine::drive`]; otherwise a thread of the machine looks after what
     /// peers write.
     pub driven: bool,
@@ -144,6 +151,8 @@ pub(crate) struct Network {
     copies: copies::Copies,
     gathering: Mutex<boards::Gatherings>,
     asking: time::Asking,
+    leasing: Option<Arc<Leasing>>,
+    suspicions: Arc<Suspicions>,
     driven: bool,
     poller: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
@@ -199,7 +208,10 @@ impl Network {
                 board,
             })
         });
+        let suspicions = Arc::default();
         Ok(Network {
+            leasing: leases(options, &suspicions)?.map(Arc::new),
+            suspicions,
             peers: peers.collect::<Result<_, FabricError>>()?,
             board: fabric.provide(BOARD, boards::WORDS, Writer::Owner)?,
             me,
@@ -291,7 +303,11 @@ impl Network {
             self.ask_time(clock);
         }
         let has_root = self.has_root(machine);
-        clock.is_known() && has_root
+        let complete = clock.is_known() && has_root;
+        if let Some(leasing) = self.leasing().filter(|_| complete) {
+            leasing.begin();
+        }
+        complete
     }
 
     /// Begins to wait for the answer of `peer` to a LOCK.
@@ -347,6 +363,21 @@ impl Network {
             let _ = poller.join();
         }
         self.hang_up();
+        if let Some(leasing) = self.leasing() {
+            leasing.stop();
+        }
+    }
+
+    fn leasing(&self) -> Option<&Arc<Leasing>> {
+        self.leasing.as_ref()
+    }
+
+    fn lease_counts(&self) -> Option<LeaseCounts> {
+        let counts = self.leasing()?.counts();
+        Some(LeaseCounts {
+            suspected: self.suspicions.suspected(),
+            ..counts
+        })
     }
 
     pub fn is_stopped(&self) -> bool {
@@ -368,4 +399,28 @@ impl Network {
     pub fn is_alone_with(&self, region: RegionId) -> bool {
         self.whereabouts.is_alone_with(region, self.me)
     }
+}
+
+/// The leases of a machine that is to have some; for now what they tell is only noted.
+fn leases(
+    options: &NetworkOptions,
+    suspicions: &Arc<Suspicions>,
+) -> Result<Option<Leasing>, FabricError> {
+    let Some(terms) = options.leases else {
+        return Ok(None);
+    };
+    let NetworkOptions {
+        fabric,
+        configuration,
+        clock,
+        ..
+    } = options;
+    let life = match options.driven {
+        // Of a run that can be repeated.
+        true => Random::new(clock.now_ns()).next_u64(),
+        false => entropy_seed(),
+    };
+    let noted = Arc::clone(suspicions);
+    let sink = Box::new(move |event| noted.note(event));
+    Leasing::new(fabric, configuration, terms, Arc::clone(clock), life, sink).map(Some)
 }

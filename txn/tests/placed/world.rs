@@ -87,6 +87,7 @@ impl World {
                 log_words,
                 clock: Arc::new(HostClock),
                 host: 0,
+                leases: None,
                 driven: false,
             };
             Machine::open(MachineOptions {

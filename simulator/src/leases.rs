@@ -1,0 +1,34 @@
+//! What must hold of leases: nobody who is suspected believes in its own, and without faults nobody is suspected.
+
+use std::sync::Arc;
+
+use fencepost_txn::Machine;
+
+use crate::executor::Halted;
+
+/// Whether a machine has its lease that the manager says has expired (LEASE-1).
+pub fn wrong_about(manager: &Machine, machines: &[Arc<Machine>]) -> Option<String> {
+    let counts = manager.lease_counts()?;
+    let suspected = |machine: &&Arc<Machine>| counts.suspected.contains(&machine.number());
+    let believes = |machine: &&Arc<Machine>| machine.holds_lease();
+    let wrong = machines.iter().filter(suspected).find(believes)?;
+    Some(format!(
+        "m{} is suspected and has its lease",
+        wrong.number()
+    ))
+}
+
+/// Nobody was suspected in a run in which nothing failed.
+///
+/// # Errors
+/// Who was not let alone.
+pub fn look(machines: &[Arc<Machine>]) -> Result<(), Halted> {
+    for machine in machines {
+        let counts = machine.lease_counts().unwrap_or_default();
+        if counts.expired > 0 {
+            let found = format!("m{} has suspected others: {counts:?}", machine.number());
+            return Err(Halted::Broken(found));
+        }
+    }
+    Ok(())
+}

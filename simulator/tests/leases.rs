@@ -1,0 +1,173 @@
+//! Machines with leases, one of which crashes, is paused or is cut off.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fencepost_fabric::{MachineId, Nic};
+use fencepost_simulator::cluster::Cluster;
+use fencepost_simulator::plan::{Plan, terms};
+use fencepost_simulator::sim::Sim;
+use fencepost_txn::Machine;
+use fencepost_txn::network::LeaseCounts;
+
+const MS: u64 = 1_000_000;
+const LEASE_MS: u64 = 10;
+const THIRD: MachineId = MachineId(3);
+
+/// What a task of a test has.
+struct World {
+    machines: Vec<Arc<Machine>>,
+    sim: Sim,
+}
+
+impl World {
+    fn counts(&self, at: usize) -> LeaseCounts {
+        self.machines[at].lease_counts().expect("it has leases")
+    }
+
+    /// The machines of which others are suspected, and those.
+    fn suspicions(&self) -> Vec<(u32, Vec<u32>)> {
+        let all = self.machines.iter().enumerate();
+        let suspected = all.map(|(at, machine)| (machine.number(), self.counts(at).suspected));
+        suspected.filter(|(_, some)| !some.is_empty()).collect()
+    }
+
+    /// Looks every ten microseconds until something is so; how long that took.
+    async fn until(&self, mut so: impl FnMut() -> bool) -> u64 {
+        let began = self.sim.now_ns();
+        while !so() {
+            self.sim.nap(10_000).await;
+        }
+        self.sim.now_ns() - began
+    }
+}
+
+/// Three machines of a seed, of as many hosts, all of which have their leases when the task begins; a hash of all
+/// that happened.
+fn with_three<T: Future<Output = ()> + 'static>(
+    seed: u64,
+    task: impl FnOnce(World) -> T + 'static,
+) -> u64 {
+    let plan = Plan {
+        machines: 3,
+        hosts: 3,
+        replicas: 2,
+        leases: terms(LEASE_MS),
+        ..Plan::draw(seed)
+    };
+    let mut cluster = Cluster::start(&plan).expect("starts");
+    let done = Rc::new(Cell::new(false));
+    let ended = Rc::clone(&done);
+    let world = World {
+        machines: cluster.machines.clone(),
+        sim: cluster.sim.clone(),
+    };
+    cluster.executor.spawn("the test".into(), async move {
+        for machine in &world.machines {
+            while !machine.is_complete().await {
+                world.sim.nap(100_000).await;
+            }
+        }
+        let all = || world.machines.iter().all(|machine| machine.holds_lease());
+        world.until(all).await;
+        task(world).await;
+        ended.set(true);
+    });
+    if let Err(halted) = cluster.executor.run() {
+        panic!("seed {seed}: {halted}");
+    }
+    assert!(done.get());
+    cluster.sim.net().trace()
+}
+
+#[test]
+fn a_machine_that_crashes_is_suspected_by_the_manager_alone_once_its_lease_has_run_out() {
+    for seed in 0..20 {
+        with_three(seed, move |world| async move {
+            world.sim.nap(seed * 777_777).await;
+            world.sim.net().crash(THIRD);
+            let third = Arc::clone(&world.machines[2]);
+            world.until(|| !third.holds_lease()).await;
+            // The executor looks for LEASE-1 whenever the manager has done something.
+            let rest = world.until(|| world.counts(0).expired > 0).await;
+            assert!(rest < 2 * LEASE_MS * MS, "seed {seed}: {rest}");
+            world.sim.nap(3 * LEASE_MS * MS).await;
+            let others = world.counts(0).suspected == [3] && world.counts(1).expired == 0;
+            assert!(others, "seed {seed}: {:?}", world.suspicions());
+            let hold = world.machines[..2].iter().all(|m| m.holds_lease());
+            assert!(hold, "the others go on");
+        });
+    }
+}
+
+#[test]
+fn a_manager_that_crashes_is_suspected_by_all_others() {
+    for seed in 0..10 {
+        with_three(seed, move |world| async move {
+            world.sim.net().crash(MachineId(1));
+            world
+                .until(|| (1..3).all(|at| world.counts(at).suspected == [1]))
+                .await;
+            assert!((1..3).all(|at| !world.machines[at].holds_lease()));
+        });
+    }
+}
+
+#[test]
+fn a_machine_that_is_cut_off_for_longer_than_its_lease_comes_back() {
+    for seed in 0..10 {
+        with_three(seed, move |world| async move {
+            let net = world.sim.net().clone();
+            for (from, to) in [(1, 3), (3, 1)] {
+                net.cut(MachineId(from), MachineId(to));
+            }
+            world.until(|| world.counts(0).suspected == [3]).await;
+            world.until(|| world.counts(2).suspected == [1]).await;
+            assert!(!world.machines[2].holds_lease());
+            for (from, to) in [(1, 3), (3, 1)] {
+                net.heal(MachineId(from), MachineId(to));
+            }
+            world.until(|| world.suspicions().is_empty()).await;
+            world.until(|| world.machines[2].holds_lease()).await;
+            let counts = world.counts(0);
+            assert_eq!((counts.expired, counts.returned), (1, 1), "seed {seed}");
+        });
+    }
+}
+
+#[test]
+fn a_card_that_stands_still_for_less_than_a_lease_is_no_suspicion() {
+    for seed in 0..10 {
+        with_three(seed, move |world| async move {
+            let net = world.sim.net().clone();
+            for _ in 0..5 {
+                net.pause(THIRD, Nic::Stands);
+                world.sim.nap(LEASE_MS * MS / 2).await;
+                net.resume(THIRD);
+                world.sim.nap(LEASE_MS * MS).await;
+            }
+            assert_eq!(world.suspicions(), [], "seed {seed}");
+            assert!(world.machines.iter().all(|machine| machine.holds_lease()));
+        });
+    }
+}
+
+#[test]
+fn a_seed_with_leases_and_a_crash_is_a_history_bit_for_bit() {
+    let run = |seed| {
+        let counts: Rc<RefCell<Vec<_>>> = Rc::default();
+        let seen = Rc::clone(&counts);
+        let trace = with_three(seed, move |world| async move {
+            world.sim.nap(5 * MS).await;
+            world.sim.net().crash(THIRD);
+            world.sim.nap(50 * MS).await;
+            seen.borrow_mut().extend((0..3).map(|at| world.counts(at)));
+        });
+        (trace, counts.take())
+    };
+    for seed in 0..5 {
+        assert_eq!(run(seed), run(seed));
+        assert_ne!(run(seed).0, run(seed + 1).0);
+    }
+}

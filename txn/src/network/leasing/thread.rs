@@ -1,0 +1,74 @@
+//! The thread that looks after a machine's leases: it sleeps at the lease bell until something arrives or is due.
+//!
+//! Nothing in its loop takes memory, other than what the fabric needs to post. It keeps nothing but the bell alive
+//! while it sleeps, and ends with the machine.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use fencepost_fabric::{Fabric, ask_for_priority};
+
+use super::Leasing;
+
+/// The longest sleep: nothing is due then.
+const LONGEST_NS: u64 = 1_000_000_000;
+
+impl Leasing {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Where the system has no threads left.
+    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let (weak, fabric) = (Arc::downgrade(self), Arc::clone(&self.fabric));
+        let thread = std::thread::Builder::new().name(format!("leases {}", self.me));
+        let life = move || {
+            let urgent = ask_for_priority();
+            if let Some(leasing) = weak.upgrade() {
+                leasing.urgent.store(urgent, Ordering::Relaxed);
+            }
+            run(&weak, &fabric);
+        };
+        *self.thread.lock() = Some(thread.spawn(life)?);
+        Ok(())
+    }
+
+    /// Ends the thread, once [`Self::is_stopped`].
+    pub(super) fn end_thread(&self) {
+        self.fabric.lease_bell().ring();
+        let thread = self.thread.lock().take();
+        // Whoever is told of events may be the last to have the machine.
+        let thread = thread.filter(|thread| thread.thread().id() != std::thread::current().id());
+        if let Some(thread) = thread {
+            // A thread that has panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Leasing {
+    fn drop(&mut self) {
+        // The thread, if there is one, finds that there is nothing to look after.
+        self.fabric.lease_bell().ring();
+    }
+}
+
+fn run(weak: &Weak<Leasing>, fabric: &Arc<dyn Fabric>) {
+    loop {
+        let armed = fabric.lease_bell().arm();
+        let Some(leasing) = weak.upgrade().filter(|leasing| !leasing.is_stopped()) else {
+            return;
+        };
+        let next = leasing.poll();
+        let rest = next.saturating_sub(leasing.clock.now_ns());
+        // Asleep it does not keep the machine.
+        drop(leasing);
+        match rest {
+            0 => fabric.lease_bell().disarm(),
+            _ => {
+                let rest = Duration::from_nanos(rest.min(LONGEST_NS));
+                fabric.lease_bell().wait(armed, rest);
+            }
+        }
+    }
+}
