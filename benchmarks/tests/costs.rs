@@ -173,6 +173,7 @@ impl World {
                 clock: Arc::new(HostClock),
                 host: 0,
                 leases: None,
+                store: None,
                 driven: false,
             };
             let options = MachineOptions {

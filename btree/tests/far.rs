@@ -44,6 +44,7 @@ fn machines() -> Vec<Arc<Machine>> {
                 clock: Arc::new(HostClock),
                 host: 0,
                 leases: None,
+                store: None,
                 driven: false,
             }),
             ..MachineOptions::default()

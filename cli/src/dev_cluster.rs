@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   make shared memory ──► a process for each machine ──► all ready ──► signal ──► all end ──► remove it
-//!                                                    └── one of them ends: the others do, too
+//!                                                    └── one of them ends: the others do, too, or go on without it
 //! ```
+//! They go on where machines that fail are replaced (`--lease-ms`) and its data has copies.
 //! The processes end with this one, however it ends.
 
 use std::ffi::OsString;
@@ -43,6 +44,9 @@ pub struct DevCluster {
     /// Machines that have a copy of each region. [default: 3, or all there are]
     #[arg(long, value_name = "N")]
     replicas: Option<u32>,
+    /// Go on without machines that have not been heard of for so many milliseconds. [default: all end with one]
+    #[arg(long, value_name = "N")]
+    lease_ms: Option<u64>,
     /// Address of the first machine; the others listen on the ports that follow.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
     listen: String,
@@ -109,11 +113,16 @@ impl DevCluster {
                 .args(["--listen", &format!("{host}:{}", port + number as u16 - 1)])
                 .args(["--memory-limit", &limit.to_string()])
                 .args(["--workers", &self.workers.to_string()]);
+            if let Some(ms) = self.lease_ms {
+                command.args(["--lease-ms", &ms.to_string()]);
+            }
             machines.0.push(start(command, number, say.clone())?);
         }
         drop(say);
         let began = Instant::now();
         let mut ready = 0;
+        let mut left = self.machines;
+        let go_on = self.lease_ms.is_some() && replicas > 1;
         let why = loop {
             match said.recv_timeout(LOOK) {
                 Ok((number, Some(line))) => {
@@ -125,6 +134,15 @@ impl DevCluster {
                             self.machines
                         );
                     }
+                }
+                Ok((number, None)) if go_on && ready == self.machines && left > 1 => {
+                    left -= 1;
+                    // Nobody has to listen.
+                    let _ = writeln!(
+                        std::io::stdout(),
+                        "m{number} has ended; the others go on without it"
+                    );
+                    machines.bury(number);
                 }
                 Ok((number, None)) => break Err(format!("m{number} has ended")),
                 Err(RecvTimeoutError::Disconnected) => break Err("all machines have ended".into()),
@@ -178,6 +196,8 @@ impl DevCluster {
                     addresses.join(",").into(),
                     "--cluster-secret".into(),
                     secret.into(),
+                    "--configuration-dir".into(),
+                    shared.into(),
                 ]
             }
         })
@@ -251,6 +271,15 @@ fn start(mut command: Command, number: u32, say: Sender<Said>) -> Result<Machine
 struct Machines(Vec<Machine>);
 
 impl Machines {
+    /// A machine that has ended, however it did.
+    fn bury(&mut self, number: u32) {
+        let buried = self.0.extract_if(.., |machine| machine.number == number);
+        for mut machine in buried {
+            // It has ended.
+            let _ = machine.child.wait();
+        }
+    }
+
     /// Asks all to end, and waits until they have.
     fn end(&mut self) -> crate::Done {
         for machine in &self.0 {

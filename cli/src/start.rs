@@ -73,6 +73,14 @@ pub struct Start {
     /// Machines that have a copy of each region.
     #[arg(long, value_name = "N", requires = "machine", default_value_t = 1)]
     replicas: u32,
+    /// Go on without machines that have not been heard of for so many milliseconds; the same for all. Unless said,
+    /// all wait for each.
+    #[arg(long, value_name = "N", requires = "machine")]
+    lease_ms: Option<u64>,
+    /// Directory in which machines of a network keep who they are, the same for all and seen by all: without it they do
+    /// not go on without one that fails. Those that share memory keep it there.
+    #[arg(long, value_name = "DIR", requires = "join")]
+    configuration_dir: Option<PathBuf>,
     /// What each machine, in the order of their numbers, shares the fate of, such as its rack: no two copies of
     /// a region are in one of them; the same for all. Unless said, each machine is on its own.
     #[arg(
@@ -209,7 +217,13 @@ impl Start {
             options = options.region_size(bytes);
         }
         if let Some(cluster) = self.cluster()? {
-            let cluster = cluster.replicas(self.replicas);
+            let mut cluster = cluster.replicas(self.replicas);
+            if let Some(ms) = self.lease_ms {
+                cluster = cluster.lease(Duration::from_millis(ms));
+            }
+            if let Some(directory) = &self.configuration_dir {
+                cluster = cluster.configuration_in(directory);
+            }
             options = options.cluster(cluster.domains(self.domains.iter().cloned()));
         }
         Ok(options)

@@ -11,7 +11,7 @@
 //! ```text
 //!   lease ─────────► reconfiguration      who has failed, and what follows from it
 //!                         │
-//!   join ──────────► configuration ◄──── store (compare-and-swap: local, raft, zookeeper)
+//!   join ──────────► configuration ◄──── store (compare-and-swap: local, host, raft, zookeeper)
 //!                         │
 //!   allocation ──► placement ──► region_map      at the CM; others cache what they use of it
 //! ```
@@ -44,6 +44,7 @@ pub use ids::{Address, ClusterId, ConfigurationId, FailureDomain, NameError};
 pub use placement::{Load, Placement, PlacementError, Replication};
 pub use region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
 pub use region_map::{MapVersion, RegionMap};
+pub use store::host::HostStore;
 pub use store::local::LocalStore;
 #[cfg(feature = "raft")]
 pub use store::raft::{RaftStore, RaftTransport};

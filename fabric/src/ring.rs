@@ -19,8 +19,9 @@
 //! * RING-2: the sender never writes beyond head + capacity.
 //!
 //! # Failure
-//! A header that no sender writes is [`Malformed`]: the sender is not to be trusted any more. A ring
-//! whose sender has been evicted is dropped and its memory never used for anything else.
+//! A header that no sender writes is [`Malformed`]: the sender is not to be trusted any more. The ring of a
+//! machine that is no member any more can be read to its end: what was not written whole is not seen. Then it is
+//! dropped, and its memory never used for anything else; a machine that comes with the same number gets another.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -150,6 +151,12 @@ pub fn send(
     })
 }
 
+/// Words of room that the promise of a record of `words` words takes: wherever it begins, it and what pads the ring
+/// before it fit.
+pub fn promise(words: usize) -> usize {
+    2 * record_words(words)
+}
+
 impl RingWriter {
     /// Words that are neither taken nor promised. What wraps around costs more than its own words.
     pub fn free(&self) -> usize {
@@ -166,8 +173,7 @@ impl RingWriter {
     /// # Errors
     /// [`RingFull`]; nothing is promised then.
     pub fn reserve(&mut self, words: usize) -> Result<(), RingFull> {
-        // Wherever it will begin, it and what pads the ring before it fit.
-        let need = 2 * record_words(words);
+        let need = promise(words);
         if words > longest_record(self.capacity) || need > self.free() {
             return Err(RingFull);
         }
@@ -177,7 +183,23 @@ impl RingWriter {
 
     /// Takes the promise of room for a record of `words` words back.
     pub fn give_back(&mut self, words: usize) {
-        self.reserved = self.reserved.saturating_sub(2 * record_words(words));
+        self.reserved = self.reserved.saturating_sub(promise(words));
+    }
+
+    /// Takes all promises back.
+    pub fn renounce(&mut self) {
+        self.reserved = 0;
+    }
+
+    /// The position behind the last record that was staged or posted.
+    pub fn position(&self) -> u64 {
+        self.tail
+    }
+
+    /// The position up to which the receiver has released everything, for all that it has told.
+    pub fn released(&self) -> u64 {
+        // A peer that writes nonsense has released no more than there was.
+        self.head.words()[0].load(Ordering::Acquire).min(self.tail)
     }
 
     /// Words of room that are promised and neither used nor given back.
@@ -325,6 +347,22 @@ impl RingReader {
             // Without it the sender waits for the next time, or is lost anyway.
             drop(self.fabric.write_and_ring(self.head_at, &[self.head]));
         }
+    }
+}
+
+impl Drop for RingWriter {
+    fn drop(&mut self) {
+        let lane = self.ring.lane();
+        self.fabric
+            .withdraw(SegmentId::new(SegmentId::HEAD, lane, self.to.0));
+    }
+}
+
+impl Drop for RingReader {
+    fn drop(&mut self) {
+        let lane = self.head_at.segment.lane();
+        self.fabric
+            .withdraw(SegmentId::new(SegmentId::RING, lane, self.from.0));
     }
 }
 

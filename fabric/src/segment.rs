@@ -14,7 +14,7 @@ pub struct SegmentId(u64);
 impl SegmentId {
     /// Kind of the control segment, which every machine has: its bells.
     pub const CONTROL: u16 = 0;
-    /// Kind of a region's memory; the number is the region's.
+    /// Kind of a replica's memory; the number is its region's.
     pub const REGION: u16 = 1;
     /// Kind of a ring that one peer writes; the number is the peer's.
     pub const RING: u16 = 2;
@@ -23,14 +23,12 @@ impl SegmentId {
     pub const HEAD: u16 = 3;
     /// Kind of the words in which a machine says things about itself to whoever reads them.
     pub const BOARD: u16 = 4;
-    /// Kind of a backup's memory; the number is the region's.
-    pub const BACKUP: u16 = 5;
     /// Kind of a block of old versions; the number is the block's.
-    pub const OLD_VERSIONS: u16 = 6;
+    pub const OLD_VERSIONS: u16 = 5;
     /// Kind of the generations of such blocks; the number is that of a page of them.
-    pub const GENERATIONS: u16 = 7;
+    pub const GENERATIONS: u16 = 6;
     /// Kind of what one peer has to say about leases; the number is the peer's.
-    pub const MAILBOX: u16 = 8;
+    pub const MAILBOX: u16 = 7;
 
     /// The lane of leases. Where there are connections it has its own, so that what goes on it
     /// waits behind nothing else; it keeps no order with other lanes, and has a bell of its own.

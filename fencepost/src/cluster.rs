@@ -5,16 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_cluster::{ClusterId, Configuration};
-use fencepost_fabric::{Fabric, HandshakeError, HostClock, MachineId, Member};
+use fencepost_cluster::{ClusterId, ConfigStore, Configuration, HostStore, StoreError, Swapped};
+use fencepost_fabric::{Fabric, HandshakeError, HostClock, MachineId, Member, OsDisk};
 use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed};
 use fencepost_txn::Machine;
-use fencepost_txn::network::{NetworkOptions, Replication};
+use fencepost_txn::network::{LeaseTerms, NetworkOptions, Replication};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
 use crate::founding::Founders;
 
+/// Millionths by which the clocks of two hosts drift apart at most.
+const DRIFT_PPM: u32 = 200;
+/// The directory in which the configuration is kept, in the one that was named.
+const CONFIGURATION: &str = "configuration";
 /// Words of the log of each pair of machines.
 const LOG_WORDS: usize = 1 << 20;
 /// How long a machine waits for the others to come up.
@@ -39,6 +43,10 @@ pub struct Cluster {
     replicas: u32,
     /// What each machine shares the fate of; none where each is on its own.
     domains: Vec<String>,
+    /// How long leases are, if there are some.
+    lease: Option<Duration>,
+    /// Where the configuration is kept.
+    kept_in: Option<PathBuf>,
 }
 
 /// What is between the machines.
@@ -97,12 +105,15 @@ impl Cluster {
     /// `machines` processes of one host; this one is `machine`, from 1. They share memory in `directory`,
     /// best on a tmpfs: the same for all of them and no others.
     pub fn of_host(directory: impl Into<PathBuf>, machine: u32, machines: u32) -> Cluster {
+        let directory = directory.into();
         Cluster {
-            between: Between::Memory(directory.into()),
+            between: Between::Memory(directory.clone()),
             machine,
             machines,
             replicas: 1,
             domains: Vec::new(),
+            lease: None,
+            kept_in: Some(directory),
         }
     }
 
@@ -120,6 +131,8 @@ impl Cluster {
             machine,
             replicas: 1,
             domains: Vec::new(),
+            lease: None,
+            kept_in: None,
         }
     }
 
@@ -133,6 +146,21 @@ impl Cluster {
     /// region are in one domain. The same for all machines; unless it is said each is on its own.
     pub fn domains<S: Into<String>>(mut self, domains: impl IntoIterator<Item = S>) -> Cluster {
         self.domains = domains.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Has machines find out that one of them has failed: whoever is not heard of for so long is suspected, and the
+    /// others go on without it. The same for all machines, between 5 ms and an hour; without it nobody is ever
+    /// suspected.
+    pub fn lease(mut self, duration: Duration) -> Cluster {
+        self.lease = Some(duration);
+        self
+    }
+
+    /// Keeps the configuration in a directory that all machines see, so that of a network, too, machines that fail are
+    /// replaced. Machines of one host keep it in the directory that they share.
+    pub fn configuration_in(mut self, directory: impl Into<PathBuf>) -> Cluster {
+        self.kept_in = Some(directory.into());
         self
     }
 
@@ -177,6 +205,7 @@ impl Cluster {
         if replicas == 0 || replicas > machines {
             return Err(OpenError::TooFewMachines { machines, replicas });
         }
+        self.terms()?;
         match &self.between {
             Between::Memory(directory) => {
                 let names = (1..=machines).map(|id| MachineId(id).to_string());
@@ -239,6 +268,38 @@ impl Cluster {
         self.joined(fabric, configuration, Box::new(refused), Box::new(missing))
     }
 
+    /// What machines agree on about leases.
+    fn terms(&self) -> Result<Option<LeaseTerms>, OpenError> {
+        let Some(duration) = self.lease else {
+            return Ok(None);
+        };
+        let terms = LeaseTerms::new(duration, DRIFT_PPM);
+        let why = || OpenError::Configuration("a lease is of 5 ms to an hour".into());
+        terms.map(Some).ok_or_else(why)
+    }
+
+    /// Where the configuration is kept, if machines that fail are to be replaced.
+    fn store(&self, first: &Configuration) -> Result<Option<Arc<dyn ConfigStore>>, OpenError> {
+        let Some(directory) = self.kept_in.as_ref().filter(|_| self.lease.is_some()) else {
+            return Ok(None);
+        };
+        let why = |error: StoreError| OpenError::Configuration(error.to_string());
+        let io = |error: std::io::Error| OpenError::Configuration(error.to_string());
+        let disk = Arc::new(OsDisk::open(directory.join(CONFIGURATION)).map_err(io)?);
+        let store = HostStore::open(disk, MachineId(self.machine), self.machines).map_err(why)?;
+        let founded = store.compare_and_swap(None, first).block_on();
+        if founded.map_err(why)? == Swapped::Lost {
+            let current = store.read().block_on().map_err(why)?;
+            if current.as_ref() != Some(first) {
+                let id = current.map_or(0, |current| current.id().0);
+                return Err(OpenError::Configuration(format!(
+                    "the machines are in configuration {id} by now; a machine cannot join them again yet"
+                )));
+            }
+        }
+        Ok(Some(Arc::new(store)))
+    }
+
     /// The configuration that all machines begin with.
     fn configuration(
         &self,
@@ -267,6 +328,7 @@ impl Cluster {
         };
         let members: Vec<Member> = configuration.machines().iter().map(member).collect();
         fabric.set_members(&members).map_err(network)?;
+        let store = self.store(&configuration)?;
         Ok(Joined {
             network: NetworkOptions {
                 fabric,
@@ -275,7 +337,8 @@ impl Cluster {
                 log_words: LOG_WORDS,
                 clock: Arc::new(HostClock),
                 host: host(),
-                leases: None,
+                leases: self.terms()?,
+                store,
                 driven: false,
             },
             refused,

@@ -5,9 +5,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencepost_fabric::{Fabric, MachineId, Member, Random, SimNet};
-use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
+use fencepost_txn::network::{ConfigStore, Configuration, LocalStore, NetworkOptions, Replication};
 use fencepost_txn::{Machine, MachineOptions};
 
+use crate::doom::Doom;
 use crate::executor::Executor;
 use crate::host::HostTime;
 use crate::leases;
@@ -32,6 +33,8 @@ pub struct Cluster {
     pub executor: Executor,
     /// Its machines.
     pub machines: Vec<Arc<Machine>>,
+    /// Which of them have crashed.
+    pub dooms: Vec<Doom>,
 }
 
 impl Cluster {
@@ -52,7 +55,8 @@ impl Cluster {
         let members: Vec<_> = members.collect();
         let configuration = Configuration::of_process(plan.machines);
         let configuration = configuration.map_err(|error| error.to_string())?;
-        let mut machines = Vec::new();
+        let store = store_with(&configuration)?;
+        let (mut machines, mut dooms) = (Vec::new(), Vec::<Doom>::new());
         let all: Rc<OnceCell<Vec<Arc<Machine>>>> = Rc::default();
         let host = |_| Arc::new(HostTime::draw(net.clone(), &mut random));
         let hosts: Vec<_> = (0..plan.hosts.max(1)).map(host).collect();
@@ -70,6 +74,7 @@ impl Cluster {
                 clock: Arc::clone(&hosts[host]) as _,
                 host: host as u64,
                 leases: plan.leases,
+                store: plan.replaces.then(|| Arc::clone(&store) as _),
                 driven: true,
             };
             let options = MachineOptions {
@@ -88,12 +93,21 @@ impl Cluster {
             let (manager, sim) = (Arc::clone(&machines[0]), sim.clone());
             let (clock, all) = (Arc::clone(&hosts[host]), Rc::clone(&all));
             let (id, mut due) = (*id, None);
+            let doom = Doom::default();
+            dooms.push(doom.clone());
+            let first = dooms[0].clone();
             let drive = move || {
+                if doom.has_come() {
+                    return false;
+                }
                 let any = machine.drive();
                 let next = machine.due_ns().filter(|next| due != Some(*next));
                 if let Some(next) = next {
                     due = Some(next);
                     sim.net().wake_at(id, clock.when(next));
+                }
+                if first.has_come() {
+                    return any;
                 }
                 if let Some(wrong) = wrong_about_time(&machine, &manager) {
                     sim.report(wrong);
@@ -113,8 +127,18 @@ impl Cluster {
             sim,
             executor,
             machines,
+            dooms,
         })
     }
+}
+
+/// A store that outlives every machine.
+fn store_with(configuration: &Configuration) -> Result<Arc<LocalStore>, String> {
+    let store = LocalStore::in_memory();
+    // It answers at once.
+    let first = pollster::block_on(store.compare_and_swap(None, configuration));
+    first.map_err(|error| error.to_string())?;
+    Ok(Arc::new(store))
 }
 
 /// Whether the manager's time is beyond the bounds that a machine has of it (CLOCK-1).

@@ -6,11 +6,15 @@ use fencepost_txn::Machine;
 
 use crate::executor::Halted;
 
-/// Whether a machine has its lease that the manager says has expired (LEASE-1).
+/// Whether a machine has its lease that the manager says has expired (LEASE-1). In a later configuration it has one of
+/// another manager's.
 pub fn wrong_about(manager: &Machine, machines: &[Arc<Machine>]) -> Option<String> {
     let counts = manager.lease_counts()?;
     let suspected = |machine: &&Arc<Machine>| counts.suspected.contains(&machine.number());
-    let believes = |machine: &&Arc<Machine>| machine.holds_lease();
+    let configuration = |machine: &Machine| machine.members().configuration;
+    let current = configuration(manager);
+    let believes =
+        |machine: &&Arc<Machine>| machine.holds_lease() && configuration(machine) == current;
     let wrong = machines.iter().filter(suspected).find(believes)?;
     Some(format!(
         "m{} is suspected and has its lease",

@@ -12,6 +12,7 @@
 //! * [`workload`], [`attempt`]: random transactions, and what is written down of them.
 //! * [`history`], [`checker`], [`snapshots`], [`lists`]: what must hold of what they saw.
 //! * [`appends`]: the same for clients of real processes, who know no timestamps.
+//! * [`doom`]: machines that crash.
 //! * [`rest`]: what must hold when all is over; `leases`: who may be suspected.
 //!
 //! The code under test is the code that ships: machines, transactions and indexes do not know where they
@@ -23,6 +24,7 @@ pub mod appends;
 pub mod attempt;
 pub mod checker;
 pub mod cluster;
+pub mod doom;
 pub mod executor;
 pub mod history;
 mod host;

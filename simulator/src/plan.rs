@@ -6,6 +6,7 @@ use fencepost_fabric::{MachineId, Random, SimKnobs};
 use fencepost_txn::Near;
 use fencepost_txn::network::LeaseTerms;
 
+use crate::doom::Crash;
 use crate::executor::Pace;
 use crate::host::DRIFT_PPM;
 
@@ -56,6 +57,12 @@ pub struct Plan {
     pub few_blocks: bool,
     /// The leases of the machines, if they have some: longer than all that a run holds messages up for.
     pub leases: Option<LeaseTerms>,
+    /// Whether machines that fail are replaced.
+    pub replaces: bool,
+    /// A machine that crashes.
+    pub crash: Option<Crash>,
+    /// Another one, from 0, that crashes once all data of the first has replicas again.
+    pub next_crash: Option<usize>,
 }
 
 impl Plan {
@@ -109,6 +116,45 @@ impl Plan {
             pages: of(&[1, 2, 4]) as usize,
             few_blocks: of(&[0, 0, 1]) == 1,
             leases: terms(of(&[0, 10, 50])),
+            replaces: of(&[0, 1]) == 1,
+            crash: None,
+            next_crash: None,
+        }
+    }
+
+    /// Draws a plan in which a machine crashes and is replaced.
+    pub fn draw_with_crash(seed: u64) -> Plan {
+        let plan = Plan::draw(seed);
+        let mut random = Random::new(seed ^ 0xDEAD);
+        let machines = plan.machines.max(3);
+        Plan {
+            machines,
+            // The time goes on at the next manager's as it was only if they have their clock in common.
+            hosts: 1,
+            replicas: plan.replicas.max(2),
+            leases: terms(10 + random.below(2) * 20),
+            replaces: true,
+            crash: Some(Crash {
+                machine: random.below(machines.into()) as usize,
+                after_ns: random.below(20_000_000),
+            }),
+            ..plan
+        }
+    }
+
+    /// Draws a plan in which a machine crashes and is replaced, and later another one.
+    pub fn draw_with_two_crashes(seed: u64) -> Plan {
+        let plan = Plan::draw_with_crash(seed);
+        let mut random = Random::new(seed ^ 0xDEAD_DEAD);
+        // Two of three are a majority still.
+        let machines = plan.machines.max(4);
+        let others = u64::from(machines) - 1;
+        let next = |first: usize| (first + 1 + random.below(others) as usize) % machines as usize;
+        Plan {
+            machines,
+            replicas: 2,
+            next_crash: plan.crash.map(|crash| crash.machine).map(next),
+            ..plan
         }
     }
 }

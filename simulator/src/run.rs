@@ -13,7 +13,8 @@ use fencepost_txn::{Machine, Timestamp};
 
 use crate::checker::check;
 use crate::cluster::Cluster;
-use crate::executor::Halted;
+use crate::doom::{Crash, Doom};
+use crate::executor::{Executor, Halted};
 use crate::history::Seen;
 use crate::leases;
 use crate::lists::check_lists;
@@ -171,11 +172,47 @@ fn over(machine: &Machine, since: Timestamp) -> bool {
 fn unrest(machines: &[Arc<Machine>], since: Timestamp) -> String {
     let restless = machines.iter().filter(|machine| !over(machine, since));
     let say = |machine: &Arc<Machine>| {
-        let (number, rests, oldest) = (machine.number(), machine.is_at_rest(), machine.oldest());
-        format!("m{number} (at rest: {rests}; read back to {oldest:?}, {since:?} is due)")
+        let (number, left, oldest) = (machine.number(), machine.unrest(), machine.oldest());
+        let lacks = machine.lacks_data();
+        format!(
+            "m{number} (left: {left:?}, lacks data: {lacks}; read back to {oldest:?}, {since:?} is due)"
+        )
     };
     let restless: Vec<_> = restless.map(say).collect();
     restless.join(", ")
+}
+
+/// Runs until nothing is left of anything that clients have done, and of machines that have crashed; those that live.
+fn come_to_rest(
+    executor: &mut Executor,
+    machines: &[Arc<Machine>],
+    dooms: &[Doom],
+) -> Result<Vec<Arc<Machine>>, Halted> {
+    let (dead, alive): (Vec<_>, Vec<_>) = machines
+        .iter()
+        .zip(dooms)
+        .partition(|(_, doom)| doom.has_come());
+    let of = |some: Vec<(&Arc<Machine>, _)>| -> Vec<_> {
+        some.into_iter()
+            .map(|(machine, _)| Arc::clone(machine))
+            .collect()
+    };
+    let (dead, alive) = (of(dead), of(alive));
+    let since = alive[0].now();
+    let replaced = |machine: &Arc<Machine>| {
+        let members = machine.members().machines;
+        let out = |dead: &Arc<Machine>| members.iter().all(|member| member.id != dead.number());
+        dead.iter().all(out) && (dead.is_empty() || machine.is_answering())
+    };
+    let rest = executor.run_until(|_| {
+        let mut all = alive.iter();
+        all.all(|machine| replaced(machine) && over(machine, since))
+    });
+    rest.map_err(|halted| match halted {
+        Halted::Stuck(_) => Halted::Stuck(unrest(&alive, since)),
+        broken => broken,
+    })?;
+    Ok(alive)
 }
 
 /// What was recorded of a run.
@@ -199,14 +236,25 @@ pub fn run(seed: u64) -> Result<Summary, Halted> {
 /// # Errors
 /// As [`run`].
 pub fn record(seed: u64) -> Result<Recorded, Halted> {
-    let plan = Rc::new(Plan::draw(seed));
+    record_plan(Rc::new(Plan::draw(seed)))
+}
+
+/// As [`record`], of a plan that was made otherwise.
+///
+/// # Errors
+/// As [`run`].
+pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
+    let seed = plan.seed;
     let Cluster {
         sim,
         mut executor,
         machines,
+        dooms,
     } = Cluster::start(&plan).map_err(Halted::Broken)?;
     let clients = plan.clients * plan.transactions;
     let markers = match plan.drop_one_in {
+        // Any may be cut off while it commits.
+        _ if plan.crash.is_some() => clients,
         0 => 0,
         one_in => clients.div_ceil(one_in as usize),
     };
@@ -235,16 +283,33 @@ pub fn record(seed: u64) -> Result<Recorded, Halted> {
             sim: sim.clone(),
             log: Rc::clone(&log),
             random: random.fork(),
+            doom: dooms[at].clone(),
         };
         executor.spawn(format!("client {number} of m{}", at + 1), client.run());
     }
-    executor.run()?;
-    let since = machines[0].now();
-    let rest = executor.run_until(|_| machines.iter().all(|machine| over(machine, since)));
-    rest.map_err(|halted| match halted {
-        Halted::Stuck(_) => Halted::Stuck(unrest(&machines, since)),
+    if let Some(crash) = plan.crash {
+        let doom = dooms[crash.machine].clone();
+        executor.spawn("the crash".into(), doom.come(sim.clone(), crash));
+    }
+    executor.run().map_err(|halted| match halted {
+        Halted::Stuck(who) => {
+            let since = machines[0].now();
+            Halted::Stuck(format!("{who}; {}", unrest(&machines, since)))
+        }
         broken => broken,
     })?;
+    let mut alive = come_to_rest(&mut executor, &machines, &dooms)?;
+    if let Some(machine) = plan.next_crash {
+        let crash = Crash {
+            machine,
+            after_ns: 0,
+        };
+        let doom = dooms[machine].clone();
+        executor.spawn("the next crash".into(), doom.come(sim.clone(), crash));
+        executor.run()?;
+        alive = come_to_rest(&mut executor, &machines, &dooms)?;
+    }
+    let machines = alive;
     let reached: Rc<RefCell<BTreeSet<_>>> = Rc::default();
     for (at, machine) in machines.iter().enumerate() {
         let reader = LastReader {
@@ -259,7 +324,9 @@ pub fn record(seed: u64) -> Result<Recorded, Halted> {
     }
     executor.run()?;
     rest::look(&machines, &reached.take())?;
-    leases::look(&machines)?;
+    if plan.crash.is_none() {
+        leases::look(&machines)?;
+    }
     let polls = executor.polls();
     drop(executor);
     let log = log.take();

@@ -54,6 +54,7 @@ fn with_three<T: Future<Output = ()> + 'static>(
         hosts: 3,
         replicas: 2,
         leases: terms(LEASE_MS),
+        replaces: false,
         ..Plan::draw(seed)
     };
     let mut cluster = Cluster::start(&plan).expect("starts");

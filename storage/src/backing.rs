@@ -7,14 +7,21 @@ use fencepost_fabric::Memory;
 /// What memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Piece {
-    /// A region, by its id.
+    /// A region, by its id: of its primary, or a backup, which may become one.
     Region(u32),
-    /// A backup of a region, by the region's id.
-    Backup(u32),
     /// A block of old versions, by its number.
     OldVersions(u32),
     /// Generations of old-version blocks, by the number of their page.
     Generations(u32),
+}
+
+/// Memory of a peer.
+#[derive(Clone, Debug)]
+pub struct PeerMemory {
+    /// It.
+    pub memory: Memory,
+    /// The peer's number.
+    pub machine: u32,
 }
 
 /// A source of memory.
@@ -26,7 +33,7 @@ pub trait Backing: Send + Sync {
     fn make(&self, piece: Piece, words: usize) -> io::Result<Memory>;
 
     /// What somebody else has made, if it is there.
-    fn find(&self, piece: Piece) -> Option<Memory>;
+    fn find(&self, piece: Piece) -> Option<PeerMemory>;
 
     /// Takes what was made out of the reach of others.
     fn withdraw(&self, piece: Piece);
@@ -45,7 +52,7 @@ impl Backing for Private {
         Memory::anonymous(words)
     }
 
-    fn find(&self, _piece: Piece) -> Option<Memory> {
+    fn find(&self, _piece: Piece) -> Option<PeerMemory> {
         None
     }
 

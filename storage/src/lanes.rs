@@ -12,7 +12,8 @@
 //!
 //! A freed slot is retired with the timestamp of its tombstone and is handed out again when the
 //! oldest read timestamp has passed that. Which slots are free is not stored anywhere: after a crash
-//! the lists are rebuilt from the allocated bits.
+//! the lists are rebuilt from the allocated bits. Slots that are freed in a region that was a backup
+//! before ([`crate::region::Regions::take_up`]) wait until their block's list has been rebuilt.
 //!
 //! # Failure
 //! At the memory limit [`Lane::alloc`] answers [`OutOfMemory`]; slots already carved stay usable.
@@ -22,10 +23,10 @@ use std::collections::{BTreeMap, VecDeque};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::account::{Account, OutOfMemory};
-use crate::addr::Addr;
+use crate::addr::{Addr, RegionId};
 use crate::classes::{CLASSES, Class, MAX_SLOT_WORDS};
 use crate::old_versions::OldLane;
-use crate::region::{BLOCK_BYTES, BlockId, Regions};
+use crate::region::{BLOCK_BYTES, BlockId, Fate, Regions};
 use crate::timestamp::Timestamp;
 use fencepost_fabric::memory::WORD_BYTES;
 
@@ -121,6 +122,17 @@ impl Lanes {
                 charged: BLOCK_BYTES,
             },
         );
+    }
+
+    /// Forgets all slots of a region that is not this machine's any more.
+    pub(crate) fn forget(&self, region: RegionId, account: &Account) {
+        for lane in &self.lanes {
+            let mut lane = lane.lock();
+            lane.retired.retain(|(addr, _)| addr.region() != region);
+            for slabs in &mut lane.classes {
+                slabs.forget(region, account);
+            }
+        }
     }
 
     /// Gives back to the regions every block whose slots are all free and carved, across all lanes.
@@ -310,12 +322,19 @@ impl Lane {
 
     /// Moves retired slots that `oldest` has passed to the free lists.
     pub fn reuse_retired(&mut self, regions: &Regions, oldest: Timestamp) {
-        while let Some((addr, freed)) = self.retired.front().copied() {
+        for _ in 0..self.retired.len() {
+            let Some((addr, freed)) = self.retired.front().copied() else {
+                break;
+            };
             if freed > oldest {
                 break;
             }
             self.retired.pop_front();
-            self.give_back(regions, addr);
+            match regions.fate(addr, freed) {
+                Fate::Serves => self.give_back(regions, addr),
+                Fate::Waits => self.retired.push_back((addr, freed)),
+                Fate::Found => {}
+            }
         }
         if self.retired.capacity() > KEPT_RETIRED && self.retired.len() < KEPT_RETIRED {
             self.retired.shrink_to(KEPT_RETIRED);
@@ -324,6 +343,18 @@ impl Lane {
 }
 
 impl ClassSlabs {
+    fn forget(&mut self, region: RegionId, account: &Account) {
+        let there = |id: &BlockId| id.region == region;
+        for (_, slab) in self.slabs.extract_if(.., |id, _| there(id)) {
+            self.free -= slab.free.len();
+            account.release(slab.charged as u64);
+        }
+        for (_, charged) in self.full.extract_if(.., |id, _| there(id)) {
+            account.release(charged as u64);
+        }
+        self.current = self.current.filter(|id| !there(id));
+    }
+
     /// Takes slabs without room off the search path.
     fn drop_full(&mut self, class: Class) {
         let full = &mut self.full;

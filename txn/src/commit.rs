@@ -95,6 +95,13 @@ impl Transaction {
                 }
             }
         };
+        let network = self
+            .machine()
+            .network()
+            .filter(|network| !network.may_answer());
+        if let Some(network) = network.map(Arc::clone) {
+            network.admitted().await?;
+        }
         let waits = done.durable_at.filter(|_| self.context().synchronous);
         let wait = waits.map(|lsn| (Arc::clone(self.machine()), lsn));
         self.finish();
@@ -122,8 +129,15 @@ impl Transaction {
             .count(context.lane, Event::CommitRead);
         let wait = context.seen_not_durable();
         let r = context.r;
+        let network = context.machine.network();
+        let network = network
+            .filter(|network| !network.may_answer())
+            .map(Arc::clone);
         self.finish();
         durable(wait).await?;
+        if let Some(network) = network {
+            network.admitted().await?;
+        }
         Ok(Outcome::Committed(r))
     }
 

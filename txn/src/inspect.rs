@@ -80,6 +80,13 @@ impl Machine {
         self.intents().is_empty() && network.is_none_or(|network| network.is_at_rest())
     }
 
+    /// What keeps the machine from rest, for people.
+    pub fn unrest(&self) -> Vec<&'static str> {
+        let intents = (!self.intents().is_empty()).then_some("intents of its own");
+        let network = self.network().map(|network| network.unrest());
+        network.into_iter().flatten().chain(intents).collect()
+    }
+
     /// Whether machines on which nothing new begins are at rest all together.
     pub fn are_at_rest(machines: &[Arc<Machine>]) -> bool {
         // What the last to come to rest has written may come after one that was asked before it: so once more.
@@ -103,7 +110,8 @@ impl Machine {
         };
         let mut problems = Vec::new();
         for (id, class) in self.regions().blocks() {
-            let backups: Vec<_> = network.backups(id.region).collect();
+            let replicas = network.replicas(id.region);
+            let backups = replicas.map_or_else(Vec::new, |known| known.backups().collect());
             let keeps = |machine: &&Arc<Machine>| backups.iter().any(|id| id.0 == machine.number());
             let backups: Vec<_> = machines.iter().filter(keeps).collect();
             for addr in (0..class.slots()).map(|slot| id.slot(class, slot)) {

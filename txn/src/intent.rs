@@ -331,6 +331,27 @@ impl Intents {
         Some(outcome)
     }
 
+    /// Nobody of a machine that is lost stands in a line any more, or has an intent.
+    pub(crate) fn leave_all(&self, machine: u64) {
+        let is_its = |holder: Holder| machine_of(holder) == machine;
+        for shard in &self.shards {
+            let rows = shard.rows.lock();
+            let its: Vec<(Addr, Holder)> = rows
+                .iter()
+                .flat_map(|(row, line)| {
+                    let waiting = line.waiting.iter().map(|(holder, _)| *holder);
+                    let all = waiting.chain([line.holder]);
+                    all.map(|holder| (*row, holder)).collect::<Vec<_>>()
+                })
+                .filter(|(_, holder)| is_its(*holder))
+                .collect();
+            drop(rows);
+            for (row, holder) in its {
+                self.leave(row, holder);
+            }
+        }
+    }
+
     /// `me` is neither in the line of `row` any more nor has its intent.
     pub(crate) fn leave(&self, row: Addr, me: Holder) {
         self.waits.lock().remove(&me);

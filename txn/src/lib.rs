@@ -13,6 +13,7 @@
 
 mod adrift;
 mod bases;
+mod bytes;
 mod changes;
 mod checkpoint_wait;
 mod checkpointer;
@@ -48,6 +49,7 @@ pub mod stop;
 pub mod transaction;
 mod truncate;
 mod validate;
+mod words;
 pub mod write;
 mod write_set;
 

@@ -14,7 +14,7 @@ use crate::refresh::Stray;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
 use crate::validate::unreachable;
-use crate::write_set::{NO_BASE, What, Write};
+use crate::write_set::{NO_BASE, What};
 
 /// Pauses before a lock that stays held is given up.
 pub(crate) const PATIENCE: u32 = 1 << 16;
@@ -29,6 +29,16 @@ pub(crate) enum LockFailure {
     Stop(Stop),
 }
 
+impl LockFailure {
+    /// Whether others were in the way, who will be gone in a moment.
+    pub fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            LockFailure::Abort(AbortReason::LockBusy | AbortReason::ReadLocked)
+        )
+    }
+}
+
 impl Context {
     /// Takes all locks, or none.
     pub(crate) async fn lock(&mut self) -> Result<(), LockFailure> {
@@ -39,13 +49,11 @@ impl Context {
             ..
         } = self;
         let writes = &writes.writes;
-        // What other machines are primaries of, they lock.
-        let here =
-            |write: &Write| machine.network().is_none() || machine.regions().is_own(write.addr);
         order.clear();
         order.extend((0..writes.len() as u32).filter(|at| {
             let write = &writes[*at as usize];
-            write.takes_lock() && here(write)
+            // What other machines are primaries of, they lock.
+            write.takes_lock() && machine.is_primary_of(write.addr)
         }));
         order.sort_unstable_by_key(|at| writes[*at as usize].addr);
         for i in 0..self.order.len() {
@@ -57,8 +65,12 @@ impl Context {
         Ok(())
     }
 
-    /// Gives the locks back, nothing changed, and with them the write timestamp if one was taken.
-    pub(crate) fn unlock(&mut self) {
+    /// Gives the locks back, nothing changed, and with them the write timestamp if one was taken. `false`, and
+    /// nothing is given back, where only recovery can say whether the commit has no effect (COMMITTING-2).
+    pub(crate) fn unlock(&mut self) -> bool {
+        if !self.abort_spread() {
+            return false;
+        }
         for at in self.order.iter().take(self.locked) {
             let write = &self.writes.writes[*at as usize];
             if let Some(object) = self.machine.regions().object(write.addr) {
@@ -66,13 +78,13 @@ impl Context {
             }
         }
         self.locked = 0;
-        self.abort_spread();
         self.slot.end_commit();
+        true
     }
 
     async fn lock_one(&mut self, at: usize) -> Result<(), LockFailure> {
         let write = self.writes.writes[at];
-        let Some(object) = self.machine.regions().object(write.addr) else {
+        let Some(mut object) = self.machine.regions().object(write.addr) else {
             // Freed, and its block given back since the snapshot moved past that.
             return Err(match write.what {
                 What::Patched(kind) => LockFailure::Stray((write.addr, kind)),
@@ -97,6 +109,13 @@ impl Context {
                     }
                     moment(round).await;
                     round += 1;
+                    // Its region may have gone to another machine meanwhile.
+                    let there = self.machine.regions().object(write.addr);
+                    let own = there.filter(|_| self.machine.is_primary_of(write.addr));
+                    let Some(own) = own else {
+                        return Err(self.abort_at(write.addr, AbortReason::LockBusy));
+                    };
+                    object = own;
                 }
                 Err(there) => match write.what {
                     What::Patched(_) => expected = there,

@@ -97,8 +97,12 @@ impl Transaction {
 impl Context {
     /// Identity of the running transaction in log records.
     pub(crate) fn txn_id(&self) -> TxnId {
+        let configuration = match self.machine.network() {
+            Some(_) => self.spread.configuration,
+            None => self.machine.incarnation(),
+        };
         TxnId {
-            configuration: self.machine.epoch(),
+            configuration,
             machine: self.machine.number(),
             thread: self.number,
             local: self.local,

@@ -19,8 +19,8 @@ use fencepost_storage::header::{Header, OldPlace};
 use fencepost_storage::lanes::{Lane, Lanes, Supply};
 use fencepost_storage::log::{Log, LogError};
 use fencepost_storage::old_versions::{OldVersions, Replaced};
-use fencepost_storage::region::Regions;
-use fencepost_storage::{Account, Addr, ObjectRef, OutOfMemory, Private, Timestamp};
+use fencepost_storage::region::{Region, Regions};
+use fencepost_storage::{Account, Addr, ObjectRef, OutOfMemory, Private, RegionId, Timestamp};
 
 use crate::checkpoint_wait::WaitCheckpoint;
 use crate::checkpointer::Checkpointer;
@@ -350,12 +350,18 @@ impl Machine {
         &self.lanes
     }
 
-    /// Old versions of the object at `addr`, kept by its primary.
-    pub(crate) fn old_versions_of(&self, addr: Addr) -> Option<&OldVersions> {
-        match &self.network {
-            Some(network) if !self.regions.is_own(addr) => network.old_versions_of(addr),
+    /// Old versions of the objects in the memory of a region: they are where that is.
+    pub(crate) fn old_versions_of(&self, region: &Region) -> Option<&OldVersions> {
+        match (&self.network, region.machine()) {
+            (Some(network), Some(peer)) => network.old_versions_of(MachineId(peer)),
             _ => Some(&self.old_versions),
         }
+    }
+
+    /// What of a region is older than this may have had old versions at another machine.
+    pub(crate) fn floor(&self, region: RegionId) -> Timestamp {
+        let network = self.network.as_ref();
+        network.map_or(Timestamp::ZERO, |network| network.floor(region))
     }
 
     /// Keeps the version of `object` that is about to be replaced, as `version` says.
@@ -407,6 +413,12 @@ impl Machine {
         network.is_some_and(|network| network.is_unmapped(addr))
     }
 
+    /// Whether this machine answers for an object.
+    #[inline]
+    pub(crate) fn is_primary_of(&self, addr: Addr) -> bool {
+        self.network.is_none() || self.regions.is_own(addr)
+    }
+
     /// The primary of an object whose region has been met here ([`Self::meet`]); otherwise it may be `None`.
     /// A machine that is alone is machine 1, as in [`Self::members`].
     pub fn primary_of(&self, addr: Addr) -> Option<MachineId> {
@@ -445,11 +457,9 @@ impl Machine {
         self.checkpointer.as_ref()
     }
 
-    /// The configuration, or where a machine is alone what tells its starts apart.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.network
-            .as_ref()
-            .map_or(self.incarnation, |network| network.configuration().id().0)
+    /// Where a machine is alone, what tells its starts apart.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     pub(crate) fn next_coordinator(&self) -> u32 {

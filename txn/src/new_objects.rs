@@ -12,7 +12,7 @@ use fencepost_storage::layout::{LINE_WORDS, payload_words};
 use fencepost_storage::{Addr, FatPtr};
 
 use crate::network::{Reserved, Slot, Wanted};
-use crate::stop::Stop;
+use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
 use crate::write_set::{Payload, What, Write};
 
@@ -262,15 +262,21 @@ impl Context {
     pub fn give_reserved_back(&self, write: &Write) {
         if let What::New { slot, .. } | What::Unborn(slot) = write.what
             && let Payload::Image(_) = write.payload()
-            && let Some(network) = self.machine.network()
-            && let Some(primary) = network.primary(write.addr)
         {
-            let reserved = Reserved {
+            self.hand_back(Reserved {
                 addr: write.addr,
                 base: write.base,
                 slot,
-            };
-            network.put_back(primary, &[reserved], self.machine.now());
+                since: self.reserved_since,
+            });
+        }
+    }
+
+    fn hand_back(&self, slot: Reserved) {
+        if let Some(network) = self.machine.network()
+            && let Some(primary) = network.primary(slot.addr)
+        {
+            network.put_back(primary, &[slot], self.machine.now());
         }
     }
 
@@ -323,7 +329,13 @@ impl Context {
         self.new_words += words;
         let (base, incarnation) = self.machine.empty_slot(addr).ok_or(Stop::Damaged)?;
         let slot = Slot { class, incarnation };
-        let reserved = Reserved { addr, base, slot };
+        let since = 0;
+        let reserved = Reserved {
+            addr,
+            base,
+            slot,
+            since,
+        };
         self.push_new(reserved, words, split_of, (0, 0))
     }
 
@@ -334,6 +346,13 @@ impl Context {
         words: usize,
         split_of: Addr,
     ) -> Result<FatPtr, Stop> {
+        if self.reserved_since == 0 {
+            self.reserved_since = reserved.since;
+        } else if self.reserved_since != reserved.since {
+            // A region has changed hands between: which of its slots are stale the transaction cannot tell.
+            self.hand_back(reserved);
+            return Err(Stop::Retry(AbortReason::Unreachable));
+        }
         // All that the slot holds, as of objects of this machine.
         let at = reserved.addr.offset() as usize / WORD_BYTES % LINE_WORDS;
         let whole = payload_words(at, reserved.slot.class.slot_words());
@@ -343,7 +362,9 @@ impl Context {
 
     fn push_new(
         &mut self,
-        Reserved { addr, base, slot }: Reserved,
+        Reserved {
+            addr, base, slot, ..
+        }: Reserved,
         words: usize,
         split_of: Addr,
         image: (usize, usize),

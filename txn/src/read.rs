@@ -52,23 +52,20 @@ impl Machine {
     /// # Errors
     /// [`Stop::Retry`] where its machine cannot be reached.
     pub async fn read_lockfree(&self, ptr: FatPtr, out: &mut Vec<u64>) -> Result<LockFree, Stop> {
-        if let Some(network) = self.far(ptr.addr)
-            && let Reach::Far(found) = network.read_lockfree(ptr, out).await?
-        {
-            return Ok(found);
-        }
-        let Some((object, block)) = self.regions().slot_at(ptr.addr) else {
-            return Ok(LockFree::Gone);
-        };
-        let words = (ptr.size as usize).div_ceil(8).min(object.len());
         let mut round = 0;
         loop {
+            // Each time anew: its block may serve another size by now, or the region be another machine's.
+            if let Some(network) = self.far(ptr.addr)
+                && let Reach::Far(found) = network.read_lockfree(ptr, out).await?
+            {
+                return Ok(found);
+            }
+            let Some((object, block)) = self.regions().slot_at(ptr.addr) else {
+                return Ok(LockFree::Gone);
+            };
+            let words = (ptr.size as usize).div_ceil(8).min(object.len());
             let header = object.header();
             if header.is_locked() {
-                // In a block that serves another size by now the word may be any.
-                if round == SPINS && !self.same_block(ptr.addr, block) {
-                    return Ok(LockFree::Gone);
-                }
                 moment(round).await;
                 round += 1;
                 continue;
@@ -79,11 +76,10 @@ impl Machine {
             if header.is_allocated() {
                 object.copy(0, out);
             }
-            if object.unchanged(header) {
-                // No transaction keeps the block from being given to objects of another size.
-                let same = self.same_block(ptr.addr, block)
-                    && header.is_allocated()
-                    && u32::from(link.incarnation()) == ptr.incarnation;
+            // No transaction keeps the block from being given to objects of another size.
+            if object.unchanged(header) && self.same_block(ptr.addr, block) {
+                let same =
+                    header.is_allocated() && u32::from(link.incarnation()) == ptr.incarnation;
                 return Ok(if same {
                     LockFree::Found
                 } else {
@@ -114,17 +110,18 @@ impl Machine {
         addr: Addr,
         mut f: impl FnMut(&View<'_>) -> T,
     ) -> Result<Option<T>, Stop> {
-        if let Some(network) = self.far(addr)
-            && let Reach::Far(seen) = Box::pin(network.view_far(addr, &mut f)).await?
-        {
-            return Ok(seen);
-        }
-        let Some(object) = self.regions().object(addr) else {
-            return Ok(None);
-        };
-        let view = View::Live(object);
         let mut round = 0;
         loop {
+            // Each time anew: the region may be another machine's by now.
+            if let Some(network) = self.far(addr)
+                && let Reach::Far(seen) = Box::pin(network.view_far(addr, &mut f)).await?
+            {
+                return Ok(seen);
+            }
+            let Some(object) = self.regions().object(addr) else {
+                return Ok(None);
+            };
+            let view = View::Live(object);
             let header = object.header();
             if header.is_locked() {
                 if round == SPINS && self.regions().slot_at(addr).is_none() {
@@ -288,11 +285,13 @@ impl Transaction {
         f: &mut impl FnMut(&View<'_>) -> T,
     ) -> Result<Sight<T>, Stop> {
         let context = self.context_mut();
-        let object = context
-            .machine
-            .regions()
-            .object(addr)
-            .ok_or(Stop::Damaged)?;
+        let Some(object) = context.machine.regions().object(addr) else {
+            // Its region may have changed hands since somebody looked whose it is.
+            return match context.machine.far(addr) {
+                None => Err(Stop::Damaged),
+                Some(_) => Ok(Sight::Changed),
+            };
+        };
         let view = View::Live(object);
         let header = object.header();
         if header.is_locked() {
@@ -328,7 +327,10 @@ impl Transaction {
         if round == 0 {
             machine.counters().count(context.lane, Event::LockWait);
         }
-        if round == SPINS && !machine.is_far(addr) && machine.regions().slot_at(addr).is_none() {
+        if round == SPINS
+            && machine.far(addr).is_none()
+            && machine.regions().slot_at(addr).is_none()
+        {
             // Not a lock but some word of an object: the address is wrong.
             return Err(Stop::Damaged);
         }
@@ -344,7 +346,9 @@ impl Transaction {
     ) -> Option<Result<Option<(T, Seen)>, Stop>> {
         let context = self.context_mut();
         let machine = &context.machine;
-        let object = machine.regions().object(addr)?;
+        // Its memory and its old versions are of one machine, whoever the primary is by now.
+        let region = machine.regions().region(addr.region())?;
+        let object = region.object(addr.offset() as usize)?;
         let header = object.header();
         let place = object.link().place();
         if header.is_locked() || header.timestamp() <= context.r || !object.unchanged(header) {
@@ -354,7 +358,7 @@ impl Transaction {
             .counters()
             .count(context.lane, Event::OldVersionRead);
         let replaced = header.timestamp();
-        let old_versions = machine.old_versions_of(addr)?;
+        let old_versions = machine.old_versions_of(region)?;
         let found = old_versions.find(place, replaced, context.r, |words| f(&View::Old(words)));
         Some(context.seen_before(addr, found))
     }
@@ -394,7 +398,11 @@ impl Context {
                 let own = false;
                 Ok(Some((value, Seen { addr, header, own })))
             }
-            Found::Absent => {
+            // What was before that the primary before may have known (WHERE-2).
+            Found::Later(first) if first <= self.machine.floor(addr.region()) => {
+                Err(Stop::Retry(AbortReason::SnapshotTooOld))
+            }
+            Found::Absent | Found::Later(_) => {
                 // Whatever said so is not known, but it is at or below R.
                 self.newest = self.newest.max(self.r);
                 Ok(None)

@@ -65,7 +65,7 @@ impl Transaction {
     ) -> Option<Result<Option<(T, Seen)>, Stop>> {
         let network = self.machine().network().cloned()?;
         self.context_mut().far.reads += 1;
-        let copy = match network.fetch(addr).await {
+        let (machine, copy) = match network.fetch_of(addr).await {
             Ok(copy) => copy?,
             Err(stop) => return Some(Err(stop)),
         };
@@ -78,7 +78,7 @@ impl Transaction {
         counters.count(context.lane, Event::OldVersionRead);
         // An old version, and whether it is one still; how far back it is, is not counted.
         self.context_mut().far.reads += 2;
-        match network.find_far(addr, &copy, r, f).await {
+        match network.find_far((machine, &copy), r, f).await {
             Ok(found) => Some(self.context_mut().seen_before(addr, found)),
             Err(stop) => Some(Err(stop)),
         }

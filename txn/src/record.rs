@@ -34,12 +34,17 @@ pub const ABORT: u8 = 4;
 pub const TRUNCATE: u8 = 5;
 /// COMMIT-BACKUP of a transaction that has more than one; the backup copies it out of the log.
 pub const COMMIT_BACKUP_PART: u8 = 6;
+/// The last of them: the backup has all that it needs to commit.
+pub const COMMIT_BACKUP_LAST: u8 = 10;
 /// LOCK of such a transaction, which must not keep the parts behind it in the log.
 pub const LOCK_OF_PARTS: u8 = 7;
 /// UNRESERVE: slots that were reserved for new objects go back to their primary.
 pub const UNRESERVE: u8 = 8;
 /// LOCK-MOVED: what patched nodes become that were locked at other versions than LOCK is based on.
 pub const LOCK_MOVED: u8 = 9;
+
+/// CONFIGURATION: what follows is of this configuration.
+pub const CONFIGURATION: u8 = 11;
 
 const NEW: u64 = 1;
 const CHANGED: u64 = 2;

@@ -47,6 +47,17 @@ pub(crate) fn make_root(regions: &Regions) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
+/// The same in a backup of its region.
+pub(crate) fn make_root_backup(regions: &Regions) -> Result<(), OutOfMemory> {
+    regions.restore_backup(ROOT_BLOCK, root_class()?)?;
+    let object = regions.backup(root_at()?).ok_or(OutOfMemory)?;
+    if object.header() == Header(0) {
+        object.begin_install();
+        object.finish_install(Header(0).succeed(BIRTH, true), Link::new(1, OldPlace::NONE));
+    }
+    Ok(())
+}
+
 /// Where the root object is.
 pub(crate) fn root_at() -> Result<Addr, OutOfMemory> {
     Ok(ROOT_BLOCK.slot(root_class()?, 0))

@@ -118,6 +118,8 @@ pub(crate) struct Context {
     pub prewritten_touched: bool,
     /// Words of all objects that were allocated.
     pub new_words: usize,
+    /// Since when it has slots of other machines for new objects; 0 where it has none.
+    pub reserved_since: u64,
 
     /// Times that patches were taken out of it, or were to be, that are not back.
     pub adrift: u32,
@@ -178,6 +180,7 @@ impl Context {
             prewritten_upto: 0,
             prewritten_touched: false,
             new_words: 0,
+            reserved_since: 0,
 
             adrift: 0,
             behind: false,
@@ -230,6 +233,7 @@ impl Context {
         self.adrift = 0;
         self.behind = false;
         self.new_words = 0;
+        self.reserved_since = 0;
         if large {
             self.reads.shrink(KEPT_WORDS);
             self.writes.shrink(KEPT_WORDS);
@@ -519,12 +523,26 @@ impl Transaction {
     pub(crate) fn give_up(&mut self, reason: AbortReason) {
         if let Some(context) = self.context.as_mut() {
             context.machine.counters().count_abort(context.lane, reason);
-            // Held only where a node kind panicked under the locks.
-            context.unlock();
+            // Held only where a node kind panicked under the locks, or the commit was dropped.
+            if !context.unlock() {
+                return self.leave_to_recovery();
+            }
             context.log_abort();
             context.give_new_back();
         }
         self.finish();
+    }
+
+    /// Nobody waits for the end of its commit any more, which recovery decides.
+    fn leave_to_recovery(&mut self) {
+        let Some(context) = self.context.take() else {
+            return;
+        };
+        if let Some(network) = context.machine.network().map(Arc::clone) {
+            network.adopt(Transaction {
+                context: Some(context),
+            });
+        }
     }
 }
 

@@ -55,6 +55,7 @@ fn open(fabric: Arc<dyn Fabric>, sim: Option<&SimNet>) -> Arc<Machine> {
             clock,
             host: 0,
             leases: None,
+            store: None,
             driven: sim.is_some(),
         }),
         ..MachineOptions::default()

@@ -94,6 +94,7 @@ impl Machines {
                 clock: Arc::new(HostClock),
                 host: 0,
                 leases: None,
+                store: None,
                 driven: false,
             };
             let mut machine = MachineOptions {

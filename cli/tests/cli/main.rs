@@ -7,5 +7,6 @@ mod commands;
 mod common;
 mod crash_bank;
 mod dev_cluster;
+mod failover;
 mod histories;
 mod pgbench;

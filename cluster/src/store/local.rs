@@ -16,7 +16,7 @@ use super::{Answer, ConfigStore, StoreError, Swapped, file, follows};
 use crate::configuration::Configuration;
 use crate::ids::ConfigurationId;
 
-const NAME: &str = "CONFIGURATION";
+pub(super) const NAME: &str = "CONFIGURATION";
 /// More than the largest configuration takes.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -104,7 +104,7 @@ impl ConfigStore for LocalStore {
     }
 }
 
-fn load(disk: &dyn Disk) -> Result<Option<Configuration>, StoreError> {
+pub(super) fn load(disk: &dyn Disk) -> Result<Option<Configuration>, StoreError> {
     let Some(bytes) = file::load(disk, NAME, MAX_BYTES)? else {
         return Ok(None);
     };

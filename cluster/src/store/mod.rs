@@ -1,7 +1,7 @@
 //! Where the current configuration is kept: one value that changes only by compare-and-swap.
 //!
 //! *What.* Written once a configuration change and read by those who start; leases, failure
-//! detection and recovery never come here. The kinds: `local` for one process, `raft` for a cluster
+//! detection and recovery never come here. The kinds: `local` for one process, `host` for those of a host, `raft` for a cluster
 //! that needs no other product, `zookeeper` for those who run one.
 //!
 //! *Invariants* that every kind keeps, and one test over all kinds watches:
@@ -14,6 +14,7 @@
 //! *Failure.* After an error the change may have happened or not: read again before deciding.
 
 mod file;
+pub mod host;
 pub mod local;
 #[cfg(feature = "raft")]
 pub mod raft;

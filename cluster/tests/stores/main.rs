@@ -1,6 +1,7 @@
 //! The kinds of stores, each against one test of what a store promises, and against its own faults.
 
 mod conformance;
+mod host;
 mod local;
 #[cfg(feature = "zookeeper")]
 mod proxy;

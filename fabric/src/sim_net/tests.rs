@@ -200,6 +200,22 @@ fn a_card_that_stood_still_brings_writes_from_the_past() {
 }
 
 #[test]
+fn removing_a_member_whose_card_stands_still_ends_what_was_posted_to_it() {
+    for seed in 0..20 {
+        let (net, a, _b, _memory) = pair(seed);
+        let before = a.write(at(B, 0), &[7]);
+        net.pause(B, Nic::Stands);
+        let mut posted = vec![before];
+        posted.extend((0..10).map(|number| a.write(at(B, 1), &[number])));
+        set_members(&a, &[A]);
+        for mut write in posted {
+            assert_eq!(write.take(), Some(Err(FabricError::Lost)), "seed {seed}");
+        }
+        assert_eq!(a.take_events(), [Event::Lost(B)]);
+    }
+}
+
+#[test]
 fn what_a_crashed_machine_has_posted_may_land_but_not_after_it_is_back() {
     let mut landed = (false, false);
     for seed in 0..200 {

@@ -150,6 +150,12 @@ impl Connection {
         !self.posted.lock().out.is_empty()
     }
 
+    /// Whether whoever posts must wait.
+    #[cfg(test)]
+    pub(super) fn is_full(&self) -> bool {
+        self.posted.lock().is_full()
+    }
+
     /// Puts what has gathered behind the replies in `batch`; a lot of it leaves on its own.
     ///
     /// # Errors

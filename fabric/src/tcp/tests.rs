@@ -231,3 +231,46 @@ fn requests_of_both_directions_that_fill_every_buffer_are_answered() {
         }
     });
 }
+
+#[test]
+fn removing_a_member_that_hangs_ends_what_was_posted_and_who_waits_for_room() {
+    const WORDS: usize = 1 << 14;
+    let (a, b) = (start(&config(1)), start(&config(2)));
+    join(&[&a, &b]);
+    until(|| connected(&a, &b) && connected(&b, &a));
+    let segment = SegmentId::new(SegmentId::REGION, 0, 0);
+    b.provide(segment, WORDS, Writer::Peer(a.me()))
+        .expect("provided");
+    let at = Place {
+        machine: b.me(),
+        segment,
+        word: 0,
+    };
+    let from_a = b.shared.link(a.me()).expect("a member");
+    let ordinary = a.connection(b.me(), ORDINARY).expect("connected");
+    from_a.hold_up(ORDINARY, || {
+        std::thread::scope(|scope| {
+            let poster = scope.spawn(|| {
+                let words = vec![7; WORDS];
+                let mut posted = Vec::new();
+                loop {
+                    let mut write = a.write(at, &words);
+                    match write.take() {
+                        Some(Err(error)) => return (posted, error),
+                        answer => assert_eq!(answer, None),
+                    }
+                    posted.push(write);
+                }
+            });
+            // As much as a poster may leave to others is under way.
+            until(|| ordinary.is_full());
+            a.set_members(&members(&[&a])).expect("is one of them");
+            let (posted, error) = poster.join().expect("no panic");
+            let ends = [FabricError::Lost, FabricError::NotMember(b.me())];
+            assert!(ends.contains(&error), "{error}");
+            for write in posted {
+                assert_eq!(wait(write), Err(FabricError::Lost));
+            }
+        });
+    });
+}

@@ -51,6 +51,7 @@ macro_rules! of_one_thread {
             membership::a_machine_that_a_peer_does_not_count_reaches_nothing
             membership::a_machine_that_was_removed_reaches_nothing
             membership::removing_a_member_ends_what_is_posted_to_it
+            membership::the_ring_of_a_lost_member_is_drained_and_made_anew
             membership::this_machine_is_always_a_member
             membership::a_machine_reaches_itself
             membership::events_tell_of_connections
@@ -72,6 +73,7 @@ macro_rules! of_threads {
             atomicity::words_are_whole
             atomicity::who_sees_the_first_word_sees_the_others
             atomicity::a_read_is_of_one_moment_where_the_first_word_says_so
+            membership::members_change_while_others_post
             bells::who_waits_at_the_bell_of_leases_is_woken
             rings::parked_pollers_are_woken
             rings::a_slow_receiver_slows_its_senders

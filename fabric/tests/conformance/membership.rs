@@ -1,7 +1,9 @@
 //! FAB-5: nothing goes to or from a machine outside the configuration.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use fencepost_fabric::ring::{receive, send};
 use fencepost_fabric::{Event, Fabric, FabricError, Writer};
 
 use crate::kind::{
@@ -91,6 +93,86 @@ pub fn removing_a_member_ends_what_is_posted_to_it(kind: &impl Kind) {
         wait(kind, a.write(at(b, 0), &[3])),
         Err(FabricError::NotMember(b.me()))
     );
+    assert!(a.map(b.me(), SEGMENT).is_none());
+}
+
+pub fn the_ring_of_a_lost_member_is_drained_and_made_anew(kind: &impl Kind) {
+    const LANE: u16 = 2;
+    const CAPACITY: usize = 64;
+    let mut machines = cluster(kind, 2);
+    let (b, a) = (machines.pop().expect("b"), machines.pop().expect("a"));
+    let mut out = Vec::new();
+    let mut reader = receive(&b, a.me(), LANE, CAPACITY).expect("provided");
+    let mut writer = send(&a, b.me(), LANE, CAPACITY).expect("provided");
+    for number in 0..5 {
+        writer.push(1, &[&[number]]).expect("there is room");
+    }
+    assert_eq!(wait(kind, writer.flush()), Ok(()));
+    drop(writer);
+    kind.stop(a);
+    set_members(kind, &b, &[2]);
+    for number in 0..5 {
+        let (_, kept) = reader.next(&mut out).expect("well-formed").expect("there");
+        assert_eq!(out, [number]);
+        reader.release(kept);
+    }
+    assert_eq!(reader.next(&mut out), Ok(None));
+    drop(reader);
+    let a = kind.join(1);
+    set_members(kind, &a, &[1, 2]);
+    set_members(kind, &b, &[1, 2]);
+    let mut reader = receive(&b, a.me(), LANE, CAPACITY).expect("the first is gone");
+    let mut writer = send(&a, b.me(), LANE, CAPACITY).expect("provided");
+    until(kind, || reaches(kind, &a, b.me()));
+    assert_eq!(reader.next(&mut out), Ok(None));
+    writer.push(2, &[&[7]]).expect("there is room");
+    assert_eq!(wait(kind, writer.flush()), Ok(()));
+    let (tag, _) = reader.next(&mut out).expect("well-formed").expect("there");
+    assert_eq!((tag, &out[..]), (2, &[7][..]));
+}
+
+pub fn members_change_while_others_post(kind: &impl Kind) {
+    const ROUNDS: usize = 20;
+    let machines = cluster(kind, 2);
+    let (a, b) = (&machines[0], &machines[1]);
+    provide(b, 3, a);
+    let (done, ended) = (AtomicBool::new(false), AtomicU64::new(0));
+    let fair = |error: &FabricError| {
+        assert!(matches!(
+            error,
+            FabricError::Lost | FabricError::NotMember(_)
+        ));
+        ended.fetch_add(1, Ordering::Relaxed);
+    };
+    std::thread::scope(|scope| {
+        for word in 0..3 {
+            let (done, fair) = (&done, &fair);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let posted = (0..20).map(|value| a.write(at(b, word), &[value]));
+                    let posted: Vec<_> = posted.collect();
+                    let read = a.read(at(b, word), 1);
+                    let swapped = a.cas(at(b, word), 0, 1);
+                    a.ring_bell(b.me());
+                    for write in posted {
+                        let _ = wait(kind, write).inspect_err(fair);
+                    }
+                    let _ = wait(kind, read).inspect_err(fair);
+                    let _ = wait(kind, swapped).inspect_err(fair);
+                }
+            });
+        }
+        for _ in 0..ROUNDS {
+            let before = ended.load(Ordering::Relaxed);
+            set_members(kind, a, &[1]);
+            until(kind, || ended.load(Ordering::Relaxed) > before);
+            let write = wait(kind, a.write(at(b, 0), &[3]));
+            assert_eq!(write, Err(FabricError::NotMember(b.me())));
+            set_members(kind, a, &[1, 2]);
+            until(kind, || reaches(kind, a, b.me()));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 pub fn this_machine_is_always_a_member(kind: &impl Kind) {

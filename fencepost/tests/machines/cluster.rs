@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use fencepost::{BlockingSession, Cluster, Database, OpenError, SqlState, params};
 use parking_lot::Mutex;
@@ -311,6 +312,37 @@ fn stand_in_line(between: &Between) {
     );
 }
 
+/// How long it takes is the system's affair.
+#[test]
+fn machines_with_leases_suspect_one_that_is_gone() {
+    for between in [Between::memory(), Between::network(5)] {
+        let mut machines = between.machines_with(2, |_, cluster| {
+            let cluster = cluster.lease(Duration::from_millis(100));
+            Database::options().region_size(16 << 20).cluster(cluster)
+        });
+        let until = |what: &str, so: &dyn Fn() -> bool| {
+            let began = Instant::now();
+            while !so() {
+                assert!(began.elapsed() < Duration::from_secs(120), "{what}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        for database in &machines {
+            until("a lease", &|| database.machine().holds_lease());
+        }
+        let last = machines.pop().expect("three machines");
+        let machine = Arc::clone(last.machine());
+        last.close().expect("ends");
+        assert!(!machine.holds_lease());
+        let suspected = |database: &Database| {
+            let counts = database.machine().lease_counts();
+            counts.expect("it has leases").suspected
+        };
+        until("suspicion", &|| suspected(&machines[0]).contains(&3));
+        assert!(!suspected(&machines[1]).contains(&3), "the CM alone");
+    }
+}
+
 #[test]
 fn what_cannot_be_a_cluster_is_refused() {
     let shared = shared();
@@ -343,6 +375,13 @@ fn what_cannot_be_a_cluster_is_refused() {
         racks(&["a", "b"]),
         Err(OpenError::Configuration(_))
     ));
+    for ms in [4, 3_600_001] {
+        let cluster = Cluster::of_host(shared.path(), 1, 3).lease(Duration::from_millis(ms));
+        assert!(matches!(
+            Database::join(cluster),
+            Err(OpenError::Configuration(_))
+        ));
+    }
     let alone = join(1, 1, 1).expect("one machine is enough for one replica");
     let again = join(1, 1, 1)
         .err()

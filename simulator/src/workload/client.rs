@@ -11,6 +11,7 @@ use fencepost_txn::{AbortReason, Coordinator, Machine, Mode, Outcome, Stop};
 use super::cut_off::cut_off;
 use super::step::{Halt, Step};
 use crate::attempt::{Attempt, Stage};
+use crate::doom::Doom;
 use crate::history::{NEVER, Seen};
 use crate::lists::Contents;
 use crate::plan::Plan;
@@ -73,6 +74,8 @@ pub struct Client {
     pub log: Rc<RefCell<Logbook>>,
     /// Its draws.
     pub random: Random,
+    /// Whether its machine has crashed.
+    pub doom: Doom,
 }
 
 /// How a transaction is to end.
@@ -92,6 +95,9 @@ impl Client {
     pub async fn run(mut self) {
         let mut coordinator = self.machine.1.coordinator();
         for _ in 0..self.plan.transactions {
+            if self.doom.has_come() {
+                return;
+            }
             let thought = self.random.below(self.plan.think_ns);
             self.sim.nap(thought).await;
             self.attempt(&mut coordinator).await;
@@ -125,6 +131,9 @@ impl Client {
         };
         let marker = match (ending, mode) {
             (Ending::DropCommit(_), Mode::ReadWrite) => self.log.borrow_mut().marker(&self.world),
+            (_, Mode::ReadWrite) if self.plan.crash.is_some() => {
+                self.log.borrow_mut().marker(&self.world)
+            }
             _ => None,
         };
         // Whoever has no marker left is told of the end.
@@ -141,11 +150,11 @@ impl Client {
             Ending::DropCommit(polls) => (polls, true),
             _ => (u64::MAX, true),
         };
-        let sim = self.sim.clone();
+        let (sim, doom) = (self.sim.clone(), self.doom.clone());
         let ended = {
             let counts = || only_commit == committing();
             let run = self.transaction(coordinator, mode, &attempt, ending);
-            cut_off(run, polls, counts).await
+            doom.or_cut(cut_off(run, polls, counts)).await
         };
         let mut log = self.log.borrow_mut();
         let mut attempt = attempt.into_inner();
@@ -261,6 +270,8 @@ fn may_stop(stop: Stop, mode: Mode, plan: &Plan) -> bool {
     match (stop, mode) {
         // The new half of a node that was split from another machine does not lead to the past there.
         (Stop::Retry(AbortReason::SnapshotTooOld), _) => plan.few_old_versions || plan.machines > 1,
+        // A machine is gone, and others are about to take what it had.
+        (Stop::Retry(_), _) if plan.crash.is_some() => true,
         (_, Mode::ReadOnly) => false,
         (Stop::Retry(AbortReason::Unreachable | AbortReason::Interrupted), _) => false,
         (Stop::Retry(_) | Stop::Deadlock | Stop::TooLarge(_), _) => true,

@@ -3,6 +3,7 @@
 
 mod elsewhere;
 mod kind;
+mod leases;
 mod placed;
 mod world;
 

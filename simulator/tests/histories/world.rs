@@ -6,11 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_fabric::{HostClock, MonotonicClock};
 use fencepost_simulator::history::{Object, Saw, Seen, Write};
+use fencepost_simulator::plan::terms;
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome, Stop};
 use pollster::block_on;
 
 use crate::kind::Kind;
+
+/// How long leases are. What they tell has no effect yet.
+const LEASE_MS: u64 = 50;
 
 pub struct World {
     pub machines: Vec<Arc<Machine>>,
@@ -108,7 +112,8 @@ impl World {
                 log_words: 1 << 12,
                 clock,
                 host,
-                leases: None,
+                leases: terms(LEASE_MS),
+                store: None,
                 driven: false,
             };
             let options = MachineOptions {

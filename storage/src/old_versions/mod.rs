@@ -107,8 +107,10 @@ pub struct Replaced {
 pub enum Found<T> {
     /// The newest version that is not newer than the reader.
     Version(T, Header),
-    /// The object did not exist then.
+    /// The object did not exist then, as a version says.
     Absent,
+    /// All versions that are known are newer, from that time on.
+    Later(Timestamp),
     /// The version was given up: the snapshot is too old.
     Gone,
 }
@@ -171,12 +173,12 @@ impl OldVersions {
         let at = number as usize / PAGE;
         let cell = self.pages.get(at)?;
         let page = cell.get().or_else(|| {
-            let generations = self.backing.find(Piece::Generations(at as u32))?;
+            let generations = self.backing.find(Piece::Generations(at as u32))?.memory;
             Some(cell.get_or_init(|| Page::of(generations)))
         })?;
         let cell = page.blocks.get(number as usize % PAGE)?;
         let memory = cell.get().or_else(|| {
-            let memory = self.backing.find(Piece::OldVersions(number))?;
+            let memory = self.backing.find(Piece::OldVersions(number))?.memory;
             Some(cell.get_or_init(|| memory))
         })?;
         Some(Block {
@@ -196,7 +198,7 @@ impl OldVersions {
     ) -> Found<T> {
         loop {
             if place.is_none() {
-                return Found::Absent;
+                return Found::Later(replaced);
             }
             let Some(block) = self.block(place.block()) else {
                 return Found::Gone;

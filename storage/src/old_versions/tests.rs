@@ -42,7 +42,7 @@ fn a_chain_answers_each_reader_with_its_version() {
         |w| (w.len(), w[99].load(Ordering::Relaxed)),
     ) {
         Found::Version(value, header) => Some((value, header.timestamp().raw())),
-        Found::Absent => None,
+        Found::Absent | Found::Later(_) => None,
         Found::Gone => panic!("nothing was reclaimed"),
     };
     assert_eq!(read(25), Some(((100, 20), 20)));

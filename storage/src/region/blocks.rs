@@ -8,6 +8,8 @@
 //! Only who has taken a block writes its word of the header block ([`super`], Concurrency); everybody reads it. The
 //! generation counts how often it has been given a class.
 
+use std::sync::atomic::{self, AtomicU32};
+
 use fencepost_fabric::memory::{self, Memory, WORD_BYTES};
 use fencepost_fabric::sync::{AtomicU64, Ordering, fence};
 
@@ -60,30 +62,79 @@ pub fn class_of(word: u64) -> Option<Class> {
 /// One region.
 pub struct Region {
     memory: Memory,
-    blocks: usize,
-    /// Whether its primary is this machine.
-    own: bool,
+    /// Number of the machine whose memory it is, where that is another one.
+    machine: u32,
+    /// The first block that nothing is handed out of yet: [`WHOLE`] in a region that was this machine's from its
+    /// beginning, [`NOWHERE`] in one that is not its own.
+    served: AtomicU32,
 }
 
+/// All blocks are.
+const WHOLE: u32 = u32::MAX;
+/// None ever is; of an own region that may be said of block 0 alone.
+const NOWHERE: u32 = 0;
+
 impl Region {
-    pub(super) fn of(memory: Memory, own: bool) -> Self {
-        Self {
-            blocks: memory.len() * WORD_BYTES / BLOCK_BYTES,
+    fn of(memory: Memory, machine: u32, served: u32) -> Region {
+        Region {
             memory,
-            own,
+            machine,
+            served: AtomicU32::new(served),
         }
+    }
+
+    /// One whose primary this machine is from its beginning.
+    pub(super) fn of_own(memory: Memory) -> Region {
+        Region::of(memory, 0, WHOLE)
+    }
+
+    /// One whose primary this machine has become: nothing is handed out of it before its blocks have been looked
+    /// through.
+    pub(super) fn of_former_backup(backup: &Region) -> Region {
+        Region::of(backup.memory.clone(), 0, NOWHERE + 1)
+    }
+
+    /// One whose primary a peer is.
+    pub(super) fn of_peer(memory: Memory, machine: u32) -> Region {
+        Region::of(memory, machine, NOWHERE)
+    }
+
+    /// A backup.
+    pub(super) fn of_backup(memory: Memory) -> Region {
+        Region::of(memory, 0, NOWHERE)
     }
 
     /// Whether its primary is this machine.
     #[inline]
     pub fn is_own(&self) -> bool {
-        self.own
+        self.served.load(atomic::Ordering::Relaxed) != NOWHERE
+    }
+
+    /// Whether this machine has been its primary from its beginning.
+    #[inline]
+    pub(super) fn is_native(&self) -> bool {
+        self.served.load(atomic::Ordering::Relaxed) == WHOLE
+    }
+
+    /// The machine whose memory it is, if that is another one.
+    pub fn machine(&self) -> Option<u32> {
+        (!self.is_own()).then_some(self.machine)
+    }
+
+    /// The first block that nothing is handed out of yet.
+    pub(super) fn served(&self) -> u32 {
+        self.served.load(atomic::Ordering::Acquire)
+    }
+
+    /// What is free in the blocks before `block` is handed out from now on.
+    pub(super) fn serve(&self, block: u32) {
+        self.served.store(block, atomic::Ordering::Release);
     }
 
     /// The word of the header block that says what a block is.
     #[inline]
     pub(super) fn class_word(&self, block: usize) -> Option<&AtomicU64> {
-        if block == 0 || block >= self.blocks {
+        if block == 0 || block >= self.blocks() {
             return None;
         }
         self.memory.words().get(block)
@@ -96,13 +147,14 @@ impl Region {
     }
 
     /// Blocks, the header block included.
+    #[inline]
     pub fn blocks(&self) -> usize {
-        self.blocks
+        self.memory.len() / MAX_SLOT_WORDS
     }
 
     /// The slot at an offset, as [`super::Regions::object`].
     #[inline]
-    pub(super) fn object(&self, offset: usize) -> Option<ObjectRef<'_>> {
+    pub fn object(&self, offset: usize) -> Option<ObjectRef<'_>> {
         let class = self.class(offset / BLOCK_BYTES)?;
         let from = offset / WORD_BYTES;
         let words = self.memory.words().get(from..from + class.slot_words())?;

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! reserve ─► memory that peers find ─┬─► keep      a region of its own, or a backup
-//!                                    └─► give_up   it never was
+//!                                    └─► release   it never was
 //! ```
-//! Who decides is the CM; here is the memory. Backups have a table of their own, so that no address leads there.
+//! Who decides is the CM; here is the memory. Backups have a table of their own, so that no address leads there. What
+//! a replica is, is its machine's business: peers know its memory by the same name in either case, so that nothing
+//! is to be registered anew when a backup becomes the primary ([`super::hands`]).
 //!
 //! # Failure
 //! Where there is no memory, or the id is too large, nothing is reserved. Both ends may come twice, or late: a backup
@@ -34,11 +36,11 @@ impl Regions {
     /// # Errors
     /// [`OutOfMemory`] where there is none, or the id is too large.
     pub fn reserve(&self, id: RegionId, own: bool) -> Result<(), OutOfMemory> {
-        if id.0 as usize >= self.table.len() {
+        if !self.table.has(id) {
             return Err(OutOfMemory);
         }
         let words = self.region_bytes / WORD_BYTES;
-        let memory = self.backing.make(piece(id, own), words);
+        let memory = self.backing.make(Piece::Region(id.0), words);
         let memory = memory.map_err(|_| OutOfMemory)?;
         self.reserved.lock().insert(id.0, Spare { memory, own });
         Ok(())
@@ -52,29 +54,34 @@ impl Regions {
         };
         match own {
             true => self.add_own(&mut self.growth.lock(), id.0, memory),
-            false => {
-                let cell = self.backups.get(id.0 as usize);
-                let _ = cell.map(|cell| cell.set(Region::of(memory, false)));
-            }
+            false => self.backups.put(id, Region::of_backup(memory)),
         }
     }
 
-    /// A region that was reserved will not be this machine's.
-    pub fn give_up(&self, id: RegionId) {
-        if let Some(spare) = self.reserved.lock().remove(&id.0) {
-            self.backing.withdraw(piece(id, spare.own));
+    /// A region that was reserved will not be this machine's; whether it was.
+    pub(super) fn give_up(&self, id: RegionId) -> bool {
+        let spare = self.reserved.lock().remove(&id.0);
+        let there = spare.is_some();
+        if there {
+            self.backing.withdraw(Piece::Region(id.0));
         }
+        there
+    }
+
+    /// Whether this machine writes a region as a backup of it.
+    pub fn has_backup(&self, id: RegionId) -> bool {
+        self.backups.get(id).is_some()
     }
 
     /// The slot at `addr` of a backup that this machine keeps.
     pub fn backup(&self, addr: Addr) -> Option<ObjectRef<'_>> {
-        let region = self.backups.get(addr.region().0 as usize)?.get()?;
+        let region = self.backups.get(addr.region())?;
         region.object(addr.offset() as usize)
     }
 
     /// Size class of a block of a backup, if it has one.
     pub fn backup_class(&self, id: BlockId) -> Option<Class> {
-        let region = self.backups.get(id.region.0 as usize)?.get()?;
+        let region = self.backups.get(id.region)?;
         region.class(id.block as usize)
     }
 
@@ -83,12 +90,11 @@ impl Regions {
     /// # Errors
     /// [`OutOfMemory`] where this machine has no such backup, or it no such block.
     pub fn restore_backup(&self, id: BlockId, class: Class) -> Result<(), OutOfMemory> {
-        let cell = self.backups.get(id.region.0 as usize).ok_or(OutOfMemory)?;
-        if cell.get().is_none() {
+        if !self.has_backup(id.region) {
             // Who writes there knows that it is to be kept; that is on its way here.
             self.keep(id.region);
         }
-        let region = cell.get().ok_or(OutOfMemory)?;
+        let region = self.backups.get(id.region).ok_or(OutOfMemory)?;
         let there = region.class(id.block as usize);
         if there == Some(class) {
             return Ok(());
@@ -100,14 +106,6 @@ impl Regions {
     }
 }
 
-/// What a region of this machine, its `own` or a backup, is to the backing.
-fn piece(id: RegionId, own: bool) -> Piece {
-    match own {
-        true => Piece::Region(id.0),
-        false => Piece::Backup(id.0),
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
@@ -115,7 +113,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::backing::Backing;
+    use crate::backing::{Backing, PeerMemory};
     use crate::region::{MAX_REGIONS, MIN_REGION_BYTES};
     use crate::timestamp::Timestamp;
 
@@ -133,7 +131,7 @@ mod tests {
             Memory::anonymous(words)
         }
 
-        fn find(&self, _piece: Piece) -> Option<Memory> {
+        fn find(&self, _piece: Piece) -> Option<PeerMemory> {
             None
         }
 
@@ -156,7 +154,7 @@ mod tests {
         let (first, second) = (RegionId(7), RegionId(3));
         regions.reserve(first, true).expect("memory");
         assert_eq!(take(), Err(OutOfMemory), "it may yet be given up");
-        regions.give_up(first);
+        assert!(regions.give_up(first) && !regions.give_up(first));
         assert_eq!(*backing.0.lock(), []);
         for id in [first, second] {
             regions.reserve(id, true).expect("memory, again");
@@ -189,7 +187,7 @@ mod tests {
         };
         assert_eq!(regions.restore_backup(at(1), Class(3)), Err(OutOfMemory));
         regions.reserve(RegionId(1), false).expect("memory");
-        assert_eq!(*backing.0.lock(), [Piece::Backup(1)]);
+        assert_eq!(*backing.0.lock(), [Piece::Region(1)]);
         assert_eq!(regions.restore_backup(at(1), Class(3)), Ok(()));
         // That it is to be kept comes later.
         regions.keep(RegionId(1));

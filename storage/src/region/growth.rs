@@ -52,6 +52,33 @@ pub(super) struct Growth {
     pub next: u32,
 }
 
+impl Growth {
+    /// A region of `blocks` blocks that has been looked through: those that are free are in `free` already.
+    pub fn take_on(&mut self, id: RegionId, blocks: u32) {
+        // Before the others, so that those that have begun stay together, and the newest one the newest.
+        self.own.insert(0, id.0);
+        self.begun += 1;
+        if self.begun == 1 {
+            self.next = blocks;
+        }
+    }
+
+    /// A region is this machine's no more. All regions have so many `blocks`.
+    pub fn let_go(&mut self, id: RegionId, blocks: u32) {
+        self.free.retain(|free| free.id.region != id);
+        let Some(at) = self.own.iter().position(|own| *own == id.0) else {
+            return;
+        };
+        self.own.remove(at);
+        if at < self.begun {
+            self.begun -= 1;
+            if at == self.begun {
+                self.next = blocks;
+            }
+        }
+    }
+}
+
 impl Regions {
     /// Takes a block for slots of `class`: one whose freeing `oldest` has passed, if blocks `may` be
     /// used `again` now, or a new one.
@@ -137,7 +164,7 @@ impl Regions {
     pub(super) fn add_region(&self, growth: &mut Growth) -> Result<(), OutOfMemory> {
         let made = growth.own.len() as u32;
         let id = self.backing.next_region(made).ok_or(OutOfMemory)?;
-        if id as usize >= self.table.len() {
+        if !self.table.has(RegionId(id)) {
             return Err(OutOfMemory);
         }
         let words = self.region_bytes / WORD_BYTES;
@@ -148,9 +175,8 @@ impl Regions {
 
     /// A region is this machine's from now on.
     pub(super) fn add_own(&self, growth: &mut Growth, id: u32, memory: Memory) {
-        // Only the holder of the growth lock gets here, once for an id, so the cell is empty.
-        let cell = self.table.get(id as usize);
-        let _ = cell.map(|cell| cell.set(Region::of(memory, true)));
+        // Only the holder of the growth lock gets here, once for an id, so the place is empty.
+        self.table.put(RegionId(id), Region::of_own(memory));
         growth.own.push(id);
         self.count.store(growth.own.len() as u32, Ordering::Release);
     }

@@ -3,15 +3,16 @@
 //! # Picture
 //! ```text
 //! mod.rs      the table: which region an address is in, and the slot there
+//! table.rs    its places, and how they change hands
 //! blocks.rs   one region: the header block, and blocks of slots
 //! growth.rs   which block is used next          given.rs    regions that others decide about, and backups
-//!                                               restore.rs  as a log or a checkpoint says
+//! hands.rs    backups that become regions       restore.rs  as a log or a checkpoint says
 //! ```
 //! A region is reserved whole and populated as it is touched, so a new one costs next to nothing.
 //! A machine among others has three kinds: those whose primary it is, those of peers, found when an
 //! address first leads there and only ever read, and backups, which nobody reads by address. Those that it
 //! has itself are given to it, in two steps: [`Regions::reserve`], and [`Regions::keep`] or
-//! [`Regions::give_up`].
+//! [`Regions::release`]. A backup becomes a region of its own when the machines that had it before are lost.
 //! Block 0 of region 0 is followed by the root block, whose first slot is the database's root object.
 //!
 //! # Concurrency
@@ -22,11 +23,13 @@
 mod blocks;
 mod given;
 mod growth;
+mod hands;
 mod restore;
+mod table;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, OnceLock};
 
 use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_fabric::sync::Ordering;
@@ -35,12 +38,15 @@ use parking_lot::Mutex;
 pub use blocks::{BLOCK_BYTES, BlockId, Region, class_of};
 use given::Spare;
 use growth::Growth;
+pub(crate) use hands::Fate;
+use table::{Place, Table};
 
 use crate::account::OutOfMemory;
 use crate::addr::{Addr, RegionId};
 use crate::backing::{Backing, Piece, Private};
 use crate::classes::Class;
 use crate::object::ObjectRef;
+use crate::timestamp::Timestamp;
 
 /// The smallest region.
 pub const MIN_REGION_BYTES: usize = 16 << 20;
@@ -51,13 +57,15 @@ pub const MAX_REGIONS: usize = 4096;
 
 /// All regions of a machine.
 pub struct Regions {
-    table: Box<[OnceLock<Region>]>,
-    backups: Box<[OnceLock<Region>]>,
+    table: Table,
+    backups: Table,
     count: AtomicU32,
     region_bytes: usize,
     growth: Mutex<Growth>,
     /// Regions that are reserved and not kept yet.
     reserved: Mutex<HashMap<u32, Spare>>,
+    /// Regions that were backups here before, and their floors ([`hands`]).
+    promoted: Mutex<HashMap<u32, Timestamp>>,
     backing: Arc<dyn Backing>,
 }
 
@@ -74,13 +82,14 @@ impl Regions {
             .clamp(MIN_REGION_BYTES, MAX_REGION_BYTES)
             .next_power_of_two();
         Self {
-            table: (0..MAX_REGIONS).map(|_| OnceLock::new()).collect(),
-            backups: (0..MAX_REGIONS).map(|_| OnceLock::new()).collect(),
+            table: Table::new(MAX_REGIONS),
+            backups: Table::new(MAX_REGIONS),
             count: AtomicU32::new(0),
             region_bytes,
             backing,
             growth: Mutex::default(),
             reserved: Mutex::default(),
+            promoted: Mutex::default(),
         }
     }
 
@@ -89,7 +98,8 @@ impl Regions {
         self.region_bytes
     }
 
-    /// Regions whose primary this machine is. Alone, their ids are `0..count`.
+    /// Regions whose primary this machine is, but for those that were backups and are not looked through yet.
+    /// Alone, their ids are `0..count`.
     pub fn count(&self) -> u32 {
         self.count.load(Ordering::Acquire)
     }
@@ -97,21 +107,26 @@ impl Regions {
     /// A region.
     #[inline]
     pub fn region(&self, id: RegionId) -> Option<&Region> {
-        let cell = self.table.get(id.0 as usize)?;
-        cell.get().or_else(|| self.find(id, cell))
+        let place = self.table.last(id)?;
+        place.get().or_else(|| self.find(id, place))
     }
 
     /// A region that a peer has made.
     #[cold]
-    fn find<'a>(&self, id: RegionId, cell: &'a OnceLock<Region>) -> Option<&'a Region> {
-        let memory = self.backing.find(Piece::Region(id.0))?;
-        Some(cell.get_or_init(|| Region::of(memory, false)))
+    fn find<'a>(&self, id: RegionId, place: &'a Place) -> Option<&'a Region> {
+        let found = self.backing.find(Piece::Region(id.0))?;
+        Some(place.get_or_init(|| Region::of_peer(found.memory, found.machine)))
     }
 
     /// Whether the primary of `addr` is this machine.
     #[inline]
     pub fn is_own(&self, addr: Addr) -> bool {
         self.region(addr.region()).is_some_and(Region::is_own)
+    }
+
+    /// Whether this machine is the primary of a region.
+    pub fn has_own(&self, id: RegionId) -> bool {
+        self.table.get(id).is_some_and(Region::is_own)
     }
 
     /// The slot at `addr`; `None` for an address outside every block in use. A wrong address inside
@@ -153,7 +168,9 @@ impl Regions {
     pub fn blocks(&self) -> Vec<(BlockId, Class)> {
         let mut all = Vec::new();
         let mut own = self.growth.lock().own.clone();
+        own.extend(self.promoted.lock().keys());
         own.sort_unstable();
+        own.dedup();
         for region in own {
             let id = RegionId(region);
             let Some(there) = self.region(id) else {

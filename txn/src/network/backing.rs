@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use fencepost_fabric::{Fabric, MachineId, Memory, SegmentId, Writer};
-use fencepost_storage::{Backing, Piece, RegionId};
+use fencepost_storage::{Backing, PeerMemory, Piece, RegionId};
 
 use super::Whereabouts;
 
@@ -12,11 +12,18 @@ use super::Whereabouts;
 pub(super) fn segment(piece: Piece) -> SegmentId {
     let (kind, number) = match piece {
         Piece::Region(id) => (SegmentId::REGION, id),
-        Piece::Backup(id) => (SegmentId::BACKUP, id),
         Piece::OldVersions(number) => (SegmentId::OLD_VERSIONS, number),
         Piece::Generations(page) => (SegmentId::GENERATIONS, page),
     };
     SegmentId::new(kind, 0, number)
+}
+
+fn map(fabric: &dyn Fabric, peer: MachineId, piece: Piece) -> Option<PeerMemory> {
+    let there = fabric.map(peer, segment(piece))?;
+    Some(PeerMemory {
+        memory: Memory::clone(&there),
+        machine: peer.0,
+    })
 }
 
 /// This machine's memory; regions of others are found at their primaries, once those are known.
@@ -32,13 +39,15 @@ impl Backing for Registered {
             .map_err(io::Error::other)
     }
 
-    fn find(&self, piece: Piece) -> Option<Memory> {
+    fn find(&self, piece: Piece) -> Option<PeerMemory> {
         let Piece::Region(id) = piece else {
             return None;
         };
         let primary = self.whereabouts.primary(RegionId(id))?;
-        let there = (primary != self.fabric.me()).then(|| self.fabric.map(primary, segment(piece)));
-        there.flatten().map(|memory| Memory::clone(&memory))
+        match primary == self.fabric.me() {
+            true => None,
+            false => map(&*self.fabric, primary, piece),
+        }
     }
 
     fn withdraw(&self, piece: Piece) {
@@ -61,9 +70,8 @@ impl Backing for OfPeer {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn find(&self, piece: Piece) -> Option<Memory> {
-        let there = self.fabric.map(self.peer, segment(piece));
-        there.map(|memory| Memory::clone(&memory))
+    fn find(&self, piece: Piece) -> Option<PeerMemory> {
+        map(&*self.fabric, self.peer, piece)
     }
 
     fn withdraw(&self, _piece: Piece) {}

@@ -10,6 +10,8 @@
 //! * BACKUP-2: nothing applies to a block that serves another size class since. A block gets another class
 //!   once all that was in it is gone, for every reader too: so each write of a life of a block has a lower
 //!   timestamp than any of the next one, and a life that was noticed here has at least one. Ranges begin no life.
+//! * BACKUP-4: who becomes the primary of a region goes on applying what it is told as its backup, until all of that
+//!   has come and its free slots are looked for; what comes later is there already.
 //! * BACKUP-3: writes are applied one after the other ([`Changed`] is locked meanwhile): those of peers' and of
 //!   this machine's own transactions are applied by different threads.
 
@@ -20,14 +22,15 @@ use fencepost_fabric::Kept;
 use fencepost_storage::classes::{CLASSES, Class};
 use fencepost_storage::header::{Link, OldPlace};
 use fencepost_storage::region::{BlockId, Regions};
+use fencepost_storage::{Addr, ObjectCopy, RegionId, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
-use fencepost_storage::Timestamp;
-
-use super::message::{Kind, Reader, Write};
+use super::evidence::{self, Found};
+use super::message::{self, Kind, Reader, Write};
 use crate::changes;
 use crate::record::{BadRecord, TxnId};
+use crate::recovery::Evidence;
 
 /// What is asked of the processor of each object ahead of its change.
 const PREFETCH_BYTES: usize = 64;
@@ -48,6 +51,13 @@ struct Life {
     newest: Timestamp,
     /// The last one before, when the block had another class.
     until: Timestamp,
+}
+
+impl Changed {
+    /// What is written to a region is none of a backup any more.
+    pub fn forget(&self, region: RegionId) {
+        self.lives.lock().retain(|block, _| block.region != region);
+    }
 }
 
 impl Life {
@@ -72,11 +82,19 @@ impl Life {
 /// The transactions of one coordinator machine that write regions of which this machine has backups.
 #[derive(Default)]
 pub(super) struct Backup {
-    waiting: HashMap<TxnId, Vec<Held>, FixedState>,
+    waiting: HashMap<TxnId, Waiting, FixedState>,
     /// Transactions that are truncated and wait for versions that others' truncations bring.
     due: Vec<Vec<Held>>,
     /// [`Changed::applied`] when they were looked at last.
     looked: u64,
+}
+
+/// A transaction that is not truncated.
+#[derive(Default)]
+struct Waiting {
+    parts: Vec<Held>,
+    /// Whether all parts are there: then it can be committed from here.
+    whole: bool,
 }
 
 /// A record, and what keeps it in the log.
@@ -86,12 +104,13 @@ struct Held {
 }
 
 impl Backup {
-    /// COMMIT-BACKUP, or a part of it: keeps the record.
+    /// COMMIT-BACKUP, or a part of it, maybe the last: keeps the record.
     pub fn hold(
         &mut self,
         regions: &Regions,
         record: &[u64],
         kept: Option<Kept>,
+        last: bool,
     ) -> Result<(), BadRecord> {
         let mut reader = Reader(record);
         let id = reader.id()?;
@@ -102,15 +121,15 @@ impl Backup {
             regions.prefetch(write.addr, PREFETCH_BYTES);
         }
         let record = record.to_vec();
-        let parts = self.waiting.entry(id).or_default();
-        parts.push(Held { record, kept });
+        let waiting = self.waiting.entry(id).or_default();
+        waiting.parts.push(Held { record, kept });
+        waiting.whole |= last;
         Ok(())
     }
 
     /// ABORT: forgets it; what may be released.
     pub fn abort(&mut self, id: TxnId) -> Vec<Kept> {
-        let parts = self.waiting.remove(&id).unwrap_or_default();
-        parts.into_iter().filter_map(|held| held.kept).collect()
+        released(self.take(id)).collect()
     }
 
     /// TRUNCATE: applies it; what may be released. `None` where it waits for a version ([`Self::look_again`]).
@@ -120,7 +139,7 @@ impl Backup {
         changed: &Changed,
         id: TxnId,
     ) -> Result<Option<Vec<Kept>>, BadRecord> {
-        let parts = self.waiting.remove(&id).unwrap_or_default();
+        let parts = self.take(id);
         if apply_all(regions, changed, &parts)? {
             return Ok(Some(released(parts).collect()));
         }
@@ -128,6 +147,47 @@ impl Backup {
         // What it waits for may have come meanwhile, from whoever applies what others have written.
         self.looked = u64::MAX;
         Ok(None)
+    }
+
+    /// What there is of transactions that are not truncated.
+    pub fn find(&self, found: &mut Found) {
+        for (id, waiting) in self.waiting.iter().filter(|(_, waiting)| waiting.whole) {
+            // They were looked at when they came.
+            for held in &waiting.parts {
+                let mut reader = Reader(&held.record[TxnId::WORDS..]);
+                let (Ok(w), Ok(written)) = (reader.timestamp(), evidence::written(&mut reader))
+                else {
+                    continue;
+                };
+                while let Ok(Some(write)) = reader.write() {
+                    let of = (*id, write.addr.region().0);
+                    found.add(of, Evidence::COMMIT_BACKUP, &written, Some(w));
+                }
+            }
+        }
+    }
+
+    /// What one of them writes to a region.
+    pub fn content(&self, id: TxnId, region: u32) -> Option<Vec<u64>> {
+        let waiting = self.waiting.get(&id).filter(|waiting| waiting.whole)?;
+        let mut content = Vec::new();
+        for held in &waiting.parts {
+            let mut reader = Reader(&held.record[TxnId::WORDS + 1..]);
+            reader.skip_regions().ok()?;
+            while let Some(write) = reader.write().ok()? {
+                if write.addr.region().0 == region {
+                    let about = (write.addr, write.kind, write.class, write.about);
+                    let copy = |out: &mut [u64]| out.copy_from_slice(write.payload);
+                    message::put_write(&mut content, about, write.payload.len(), copy);
+                }
+            }
+        }
+        (!content.is_empty()).then_some(content)
+    }
+
+    fn take(&mut self, id: TxnId) -> Vec<Held> {
+        let waiting = self.waiting.remove(&id);
+        waiting.map_or_else(Vec::new, |waiting| waiting.parts)
     }
 
     /// Applies what waited for versions that are there by now; what may be released.
@@ -152,6 +212,24 @@ impl Backup {
         Ok(all)
     }
 
+    /// Transactions of configurations before `current` that are not truncated.
+    pub fn before(&self, current: u64) -> Vec<TxnId> {
+        let ids = self.waiting.keys().copied();
+        ids.filter(|id| id.configuration < current).collect()
+    }
+
+    /// Whether some that are truncated wait for versions of what is in one of these regions.
+    pub fn awaits_versions(
+        &self,
+        regions: &Regions,
+        changed: &Changed,
+        among: &dyn Fn(RegionId) -> bool,
+    ) -> bool {
+        let mut due = self.due.iter();
+        // What nobody writes waits for nothing.
+        due.any(|parts| !apply_among(regions, changed, parts, among).unwrap_or(true))
+    }
+
     /// Transactions that were not truncated, or not applied.
     pub fn left(&self) -> usize {
         self.waiting.len() + self.due.len()
@@ -164,6 +242,16 @@ fn released(parts: Vec<Held>) -> impl Iterator<Item = Kept> {
 
 /// Applies the writes of a transaction, those that are applied already apart; whether none waits.
 fn apply_all(regions: &Regions, changed: &Changed, parts: &[Held]) -> Result<bool, BadRecord> {
+    apply_among(regions, changed, parts, &|_| true)
+}
+
+/// The same of those to some regions.
+fn apply_among(
+    regions: &Regions,
+    changed: &Changed,
+    parts: &[Held],
+    among: &dyn Fn(RegionId) -> bool,
+) -> Result<bool, BadRecord> {
     let mut all = true;
     for held in parts {
         let mut reader = Reader(&held.record);
@@ -171,7 +259,9 @@ fn apply_all(regions: &Regions, changed: &Changed, parts: &[Held]) -> Result<boo
         let w = reader.timestamp()?;
         reader.skip_regions()?;
         while let Some(write) = reader.write()? {
-            all &= apply(regions, changed, &write, w)?;
+            if among(write.addr.region()) {
+                all &= apply(regions, changed, &write, w)?;
+            }
         }
     }
     Ok(all)
@@ -196,6 +286,46 @@ impl<'a> Change<'a> {
     }
 }
 
+/// Applies what a transaction writes to a region, as [`super::evidence`] has it, those writes that are applied already
+/// apart; whether none waits.
+pub(super) fn apply_content(
+    regions: &Regions,
+    changed: &Changed,
+    content: &[u64],
+    w: Timestamp,
+) -> Result<bool, BadRecord> {
+    let (mut reader, mut all) = (Reader(content), true);
+    while let Some(write) = reader.write()? {
+        let stamped = (write.about >> evidence::STAMPED_SHIFT) as u8;
+        let stamped = usize::from(stamped).checked_sub(1);
+        all &= apply_stamped(regions, changed, &write, (w, stamped))?;
+    }
+    Ok(all)
+}
+
+/// Applies what the primary of a region has of an object, unless this backup has it, or something later.
+pub(super) fn apply_copy(
+    regions: &Regions,
+    changed: &Changed,
+    (addr, class): (Addr, Class),
+    copy: &ObjectCopy,
+) -> Result<(), BadRecord> {
+    let (header, about) = (copy.header(), copy.link().incarnation().into());
+    let (kind, payload) = match header.is_allocated() {
+        true => (Kind::New, copy.payload()),
+        false => (Kind::Freed, &[][..]),
+    };
+    let write = Write {
+        addr,
+        kind,
+        class: class.0,
+        about,
+        payload,
+    };
+    // What is whole waits for nothing.
+    apply(regions, changed, &write, header.timestamp()).map(drop)
+}
+
 /// Applies a write, unless it is passed over; `false` where it waits for the version that it changes.
 fn apply(
     regions: &Regions,
@@ -203,12 +333,26 @@ fn apply(
     write: &Write<'_>,
     w: Timestamp,
 ) -> Result<bool, BadRecord> {
+    apply_stamped(regions, changed, write, (w, None))
+}
+
+/// The same of an object one of whose words may become the write timestamp.
+fn apply_stamped(
+    regions: &Regions,
+    changed: &Changed,
+    write: &Write<'_>,
+    (w, stamped): (Timestamp, Option<usize>),
+) -> Result<bool, BadRecord> {
     const NOWHERE: BadRecord = BadRecord("a write of a peer leads outside every block");
     if usize::from(write.class) >= CLASSES {
         return Err(BadRecord("unknown size class"));
     }
     let change = Change::of(write)?;
     let block = BlockId::of(write.addr);
+    if !regions.has_backup(block.region) && regions.is_own(write.addr) {
+        // BACKUP-4.
+        return Ok(true);
+    }
     let mut lives = changed.lives.lock();
     let there = regions.backup_class(block);
     let same = there == Some(Class(write.class));
@@ -256,8 +400,11 @@ fn apply(
             changes::install(object, ranges);
         }
     }
-    let link = Link::new(write.about as u16, OldPlace::NONE);
     let stays = !matches!(change, Change::Freed);
+    if let Some(word) = stamped.filter(|word| stays && *word < object.len()) {
+        object.put(word, &[w.raw()]);
+    }
+    let link = Link::new(write.about as u16, OldPlace::NONE);
     object.finish_install(header.succeed(w, stays), link);
     changed.applied.fetch_add(1, Ordering::Release);
     Ok(true)
@@ -267,13 +414,13 @@ fn apply(
 mod tests {
     use std::sync::Arc;
 
-    use fencepost_storage::{Addr, Private};
+    use fencepost_storage::Private;
     use proptest::strategy::Strategy;
 
     use super::*;
     use crate::network::message;
 
-    const REGION: fencepost_storage::RegionId = fencepost_storage::RegionId(1);
+    const REGION: RegionId = RegionId(1);
 
     /// Truncates a transaction that wrote `value` at `w` into a slot of an object of `words` words.
     fn truncate(regions: &Regions, changed: &Changed, w: u64, words: usize, value: u64) {
@@ -299,7 +446,7 @@ mod tests {
         let about = (slot(words, at), Kind::New, class.0, 1);
         message::put_write(&mut record, about, words, |out| out.fill(value));
         let mut backup = Backup::default();
-        backup.hold(regions, &record, None).expect("whole");
+        backup.hold(regions, &record, None, true).expect("whole");
         backup.truncate(regions, changed, id).expect("applies");
     }
 
@@ -436,7 +583,7 @@ mod tests {
             // Every third transaction is of the same coordinator's machine.
             let mut backups: [Backup; 3] = Default::default();
             for (at, record) in records.iter().enumerate() {
-                backups[at % 3].hold(&regions, record, None).expect("whole");
+                backups[at % 3].hold(&regions, record, None, true).expect("whole");
             }
             let mut turns: Vec<usize> = (0..records.len()).collect();
             turns.sort_by_key(|at| order[*at]);
@@ -472,7 +619,7 @@ mod tests {
         let changed = Changed::default();
         let mut backup = Backup::default();
         for record in &records {
-            backup.hold(&regions, record, None).expect("whole");
+            backup.hold(&regions, record, None, true).expect("whole");
         }
         for w in [12, 11] {
             assert!(matches!(
@@ -482,6 +629,10 @@ mod tests {
             assert!(regions.backup(slot(OBJECT_WORDS, 0)).is_none());
         }
         assert_eq!(backup.left(), 3);
+        let awaits =
+            |among: &dyn Fn(RegionId) -> bool| backup.awaits_versions(&regions, &changed, among);
+        assert!(awaits(&|region| region == REGION));
+        assert!(!awaits(&|region| region != REGION), "no other region waits");
         assert!(matches!(
             backup.truncate(&regions, &changed, id_of(10)),
             Ok(Some(_))
@@ -504,7 +655,7 @@ mod tests {
         // The base, one earlier than the first version.
         wrong[message::BACKUP_WORDS + 1 + message::WRITE_WORDS] = 9;
         for record in [&records[0], &wrong] {
-            backup.hold(&regions, record, None).expect("whole");
+            backup.hold(&regions, record, None, true).expect("whole");
         }
         backup
             .truncate(&regions, &changed, id_of(10))

@@ -103,8 +103,7 @@ impl Network {
     }
 
     fn board_bit(&self, machine: MachineId) -> u64 {
-        let mut machines = self.configuration.machines().iter();
-        let place = machines.position(|at| at.id == machine);
+        let place = self.founders.iter().position(|at| *at == machine);
         1 << place.unwrap_or(63).min(63)
     }
 
@@ -129,8 +128,7 @@ impl Network {
             self.say_oldest(mine);
         }
         let least = self
-            .peers
-            .iter()
+            .fellows()
             .map(|peer| self.board_word(peer, OLDEST))
             .min();
         mine.min(Timestamp::from_raw(least.unwrap_or(u64::MAX)))
@@ -180,11 +178,15 @@ impl Network {
                 word: 0,
             };
             self.counting.count(Posted::Board);
-            Some(self.fabric.read(at, WORDS))
+            self.fabric.read(at, WORDS)
         };
         Gathering {
             mine,
-            reads: self.peers.iter().map(post).collect(),
+            reads: self
+                .peers
+                .iter()
+                .map(|peer| self.is_member(peer).then(|| post(peer)))
+                .collect(),
             boards: self.peers.iter().map(|_| None).collect(),
         }
     }
@@ -207,7 +209,8 @@ impl Network {
             }
         }
         // Whoever could not be asked may have released blocks.
-        if gathered.boards.iter().all(Option::is_some) {
+        let mut all = self.peers.iter().zip(&gathered.boards);
+        if all.all(|(peer, board)| board.is_some() || !self.is_member(peer)) {
             self.say_oldest(gathered.mine);
         }
     }

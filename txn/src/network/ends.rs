@@ -16,23 +16,30 @@ use std::time::Duration;
 
 use fencepost_fabric::ring::{self, RingReader};
 use fencepost_fabric::{Attendant, Fabric, FabricError, Kept, MachineId};
-use fencepost_storage::Addr;
+use fencepost_storage::{Addr, RegionId, Timestamp};
+
+use fencepost_cluster::reconfiguration::ReconfigurationMessage;
+use fencepost_cluster::{ConfigurationId, Wire};
 
 use super::allotment;
 use super::backup::Backup;
 use super::call::Arriving;
+use super::evidence::Found;
+use super::governor::{self, Assembling, Input};
 use super::headers;
 use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::primary::Primary;
 use super::reserve;
 use super::time;
+use super::truncated::Truncated;
 use super::turns::{self, Lines};
 use super::{Network, Work};
 use crate::clock::TICK_NS;
 use crate::counters::Event;
 use crate::machine::Machine;
-use crate::record::{self, BadRecord};
+use crate::record::{self, BadRecord, TxnId};
+use crate::recovery::RecoveryMessage;
 
 /// Records of one peer that are looked at before the next peer's turn.
 const AT_ONCE: usize = 64;
@@ -53,6 +60,8 @@ const ATTENDED_AT_ONCE: u32 = 8;
 /// Lane of the allocator where the poller takes slots, and retires them.
 const LANE: usize = 0;
 
+const UNKNOWN_MESSAGE: BadRecord = BadRecord("unknown kind of message");
+
 /// What this machine receives of one peer.
 pub(super) struct End {
     peer: MachineId,
@@ -61,9 +70,16 @@ pub(super) struct End {
     calls: Arriving,
     primary: Primary,
     backup: Backup,
+    truncated: Truncated,
     lines: Lines,
     /// Nothing of the peer is believed any more.
     distrusted: bool,
+    /// The configuration whose mark came last in its log; 0 before any.
+    begun: u64,
+    /// A message of a reconfiguration that has come in part.
+    assembling: Assembling,
+    /// The same of recovery.
+    recovery: Assembling,
     record: Vec<u64>,
 }
 
@@ -80,8 +96,12 @@ impl End {
             calls: Arriving::new(fabric, peer)?,
             primary: Primary::default(),
             backup: Backup::default(),
+            truncated: Truncated::default(),
             lines: Lines::new(fabric.bell()),
             distrusted: false,
+            begun: 0,
+            assembling: Assembling::default(),
+            recovery: Assembling::default(),
             record: Vec::new(),
         })
     }
@@ -93,6 +113,96 @@ impl End {
             && self.calls.is_at_rest()
             && self.primary.lent.is_at_rest()
             && (self.distrusted || !self.log.has_more() && !self.messages.has_more())
+    }
+
+    /// The machine that writes them.
+    pub fn peer(&self) -> MachineId {
+        self.peer
+    }
+
+    /// Whether nothing that it writes is looked at any more.
+    pub fn is_read_out(&self) -> bool {
+        self.distrusted
+    }
+
+    /// Recovery has decided: a transaction takes effect at `w` in all regions whose primary this machine is, or has
+    /// none.
+    pub fn settle(&mut self, machine: &Machine, id: TxnId, w: Option<Timestamp>) {
+        self.primary.settle(machine, LANE, id, w);
+    }
+
+    /// Recovery is over for a transaction: no record of it is needed any more.
+    pub fn truncate_recovered(&mut self, id: TxnId) {
+        let mut released = self.primary.truncate(id);
+        released.extend(self.backup.abort(id));
+        released.into_iter().for_each(|kept| self.log.release(kept));
+    }
+
+    /// Recovery is over: what is left of configurations before `current` is of transactions that did not get so far
+    /// that anybody could have committed them.
+    pub fn sweep(&mut self, machine: &Machine, current: u64) {
+        let mut ids = self.primary.before(current);
+        ids.extend(self.backup.before(current));
+        for id in ids {
+            self.primary.settle(machine, LANE, id, None);
+            self.truncate_recovered(id);
+        }
+    }
+
+    /// Applies to backups what waited for versions that are there by now.
+    pub fn look_again(&mut self, machine: &Machine, network: &Network) {
+        let applied = self.backup.look_again(machine.regions(), &network.changed);
+        for kept in applied.unwrap_or_default() {
+            self.log.release(kept);
+        }
+    }
+
+    /// Whether something waits for such versions of what is in one of these regions.
+    pub fn awaits_versions(
+        &self,
+        machine: &Machine,
+        network: &Network,
+        among: &dyn Fn(RegionId) -> bool,
+    ) -> bool {
+        let (regions, changed) = (machine.regions(), &network.changed);
+        self.backup.awaits_versions(regions, changed, among)
+    }
+
+    /// The machine is lost, and its transactions are settled: what it had of this one serves others.
+    pub fn take_back(&mut self, machine: &Machine) {
+        self.primary.lent.take_back(machine, LANE);
+        self.lines.leave(machine.intents(), self.peer);
+    }
+
+    /// Whether all records of configurations before `id` have been looked at.
+    pub fn has_begun(&self, id: ConfigurationId) -> bool {
+        self.begun >= id.0 || self.distrusted
+    }
+
+    /// Looks at all that a machine has written that is no member any more, and at nothing that comes later.
+    pub fn read_out(&mut self, machine: &Machine, network: &Network) {
+        while self.poll(machine, network) {}
+        self.distrusted = true;
+    }
+
+    pub fn is_of(&self, machine: u32) -> bool {
+        self.peer.0 == machine
+    }
+
+    /// What there is of the peer's transactions.
+    pub fn find(&self, found: &mut Found) {
+        self.primary.find(found);
+        self.backup.find(found);
+    }
+
+    /// What one of them writes to a region.
+    pub fn content(&self, id: TxnId, region: u32) -> Option<Vec<u64>> {
+        let content = self.primary.content(id, region);
+        content.or_else(|| self.backup.content(id, region))
+    }
+
+    pub fn was_truncated(&self, id: TxnId) -> bool {
+        self.truncated.has(id)
     }
 
     /// Slots that the peer has for new objects.
@@ -219,8 +329,22 @@ impl End {
                     network.tell_time(machine.clock(), link, words)?;
                 }
             }
+            governor::RECONFIGURE => {
+                if let Some(message) = self.assembling.take(words)? {
+                    let message = governor::bytes_of(&message)?;
+                    let message = ReconfigurationMessage::decode(message);
+                    let message = message.map_err(|_| UNKNOWN_MESSAGE)?;
+                    network.inbox.push(Input::Message(self.peer, message));
+                }
+            }
+            governor::RECOVER => {
+                if let Some(message) = self.recovery.take(words)? {
+                    let message = RecoveryMessage::decode(&message)?;
+                    network.inbox.push(Input::Recovery(self.peer, message));
+                }
+            }
             time::TIME_IS => network.take_time(machine.clock(), self.peer, words)?,
-            _ => return Err(BadRecord("unknown kind of message")),
+            _ => return Err(UNKNOWN_MESSAGE),
         }
         Ok(())
     }
@@ -253,10 +377,12 @@ impl End {
             }
             record::COMMIT_PRIMARY => self.primary.commit(machine, LANE, words, kept)?,
             record::COMMIT_BACKUP => {
-                self.backup.hold(machine.regions(), words, Some(kept))?;
+                let regions = machine.regions();
+                self.backup.hold(regions, words, Some(kept), true)?;
             }
-            record::COMMIT_BACKUP_PART => {
-                self.backup.hold(machine.regions(), words, None)?;
+            record::COMMIT_BACKUP_PART | record::COMMIT_BACKUP_LAST => {
+                let last = tag == record::COMMIT_BACKUP_LAST;
+                self.backup.hold(machine.regions(), words, None, last)?;
                 self.log.release(kept);
             }
             record::ABORT => {
@@ -267,9 +393,11 @@ impl End {
                 released.into_iter().for_each(|kept| self.log.release(kept));
             }
             record::TRUNCATE => {
-                let mut ids = Reader(words);
-                while !ids.0.is_empty() {
-                    let id = ids.id()?;
+                let mut words = Reader(words);
+                let low = words.word()?;
+                while !words.0.is_empty() {
+                    let (number, id) = (words.word()?, words.id()?);
+                    self.truncated.remember(number, id)?;
                     let mut released = self.primary.truncate(id);
                     let regions = machine.regions();
                     match self.backup.truncate(regions, &network.changed, id)? {
@@ -278,6 +406,11 @@ impl End {
                     }
                     released.into_iter().for_each(|kept| self.log.release(kept));
                 }
+                self.truncated.forget_below(low);
+                self.log.release(kept);
+            }
+            record::CONFIGURATION => {
+                self.begun = Reader(words).word()?;
                 self.log.release(kept);
             }
             record::UNRESERVE => {
@@ -314,13 +447,16 @@ impl Network {
             // Whoever is at it may have looked before it came; the poller will.
             self.fabric.bell().ring();
         }
+        let governed = self.govern(machine);
         let worked = self.work.get().is_some_and(|work| work());
-        polled.unwrap_or(false) || worked
+        polled.unwrap_or(false) || governed || worked
     }
 
     /// What is due now and then.
     fn tick(&self, machine: &Machine) {
         self.finish(machine.regions());
+        // A lease that has come back is no event.
+        self.configured.tell_waiting();
         self.look_after_lines();
         self.forget_lost_questions();
         self.look_after_regions(machine);
@@ -328,6 +464,7 @@ impl Network {
             peer.link.flush_truncated();
             peer.link.pay();
         });
+        self.find_low_bound();
         let now = machine.clock().low();
         self.trim_stocks(now, false);
         machine.intents().dismiss_stalled(now, INTENT_PATIENCE);
@@ -443,9 +580,10 @@ fn run(weak: &Weak<Machine>, looks: u32) {
             continue;
         }
         let busy = network.peers.iter().any(|peer| peer.link.has_truncated());
+        let sleep = network.until_due(if busy { BUSY } else { IDLE });
         // Asleep it does not keep the machine.
         drop(machine);
-        fabric.bell().wait(armed, if busy { BUSY } else { IDLE });
+        fabric.bell().wait(armed, sleep);
         quiet = 0;
     }
 }

@@ -5,13 +5,15 @@
 //! address ─► size class of its block (known, or read) ─► one read of the slot ─► copy, whole
 //! copy newer than the snapshot ─► place of the version before ─► record and generation, posted together
 //! ```
+//! A region may change hands meanwhile: what is read of one object is all read of one machine.
+//!
 //! # Invariants
 //! * FAR-1: a size class is forgotten before this machine says that it has passed the release of a block
 //!   ([`super::boards`]), and no block gets another class before all machines have said so.
 
 use std::collections::HashMap;
 
-use fencepost_fabric::{Completion, FabricError, Place};
+use fencepost_fabric::{Completion, FabricError, MachineId, Place};
 use fencepost_storage::classes::Class;
 use fencepost_storage::header::{Header, OldPlace};
 use fencepost_storage::old_versions::Found;
@@ -46,12 +48,13 @@ pub(super) struct Blocks(RwLock<Known>);
 struct Known {
     /// How often all was forgotten.
     forgotten: u64,
-    classes: HashMap<BlockId, Class, FixedState>,
+    /// As their primary has them.
+    classes: HashMap<(MachineId, BlockId), Class, FixedState>,
 }
 
 impl Blocks {
     /// The class of a block, if it is known, and what [`Self::remember`] wants to know.
-    fn class(&self, block: BlockId) -> (Option<Class>, u64) {
+    fn class(&self, block: (MachineId, BlockId)) -> (Option<Class>, u64) {
         let known = self.0.read();
         (known.classes.get(&block).copied(), known.forgotten)
     }
@@ -62,7 +65,7 @@ impl Blocks {
     }
 
     /// Remembers what a read has brought that began when all had been `forgotten` so often.
-    fn remember(&self, block: BlockId, class: Class, forgotten: u64) {
+    fn remember(&self, block: (MachineId, BlockId), class: Class, forgotten: u64) {
         let mut known = self.0.write();
         if known.forgotten == forgotten {
             known.classes.insert(block, class);
@@ -102,26 +105,25 @@ impl Network {
         Ok(!self.far && self.find(addr.region()).await?)
     }
 
-    fn at(&self, addr: Addr, piece: Piece, word: usize) -> Place {
-        Place {
-            // Of a region that is not known there is nothing to be read.
-            machine: self.primary(addr).unwrap_or(self.me()),
+    /// Whose memory an object is to be read of; of a region that is not known there is nothing to be read.
+    fn holder(&self, addr: Addr) -> MachineId {
+        self.primary(addr).unwrap_or(self.me())
+    }
+
+    /// Begins to read `words` words of a machine's memory.
+    fn post(
+        &self,
+        machine: MachineId,
+        piece: Piece,
+        word: usize,
+        words: usize,
+    ) -> Completion<Box<[u64]>> {
+        let place = Place {
+            machine,
             segment: segment(piece),
             word,
-        }
-    }
-
-    /// Begins to read `words` words from an object's beginning.
-    fn post(&self, addr: Addr, words: usize) -> Completion<Box<[u64]>> {
-        let word = addr.offset() as usize / WORD_BYTES;
-        let place = self.at(addr, Piece::Region(addr.region().0), word);
+        };
         self.fabric.read(place, words)
-    }
-
-    /// Begins to read an object's slot.
-    fn post_slot(&self, addr: Addr, words: usize) -> Completion<Box<[u64]>> {
-        self.counting.count(Posted::Object);
-        self.post(addr, words)
     }
 
     /// The answer of a read that `again` posts once more where it has to; `None` where there is nothing to
@@ -144,23 +146,22 @@ impl Network {
         }
     }
 
-    /// Size class of the block of an object, and what [`Blocks::is_current`] wants to know.
-    async fn class(&self, addr: Addr) -> Result<(Option<Class>, u64), Stop> {
+    /// Size class of the block of an object, as a machine has it, and what [`Blocks::is_current`] wants to know.
+    async fn class(&self, machine: MachineId, addr: Addr) -> Result<(Option<Class>, u64), Stop> {
         let block = BlockId::of(addr);
-        let (known, forgotten) = self.blocks.class(block);
+        let (known, forgotten) = self.blocks.class((machine, block));
         if known.is_some() || block.block == 0 {
             return Ok((known, forgotten));
         }
         let piece = Piece::Region(addr.region().0);
         let post = || {
-            let word = block.block as usize;
             self.counting.count(Posted::Object);
-            self.fabric.read(self.at(addr, piece, word), 1)
+            self.post(machine, piece, block.block as usize, 1)
         };
         let word = self.words(post(), post).await?;
         let class = word.and_then(|word| region::class_of(*word.first()?));
         if let Some(class) = class {
-            self.blocks.remember(block, class, forgotten);
+            self.blocks.remember((machine, block), class, forgotten);
         }
         Ok((class, forgotten))
     }
@@ -171,26 +172,45 @@ impl Network {
     /// # Errors
     /// [`Stop::Retry`] where the peer cannot be reached.
     pub async fn fetch(&self, addr: Addr) -> Result<Option<ObjectCopy>, Stop> {
+        Ok(self.fetch_of(addr).await?.map(|(_, copy)| copy))
+    }
+
+    /// As [`Self::fetch`], and whose memory it was in.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub async fn fetch_of(&self, addr: Addr) -> Result<Option<(MachineId, ObjectCopy)>, Stop> {
         if !self.knows(addr.region()) && !self.find(addr.region()).await? {
             return Ok(None);
         }
         for round in 0.. {
-            let (Some(class), forgotten) = self.class(addr).await? else {
-                return Ok(None);
+            let machine = self.holder(addr);
+            let (Some(class), forgotten) = self.class(machine, addr).await? else {
+                match self.holder(addr) == machine {
+                    true => return Ok(None),
+                    false => continue,
+                }
             };
             let (words, offset) = (class.slot_words(), addr.offset() as usize);
             if !(offset % BLOCK_BYTES).is_multiple_of(words * WORD_BYTES) {
                 return Ok(None);
             }
-            let post = || self.post_slot(addr, words);
+            let piece = Piece::Region(addr.region().0);
+            let post = || {
+                self.counting.count(Posted::Object);
+                self.post(machine, piece, offset / WORD_BYTES, words)
+            };
             let Some(words) = self.words(post(), post).await? else {
-                return Ok(None);
+                match self.holder(addr) == machine {
+                    true => return Ok(None),
+                    false => continue,
+                }
             };
             // Not every reader has a transaction that keeps the block from getting another class.
             if self.blocks.is_current(forgotten)
                 && let Some(copy) = ObjectCopy::of(words, offset / WORD_BYTES)
             {
-                return Ok(Some(copy));
+                return Ok(Some((machine, copy)));
             }
             moment(round).await;
         }
@@ -200,7 +220,9 @@ impl Network {
     /// Begins to read the header of an object.
     pub fn post_header(&self, addr: Addr) -> Completion<Box<[u64]>> {
         self.counting.count(Posted::Header);
-        self.post(addr, 1)
+        let piece = Piece::Region(addr.region().0);
+        let word = addr.offset() as usize / WORD_BYTES;
+        self.post(self.holder(addr), piece, word, 1)
     }
 
     /// The header that [`Self::post_header`] has asked for; `None` as [`Self::fetch`].
@@ -212,7 +234,12 @@ impl Network {
         addr: Addr,
         read: Completion<Box<[u64]>>,
     ) -> Result<Option<Header>, Stop> {
-        let words = self.words(read, || self.post_header(addr)).await?;
+        let again = || self.post_header(addr);
+        let words = match self.words(read, again).await? {
+            // Its region may have changed hands since it was asked for.
+            None => self.words(again(), again).await?,
+            words => words,
+        };
         Ok(words.and_then(|words| words.first().copied().map(Header)))
     }
 
@@ -241,15 +268,14 @@ impl Network {
         Ok(Reach::Far(None))
     }
 
-    /// Follows the chain from the newest version of an object, `copy`, to the newest one not newer than `at`
-    /// and shows it to `f`.
+    /// Follows the chain from the newest version of an object, `copy` of a machine's memory, to the newest one not
+    /// newer than `at` and shows it to `f`.
     ///
     /// # Errors
     /// As [`Self::fetch`].
     pub async fn find_far<T>(
         &self,
-        addr: Addr,
-        copy: &ObjectCopy,
+        (machine, copy): (MachineId, &ObjectCopy),
         at: Timestamp,
         f: &mut impl FnMut(&View<'_>) -> T,
     ) -> Result<Found<T>, Stop> {
@@ -261,11 +287,10 @@ impl Network {
             }
             let (page, word) = copy::generation_at(place);
             (0..2).for_each(|_| self.counting.count(Posted::Object));
-            let record = self.at(addr, Piece::OldVersions(place.block()), place.offset());
-            let record = self.fabric.read(record, copy::record_words(len));
+            let block = Piece::OldVersions(place.block());
+            let record = self.post(machine, block, place.offset(), copy::record_words(len));
             // Takes effect after the other: it says whether that was the record still.
-            let counted = self.at(addr, Piece::Generations(page), word);
-            let counted = self.fabric.read(counted, 1);
+            let counted = self.post(machine, Piece::Generations(page), word, 1);
             let (record, counted) = (record.await, counted.await);
             let (record, counted) = match (record, counted) {
                 (Ok(record), Ok(counted)) => (record, counted),
@@ -287,6 +312,6 @@ impl Network {
             }
             (place, replaced) = (old.before, old.header.timestamp());
         }
-        Ok(Found::Absent)
+        Ok(Found::Later(replaced))
     }
 }

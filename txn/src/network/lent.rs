@@ -126,6 +126,15 @@ impl Lent {
         Ok(())
     }
 
+    /// The peer is lost: all that it has serves others.
+    pub fn take_back(&mut self, machine: &Machine, lane: usize) {
+        self.later.clear();
+        let mut lane = machine.lanes().enter(lane);
+        for addr in self.slots.drain() {
+            lane.give_back(machine.regions(), addr);
+        }
+    }
+
     /// Whether the peer may make an object there.
     pub fn has(&self, addr: Addr) -> bool {
         self.slots.contains(&addr)
@@ -173,5 +182,11 @@ fn take(machine: &Machine, lane: usize, wanted: Wanted) -> Vec<Reserved> {
 fn prepare(machine: &Machine, class: Class, addr: Addr) -> Option<Reserved> {
     let (base, incarnation) = machine.empty_slot(addr)?;
     let slot = Slot { class, incarnation };
-    Some(Reserved { addr, base, slot })
+    let since = 0;
+    Some(Reserved {
+        addr,
+        base,
+        slot,
+        since,
+    })
 }

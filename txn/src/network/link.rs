@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::ring;
 use fencepost_fabric::{Completion, Fabric, FabricError, MachineId, RingFull, RingWriter};
 use fencepost_fabric::{Place, SegmentId};
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 
 use super::call::CALLS;
 use super::traffic::{Counting, Posted};
+use super::truncated::Numbers;
 use crate::record::{self, TxnId};
 
 /// Lane of the logs.
@@ -52,24 +54,31 @@ struct MessageEnd {
 
 struct LogEnd {
     ring: RingWriter,
-    /// Transactions that the peer may forget.
-    truncated: Vec<TxnId>,
+    /// Transactions that the peer may forget, with their numbers.
+    truncated: Vec<(u64, TxnId)>,
+    /// Where the TRUNCATE records end that the peer has not released, and the first number of each.
+    posted: VecDeque<(u64, u64)>,
+    /// The low bound that TRUNCATE records tell.
+    numbers: Arc<Numbers>,
 }
 
 impl Link {
-    pub fn new(
+    pub(super) fn new(
         fabric: &Arc<dyn Fabric>,
         counting: &Arc<Counting>,
         peer: MachineId,
         log_words: usize,
+        numbers: &Arc<Numbers>,
     ) -> Result<Link, FabricError> {
         Ok(Link {
             fabric: Arc::clone(fabric),
             counting: Arc::clone(counting),
             peer,
             log: Mutex::new(LogEnd {
-                ring: ring::send(fabric, peer, LOG, log_words)?,
+                ring: marked(ring::send(fabric, peer, LOG, log_words)?),
                 truncated: Vec::new(),
+                posted: VecDeque::new(),
+                numbers: Arc::clone(numbers),
             }),
             messages: Mutex::new(MessageEnd {
                 ring: ring::send(fabric, peer, MESSAGES, MESSAGE_WORDS)?,
@@ -129,6 +138,18 @@ impl Link {
     /// Whether the peer was there when it was last written to.
     pub fn was_up(&self) -> bool {
         self.ready.load(Ordering::Acquire) && !self.broken.load(Ordering::Relaxed)
+    }
+
+    /// The next configuration begins: what was promised or to be truncated in earlier ones is void, and in the log
+    /// is marked where they end (SOSP'15 §5.3 step 2).
+    pub fn begin_configuration(&self, id: ConfigurationId) {
+        let mut log = self.log.lock();
+        log.truncated.clear();
+        log.ring.renounce();
+        // That much room was promised from the beginning.
+        log.ring.push_reserved(record::CONFIGURATION, &[&[id.0]]);
+        drop(log.ring.flush());
+        log.mark();
     }
 
     /// Nothing that is written to the peer from now on arrives.
@@ -191,9 +212,22 @@ impl Link {
         })
     }
 
-    /// The peer may forget a transaction.
-    pub fn truncate(&self, id: TxnId) {
-        self.log.lock().truncated.push(id);
+    /// The peer may forget a transaction; numbers come in their order.
+    pub fn truncate(&self, number: u64, id: TxnId) {
+        self.log.lock().truncated.push((number, id));
+    }
+
+    /// The first number of a transaction that the peer may not have truncated.
+    pub fn oldest_truncated(&self) -> Option<u64> {
+        let mut log = self.log.lock();
+        let released = log.ring.released();
+        while log
+            .posted
+            .pop_front_if(|(end, _)| *end <= released)
+            .is_some()
+        {}
+        let posted = log.posted.front().map(|(_, number)| *number);
+        posted.or_else(|| log.truncated.first().map(|(number, _)| *number))
     }
 
     /// Writes what there is to truncate, if no record has taken it along.
@@ -215,7 +249,7 @@ impl Link {
     /// Whether nothing is left to be written: no truncation, no message, and no promise of room.
     pub fn is_at_rest(&self) -> bool {
         let (log, messages) = (self.log.lock(), self.messages.lock());
-        log.truncated.is_empty() && log.ring.promised() == 0 && messages.owed.is_empty()
+        log.truncated.is_empty() && !log.is_promised() && messages.owed.is_empty()
     }
 
     /// Sends a message.
@@ -256,25 +290,50 @@ impl MessageEnd {
     }
 }
 
-/// Words of the TRUNCATE that every transaction has room for.
-pub(super) const TRUNCATE_WORDS: usize = TxnId::WORDS;
+/// Words of a transaction in a TRUNCATE: its number and id.
+const TRUNCATED_WORDS: usize = 1 + TxnId::WORDS;
+/// Words of the TRUNCATE that every transaction has room for, with the low bound.
+pub(super) const TRUNCATE_WORDS: usize = 1 + TRUNCATED_WORDS;
+
+/// Words of the mark of a configuration.
+const MARK_WORDS: usize = 1;
+
+/// A log with room promised for the mark of the next configuration.
+fn marked(mut ring: RingWriter) -> RingWriter {
+    // An empty one has it.
+    let _ = ring.reserve(MARK_WORDS);
+    ring
+}
 
 impl LogEnd {
+    /// Promises room for the mark of the next configuration.
+    fn mark(&mut self) {
+        let _ = self.ring.reserve(MARK_WORDS);
+    }
+
+    /// Whether more is promised than that.
+    fn is_promised(&self) -> bool {
+        self.ring.promised() > ring::promise(MARK_WORDS)
+    }
+
     fn stage_truncated(&mut self) {
         while !self.truncated.is_empty() {
             let many = self.truncated.len().min(TRUNCATED_AT_ONCE);
-            let ids: Vec<u64> = self
-                .truncated
-                .drain(..many)
-                .flat_map(TxnId::words)
-                .collect();
+            let mut words = Vec::with_capacity(1 + many * TRUNCATED_WORDS);
+            words.push(self.numbers.low());
+            let first = self.truncated[0].0;
+            for (number, id) in self.truncated.drain(..many) {
+                words.push(number);
+                words.extend(id.words());
+            }
             // Together they take no more room than was promised to each.
             (0..many).for_each(|_| self.ring.give_back(TRUNCATE_WORDS));
-            if self.ring.reserve(ids.len()).is_err() {
+            if self.ring.reserve(words.len()).is_err() {
                 // Only where the peer has taken room back that it had given: nothing helps it then.
                 return;
             }
-            self.ring.push_reserved(record::TRUNCATE, &[&ids]);
+            self.ring.push_reserved(record::TRUNCATE, &[&words]);
+            self.posted.push_back((self.ring.position(), first));
         }
     }
 

@@ -94,7 +94,7 @@ impl Network {
                 },
             }
         };
-        let configuration = &self.configuration;
+        let configuration = self.configured.current();
         Members {
             configuration: configuration.id().0,
             me: self.me.0,

@@ -7,7 +7,7 @@
 //!         COMMIT-BACKUP   id | w | regions | writes: address | kind, class, words | incarnation | payload
 //!         COMMIT-PRIMARY  id | w
 //!         ABORT           id
-//!         TRUNCATE        ids
+//!         TRUNCATE        low bound | number | id | number | id | ...
 //! message LOCK-REPLY      id | 0, and the slot of each write with the header that was found where it was
 //!                              to be locked at any version; or the reason of the failure and the address
 //!         LOCK-FOUND      id | the beginning of what a LOCK-REPLY is too short for
@@ -30,14 +30,14 @@ use fencepost_storage::{Addr, Timestamp};
 
 use crate::record::{BadRecord, TxnId};
 use crate::stop::AbortReason;
+pub(super) use crate::words::Reader;
+use crate::words::SHORT;
 
 /// Tags of the messages that answer LOCK.
 pub(super) const LOCK_REPLY: u8 = 1;
 pub(super) const LOCK_FOUND: u8 = 5;
 /// Words of what was found that go into one message.
 const FOUND_AT_ONCE: usize = 2048;
-
-const SHORT: BadRecord = BadRecord("a record of a peer ends too early");
 
 /// How an object is to be locked, or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,42 +202,14 @@ pub(super) enum Value<'a> {
     Ranges(&'a [u64]),
 }
 
-/// A record that is taken apart.
-#[derive(Clone, Copy)]
-pub(super) struct Reader<'a>(pub &'a [u64]);
-
 impl<'a> Reader<'a> {
-    pub fn take(&mut self, words: usize) -> Result<&'a [u64], BadRecord> {
-        let (taken, rest) = self.0.split_at_checked(words).ok_or(SHORT)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    pub fn word(&mut self) -> Result<u64, BadRecord> {
-        self.take(1).map(|word| word[0])
-    }
-
-    pub fn id(&mut self) -> Result<TxnId, BadRecord> {
-        TxnId::from_words(self.take(TxnId::WORDS)?).ok_or(SHORT)
-    }
-
-    pub fn timestamp(&mut self) -> Result<Timestamp, BadRecord> {
-        let w = self.word()?;
-        if w > Timestamp::MAX.raw() {
-            return Err(BadRecord("a timestamp that no clock gives"));
-        }
-        Ok(Timestamp::from_raw(w))
-    }
-
     /// What comes before the writes of a LOCK or COMMIT-BACKUP record, behind its id and timestamp.
-    pub fn skip_regions(&mut self) -> Result<(), BadRecord> {
-        let regions = self.word()?;
-        self.take(usize::try_from(regions).map_err(|_| SHORT)?)?;
-        Ok(())
+    pub(super) fn skip_regions(&mut self) -> Result<(), BadRecord> {
+        self.counted().map(drop)
     }
 
     /// The next write; `None` at the end.
-    pub fn write(&mut self) -> Result<Option<Write<'a>>, BadRecord> {
+    pub(super) fn write(&mut self) -> Result<Option<Write<'a>>, BadRecord> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -253,7 +225,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next value of LOCK-MOVED; `None` at the end.
-    pub fn moved(&mut self) -> Result<Option<(Addr, Value<'a>)>, BadRecord> {
+    pub(super) fn moved(&mut self) -> Result<Option<(Addr, Value<'a>)>, BadRecord> {
         if self.0.is_empty() {
             return Ok(None);
         }

@@ -17,7 +17,8 @@
 //! allotment/ which machines have which region     backing.rs  memory that peers find
 //! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
-//! traffic.rs  what is posted to peers, counted
+//! evidence.rs  what there is of transactions, for their recovery
+//! truncated.rs  what is truncated, at both ends   traffic.rs  what is posted to peers, counted
 //! ```
 //! Peers' regions and old versions are read in place, one-sided, where the fabric maps them; otherwise
 //! one-sided reads bring copies.
@@ -30,9 +31,13 @@ mod backing;
 mod backup;
 mod boards;
 pub mod call;
+mod committing;
+mod configured;
 mod copies;
 mod ends;
+mod evidence;
 mod far;
+mod governor;
 mod headers;
 mod leasing;
 mod lent;
@@ -46,6 +51,7 @@ mod reserve;
 mod spread;
 mod time;
 mod traffic;
+mod truncated;
 mod turns;
 
 use std::collections::HashMap;
@@ -54,7 +60,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 pub use fencepost_cluster::lease::LeaseTerms;
-pub use fencepost_cluster::{Configuration, Mapping, Replication};
+pub use fencepost_cluster::{ConfigStore, Configuration, LocalStore, Mapping, Replication};
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
 use fencepost_fabric::{MonotonicClock, Random, Writer, entropy_seed};
 use fencepost_storage::old_versions::OldVersions;
@@ -63,14 +69,18 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 use allotment::Allotment;
+use allotment::Known;
 pub(crate) use allotment::Whereabouts;
 use backing::{OfPeer, Registered};
 use backup::{Backup, Changed};
 use boards::BOARD;
 use call::{Line, Services};
+use committing::Committing;
+use configured::Configured;
 use ends::End;
 pub(crate) use ends::start_threads;
 pub(crate) use far::Reach;
+use governor::{Governor, Inbox, Input};
 pub(crate) use headers::{Expected, Headers};
 pub use leasing::LeaseCounts;
 use leasing::{Leasing, Suspicions};
@@ -79,9 +89,9 @@ pub use members::{MemberState, Members};
 pub(crate) use message::Slot;
 pub(crate) use participants::Spread;
 pub(crate) use reserve::{Reserved, Wanted};
-use spread::Finishing;
 use traffic::Counting;
 pub use traffic::{Posted, Traffic};
+use truncated::{Numbers, Truncated};
 
 use crate::machine::Machine;
 use crate::record::TxnId;
@@ -104,6 +114,8 @@ pub struct NetworkOptions {
     pub host: u64,
     /// The leases by which machines find out that one of them has failed, the same for all; `None` for none.
     pub leases: Option<LeaseTerms>,
+    /// Where the configuration is kept. Without it, or without leases, machines that fail are not replaced.
+    pub store: Option<Arc<dyn ConfigStore>>,
     /// Whether somebody calls [`crate::Machine::drive`]; otherwise a thread of the machine looks after what
     /// peers write.
     pub driven: bool,
@@ -119,7 +131,11 @@ pub(crate) struct Network {
     me: MachineId,
     fabric: Arc<dyn Fabric>,
     counting: Arc<Counting>,
-    configuration: Configuration,
+    configured: Configured,
+    /// All machines there may be.
+    founders: Vec<MachineId>,
+    governor: Option<Governor>,
+    inbox: Arc<Inbox>,
     replication: Replication,
     /// Where regions are, and how this machine gets to have and to know them.
     whereabouts: Arc<Whereabouts>,
@@ -142,8 +158,11 @@ pub(crate) struct Network {
     services: Services,
     /// What whoever attends does besides.
     work: OnceLock<Work>,
-    /// Commits that are not acknowledged by all primaries yet.
-    finishing: Mutex<Vec<Finishing>>,
+    /// Commits that others may have seen.
+    committing: Committing,
+    /// Numbers of its own transactions that are truncated, and those of them that are remembered.
+    numbers: Arc<Numbers>,
+    truncated: Mutex<Truncated>,
     log_words: usize,
     /// Whether peers' memory is not mapped.
     far: bool,
@@ -165,6 +184,8 @@ struct Peer {
     old_versions: OldVersions,
     /// Its board, or a copy of it where it is not mapped.
     board: OnceLock<Arc<Memory>>,
+    /// It is no member any more.
+    gone: AtomicBool,
 }
 
 impl Network {
@@ -190,6 +211,7 @@ impl Network {
         let ends = others().map(|peer| End::new(fabric, peer, options.log_words));
         let ends = ends.collect::<Result<_, _>>()?;
         let counting = Counting::new();
+        let numbers = Arc::<Numbers>::default();
         let peers = others().map(|id| {
             let backing = OfPeer {
                 fabric: Arc::clone(fabric),
@@ -202,22 +224,32 @@ impl Network {
             }
             Ok(Peer {
                 id,
-                link: Link::new(fabric, &counting, id, options.log_words)?,
+                link: Link::new(fabric, &counting, id, options.log_words, &numbers)?,
                 line: Arc::new(Line::new(fabric, &counting, id)?),
                 old_versions: OldVersions::with(0, Arc::new(backing)),
                 board,
+                gone: AtomicBool::new(false),
             })
         });
-        let suspicions = Arc::default();
+        let (suspicions, inbox) = (Arc::default(), Arc::<Inbox>::default());
+        let governor = options.leases.zip(options.store.as_ref());
+        let governor = governor.map(|(terms, store)| Governor::new(options, terms, store, &inbox));
         Ok(Network {
-            leasing: leases(options, &suspicions)?.map(Arc::new),
+            leasing: leases(options, &suspicions, &inbox)?.map(Arc::new),
             suspicions,
+            inbox,
+            governor,
+            founders: configuration
+                .machines()
+                .iter()
+                .map(|machine| machine.id)
+                .collect(),
             peers: peers.collect::<Result<_, FabricError>>()?,
             board: fabric.provide(BOARD, boards::WORDS, Writer::Owner)?,
             me,
             fabric: Arc::clone(fabric),
             counting,
-            configuration: configuration.clone(),
+            configured: Configured::new(configuration),
             replication: options.replication,
             whereabouts,
             allotment: Allotment::new(options),
@@ -231,7 +263,9 @@ impl Network {
             reserves: reserve::Reserves::default(),
             services: Services::default(),
             work: OnceLock::new(),
-            finishing: Mutex::default(),
+            committing: Committing::default(),
+            numbers,
+            truncated: Mutex::default(),
             log_words: options.log_words,
             far,
             blocks: far::Blocks::default(),
@@ -261,20 +295,31 @@ impl Network {
         &self.fabric
     }
 
-    /// The configuration in which transactions begin to commit.
-    pub fn configuration(&self) -> &Configuration {
-        &self.configuration
-    }
-
     /// The machine that answers for an object; `None` where that is not known here.
     #[inline]
     pub fn primary(&self, addr: Addr) -> Option<MachineId> {
         self.whereabouts.primary(addr.region())
     }
 
-    /// The machines that have a backup of a region that is known here.
-    pub fn backups(&self, region: RegionId) -> impl Iterator<Item = MachineId> {
-        self.whereabouts.backups(region)
+    /// The machines that have a region, if they are known here.
+    pub fn replicas(&self, region: RegionId) -> Option<Known> {
+        self.whereabouts.replicas(region)
+    }
+
+    /// A time up to which old versions of a region's objects are not known to be there: an older version of one
+    /// that has none may have been at another machine, which had the region before.
+    pub fn floor(&self, region: RegionId) -> Timestamp {
+        self.whereabouts.floor(region)
+    }
+
+    /// Whether a peer is in the configuration that this machine is in.
+    fn is_member(&self, peer: &Peer) -> bool {
+        !peer.gone.load(Ordering::Relaxed)
+    }
+
+    /// The peers that are members.
+    fn fellows(&self) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().filter(|peer| self.is_member(peer))
     }
 
     fn peer(&self, id: MachineId) -> Option<&Peer> {
@@ -285,10 +330,9 @@ impl Network {
         self.peer(id).map(|peer| &peer.link)
     }
 
-    /// Old versions of the objects of a peer's region.
-    pub fn old_versions_of(&self, addr: Addr) -> Option<&OldVersions> {
-        self.peer(self.primary(addr)?)
-            .map(|peer| &peer.old_versions)
+    /// Old versions of the objects in a peer's memory.
+    pub fn old_versions_of(&self, peer: MachineId) -> Option<&OldVersions> {
+        self.peer(peer).map(|peer| &peer.old_versions)
     }
 
     /// Whether every peer can be written to, the CM has told the time, and the root object is there.
@@ -327,31 +371,46 @@ impl Network {
     /// answer that is waited for; and no call is open. Slots that are reserved for new objects may stay in
     /// stock.
     pub fn is_at_rest(&self) -> bool {
+        self.unrest().is_empty()
+    }
+
+    /// What is left, for people.
+    pub fn unrest(&self) -> Vec<&'static str> {
+        // Who governs may want the ends.
+        let settled = self.is_settled();
         let ends = self.ends.lock();
-        ends.iter().all(End::is_at_rest)
-            && self.home.lock().left() == 0
-            && self.replies.lock().is_empty()
-            && self.finishing.lock().is_empty()
-            && self.turns.lock().is_empty()
-            && self.askers.lock().is_empty()
-            && self.reserves.is_at_rest()
-            && self.allotment.is_at_rest()
-            && self
-                .peers
-                .iter()
-                .all(|peer| peer.link.is_at_rest() && peer.line.is_at_rest())
+        let peers = || self.fellows();
+        let all = [
+            ("a reconfiguration or recovery", settled),
+            ("records of peers", ends.iter().all(End::is_at_rest)),
+            ("its own records", self.home.lock().left() == 0),
+            ("answers to LOCK", self.replies.lock().is_empty()),
+            ("commits", self.committing.is_empty()),
+            ("intents", self.turns.lock().is_empty()),
+            ("headers", self.askers.lock().is_empty()),
+            ("slots", self.reserves.is_at_rest()),
+            ("regions", self.allotment.is_at_rest()),
+            ("logs", peers().all(|peer| peer.link.is_at_rest())),
+            ("calls", peers().all(|peer| peer.line.is_at_rest())),
+        ];
+        let left = all.into_iter().filter(|(_, rests)| !rests);
+        left.map(|(what, _)| what).collect()
     }
 
     /// Slots of peers in stock, and slots of this machine that peers have.
     pub fn reserved(&self) -> (Vec<Addr>, Vec<Addr>) {
         let ends = self.ends.lock();
         let lent = ends.iter().flat_map(End::lent);
+        // What was lent of a region that another machine has by now is nobody's.
+        let lent = lent.filter(|addr| self.primary(*addr) == Some(self.me));
         (self.reserves.all(), lent.collect())
     }
 
     /// Gives back what it has of peers and ends the poller's thread.
     pub fn stop(&self, now: Timestamp) {
         self.trim_stocks(now, true);
+        self.configured.give_up();
+        self.committing.give_up();
         self.allotment.give_up();
         self.stopped.store(true, Ordering::Release);
         self.fabric.bell().ring();
@@ -401,10 +460,11 @@ impl Network {
     }
 }
 
-/// The leases of a machine that is to have some; for now what they tell is only noted.
+/// The leases of a machine that is to have some. What they tell is noted, and put before whoever governs.
 fn leases(
     options: &NetworkOptions,
     suspicions: &Arc<Suspicions>,
+    inbox: &Arc<Inbox>,
 ) -> Result<Option<Leasing>, FabricError> {
     let Some(terms) = options.leases else {
         return Ok(None);
@@ -421,6 +481,11 @@ fn leases(
         false => entropy_seed(),
     };
     let noted = Arc::clone(suspicions);
-    let sink = Box::new(move |event| noted.note(event));
+    let (inbox, bell) = (Arc::clone(inbox), Arc::clone(fabric));
+    let sink = Box::new(move |event| {
+        noted.note(event);
+        inbox.push(Input::Lease(event));
+        bell.ring_bell(bell.me());
+    });
     Leasing::new(fabric, configuration, terms, Arc::clone(clock), life, sink).map(Some)
 }

@@ -12,13 +12,15 @@ use super::link::TRUNCATE_WORDS;
 use super::message::{self, Kind, Slot};
 use crate::lock::LockFailure;
 use crate::record::{self, TxnId};
-use crate::stop::Stop;
+use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
 use crate::write_set::{Payload, What, Write};
 
 /// A commit's business with the other machines.
 #[derive(Default)]
 pub(crate) struct Spread {
+    /// The configuration in which it began.
+    pub(crate) configuration: u64,
     pub(super) participants: Vec<Participant>,
     /// Numbers of all regions with written objects.
     pub(super) regions: Vec<u32>,
@@ -90,17 +92,29 @@ pub(super) fn kind_of(write: &Write) -> Option<Kind> {
     }
 }
 
+/// Whether an entry is a new object in a slot that another machine has lent.
+fn is_reserved(write: &Write) -> bool {
+    matches!(write.what, What::New { .. }) && matches!(write.payload(), Payload::Image(_))
+}
+
 impl Context {
     /// Whether other machines have part in the commit, as primaries or as backups.
     pub(crate) fn spreads(&self) -> Option<Arc<Network>> {
         let network = self.machine.network()?;
-        let alone =
-            |write: &Write| kind_of(write).is_none() || network.is_alone_with(write.addr.region());
+        let alone = |write: &Write| {
+            let here = || network.is_alone_with(write.addr.region()) && !is_reserved(write);
+            kind_of(write).is_none() || here()
+        };
         (!self.writes.writes.iter().all(alone)).then(|| Arc::clone(network))
     }
 
     /// Who has part in what.
     pub(super) fn plan(&mut self, network: &Network) -> Result<(), LockFailure> {
+        network.configured.within(|id| self.plan_in(network, id))
+    }
+
+    fn plan_in(&mut self, network: &Network, configuration: u64) -> Result<(), LockFailure> {
+        self.spread.configuration = configuration;
         self.spread.participants.clear();
         self.spread.slots.clear();
         self.spread.regions.clear();
@@ -109,13 +123,19 @@ impl Context {
                 continue;
             }
             self.spread.regions.push(write.addr.region().0);
-            // It was found out when the object was read, or its slot reserved.
-            let primary = network.primary(write.addr);
-            let primary = primary.ok_or(LockFailure::Stop(Stop::Damaged))?;
-            if primary != network.me() {
-                self.spread.participant(primary).primary.push(at as u32);
+            // It was found out when the object was read, or its slot reserved; another machine may be about to become
+            // the primary since.
+            let replicas = network.replicas(write.addr.region());
+            let replicas = replicas.ok_or(LockFailure::Abort(AbortReason::Unreachable))?;
+            if is_reserved(write) && network.reserves.is_stale(write.addr, self.reserved_since) {
+                // HANDS-2.
+                return Err(LockFailure::Abort(AbortReason::WriteConflict));
             }
-            for backup in network.backups(write.addr.region()) {
+            if replicas.primary != network.me() {
+                let primary = self.spread.participant(replicas.primary);
+                primary.primary.push(at as u32);
+            }
+            for backup in replicas.backups() {
                 self.spread.participant(backup).backup.push(at as u32);
             }
         }
@@ -209,10 +229,11 @@ impl Context {
                     acks.push(link.append(record::COMMIT_BACKUP, &record, &[promised]));
                 }
                 None => {
-                    let held = network
-                        .home
-                        .lock()
-                        .hold(self.machine.regions(), &record, None);
+                    let held =
+                        network
+                            .home
+                            .lock()
+                            .hold(self.machine.regions(), &record, None, true);
                     held.map_err(|_| LockFailure::Stop(Stop::Damaged))?;
                 }
             }
@@ -321,15 +342,30 @@ impl Context {
         acks
     }
 
-    /// Tells whoever has got a record of a commit that is given up, and takes all promises back.
-    pub(crate) fn abort_spread(&mut self) {
+    /// Tells whoever has got a record of a commit that is given up, and takes all promises back. `false` where
+    /// only recovery can say what becomes of it.
+    pub(crate) fn abort_spread(&mut self) -> bool {
         if self.spread.participants.is_empty() {
-            return;
+            return true;
         }
         let Some(network) = self.machine.network().map(Arc::clone) else {
-            return;
+            return true;
         };
         let id = self.txn_id();
+        let told = network.configured.during(id.configuration, || {
+            self.tell_abort(&network, id);
+            network.committing.withdraw(id);
+        });
+        if told.is_none() && network.committing.has(id) {
+            return false;
+        }
+        self.spread.participants.clear();
+        // Answers that are still to come are not those of another try.
+        self.local += 1;
+        true
+    }
+
+    fn tell_abort(&mut self, network: &Network, id: TxnId) {
         for participant in self.spread.participants.drain(..) {
             let Some(link) = network.link(participant.machine) else {
                 network.home.lock().abort(id);
@@ -351,7 +387,5 @@ impl Context {
                 drop(link.append(record::ABORT, &id.words(), &[participant.promised[spared]]));
             }
         }
-        // Answers that are still to come are not those of another try.
-        self.local += 1;
     }
 }

@@ -11,7 +11,7 @@
 //! * PRIMARY-4: a new object comes into a slot that was lent to the peer and is not allocated; it is locked as
 //!   others are, so whoever finds a pointer to it before it is there waits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use fencepost_fabric::Kept;
 use fencepost_storage::header::{Header, Link, OldPlace};
@@ -20,11 +20,13 @@ use fencepost_storage::old_versions::Replaced;
 use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
+use super::evidence::{self, Found, put_content};
 use super::lent::Lent;
 use super::message::{Kind, LockReply, Reader, Slot, Value, Write};
 use crate::changes;
 use crate::machine::Machine;
 use crate::record::{BadRecord, TxnId};
+use crate::recovery::Evidence;
 use crate::stop::AbortReason;
 
 /// What is asked of the processor of each object before the first is locked.
@@ -35,6 +37,8 @@ struct Held {
     addr: Addr,
     base: Header,
     kind: Kind,
+    /// The slot of what it becomes.
+    slot: Slot,
     /// Of a new object: what it is split of, or null.
     split_of: Addr,
     /// The word of it that becomes the write timestamp.
@@ -67,6 +71,8 @@ struct Locked {
 #[derive(Default)]
 pub(super) struct Primary {
     locked: HashMap<TxnId, Locked, FixedState>,
+    /// Those that have committed and are not truncated, and when.
+    committed: HashMap<TxnId, (Locked, Timestamp), FixedState>,
     /// Records that stay until truncation.
     kept: HashMap<TxnId, Vec<Kept>, FixedState>,
     /// Slots for objects that they make.
@@ -96,10 +102,13 @@ impl Primary {
                 let (split, payload) = write.payload.split_first().ok_or(NO_SPLIT)?;
                 (split_of, write.payload) = (Addr::from_raw(*split), payload);
             }
-            match self.take_lock(machine, &write) {
-                Ok(base) => {
-                    let slot = Slot::of(machine.regions(), write.addr);
-                    found.push(slot.map_or(0, Slot::word));
+            let slot = Slot::of(machine.regions(), write.addr);
+            let slot = slot.ok_or(AbortReason::WriteConflict);
+            match slot.and_then(|slot| Ok((slot, self.take_lock(machine, &write)?))) {
+                Ok((mut slot, base)) => {
+                    found.push(slot.word());
+                    let new = u16::from(write.kind == Kind::New);
+                    slot.incarnation = slot.incarnation.wrapping_add(new);
                     let patched = write.kind.is_patched();
                     if patched {
                         found.push(base.0);
@@ -112,6 +121,7 @@ impl Primary {
                         addr: write.addr,
                         base,
                         kind: write.kind,
+                        slot,
                         split_of,
                         stamped: usize::from(write.class).checked_sub(1),
                         payload: match moved || follows {
@@ -205,6 +215,35 @@ impl Primary {
         let (id, w) = (reader.id()?, reader.timestamp()?);
         let locked = self.locked.remove(&id);
         let locked = locked.ok_or(BadRecord("COMMIT-PRIMARY without a LOCK"))?;
+        self.put_in_place(machine, lane, &locked, w)?;
+        self.kept.entry(id).or_default().push(kept);
+        self.committed.insert(id, (locked, w));
+        Ok(())
+    }
+
+    /// Recovery has decided: a transaction takes effect at `w`, or has none. Its records stay. Nothing is done where
+    /// that was done before.
+    pub fn settle(&mut self, machine: &Machine, lane: usize, id: TxnId, w: Option<Timestamp>) {
+        let Some(locked) = self.locked.remove(&id) else {
+            return;
+        };
+        // Otherwise nobody may have committed (PRIMARY-3).
+        let whole = || locked.held.iter().all(|held| locked.value(held).is_ok());
+        let Some(w) = w.filter(|_| whole()) else {
+            return unlock(machine, &locked.held);
+        };
+        if self.put_in_place(machine, lane, &locked, w).is_ok() {
+            self.committed.insert(id, (locked, w));
+        }
+    }
+
+    fn put_in_place(
+        &mut self,
+        machine: &Machine,
+        lane: usize,
+        locked: &Locked,
+        w: Timestamp,
+    ) -> Result<(), BadRecord> {
         let held = &locked.held;
         let mut lane = machine.lanes().enter(lane);
         let places: Vec<OldPlace> = held
@@ -226,7 +265,6 @@ impl Primary {
                 lane.retire(held.addr, w);
             }
         }
-        self.kept.entry(id).or_default().push(kept);
         Ok(())
     }
 
@@ -240,7 +278,57 @@ impl Primary {
 
     /// TRUNCATE: the records that may be released.
     pub fn truncate(&mut self, id: TxnId) -> Vec<Kept> {
+        self.committed.remove(&id);
         self.kept.remove(&id).unwrap_or_default()
+    }
+
+    /// What there is of transactions that are not truncated.
+    pub fn find(&self, found: &mut Found) {
+        let locked = self.locked.iter().map(|(id, locked)| (id, locked, None));
+        let committed = self.committed.iter();
+        let committed = committed.map(|(id, (locked, w))| (id, locked, Some(*w)));
+        for (id, locked, w) in locked.chain(committed) {
+            // It was looked at when it came.
+            let mut reader = Reader(&locked.record[TxnId::WORDS..]);
+            let Ok(written) = evidence::written(&mut reader) else {
+                continue;
+            };
+            let evidence = match w {
+                Some(_) => Evidence::LOCK.and(Evidence::COMMIT_PRIMARY),
+                None => Evidence::LOCK,
+            };
+            let regions: BTreeSet<u32> = locked.held.iter().map(Held::region).collect();
+            for region in regions
+                .into_iter()
+                .filter(|region| locked.has_values(*region))
+            {
+                found.add((*id, region), evidence, &written, w);
+            }
+        }
+    }
+
+    /// What one of them writes to a region.
+    pub fn content(&self, id: TxnId, region: u32) -> Option<Vec<u64>> {
+        let committed = self.committed.get(&id).map(|(locked, _)| locked);
+        let locked = self.locked.get(&id).or(committed)?;
+        let mut content = Vec::new();
+        for held in locked.held.iter().filter(|held| held.region() == region) {
+            let value = match held.kind {
+                Kind::Freed => None,
+                _ => Some(locked.value(held).ok()?),
+            };
+            let about = (held.addr, held.kind, held.slot);
+            let base = held.base.timestamp();
+            put_content(&mut content, about, base, value, held.stamped);
+        }
+        (!content.is_empty()).then_some(content)
+    }
+
+    /// Transactions of configurations before `current` that have anything here.
+    pub fn before(&self, current: u64) -> Vec<TxnId> {
+        let ids = self.locked.keys().chain(self.kept.keys());
+        let ids = ids.chain(self.committed.keys()).copied();
+        ids.filter(|id| id.configuration < current).collect()
     }
 
     /// Transactions that hold locks, and that have records here.
@@ -249,7 +337,19 @@ impl Primary {
     }
 }
 
+impl Held {
+    fn region(&self) -> u32 {
+        self.addr.region().0
+    }
+}
+
 impl Locked {
+    /// Whether it is known what all objects of a region become.
+    fn has_values(&self, region: u32) -> bool {
+        let mut held = self.held.iter().filter(|held| held.region() == region);
+        held.all(|held| !matches!(held.payload, Where::Awaited))
+    }
+
     /// What an object becomes.
     fn value(&self, held: &Held) -> Result<Value<'_>, BadRecord> {
         let (record, from, words, ranges) = match held.payload {

@@ -20,6 +20,10 @@
 //!   COMMIT-PRIMARY, so whoever comes by a pointer of the same commit waits for it.
 //! * RESERVE-3: UNRESERVE goes through the log, behind the ABORT of whoever had the slot locked.
 //!
+//! When a region changes hands, what is in stock of it is forgotten (HANDS-2): its new primary finds it free, and may
+//! lend it anew. So transactions know since when they have what they have, and neither give back what is stale by now
+//! nor make objects of it.
+//!
 //! A stock has a bound; beyond it, after [`IDLE`] without use, and when the machine closes, slots go back.
 //!
 //! # Failure
@@ -29,12 +33,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_fabric::{Completer, Completion, MachineId};
 use fencepost_storage::classes::Class;
 use fencepost_storage::header::Header;
-use fencepost_storage::{Addr, Timestamp};
+use fencepost_storage::{Addr, RegionId, Timestamp};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
@@ -73,6 +77,8 @@ pub(crate) struct Reserved {
     pub base: Header,
     /// With the incarnation of the object to come.
     pub slot: Slot,
+    /// Since when it is not in the stock, as [`Reserves::since`] counts.
+    pub since: u64,
 }
 
 /// What is asked of a primary.
@@ -143,13 +149,26 @@ pub(super) fn answer(ticket: u64, slots: &[Reserved], mut send: impl FnMut(&[u64
 
 /// What this machine has of its peers.
 #[derive(Default)]
-pub(super) struct Reserves(Mutex<Stocks>);
+pub(super) struct Reserves {
+    stocks: Mutex<Stocks>,
+    /// Changes of hands of regions so far.
+    changes: AtomicU64,
+}
 
 #[derive(Default)]
 struct Stocks {
     slots: HashMap<(MachineId, u8), Stock, FixedState>,
     /// Questions that have not been answered to the end, or whose answers nobody has taken yet.
     asked: HashMap<u64, Answer, FixedState>,
+    /// Which change of hands was the last of a region.
+    changed: HashMap<RegionId, u64, FixedState>,
+}
+
+impl Stocks {
+    fn is_stale(&self, addr: Addr, since: u64) -> bool {
+        let changed = self.changed.get(&addr.region());
+        changed.is_some_and(|changed| *changed >= since)
+    }
 }
 
 /// Slots of one size class at one peer.
@@ -160,6 +179,7 @@ struct Stock {
 }
 
 struct Answer {
+    machine: MachineId,
     came: Vec<Reserved>,
     /// Told once all has come.
     whole: Option<Completer<()>>,
@@ -170,14 +190,48 @@ struct Answer {
 impl Reserves {
     /// Whether nothing is asked for.
     pub fn is_at_rest(&self) -> bool {
-        self.0.lock().asked.is_empty()
+        self.stocks.lock().asked.is_empty()
+    }
+
+    /// A machine is lost, and what it has lent; whoever waits for its answer is told.
+    pub fn forget_machine(&self, machine: MachineId) {
+        let mut stocks = self.stocks.lock();
+        stocks.slots.retain(|(of, _), _| *of != machine);
+        let asked = stocks
+            .asked
+            .extract_if(|_, answer| answer.machine == machine);
+        let told: Vec<Answer> = asked.map(|(_, answer)| answer).collect();
+        drop(stocks);
+        drop(told);
     }
 
     /// All slots in stock.
     pub fn all(&self) -> Vec<Addr> {
-        let stocks = self.0.lock();
+        let stocks = self.stocks.lock();
         let slots = stocks.slots.values().flat_map(|stock| &stock.slots);
         slots.map(|slot| slot.addr).collect()
+    }
+
+    /// A region has changed hands: who lent slots of it does not have it any more.
+    pub fn forget(&self, region: RegionId) {
+        let mut stocks = self.stocks.lock();
+        let Stocks { slots, asked, .. } = &mut *stocks;
+        let stocked = slots.values_mut().map(|stock| &mut stock.slots);
+        for slots in stocked.chain(asked.values_mut().map(|answer| &mut answer.came)) {
+            slots.retain(|slot| slot.addr.region() != region);
+        }
+        let change = self.changes.fetch_add(1, Ordering::Release) + 1;
+        stocks.changed.insert(region, change);
+    }
+
+    /// What is taken now is not stale before another region changes hands.
+    pub fn since(&self) -> u64 {
+        self.changes.load(Ordering::Acquire) + 1
+    }
+
+    /// Whether the region of a slot has changed hands since that was taken.
+    pub fn is_stale(&self, addr: Addr, since: u64) -> bool {
+        self.since() != since && self.stocks.lock().is_stale(addr, since)
     }
 }
 
@@ -192,7 +246,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// Where the slots are that have come.
     fn places(&self) -> Vec<Addr> {
-        let stocks = self.network.reserves.0.lock();
+        let stocks = self.network.reserves.stocks.lock();
         let came = stocks.asked.get(&self.ticket).map(|answer| &answer.came);
         let addrs = came.into_iter().flatten().map(|slot| slot.addr);
         addrs.collect()
@@ -200,15 +254,19 @@ impl Asked<'_> {
 
     /// What has come; what of it is not used is to be put back, before anything is awaited.
     fn came(&self) -> Vec<Reserved> {
-        let mut stocks = self.network.reserves.0.lock();
+        let reserves = &self.network.reserves;
+        let mut stocks = reserves.stocks.lock();
         let answer = stocks.asked.get_mut(&self.ticket);
-        answer.map_or_else(Vec::new, |answer| std::mem::take(&mut answer.came))
+        let mut came = answer.map_or_else(Vec::new, |answer| std::mem::take(&mut answer.came));
+        came.iter_mut()
+            .for_each(|slot| slot.since = reserves.since());
+        came
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let mut stocks = self.network.reserves.0.lock();
+        let mut stocks = self.network.reserves.stocks.lock();
         let Some(answer) = stocks.asked.get_mut(&self.ticket) else {
             return;
         };
@@ -226,18 +284,25 @@ impl Drop for Asked<'_> {
 impl Network {
     /// A slot of `machine` from the stock, if there is one in a region that is known here.
     pub fn take_slot(&self, machine: MachineId, class: Class, now: Timestamp) -> Option<Reserved> {
-        let mut stocks = self.reserves.0.lock();
+        let mut stocks = self.reserves.stocks.lock();
         let stock = stocks.slots.get_mut(&(machine, class.0))?;
         stock.used_at = now;
         let known = |slot: &Reserved| self.knows(slot.addr.region());
         let at = stock.slots.iter().rposition(known)?;
-        Some(stock.slots.swap_remove(at))
+        let since = self.reserves.since();
+        Some(Reserved {
+            since,
+            ..stock.slots.swap_remove(at)
+        })
     }
 
     /// Puts slots of `machine` back into the stock that no object came into.
     pub fn put_back(&self, machine: MachineId, slots: &[Reserved], now: Timestamp) {
-        let mut stocks = self.reserves.0.lock();
+        let mut stocks = self.reserves.stocks.lock();
         for slot in slots {
+            if stocks.is_stale(slot.addr, slot.since) {
+                continue;
+            }
             let stock = (machine, slot.slot.class.0);
             let stock = stocks.slots.entry(stock).or_default();
             stock.used_at = now;
@@ -272,6 +337,7 @@ impl Network {
                 addr: Addr::from_raw(reader.word()?),
                 base: Header(reader.word()?),
                 slot: Slot::from_word(reader.word()?),
+                since: self.reserves.since(),
             };
             // Where that is not known, whoever takes the slot finds out.
             if self
@@ -282,9 +348,11 @@ impl Network {
             }
             slots.push(slot);
         }
-        let mut stocks = self.reserves.0.lock();
-        let answer = stocks.asked.get_mut(&ticket);
-        let answer = answer.ok_or(BadRecord("an answer to what was not asked"))?;
+        let mut stocks = self.reserves.stocks.lock();
+        let Some(answer) = stocks.asked.get_mut(&ticket) else {
+            // Whoever asked was told that the peer is lost.
+            return Ok(());
+        };
         if answer.abandoned {
             if !more {
                 stocks.asked.remove(&ticket);
@@ -304,7 +372,7 @@ impl Network {
 
     /// Gives back what is over the bound of a stock or has not been used for long; all of it where `closing`.
     pub(super) fn trim_stocks(&self, now: Timestamp, closing: bool) {
-        let mut stocks = self.reserves.0.lock();
+        let mut stocks = self.reserves.stocks.lock();
         for ((machine, _), stock) in &mut stocks.slots {
             let idle = now.raw().saturating_sub(stock.used_at.raw()) > IDLE;
             let kept = if closing || idle { 0 } else { KEPT };
@@ -342,11 +410,12 @@ impl Transaction {
         let ticket = network.tickets.fetch_add(1, Ordering::Relaxed);
         let (whole, answered) = Completion::pending();
         let answer = Answer {
+            machine,
             came: Vec::new(),
             whole: Some(whole),
             abandoned: false,
         };
-        network.reserves.0.lock().asked.insert(ticket, answer);
+        network.reserves.stocks.lock().asked.insert(ticket, answer);
         let asked = Asked {
             network: &network,
             machine,
@@ -381,6 +450,7 @@ mod tests {
             addr: Addr::from_raw(64 * at as u64),
             base: Header(at as u64),
             slot: Slot::from_word(at as u64),
+            since: 0,
         };
         (0..count).map(slot).collect()
     }

@@ -19,62 +19,82 @@
 //! that is alone.
 
 use std::borrow::BorrowMut;
-use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_fabric::{Completion, FabricError, MachineId, RingFull};
+use fencepost_fabric::{Completion, FabricError, RingFull};
 use fencepost_storage::Timestamp;
 
 use super::Network;
+use super::committing::Ending;
 use super::participants::{COMMIT_BACKUP, LOCK};
 use crate::commit::Done;
 use crate::counters::Event;
 use crate::lock::LockFailure;
-use crate::machine::Machine;
 use crate::moment::let_others_run;
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::Transaction;
+use crate::transaction::{Context, Transaction};
 
 /// Times that a commit asks for room in the logs of the others.
 const ROOM_ROUNDS: u32 = 1 << 14;
 /// A longer moment.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A commit whose COMMIT-PRIMARY records are not all acknowledged yet.
-pub(super) struct Finishing {
-    id: TxnId,
-    participants: Vec<MachineId>,
-    acks: Vec<Completion<()>>,
+/// Why a commit does not go on.
+enum Halt {
+    /// It had no effect.
+    Failed(LockFailure),
+    /// Whether it takes effect is for recovery to say.
+    InDoubt,
 }
+
+impl From<LockFailure> for Halt {
+    fn from(failure: LockFailure) -> Halt {
+        Halt::Failed(failure)
+    }
+}
+
+/// Another configuration was applied before others could have seen a commit.
+const RECONFIGURED: LockFailure = LockFailure::Abort(AbortReason::Unreachable);
 
 impl Transaction {
     /// LOCK to TRUNCATE of a commit that other machines have part in. Nothing is left of it where it
     /// fails.
     pub(crate) async fn commit_spread(&mut self, network: &Network) -> Result<Done, LockFailure> {
+        let admitted = network.admitted().await;
+        admitted.map_err(LockFailure::Stop)?;
         let done = match self.lock_to_backups(network).await {
             Ok(w) => self.primaries(network, w).await,
-            Err(failure) => Err(failure),
+            Err(halt) => Err(halt),
         };
-        if let Err(failure) = &done {
-            self.context_mut().unlock();
-            if let LockFailure::Abort(AbortReason::LockBusy | AbortReason::ReadLocked) = failure {
-                self.back_off(network).await;
+        match done {
+            Ok(done) => Ok(done),
+            Err(Halt::InDoubt) => self.settle(network).await,
+            Err(Halt::Failed(failure)) => {
+                self.context_mut().unlock();
+                let busy = LockFailure::is_busy;
+                if busy(&failure) {
+                    self.back_off(network).await;
+                }
+                Err(failure)
             }
         }
-        done
     }
 
-    async fn lock_to_backups(&mut self, network: &Network) -> Result<Timestamp, LockFailure> {
+    async fn lock_to_backups(&mut self, network: &Network) -> Result<Timestamp, Halt> {
+        self.find_regions(network).await?;
         self.context_mut().plan(network)?;
         self.reserve_logs(network).await?;
         let context = self.context_mut();
-        let replies = context.lock_elsewhere(network);
+        let current = context.spread.configuration;
+        let during = &network.configured;
+        let replies = during.during(current, || context.lock_elsewhere(network));
+        let replies = replies.ok_or(RECONFIGURED)?;
         context.lock().await?;
         for (machine, reply) in replies {
             let Ok(reply) = self.answered(network, reply).await else {
-                return Err(LockFailure::Abort(AbortReason::Unreachable));
+                return Err(LockFailure::Abort(AbortReason::Unreachable).into());
             };
             let context = self.context_mut();
             context.locked_elsewhere(machine, reply).await?;
@@ -86,8 +106,14 @@ impl Transaction {
         let w = w.map_err(LockFailure::Abort)?;
         context.validate(w).await?;
         context.stamp(w);
-        let mut acks = context.lock_moved_elsewhere(network);
-        acks.extend(context.commit_backup(network, w)?);
+        let id = context.txn_id();
+        let acks = during.during(current, || {
+            network.committing.begin(id, &context.spread.regions, w);
+            let mut acks = context.lock_moved_elsewhere(network);
+            acks.extend(context.commit_backup(network, w)?);
+            Ok::<_, LockFailure>(acks)
+        });
+        let mut acks = acks.ok_or(RECONFIGURED)??;
         for at in 0..self.context().spread.participants.len() {
             if self.context().spread.participants[at].in_parts {
                 self.commit_backup_in_parts(network, at, w, &mut acks)
@@ -96,10 +122,62 @@ impl Transaction {
         }
         for ack in acks {
             if self.answered(network, ack).await.is_err() {
-                return Err(LockFailure::Abort(AbortReason::Unreachable));
+                return Err(self.not_acknowledged(network, id).await);
             }
         }
         Ok(w)
+    }
+
+    /// Waits for regions that are changing hands.
+    async fn find_regions(&self, network: &Network) -> Result<(), LockFailure> {
+        for at in 0..self.context().writes.writes.len() {
+            let region = self.context().writes.writes[at].addr.region();
+            if !network.knows(region) {
+                let found = network.find(region).await;
+                let there = found.map_err(|stop| match stop {
+                    Stop::Retry(reason) => LockFailure::Abort(reason),
+                    stop => LockFailure::Stop(stop),
+                })?;
+                if !there {
+                    return Err(LockFailure::Stop(Stop::Damaged));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A COMMIT-BACKUP was not acknowledged: where machines that fail are replaced, that one is going to be.
+    async fn not_acknowledged(&self, network: &Network, id: TxnId) -> Halt {
+        match network.replaces_machines() {
+            true => {
+                network.configured.later_than(id.configuration).await;
+                Halt::InDoubt
+            }
+            false => Halt::Failed(LockFailure::Abort(AbortReason::Unreachable)),
+        }
+    }
+
+    /// Waits for what recovery decides about a commit, and does that here.
+    async fn settle(&mut self, network: &Network) -> Result<Done, LockFailure> {
+        let id = self.context().txn_id();
+        let decision = network.committing.decision(id).await;
+        // Otherwise the machine stops, and nobody knows.
+        let decision = decision.map_err(|_| LockFailure::Stop(Stop::Failed))?;
+        let context = self.context_mut();
+        let done = match decision {
+            Some(w) => {
+                context.take_effect(w);
+                let durable_at = None;
+                Ok(Done { w, durable_at })
+            }
+            None => {
+                context.spread.participants.clear();
+                context.unlock();
+                Err(RECONFIGURED)
+            }
+        };
+        network.committing.is_done(id);
+        done
     }
 
     /// COMMIT-BACKUP of a large transaction at one backup.
@@ -109,7 +187,8 @@ impl Transaction {
         at: usize,
         w: Timestamp,
         acks: &mut Vec<Completion<()>>,
-    ) -> Result<(), LockFailure> {
+    ) -> Result<(), Halt> {
+        let current = self.context().spread.configuration;
         let machine = self.context().spread.participants[at].machine;
         let Some(link) = network.link(machine) else {
             return Ok(());
@@ -119,16 +198,21 @@ impl Transaction {
         while next < self.context().spread.participants[at].backup.len() {
             let (record, upto) = self.context().backup_part(network, at, next, w)?;
             next = upto;
-            let tag = record::COMMIT_BACKUP_PART;
+            let tag = match next == self.context().spread.participants[at].backup.len() {
+                true => record::COMMIT_BACKUP_LAST,
+                false => record::COMMIT_BACKUP_PART,
+            };
             let mut round = 0;
             let ack = loop {
-                match link.append_unpromised(tag, &record) {
-                    Ok(ack) => break ack,
+                let append = || link.append_unpromised(tag, &record);
+                match network.configured.during(current, append) {
+                    None => return Err(Halt::InDoubt),
+                    Some(Ok(ack)) => break ack,
                     // Two large transactions may be in each other's way.
-                    Err(RingFull) if round == ROOM_ROUNDS => {
-                        return Err(LockFailure::Abort(AbortReason::LockBusy));
+                    Some(Err(RingFull)) if round == ROOM_ROUNDS => {
+                        return Err(LockFailure::Abort(AbortReason::LockBusy).into());
                     }
-                    Err(RingFull) => self.wait_a_moment(network, round).await,
+                    Some(Err(RingFull)) => self.wait_a_moment(network, round).await,
                 }
                 round += 1;
             };
@@ -163,7 +247,14 @@ impl Transaction {
                 )));
             }
             let mut round = 0;
-            while let Err(RingFull) = link.reserve(&sizes) {
+            let current = self.context().spread.configuration;
+            loop {
+                let reserve = || link.reserve(&sizes);
+                match network.configured.during(current, reserve) {
+                    None => return Err(RECONFIGURED),
+                    Some(Ok(())) => break,
+                    Some(Err(RingFull)) => {}
+                }
                 round += 1;
                 if round > ROOM_ROUNDS {
                     return Err(LockFailure::Abort(AbortReason::LockBusy));
@@ -227,94 +318,87 @@ impl Transaction {
     }
 
     /// COMMIT-PRIMARY everywhere; the commit has taken effect when it answers Ok.
-    async fn primaries(&mut self, network: &Network, w: Timestamp) -> Result<Done, LockFailure> {
+    async fn primaries(&mut self, network: &Network, w: Timestamp) -> Result<Done, Halt> {
         let context = self.context_mut();
-        let locked_here = context.locked > 0;
-        // From here on the locks are released by the versions that replace what they guard.
-        context.locked = 0;
-        // Its own new objects are there before anything elsewhere leads to them.
-        context.commit_primary(w);
-        let acks = context.commit_primary_elsewhere(network, w);
-        let home = locked_here || acks.is_empty();
-        context.slot.end_commit();
-        context.truncate(w);
-        // Nothing of it is the transaction's own any more, should its future be dropped from here on.
-        context.writes.clear();
-        let machine = Arc::clone(&context.machine);
-        machine.counters().count(context.lane, Event::CommitWrite);
         let id = context.txn_id();
+        let locked_here = context.locked > 0;
+        let shown = network.configured.during(id.configuration, || {
+            // Its own new objects are there before anything elsewhere leads to them.
+            context.put_in_place(w);
+            let acks = context.commit_primary_elsewhere(network, w);
+            network.committing.show(id);
+            acks
+        });
+        let acks = shown.ok_or(Halt::InDoubt)?;
+        let known = locked_here || acks.is_empty();
         let participants = context.spread.participants.drain(..);
         let participants = participants.map(|participant| participant.machine);
+        let participants = participants.collect();
+        context.is_in_place(w);
+        let machine = Arc::clone(&context.machine);
         let mut ending = Ending {
-            machine: &machine,
             network,
-            finishing: Finishing {
-                id,
-                participants: participants.collect(),
-                acks,
-            },
+            regions: machine.regions(),
+            id,
+            participants,
+            acks,
         };
-        let mut known = home;
-        while !known && let Some(ack) = ending.finishing.acks.first_mut() {
-            known = self.answered(network, &mut *ack).await.is_ok();
-            drop(ending.finishing.acks.swap_remove(0));
+        let mut acknowledged = known;
+        while !acknowledged && let Some(ack) = ending.acks.first_mut() {
+            acknowledged = self.answered(network, &mut *ack).await.is_ok();
+            drop(ending.acks.swap_remove(0));
         }
         drop(ending);
-        match known {
-            true => Ok(Done {
-                w,
-                durable_at: None,
-            }),
-            false => Err(LockFailure::Stop(Stop::Failed)),
+        let durable_at = None;
+        match acknowledged {
+            true => Ok(Done { w, durable_at }),
+            // All backups have it: recovery finds that.
+            false if network.replaces_machines() => Ok(Done { w, durable_at }),
+            false => Err(LockFailure::Stop(Stop::Failed).into()),
         }
     }
-}
 
-/// The end of a commit that has taken effect: it comes, whether or not anybody waits for it.
-struct Ending<'a> {
-    machine: &'a Machine,
-    network: &'a Network,
-    finishing: Finishing,
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        if !self.finishing.end(self.machine.regions(), self.network) {
-            let Finishing {
-                id,
-                participants,
-                acks,
-            } = &mut self.finishing;
-            let (id, participants, acks) = (*id, take(participants), take(acks));
-            self.network.finishing.lock().push(Finishing {
-                id,
-                participants,
-                acks,
-            });
-        }
-    }
-}
-
-impl Finishing {
-    /// Truncates once every primary has acknowledged; whether that is done.
-    fn end(&mut self, regions: &fencepost_storage::region::Regions, network: &Network) -> bool {
-        self.acks.retain_mut(|ack| ack.take().is_none());
-        if !self.acks.is_empty() {
-            return false;
-        }
-        for machine in &self.participants {
-            match network.link(*machine) {
-                Some(link) => link.truncate(self.id),
-                None => {
-                    // What it holds itself was made by this machine.
-                    let _ = network
-                        .home
-                        .lock()
-                        .truncate(regions, &network.changed, self.id);
-                }
+    /// A commit that was in doubt is what recovery has decided, and nobody waits to hear of it.
+    pub(super) fn do_what_is_decided(mut self, outcome: Option<Timestamp>) {
+        let context = self.context_mut();
+        match outcome {
+            Some(w) => {
+                context.take_effect(w);
+                self.finish();
+            }
+            None => {
+                context.spread.participants.clear();
+                self.give_up(AbortReason::Unreachable);
             }
         }
-        true
+    }
+}
+
+impl Context {
+    /// COMMIT-PRIMARY of what this machine is the primary of.
+    fn put_in_place(&mut self, w: Timestamp) {
+        // From here on the locks are released by the versions that replace what they guard.
+        self.locked = 0;
+        self.commit_primary(w);
+    }
+
+    /// It has taken effect.
+    fn is_in_place(&mut self, w: Timestamp) {
+        self.slot.end_commit();
+        self.truncate(w);
+        // Nothing of it is the transaction's own any more, should its future be dropped from here on.
+        self.writes.clear();
+        self.machine.counters().count(self.lane, Event::CommitWrite);
+    }
+
+    /// Recovery has decided that a commit takes effect: it does here.
+    fn take_effect(&mut self, w: Timestamp) {
+        self.spread.participants.clear();
+        // One that was shown before is in place.
+        if !self.writes.is_empty() {
+            self.put_in_place(w);
+            self.is_in_place(w);
+        }
     }
 }
 
@@ -322,13 +406,5 @@ impl Network {
     /// Looks for an answer before the poller is relied on to wake whoever waits.
     fn looks(&self) -> u32 {
         if self.driven || self.far { 0 } else { 4096 }
-    }
-
-    /// Truncates what has been acknowledged by all meanwhile.
-    pub(super) fn finish(&self, regions: &fencepost_storage::region::Regions) {
-        self.finishing
-            .lock()
-            .retain_mut(|finishing| !finishing.end(regions, self));
-        let _ = self.home.lock().look_again(regions, &self.changed);
     }
 }

@@ -49,8 +49,6 @@ const NAP: Duration = Duration::from_micros(50);
 pub(super) struct Asking {
     /// Who has this machine's clock in common.
     host: u64,
-    /// The CM, where it is another machine.
-    manager: Option<MachineId>,
     /// By the own clock: when it was asked last, and which question was answered last.
     asked: AtomicU64,
     answered: AtomicU64,
@@ -60,10 +58,8 @@ pub(super) struct Asking {
 
 impl Asking {
     pub fn new(options: &NetworkOptions) -> Asking {
-        let manager = options.configuration.cm();
         Asking {
             host: options.host,
-            manager: (manager != options.fabric.me()).then_some(manager),
             asked: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             in_use: AtomicBool::new(false),
@@ -74,7 +70,7 @@ impl Asking {
 impl Network {
     /// Asks for the time, unless an answer is on its way.
     pub fn ask_time(&self, clock: &Clock) {
-        let link = self.asking.manager.and_then(|manager| self.link(manager));
+        let link = self.link(self.configured.cm());
         let Some(link) = link.filter(|link| link.was_up()) else {
             return;
         };
@@ -145,7 +141,7 @@ impl Network {
         words: &[u64],
     ) -> Result<(), BadRecord> {
         let asked = Reader(words).word()?;
-        if self.asking.manager.is_none() && link.was_up() {
+        if self.configured.cm() == self.me && link.was_up() {
             let Told { ns, ahead } = clock.tell();
             let _ = link.send(TIME_IS, &[asked, self.asking.host, ahead, ns]);
         }
@@ -166,7 +162,7 @@ impl Network {
         if now.is_none_or(|now| now >= Timestamp::MAX.raw()) {
             return Err(BadRecord("a time that no clock tells"));
         }
-        if self.asking.manager != Some(peer) || clock.is_exact() {
+        if self.configured.cm() != peer || clock.is_exact() {
             return Ok(());
         }
         match host == self.asking.host {

@@ -96,7 +96,9 @@ impl Posted {
         match tag {
             record::LOCK | record::LOCK_OF_PARTS => Posted::Lock,
             record::LOCK_MOVED => Posted::LockMoved,
-            record::COMMIT_BACKUP | record::COMMIT_BACKUP_PART => Posted::CommitBackup,
+            record::COMMIT_BACKUP | record::COMMIT_BACKUP_PART | record::COMMIT_BACKUP_LAST => {
+                Posted::CommitBackup
+            }
             record::COMMIT_PRIMARY => Posted::CommitPrimary,
             record::ABORT => Posted::Abort,
             record::TRUNCATE => Posted::Truncate,

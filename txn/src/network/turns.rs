@@ -120,6 +120,12 @@ impl Lines {
         Ok(())
     }
 
+    /// The peer is lost: it stands in no line any more.
+    pub fn leave(&mut self, intents: &Intents, peer: MachineId) {
+        self.standing.clear();
+        intents.leave_all(u64::from(peer.0));
+    }
+
     /// Tells those whose wait has ended; whether there was one.
     pub fn tell(&mut self, intents: &Intents, link: &Link) -> bool {
         if !self.changed.any.swap(false, Ordering::AcqRel) {

@@ -1,5 +1,12 @@
 //! What replicas have seen of a transaction, and how their region votes.
 
+use std::sync::Arc;
+
+use fencepost_cluster::MachineId;
+use fencepost_storage::Timestamp;
+
+use crate::record::TxnId;
+
 /// What a replica of a region has seen of a transaction in its log, or knows of it since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Evidence(u8);
@@ -20,6 +27,15 @@ impl Evidence {
     /// TRUNCATE: its records are gone.
     pub const TRUNCATED: Evidence = Evidence(1 << 5);
 
+    /// Those with which goes what the transaction writes to the region: who has seen one of them has that, too.
+    pub(super) const CONTENT: Evidence = Evidence::LOCK
+        .and(Evidence::COMMIT_BACKUP)
+        .and(Evidence::COMMIT_PRIMARY);
+    /// Those that the write timestamp comes with.
+    pub(super) const TIMED: Evidence = Evidence::COMMIT_BACKUP
+        .and(Evidence::COMMIT_PRIMARY)
+        .and(Evidence::COMMIT_RECOVERY);
+
     /// Both.
     #[must_use]
     pub const fn and(self, other: Evidence) -> Evidence {
@@ -35,6 +51,19 @@ impl Evidence {
     /// Whether any of these was seen.
     pub const fn any_of(self, these: Evidence) -> bool {
         self.0 & these.0 != 0
+    }
+
+    /// As a word of a message.
+    pub(super) const fn bits(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// What [`Self::bits`] gave; `None` for what it never gives.
+    pub(super) const fn from_bits(bits: u64) -> Option<Evidence> {
+        match bits {
+            0..64 => Some(Evidence(bits as u8)),
+            _ => None,
+        }
     }
 
     /// Whether there is a record of it.
@@ -80,6 +109,32 @@ impl Vote {
         } else {
             Vote::Abort
         }
+    }
+}
+
+/// A vote, with what its coordinator has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionVote {
+    /// The region.
+    pub region: u32,
+    /// The transaction.
+    pub id: TxnId,
+    /// The vote.
+    pub vote: Vote,
+    /// The write timestamp, where the region knows it.
+    pub w: Option<Timestamp>,
+    /// All regions that the transaction writes; none, where there is no record of it.
+    pub written: Arc<[u32]>,
+    /// Who has to be told what becomes of it.
+    pub replicas: Vec<MachineId>,
+}
+
+impl RegionVote {
+    /// Whether it can be so.
+    pub(super) fn is_whole(&self) -> bool {
+        let timed = matches!(self.vote, Vote::CommitPrimary | Vote::CommitBackup);
+        let recorded = !matches!(self.vote, Vote::Truncated | Vote::Unknown);
+        (self.w.is_some() || !timed) && (self.written.contains(&self.region) || !recorded)
     }
 }
 

@@ -1,5 +1,7 @@
 //! New objects whose primary is another machine than that of their transaction.
 
+mod evidence;
+mod hands;
 mod race;
 mod ranges;
 mod regions;

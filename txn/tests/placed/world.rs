@@ -88,6 +88,7 @@ impl World {
                 clock: Arc::new(HostClock),
                 host: 0,
                 leases: None,
+                store: None,
                 driven: false,
             };
             Machine::open(MachineOptions {

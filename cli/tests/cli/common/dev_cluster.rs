@@ -37,6 +37,11 @@ fn ports() -> u16 {
 impl DevCluster {
     /// Starts one; "shm" or "tcp" is between its machines.
     pub fn start(fabric: &str) -> DevCluster {
+        DevCluster::start_with(fabric, &[])
+    }
+
+    /// The same with further arguments.
+    pub fn start_with(fabric: &str, further: &[&str]) -> DevCluster {
         let first_port = ports();
         let shared = tempfile::tempdir().expect("a directory");
         let mut child = program(&[
@@ -50,6 +55,7 @@ impl DevCluster {
         .arg(format!("127.0.0.1:{first_port}"))
         .arg("--directory")
         .arg(shared.path())
+        .args(further)
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program starts");

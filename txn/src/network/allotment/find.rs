@@ -42,16 +42,21 @@ impl Network {
             if state.lost.contains(&state.cm) {
                 return Completion::done(Err(FabricError::Lost));
             }
+            if state.inactive.contains(&region) {
+                let (completer, found) = Completion::pending();
+                state.lookups.entry(region).or_default().push(completer);
+                return found;
+            }
             if let Some(allocator) = &state.allocator {
                 let mapping = allocator.map().get(region);
                 if let Some(mapping) = mapping {
-                    self.whereabouts.learn(region, &mapping.replicas);
+                    self.whereabouts.find(region, &mapping.replicas);
                 }
                 return Completion::done(Ok(mapping.is_some()));
             }
             match state.cache.lookup(region) {
                 Lookup::Known(mapping) => {
-                    self.whereabouts.learn(region, &mapping.replicas);
+                    self.whereabouts.find(region, &mapping.replicas);
                     return Completion::done(Ok(true));
                 }
                 Lookup::Ask(cm, question) => state.outbox.push((cm, question)),
@@ -67,7 +72,7 @@ impl Network {
     /// its peers.
     pub(in crate::network) fn has_root(&self, machine: &Machine) -> bool {
         let root = ROOT_BLOCK.region;
-        if self.configuration.cm() == self.me {
+        if self.configured.cm() == self.me {
             self.found_root(machine);
             machine.is_founder()
         } else if self.knows(root) {

@@ -30,16 +30,19 @@ impl RegionHost for Host<'_> {
 
     fn keep(&mut self, mapping: &Mapping) {
         // ALLOT-3.
-        self.whereabouts.learn(mapping.region, &mapping.replicas);
+        self.whereabouts.find(mapping.region, &mapping.replicas);
         let regions = self.machine.regions();
         regions.keep(mapping.region);
-        if mapping.region == ROOT_BLOCK.region && mapping.replicas.primary() == self.me {
+        if mapping.region == ROOT_BLOCK.region {
             // ALLOT-2: nobody has taken a block before, so that it is there. Without it no machine opens.
-            let _ = start::make_root(regions);
+            let _ = match mapping.replicas.primary() == self.me {
+                true => start::make_root(regions),
+                false => start::make_root_backup(regions),
+            };
         }
     }
 
     fn release(&mut self, region: RegionId) {
-        self.machine.regions().give_up(region);
+        self.machine.release_region(region);
     }
 }

@@ -5,7 +5,7 @@
 //! out of blocks ─► grow.rs ── ALLOCATE ──►┐                  ┌── PREPARE, COMMIT, ABORT ──► host.rs
 //!                                         CM: allocator ─────┤                              memory of regions
 //! unknown region ─► find.rs ── FETCH ────►┘                  └── ALLOCATED, MAPPINGS ─────► cache
-//!                                                                                          whereabouts.rs
+//!                                                     new configuration ── hands.rs ────► whereabouts.rs
 //! ```
 //! What machines say to each other, and what follows from it, is in [`fencepost_cluster::allocation`]. Here it
 //! goes over the message queues of [`super::link`], in order; what a machine says to itself it takes at once.
@@ -24,14 +24,18 @@
 
 mod find;
 mod grow;
+mod hands;
 mod host;
+mod reconfigure;
 mod whereabouts;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use fencepost_cluster::allocation::{
-    Allocator, CacheEvent, RegionBody, RegionCache, RegionMessage, ReplicaRegions,
+    Allocator, CacheEvent, REGIONS_A_CONFIGURATION, RegionBody, RegionCache, RegionMessage,
+    ReplicaRegions,
 };
+use fencepost_cluster::reconfiguration::Report;
 use fencepost_cluster::{Mapping, RegionMap, Wire};
 use fencepost_fabric::{Completer, MachineId};
 use fencepost_storage::RegionId;
@@ -40,17 +44,16 @@ use parking_lot::Mutex;
 
 use super::message::Reader;
 use super::{Network, NetworkOptions};
+use crate::bytes;
 use crate::machine::Machine;
 use crate::record::BadRecord;
 use grow::Growing;
 pub(super) use grow::ROUNDS;
 use host::Host;
-pub(crate) use whereabouts::Whereabouts;
+pub(crate) use whereabouts::{Known, Whereabouts};
 
 /// Tag of the messages.
 pub(super) const REGIONS: u8 = 24;
-
-const WORD_BYTES: usize = 8;
 
 /// What a machine knows of regions, and what it waits for.
 pub(super) struct Allotment(Mutex<State>);
@@ -72,6 +75,14 @@ struct State {
     lists: HashMap<RegionId, Vec<Completer<Part>>, FixedState>,
     growing: Option<Growing>,
     lost: BTreeSet<MachineId>,
+    /// Below this are the numbers of all regions.
+    next_region: RegionId,
+    /// Regions that have another primary, which has not recovered them yet.
+    inactive: BTreeSet<RegionId>,
+    /// Regions that no machine has any more.
+    gone: BTreeSet<RegionId>,
+    /// What became of the regions of machines that were lost last.
+    report: Option<Report>,
 }
 
 /// Some regions, and whether there are further ones.
@@ -115,6 +126,10 @@ impl Allotment {
             lists: HashMap::default(),
             growing: None,
             lost: BTreeSet::new(),
+            next_region: RegionId(REGIONS_A_CONFIGURATION),
+            inactive: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            report: None,
         }))
     }
 
@@ -226,13 +241,15 @@ impl State {
         told: &mut Told,
     ) -> Option<(MachineId, RegionMessage)> {
         match event {
+            // Who waits for it waits on.
+            CacheEvent::Found(region) if self.inactive.contains(&region) => {}
             CacheEvent::Found(region) => {
-                self.learn(host.whereabouts, region);
+                self.tell_all(host.whereabouts, region);
                 self.found(region, true, told);
             }
             CacheEvent::Missing(region) => self.found(region, false, told),
             CacheEvent::Allocated(request, region) => {
-                self.learn(host.whereabouts, region);
+                self.tell_all(host.whereabouts, region);
                 self.grown(request, told);
             }
             CacheEvent::NotAllocated(request, why) => return self.not_grown(request, why, told),
@@ -254,9 +271,9 @@ impl State {
     }
 
     /// What the cache knows every access is to know.
-    fn learn(&self, whereabouts: &Whereabouts, region: RegionId) {
+    fn tell_all(&self, whereabouts: &Whereabouts, region: RegionId) {
         if let Some(mapping) = self.cache.map().get(region) {
-            whereabouts.learn(region, &mapping.replicas);
+            whereabouts.find(region, &mapping.replicas);
         }
     }
 }
@@ -338,21 +355,18 @@ impl Network {
 
 /// Bytes of a message in words, behind how many they are.
 fn encode(message: &RegionMessage) -> Vec<u64> {
-    let bytes = message.encode();
-    let mut words = vec![0; 1 + bytes.len().div_ceil(WORD_BYTES)];
-    words[0] = bytes.len() as u64;
-    bytemuck::cast_slice_mut::<u64, u8>(&mut words[1..])[..bytes.len()].copy_from_slice(&bytes);
+    let encoded = message.encode();
+    let mut words = vec![encoded.len() as u64];
+    bytes::put(&mut words, &encoded);
     words
 }
 
 fn decode(words: &[u64]) -> Result<RegionMessage, BadRecord> {
     let mut reader = Reader(words);
     let length = reader.word()?;
-    let bytes = bytemuck::cast_slice::<u64, u8>(reader.0);
-    let bytes = usize::try_from(length)
-        .ok()
-        .and_then(|length| bytes.get(..length));
-    let message = bytes.and_then(|bytes| RegionMessage::decode(bytes).ok());
+    let encoded = usize::try_from(length).ok();
+    let encoded = encoded.and_then(|length| bytes::first(reader.0, length));
+    let message = encoded.and_then(|encoded| RegionMessage::decode(encoded).ok());
     message.ok_or(BadRecord("a message about regions that nobody writes"))
 }
 

@@ -3,87 +3,230 @@
 //! Region ids are small and dense, so this is an array with a place for each. A place is looked at without a
 //! lock.
 //!
+//! ```text
+//! head    | changes of the place (24) | replicas, 0 while nothing is known (8) | primary (32) |
+//! backups | of even numbers of changes | of odd ones |            floor
+//! ```
 //! # Invariants
-//! * WHERE-1: the machines of a region are known or not, and once known they stay so: a mapping changes with
-//!   the configuration alone, between transactions that know the one and such as know the other.
+//! * WHERE-1: the machines of a region are known or not. What the CM answers does not change what is known: a new
+//!   configuration alone does. Who looks meanwhile meets the ones before or the new ones, and never some of either.
+//! * WHERE-2: who knows a primary knows its floor, or a later one. It is a time that no write of a configuration
+//!   before is above in which another machine was the primary: of what is older there are no old versions.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use fencepost_cluster::{MAX_REPLICAS, MachineId, Replicas};
-use fencepost_storage::RegionId;
 use fencepost_storage::region::MAX_REGIONS;
+use fencepost_storage::{RegionId, Timestamp};
+use parking_lot::Mutex;
 
 /// Backups that a region has at most.
 const BACKUPS: usize = MAX_REPLICAS - 1;
-/// Bits of the primary in the first word of a place.
-const PRIMARY_BITS: u32 = 32;
+/// Where the number of replicas is in the head of a place, and where the number of changes.
+const COUNT_SHIFT: u32 = 32;
+const CHANGES_SHIFT: u32 = 40;
+const COUNT_MASK: u64 = 0xFF << COUNT_SHIFT;
+/// All of it that is said of the replicas.
+const REPLICAS_MASK: u64 = (1 << CHANGES_SHIFT) - 1;
 
 /// The places of all regions.
-pub(crate) struct Whereabouts(Box<[Place]>);
+pub(crate) struct Whereabouts {
+    places: Box<[Place]>,
+    /// The latest of all floors: that of a region which somebody else says to be there.
+    floor: AtomicU64,
+    /// Held by who writes. Regions that are about to have another primary, of which no machine is known before a
+    /// configuration says that it serves ([`Self::suspend`]).
+    writing: Mutex<BTreeSet<RegionId>>,
+}
 
 struct Place {
-    /// Replicas, 0 while nothing is known, above the primary.
     head: AtomicU64,
-    backups: [AtomicU32; BACKUPS],
+    backups: [[AtomicU32; BACKUPS]; 2],
+    floor: AtomicU64,
+}
+
+/// The machines of a region, as they were together.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    pub primary: MachineId,
+    backups: [u32; BACKUPS],
+    many: usize,
+}
+
+impl Known {
+    /// The other machines that have a copy.
+    pub fn backups(&self) -> impl Iterator<Item = MachineId> {
+        let backups = self.backups.into_iter().take(self.many);
+        backups.map(MachineId)
+    }
 }
 
 impl Place {
     fn unknown() -> Place {
+        let none = || [const { AtomicU32::new(0) }; BACKUPS];
         Place {
             head: AtomicU64::new(0),
-            backups: [const { AtomicU32::new(0) }; BACKUPS],
+            backups: [none(), none()],
+            floor: AtomicU64::new(0),
         }
+    }
+
+    fn backups_of(&self, head: u64) -> &[AtomicU32; BACKUPS] {
+        &self.backups[(head >> CHANGES_SHIFT) as usize % 2]
+    }
+
+    /// Changes the place, which is `now`; by one at a time.
+    fn change(&self, now: u64, primary: MachineId, backups: &[MachineId], count: u64) {
+        let changes = (now >> CHANGES_SHIFT).wrapping_add(1);
+        let head = (changes << CHANGES_SHIFT) | (count << COUNT_SHIFT) | u64::from(primary.0);
+        // Who finds one of the backups that follow finds the head changed since these were those of its head.
+        fence(Ordering::Release);
+        for (backup, word) in backups.iter().zip(self.backups_of(head)) {
+            word.store(backup.0, Ordering::Relaxed);
+        }
+        // Whoever sees it sees the backups, and the floor.
+        self.head.store(head, Ordering::Release);
+    }
+
+    /// The machines, unless they were being changed.
+    fn known(&self) -> Result<Option<Known>, ()> {
+        let head = self.head.load(Ordering::Acquire);
+        let Some(many) = ((head & COUNT_MASK) >> COUNT_SHIFT).checked_sub(1) else {
+            return Ok(None);
+        };
+        let (mut backups, many) = ([0; BACKUPS], many as usize);
+        for (backup, word) in backups.iter_mut().zip(self.backups_of(head)).take(many) {
+            *backup = word.load(Ordering::Relaxed);
+        }
+        fence(Ordering::Acquire);
+        if many > 0 && self.head.load(Ordering::Relaxed) != head {
+            return Err(());
+        }
+        let primary = MachineId(head as u32);
+        Ok(Some(Known {
+            primary,
+            backups,
+            many,
+        }))
     }
 }
 
 impl Default for Whereabouts {
     fn default() -> Self {
-        Whereabouts((0..MAX_REGIONS).map(|_| Place::unknown()).collect())
+        Whereabouts {
+            places: (0..MAX_REGIONS).map(|_| Place::unknown()).collect(),
+            floor: AtomicU64::new(0),
+            writing: Mutex::default(),
+        }
     }
 }
 
 impl Whereabouts {
-    /// From now on it is known.
-    pub fn learn(&self, region: RegionId, replicas: &Replicas) {
-        let Some(place) = self.0.get(region.0 as usize) else {
+    fn place(&self, region: RegionId) -> Option<&Place> {
+        self.places.get(region.0 as usize)
+    }
+
+    /// The CM has said where a region is. What is known is not changed by that.
+    pub fn find(&self, region: RegionId, replicas: &Replicas) {
+        let suspended = self.writing.lock();
+        if self.primary(region).is_none() && !suspended.contains(&region) {
+            // It may have changed hands before this machine heard of it.
+            let floor = self.floor.load(Ordering::Relaxed);
+            self.set(region, replicas, Timestamp::from_raw(floor));
+        }
+    }
+
+    /// A configuration says where a region is, and what its floor is if others had it before.
+    pub fn learn(&self, region: RegionId, replicas: &Replicas, floor: Timestamp) {
+        let mut suspended = self.writing.lock();
+        suspended.remove(&region);
+        self.floor.fetch_max(floor.raw(), Ordering::Relaxed);
+        self.set(region, replicas, floor);
+    }
+
+    fn set(&self, region: RegionId, replicas: &Replicas, floor: Timestamp) {
+        let Some(place) = self.place(region) else {
             return;
         };
-        for (backup, word) in replicas.backups().iter().zip(&place.backups) {
-            word.store(backup.0, Ordering::Relaxed);
+        place.floor.fetch_max(floor.raw(), Ordering::Relaxed);
+        let known = self.replicas(region);
+        let same = known.is_some_and(|known| {
+            let backups = replicas.backups().iter().copied();
+            known.primary == replicas.primary() && known.backups().eq(backups)
+        });
+        if !same {
+            let now = place.head.load(Ordering::Relaxed);
+            let count = replicas.count() as u64;
+            place.change(now, replicas.primary(), replicas.backups(), count);
         }
-        let count = replicas.count() as u64;
-        let head = (count << PRIMARY_BITS) | u64::from(replicas.primary().0);
-        // Whoever sees it sees the backups.
-        place.head.store(head, Ordering::Release);
+    }
+
+    /// Of a region that is about to change hands: its floor, ahead of its machines.
+    pub fn raise_floor(&self, region: RegionId, floor: Timestamp) {
+        if let Some(place) = self.place(region) {
+            place.floor.fetch_max(floor.raw(), Ordering::Release);
+        }
+    }
+
+    /// Nobody is known to have a region, and nobody is to be before [`Self::learn`]: its next primary has yet to recover
+    /// it.
+    pub fn suspend(&self, region: RegionId) {
+        let mut suspended = self.writing.lock();
+        suspended.insert(region);
+        self.clear(region);
+    }
+
+    /// Nobody is known to have a region any more.
+    pub fn forget(&self, region: RegionId) {
+        let _one = self.writing.lock();
+        self.clear(region);
+    }
+
+    fn clear(&self, region: RegionId) {
+        if let Some(place) = self.place(region) {
+            let now = place.head.load(Ordering::Relaxed);
+            place.change(now, MachineId(0), &[], 0);
+        }
     }
 
     #[inline]
-    fn head(&self, region: RegionId) -> Option<(u64, &Place)> {
-        let place = self.0.get(region.0 as usize)?;
-        let head = place.head.load(Ordering::Acquire);
-        (head != 0).then_some((head, place))
+    fn head(&self, region: RegionId) -> Option<u64> {
+        let head = self.place(region)?.head.load(Ordering::Acquire);
+        (head & COUNT_MASK != 0).then_some(head)
     }
 
     /// The machine that answers for a region; `None` where that is not known.
     #[inline]
     pub fn primary(&self, region: RegionId) -> Option<MachineId> {
-        self.head(region).map(|(head, _)| MachineId(head as u32))
+        self.head(region).map(|head| MachineId(head as u32))
     }
 
     /// Whether a region has this machine and no other.
     #[inline]
     pub fn is_alone_with(&self, region: RegionId, machine: MachineId) -> bool {
-        let alone = (1 << PRIMARY_BITS) | u64::from(machine.0);
-        self.head(region).is_some_and(|(head, _)| head == alone)
+        let alone = (1 << COUNT_SHIFT) | u64::from(machine.0);
+        self.head(region)
+            .is_some_and(|head| head & REPLICAS_MASK == alone)
     }
 
-    /// The other machines that have a copy of a region; none where that is not known.
-    pub fn backups(&self, region: RegionId) -> impl Iterator<Item = MachineId> {
-        let head = self.head(region);
-        let many = head.map_or(0, |(head, _)| (head >> PRIMARY_BITS) as usize - 1);
-        let words = head.map_or(&[][..], |(_, place)| &place.backups);
-        let backup = |word: &AtomicU32| MachineId(word.load(Ordering::Relaxed));
-        words.iter().take(many).map(backup)
+    /// The machines of a region; `None` where they are not known.
+    pub fn replicas(&self, region: RegionId) -> Option<Known> {
+        let place = self.place(region)?;
+        loop {
+            if let Ok(known) = place.known() {
+                return known;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// What of a region is not older than this has its old versions (WHERE-2).
+    pub fn floor(&self, region: RegionId) -> Timestamp {
+        let floor = self
+            .place(region)
+            .map_or(0, |place| place.floor.load(Ordering::Acquire));
+        Timestamp::from_raw(floor)
     }
 }
 
@@ -91,25 +234,98 @@ impl Whereabouts {
 mod tests {
     use super::*;
 
+    const REGION: RegionId = RegionId(5);
+    const NEVER: Timestamp = Timestamp::ZERO;
+
+    fn replicas(primary: u32, backups: &[u32]) -> Replicas {
+        let backups = backups.iter().copied().map(MachineId).collect();
+        Replicas::new(MachineId(primary), backups).expect("distinct")
+    }
+
+    fn known(whereabouts: &Whereabouts, region: RegionId) -> Option<(u32, Vec<u32>)> {
+        let known = whereabouts.replicas(region)?;
+        let backups = known.backups().map(|machine| machine.0).collect();
+        Some((known.primary.0, backups))
+    }
+
     #[test]
     fn what_was_learned_is_known() {
         let whereabouts = Whereabouts::default();
-        let region = RegionId(5);
-        assert_eq!(whereabouts.primary(region), None);
-        assert_eq!(whereabouts.backups(region).count(), 0);
-        let backups: Vec<_> = [9, 0, 4].map(MachineId).into();
-        let replicas = Replicas::new(MachineId(7), backups.clone()).expect("distinct");
-        whereabouts.learn(region, &replicas);
-        assert_eq!(whereabouts.primary(region), Some(MachineId(7)));
-        assert!(whereabouts.backups(region).eq(backups));
-        assert!(!whereabouts.is_alone_with(region, MachineId(7)));
+        assert_eq!(whereabouts.primary(REGION), None);
+        assert_eq!(known(&whereabouts, REGION), None);
+        whereabouts.find(REGION, &replicas(7, &[9, 0, 4]));
+        assert_eq!(whereabouts.primary(REGION), Some(MachineId(7)));
+        assert_eq!(known(&whereabouts, REGION), Some((7, vec![9, 0, 4])));
+        assert!(!whereabouts.is_alone_with(REGION, MachineId(7)));
         let (alone, other) = (RegionId(6), MachineId(2));
-        let replicas = Replicas::new(other, Vec::new()).expect("one");
-        whereabouts.learn(alone, &replicas);
+        whereabouts.find(alone, &replicas(2, &[]));
         assert!(whereabouts.is_alone_with(alone, other));
         assert!(!whereabouts.is_alone_with(alone, MachineId(7)));
         let beyond = RegionId(u32::MAX);
-        whereabouts.learn(beyond, &replicas);
+        whereabouts.find(beyond, &replicas(2, &[]));
         assert_eq!(whereabouts.primary(beyond), None);
+    }
+
+    #[test]
+    fn a_configuration_changes_what_is_known_and_an_answer_does_not() {
+        let whereabouts = Whereabouts::default();
+        let floor = Timestamp::from_raw(70);
+        whereabouts.find(REGION, &replicas(1, &[2, 3]));
+        assert_eq!(whereabouts.floor(REGION), NEVER);
+        whereabouts.learn(REGION, &replicas(2, &[3]), floor);
+        assert_eq!(known(&whereabouts, REGION), Some((2, vec![3])));
+        whereabouts.find(REGION, &replicas(1, &[2, 3]));
+        assert_eq!(known(&whereabouts, REGION), Some((2, vec![3])));
+        assert_eq!(whereabouts.floor(REGION), floor);
+        whereabouts.learn(REGION, &replicas(3, &[]), NEVER);
+        assert!(whereabouts.is_alone_with(REGION, MachineId(3)));
+        assert_eq!(whereabouts.floor(REGION), floor, "it never sinks");
+        whereabouts.forget(REGION);
+        assert_eq!(known(&whereabouts, REGION), None);
+        assert_eq!(whereabouts.primary(REGION), None);
+        assert!(!whereabouts.is_alone_with(REGION, MachineId(0)));
+        // What is met later may have changed hands before.
+        let other = RegionId(8);
+        whereabouts.find(other, &replicas(2, &[3]));
+        assert_eq!(whereabouts.floor(other), floor);
+        whereabouts.find(REGION, &replicas(4, &[5]));
+        assert_eq!(known(&whereabouts, REGION), Some((4, vec![5])));
+    }
+
+    #[test]
+    fn nobody_meets_a_mixture_of_replicas() {
+        const ROUNDS: u32 = 40_000;
+        /// Which machines there are after so many changes; none after every seventh.
+        fn after(round: u32) -> (u32, Vec<u32>) {
+            let many = round % MAX_REPLICAS as u32;
+            (1000 * round, (1..=many).map(|i| 1000 * round + i).collect())
+        }
+        let whereabouts = Whereabouts::default();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut newest = 0;
+                    while newest < ROUNDS {
+                        let Some((primary, backups)) = known(&whereabouts, REGION) else {
+                            continue;
+                        };
+                        let round = primary / 1000;
+                        assert!(round >= newest, "it went back");
+                        assert_eq!((primary, backups), after(round));
+                        let floor = whereabouts.floor(REGION).raw();
+                        assert!(floor >= u64::from(round));
+                        newest = round;
+                    }
+                });
+            }
+            for round in 1..=ROUNDS {
+                let (primary, backups) = after(round);
+                let floor = Timestamp::from_raw(round.into());
+                whereabouts.learn(REGION, &replicas(primary, &backups), floor);
+                if round % 7 == 0 && round < ROUNDS {
+                    whereabouts.forget(REGION);
+                }
+            }
+        });
     }
 }

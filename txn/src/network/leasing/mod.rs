@@ -319,8 +319,10 @@ impl Machine {
     /// When a machine without threads of its own is to be driven at the latest, by the clock of its host; `None`
     /// where nothing is due at a time.
     pub fn due_ns(&self) -> Option<u64> {
-        let leasing = self.network()?.leasing()?;
-        Some(leasing.next_wake()).filter(|at| *at < u64::MAX)
+        let network = self.network()?;
+        let leasing = network.leasing().map(|leasing| leasing.next_wake());
+        let due = leasing.into_iter().chain(network.governs_at()).min()?;
+        Some(due).filter(|at| *at < u64::MAX)
     }
 }
 

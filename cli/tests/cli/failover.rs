@@ -1,0 +1,76 @@
+//! A machine of a database is killed, and the others go on with what it had.
+
+use std::time::{Duration, Instant};
+
+use fencepost_benchmarks::sql::{PgSession, SqlSession};
+
+use crate::common::dev_cluster::{DevCluster, signal};
+
+/// Long enough for a host that is busy with other tests.
+const LEASE: [&str; 4] = ["--replicas", "2", "--lease-ms", "2000"];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A session whose statements do not wait for ever.
+fn session(cluster: &DevCluster, machine: u16) -> PgSession {
+    let mut session = cluster.session(machine);
+    session
+        .script("SET statement_timeout = '30s'")
+        .expect("is set");
+    session
+}
+
+/// What a query answers, as soon as it does.
+fn answer(session: &mut dyn SqlSession, query: &str) -> i64 {
+    let began = Instant::now();
+    loop {
+        match session.number(query) {
+            Ok(number) => return number,
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{query}: {error:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn others_go_on(fabric: &str, killed: usize) {
+    let cluster = DevCluster::start_with(fabric, &LEASE);
+    let mut first = session(&cluster, killed as u16);
+    first
+        .script("CREATE TABLE t (a int PRIMARY KEY, b int)")
+        .expect("a table");
+    first
+        .script("INSERT INTO t SELECT g, 1 FROM generate_series(1, 2000) g")
+        .expect("rows");
+    let mut others = (0..3u16).filter(|at| usize::from(*at) != killed);
+    let (one, other) = (others.next().expect("one"), others.next().expect("another"));
+    // It was there before, and lives on.
+    let mut alive = session(&cluster, one);
+    assert_eq!(answer(&mut alive, "SELECT count(*) FROM t"), 2000);
+    signal("-KILL", &cluster.machines()[killed]);
+    assert_eq!(answer(&mut alive, "SELECT sum(b) FROM t"), 2000);
+    alive
+        .script("UPDATE t SET b = b + 1 WHERE a <= 500")
+        .expect("writes go on");
+    alive
+        .script("CREATE TABLE u (a int PRIMARY KEY)")
+        .expect("tables, too");
+    let mut alive = session(&cluster, other);
+    assert_eq!(answer(&mut alive, "SELECT sum(b) FROM t"), 2500);
+    alive.script("INSERT INTO u VALUES (1)").expect("a row");
+    let machines = "SELECT count(*) FROM pg_fencepost_machines";
+    assert_eq!(answer(&mut alive, machines), 2);
+}
+
+#[test]
+fn the_manager_that_shares_memory_is_killed() {
+    others_go_on("shm", 0);
+}
+
+#[test]
+fn another_machine_that_shares_memory_is_killed() {
+    others_go_on("shm", 2);
+}
+
+#[test]
+fn the_manager_of_a_network_is_killed() {
+    others_go_on("tcp", 0);
+}

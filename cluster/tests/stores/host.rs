@@ -1,0 +1,60 @@
+//! The store that the processes of a host share.
+
+use std::sync::Arc;
+
+use fencepost_cluster::{ConfigStore, HostStore, MachineId, StoreError, Swapped};
+use fencepost_fabric::OsDisk;
+use pollster::block_on;
+
+use super::conformance::{founded, joined, keeps_its_promises};
+
+fn open(dir: &tempfile::TempDir, machine: u32) -> Result<HostStore, StoreError> {
+    let disk = Arc::new(OsDisk::open(dir.path()).expect("the directory is well"));
+    HostStore::open(disk, MachineId(machine), 4)
+}
+
+#[test]
+fn machines_of_a_host_keep_one_configuration() {
+    let dir = tempfile::tempdir().expect("the directory is well");
+    let machine =
+        |id| Arc::new(open(&dir, id).expect("the directory is well")) as Arc<dyn ConfigStore>;
+    keeps_its_promises(&(1..=4).map(machine).collect());
+}
+
+#[test]
+fn it_is_there_as_long_as_any_of_them_lives() {
+    let dir = tempfile::tempdir().expect("the directory is well");
+    let first = founded(1, "first");
+    let second = joined(&first, "second");
+    let one = open(&dir, 1).expect("the directory is well");
+    assert_eq!(
+        block_on(one.compare_and_swap(None, &first)).expect("the directory is well"),
+        Swapped::Won
+    );
+    let two = open(&dir, 2).expect("the directory is well");
+    drop(one);
+    let one = open(&dir, 1).expect("the directory is well");
+    assert_eq!(
+        block_on(one.read()).expect("the directory is well"),
+        Some(first.clone())
+    );
+    let swapped = block_on(one.compare_and_swap(Some(first.id()), &second));
+    assert_eq!(swapped.expect("the directory is well"), Swapped::Won);
+    assert_eq!(
+        block_on(two.read()).expect("the directory is well"),
+        Some(second)
+    );
+    drop((one, two));
+    // All of them are gone, and what they had with them.
+    let three = open(&dir, 3).expect("the directory is well");
+    assert_eq!(block_on(three.read()).expect("the directory is well"), None);
+}
+
+#[test]
+fn no_two_processes_are_one_machine() {
+    let dir = tempfile::tempdir().expect("the directory is well");
+    let one = open(&dir, 1).expect("the directory is well");
+    assert!(matches!(open(&dir, 1), Err(StoreError::Disk { .. })));
+    drop(one);
+    open(&dir, 1).expect("the directory is well");
+}

@@ -1,0 +1,114 @@
+//! Leases of machines that have threads, over fabrics that are not simulated. How long anything takes is the
+//! system's affair; what must not be in which order, simulated machines show (`tests/leases.rs`).
+
+use std::time::{Duration, Instant};
+
+use fencepost_txn::network::LeaseCounts;
+
+use crate::kind::Kind;
+use crate::run;
+use crate::world::World;
+
+const KINDS: [Kind; 3] = [Kind::Local, Kind::Shm, Kind::Tcp];
+/// Whoever is not there after so long never will be.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn counts(world: &World, at: usize) -> LeaseCounts {
+    world.machines[at].lease_counts().expect("it has leases")
+}
+
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn machines_under_load_have_their_leases_renewed() {
+    for kind in KINDS {
+        let world = World::over(kind, 3, 2, 20);
+        for machine in &world.machines {
+            until("a lease", || machine.holds_lease());
+        }
+        run(&world, 6, 400);
+        for (at, machine) in world.machines.iter().enumerate() {
+            let before = counts(&world, at).renewals;
+            assert!(before > 0);
+            until("a renewal", || counts(&world, at).renewals > before);
+            until("a lease", || machine.holds_lease());
+        }
+        world.settle();
+    }
+}
+
+#[test]
+fn a_machine_that_is_gone_is_suspected_by_the_manager_alone() {
+    for kind in KINDS {
+        let mut world = World::over(kind, 3, 2, 20);
+        until("a lease", || {
+            world.machines.iter().all(|machine| machine.holds_lease())
+        });
+        drop(world.machines.pop());
+        until("suspicion", || counts(&world, 0).suspected.contains(&3));
+        assert!(!counts(&world, 1).suspected.contains(&3));
+        let renewals = [0, 1].map(|at| counts(&world, at).renewals);
+        for at in [0, 1] {
+            until("the others' renewals", || {
+                counts(&world, at).renewals > renewals[at]
+            });
+        }
+    }
+}
+
+#[test]
+fn a_manager_that_is_gone_is_suspected_by_all() {
+    for kind in KINDS {
+        let mut world = World::over(kind, 3, 2, 20);
+        until("a lease", || {
+            world.machines.iter().all(|machine| machine.holds_lease())
+        });
+        drop(world.machines.remove(0));
+        until("suspicion", || {
+            (0..2).all(|at| counts(&world, at).suspected == [1])
+        });
+        assert!(world.machines.iter().all(|machine| !machine.holds_lease()));
+    }
+}
+
+#[test]
+fn a_machine_that_has_closed_has_no_lease() {
+    for kind in KINDS {
+        let world = World::over(kind, 3, 2, 20);
+        let last = &world.machines[2];
+        until("a lease", || last.holds_lease());
+        last.close().expect("nothing to flush");
+        assert!(!last.holds_lease());
+    }
+}
+
+#[test]
+#[ignore = "takes ten minutes, and a host that has nothing else to do"]
+fn nobody_is_suspected_in_ten_minutes_of_load() {
+    for kind in KINDS {
+        let world = World::over(kind, 3, 2, 20);
+        let (world, began) = (&world, Instant::now());
+        std::thread::scope(|scope| {
+            for thread in 0..6 {
+                scope.spawn(move || {
+                    let mut coordinator = world.machine(thread).coordinator();
+                    let mut random = thread as u64 + 1;
+                    while began.elapsed() < Duration::from_secs(200) {
+                        let _ = world.attempt(&mut coordinator, &mut random);
+                    }
+                });
+            }
+        });
+        for at in 0..3 {
+            let found = counts(world, at);
+            println!("{kind:?} m{}: {found:?}", at + 1);
+            assert_eq!(found.expired, 0, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Regions from one configuration to the next: what a reconfiguration does with what is known and held here.
+
+use std::collections::BTreeSet;
+
+use fencepost_cluster::allocation::{CacheEvent, Lookup, MovedRegion, RegionMessage};
+use fencepost_cluster::reconfiguration::{Holdings, Leading, NewConfig, Refused, Regions, Report};
+use fencepost_cluster::{ConfigurationId, Replicas, Replication};
+use fencepost_fabric::MachineId;
+use fencepost_storage::{RegionId, Timestamp};
+
+use super::super::Network;
+use super::{Allotment, State};
+use crate::machine::Machine;
+use crate::recovery::Whereabouts;
+
+type Outgoing = Vec<(MachineId, RegionMessage)>;
+
+impl State {
+    fn regions(&mut self) -> Regions<'_> {
+        Regions {
+            cache: &mut self.cache,
+            replica: &mut self.replica,
+            allocator: &mut self.allocator,
+            next_region: &mut self.next_region,
+        }
+    }
+}
+
+impl Allotment {
+    /// What a new CM has to know; nothing of it changes before the next configuration is applied.
+    pub fn survey(&self, last_drained: ConfigurationId) -> Holdings {
+        self.0.lock().regions().survey(last_drained)
+    }
+
+    /// This machine is the CM of the next configuration.
+    pub fn lead(&self, leading: Leading, replication: Replication) {
+        self.0.lock().regions().lead(leading, replication);
+    }
+
+    /// The configuration is in force: what waited at the CM for that.
+    pub fn take_up(&self) -> Outgoing {
+        self.0.lock().regions().commit()
+    }
+
+    /// The regions of which this machine is a replica, and all replicas of each.
+    pub fn held(&self) -> Vec<(u32, Replicas)> {
+        let state = self.0.lock();
+        let held = state.replica.held();
+        held.map(|held| (held.mapping.region.0, held.mapping.replicas.clone()))
+            .collect()
+    }
+
+    /// Whether all data of a region is here.
+    pub fn is_whole(&self, region: RegionId) -> bool {
+        let state = self.0.lock();
+        state.replica.get(region).is_some_and(|held| held.whole)
+    }
+
+    /// The regions whose backup this machine has become, and not all of whose data is here.
+    pub fn lacking(&self) -> Vec<(RegionId, Replicas)> {
+        let state = self.0.lock();
+        let held = state.replica.held().filter(|held| !held.whole);
+        held.map(|held| (held.mapping.region, held.mapping.replicas.clone()))
+            .collect()
+    }
+
+    /// All data of such a region is here now; whether that comes in time for the next configuration, if one is made.
+    pub fn filled(&self, region: RegionId) -> bool {
+        self.0.lock().replica.filled(region)
+    }
+
+    /// What a person should know.
+    pub fn report(&self, report: Report) {
+        self.0.lock().report = Some(report);
+    }
+
+    /// What became of the regions of machines that were lost last, if this machine is the CM that saw to it.
+    fn last_report(&self) -> Option<Report> {
+        self.0.lock().report.clone()
+    }
+}
+
+impl Network {
+    /// Applies a configuration: new replicas without room, and questions to be sent.
+    pub(in crate::network) fn apply_to_regions(
+        &self,
+        machine: &Machine,
+        new: &NewConfig,
+    ) -> (Vec<Refused>, Outgoing) {
+        let id = new.configuration.id();
+        self.with_allotment(|state, told| {
+            state.cm = new.configuration.cm();
+            state.outbox.retain(|(to, _)| new.configuration.has(*to));
+            let moved = new.moved.iter().filter(|moved| moves(moved, id));
+            let moved: BTreeSet<RegionId> = moved.map(|moved| moved.mapping.region).collect();
+            for region in &moved {
+                self.whereabouts.suspend(*region);
+            }
+            state.inactive.extend(moved);
+            let mut host = self.host(machine);
+            let applied = state.regions().apply(new, &mut host);
+            for region in &new.lost {
+                self.whereabouts.forget(*region);
+                state.gone.insert(*region);
+                state.found(*region, false, told);
+            }
+            for moved in new.moved.iter().filter(|moved| !moves(moved, id)) {
+                let mapping = &moved.mapping;
+                if self.knows(mapping.region) {
+                    let _ =
+                        machine.change_hands(mapping.region, &mapping.replicas, Timestamp::ZERO);
+                }
+            }
+            let mut questions = applied.questions;
+            for event in applied.events {
+                questions.extend(state.see(&host, event, told));
+            }
+            (applied.refused, questions)
+        })
+    }
+
+    /// The regions that have another primary as of this configuration.
+    pub(in crate::network) fn moved_regions(new: &NewConfig) -> Vec<MovedRegion> {
+        let id = new.configuration.id();
+        let moved = new.moved.iter().filter(|moved| moves(moved, id));
+        moved.cloned().collect()
+    }
+
+    /// Where the primary of a region is, also while it is not active.
+    pub(in crate::network) fn replicas_in_force(&self, region: RegionId) -> Whereabouts {
+        self.with_allotment(|state, _| {
+            if state.gone.contains(&region) {
+                return Whereabouts::Lost;
+            }
+            let held = state.replica.get(region).map(|held| &held.mapping);
+            let led = || state.allocator.as_ref()?.map().get(region);
+            let known = held.or_else(led).or_else(|| state.cache.map().get(region));
+            match known {
+                Some(mapping) => Whereabouts::Primary(mapping.replicas.primary()),
+                None => {
+                    if let Lookup::Ask(cm, question) = state.cache.lookup(region) {
+                        state.outbox.push((cm, question));
+                    }
+                    Whereabouts::Unknown
+                }
+            }
+        })
+    }
+
+    /// Sends messages, or takes those to this machine itself.
+    pub(in crate::network) fn send_regions(&self, machine: &Machine, outgoing: Outgoing) {
+        self.with_allotment(|state, told| {
+            let mut host = self.host(machine);
+            for (to, message) in outgoing {
+                state.send(&mut host, to, message, told);
+            }
+        });
+    }
+
+    /// Regions whose primary has changed may be used: whoever waits for them is told.
+    pub(in crate::network) fn activate(&self, machine: &Machine, moved: &[MovedRegion]) {
+        let (_, floor) = machine.interval();
+        for MovedRegion { mapping, .. } in moved {
+            // Those of this machine are promoted by now.
+            let _ = machine.change_hands(mapping.region, &mapping.replicas, floor);
+        }
+        self.with_allotment(|state, told| {
+            for moved in moved {
+                let mapping = &moved.mapping;
+                state.inactive.remove(&mapping.region);
+                let found = CacheEvent::Found(mapping.region);
+                let _ = state.see(&self.host(machine), found, told);
+            }
+        });
+    }
+}
+
+impl Machine {
+    /// Which regions were lost with the machines that failed last, and which have too few replicas since; `None` where
+    /// this machine was not the CM that saw to it.
+    pub fn last_report(&self) -> Option<Report> {
+        self.network()?.allotment.last_report()
+    }
+}
+
+/// Whether a region has another primary as of a configuration.
+fn moves(moved: &MovedRegion, id: ConfigurationId) -> bool {
+    moved.mapping.last_primary_change == id
+}

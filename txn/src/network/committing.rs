@@ -1,0 +1,295 @@
+//! Commits of this machine that others may have seen: from the first COMMIT-BACKUP until all may truncate them.
+//!
+//! ```text
+//! begin ─► COMMIT-BACKUP ─┬─► shown: COMMIT-PRIMARY ─► all acks ─► TRUNCATE
+//!                         ├─► withdrawn: ABORT
+//!                         └─► in doubt: another configuration was applied ─► recovery decides ─► forgotten
+//! ```
+//! # Invariants
+//! * COMMITTING-1: a commit is here before its first COMMIT-BACKUP is written. So what is not here when the next
+//!   configuration is applied cannot have taken effect, and who runs it may say so.
+//! * COMMITTING-2: what is in doubt is decided by recovery alone; the locks that it holds here stay until then, whether
+//!   or not anybody waits for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fencepost_fabric::{Completer, Completion, MachineId};
+use fencepost_storage::Timestamp;
+use fencepost_storage::region::Regions;
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+
+use super::Network;
+use crate::record::TxnId;
+use crate::recovery::{Decision, Evidence};
+use crate::transaction::Transaction;
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Committing(Mutex<HashMap<TxnId, Commit, FixedState>>);
+
+/// One commit.
+struct Commit {
+    /// Regions with objects that it writes.
+    written: Arc<[u32]>,
+    w: Timestamp,
+    /// COMMIT-PRIMARY was written everywhere, and done here.
+    shown: bool,
+    /// Machines that have records of it, and acks of COMMIT-PRIMARY that are still to come.
+    participants: Vec<MachineId>,
+    acks: Vec<Completion<()>>,
+    decided: Option<Decision>,
+    /// It is done here what was decided, or it took effect before.
+    done: bool,
+    /// Nobody asks about it any more, once it is done.
+    settled: bool,
+    /// Who waits for the decision: when it took effect, if it has.
+    waiting: Option<Completer<Option<Timestamp>>>,
+    /// Or what is to be done about it, where nobody does.
+    orphan: Option<Transaction>,
+}
+
+impl Commit {
+    fn outcome(&self, decision: Decision) -> Option<Timestamp> {
+        (decision == Decision::Commit).then_some(self.w)
+    }
+}
+
+/// What this machine knows of a commit of its own in an earlier configuration.
+pub(super) struct InDoubt {
+    pub id: TxnId,
+    pub written: Arc<[u32]>,
+    pub w: Timestamp,
+    /// What has been seen of it by the regions whose primary this machine is.
+    pub evidence: Evidence,
+}
+
+impl Committing {
+    /// The first COMMIT-BACKUP is about to be written.
+    pub fn begin(&self, id: TxnId, written: &[u32], w: Timestamp) {
+        let commit = Commit {
+            written: written.into(),
+            w,
+            shown: false,
+            participants: Vec::new(),
+            acks: Vec::new(),
+            decided: None,
+            done: false,
+            settled: false,
+            waiting: None,
+            orphan: None,
+        };
+        self.0.lock().insert(id, commit);
+    }
+
+    /// It is given up, in the configuration in which it began.
+    pub fn withdraw(&self, id: TxnId) {
+        self.0.lock().remove(&id);
+    }
+
+    /// It has taken effect: here, and elsewhere once its records are read.
+    pub fn show(&self, id: TxnId) {
+        if let Some(commit) = self.0.lock().get_mut(&id) {
+            (commit.shown, commit.done) = (true, true);
+        }
+    }
+
+    /// What is left of it: `acks` are still to come.
+    fn leave(&self, id: TxnId, participants: Vec<MachineId>, acks: Vec<Completion<()>>) {
+        if let Some(commit) = self.0.lock().get_mut(&id) {
+            (commit.participants, commit.acks) = (participants, acks);
+        }
+    }
+
+    /// Whether it is here.
+    pub fn has(&self, id: TxnId) -> bool {
+        self.0.lock().contains_key(&id)
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
+    /// Comes when recovery has decided about a commit that is in doubt: when it takes effect, if it does. Whoever
+    /// has it says [`Self::is_done`] once that is done.
+    pub fn decision(&self, id: TxnId) -> Completion<Option<Timestamp>> {
+        let (completer, decision) = Completion::pending();
+        if let Some(commit) = self.0.lock().get_mut(&id) {
+            match commit.decided {
+                Some(decided) => return Completion::done(Ok(commit.outcome(decided))),
+                None => commit.waiting = Some(completer),
+            }
+        }
+        decision
+    }
+
+    /// What was decided about a commit is done here.
+    pub fn is_done(&self, id: TxnId) {
+        let mut commits = self.0.lock();
+        if let Some(commit) = commits.get_mut(&id) {
+            commit.done = true;
+            if commit.settled {
+                commits.remove(&id);
+            }
+        }
+    }
+
+    /// Nobody asks about it any more.
+    pub fn settle(&self, id: TxnId) {
+        let mut commits = self.0.lock();
+        if let Some(commit) = commits.get_mut(&id) {
+            commit.settled = true;
+            if commit.done {
+                commits.remove(&id);
+            }
+        }
+    }
+
+    /// Nobody waits for it any more; it is done what is decided all the same.
+    pub fn adopt(&self, id: TxnId, transaction: Transaction) {
+        let mut commits = self.0.lock();
+        let Some(commit) = commits.get_mut(&id) else {
+            return;
+        };
+        match commit.decided {
+            None => commit.orphan = Some(transaction),
+            Some(decision) => {
+                let outcome = commit.outcome(decision);
+                drop(commits);
+                transaction.do_what_is_decided(outcome);
+                self.is_done(id);
+            }
+        }
+    }
+
+    /// Recovery has decided.
+    pub fn decide(&self, id: TxnId, decision: Decision) {
+        let mut commits = self.0.lock();
+        let Some(commit) = commits.get_mut(&id) else {
+            return;
+        };
+        commit.decided = Some(decision);
+        let outcome = commit.outcome(decision);
+        let (waiting, orphan) = (commit.waiting.take(), commit.orphan.take());
+        drop(commits);
+        if let Some(waiting) = waiting {
+            waiting.complete(Ok(outcome));
+        }
+        if let Some(orphan) = orphan {
+            orphan.do_what_is_decided(outcome);
+            self.is_done(id);
+        }
+    }
+
+    /// The same of all commits of configurations before `current`.
+    pub fn settle_before(&self, current: u64) {
+        self.0.lock().retain(|id, commit| {
+            let old = id.configuration < current;
+            commit.settled |= old;
+            !(old && commit.done)
+        });
+    }
+
+    /// Everybody truncates it.
+    fn forget(&self, id: TxnId) {
+        self.0.lock().remove(&id);
+    }
+
+    /// Commits of configurations before `current`.
+    pub fn in_doubt(&self, current: u64) -> Vec<InDoubt> {
+        let commits = self.0.lock();
+        let old = commits.iter().filter(|(id, _)| id.configuration < current);
+        let doubt = old.map(|(id, commit)| {
+            let shown = match commit.shown {
+                true => Evidence::COMMIT_PRIMARY,
+                false => Evidence::NONE,
+            };
+            let decided = match commit.decided {
+                Some(Decision::Commit) => Evidence::COMMIT_RECOVERY,
+                Some(Decision::Abort) => Evidence::ABORT_RECOVERY,
+                None => Evidence::NONE,
+            };
+            InDoubt {
+                id: *id,
+                written: Arc::clone(&commit.written),
+                w: commit.w,
+                evidence: Evidence::LOCK.and(shown).and(decided),
+            }
+        });
+        doubt.collect()
+    }
+
+    /// Whoever waits is told that nobody will decide.
+    pub fn give_up(&self) {
+        // What nobody waited for is dropped without the lock: it looks here once more.
+        let commits = std::mem::take(&mut *self.0.lock());
+        drop(commits);
+    }
+}
+
+/// The end of a commit that has taken effect: it comes, whether or not anybody waits for it.
+pub(super) struct Ending<'a> {
+    pub network: &'a Network,
+    pub regions: &'a Regions,
+    pub id: TxnId,
+    pub participants: Vec<MachineId>,
+    pub acks: Vec<Completion<()>>,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let (id, mut acks) = (self.id, std::mem::take(&mut self.acks));
+        let participants = std::mem::take(&mut self.participants);
+        acks.retain_mut(|ack| ack.take().is_none());
+        let done = acks.is_empty() && self.network.may_truncate(self.regions, id, &participants);
+        match done {
+            true => self.network.committing.forget(id),
+            false => self.network.committing.leave(id, participants, acks),
+        }
+    }
+}
+
+impl Network {
+    /// A commit that is in doubt and that nobody waits for.
+    pub fn adopt(&self, transaction: Transaction) {
+        let id = transaction.context().txn_id();
+        self.committing.adopt(id, transaction);
+    }
+
+    /// Truncates a commit that all primaries have acknowledged; `false` where that is recovery's by now.
+    fn may_truncate(&self, regions: &Regions, id: TxnId, participants: &[MachineId]) -> bool {
+        let truncated = self.configured.during(id.configuration, || {
+            self.numbers.next(|number| {
+                let links = participants.iter();
+                for link in links.filter_map(|machine| self.link(*machine)) {
+                    link.truncate(number, id);
+                }
+                // Its own numbers are in order.
+                let _ = self.truncated.lock().remember(number, id);
+            });
+            if participants.contains(&self.me) {
+                // What it holds itself was made by this machine.
+                let mut home = self.home.lock();
+                let _ = home.truncate(regions, &self.changed, id);
+            }
+        });
+        truncated.is_some()
+    }
+
+    /// Truncates what has been acknowledged by all meanwhile.
+    pub(super) fn finish(&self, regions: &Regions) {
+        let current = self.configured.id();
+        let mut commits = self.committing.0.lock();
+        commits.retain(|id, commit| {
+            if !commit.shown || commit.participants.is_empty() || id.configuration < current {
+                return true;
+            }
+            commit.acks.retain_mut(|ack| ack.take().is_none());
+            !(commit.acks.is_empty() && self.may_truncate(regions, *id, &commit.participants))
+        });
+        drop(commits);
+        let _ = self.home.lock().look_again(regions, &self.changed);
+    }
+}

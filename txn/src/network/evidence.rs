@@ -1,0 +1,134 @@
+//! What this machine has of transactions that are not truncated: what their recovery begins with (SOSP'15 §5.3,
+//! step 3).
+//!
+//! A LOCK is evidence once all values of the region are there (PRIMARY-3), COMMIT-BACKUP once its last part is. A
+//! transaction that is truncated and waits for versions that others bring (BACKUP-1) is settled; there is nothing to be
+//! recovered of it.
+//!
+//! *Content*: what a transaction writes to a region, the same from a LOCK as from a COMMIT-BACKUP, so that replicas can
+//! give it to one another. It is the writes of a COMMIT-BACKUP with one thing more, because a LOCK does not know W:
+//!
+//! ```text
+//! address | kind, class, words | incarnation (16), word that is stamped with W plus 1, or 0 (8) | payload
+//! ```
+//! Ranges have the base version before them.
+//!
+//! Locks that a coordinator has taken in regions of its own machine are not here: it has them itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fencepost_cluster::ConfigurationId;
+use fencepost_storage::Timestamp;
+
+use super::message::{self, Kind, Reader, Slot, Value};
+use crate::machine::Machine;
+use crate::record::{BadRecord, TxnId};
+use crate::recovery::{Evidence, Seen};
+
+/// Where the word that is stamped is in what is said about a write.
+pub(super) const STAMPED_SHIFT: u32 = 16;
+
+/// What was found, by transaction and region.
+#[derive(Default)]
+pub(super) struct Found(BTreeMap<(TxnId, u32), Seen>);
+
+impl Found {
+    /// Adds what a record is evidence of; `record` begins with an id, and `w` and all written regions are after it.
+    pub fn add(
+        &mut self,
+        (id, region): (TxnId, u32),
+        evidence: Evidence,
+        written: &Arc<[u32]>,
+        w: Option<Timestamp>,
+    ) {
+        let seen = self.0.entry((id, region)).or_insert_with(|| Seen {
+            id,
+            region,
+            evidence: Evidence::NONE,
+            written: Arc::clone(written),
+            w: None,
+        });
+        seen.evidence = seen.evidence.and(evidence);
+        seen.w = seen.w.or(w);
+    }
+}
+
+/// The regions that come next in a record.
+pub(super) fn written(reader: &mut Reader<'_>) -> Result<Arc<[u32]>, BadRecord> {
+    let regions = reader.counted()?.iter();
+    let regions = regions.map(|region| u32::try_from(*region));
+    let regions: Result<_, _> = regions.collect();
+    regions.map_err(|_| BadRecord("a region whose number is too large"))
+}
+
+/// Appends what an object becomes that a primary has locked at `base`.
+pub(super) fn put_content(
+    out: &mut Vec<u64>,
+    (addr, kind, slot): (fencepost_storage::Addr, Kind, Slot),
+    base: Timestamp,
+    value: Option<Value<'_>>,
+    stamped: Option<usize>,
+) {
+    let stamped = stamped.map_or(0, |word| word as u64 + 1);
+    let about = u64::from(slot.incarnation) | (stamped << STAMPED_SHIFT);
+    let kind = match value {
+        Some(Value::Ranges(_)) => Kind::Ranges,
+        _ => kind,
+    };
+    let put = |out: &mut Vec<u64>| {
+        match value {
+            None => {}
+            Some(Value::Whole(words)) => out.extend_from_slice(words),
+            Some(Value::Ranges(ranges)) => {
+                out.push(base.raw());
+                out.extend_from_slice(ranges);
+            }
+        }
+        true
+    };
+    message::put_write_of(out, (addr, kind, slot.class.0, about), put);
+}
+
+impl Machine {
+    /// What this machine has of transactions that began to commit before a configuration, as records of its peers and
+    /// of its own transactions say.
+    pub fn seen_before(&self, configuration: ConfigurationId) -> Vec<Seen> {
+        let Some(network) = self.network() else {
+            return Vec::new();
+        };
+        let mut found = Found::default();
+        let ends = network.ends.lock();
+        ends.iter().for_each(|end| end.find(&mut found));
+        drop(ends);
+        network.home.lock().find(&mut found);
+        let seen = found.0.into_values();
+        seen.filter(|seen| seen.id.configuration < configuration.0)
+            .collect()
+    }
+
+    /// What such a transaction writes to a region; `None` where this machine has no evidence that comes with it.
+    pub fn content(&self, id: TxnId, region: u32) -> Option<Arc<[u64]>> {
+        let network = self.network()?;
+        let content = match id.machine == network.me().0 {
+            true => network.home.lock().content(id, region),
+            false => {
+                let ends = network.ends.lock();
+                let mut of_peer = ends.iter().filter(|end| end.is_of(id.machine));
+                of_peer.find_map(|end| end.content(id, region))
+            }
+        };
+        content.map(Arc::from)
+    }
+
+    /// Whether this machine has truncated a transaction, and does not know all participants to have.
+    pub fn was_truncated(&self, id: TxnId) -> bool {
+        self.network().is_some_and(|network| {
+            if id.machine == network.me().0 {
+                return network.truncated.lock().has(id);
+            }
+            let ends = network.ends.lock();
+            ends.iter().any(|end| end.was_truncated(id))
+        })
+    }
+}

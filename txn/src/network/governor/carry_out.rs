@@ -1,0 +1,149 @@
+//! The actions of a reconfiguration, each as this machine does it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fencepost_cluster::lease::LeaseOrder;
+use fencepost_cluster::reconfiguration::{Action, NewConfig, Survey};
+use fencepost_cluster::{Configuration, ConfigurationId, Wire};
+use fencepost_fabric::Member;
+
+use super::drain::Drain;
+use super::{Governor, State, parts};
+use crate::machine::Machine;
+use crate::network::Network;
+
+impl Network {
+    /// Carries out all actions, and those that their answers lead to.
+    pub(super) fn carry_out(&self, machine: &Machine, governor: &Governor, state: &mut State) {
+        while let Some(action) = state.actions.pop_front() {
+            match action {
+                Action::Send(to, message) => {
+                    if let Some(link) = self.link(to) {
+                        parts::send_bytes(link, parts::RECONFIGURE, &message.encode());
+                    }
+                }
+                Action::Leases(order) => self.order(order),
+                Action::Block => self.configured.block(),
+                Action::Survey(survey) => self.survey(governor, state, survey),
+                Action::CompareAndSwap {
+                    attempt,
+                    expected,
+                    new,
+                } => {
+                    let store = Arc::clone(&governor.store);
+                    let asked = async move { store.compare_and_swap(Some(expected), &new).await };
+                    state.swaps.push((attempt, Box::pin(asked)));
+                }
+                Action::ReadStore { attempt } => {
+                    let store = Arc::clone(&governor.store);
+                    let asked = async move { store.read().await };
+                    state.reads.push((attempt, Box::pin(asked)));
+                }
+                Action::Lead(leading) => self.allotment.lead(*leading, self.replication),
+                Action::Apply(new) => self.apply_new_configuration(machine, governor, state, &new),
+                Action::Commit(configuration) => {
+                    self.begin_to_drain(state, configuration);
+                    let outgoing = self.allotment.take_up();
+                    self.send_regions(machine, outgoing);
+                    self.configured.unblock();
+                }
+                Action::AllRegionsActive(_) => {
+                    self.activate(machine, &std::mem::take(&mut state.moved));
+                    state.recovering.forget();
+                    self.begin_refill(machine, state);
+                }
+                Action::Report(report) => self.allotment.report(report),
+                // Nobody is added or removed yet but by failing.
+                Action::Wished(_) => {}
+                Action::Evicted(_) => {
+                    self.pause_refill(machine, state);
+                    self.evict(governor);
+                }
+            }
+        }
+    }
+
+    fn order(&self, order: LeaseOrder) {
+        if let Some(leasing) = &self.leasing
+            && leasing.obey(order).is_err()
+        {
+            // Without a mailbox a new member is not heard of, and suspected.
+        }
+    }
+
+    fn survey(&self, governor: &Governor, state: &mut State, survey: Survey) {
+        let holdings = self.allotment.survey(state.last_drained);
+        let now = governor.clock.now_ns();
+        let answer = state.reconfiguration.surveyed(now, survey, holdings);
+        state.actions.extend(answer);
+    }
+
+    /// Step 6: from here on nothing is sent to or taken from machines that are no members (SOSP'15 §5.2).
+    fn apply_new_configuration(
+        &self,
+        machine: &Machine,
+        governor: &Governor,
+        state: &mut State,
+        new: &NewConfig,
+    ) {
+        let configuration = &new.configuration;
+        let id = configuration.id();
+        self.pause_refill(machine, state);
+        let (unanswered, (refused, outgoing)) = self.configured.apply(configuration, || {
+            for peer in &self.peers {
+                match configuration.has(peer.id) {
+                    true => peer.link.begin_configuration(id),
+                    false => {
+                        peer.link.give_up();
+                        peer.gone.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+            let unanswered = std::mem::take(&mut *self.replies.lock());
+            (unanswered, self.apply_to_regions(machine, new))
+        });
+        // Whoever waits for one of them begins anew.
+        drop(unanswered);
+        let gone = self.peers.iter();
+        let gone = gone.filter(|peer| !configuration.has(peer.id));
+        for peer in gone {
+            peer.line.break_off();
+            self.reserves.forget_machine(peer.id);
+        }
+        self.turns.lock().clear();
+        let members = members(configuration);
+        // This machine is among them: that is how it came to apply it.
+        let _ = self.fabric.set_members(&members);
+        for moved in &new.moved {
+            let region = moved.mapping.region;
+            state.moved.retain(|before| before.mapping.region != region);
+        }
+        state.moved.extend(Network::moved_regions(new));
+        self.send_regions(machine, outgoing);
+        state.drain = None;
+        let now = governor.clock.now_ns();
+        let answer = state.reconfiguration.applied(now, id, refused);
+        state.actions.extend(answer);
+    }
+
+    fn begin_to_drain(&self, state: &mut State, configuration: ConfigurationId) {
+        state.drain = Some(Drain::of(configuration));
+    }
+
+    fn evict(&self, governor: &Governor) {
+        governor.evicted.store(true, Ordering::Release);
+        self.configured.block();
+        self.configured.give_up();
+        self.committing.give_up();
+    }
+}
+
+fn members(configuration: &Configuration) -> Vec<Member> {
+    let machines = configuration.machines().iter();
+    let members = machines.map(|machine| Member {
+        id: machine.id,
+        address: machine.address.as_str().into(),
+    });
+    members.collect()
+}

@@ -1,0 +1,303 @@
+//! What a machine does when others fail: the steps of a reconfiguration, done.
+//!
+//! # Picture
+//! ```text
+//! leases ── events ─►┐                        ┌─► leases: orders
+//! peers ── messages ─► inbox ─► governor ─────┼─► messages to peers (parts.rs)
+//! store ── answers ─►┘  Reconfiguration       ├─► store: compare-and-swap
+//! time  ─────────────►                        └─► this machine (carry_out.rs)
+//!
+//! Block ─► Survey ─► Lead ─► Apply ─► Commit ─► drain (drain.rs) ─► recovery ─► regions active
+//!                                                                  all regions active ─► data recovery (refill)
+//! ```
+//! What is decided, and when, is in [`fencepost_cluster::reconfiguration`]; here it is carried out, in order.
+//!
+//! *Concurrency.* One at a time governs, whoever attends; others go past. What arrives meanwhile waits in the
+//! inbox, so that nobody who takes messages waits for who governs.
+//!
+//! # Failure
+//! A store that does not answer is asked again. A machine that is no member any more answers nobody.
+
+mod carry_out;
+mod drain;
+mod parts;
+mod recover;
+mod refill;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fencepost_cluster::allocation::MovedRegion;
+use fencepost_cluster::lease::{LeaseEvent, LeaseTerms};
+use fencepost_cluster::reconfiguration::{
+    Action, Options, Reconfiguration, ReconfigurationMessage,
+};
+use fencepost_cluster::{ConfigStore, Configuration, ConfigurationId, StoreError, Swapped};
+use fencepost_fabric::{MachineId, MonotonicClock};
+use parking_lot::Mutex;
+
+use super::{Network, NetworkOptions};
+use crate::machine::Machine;
+use crate::recovery::RecoveryMessage;
+use crate::stop::Stop;
+use drain::Drain;
+pub(super) use parts::{Assembling, RECONFIGURE, RECOVER, bytes_of};
+use recover::Recovering;
+use refill::Refill;
+
+/// What has happened.
+pub(super) enum Input {
+    Lease(LeaseEvent),
+    Message(MachineId, ReconfigurationMessage),
+    Recovery(MachineId, RecoveryMessage),
+}
+
+/// What waits for whoever governs.
+#[derive(Default)]
+pub(super) struct Inbox {
+    inputs: Mutex<VecDeque<Input>>,
+    any: AtomicBool,
+}
+
+impl Inbox {
+    pub fn push(&self, input: Input) {
+        self.inputs.lock().push_back(input);
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> VecDeque<Input> {
+        self.any.store(false, Ordering::Release);
+        std::mem::take(&mut *self.inputs.lock())
+    }
+}
+
+/// Sees to reconfigurations.
+pub(super) struct Governor {
+    inbox: Arc<Inbox>,
+    store: Arc<dyn ConfigStore>,
+    clock: Arc<dyn MonotonicClock>,
+    /// When there is something to do although nothing happens.
+    next_wake: AtomicU64,
+    evicted: AtomicBool,
+    state: Mutex<State>,
+}
+
+type Asked<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+struct State {
+    reconfiguration: Reconfiguration,
+    actions: VecDeque<Action>,
+    /// Questions to the store, by their attempts.
+    swaps: Vec<(u64, Asked<Swapped>)>,
+    reads: Vec<(u64, Asked<Option<Configuration>>)>,
+    /// The configuration up to which the logs are drained.
+    last_drained: ConfigurationId,
+    drain: Option<Drain>,
+    /// Regions that have another primary, which nobody uses before all are active.
+    moved: Vec<MovedRegion>,
+    recovering: Recovering,
+    refill: Refill,
+}
+
+impl Governor {
+    /// Of a machine whose leases have these terms.
+    pub fn new(
+        options: &NetworkOptions,
+        terms: LeaseTerms,
+        store: &Arc<dyn ConfigStore>,
+        inbox: &Arc<Inbox>,
+    ) -> Governor {
+        let NetworkOptions {
+            fabric,
+            configuration,
+            replication,
+            clock,
+            ..
+        } = options;
+        let fitting = Options::fitting(terms, *replication);
+        Governor {
+            inbox: Arc::clone(inbox),
+            store: Arc::clone(store),
+            clock: Arc::clone(clock),
+            next_wake: AtomicU64::new(u64::MAX),
+            evicted: AtomicBool::new(false),
+            state: Mutex::new(State {
+                reconfiguration: Reconfiguration::new(fabric.me(), configuration.clone(), fitting),
+                actions: VecDeque::new(),
+                swaps: Vec::new(),
+                reads: Vec::new(),
+                last_drained: configuration.id(),
+                drain: None,
+                moved: Vec::new(),
+                recovering: Recovering::new(fabric.me()),
+                refill: Refill::new(clock.now_ns()),
+            }),
+        }
+    }
+
+    /// When there is something to do although nothing happens.
+    pub fn next_wake(&self) -> u64 {
+        self.next_wake.load(Ordering::Relaxed)
+    }
+
+    fn is_due(&self) -> bool {
+        self.inbox.any.load(Ordering::Acquire) || self.clock.now_ns() >= self.next_wake()
+    }
+}
+
+impl Network {
+    /// Whether machines that fail are replaced.
+    pub fn replaces_machines(&self) -> bool {
+        self.governor.is_some()
+    }
+
+    /// `longest`, or less where whoever governs has something to do before.
+    pub(super) fn until_due(&self, longest: Duration) -> Duration {
+        let due = self.governor.as_ref().map(|governor| {
+            let wait = governor.next_wake().saturating_sub(governor.clock.now_ns());
+            Duration::from_nanos(wait)
+        });
+        due.map_or(longest, |due| due.min(longest))
+    }
+
+    /// When whoever governs has something to do although nothing happens.
+    pub fn governs_at(&self) -> Option<u64> {
+        self.governor.as_ref().map(Governor::next_wake)
+    }
+
+    /// Whether no reconfiguration and no recovery is under way here.
+    pub(super) fn is_settled(&self) -> bool {
+        self.governor.as_ref().is_none_or(|governor| {
+            let state = governor.state.lock();
+            let reconfigures = state.drain.is_some() || !state.moved.is_empty();
+            let whole = self.allotment.lacking().is_empty();
+            let recovered = state.recovering.is_at_rest() && whole;
+            !reconfigures && recovered && !self.configured.is_blocked()
+        })
+    }
+
+    /// Whether this machine has learned that it is no member any more.
+    pub fn is_evicted(&self) -> bool {
+        let governor = self.governor.as_ref();
+        governor.is_some_and(|governor| governor.evicted.load(Ordering::Acquire))
+    }
+
+    /// Whether a client may be told how its transaction ended: nobody acts in a later configuration
+    /// (CONFIGURED-2).
+    #[inline]
+    pub fn may_answer(&self) -> bool {
+        let holds = || {
+            let leasing = self.leasing.as_ref();
+            leasing.is_none_or(|leasing| leasing.holds())
+        };
+        !self.replaces_machines() || !self.configured.is_blocked() && holds()
+    }
+
+    /// Waits until clients may be answered.
+    ///
+    /// # Errors
+    /// [`Stop::Failed`] where this machine stops, or is no member any more.
+    pub async fn admitted(&self) -> Result<(), Stop> {
+        while !self.may_answer() {
+            let change = self.configured.change();
+            if self.is_evicted() || self.is_stopped() {
+                return Err(Stop::Failed);
+            }
+            if !self.may_answer() {
+                change.await.map_err(|_| Stop::Failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out what is due; whether there was anything.
+    pub(super) fn govern(&self, machine: &Machine) -> bool {
+        let Some(governor) = self.governor.as_ref().filter(|governor| governor.is_due()) else {
+            return false;
+        };
+        let Some(mut state) = governor.state.try_lock() else {
+            return false;
+        };
+        let state = &mut *state;
+        for input in governor.inbox.take() {
+            let now = governor.clock.now_ns();
+            let reconfiguration = &mut state.reconfiguration;
+            match input {
+                Input::Lease(event) => {
+                    let actions = reconfiguration.lease_event(now, event);
+                    state.actions.extend(actions);
+                }
+                Input::Message(from, message) => {
+                    let actions = reconfiguration.receive(now, from, message);
+                    state.actions.extend(actions);
+                }
+                Input::Recovery(from, message) => {
+                    self.recovery_message(machine, governor, state, (from, message));
+                }
+            }
+            self.carry_out(machine, governor, state);
+        }
+        let now = governor.clock.now_ns();
+        state.actions.extend(state.reconfiguration.tick(now));
+        self.carry_out(machine, governor, state);
+        self.take_answers(governor, state);
+        self.carry_out(machine, governor, state);
+        self.drain(machine, governor, state);
+        self.refill(machine, governor, state);
+        self.look_after_recovery(machine, governor, state);
+        self.carry_out(machine, governor, state);
+        // Whoever waits for a lease that has come back looks again.
+        self.configured.tell_waiting();
+        let waits = !state.swaps.is_empty() || !state.reads.is_empty() || state.drain.is_some();
+        let refill = state.refill.next_wake(governor.clock.now_ns());
+        let recovering = state.recovering.next_wake().min(refill);
+        let wake = match !waits {
+            true => state.reconfiguration.next_wake().min(recovering),
+            // There is nobody else who would make it look.
+            false => governor.clock.now_ns(),
+        };
+        governor.next_wake.store(wake, Ordering::Relaxed);
+        true
+    }
+
+    /// What the store has answered.
+    fn take_answers(&self, governor: &Governor, state: &mut State) {
+        let now = governor.clock.now_ns();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut actions = Vec::new();
+        let reconfiguration = &mut state.reconfiguration;
+        state.swaps.retain_mut(|(attempt, asked)| {
+            let Poll::Ready(answer) = asked.as_mut().poll(&mut context) else {
+                return true;
+            };
+            actions.extend(reconfiguration.swapped(now, *attempt, answer.ok()));
+            false
+        });
+        state.reads.retain_mut(|(attempt, asked)| {
+            let Poll::Ready(answer) = asked.as_mut().poll(&mut context) else {
+                return true;
+            };
+            actions.extend(reconfiguration.read(now, *attempt, answer.ok().flatten()));
+            false
+        });
+        state.actions.extend(actions);
+    }
+}
+
+impl Machine {
+    /// Whether the machine tells clients how their transactions end: it has its lease, and no other configuration is
+    /// being made.
+    pub fn is_answering(&self) -> bool {
+        self.network().is_none_or(|network| network.may_answer())
+    }
+
+    /// Whether the machine has learned that it is no member any more. It answers nobody, and is to be stopped.
+    pub fn is_evicted(&self) -> bool {
+        self.network().is_some_and(|network| network.is_evicted())
+    }
+}

@@ -1,0 +1,408 @@
+//! Transaction recovery on this machine (SOSP'15 §5.3): what [`crate::recovery`] says is to be done is done here.
+//!
+//! ```text
+//! logs are drained ─► find ─► Recovery ──┬─► messages
+//!    records, own commits, what was kept  ├─► settle: at a primary, by its locks; at other replicas, as COMMIT-BACKUP
+//!                                         └─► done ─► promote ─► regions active
+//! ```
+//! *Unlike the paper* a region that has another primary serves once what recovers there is settled, not once it is
+//! locked: until then it is a backup like any other, to which commits are applied by their versions. So there are no
+//! locks to be recovered, and nothing is read of it that may yet be undone.
+//!
+//! # Invariants
+//! * RECOVER-1: what recovery has had this machine keep or decide is here until it is truncated: it is evidence if
+//!   another recovery begins.
+//! * RECOVER-2: a region is promoted when no transaction of an earlier configuration waits to be applied to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fencepost_cluster::{ConfigurationId, Replicas};
+use fencepost_fabric::MachineId;
+use fencepost_storage::{RegionId, Timestamp};
+
+use super::{Governor, State, parts};
+use crate::machine::Machine;
+use crate::network::Network;
+use crate::network::backup;
+use crate::record::TxnId;
+use crate::recovery::{Action, Begin, Recovery, RecoveryMessage, Seen, Surroundings, Whereabouts};
+
+/// Blocks of promoted regions that are looked through for free slots at once (SOSP'15 §5.5).
+const BLOCKS_AT_ONCE: usize = 4;
+
+/// The recovery of transactions on this machine.
+pub(super) struct Recovering {
+    protocol: Recovery,
+    /// Whether it is under way.
+    running: bool,
+    kept: BTreeMap<(TxnId, u32), Held>,
+    /// Transactions that recovery has truncated here, until every machine has recovered.
+    truncated: BTreeSet<TxnId>,
+    /// What is committed and waits for the versions that it changes.
+    waiting: Vec<Waiting>,
+    /// Promoted regions whose free slots have not all been found.
+    taking_up: Vec<RegionId>,
+}
+
+/// What recovery has had this machine keep of a transaction and a region.
+struct Held {
+    seen: Seen,
+    content: Option<Arc<[u64]>>,
+}
+
+struct Waiting {
+    region: u32,
+    w: Timestamp,
+    content: Arc<[u64]>,
+}
+
+impl Recovering {
+    pub fn new(me: MachineId) -> Recovering {
+        Recovering {
+            protocol: Recovery::new(me),
+            running: false,
+            kept: BTreeMap::new(),
+            truncated: BTreeSet::new(),
+            waiting: Vec::new(),
+            taking_up: Vec::new(),
+        }
+    }
+
+    /// Every machine has recovered: nobody asks any more.
+    pub fn forget(&mut self) {
+        self.truncated.clear();
+    }
+
+    /// When there is something to do although nothing happens.
+    pub fn next_wake(&self) -> u64 {
+        match self.running && self.waiting.is_empty() && self.taking_up.is_empty() {
+            true => self.protocol.next_wake(),
+            false if self.waiting.is_empty() && self.taking_up.is_empty() => u64::MAX,
+            false => 0,
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_at_rest(&self) -> bool {
+        !self.running && self.waiting.is_empty() && self.kept.is_empty()
+    }
+
+    fn keep(&mut self, seen: Seen, content: Option<Arc<[u64]>>) {
+        let of = (seen.id, seen.region);
+        match self.kept.get_mut(&of) {
+            Some(there) => {
+                there.seen.evidence = there.seen.evidence.and(seen.evidence);
+                there.seen.w = there.seen.w.or(seen.w);
+                there.content = there.content.take().or(content);
+            }
+            None => drop(self.kept.insert(of, Held { seen, content })),
+        }
+    }
+}
+
+/// A commit of this machine whose outcome it waits for, and the regions that it writes.
+type Awaited = (TxnId, Arc<[u32]>);
+
+/// What recovery wants to know.
+struct Around<'a> {
+    machine: &'a Machine,
+    network: &'a Network,
+    kept: &'a BTreeMap<(TxnId, u32), Held>,
+    truncated: &'a BTreeSet<TxnId>,
+}
+
+impl Surroundings for Around<'_> {
+    fn whereabouts(&self, region: u32) -> Whereabouts {
+        self.network.replicas_in_force(RegionId(region))
+    }
+
+    fn was_truncated(&self, id: TxnId, region: u32) -> bool {
+        // What was truncated before the machine had the region says nothing of that.
+        let truncated = || self.truncated.contains(&id) || self.machine.was_truncated(id);
+        self.network.allotment.is_whole(RegionId(region)) && truncated()
+    }
+
+    fn content(&self, id: TxnId, region: u32) -> Arc<[u64]> {
+        let kept = self.kept.get(&(id, region));
+        let kept = kept.and_then(|held| held.content.clone());
+        let content = kept.or_else(|| self.machine.content(id, region));
+        content.unwrap_or_else(|| Arc::from([]))
+    }
+}
+
+impl Network {
+    /// All logs are drained: recovery begins.
+    pub(super) fn recover(&self, machine: &Machine, governor: &Governor, state: &mut State) {
+        let now = governor.clock.now_ns();
+        let configuration = state.last_drained;
+        let regions = self.allotment.held();
+        let (found, awaited) = self.find_recovering(machine, state, configuration, &regions);
+        let members = self.configured.current();
+        let members = members.machines().iter().map(|machine| machine.id);
+        let begin = Begin {
+            configuration,
+            members: members.collect(),
+            regions,
+            found,
+            awaited,
+        };
+        let recovering = &mut state.recovering;
+        recovering.running = true;
+        let around = Around {
+            machine,
+            network: self,
+            kept: &recovering.kept,
+            truncated: &recovering.truncated,
+        };
+        let actions = recovering.protocol.begin(now, begin, &around);
+        self.carry_out_recovery(machine, state, actions);
+    }
+
+    /// A message of another machine's recovery.
+    pub(super) fn recovery_message(
+        &self,
+        machine: &Machine,
+        governor: &Governor,
+        state: &mut State,
+        (from, message): (MachineId, RecoveryMessage),
+    ) {
+        let now = governor.clock.now_ns();
+        let recovering = &mut state.recovering;
+        let around = Around {
+            machine,
+            network: self,
+            kept: &recovering.kept,
+            truncated: &recovering.truncated,
+        };
+        let actions = recovering.protocol.receive(now, from, message, &around);
+        self.carry_out_recovery(machine, state, actions);
+    }
+
+    /// What there is to do for recovery now and then.
+    pub(super) fn look_after_recovery(
+        &self,
+        machine: &Machine,
+        governor: &Governor,
+        state: &mut State,
+    ) {
+        let recovering = &mut state.recovering;
+        if recovering.running {
+            let now = governor.clock.now_ns();
+            if now >= recovering.protocol.next_wake() {
+                let around = Around {
+                    machine,
+                    network: self,
+                    kept: &recovering.kept,
+                    truncated: &recovering.truncated,
+                };
+                let actions = recovering.protocol.tick(now, &around);
+                self.carry_out_recovery(machine, state, actions);
+            }
+        }
+        self.apply_what_waited(machine, state);
+        self.finish_recovery(machine, governor, state);
+        let recovering = &mut state.recovering;
+        recovering
+            .taking_up
+            .retain(|region| !machine.take_up(*region, BLOCKS_AT_ONCE));
+    }
+
+    /// Find recovering transactions (step 3): all of earlier configurations of which anything is left here, and those
+    /// of this machine whose outcome it waits for.
+    fn find_recovering(
+        &self,
+        machine: &Machine,
+        state: &State,
+        configuration: ConfigurationId,
+        regions: &[(u32, Replicas)],
+    ) -> (Vec<Seen>, Vec<Awaited>) {
+        let mut found: BTreeMap<(TxnId, u32), Seen> = BTreeMap::new();
+        let mut add = |seen: Seen| match found.get_mut(&(seen.id, seen.region)) {
+            Some(there) => {
+                there.evidence = there.evidence.and(seen.evidence);
+                there.w = there.w.or(seen.w);
+            }
+            None => drop(found.insert((seen.id, seen.region), seen)),
+        };
+        machine
+            .seen_before(configuration)
+            .into_iter()
+            .for_each(&mut add);
+        let kept = state.recovering.kept.values();
+        kept.map(|held| held.seen.clone()).for_each(&mut add);
+        // What this machine was the primary of when the commit began, it still is.
+        let own: BTreeSet<u32> = regions
+            .iter()
+            .map(|(region, _)| *region)
+            .filter(|region| machine.regions().has_own(RegionId(*region)))
+            .collect();
+        let mut awaited = Vec::new();
+        for commit in self.committing.in_doubt(configuration.0) {
+            for region in commit.written.iter().filter(|region| own.contains(region)) {
+                add(Seen {
+                    id: commit.id,
+                    region: *region,
+                    evidence: commit.evidence,
+                    written: Arc::clone(&commit.written),
+                    w: Some(commit.w),
+                });
+            }
+            awaited.push((commit.id, commit.written));
+        }
+        (found.into_values().collect(), awaited)
+    }
+
+    fn carry_out_recovery(&self, machine: &Machine, state: &mut State, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send(to, message) => {
+                    if let Some(link) = self.link(to) {
+                        parts::send(link, parts::RECOVER, &message.words());
+                    }
+                }
+                Action::Keep { seen, content } => state.recovering.keep(seen, content),
+                // Nobody uses a region that has another primary before it is settled.
+                Action::Lock { .. } | Action::Active(_) | Action::RegionsActive => {}
+                Action::Commit(seen) => {
+                    self.settle(machine, state, &seen, seen.w);
+                    state.recovering.keep(seen, None);
+                }
+                Action::Abort(seen) => {
+                    self.settle(machine, state, &seen, None);
+                    state.recovering.keep(seen, None);
+                }
+                Action::Truncate { id } => {
+                    state.recovering.kept.retain(|(of, _), _| *of != id);
+                    state.recovering.truncated.insert(id);
+                    self.truncate_recovered(id);
+                }
+                Action::Decided { id, decision } => self.committing.decide(id, decision),
+            }
+        }
+    }
+
+    /// A transaction takes effect in a region at `w`, or has none.
+    fn settle(&self, machine: &Machine, state: &mut State, seen: &Seen, w: Option<Timestamp>) {
+        let (id, region) = (seen.id, seen.region);
+        if machine.regions().has_own(RegionId(region)) {
+            // Who runs one of this machine's own does it, or else its records.
+            if id.machine != self.me.0 {
+                let mut ends = self.ends.lock();
+                if let Some(end) = ends.iter_mut().find(|end| end.is_of(id.machine)) {
+                    end.settle(machine, id, w);
+                }
+            }
+            return;
+        }
+        let Some(w) = w else { return };
+        let kept = state.recovering.kept.get(&(id, region));
+        let kept = kept.and_then(|held| held.content.clone());
+        if let Some(content) = kept.or_else(|| machine.content(id, region)) {
+            state
+                .recovering
+                .waiting
+                .push(Waiting { region, w, content });
+        }
+    }
+
+    /// Applies what is committed to backups, as soon as the versions are there that it changes.
+    fn apply_what_waited(&self, machine: &Machine, state: &mut State) {
+        let mut ends = self.ends.lock();
+        for end in ends.iter_mut() {
+            end.look_again(machine, self);
+        }
+        drop(ends);
+        loop {
+            let waiting = &mut state.recovering.waiting;
+            let before = waiting.len();
+            waiting.retain(|waiting| {
+                let Waiting { w, content, .. } = waiting;
+                let applied = backup::apply_content(machine.regions(), &self.changed, content, *w);
+                // What cannot be applied comes of a peer that writes nonsense.
+                !applied.unwrap_or(true)
+            });
+            if waiting.len() == before || waiting.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// No record of it is left anywhere but here.
+    fn truncate_recovered(&self, id: TxnId) {
+        if id.machine == self.me.0 {
+            self.home.lock().abort(id);
+            self.committing.settle(id);
+            return;
+        }
+        let mut ends = self.ends.lock();
+        if let Some(end) = ends.iter_mut().find(|end| end.is_of(id.machine)) {
+            end.truncate_recovered(id);
+        }
+    }
+
+    /// Nothing is left to be recovered: regions serve whose primary this machine has become.
+    fn finish_recovery(&self, machine: &Machine, governor: &Governor, state: &mut State) {
+        let recovering = &mut state.recovering;
+        if !recovering.running || !recovering.protocol.is_done() {
+            return;
+        }
+        let mine = |replicas: &Replicas| replicas.primary() == self.me;
+        let mut moved = state
+            .moved
+            .iter()
+            .filter(|moved| mine(&moved.mapping.replicas));
+        let waits = |region: RegionId| {
+            let mut waiting = recovering.waiting.iter();
+            waiting.any(|waiting| waiting.region == region.0)
+        };
+        // Those that this machine has but become a backup of wait for data recovery.
+        let promotes = |region| moved.clone().any(|moved| moved.mapping.region == region);
+        if moved.clone().any(|moved| waits(moved.mapping.region))
+            || self.awaits_versions(machine, &promotes)
+        {
+            return;
+        }
+        let (_, floor) = machine.interval();
+        let promoted: Vec<RegionId> = moved
+            .by_ref()
+            .filter(|moved| {
+                let mapping = &moved.mapping;
+                machine.change_hands(mapping.region, &mapping.replicas, floor)
+            })
+            .map(|moved| moved.mapping.region)
+            .collect();
+        state.recovering.taking_up.extend(promoted);
+        state.recovering.running = false;
+        let mut ends = self.ends.lock();
+        for end in ends.iter_mut() {
+            end.sweep(machine, state.last_drained.0);
+        }
+        for end in ends.iter_mut().filter(|end| end.is_read_out()) {
+            end.take_back(machine);
+        }
+        drop(ends);
+        // Those that write no region of this machine nobody truncates here.
+        self.committing.settle_before(state.last_drained.0);
+        let mut home = self.home.lock();
+        for id in home.before(state.last_drained.0) {
+            home.abort(id);
+        }
+        drop(home);
+        let now = governor.clock.now_ns();
+        let actions = state
+            .reconfiguration
+            .regions_active(now, state.last_drained);
+        state.actions.extend(actions);
+    }
+
+    /// Whether something that was truncated at a backup of one of these regions waits for a version that others bring.
+    fn awaits_versions(&self, machine: &Machine, among: &dyn Fn(RegionId) -> bool) -> bool {
+        let ends = self.ends.lock();
+        let mut ends = ends.iter();
+        ends.any(|end| end.awaits_versions(machine, self, among)) || {
+            let home = self.home.lock();
+            home.awaits_versions(machine.regions(), &self.changed, among)
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! One block on its way from a region's primary to a backup.
+//!
+//! ```text
+//! class ─► slots, several in a read ─► the same once more ─┬─ alike, and not locked ─► installed by its version
+//!          nothing newer than here: done                   └─ changing ─► read alone, until it is steady
+//! ```
+//! What a read answers was there together as far as its first word tells (FAB-7): a slot that is read alone. Of several
+//! slots those were there together that two reads, one after the other, bring alike: whoever changes one locks it
+//! before and gives it a version of its own.
+//!
+//! *Invariant.* REFILL-1: once a block is done, this backup has of each of its objects the version that the primary had
+//! at some moment since it began, or a later one. What is locked there is awaited, unless its last version is here:
+//! the next one is its writer's business.
+
+use std::collections::VecDeque;
+
+use fencepost_storage::classes::{Class, MAX_SLOT_WORDS};
+use fencepost_storage::header::Header;
+use fencepost_storage::region::{self, BlockId, Regions};
+use fencepost_storage::{Addr, ObjectCopy, Timestamp};
+
+use crate::network::backup::{self, Changed};
+use crate::record::BadRecord;
+
+/// Words of slots that are read together: 8 KB (SOSP'15 §5.4).
+const PIECE_WORDS: usize = 1 << 10;
+
+/// Where copies go.
+#[derive(Clone, Copy)]
+pub(super) struct Here<'a> {
+    pub regions: &'a Regions,
+    pub changed: &'a Changed,
+}
+
+impl Here<'_> {
+    /// Of which time the object is that this backup has.
+    fn has(&self, addr: Addr, class: Class) -> Timestamp {
+        let same = self.regions.backup_class(BlockId::of(addr)) == Some(class);
+        let object = self.regions.backup(addr).filter(|_| same);
+        object.map_or(Timestamp::ZERO, |object| object.header().timestamp())
+    }
+}
+
+/// What is to be read of a block.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Its word of the header block.
+    Class,
+    /// So many slots, and what they were when they were read before.
+    Slots(usize, usize, Option<Box<[u64]>>),
+    /// A slot alone.
+    Slot(usize),
+}
+
+/// A block that is being copied.
+pub(super) struct BlockCopy {
+    block: BlockId,
+    class: Option<Class>,
+    /// The first slot that nobody has asked for.
+    next: usize,
+    /// What is to be read before that.
+    again: VecDeque<Wanted>,
+}
+
+impl BlockCopy {
+    pub fn of(block: BlockId) -> BlockCopy {
+        BlockCopy {
+            block,
+            class: None,
+            next: 0,
+            again: VecDeque::from([Wanted::Class]),
+        }
+    }
+
+    /// The number of the block.
+    pub fn number(&self) -> u32 {
+        self.block.block
+    }
+
+    /// What is to be read next; `None` where all has been asked for.
+    pub fn next(&mut self) -> Option<Wanted> {
+        if let Some(wanted) = self.again.pop_front() {
+            return Some(wanted);
+        }
+        let class = self.class?;
+        let first = self.next;
+        let count = (PIECE_WORDS / class.slot_words()).clamp(1, class.slots());
+        let count = count.min(class.slots() - first);
+        self.next += count;
+        match count {
+            0 => None,
+            1 => Some(Wanted::Slot(first)),
+            _ => Some(Wanted::Slots(first, count, None)),
+        }
+    }
+
+    /// Where that is in the region: the first word, and how many.
+    pub fn place(&self, wanted: &Wanted) -> (usize, usize) {
+        let slot_words = self.class.map_or(0, Class::slot_words);
+        let slot = |slot| self.block.block as usize * MAX_SLOT_WORDS + slot * slot_words;
+        match wanted {
+            Wanted::Class => (self.block.block as usize, 1),
+            Wanted::Slots(first, count, _) => (slot(*first), count * slot_words),
+            Wanted::Slot(at) => (slot(*at), slot_words),
+        }
+    }
+
+    /// It could not be read, and is to be asked for again.
+    pub fn put_back(&mut self, wanted: Wanted) {
+        self.again.push_back(wanted);
+    }
+
+    /// Whether nothing is left but what has been asked for.
+    pub fn is_done(&self) -> bool {
+        let all = |class: Class| self.next >= class.slots();
+        self.again.is_empty() && self.class.is_none_or(all)
+    }
+
+    /// Takes the answer to what was asked for.
+    ///
+    /// # Errors
+    /// [`BadRecord`] where it is none that fits this backup.
+    pub fn take(
+        &mut self,
+        wanted: Wanted,
+        words: Box<[u64]>,
+        here: Here<'_>,
+    ) -> Result<(), BadRecord> {
+        match (wanted, self.class) {
+            (Wanted::Class, _) => {
+                self.class = words.first().and_then(|word| region::class_of(*word));
+                Ok(())
+            }
+            (Wanted::Slots(first, count, None), Some(class)) => {
+                let mut slots = words.chunks_exact(class.slot_words()).zip(first..);
+                let lacks = slots.any(|(slot, at)| self.lacks(at, slot, class, here));
+                if lacks {
+                    let wanted = Wanted::Slots(first, count, Some(words));
+                    self.again.push_back(wanted);
+                }
+                Ok(())
+            }
+            (Wanted::Slots(first, _, Some(before)), Some(class)) => {
+                let now = words.chunks_exact(class.slot_words());
+                let slots = before
+                    .chunks_exact(class.slot_words())
+                    .zip(now)
+                    .zip(first..);
+                for ((before, now), at) in slots {
+                    if !self.lacks(at, now, class, here) {
+                        continue;
+                    }
+                    if before != now || !self.install(at, now.into(), class, here)? {
+                        self.again.push_back(Wanted::Slot(at));
+                    }
+                }
+                Ok(())
+            }
+            (Wanted::Slot(at), Some(class)) => {
+                let done =
+                    !self.lacks(at, &words, class, here) || self.install(at, words, class, here)?;
+                if !done {
+                    self.again.push_back(Wanted::Slot(at));
+                }
+                Ok(())
+            }
+            // Slots of a block without a class nobody has asked for.
+            (_, None) => Ok(()),
+        }
+    }
+
+    /// Whether a slot of the primary has a later version than this backup.
+    fn lacks(&self, at: usize, slot: &[u64], class: Class, here: Here<'_>) -> bool {
+        let version = slot.first().map(|word| Header(*word).timestamp());
+        let version = version.unwrap_or(Timestamp::ZERO);
+        version > Timestamp::ZERO && version > here.has(self.block.slot(class, at), class)
+    }
+
+    /// Installs what was in a slot; whether that was whole.
+    fn install(
+        &self,
+        at: usize,
+        words: Box<[u64]>,
+        class: Class,
+        here: Here<'_>,
+    ) -> Result<bool, BadRecord> {
+        let (first, _) = self.place(&Wanted::Slot(at));
+        let copy = ObjectCopy::of(words, first);
+        // What a locked one holds may be on its way to another version.
+        let Some(copy) = copy.filter(|copy| !copy.header().is_locked()) else {
+            return Ok(false);
+        };
+        let object = (self.block.slot(class, at), class);
+        backup::apply_copy(here.regions, here.changed, object, &copy)?;
+        Ok(true)
+    }
+}

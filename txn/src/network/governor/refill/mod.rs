@@ -1,0 +1,350 @@
+//! Data recovery (SOSP'15 §5.4): a machine that has become a backup of a region that others have had copies the
+//! region's data from its primary.
+//!
+//! ```text
+//! all regions active ─► for each region that is not whole here:
+//!     header block of the primary ─► blocks in use ─► each block (block.rs), at its pace (pace.rs) ─► whole
+//! a new configuration ─► pause ─► all regions active ─► go on; from the beginning where the primary is another
+//! ```
+//! Commits go on meanwhile and come to this backup as to others: what is copied is installed as COMMIT-BACKUP is, by its
+//! version, and what was told in ranges of a version that is not here waits for it (BACKUP-1).
+//!
+//! # Invariants
+//! * REFILL-2: a replica says that it is whole when all blocks have been copied that were in use at the primary after
+//!   the transactions of earlier configurations had been settled everywhere. What came into use later has been written
+//!   by transactions that know this backup.
+//! * REFILL-3: while a block is copied this machine reads at a time before its class was read: no block gets another
+//!   class before all readers have passed its release, so it keeps that one (FAR-1, BACKUP-2).
+//!
+//! *Concurrency.* Whoever governs looks after it, some of the way at each call.
+//!
+//! # Failure
+//! What cannot be read is read again; a primary that is lost is replaced by a new configuration. A region that cannot
+//! be copied at all is not whole, and is tried again after the next configuration.
+
+mod block;
+mod pace;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fencepost_cluster::Replicas;
+use fencepost_fabric::{Completion, FabricError, MachineId, Place, Random};
+use fencepost_storage::region::{self, BLOCK_BYTES, BlockId};
+use fencepost_storage::{Piece, RegionId};
+
+use super::{Governor, State};
+use crate::clock::Clock;
+use crate::machine::Machine;
+use crate::network::Network;
+use crate::network::backing::segment;
+use crate::network::traffic::Posted;
+use crate::readers::{ReaderSlot, Readers};
+use crate::record::BadRecord;
+use block::{BlockCopy, Here, Wanted};
+use pace::Pace;
+
+/// Words of a header block that are read together.
+const LISTED_AT_ONCE: usize = 1 << 10;
+/// When answers are looked for that are on their way.
+const LOOK_NS: u64 = 100_000;
+/// When something is read again that could not be.
+const AGAIN_NS: u64 = 1_000_000;
+
+type Read = Completion<Box<[u64]>>;
+/// Begins to read of a machine's region: from a word on so many.
+type Post<'a> = dyn Fn(MachineId, RegionId, (usize, usize)) -> Read + 'a;
+
+/// What this machine copies.
+pub(super) struct Refill {
+    /// The first of them is under way.
+    regions: VecDeque<Filling>,
+    /// Whether it goes on: not from one configuration to the next.
+    going: bool,
+    /// The block that is copied.
+    block: Option<BlockCopy>,
+    reads: Vec<(Asked, Read)>,
+    /// When something more may be read.
+    next: u64,
+    /// Keeps blocks as they are (REFILL-3).
+    reader: Option<Arc<ReaderSlot>>,
+    random: Random,
+}
+
+/// What a read is to bring.
+enum Asked {
+    /// Words of the header block, from this one on.
+    Blocks(usize),
+    OfBlock(Wanted),
+}
+
+/// A region that is not whole here.
+struct Filling {
+    region: RegionId,
+    primary: MachineId,
+    pace: Pace,
+    /// The first block of which it is not known whether it is in use.
+    unlisted: usize,
+    /// Blocks in use that are to be copied.
+    blocks: VecDeque<u32>,
+}
+
+/// What is needed of the machine.
+struct Around<'a> {
+    here: Here<'a>,
+    readers: &'a Readers,
+    clock: &'a Clock,
+    post: &'a Post<'a>,
+}
+
+impl Refill {
+    pub fn new(seed: u64) -> Refill {
+        Refill {
+            regions: VecDeque::new(),
+            going: false,
+            block: None,
+            reads: Vec::new(),
+            next: 0,
+            reader: None,
+            random: Random::new(seed),
+        }
+    }
+
+    /// When there is something to do although nothing happens.
+    pub fn next_wake(&self, now: u64) -> u64 {
+        match self.going && !self.regions.is_empty() {
+            true if self.reads.is_empty() => self.next.max(now + LOOK_NS),
+            true => now + LOOK_NS,
+            false => u64::MAX,
+        }
+    }
+
+    /// These regions are not whole here, and their primaries serve.
+    fn begin(&mut self, lacking: Vec<(RegionId, Replicas)>, readers: &Readers) {
+        self.drop_block(readers);
+        let mut before = std::mem::take(&mut self.regions);
+        for (region, replicas) in lacking {
+            let primary = replicas.primary();
+            let same = |filling: &Filling| (filling.region, filling.primary) == (region, primary);
+            let known = before
+                .iter()
+                .position(same)
+                .and_then(|at| before.remove(at));
+            self.regions.push_back(Filling {
+                region,
+                primary,
+                pace: Pace::of(replicas.count()),
+                unlisted: known.as_ref().map_or(1, |known| known.unlisted),
+                blocks: known.map_or_else(VecDeque::new, |known| known.blocks),
+            });
+        }
+        let all = self.regions.make_contiguous();
+        all.sort_by_key(|filling| !filling.pace.is_eager());
+        self.going = true;
+    }
+
+    /// Nothing is copied before [`Self::begin`] says so.
+    fn pause(&mut self, readers: &Readers) {
+        self.going = false;
+        self.drop_block(readers);
+    }
+
+    /// Ends the copying of a block in its midst.
+    fn drop_block(&mut self, readers: &Readers) {
+        self.reads.clear();
+        if let (Some(block), Some(filling)) = (self.block.take(), self.regions.front_mut()) {
+            filling.blocks.push_front(block.number());
+        }
+        if let Some(reader) = self.reader.take() {
+            readers.leave(&reader);
+        }
+    }
+
+    /// Goes on some of the way; the region that has been copied.
+    fn step(&mut self, now: u64, around: &Around<'_>) -> Option<RegionId> {
+        if !self.going {
+            return None;
+        }
+        self.take_answers(now, around);
+        let filled = self.go_on(around);
+        if filled.is_none() {
+            self.ask(now, around);
+            // Where memory is mapped they are there at once.
+            self.take_answers(now, around);
+        }
+        filled
+    }
+
+    fn take_answers(&mut self, now: u64, around: &Around<'_>) {
+        let mut at = 0;
+        while at < self.reads.len() {
+            let Some(answer) = self.reads[at].1.take() else {
+                at += 1;
+                continue;
+            };
+            let (asked, _) = self.reads.swap_remove(at);
+            if self.take(now, asked, answer, around).is_err() {
+                self.drop_block(around.readers);
+                self.regions.pop_front();
+                return;
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        now: u64,
+        asked: Asked,
+        answer: Result<Box<[u64]>, FabricError>,
+        around: &Around<'_>,
+    ) -> Result<(), BadRecord> {
+        if let Err(why) = &answer
+            && *why != FabricError::Unsteady
+        {
+            self.next = now + AGAIN_NS;
+        }
+        match (asked, answer) {
+            (Asked::OfBlock(wanted), answer) => {
+                let Some(block) = &mut self.block else {
+                    return Ok(());
+                };
+                match answer {
+                    Ok(words) => return block.take(wanted, words, around.here),
+                    Err(_) => block.put_back(wanted),
+                }
+            }
+            (Asked::Blocks(from), Ok(words)) => {
+                if let Some(filling) = self.regions.front_mut() {
+                    let used = words.iter().zip(from as u32..);
+                    let used = used.filter(|(word, _)| region::class_of(**word).is_some());
+                    filling.blocks.extend(used.map(|(_, block)| block));
+                    filling.unlisted = from + words.len();
+                }
+            }
+            // It is asked for again, as nothing has come of it.
+            (Asked::Blocks(_), Err(_)) => {}
+        }
+        Ok(())
+    }
+
+    /// Turns to the next block, once one is copied; the region, once all are.
+    fn go_on(&mut self, around: &Around<'_>) -> Option<RegionId> {
+        let copies = self.block.as_ref().is_some_and(|block| !block.is_done());
+        if copies || !self.reads.is_empty() {
+            return None;
+        }
+        self.block = None;
+        let Some(filling) = self.regions.front_mut() else {
+            self.drop_block(around.readers);
+            return None;
+        };
+        if let Some(block) = filling.blocks.pop_front() {
+            let region = filling.region;
+            self.block = Some(BlockCopy::of(BlockId { region, block }));
+            let join = || around.readers.join();
+            let reader = self.reader.get_or_insert_with(join);
+            around.readers.begin(reader, around.clock);
+            return None;
+        }
+        if let Some(reader) = &self.reader {
+            reader.end();
+        }
+        if filling.unlisted < around.blocks() {
+            return None;
+        }
+        let filled = self.regions.pop_front();
+        if self.regions.is_empty() {
+            self.drop_block(around.readers);
+        }
+        filled.map(|filling| filling.region)
+    }
+
+    /// Asks for as much as the pace allows.
+    fn ask(&mut self, now: u64, around: &Around<'_>) {
+        let Some(filling) = self.regions.front().filter(|_| now >= self.next) else {
+            return;
+        };
+        let before = self.reads.len();
+        let mut post = |asked, place| {
+            let read = (around.post)(filling.primary, filling.region, place);
+            self.reads.push((asked, read));
+        };
+        match &mut self.block {
+            Some(block) => {
+                for _ in before..filling.pace.at_once {
+                    let Some(wanted) = block.next() else { break };
+                    let place = block.place(&wanted);
+                    post(Asked::OfBlock(wanted), place);
+                }
+            }
+            None if before == 0 => {
+                let from = filling.unlisted;
+                let words = around.blocks().saturating_sub(from).min(LISTED_AT_ONCE);
+                if words > 0 {
+                    post(Asked::Blocks(from), (from, words));
+                }
+            }
+            None => {}
+        }
+        if self.reads.len() > before {
+            self.next = filling.pace.next(now, &mut self.random);
+        }
+    }
+}
+
+impl Around<'_> {
+    /// Blocks of a region, the header block included.
+    fn blocks(&self) -> usize {
+        self.here.regions.region_bytes() / BLOCK_BYTES
+    }
+}
+
+impl Network {
+    /// All regions can be used: what this machine lacks of them is copied.
+    pub(super) fn begin_refill(&self, machine: &Machine, state: &mut State) {
+        let lacking = self.allotment.lacking();
+        state.refill.begin(lacking, machine.readers());
+    }
+
+    /// The configuration changes.
+    pub(super) fn pause_refill(&self, machine: &Machine, state: &mut State) {
+        state.refill.pause(machine.readers());
+    }
+
+    /// Copies some of what is lacking.
+    pub(super) fn refill(&self, machine: &Machine, governor: &Governor, state: &mut State) {
+        let post = |machine, region: RegionId, (word, words)| {
+            self.counting.count(Posted::Object);
+            let segment = segment(Piece::Region(region.0));
+            let place = Place {
+                machine,
+                segment,
+                word,
+            };
+            self.fabric.read(place, words)
+        };
+        let around = Around {
+            here: Here {
+                regions: machine.regions(),
+                changed: &self.changed,
+            },
+            readers: machine.readers(),
+            clock: machine.clock(),
+            post: &post,
+        };
+        if let Some(region) = state.refill.step(governor.clock.now_ns(), &around) {
+            // Where that comes too late for the next configuration, it is copied after that.
+            self.allotment.filled(region);
+        }
+    }
+}
+
+impl Machine {
+    /// Whether this machine has been made a backup of a region and has not got all of its data yet.
+    pub fn lacks_data(&self) -> bool {
+        let network = self.network();
+        network.is_some_and(|network| !network.allotment.lacking().is_empty())
+    }
+}

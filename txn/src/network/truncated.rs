@@ -1,0 +1,150 @@
+//! Which transactions are truncated, and how long that is remembered (SOSP'15 §5.3, step 6).
+//!
+//! ```text
+//!  coordinator's machine                          a participant
+//!  numbers, as they are queued:  5 6 7 8 9
+//!    the peers have 5 and 6                       TRUNCATE | low bound 7 | 9 | id | ...
+//!    low bound: 7                                 remembers 7, 8 and 9
+//! ```
+//! A region whose replicas have all truncated a transaction must say so when it is recovered, and not that it never knew
+//! of it. So they remember it until all participants have truncated it: then no record of it is left anywhere.
+//!
+//! # Invariants
+//! * TRUNCATE-1: every transaction of a machine with a number below its low bound is truncated at all participants.
+//! * TRUNCATE-2: numbers reach each participant in their order.
+//!
+//! That a peer has truncated is known from the head of its ring, which costs no message; so what is remembered is no
+//! more than rings hold. A peer that does not read any more keeps the bound where it is until it is out of the
+//! configuration.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+
+use super::Network;
+use crate::record::{BadRecord, TxnId};
+
+/// The numbers that a machine gives to its truncations.
+#[derive(Default)]
+pub(super) struct Numbers {
+    next: Mutex<u64>,
+    low: AtomicU64,
+}
+
+impl Numbers {
+    /// Has `queue` put the next number into the way to every participant.
+    pub fn next(&self, queue: impl FnOnce(u64)) {
+        // Under the lock, so that the ways have the numbers in their order.
+        let mut next = self.next.lock();
+        queue(*next);
+        *next += 1;
+    }
+
+    /// Below this all are truncated everywhere.
+    pub fn low(&self) -> u64 {
+        self.low.load(Ordering::Acquire)
+    }
+
+    /// Looks for the low bound; `oldest` is the least number that is still on a way.
+    fn find_low(&self, oldest: impl FnOnce() -> Option<u64>) -> u64 {
+        let next = self.next.lock();
+        let low = oldest().unwrap_or(*next);
+        self.low.store(low, Ordering::Release);
+        low
+    }
+}
+
+/// The truncated transactions of a machine that are remembered.
+#[derive(Default)]
+pub(super) struct Truncated {
+    in_order: VecDeque<(u64, TxnId)>,
+    all: HashSet<TxnId, FixedState>,
+}
+
+impl Truncated {
+    /// Remembers one until the low bound has passed its number.
+    pub fn remember(&mut self, number: u64, id: TxnId) -> Result<(), BadRecord> {
+        if self
+            .in_order
+            .back()
+            .is_some_and(|(last, _)| *last >= number)
+        {
+            return Err(BadRecord("truncations that are not in order"));
+        }
+        self.in_order.push_back((number, id));
+        self.all.insert(id);
+        Ok(())
+    }
+
+    /// Forgets those below the low bound.
+    pub fn forget_below(&mut self, low: u64) {
+        while let Some((_, id)) = self.in_order.pop_front_if(|(number, _)| *number < low) {
+            self.all.remove(&id);
+        }
+    }
+
+    /// Whether one is truncated, and not everywhere for all that is known.
+    pub fn has(&self, id: TxnId) -> bool {
+        self.all.contains(&id)
+    }
+}
+
+impl Network {
+    /// Finds out what is truncated everywhere.
+    pub(super) fn find_low_bound(&self) {
+        let links = || self.peers.iter().map(|peer| &peer.link);
+        let low = self
+            .numbers
+            .find_low(|| links().filter_map(|link| link.oldest_truncated()).min());
+        self.truncated.lock().forget_below(low);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(local: u64) -> TxnId {
+        TxnId {
+            configuration: 1,
+            machine: 2,
+            thread: 0,
+            local,
+        }
+    }
+
+    #[test]
+    fn what_is_truncated_is_remembered_until_it_is_so_everywhere() {
+        let mut truncated = Truncated::default();
+        // Others have part in those that are missing.
+        for number in [3, 4, 7] {
+            truncated.remember(number, id(number)).expect("in order");
+        }
+        truncated.forget_below(4);
+        assert!(!truncated.has(id(3)));
+        assert!(truncated.has(id(4)) && truncated.has(id(7)));
+        for again in [7, 5] {
+            assert!(truncated.remember(again, id(again)).is_err());
+        }
+        truncated.forget_below(8);
+        assert!(truncated.all.is_empty() && truncated.in_order.is_empty());
+    }
+
+    #[test]
+    fn the_low_bound_passes_nothing_that_is_on_its_way() {
+        let numbers = Numbers::default();
+        let mut ways: [VecDeque<u64>; 2] = Default::default();
+        numbers.next(|number| ways[0].push_back(number));
+        numbers.next(|number| ways.iter_mut().for_each(|way| way.push_back(number)));
+        let find = |ways: &[VecDeque<u64>; 2]| {
+            numbers.find_low(|| ways.iter().filter_map(|way| way.front().copied()).min())
+        };
+        assert_eq!(find(&ways), 0);
+        ways[0].clear();
+        assert_eq!(find(&ways), 1);
+        ways[1].clear();
+        assert_eq!((find(&ways), numbers.low()), (2, 2));
+    }
+}

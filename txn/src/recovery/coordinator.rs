@@ -1,0 +1,185 @@
+//! What becomes of the transactions that this machine has to decide about (SOSP'15 §5.3, steps 6 and 7).
+//!
+//! ```text
+//!  votes of all regions ─► decide ─► COMMIT-RECOVERY or ABORT-RECOVERY to all replicas ─► acks ─► TRUNCATE-RECOVERY
+//!    └ 250 µs later: REQUEST-VOTE to those that are missing
+//! ```
+//! *Unlike the paper* a COMMIT-PRIMARY vote does not decide before the others are there: once a region has voted, all
+//! of its replicas have what they need to do as they are told. The decision is the same.
+//!
+//! *A region that is lost* will never vote. It counts as one that has nothing against the transaction: where another
+//! one has seen COMMIT-BACKUP, all locks had been taken, in the lost region too, and all that was read was valid; and
+//! the transaction may have been reported. What it wrote in the lost region is gone with all the rest there.
+//! A region that this machine does not know of is no lost one; it is waited for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fencepost_cluster::MachineId;
+
+use super::decide::{Decision, decide};
+use super::message::Body;
+use super::post::Post;
+use super::vote::{RegionVote, Vote};
+use super::{Action, Surroundings, Whereabouts};
+use crate::record::TxnId;
+
+/// How long votes are waited for before they are asked for, each time.
+pub(super) const PATIENCE_NS: u64 = 250_000;
+
+/// The transactions that this machine decides about.
+#[derive(Debug, Default)]
+pub(super) struct Coordinator {
+    voting: BTreeMap<TxnId, Voting>,
+    telling: BTreeMap<TxnId, Telling>,
+}
+
+/// One that is not decided.
+#[derive(Debug)]
+struct Voting {
+    written: Arc<[u32]>,
+    votes: BTreeMap<u32, RegionVote>,
+    /// Regions that will never vote.
+    lost: BTreeSet<u32>,
+    /// When those that are missing are asked.
+    ask_at: u64,
+}
+
+/// One that is.
+#[derive(Debug)]
+struct Telling {
+    replicas: BTreeSet<MachineId>,
+    /// Of these, those that have not acknowledged.
+    missing: BTreeSet<MachineId>,
+}
+
+impl Voting {
+    fn new(now: u64, written: Arc<[u32]>) -> Voting {
+        Voting {
+            written,
+            votes: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            ask_at: now.saturating_add(PATIENCE_NS),
+        }
+    }
+
+    fn missing(&self) -> impl Iterator<Item = u32> {
+        let voted = |region: &u32| self.votes.contains_key(region) || self.lost.contains(region);
+        self.written
+            .iter()
+            .copied()
+            .filter(move |region| !voted(region))
+    }
+}
+
+impl Coordinator {
+    pub fn is_settled(&self) -> bool {
+        self.voting.is_empty() && self.telling.is_empty()
+    }
+
+    /// When [`Self::ask`] is due.
+    pub fn next_wake(&self) -> u64 {
+        let times = self.voting.values().map(|voting| voting.ask_at);
+        times.min().unwrap_or(u64::MAX)
+    }
+
+    /// A transaction that somebody waits for on this machine, whoever else knows of it.
+    pub fn awaited(&mut self, now: u64, id: TxnId, written: Arc<[u32]>) {
+        self.voting.insert(id, Voting::new(now, written));
+    }
+
+    /// RECOVERY-VOTE.
+    pub fn recovery_vote(&mut self, now: u64, vote: RegionVote, post: &mut Post) {
+        let id = vote.id;
+        if !self.voting.contains_key(&id) {
+            // The answer to a question that has been answered before, where nothing is written, or a vote that is
+            // too late for anything.
+            if vote.written.is_empty() || self.telling.contains_key(&id) {
+                return;
+            }
+            let voting = Voting::new(now, Arc::clone(&vote.written));
+            self.voting.insert(id, voting);
+        }
+        if let Some(voting) = self.voting.get_mut(&id)
+            && voting.written.contains(&vote.region)
+        {
+            voting.votes.entry(vote.region).or_insert(vote);
+        }
+        self.decide(id, post);
+    }
+
+    /// REQUEST-VOTE where it is due.
+    pub fn ask(&mut self, now: u64, around: &dyn Surroundings, post: &mut Post) {
+        let due = self
+            .voting
+            .iter()
+            .filter(|(_, voting)| voting.ask_at <= now);
+        let due: Vec<TxnId> = due.map(|(id, _)| *id).collect();
+        for id in due {
+            let Some(voting) = self.voting.get_mut(&id) else {
+                continue;
+            };
+            voting.ask_at = now.saturating_add(PATIENCE_NS);
+            let missing: Vec<u32> = voting.missing().collect();
+            for region in missing {
+                match around.whereabouts(region) {
+                    Whereabouts::Primary(primary) => {
+                        post.send(primary, Body::RequestVote { region, id });
+                    }
+                    Whereabouts::Lost => drop(voting.lost.insert(region)),
+                    Whereabouts::Unknown => {}
+                }
+            }
+            self.decide(id, post);
+        }
+    }
+
+    /// Decides (step 7) if all have voted, and tells all replicas.
+    fn decide(&mut self, id: TxnId, post: &mut Post) {
+        let complete = |voting: &&Voting| voting.missing().next().is_none();
+        let Some(voting) = self.voting.get(&id).filter(complete) else {
+            return;
+        };
+        let votes = voting.written.iter().map(|region| {
+            let vote = voting.votes.get(region);
+            Some(vote.map_or(Vote::Truncated, |vote| vote.vote))
+        });
+        let Some(decision) = decide(votes) else {
+            return;
+        };
+        let votes = voting.votes.values();
+        let written = Arc::clone(&voting.written);
+        let order = match (decision, votes.clone().find_map(|vote| vote.w)) {
+            (Decision::Commit, Some(w)) => Body::CommitRecovery { id, w, written },
+            // Every vote that leads to a commit has its timestamp.
+            (Decision::Commit, None) => return,
+            (Decision::Abort, _) => Body::AbortRecovery { id, written },
+        };
+        let replicas: BTreeSet<MachineId> = votes
+            .flat_map(|vote| vote.replicas.iter().copied())
+            .collect();
+        self.voting.remove(&id);
+        post.actions.push(Action::Decided { id, decision });
+        for replica in &replicas {
+            post.send(*replica, order.clone());
+        }
+        if !replicas.is_empty() {
+            let missing = replicas.clone();
+            self.telling.insert(id, Telling { replicas, missing });
+        }
+    }
+
+    /// A replica has done as it was told; TRUNCATE-RECOVERY once all have.
+    pub fn recovery_ack(&mut self, from: MachineId, id: TxnId, post: &mut Post) {
+        let Some(telling) = self.telling.get_mut(&id) else {
+            return;
+        };
+        telling.missing.remove(&from);
+        if telling.missing.is_empty() {
+            for replica in &telling.replicas {
+                post.send(*replica, Body::TruncateRecovery { id });
+            }
+            self.telling.remove(&id);
+        }
+    }
+}

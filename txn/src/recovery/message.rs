@@ -1,0 +1,381 @@
+//! What machines say to each other in transaction recovery (SOSP'15 Table 2), and its words.
+//!
+//! ```text
+//! NEED-RECOVERY       region | last? | n | n times seen
+//! FETCH-TX-STATE      region | id
+//! SEND-TX-STATE       region | id | content
+//! REPLICATE-TX-STATE  region | seen | with content? | content
+//! REPLICATE-ACK       region | id
+//! REPLICATED          region
+//! RECOVERY-VOTE       region | id | vote | w | regions | replicas
+//! REQUEST-VOTE        region | id
+//! COMMIT-RECOVERY     id | w | regions
+//! ABORT-RECOVERY      id | regions
+//! RECOVERY-ACK        id
+//! TRUNCATE-RECOVERY   id
+//!
+//! seen                id | evidence | w | regions
+//! ```
+//! Each begins with its number and the configuration. Lists have their length before them; a `w` that is not known is
+//! all ones. What a transaction writes to a region is the content, which only the replicas understand.
+//!
+//! # Failure
+//! Messages come from peers: decoding bounds every count and answers [`BadRecord`].
+
+use std::sync::Arc;
+
+use fencepost_cluster::{ConfigurationId, MAX_REPLICAS, MachineId};
+use fencepost_storage::Timestamp;
+
+use super::seen::Seen;
+use super::vote::{Evidence, RegionVote, Vote};
+use crate::record::{BadRecord, TxnId};
+use crate::words::Reader;
+
+/// A message of the recovery in a configuration. Between two of its members they arrive, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryMessage {
+    /// The configuration.
+    pub configuration: ConfigurationId,
+    /// What is said.
+    pub body: Body,
+}
+
+/// What is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// From a backup to the primary: what it has seen of transactions of older configurations.
+    NeedRecovery {
+        /// Their region.
+        region: u32,
+        /// All, or a part of them.
+        seen: Vec<Seen>,
+        /// Whether that was the last part.
+        last: bool,
+    },
+    /// From a primary: send me what the transaction writes.
+    FetchTxState {
+        /// To this region.
+        region: u32,
+        /// The transaction.
+        id: TxnId,
+    },
+    /// Here it is.
+    SendTxState {
+        /// The region.
+        region: u32,
+        /// The transaction.
+        id: TxnId,
+        /// What it writes there.
+        content: Arc<[u64]>,
+    },
+    /// From the primary to a backup: know this, too.
+    ReplicateTxState {
+        /// What all replicas together have seen.
+        seen: Seen,
+        /// What the transaction writes, if the backup lacks that.
+        content: Option<Arc<[u64]>>,
+    },
+    /// The backup does.
+    ReplicateAck {
+        /// The region.
+        region: u32,
+        /// The transaction.
+        id: TxnId,
+    },
+    /// From the primary to a backup: there is no more for it to know.
+    Replicated {
+        /// The region.
+        region: u32,
+    },
+    /// From a primary to the coordinator.
+    RecoveryVote(RegionVote),
+    /// From the coordinator to a primary that has not voted.
+    RequestVote {
+        /// The region.
+        region: u32,
+        /// The transaction.
+        id: TxnId,
+    },
+    /// From the coordinator to all replicas.
+    CommitRecovery {
+        /// The transaction.
+        id: TxnId,
+        /// Its write timestamp.
+        w: Timestamp,
+        /// All regions that it writes.
+        written: Arc<[u32]>,
+    },
+    /// From the coordinator to all replicas.
+    AbortRecovery {
+        /// The transaction.
+        id: TxnId,
+        /// All regions that it writes.
+        written: Arc<[u32]>,
+    },
+    /// The replica has done as it was told.
+    RecoveryAck {
+        /// The transaction.
+        id: TxnId,
+    },
+    /// All replicas have.
+    TruncateRecovery {
+        /// The transaction.
+        id: TxnId,
+    },
+}
+
+const VOTES: [Vote; 6] = [
+    Vote::CommitPrimary,
+    Vote::CommitBackup,
+    Vote::Lock,
+    Vote::Abort,
+    Vote::Truncated,
+    Vote::Unknown,
+];
+
+/// In the place of a timestamp: it is not known.
+const NO_TIME: u64 = u64::MAX;
+
+impl RecoveryMessage {
+    /// The message in words.
+    pub fn words(&self) -> Vec<u64> {
+        let mut out = vec![self.body.number(), self.configuration.0];
+        self.body.put(&mut out);
+        out
+    }
+
+    /// What [`Self::words`] gave.
+    ///
+    /// # Errors
+    /// [`BadRecord`] where the words are no message.
+    pub fn decode(words: &[u64]) -> Result<RecoveryMessage, BadRecord> {
+        let mut reader = Reader(words);
+        let number = reader.word()?;
+        let configuration = ConfigurationId(reader.word()?);
+        let body = Body::take(number, &mut reader)?;
+        match reader.0 {
+            [] => Ok(RecoveryMessage {
+                configuration,
+                body,
+            }),
+            _ => Err(BadRecord("words after the end of a message")),
+        }
+    }
+}
+
+impl Body {
+    fn number(&self) -> u64 {
+        match self {
+            Body::NeedRecovery { .. } => 1,
+            Body::FetchTxState { .. } => 2,
+            Body::SendTxState { .. } => 3,
+            Body::ReplicateTxState { .. } => 4,
+            Body::ReplicateAck { .. } => 5,
+            Body::Replicated { .. } => 6,
+            Body::RecoveryVote(_) => 7,
+            Body::RequestVote { .. } => 8,
+            Body::CommitRecovery { .. } => 9,
+            Body::AbortRecovery { .. } => 10,
+            Body::RecoveryAck { .. } => 11,
+            Body::TruncateRecovery { .. } => 12,
+        }
+    }
+
+    fn put(&self, out: &mut Vec<u64>) {
+        match self {
+            Body::NeedRecovery { region, seen, last } => {
+                out.extend([u64::from(*region), u64::from(*last), seen.len() as u64]);
+                seen.iter().for_each(|seen| put_seen(out, seen));
+            }
+            Body::SendTxState {
+                region,
+                id,
+                content,
+            } => {
+                out.push(u64::from(*region));
+                out.extend(id.words());
+                put_list(out, content.iter().copied());
+            }
+            Body::ReplicateTxState { seen, content } => {
+                out.push(u64::from(seen.region));
+                put_seen(out, seen);
+                out.push(u64::from(content.is_some()));
+                put_list(
+                    out,
+                    content.iter().flat_map(|content| content.iter().copied()),
+                );
+            }
+            Body::FetchTxState { region, id }
+            | Body::ReplicateAck { region, id }
+            | Body::RequestVote { region, id } => {
+                out.push(u64::from(*region));
+                out.extend(id.words());
+            }
+            Body::Replicated { region } => out.push(u64::from(*region)),
+            Body::RecoveryVote(vote) => {
+                out.push(u64::from(vote.region));
+                out.extend(vote.id.words());
+                let number = VOTES.iter().position(|each| *each == vote.vote);
+                out.push(number.unwrap_or(VOTES.len()) as u64);
+                put_time(out, vote.w);
+                put_list(out, vote.written.iter().copied().map(u64::from));
+                put_list(
+                    out,
+                    vote.replicas.iter().map(|machine| u64::from(machine.0)),
+                );
+            }
+            Body::CommitRecovery { id, w, written } => {
+                out.extend(id.words());
+                out.push(w.raw());
+                put_list(out, written.iter().copied().map(u64::from));
+            }
+            Body::AbortRecovery { id, written } => {
+                out.extend(id.words());
+                put_list(out, written.iter().copied().map(u64::from));
+            }
+            Body::RecoveryAck { id } | Body::TruncateRecovery { id } => out.extend(id.words()),
+        }
+    }
+
+    fn take(number: u64, from: &mut Reader<'_>) -> Result<Body, BadRecord> {
+        Ok(match number {
+            1 => {
+                let (region, last) = (take_number(from)?, take_flag(from)?);
+                let mut seen = Vec::new();
+                for _ in 0..from.word()? {
+                    seen.push(take_seen(from, region)?);
+                }
+                Body::NeedRecovery { region, seen, last }
+            }
+            2 => {
+                let (region, id) = (take_number(from)?, from.id()?);
+                Body::FetchTxState { region, id }
+            }
+            3 => Body::SendTxState {
+                region: take_number(from)?,
+                id: from.id()?,
+                content: from.counted()?.into(),
+            },
+            4 => {
+                let region = take_number(from)?;
+                let seen = take_seen(from, region)?;
+                let with = take_flag(from)?;
+                let content = from.counted()?;
+                let content = with.then(|| content.into());
+                Body::ReplicateTxState { seen, content }
+            }
+            5 => {
+                let (region, id) = (take_number(from)?, from.id()?);
+                Body::ReplicateAck { region, id }
+            }
+            6 => Body::Replicated {
+                region: take_number(from)?,
+            },
+            7 => Body::RecoveryVote(take_vote(from)?),
+            8 => {
+                let (region, id) = (take_number(from)?, from.id()?);
+                Body::RequestVote { region, id }
+            }
+            9 => Body::CommitRecovery {
+                id: from.id()?,
+                w: from.timestamp()?,
+                written: take_regions(from)?,
+            },
+            10 => Body::AbortRecovery {
+                id: from.id()?,
+                written: take_regions(from)?,
+            },
+            11 => Body::RecoveryAck { id: from.id()? },
+            12 => Body::TruncateRecovery { id: from.id()? },
+            _ => return Err(BadRecord("unknown message of a recovery")),
+        })
+    }
+}
+
+/// Words of what was seen in a message.
+pub(super) fn seen_words(seen: &Seen) -> usize {
+    TxnId::WORDS + 3 + seen.written.len()
+}
+
+fn put_seen(out: &mut Vec<u64>, seen: &Seen) {
+    out.extend(seen.id.words());
+    out.push(seen.evidence.bits());
+    put_time(out, seen.w);
+    put_list(out, seen.written.iter().copied().map(u64::from));
+}
+
+fn take_seen(from: &mut Reader<'_>, region: u32) -> Result<Seen, BadRecord> {
+    const UNKNOWN: BadRecord = BadRecord("unknown evidence");
+    let seen = Seen {
+        id: from.id()?,
+        region,
+        evidence: Evidence::from_bits(from.word()?).ok_or(UNKNOWN)?,
+        w: take_time(from)?,
+        written: take_regions(from)?,
+    };
+    match seen.is_whole() {
+        true => Ok(seen),
+        false => Err(BadRecord("evidence that cannot be")),
+    }
+}
+
+fn take_vote(from: &mut Reader<'_>) -> Result<RegionVote, BadRecord> {
+    let (region, id, number) = (take_number(from)?, from.id()?, from.word()?);
+    let vote = usize::try_from(number).ok().and_then(|at| VOTES.get(at));
+    let vote = RegionVote {
+        region,
+        id,
+        vote: *vote.ok_or(BadRecord("unknown vote"))?,
+        w: take_time(from)?,
+        written: take_regions(from)?,
+        replicas: {
+            let machines = take_regions(from)?;
+            machines.iter().copied().map(MachineId).collect()
+        },
+    };
+    match vote.is_whole() && vote.replicas.len() <= MAX_REPLICAS {
+        true => Ok(vote),
+        false => Err(BadRecord("a vote that cannot be")),
+    }
+}
+
+fn put_time(out: &mut Vec<u64>, time: Option<Timestamp>) {
+    out.push(time.map_or(NO_TIME, Timestamp::raw));
+}
+
+fn take_time(from: &mut Reader<'_>) -> Result<Option<Timestamp>, BadRecord> {
+    if from.0.first() == Some(&NO_TIME) {
+        from.word()?;
+        return Ok(None);
+    }
+    from.timestamp().map(Some)
+}
+
+fn put_list(out: &mut Vec<u64>, words: impl Iterator<Item = u64>) {
+    let at = out.len();
+    out.push(0);
+    out.extend(words);
+    out[at] = (out.len() - at - 1) as u64;
+}
+
+fn number(word: u64) -> Result<u32, BadRecord> {
+    u32::try_from(word).map_err(|_| BadRecord("a number that is too large"))
+}
+
+fn take_number(from: &mut Reader<'_>) -> Result<u32, BadRecord> {
+    number(from.word()?)
+}
+
+/// Numbers of regions or machines.
+fn take_regions(from: &mut Reader<'_>) -> Result<Arc<[u32]>, BadRecord> {
+    from.counted()?.iter().map(|word| number(*word)).collect()
+}
+
+fn take_flag(from: &mut Reader<'_>) -> Result<bool, BadRecord> {
+    match from.word()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(BadRecord("neither yes nor no")),
+    }
+}

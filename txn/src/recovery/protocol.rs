@@ -1,0 +1,384 @@
+//! A machine's part in the recovery of transactions, from one configuration to the next.
+
+use std::collections::BTreeMap;
+use std::mem::take;
+use std::sync::Arc;
+
+use fencepost_cluster::{ConfigurationId, MachineId, Replicas};
+use fencepost_storage::Timestamp;
+
+use super::coordinator::Coordinator;
+use super::decide::Decision;
+use super::message::{Body, RecoveryMessage, seen_words};
+use super::post::Post;
+use super::region::Primary;
+use super::seen::{Held, Seen};
+use super::vote::Evidence;
+use super::{Action, Surroundings};
+use crate::record::TxnId;
+
+/// Words of what was seen that go into one NEED-RECOVERY.
+const NEED_WORDS: usize = 2048;
+
+/// What a recovery begins with, once this machine has drained its logs.
+#[derive(Clone, Debug)]
+pub struct Begin {
+    /// The configuration that is in force now.
+    pub configuration: ConfigurationId,
+    /// Its members.
+    pub members: Vec<MachineId>,
+    /// The regions of which this machine is a replica, and all replicas of each.
+    pub regions: Vec<(u32, Replicas)>,
+    /// What this machine has of transactions of older configurations. What earlier recoveries had it keep and do
+    /// belongs to it, until that is truncated.
+    pub found: Vec<Seen>,
+    /// Transactions of older configurations that this machine has run and whose outcome it waits for, with the
+    /// regions that they write.
+    pub awaited: Vec<(TxnId, Arc<[u32]>)>,
+}
+
+/// A machine's part in transaction recovery.
+#[derive(Debug)]
+pub struct Recovery {
+    me: MachineId,
+    running: Option<Running>,
+    /// What others have said already of a configuration in which this machine has not begun.
+    early: Vec<(MachineId, RecoveryMessage)>,
+}
+
+/// The recovery in one configuration.
+#[derive(Debug)]
+struct Running {
+    post: Post,
+    regions: BTreeMap<u32, Region>,
+    coordinator: Coordinator,
+    /// Whether it was said that all regions are active.
+    active: bool,
+}
+
+/// A region of which this machine is a replica.
+#[derive(Debug)]
+struct Region {
+    held: Held,
+    role: Role,
+}
+
+#[derive(Debug)]
+enum Role {
+    Primary(Primary),
+    /// Of this primary; and whether that has said all that there is to know.
+    Backup(MachineId, bool),
+}
+
+impl Recovery {
+    /// Of a machine, before its first configuration.
+    pub fn new(me: MachineId) -> Recovery {
+        Recovery {
+            me,
+            running: None,
+            early: Vec::new(),
+        }
+    }
+
+    /// Begins in a configuration; what was not done in an earlier one is given up.
+    #[must_use]
+    pub fn begin(&mut self, now: u64, begin: Begin, around: &dyn Surroundings) -> Vec<Action> {
+        let configuration = begin.configuration;
+        let mut running = Running::new(self.me, begin, now);
+        running.find(around);
+        for (from, message) in take(&mut self.early) {
+            if message.configuration == configuration {
+                running.receive(now, from, message.body, around);
+            } else if message.configuration > configuration {
+                self.early.push((from, message));
+            }
+        }
+        let actions = running.done(now, around);
+        self.running = Some(running);
+        actions
+    }
+
+    /// A message has come. One of an older configuration says nothing any more. One of a later configuration is kept
+    /// until this machine begins there; as all members have applied that by then, nothing begins in between.
+    /// REQUEST-VOTE is put again in time, so there are no more than the peers have regions and transactions.
+    #[must_use]
+    pub fn receive(
+        &mut self,
+        now: u64,
+        from: MachineId,
+        message: RecoveryMessage,
+        around: &dyn Surroundings,
+    ) -> Vec<Action> {
+        let of = message.configuration;
+        match &mut self.running {
+            Some(running) if running.post.configuration == of => {
+                running.receive(now, from, message.body, around);
+                return running.done(now, around);
+            }
+            Some(running) if running.post.configuration > of => {}
+            _ if matches!(message.body, Body::RequestVote { .. }) => {}
+            _ => {
+                let newest = self.early.last().map(|(_, early)| early.configuration);
+                if newest.is_some_and(|newest| newest < of) {
+                    self.early.clear();
+                }
+                if newest.is_none_or(|newest| newest <= of) {
+                    self.early.push((from, message));
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    /// Time has passed.
+    #[must_use]
+    pub fn tick(&mut self, now: u64, around: &dyn Surroundings) -> Vec<Action> {
+        let Some(running) = &mut self.running else {
+            return Vec::new();
+        };
+        running.coordinator.ask(now, around, &mut running.post);
+        running.done(now, around)
+    }
+
+    /// When to call [`Self::tick`] at the latest; `u64::MAX` for never.
+    pub fn next_wake(&self) -> u64 {
+        let running = self.running.as_ref();
+        running.map_or(u64::MAX, |running| running.coordinator.next_wake())
+    }
+
+    /// Whether this machine has no record of an older configuration any more, will be given none, and has nothing to
+    /// decide. Others may still ask it to decide.
+    pub fn is_done(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| {
+            let mut regions = running.regions.values();
+            regions.all(Region::is_settled) && running.coordinator.is_settled()
+        })
+    }
+}
+
+impl Region {
+    fn is_settled(&self) -> bool {
+        let role = match &self.role {
+            Role::Primary(primary) => primary.is_settled(),
+            Role::Backup(_, complete) => *complete,
+        };
+        role && self.held.is_empty()
+    }
+}
+
+impl Running {
+    fn new(me: MachineId, begin: Begin, now: u64) -> Running {
+        let mut found: BTreeMap<u32, Vec<Seen>> = BTreeMap::new();
+        for seen in begin.found {
+            debug_assert!(seen.is_whole(), "{seen:?}");
+            if seen.evidence.has_records() && seen.id.configuration < begin.configuration.0 {
+                found.entry(seen.region).or_default().push(seen);
+            }
+        }
+        let regions = begin.regions.into_iter().map(|(region, replicas)| {
+            let held = Held::new(found.remove(&region).into_iter().flatten());
+            let role = match replicas.primary() {
+                primary if primary == me => Role::Primary(Primary::new(region, replicas)),
+                primary => Role::Backup(primary, false),
+            };
+            (region, Region { held, role })
+        });
+        let mut coordinator = Coordinator::default();
+        for (id, written) in begin.awaited {
+            coordinator.awaited(now, id, written);
+        }
+        Running {
+            regions: regions.collect(),
+            post: Post::new(me, begin.configuration, begin.members),
+            coordinator,
+            active: false,
+        }
+    }
+
+    /// Find recovering transactions (step 3): NEED-RECOVERY to the primaries.
+    fn find(&mut self, around: &dyn Surroundings) {
+        for (region, replica) in &mut self.regions {
+            match &mut replica.role {
+                Role::Primary(primary) => {
+                    primary.find(&mut replica.held, around, &mut self.post);
+                }
+                Role::Backup(primary, _) => {
+                    need_recovery(*primary, *region, &replica.held, &mut self.post);
+                }
+            }
+        }
+    }
+
+    /// What there is to be done.
+    fn done(&mut self, now: u64, around: &dyn Surroundings) -> Vec<Action> {
+        while let Some(body) = self.post.own.pop_front() {
+            self.receive(now, self.post.me, body, around);
+        }
+        let is_active = |region: &Region| match &region.role {
+            Role::Primary(primary) => primary.is_active(),
+            Role::Backup(..) => true,
+        };
+        if !self.active && self.regions.values().all(is_active) {
+            self.active = true;
+            self.post.actions.push(Action::RegionsActive);
+        }
+        take(&mut self.post.actions)
+    }
+
+    fn receive(&mut self, now: u64, from: MachineId, body: Body, around: &dyn Surroundings) {
+        let post = &mut self.post;
+        if !post.has(from) {
+            return;
+        }
+        match body {
+            Body::RecoveryVote(vote) => self.coordinator.recovery_vote(now, vote, post),
+            Body::RecoveryAck { id } => self.coordinator.recovery_ack(from, id, post),
+            Body::CommitRecovery { id, w, written } => {
+                self.decided(id, &written, Some(w), around);
+                self.post.send(from, Body::RecoveryAck { id });
+            }
+            Body::AbortRecovery { id, written } => {
+                self.decided(id, &written, None, around);
+                self.post.send(from, Body::RecoveryAck { id });
+            }
+            Body::TruncateRecovery { id } => self.truncate(id),
+            Body::NeedRecovery { region, .. }
+            | Body::FetchTxState { region, .. }
+            | Body::SendTxState { region, .. }
+            | Body::ReplicateTxState {
+                seen: Seen { region, .. },
+                ..
+            }
+            | Body::ReplicateAck { region, .. }
+            | Body::Replicated { region }
+            | Body::RequestVote { region, .. } => {
+                let Some(Region { held, role }) = self.regions.get_mut(&region) else {
+                    return;
+                };
+                match role {
+                    Role::Primary(primary) => {
+                        at_primary(primary, from, body, held, around, post);
+                    }
+                    Role::Backup(primary, complete) if *primary == from => {
+                        *complete |= at_backup(from, body, held, around, post);
+                    }
+                    Role::Backup(..) => {}
+                }
+            }
+        }
+    }
+
+    /// COMMIT-RECOVERY or, without a timestamp, ABORT-RECOVERY: acts at every region that the transaction writes. What
+    /// was truncated here is settled.
+    fn decided(
+        &mut self,
+        id: TxnId,
+        written: &Arc<[u32]>,
+        w: Option<Timestamp>,
+        around: &dyn Surroundings,
+    ) {
+        for (region, replica) in &mut self.regions {
+            if !written.contains(region) || around.was_truncated(id, *region) {
+                continue;
+            }
+            let (evidence, decision) = match w {
+                Some(_) => (Evidence::COMMIT_RECOVERY, Decision::Commit),
+                None => (Evidence::ABORT_RECOVERY, Decision::Abort),
+            };
+            let seen = Seen {
+                id,
+                region: *region,
+                evidence,
+                written: Arc::clone(written),
+                w,
+            };
+            replica.held.learn(&seen);
+            self.post.actions.push(match decision {
+                Decision::Commit => Action::Commit(seen),
+                Decision::Abort => Action::Abort(seen),
+            });
+        }
+    }
+
+    fn truncate(&mut self, id: TxnId) {
+        for replica in self.regions.values_mut() {
+            replica.held.forget(id);
+            if let Role::Primary(primary) = &mut replica.role {
+                primary.truncate(id);
+            }
+        }
+        self.post.actions.push(Action::Truncate { id });
+    }
+}
+
+/// NEED-RECOVERY to the primary of a region, in parts that fit into messages. Who has nothing says so.
+fn need_recovery(primary: MachineId, region: u32, held: &Held, post: &mut Post) {
+    let (mut part, mut words) = (Vec::new(), 0);
+    for each in held.all() {
+        let more = seen_words(each);
+        if words + more > NEED_WORDS && !part.is_empty() {
+            let (seen, last) = (take(&mut part), false);
+            post.send(primary, Body::NeedRecovery { region, seen, last });
+            words = 0;
+        }
+        words += more;
+        part.push(each.clone());
+    }
+    let (seen, last) = (part, true);
+    post.send(primary, Body::NeedRecovery { region, seen, last });
+}
+
+/// What a primary does with a message about its region.
+fn at_primary(
+    primary: &mut Primary,
+    from: MachineId,
+    body: Body,
+    held: &mut Held,
+    around: &dyn Surroundings,
+    post: &mut Post,
+) {
+    match body {
+        Body::NeedRecovery { seen, last, .. } => {
+            primary.need_recovery(from, seen, last);
+            primary.find(held, around, post);
+        }
+        Body::SendTxState { id, content, .. } => {
+            primary.send_tx_state(id, content, held, around, post);
+        }
+        Body::ReplicateAck { id, .. } => primary.replicate_ack(from, id, post),
+        Body::RequestVote { id, .. } => primary.request_vote(from, id, around, post),
+        _ => {}
+    }
+}
+
+/// What a backup does with a message of its primary; whether that was the last.
+fn at_backup(
+    primary: MachineId,
+    body: Body,
+    held: &mut Held,
+    around: &dyn Surroundings,
+    post: &mut Post,
+) -> bool {
+    match body {
+        Body::FetchTxState { region, id } if held.evidence(id).any_of(Evidence::CONTENT) => {
+            let content = around.content(id, region);
+            let body = Body::SendTxState {
+                region,
+                id,
+                content,
+            };
+            post.send(primary, body);
+        }
+        Body::ReplicateTxState { seen, content } => {
+            let (region, id) = (seen.region, seen.id);
+            // What was truncated here is settled.
+            if !around.was_truncated(id, region) {
+                held.keep(seen, content, &mut post.actions);
+            }
+            post.send(primary, Body::ReplicateAck { region, id });
+        }
+        Body::Replicated { .. } => return true,
+        _ => {}
+    }
+    false
+}

@@ -1,0 +1,310 @@
+//! A region at its primary: which transactions are recovering there, their locks, and its votes (SOSP'15 §5.3,
+//! steps 3 to 6).
+//!
+//! ```text
+//!  find                NEED-RECOVERY of all backups: the union of what they have seen
+//!  fetch ─► lock       what this replica lacks, from one that has it; then the locks: the region is active
+//!  replicate           what backups lack, with all evidence
+//!  vote                once all of them have acknowledged
+//! ```
+//! A transaction that this replica has truncated has taken effect here, or never will: it is not locked, and nobody is
+//! told of it. All that had the region then have records of it that say as much, or have truncated it, too.
+//!
+//! One of which any replica has seen ABORT-RECOVERY is not locked again, for what it had locked may have been changed
+//! by others since; what it was to write is of no use any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::replace;
+use std::sync::Arc;
+
+use fencepost_cluster::{MachineId, Replicas};
+
+use super::message::Body;
+use super::post::Post;
+use super::seen::{Held, Seen};
+use super::vote::{Evidence, RegionVote, Vote};
+use super::{Action, Surroundings};
+use crate::record::TxnId;
+
+/// A region whose primary is this machine.
+#[derive(Debug)]
+pub(super) struct Primary {
+    region: u32,
+    replicas: Replicas,
+    /// Backups that have not said all that they have seen.
+    missing: BTreeSet<MachineId>,
+    recovering: BTreeMap<TxnId, Recovering>,
+    /// Transactions whose contents have been asked for.
+    fetching: usize,
+    active: bool,
+}
+
+/// A transaction of which any replica has records.
+#[derive(Debug)]
+struct Recovering {
+    /// What all of them together have seen.
+    all: Seen,
+    /// What each backup has.
+    backups: BTreeMap<MachineId, Evidence>,
+    stage: Stage,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    Found,
+    Fetching,
+    /// These have yet to acknowledge what they were told.
+    Replicating(BTreeSet<MachineId>),
+    Voted,
+}
+
+impl Recovering {
+    /// What the replicas are to know of it.
+    fn to_tell(&self) -> Seen {
+        let given_up = self.all.evidence.any_of(Evidence::ABORT_RECOVERY);
+        Seen {
+            evidence: match given_up {
+                true => Evidence::ABORT_RECOVERY,
+                false => self.all.evidence.without(Evidence::TRUNCATED),
+            },
+            ..self.all.clone()
+        }
+    }
+}
+
+impl Primary {
+    pub fn new(region: u32, replicas: Replicas) -> Primary {
+        Primary {
+            region,
+            missing: replicas.backups().iter().copied().collect(),
+            replicas,
+            recovering: BTreeMap::new(),
+            fetching: 0,
+            active: false,
+        }
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Whether nothing is left to be done.
+    pub fn is_settled(&self) -> bool {
+        self.active && self.recovering.is_empty()
+    }
+
+    /// NEED-RECOVERY (step 3): takes in what a backup has seen.
+    pub fn need_recovery(&mut self, from: MachineId, seen: Vec<Seen>, last: bool) {
+        if !self.missing.contains(&from) {
+            return;
+        }
+        for seen in seen.into_iter().filter(|seen| seen.evidence.has_records()) {
+            let evidence = seen.evidence;
+            let backups = &mut self.found(seen).backups;
+            let there = backups.entry(from).or_insert(evidence);
+            *there = there.and(evidence);
+        }
+        if last {
+            self.missing.remove(&from);
+        }
+    }
+
+    fn found(&mut self, seen: Seen) -> &mut Recovering {
+        let recovering = self.recovering.entry(seen.id);
+        let recovering = recovering.or_insert_with(|| Recovering {
+            all: seen.clone(),
+            backups: BTreeMap::new(),
+            stage: Stage::Found,
+        });
+        recovering.all.learn(&seen);
+        recovering
+    }
+
+    /// Lock recovery (step 4), as soon as all backups have said what they have seen.
+    pub fn find(&mut self, held: &mut Held, around: &dyn Surroundings, post: &mut Post) {
+        if self.active || self.fetching > 0 || !self.missing.is_empty() {
+            return;
+        }
+        for seen in held.all() {
+            self.found(seen.clone());
+        }
+        let all: Vec<TxnId> = self.recovering.keys().copied().collect();
+        for id in all {
+            self.recover(id, held, around, post);
+        }
+        self.activate(post);
+    }
+
+    fn recover(&mut self, id: TxnId, held: &mut Held, around: &dyn Surroundings, post: &mut Post) {
+        let Some(found) = self.recovering.get_mut(&id) else {
+            return;
+        };
+        if around.was_truncated(id, self.region) {
+            return self.recovery_vote(id, post);
+        }
+        let to_tell = found.to_tell();
+        let has = |evidence: Evidence| evidence.any_of(Evidence::CONTENT);
+        if has(to_tell.evidence) && !has(held.evidence(id)) {
+            let who = found.backups.iter().find(|(_, evidence)| has(**evidence));
+            if let Some((backup, _)) = who {
+                let region = self.region;
+                post.send(*backup, Body::FetchTxState { region, id });
+                found.stage = Stage::Fetching;
+                self.fetching += 1;
+            }
+            return;
+        }
+        self.lock_and_replicate(id, None, held, around, post);
+    }
+
+    /// SEND-TX-STATE: what was asked for.
+    pub fn send_tx_state(
+        &mut self,
+        id: TxnId,
+        content: Arc<[u64]>,
+        held: &mut Held,
+        around: &dyn Surroundings,
+        post: &mut Post,
+    ) {
+        let found = self.recovering.get(&id);
+        if found.is_none_or(|found| found.stage != Stage::Fetching) {
+            return;
+        }
+        self.fetching -= 1;
+        self.lock_and_replicate(id, Some(content), held, around, post);
+        self.activate(post);
+    }
+
+    /// Locks what a transaction writes and goes on to [`Self::replicate_tx_state`]. `fetched` is what it writes, if
+    /// this replica lacked that.
+    fn lock_and_replicate(
+        &mut self,
+        id: TxnId,
+        fetched: Option<Arc<[u64]>>,
+        held: &mut Held,
+        around: &dyn Surroundings,
+        post: &mut Post,
+    ) {
+        let Some(found) = self.recovering.get_mut(&id) else {
+            return;
+        };
+        let to_tell = found.to_tell();
+        if to_tell.evidence.without(held.evidence(id)) != Evidence::NONE {
+            held.keep(to_tell.clone(), fetched.clone(), &mut post.actions);
+        }
+        let region = self.region;
+        if to_tell.evidence.any_of(Evidence::CONTENT) {
+            post.actions.push(Action::Lock { region, id });
+        }
+        self.replicate_tx_state(to_tell, fetched, around, post);
+    }
+
+    /// All that this machine is the primary of can be used once the locks are there; and the backups know then whether
+    /// there is more to come.
+    fn activate(&mut self, post: &mut Post) {
+        if self.fetching > 0 || replace(&mut self.active, true) {
+            return;
+        }
+        let region = self.region;
+        for backup in self.replicas.backups() {
+            post.send(*backup, Body::Replicated { region });
+        }
+        post.actions.push(Action::Active(region));
+    }
+
+    /// REPLICATE-TX-STATE (step 5) to the backups that lack something.
+    fn replicate_tx_state(
+        &mut self,
+        to_tell: Seen,
+        fetched: Option<Arc<[u64]>>,
+        around: &dyn Surroundings,
+        post: &mut Post,
+    ) {
+        let id = to_tell.id;
+        let Some(found) = self.recovering.get_mut(&id) else {
+            return;
+        };
+        let mut content = fetched;
+        let mut told = BTreeSet::new();
+        for backup in self.replicas.backups() {
+            let has = found.backups.get(backup).copied();
+            let has = has.unwrap_or(Evidence::NONE);
+            if to_tell.evidence.without(has) == Evidence::NONE {
+                continue;
+            }
+            let lacks =
+                to_tell.evidence.any_of(Evidence::CONTENT) && !has.any_of(Evidence::CONTENT);
+            let content = lacks.then(|| {
+                let content = content.get_or_insert_with(|| around.content(id, self.region));
+                Arc::clone(content)
+            });
+            let seen = to_tell.clone();
+            post.send(*backup, Body::ReplicateTxState { seen, content });
+            told.insert(*backup);
+        }
+        let all = told.is_empty();
+        found.stage = Stage::Replicating(told);
+        if all {
+            self.recovery_vote(id, post);
+        }
+    }
+
+    /// A backup knows what it was told.
+    pub fn replicate_ack(&mut self, from: MachineId, id: TxnId, post: &mut Post) {
+        let found = self.recovering.get_mut(&id);
+        if let Some(Stage::Replicating(waiting)) = found.map(|found| &mut found.stage)
+            && waiting.remove(&from)
+            && waiting.is_empty()
+        {
+            self.recovery_vote(id, post);
+        }
+    }
+
+    /// RECOVERY-VOTE (step 6).
+    fn recovery_vote(&mut self, id: TxnId, post: &mut Post) {
+        let Some(found) = self.recovering.get_mut(&id) else {
+            return;
+        };
+        found.stage = Stage::Voted;
+        let vote = RegionVote {
+            region: self.region,
+            id,
+            vote: Vote::of([found.all.evidence]),
+            w: found.all.w,
+            written: Arc::clone(&found.all.written),
+            replicas: self.replicas.all().collect(),
+        };
+        post.send(post.coordinator_of(id), Body::RecoveryVote(vote));
+    }
+
+    /// REQUEST-VOTE: a vote for a transaction of which there is no record. Any other has had its vote, or gets it;
+    /// and who does not know yet is asked again.
+    pub fn request_vote(
+        &self,
+        from: MachineId,
+        id: TxnId,
+        around: &dyn Surroundings,
+        post: &mut Post,
+    ) {
+        if !self.missing.is_empty() || self.recovering.contains_key(&id) {
+            return;
+        }
+        let vote = RegionVote {
+            region: self.region,
+            id,
+            vote: match around.was_truncated(id, self.region) {
+                true => Vote::Truncated,
+                false => Vote::Unknown,
+            },
+            w: None,
+            written: Arc::new([]),
+            replicas: self.replicas.all().collect(),
+        };
+        post.send(from, Body::RecoveryVote(vote));
+    }
+
+    /// All replicas have acted on what was decided.
+    pub fn truncate(&mut self, id: TxnId) {
+        self.recovering.remove(&id);
+    }
+}

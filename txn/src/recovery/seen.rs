@@ -1,0 +1,80 @@
+//! What a replica has of a transaction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fencepost_storage::Timestamp;
+
+use super::Action;
+use super::vote::Evidence;
+use crate::record::TxnId;
+
+/// What a replica of a region has of a transaction of an older configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The transaction.
+    pub id: TxnId,
+    /// The region.
+    pub region: u32,
+    /// What the replica has seen of it there.
+    pub evidence: Evidence,
+    /// All regions that it writes.
+    pub written: Arc<[u32]>,
+    /// Its write timestamp, which comes with all evidence of a commit but LOCK.
+    pub w: Option<Timestamp>,
+}
+
+impl Seen {
+    /// Adds what another replica of the region has.
+    pub(super) fn learn(&mut self, other: &Seen) {
+        self.evidence = self.evidence.and(other.evidence);
+        self.w = self.w.or(other.w);
+    }
+
+    /// Whether it can be so: a region that the transaction writes, and a timestamp where there has to be one.
+    pub(super) fn is_whole(&self) -> bool {
+        self.written.contains(&self.region)
+            && (self.w.is_some() || !self.evidence.any_of(Evidence::TIMED))
+    }
+}
+
+/// What this machine has of the transactions that wrote one of its regions.
+#[derive(Debug, Default)]
+pub(super) struct Held(BTreeMap<TxnId, Seen>);
+
+impl Held {
+    pub fn new(seen: impl Iterator<Item = Seen>) -> Held {
+        Held(seen.map(|seen| (seen.id, seen)).collect())
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Seen> {
+        self.0.values()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn evidence(&self, id: TxnId) -> Evidence {
+        self.0.get(&id).map_or(Evidence::NONE, |seen| seen.evidence)
+    }
+
+    /// Takes in what others have seen, with what the transaction writes if this replica lacks it; and has it kept,
+    /// so that it is found again if a later recovery begins.
+    pub fn keep(&mut self, seen: Seen, content: Option<Arc<[u64]>>, actions: &mut Vec<Action>) {
+        self.learn(&seen);
+        actions.push(Action::Keep { seen, content });
+    }
+
+    /// Takes in what this replica knows now.
+    pub fn learn(&mut self, seen: &Seen) {
+        match self.0.get_mut(&seen.id) {
+            Some(there) => there.learn(seen),
+            None => drop(self.0.insert(seen.id, seen.clone())),
+        }
+    }
+
+    pub fn forget(&mut self, id: TxnId) {
+        self.0.remove(&id);
+    }
+}

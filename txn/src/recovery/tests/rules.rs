@@ -1,0 +1,340 @@
+//! What a machine does with what is said to it, one by one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fencepost_cluster::{ConfigurationId, MachineId, Replicas};
+use fencepost_storage::Timestamp;
+use proptest::prelude::*;
+
+use crate::record::TxnId;
+use crate::recovery::coordinator::PATIENCE_NS;
+use crate::recovery::post::Post;
+use crate::recovery::{
+    Action, Begin, Body, Decision, Evidence, Recovery, RecoveryMessage, RegionVote, Seen,
+    Surroundings, Vote, Whereabouts,
+};
+
+const ME: MachineId = MachineId(1);
+const OTHER: MachineId = MachineId(2);
+const NOW: ConfigurationId = ConfigurationId(5);
+
+/// Where regions are; those that are not named are not known.
+#[derive(Default)]
+struct Around(BTreeMap<u32, Whereabouts>);
+
+impl Surroundings for Around {
+    fn whereabouts(&self, region: u32) -> Whereabouts {
+        *self.0.get(&region).unwrap_or(&Whereabouts::Unknown)
+    }
+
+    fn was_truncated(&self, id: TxnId, _: u32) -> bool {
+        id.local == 99
+    }
+
+    fn content(&self, id: TxnId, _: u32) -> Arc<[u64]> {
+        Arc::new([id.local])
+    }
+}
+
+/// A transaction of this machine.
+fn id(local: u64) -> TxnId {
+    TxnId {
+        configuration: 4,
+        machine: ME.0,
+        thread: 0,
+        local,
+    }
+}
+
+fn message(body: Body) -> RecoveryMessage {
+    let configuration = NOW;
+    RecoveryMessage {
+        configuration,
+        body,
+    }
+}
+
+fn begin(regions: &[(u32, MachineId, MachineId)], found: Vec<Seen>) -> Begin {
+    let replicas = |primary, backup| Replicas::new(primary, vec![backup]).expect("two");
+    let regions = regions.iter();
+    Begin {
+        configuration: NOW,
+        members: vec![OTHER, ME],
+        regions: regions.map(|(r, p, b)| (*r, replicas(*p, *b))).collect(),
+        found,
+        awaited: Vec::new(),
+    }
+}
+
+fn seen(local: u64, region: u32, evidence: Evidence, w: Option<u64>) -> Seen {
+    Seen {
+        id: id(local),
+        region,
+        evidence,
+        written: Arc::new([7, 8]),
+        w: w.map(Timestamp::from_raw),
+    }
+}
+
+fn vote(region: u32, vote: Vote, w: Option<u64>) -> RecoveryMessage {
+    message(Body::RecoveryVote(RegionVote {
+        region,
+        id: id(1),
+        vote,
+        w: w.map(Timestamp::from_raw),
+        written: Arc::new([7, 8]),
+        replicas: vec![OTHER],
+    }))
+}
+
+fn sent(actions: Vec<Action>) -> Vec<(MachineId, Body)> {
+    let sent = actions.into_iter().filter_map(|action| match action {
+        Action::Send(to, message) => Some((to, message.body)),
+        _ => None,
+    });
+    sent.collect()
+}
+
+/// A region that is lost does not hold up those that are left, and has nothing against a commit.
+#[test]
+fn a_region_that_is_lost_has_nothing_against_it() {
+    for (votes, w, expected) in [
+        (Vote::CommitBackup, Some(50), Decision::Commit),
+        (Vote::CommitPrimary, Some(50), Decision::Commit),
+        (Vote::Lock, None, Decision::Abort),
+        (Vote::Abort, None, Decision::Abort),
+    ] {
+        let mut recovery = Recovery::new(ME);
+        let mut around = Around::default();
+        drop(recovery.begin(0, begin(&[], Vec::new()), &around));
+        let actions = recovery.receive(10, OTHER, vote(7, votes, w), &around);
+        assert_eq!(actions, [], "{votes:?}");
+        let due = recovery.next_wake();
+        assert_eq!(due, 10 + PATIENCE_NS);
+        // As long as it is not known to be lost it is waited for.
+        assert_eq!(recovery.tick(due, &around), []);
+        around.0.insert(8, Whereabouts::Lost);
+        assert_eq!(recovery.tick(due, &around), []);
+        let actions = recovery.tick(recovery.next_wake(), &around);
+        let decided = actions.iter().find_map(|action| match action {
+            Action::Decided { decision, .. } => Some(*decision),
+            _ => None,
+        });
+        assert_eq!(decided, Some(expected), "{votes:?}");
+        assert_eq!(sent(actions).len(), 1);
+        assert!(!recovery.is_done());
+        let ack = message(Body::RecoveryAck { id: id(1) });
+        let actions = recovery.receive(0, OTHER, ack, &around);
+        assert_eq!(
+            sent(actions),
+            [(OTHER, Body::TruncateRecovery { id: id(1) })]
+        );
+        assert!(recovery.is_done());
+    }
+}
+
+#[test]
+fn votes_that_are_missing_are_asked_for_again_and_again() {
+    let mut recovery = Recovery::new(ME);
+    let around = Around(
+        [
+            (7, Whereabouts::Primary(OTHER)),
+            (8, Whereabouts::Primary(OTHER)),
+        ]
+        .into(),
+    );
+    let awaited = vec![(id(1), [7, 8].into())];
+    let begin = Begin {
+        awaited,
+        ..begin(&[], Vec::new())
+    };
+    drop(recovery.begin(0, begin, &around));
+    assert_eq!(recovery.tick(PATIENCE_NS - 1, &around), []);
+    let ask = |region| (OTHER, Body::RequestVote { region, id: id(1) });
+    assert_eq!(sent(recovery.tick(PATIENCE_NS, &around)), [ask(7), ask(8)]);
+    drop(recovery.receive(0, OTHER, vote(8, Vote::Unknown, None), &around));
+    assert_eq!(recovery.tick(PATIENCE_NS, &around), []);
+    assert_eq!(sent(recovery.tick(2 * PATIENCE_NS, &around)), [ask(7)]);
+}
+
+/// Nobody knows anything of a transaction whose coordinator waits: it is told that it did not commit.
+#[test]
+fn who_waits_is_told_though_nobody_has_a_record() {
+    let mut recovery = Recovery::new(ME);
+    let around = Around(
+        [7, 8]
+            .map(|region| (region, Whereabouts::Primary(ME)))
+            .into(),
+    );
+    let begin = Begin {
+        awaited: vec![(id(1), [7, 8].into())],
+        ..begin(&[], Vec::new())
+    };
+    let alone = |region| (region, Replicas::new(ME, Vec::new()).expect("one"));
+    let regions = vec![alone(7), alone(8)];
+    let begin = Begin { regions, ..begin };
+    let actions = recovery.begin(0, begin, &around);
+    assert_eq!(
+        actions,
+        [Action::Active(7), Action::Active(8), Action::RegionsActive]
+    );
+    let actions = recovery.tick(PATIENCE_NS, &around);
+    let aborted = |local| Action::Decided {
+        id: id(local),
+        decision: Decision::Abort,
+    };
+    assert!(actions.contains(&aborted(1)));
+    assert!(recovery.is_done());
+}
+
+#[test]
+fn what_is_said_in_other_configurations_waits_or_is_forgotten() {
+    let mut recovery = Recovery::new(ME);
+    let around = Around::default();
+    let of = |configuration, body| RecoveryMessage {
+        configuration: ConfigurationId(configuration),
+        body,
+    };
+    let need = |local| Body::NeedRecovery {
+        region: 7,
+        seen: vec![seen(local, 7, Evidence::COMMIT_BACKUP, Some(50))],
+        last: true,
+    };
+    for (configuration, local) in [(3, 1), (5, 2), (4, 3)] {
+        let early = of(configuration, need(local));
+        assert_eq!(recovery.receive(0, OTHER, early, &around), []);
+    }
+    let ask = Body::RequestVote {
+        region: 7,
+        id: id(6),
+    };
+    assert_eq!(recovery.receive(0, OTHER, of(5, ask), &around), []);
+    let actions = recovery.begin(0, begin(&[(7, ME, OTHER)], Vec::new()), &around);
+    let fetch = Body::FetchTxState {
+        region: 7,
+        id: id(2),
+    };
+    assert_eq!(sent(actions), [(OTHER, fetch)]);
+    // It is too late, or from nobody who is a member.
+    let content = || Body::SendTxState {
+        region: 7,
+        id: id(2),
+        content: Arc::new([1]),
+    };
+    assert_eq!(recovery.receive(0, OTHER, of(4, content()), &around), []);
+    assert_eq!(
+        recovery.receive(0, MachineId(3), of(5, content()), &around),
+        []
+    );
+    assert_ne!(recovery.receive(0, OTHER, of(5, content()), &around), []);
+}
+
+#[test]
+fn much_that_was_seen_comes_in_parts() {
+    let mut recovery = Recovery::new(ME);
+    let locked = |local| seen(local, 7, Evidence::LOCK, None);
+    let many: Vec<Seen> = (1..2000).map(locked).collect();
+    let begin = begin(&[(7, OTHER, ME)], many.clone());
+    let actions = recovery.begin(0, begin, &Around::default());
+    let (mut all, mut lasts) = (Vec::new(), Vec::new());
+    for (to, body) in sent(actions) {
+        let length = message(body.clone()).words().len();
+        assert!(length < 2100 && to == OTHER, "{length}");
+        if let Body::NeedRecovery { seen, last, .. } = body {
+            all.extend(seen);
+            lasts.push(last);
+        }
+    }
+    assert_eq!(all, many);
+    assert!(lasts.len() > 2);
+    assert_eq!(lasts.iter().position(|last| *last), Some(lasts.len() - 1));
+}
+
+#[test]
+fn all_agree_on_who_decides_and_it_is_spread() {
+    let members = [4, 2, 9, 7].map(MachineId);
+    let mut other = members.to_vec();
+    other.reverse();
+    let one = Post::new(ME, NOW, members.to_vec());
+    let two = Post::new(OTHER, NOW, other);
+    let mut of: BTreeMap<MachineId, u32> = BTreeMap::new();
+    for local in 0..400 {
+        let lost = id(local);
+        let kept = TxnId { machine: 9, ..lost };
+        assert_eq!(one.coordinator_of(lost), two.coordinator_of(lost));
+        assert_eq!(one.coordinator_of(kept), MachineId(9));
+        *of.entry(one.coordinator_of(lost)).or_default() += 1;
+    }
+    assert!(members.iter().all(|m| of[m] > 50), "{of:?}");
+}
+
+fn any_body() -> impl Strategy<Value = Body> {
+    let any_id = (0u64..4).prop_map(id);
+    let any_seen = (0u64..4, 0u64..64, 7u32..9).prop_map(|(local, bits, region)| {
+        let evidence = Evidence::from_bits(bits).expect("evidence");
+        seen(local, region, evidence, Some(50))
+    });
+    (0..12, 7u32..9, any_id, any_seen, any::<bool>(), 0..6usize).prop_map(
+        |(kind, region, id, seen, yes, vote)| match kind {
+            0 | 1 => Body::NeedRecovery {
+                region,
+                seen: vec![Seen { region, ..seen }],
+                last: yes,
+            },
+            2 => Body::FetchTxState { region, id },
+            3 => Body::SendTxState {
+                region,
+                id,
+                content: Arc::new([]),
+            },
+            4 => Body::ReplicateTxState {
+                seen,
+                content: yes.then(|| Arc::from([])),
+            },
+            5 => Body::ReplicateAck { region, id },
+            6 => Body::Replicated { region },
+            7 | 8 => Body::RecoveryVote(RegionVote {
+                region,
+                id,
+                vote: [
+                    Vote::CommitPrimary,
+                    Vote::CommitBackup,
+                    Vote::Lock,
+                    Vote::Abort,
+                    Vote::Truncated,
+                    Vote::Unknown,
+                ][vote],
+                w: Some(Timestamp::from_raw(50)),
+                written: seen.written,
+                replicas: vec![ME, OTHER],
+            }),
+            9 => Body::CommitRecovery {
+                id,
+                w: Timestamp::from_raw(50),
+                written: seen.written,
+            },
+            10 => Body::AbortRecovery {
+                id,
+                written: seen.written,
+            },
+            _ if yes => Body::TruncateRecovery { id },
+            _ => Body::RecoveryAck { id },
+        },
+    )
+}
+
+proptest! {
+    /// A peer that says what it should not does no harm but to what it speaks of.
+    #[test]
+    fn whatever_is_said_nothing_panics(bodies in proptest::collection::vec(any_body(), 0..40)) {
+        let mut recovery = Recovery::new(ME);
+        let around = Around::default();
+        let regions = [(7, ME, OTHER), (8, OTHER, ME)];
+        drop(recovery.begin(0, begin(&regions, Vec::new()), &around));
+        for body in bodies {
+            drop(recovery.receive(0, OTHER, message(body), &around));
+            drop(recovery.tick(recovery.next_wake(), &around));
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Words of a record or a message that are taken apart.
+//!
+//! # Failure
+//! They come from a peer: nothing is read past their end, and no count of theirs is believed before as many words are
+//! there.
+
+use fencepost_storage::Timestamp;
+
+use crate::record::{BadRecord, TxnId};
+
+pub(crate) const SHORT: BadRecord = BadRecord("a record of a peer ends too early");
+
+/// A record that is taken apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a>(pub &'a [u64]);
+
+impl<'a> Reader<'a> {
+    pub fn take(&mut self, words: usize) -> Result<&'a [u64], BadRecord> {
+        let (taken, rest) = self.0.split_at_checked(words).ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub fn word(&mut self) -> Result<u64, BadRecord> {
+        self.take(1).map(|word| word[0])
+    }
+
+    /// As many words as the next word says.
+    pub fn counted(&mut self) -> Result<&'a [u64], BadRecord> {
+        let words = self.word()?;
+        self.take(usize::try_from(words).map_err(|_| SHORT)?)
+    }
+
+    pub fn id(&mut self) -> Result<TxnId, BadRecord> {
+        TxnId::from_words(self.take(TxnId::WORDS)?).ok_or(SHORT)
+    }
+
+    pub fn timestamp(&mut self) -> Result<Timestamp, BadRecord> {
+        let w = self.word()?;
+        if w > Timestamp::MAX.raw() {
+            return Err(BadRecord("a timestamp that no clock gives"));
+        }
+        Ok(Timestamp::from_raw(w))
+    }
+}
