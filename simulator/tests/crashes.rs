@@ -38,10 +38,10 @@ fn hold(seeds: Range<u64>, plan: impl Fn(u64) -> Plan) {
 
 #[test]
 fn nothing_that_was_committed_is_lost_with_a_machine() {
-    hold(seeds(0..60), Plan::draw_with_crash);
+    hold(seeds(0..150), Plan::draw_with_crash);
 }
 
 #[test]
 fn nothing_is_lost_with_the_next_machine_once_all_data_has_replicas_again() {
-    hold(seeds(0..30), Plan::draw_with_two_crashes);
+    hold(seeds(0..150), Plan::draw_with_two_crashes);
 }

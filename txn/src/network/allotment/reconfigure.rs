@@ -102,6 +102,7 @@ impl Network {
             for region in &new.lost {
                 self.whereabouts.forget(*region);
                 state.gone.insert(*region);
+                state.inactive.remove(region);
                 state.found(*region, false, told);
             }
             for moved in new.moved.iter().filter(|moved| !moves(moved, id)) {
@@ -117,13 +118,6 @@ impl Network {
             }
             (applied.refused, questions)
         })
-    }
-
-    /// The regions that have another primary as of this configuration.
-    pub(in crate::network) fn moved_regions(new: &NewConfig) -> Vec<MovedRegion> {
-        let id = new.configuration.id();
-        let moved = new.moved.iter().filter(|moved| moves(moved, id));
-        moved.cloned().collect()
     }
 
     /// Where the primary of a region is, also while it is not active.

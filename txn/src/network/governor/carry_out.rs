@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use fencepost_cluster::allocation::MovedRegion;
 use fencepost_cluster::lease::LeaseOrder;
 use fencepost_cluster::reconfiguration::{Action, NewConfig, Survey};
 use fencepost_cluster::{Configuration, ConfigurationId, Wire};
@@ -115,11 +116,24 @@ impl Network {
         let members = members(configuration);
         // This machine is among them: that is how it came to apply it.
         let _ = self.fabric.set_members(&members);
-        for moved in &new.moved {
-            let region = moved.mapping.region;
-            state.moved.retain(|before| before.mapping.region != region);
-        }
-        state.moved.extend(Network::moved_regions(new));
+        // Those of an earlier configuration that are not active yet still are not.
+        let waits = |moved: &MovedRegion| {
+            let mut before = state.moved.iter();
+            before.any(|before| before.mapping.region == moved.mapping.region)
+        };
+        let id = configuration.id();
+        let moved = new.moved.iter();
+        let moved = moved.filter(|moved| moved.mapping.last_primary_change == id || waits(moved));
+        let moved: Vec<MovedRegion> = moved.cloned().collect();
+        let is_lost = |before: &MovedRegion| new.lost.contains(&before.mapping.region);
+        let is_new = |before: &MovedRegion| {
+            let mut moved = moved.iter();
+            moved.any(|moved| moved.mapping.region == before.mapping.region)
+        };
+        state
+            .moved
+            .retain(|before| !is_lost(before) && !is_new(before));
+        state.moved.extend(moved);
         self.send_regions(machine, outgoing);
         state.drain = None;
         let now = governor.clock.now_ns();

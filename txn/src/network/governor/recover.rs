@@ -76,9 +76,9 @@ impl Recovering {
 
     /// When there is something to do although nothing happens.
     pub fn next_wake(&self) -> u64 {
-        match self.running && self.waiting.is_empty() && self.taking_up.is_empty() {
+        // It may still have to decide for others when it is done itself.
+        match self.waiting.is_empty() && self.taking_up.is_empty() {
             true => self.protocol.next_wake(),
-            false if self.waiting.is_empty() && self.taking_up.is_empty() => u64::MAX,
             false => 0,
         }
     }
@@ -187,18 +187,16 @@ impl Network {
         state: &mut State,
     ) {
         let recovering = &mut state.recovering;
-        if recovering.running {
-            let now = governor.clock.now_ns();
-            if now >= recovering.protocol.next_wake() {
-                let around = Around {
-                    machine,
-                    network: self,
-                    kept: &recovering.kept,
-                    truncated: &recovering.truncated,
-                };
-                let actions = recovering.protocol.tick(now, &around);
-                self.carry_out_recovery(machine, state, actions);
-            }
+        let now = governor.clock.now_ns();
+        if now >= recovering.protocol.next_wake() {
+            let around = Around {
+                machine,
+                network: self,
+                kept: &recovering.kept,
+                truncated: &recovering.truncated,
+            };
+            let actions = recovering.protocol.tick(now, &around);
+            self.carry_out_recovery(machine, state, actions);
         }
         self.apply_what_waited(machine, state);
         self.finish_recovery(machine, governor, state);
