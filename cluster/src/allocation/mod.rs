@@ -48,7 +48,7 @@ use crate::region::RegionId;
 
 /// Regions that one CM numbers in one configuration at most. Everybody is told the first number beyond them, so
 /// that a new CM gives none a second time, whoever is lost.
-pub const REGIONS_A_CONFIGURATION: u32 = 1 << 14;
+pub const REGIONS_A_CONFIGURATION: u32 = 1 << 10;
 
 /// A request for a region: the machine that makes it, and its count of such requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -53,7 +53,7 @@ pub const MIN_REGION_BYTES: usize = 16 << 20;
 /// The largest region; an address has 32 bits of offset and 2 GiB is the production size.
 pub const MAX_REGION_BYTES: usize = 2 << 30;
 /// Regions of a machine.
-pub const MAX_REGIONS: usize = 4096;
+pub const MAX_REGIONS: usize = 16384;
 
 /// All regions of a machine.
 pub struct Regions {

@@ -241,7 +241,8 @@ impl Transaction {
             ended: false,
         };
         let turn = self.answered(&network, turn).await;
-        asked.ended = true;
+        // Where no answer will come the line is left, should it still be there.
+        asked.ended = turn.is_ok();
         match turn {
             Ok(Ok(Turn::Taken)) => {
                 self.context_mut().intents.push(addr);

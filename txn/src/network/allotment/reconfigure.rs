@@ -34,7 +34,10 @@ impl Allotment {
 
     /// This machine is the CM of the next configuration.
     pub fn lead(&self, leading: Leading, replication: Replication) {
-        self.0.lock().regions().lead(leading, replication);
+        let mut state = self.0.lock();
+        state.regions().lead(leading, replication);
+        // Region 0 was there before.
+        state.founded = true;
     }
 
     /// The configuration is in force: what waited at the CM for that.

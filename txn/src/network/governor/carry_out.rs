@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use fencepost_cluster::allocation::MovedRegion;
 use fencepost_cluster::lease::LeaseOrder;
 use fencepost_cluster::reconfiguration::{Action, NewConfig, Survey};
-use fencepost_cluster::{Configuration, ConfigurationId, Wire};
+use fencepost_cluster::{Configuration, ConfigurationId, Replication, Wire};
 use fencepost_fabric::Member;
 
 use super::drain::Drain;
@@ -41,7 +41,11 @@ impl Network {
                     let asked = async move { store.read().await };
                     state.reads.push((attempt, Box::pin(asked)));
                 }
-                Action::Lead(leading) => self.allotment.lead(*leading, self.replication),
+                Action::Lead(leading) => {
+                    // Without those that failed there may be fewer than are wanted.
+                    let replicas = Replication::new(self.replication.wanted() - 1, 1);
+                    self.allotment.lead(*leading, replicas);
+                }
                 Action::Apply(new) => self.apply_new_configuration(machine, governor, state, &new),
                 Action::Commit(configuration) => {
                     self.begin_to_drain(state, configuration);
