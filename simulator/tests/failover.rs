@@ -1,66 +1,20 @@
 //! Machines that fail are replaced: the others agree on a configuration without them.
 
-use std::cell::Cell;
-use std::rc::Rc;
-use std::sync::Arc;
+mod driven;
 
+use driven::{World, with};
 use fencepost_fabric::{MachineId, Random};
-use fencepost_simulator::cluster::Cluster;
 use fencepost_simulator::plan::{Plan, terms};
-use fencepost_simulator::sim::Sim;
-use fencepost_txn::Machine;
 
 const MS: u64 = 1_000_000;
 const LEASE_MS: u64 = 10;
 
-struct World {
-    machines: Vec<Arc<Machine>>,
-    sim: Sim,
-}
-
-impl World {
-    async fn until(&self, mut so: impl FnMut() -> bool) {
-        while !so() {
-            self.sim.nap(10_000).await;
-        }
-    }
-
-    /// Whether a machine is in a configuration of `others` numbered `id`, which is in force.
-    fn acts_in(&self, at: usize, id: u64, others: &[u32]) -> bool {
-        let machine = &self.machines[at];
-        let members = machine.members();
-        let numbers = members.machines.iter().map(|machine| machine.id);
-        members.configuration == id && numbers.eq(others.iter().copied()) && machine.is_answering()
-    }
-}
-
-fn with<T: Future<Output = ()> + 'static>(
-    plan: &Plan,
-    task: impl FnOnce(World) -> T + 'static,
-) -> u64 {
-    let mut cluster = Cluster::start(plan).expect("starts");
-    let done = Rc::new(Cell::new(false));
-    let ended = Rc::clone(&done);
-    let world = World {
-        machines: cluster.machines.clone(),
-        sim: cluster.sim.clone(),
-    };
-    cluster.executor.spawn("the test".into(), async move {
-        for machine in &world.machines {
-            while !machine.is_complete().await {
-                world.sim.nap(100_000).await;
-            }
-        }
-        let all = || world.machines.iter().all(|machine| machine.holds_lease());
-        world.until(all).await;
-        task(world).await;
-        ended.set(true);
-    });
-    if let Err(halted) = cluster.executor.run() {
-        panic!("seed {}: {halted}", plan.seed);
-    }
-    assert!(done.get());
-    cluster.sim.net().trace()
+/// Whether a machine is in a configuration of `others` numbered `id`, which is in force.
+fn acts_in(world: &World, at: usize, id: u64, others: &[u32]) -> bool {
+    let machine = &world.machines[at];
+    let members = machine.members();
+    let numbers = members.machines.iter().map(|machine| machine.id);
+    members.configuration == id && numbers.eq(others.iter().copied()) && machine.is_answering()
 }
 
 fn plan(seed: u64, machines: u32) -> Plan {
@@ -88,7 +42,7 @@ fn whoever_crashes_is_out_of_the_next_configuration() {
                 let at = |number: &u32| *number as usize - 1;
                 others
                     .iter()
-                    .all(|number| world.acts_in(at(number), 2, &others))
+                    .all(|number| acts_in(&world, at(number), 2, &others))
             };
             world.until(acts).await;
             world.sim.nap(50 * MS).await;

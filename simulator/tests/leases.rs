@@ -1,25 +1,19 @@
 //! Machines with leases, one of which crashes, is paused or is cut off.
 
-use std::cell::{Cell, RefCell};
+mod driven;
+
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use driven::World;
 use fencepost_fabric::{MachineId, Nic};
-use fencepost_simulator::cluster::Cluster;
 use fencepost_simulator::plan::{Plan, terms};
-use fencepost_simulator::sim::Sim;
-use fencepost_txn::Machine;
 use fencepost_txn::network::LeaseCounts;
 
 const MS: u64 = 1_000_000;
 const LEASE_MS: u64 = 10;
 const THIRD: MachineId = MachineId(3);
-
-/// What a task of a test has.
-struct World {
-    machines: Vec<Arc<Machine>>,
-    sim: Sim,
-}
 
 impl World {
     fn counts(&self, at: usize) -> LeaseCounts {
@@ -32,19 +26,9 @@ impl World {
         let suspected = all.map(|(at, machine)| (machine.number(), self.counts(at).suspected));
         suspected.filter(|(_, some)| !some.is_empty()).collect()
     }
-
-    /// Looks every ten microseconds until something is so; how long that took.
-    async fn until(&self, mut so: impl FnMut() -> bool) -> u64 {
-        let began = self.sim.now_ns();
-        while !so() {
-            self.sim.nap(10_000).await;
-        }
-        self.sim.now_ns() - began
-    }
 }
 
-/// Three machines of a seed, of as many hosts, all of which have their leases when the task begins; a hash of all
-/// that happened.
+/// Three machines of a seed, of as many hosts, none of which is replaced.
 fn with_three<T: Future<Output = ()> + 'static>(
     seed: u64,
     task: impl FnOnce(World) -> T + 'static,
@@ -57,29 +41,7 @@ fn with_three<T: Future<Output = ()> + 'static>(
         replaces: false,
         ..Plan::draw(seed)
     };
-    let mut cluster = Cluster::start(&plan).expect("starts");
-    let done = Rc::new(Cell::new(false));
-    let ended = Rc::clone(&done);
-    let world = World {
-        machines: cluster.machines.clone(),
-        sim: cluster.sim.clone(),
-    };
-    cluster.executor.spawn("the test".into(), async move {
-        for machine in &world.machines {
-            while !machine.is_complete().await {
-                world.sim.nap(100_000).await;
-            }
-        }
-        let all = || world.machines.iter().all(|machine| machine.holds_lease());
-        world.until(all).await;
-        task(world).await;
-        ended.set(true);
-    });
-    if let Err(halted) = cluster.executor.run() {
-        panic!("seed {seed}: {halted}");
-    }
-    assert!(done.get());
-    cluster.sim.net().trace()
+    driven::with(&plan, task)
 }
 
 #[test]

@@ -17,6 +17,8 @@
 //! allotment/ which machines have which region     backing.rs  memory that peers find
 //! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
+//! leasing/  who is suspected     governor/  what is done when a machine fails
+//! configured.rs  the configuration, and who commits in it   committing.rs  commits that others may have seen
 //! evidence.rs  what there is of transactions, for their recovery
 //! truncated.rs  what is truncated, at both ends   traffic.rs  what is posted to peers, counted
 //! ```

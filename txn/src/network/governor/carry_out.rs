@@ -70,10 +70,9 @@ impl Network {
     }
 
     fn order(&self, order: LeaseOrder) {
-        if let Some(leasing) = &self.leasing
-            && leasing.obey(order).is_err()
-        {
+        if let Some(leasing) = &self.leasing {
             // Without a mailbox a new member is not heard of, and suspected.
+            let _ = leasing.obey(order);
         }
     }
 

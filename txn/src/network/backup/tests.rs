@@ -1,0 +1,275 @@
+//! Chains of writes in every order, lives of blocks, and what waits for its base.
+
+use std::sync::Arc;
+
+use fencepost_storage::Private;
+use proptest::strategy::Strategy;
+
+use super::*;
+use crate::network::message;
+
+const REGION: RegionId = RegionId(1);
+
+/// Truncates a transaction that wrote `value` at `w` into a slot of an object of `words` words.
+fn truncate(regions: &Regions, changed: &Changed, w: u64, words: usize, value: u64) {
+    truncate_at(regions, changed, w, (words, value), value);
+}
+
+fn truncate_at(
+    regions: &Regions,
+    changed: &Changed,
+    w: u64,
+    (words, at): (usize, u64),
+    value: u64,
+) {
+    let id = TxnId {
+        configuration: 1,
+        machine: 2,
+        thread: 0,
+        local: w,
+    };
+    let class = Class::for_payload(words).expect("fits a block");
+    let mut record = Vec::new();
+    message::begin_backup(&mut record, id, Timestamp::from_raw(w), &[1]);
+    let about = (slot(words, at), Kind::New, class.0, 1);
+    message::put_write(&mut record, about, words, |out| out.fill(value));
+    let mut backup = Backup::default();
+    backup.hold(regions, &record, None, true).expect("whole");
+    backup.truncate(regions, changed, id).expect("applies");
+}
+
+/// With a backup that is reserved.
+fn regions() -> Regions {
+    let regions = Regions::with(16 << 20, Arc::new(Private));
+    regions.reserve(REGION, false).expect("memory");
+    regions
+}
+
+/// Every value has a slot of its own.
+fn slot(words: usize, value: u64) -> Addr {
+    let block = BlockId {
+        region: REGION,
+        block: 1,
+    };
+    block.slot(Class::for_payload(words).expect("fits"), value as usize)
+}
+
+fn holds(regions: &Regions, words: usize, value: u64) -> bool {
+    let object = regions.backup(slot(words, value)).expect("a slot");
+    object.header().is_allocated() && object.word(0) == value
+}
+
+#[test]
+fn the_newest_version_stays_whoever_applies_it() {
+    let regions = regions();
+    let changed = Changed::default();
+    const LAST: u64 = 20_000;
+    std::thread::scope(|scope| {
+        for first in [1, 2] {
+            let (regions, changed) = (&regions, &changed);
+            scope.spawn(move || {
+                for w in (first..=LAST).step_by(2) {
+                    truncate_at(regions, changed, w, (3, 0), w);
+                    let object = regions.backup(slot(3, 0)).expect("a slot");
+                    assert!(object.header().timestamp().raw() >= w, "it went back");
+                }
+            });
+        }
+    });
+    let object = regions.backup(slot(3, 0)).expect("a slot");
+    assert_eq!(object.header().timestamp().raw(), LAST);
+    assert_eq!(object.word(0), LAST);
+}
+
+/// A transaction of a chain: its timestamp, and which of two objects it overwrites, wholly or in ranges, or
+/// frees.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Whole(usize),
+    Words(usize, usize, usize),
+    Both(usize),
+    Freed(usize),
+}
+
+const OBJECT_WORDS: usize = 60;
+
+/// The records of a chain, and what both objects are at its end.
+fn chain(steps: &[Step]) -> (Vec<Vec<u64>>, [Option<Vec<u64>>; 2]) {
+    let class = Class::for_payload(OBJECT_WORDS).expect("fits a block");
+    let mut objects: [(u64, Option<Vec<u64>>); 2] = [(0, None), (0, None)];
+    let mut records = Vec::new();
+    for (step, w) in steps.iter().zip(10u64..) {
+        let mut record = Vec::new();
+        message::begin_backup(&mut record, id_of(w), Timestamp::from_raw(w), &[1]);
+        let (which, words) = match *step {
+            Step::Whole(object) | Step::Freed(object) => (vec![object], 0..OBJECT_WORDS),
+            Step::Words(object, from, count) => {
+                (vec![object], from..(from + count).min(OBJECT_WORDS))
+            }
+            Step::Both(from) => (vec![0, 1], from..from + 3),
+        };
+        for object in which {
+            let (version, there) = &mut objects[object];
+            let addr = slot(OBJECT_WORDS, object as u64);
+            let about = |kind| (addr, kind, class.0, 1);
+            let before = there.clone();
+            let new = there.get_or_insert_with(|| vec![0; OBJECT_WORDS]);
+            new[words.clone()].fill(w);
+            let freed = matches!(step, Step::Freed(_)) && before.is_some();
+            let ranges = |out: &mut Vec<u64>| {
+                out.push(*version);
+                let before = before.as_deref().filter(|_| !freed);
+                before.is_some_and(|before| {
+                    changes::put_if_less(out, new, &fencepost_storage::View::Own(before))
+                })
+            };
+            if !message::put_write_of(&mut record, about(Kind::Ranges), ranges) {
+                match freed {
+                    true => message::put_write(&mut record, about(Kind::Freed), 0, |_| ()),
+                    false => {
+                        let copy = |out: &mut [u64]| out.copy_from_slice(new);
+                        message::put_write(&mut record, about(Kind::New), OBJECT_WORDS, copy);
+                    }
+                }
+            }
+            if freed {
+                *there = None;
+            }
+            *version = w;
+        }
+        records.push(record);
+    }
+    (records, objects.map(|(_, there)| there))
+}
+
+fn id_of(w: u64) -> TxnId {
+    TxnId {
+        configuration: 1,
+        machine: 2,
+        thread: 0,
+        local: w,
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn in_whatever_order_a_chain_is_truncated_its_end_is_there(
+        steps in proptest::collection::vec(
+            proptest::prop_oneof![
+                2 => (0..2usize).prop_map(Step::Whole),
+                8 => (0..2usize, 0..OBJECT_WORDS, 1..20usize).prop_map(|(o, f, c)| Step::Words(o, f, c)),
+                3 => (0..50usize).prop_map(Step::Both),
+                1 => (0..2usize).prop_map(Step::Freed),
+            ],
+            1..14,
+        ),
+        order in proptest::collection::vec(proptest::prelude::any::<u32>(), 14),
+    ) {
+        let (records, end) = chain(&steps);
+        let regions = regions();
+        let changed = Changed::default();
+        // Every third transaction is of the same coordinator's machine.
+        let mut backups: [Backup; 3] = Default::default();
+        for (at, record) in records.iter().enumerate() {
+            backups[at % 3].hold(&regions, record, None, true).expect("whole");
+        }
+        let mut turns: Vec<usize> = (0..records.len()).collect();
+        turns.sort_by_key(|at| order[*at]);
+        for at in turns {
+            let id = id_of(10 + at as u64);
+            backups[at % 3].truncate(&regions, &changed, id).expect("applies");
+            for backup in &mut backups {
+                backup.look_again(&regions, &changed).expect("applies");
+            }
+        }
+        // What one of them has applied another may have waited for.
+        while backups.iter().any(|backup| backup.left() > 0) {
+            let before = changed.applied.load(Ordering::Relaxed);
+            for backup in &mut backups {
+                backup.look_again(&regions, &changed).expect("applies");
+            }
+            let after = changed.applied.load(Ordering::Relaxed);
+            proptest::prop_assert!(after > before, "something waits for ever");
+        }
+        for (object, end) in end.iter().enumerate() {
+            let there = regions.backup(slot(OBJECT_WORDS, object as u64));
+            let there = there.filter(|there| there.header().is_allocated());
+            let words = there.map(|there| (0..OBJECT_WORDS).map(|at| there.word(at)).collect());
+            proptest::prop_assert_eq!(&words, end);
+        }
+    }
+}
+
+#[test]
+fn what_waits_for_a_version_keeps_its_records_until_that_comes() {
+    let (records, end) = chain(&[Step::Whole(0), Step::Words(0, 5, 2), Step::Words(0, 9, 1)]);
+    let regions = regions();
+    let changed = Changed::default();
+    let mut backup = Backup::default();
+    for record in &records {
+        backup.hold(&regions, record, None, true).expect("whole");
+    }
+    for w in [12, 11] {
+        assert!(matches!(
+            backup.truncate(&regions, &changed, id_of(w)),
+            Ok(None)
+        ));
+        assert!(regions.backup(slot(OBJECT_WORDS, 0)).is_none());
+    }
+    assert_eq!(backup.left(), 3);
+    let awaits =
+        |among: &dyn Fn(RegionId) -> bool| backup.awaits_versions(&regions, &changed, among);
+    assert!(awaits(&|region| region == REGION));
+    assert!(!awaits(&|region| region != REGION), "no other region waits");
+    assert!(matches!(
+        backup.truncate(&regions, &changed, id_of(10)),
+        Ok(Some(_))
+    ));
+    assert_eq!(backup.left(), 2);
+    backup.look_again(&regions, &changed).expect("applies");
+    assert_eq!(backup.left(), 0);
+    let there = regions.backup(slot(OBJECT_WORDS, 0)).expect("a slot");
+    let words: Vec<u64> = (0..OBJECT_WORDS).map(|at| there.word(at)).collect();
+    assert_eq!(Some(words), end[0]);
+}
+
+#[test]
+fn ranges_of_a_version_that_never_was_are_refused() {
+    let (records, _) = chain(&[Step::Whole(0), Step::Words(0, 5, 2)]);
+    let regions = regions();
+    let changed = Changed::default();
+    let mut backup = Backup::default();
+    let mut wrong = records[1].clone();
+    // The base, one earlier than the first version.
+    wrong[message::BACKUP_WORDS + 1 + message::WRITE_WORDS] = 9;
+    for record in [&records[0], &wrong] {
+        backup.hold(&regions, record, None, true).expect("whole");
+    }
+    backup
+        .truncate(&regions, &changed, id_of(10))
+        .expect("applies");
+    assert!(backup.truncate(&regions, &changed, id_of(11)).is_err());
+}
+
+#[test]
+fn what_is_truncated_late_applies_to_its_own_life_of_a_block_alone() {
+    const SMALL: usize = 3;
+    const LARGE: usize = 40;
+    let regions = regions();
+    let changed = Changed::default();
+    truncate(&regions, &changed, 10, SMALL, 1);
+    truncate(&regions, &changed, 30, LARGE, 2);
+    // Of the same life as the one before, though its timestamp is lower.
+    truncate(&regions, &changed, 20, LARGE, 3);
+    assert!(holds(&regions, LARGE, 2) && holds(&regions, LARGE, 3));
+    // Of the first life.
+    truncate(&regions, &changed, 11, SMALL, 4);
+    assert!(holds(&regions, LARGE, 2) && holds(&regions, LARGE, 3));
+    truncate(&regions, &changed, 50, SMALL, 5);
+    truncate(&regions, &changed, 40, SMALL, 6);
+    assert!(holds(&regions, SMALL, 5) && holds(&regions, SMALL, 6));
+    // Of the first life and of the second one.
+    truncate(&regions, &changed, 12, SMALL, 7);
+    truncate(&regions, &changed, 21, LARGE, 8);
+    assert!(holds(&regions, SMALL, 5) && !holds(&regions, SMALL, 7));
+}
