@@ -140,7 +140,7 @@ impl BTree {
     }
 
     /// Shows `f` the leaf where `target` is, as the transaction sees it. `f` may run over torn words.
-    pub(crate) async fn visit<T>(
+    pub(crate) async fn visit<T: Send>(
         &self,
         tx: &mut Transaction,
         target: Target<'_>,

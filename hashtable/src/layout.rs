@@ -354,11 +354,16 @@ impl<'a, 'v> Bucket<'a, 'v> {
     #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<usize> {
         let tag = key.tag();
-        (0..self.shape.slots).find(|i| {
-            let at = self.shape.key(*i);
-            self.view.word(self.shape.tag(*i)) == tag
-                && (0..key.used_words()).all(|w| self.view.word(at + w) == key.word(w))
-        })
+        let fits = |slot: usize| self.view.word(self.shape.tag(slot)) == tag;
+        (0..self.shape.slots).find(|slot| fits(*slot) && self.has(*slot, key))
+    }
+
+    /// Whether the key of a slot, whose tag fits, is this one. It nearly always is; what only looks at tags stays
+    /// small.
+    #[inline(never)]
+    fn has(&self, slot: usize, key: &Key<'_>) -> bool {
+        let at = self.shape.key(slot);
+        (0..key.used_words()).all(|i| self.view.word(at + i) == key.word(i))
     }
 
     #[inline]

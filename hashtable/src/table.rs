@@ -86,7 +86,9 @@ pub(crate) struct Spot {
 }
 
 impl Spot {
-    fn of(root: Root, first: Addr, hash: u64) -> Spot {
+    /// In the shard whose first bucket is `first`.
+    #[inline]
+    pub(crate) fn of(root: Root, first: Addr, hash: u64) -> Spot {
         let index = root.home(hash);
         let home = root.bucket(first, index);
         Spot {
@@ -95,6 +97,19 @@ impl Spot {
             index,
             home,
         }
+    }
+
+    /// The bucket after the home.
+    #[inline]
+    pub(crate) fn next(&self) -> Addr {
+        self.root.bucket(self.first, self.index + 1)
+    }
+
+    /// Asks the processor for the home.
+    #[inline]
+    pub(crate) fn prefetch(&self, machine: &Machine) {
+        let bytes = self.root.stride.min(PREFETCH_BYTES);
+        machine.regions().prefetch(self.home, bytes);
     }
 }
 
@@ -235,8 +250,7 @@ impl HashTable {
                 .await?;
             if let Some((Some(first), _)) = shard {
                 let spot = Spot::of(root, first, hash);
-                let bytes = spot.root.stride.min(PREFETCH_BYTES);
-                tx.machine().regions().prefetch(spot.home, bytes);
+                spot.prefetch(tx.machine());
                 return Ok(spot);
             }
         }
@@ -270,7 +284,9 @@ impl HashTable {
         mut found: impl FnMut(&Bucket<'_, '_>, usize) -> T + Send,
     ) -> Result<Option<(Look<T>, Seen)>, Stop> {
         let (table, index) = (self.root, spot.index);
-        self.settle(tx, spot.home).await?;
+        if tx.has_patches() {
+            self.settle(tx, spot.home).await?;
+        }
         let seen = tx
             .view(spot.home, None, |view| {
                 let Some(bucket) =
@@ -358,8 +374,8 @@ impl HashTable {
         key: &Key<'_>,
         found: &mut (impl FnMut(&Bucket<'_, '_>, usize) -> T + Send),
     ) -> Result<Result<Option<(T, Place, Seen)>, Moved>, Stop> {
-        let next = spot.root.bucket(spot.first, spot.index + 1);
-        if self.settle(tx, next).await? {
+        let next = spot.next();
+        if tx.has_patches() && self.settle(tx, next).await? {
             return Ok(Err(Moved));
         }
         if let Some((value, seen)) = self.search(tx, next, key, found).await? {
@@ -369,7 +385,7 @@ impl HashTable {
             if chain.is_null() {
                 return Ok(Ok(None));
             }
-            if self.settle(tx, chain.addr).await? {
+            if tx.has_patches() && self.settle(tx, chain.addr).await? {
                 return Ok(Err(Moved));
             }
             count(Event::BlockRead);
@@ -383,11 +399,10 @@ impl HashTable {
         Err(Stop::Damaged)
     }
 
-    /// Makes pending changes of this transaction anew that a refresh found no place for, before the
-    /// object is looked at or overwritten; whether there were any.
-    #[inline]
+    /// Makes pending changes of this transaction, which has patches, anew that a refresh found no place for,
+    /// before the object is looked at or overwritten; whether there were any.
     pub(crate) async fn settle(&self, tx: &mut Transaction, at: Addr) -> Result<bool, Stop> {
-        if !tx.has_patches() || tx.patch_is_stale(at).await? != Some(true) {
+        if tx.patch_is_stale(at).await? != Some(true) {
             return Ok(false);
         }
         write::reroute(tx, at).await?;

@@ -224,7 +224,7 @@ impl HashTable {
             };
             let at = match place {
                 Place::Home => spot.home,
-                Place::Next => spot.root.bucket(spot.first, spot.index + 1),
+                Place::Next => spot.next(),
                 Place::Block(at) => at,
             };
             let op = op::encode(Code::Update, key, self.root, spot.index, value);
@@ -283,7 +283,7 @@ impl HashTable {
         let mut copies = vec![home];
         let other = match place {
             Place::Home => None,
-            Place::Next => Some(spot.root.bucket(spot.first, spot.index + 1)),
+            Place::Next => Some(spot.next()),
             Place::Block(at) => Some(at),
         };
         if let Some(at) = other {
@@ -371,7 +371,9 @@ impl HashTable {
         at: Addr,
     ) -> Result<(Vec<u64>, Copied), Stop> {
         let table = self.root;
-        self.settle(tx, at).await?;
+        if tx.has_patches() {
+            self.settle(tx, at).await?;
+        }
         let mut image = Vec::new();
         let read = |view: &View<'_>| {
             let words =

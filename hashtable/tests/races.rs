@@ -5,8 +5,10 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Waker};
 
 use common::{Numbers, check, commit, everything, machine, table};
 use fencepost_hashtable::{HashOptions, HashTable, IndexError, Insert};
@@ -21,6 +23,27 @@ fn tiny() -> HashOptions {
         guard_hits: true,
         ..HashOptions::default()
     }
+}
+
+/// A lookup that one look does not settle goes on as a future: it waits for the lock, and lets others run.
+#[test]
+fn a_lookup_that_meets_a_lock_waits_for_it() {
+    let machine = machine();
+    let mut session = machine.coordinator();
+    let table = table(&mut session, &tiny());
+    insist(&mut session, async |tx| {
+        put(table, tx, 7, [1, 2]).await.map(|_| ())
+    });
+    let root = machine.regions().object(table.root()).expect("there");
+    let header = root.header();
+    root.try_lock(header).expect("nobody has it");
+    let (key, mut value) = (7u64.to_be_bytes(), [0; 2]);
+    let mut found = Box::pin(table.get_lockfree(&machine, &key, &mut value));
+    let polled = found.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    root.unlock(header);
+    assert_eq!(pollster::block_on(found), Ok(true));
+    assert_eq!(value, [1, 2]);
 }
 
 /// Runs `body` once; whether it committed.

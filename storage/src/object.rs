@@ -86,8 +86,12 @@ impl<'a> ObjectRef<'a> {
             let run = (LINE_WORDS - (self.s + at) % LINE_WORDS).min(out.len() - done);
             let there = self.words.get(at..).unwrap_or(&[]);
             let out = &mut out[done..done + run];
-            for (i, out) in out.iter_mut().enumerate() {
-                *out = there.get(i).map_or(0, |word| word.load(Ordering::Relaxed));
+            let (whole, beyond) = out.split_at_mut(run.min(there.len()));
+            for (out, word) in whole.iter_mut().zip(there) {
+                *out = word.load(Ordering::Relaxed);
+            }
+            if !beyond.is_empty() {
+                beyond.fill(0);
             }
             done += run;
         }
@@ -143,10 +147,9 @@ impl<'a> ObjectRef<'a> {
         while done < payload.len() {
             let at = layout::physical(self.s, from + done + 1);
             let run = (LINE_WORDS - (self.s + at) % LINE_WORDS).min(payload.len() - done);
-            for i in 0..run {
-                if let Some(word) = self.words.get(at + i) {
-                    word.store(payload[done + i], Ordering::Relaxed);
-                }
+            let there = self.words.get(at..).unwrap_or(&[]);
+            for (word, value) in there.iter().zip(&payload[done..done + run]) {
+                word.store(*value, Ordering::Relaxed);
             }
             done += run;
         }

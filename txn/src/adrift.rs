@@ -61,6 +61,7 @@ impl Transaction {
     }
 
     /// Whether this transaction has patched any node.
+    #[inline]
     pub fn has_patches(&self) -> bool {
         self.context().writes.has_patches()
     }

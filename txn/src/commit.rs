@@ -105,7 +105,9 @@ impl Transaction {
         let waits = done.durable_at.filter(|_| self.context().synchronous);
         let wait = waits.map(|lsn| (Arc::clone(self.machine()), lsn));
         self.finish();
-        durable(wait).await?;
+        if let Some(wait) = wait {
+            durable(wait).await?;
+        }
         Ok(Outcome::Committed(done.w))
     }
 
@@ -134,7 +136,9 @@ impl Transaction {
             .filter(|network| !network.may_answer())
             .map(Arc::clone);
         self.finish();
-        durable(wait).await?;
+        if let Some(wait) = wait {
+            durable(wait).await?;
+        }
         if let Some(network) = network {
             network.admitted().await?;
         }
@@ -150,7 +154,10 @@ impl Transaction {
     pub async fn rollback(mut self) -> Result<(), Stop> {
         let wait = self.context().seen_not_durable();
         self.give_up(AbortReason::Requested);
-        durable(wait).await
+        match wait {
+            Some(wait) => durable(wait).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -161,16 +168,16 @@ impl Coordinator {
     /// # Errors
     /// As [`Transaction::rollback`].
     pub async fn settle(&self) -> Result<(), Stop> {
-        let wait = self.last(Context::seen_not_durable).flatten();
-        durable(wait).await
+        match self.last(Context::seen_not_durable).flatten() {
+            Some(wait) => durable(wait).await,
+            None => Ok(()),
+        }
     }
 }
 
 /// Waits until the log is durable up to a position.
-async fn durable(wait: Option<(Arc<Machine>, Lsn)>) -> Result<(), Stop> {
-    if let Some((machine, lsn)) = wait
-        && let Some(log) = machine.log()
-    {
+async fn durable((machine, lsn): (Arc<Machine>, Lsn)) -> Result<(), Stop> {
+    if let Some(log) = machine.log() {
         log.wait_flushed(lsn).await.map_err(|_| Stop::Failed)?;
     }
     Ok(())
@@ -193,13 +200,20 @@ impl Context {
             self.unlock();
             return Err(failure);
         }
-        let w = self.newest_overwritten();
-        let w = match self.machine.write_timestamp(|| w).await {
-            Ok(w) => w,
-            Err(reason) => {
-                self.unlock();
-                return Err(LockFailure::Abort(reason));
-            }
+        // What is overwritten where there is a counter was given out by it.
+        let w = match self.machine.clock().count() {
+            Some(w) => w,
+            None => match self
+                .machine
+                .write_timestamp(self.newest_overwritten())
+                .await
+            {
+                Ok(w) => w,
+                Err(reason) => {
+                    self.unlock();
+                    return Err(LockFailure::Abort(reason));
+                }
+            },
         };
         match self.certify(w).await {
             Err(failure) => {

@@ -17,21 +17,16 @@ use crate::stop::{AbortReason, Stop};
 use crate::transaction::Transaction;
 
 impl Machine {
-    /// A write timestamp, in force: above all that anybody has read or written so far, and above what is
-    /// `overwritten`, whose locks the caller has.
+    /// A write timestamp of a machine among others, in force: above all that anybody has read or written so far,
+    /// and above what is `overwritten`, whose locks the caller has.
     ///
     /// # Errors
     /// As [`Self::in_force`].
     #[inline]
     pub(crate) async fn write_timestamp(
         &self,
-        overwritten: impl FnOnce() -> Timestamp,
+        overwritten: Timestamp,
     ) -> Result<Timestamp, AbortReason> {
-        // What is overwritten where there is a counter was given out by it.
-        if let Some(w) = self.clock().count() {
-            return Ok(w);
-        }
-        let overwritten = overwritten();
         let after = |now: Timestamp| Timestamp::from_raw(now.max(overwritten).raw() + 1);
         self.in_force(after).await
     }

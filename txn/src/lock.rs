@@ -57,12 +57,25 @@ impl Context {
         }));
         order.sort_unstable_by_key(|at| writes[*at as usize].addr);
         for i in 0..self.order.len() {
-            if let Err(failure) = self.lock_one(self.order[i] as usize).await {
+            let at = self.order[i] as usize;
+            if !self.lock_at_once(at)
+                && let Err(failure) = self.lock_one(at).await
+            {
                 self.unlock();
                 return Err(failure);
             }
         }
         Ok(())
+    }
+
+    /// Takes the lock of an object that is at its base.
+    #[inline]
+    fn lock_at_once(&mut self, at: usize) -> bool {
+        let write = &self.writes.writes[at];
+        let object = self.machine.regions().object(write.addr);
+        let taken = object.is_some_and(|object| object.try_lock(write.base).is_ok());
+        self.locked += usize::from(taken);
+        taken
     }
 
     /// Gives the locks back, nothing changed, and with them the write timestamp if one was taken. `false`, and

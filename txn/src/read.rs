@@ -10,20 +10,23 @@
 //! newest > R, writer ───► refresh, or stop (TXN-2)
 //! newest > R, reader ───► chain of old versions
 //! ```
+//! On one machine nearly every read ends at the first look (`view_at_once`), which is a plain function; what is
+//! awaited is behind it (`view_in_time`).
 
 use fencepost_storage::header::{Header, Link};
 use fencepost_storage::old_versions::Found;
-use fencepost_storage::{Addr, FatPtr, View};
+use fencepost_storage::{Addr, View};
 
 use crate::counters::Event;
-use crate::machine::Machine;
 use crate::moment::{SPINS, moment};
-use crate::network::Reach;
 use crate::node::NodeKind;
 use crate::read_set::Seen;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
 use crate::write_set::{Payload, What};
+
+/// What is to be done with a version.
+pub(crate) type Look<'a> = &'a mut (dyn FnMut(&View<'_>) + Send);
 
 /// What one look at an object's newest version shows.
 pub(crate) enum Sight<T> {
@@ -37,134 +40,6 @@ pub(crate) enum Sight<T> {
     Newer,
 }
 
-/// What a lock-free read found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockFree {
-    /// The payload was copied.
-    Found,
-    /// The object that the pointer named is gone.
-    Gone,
-}
-
-impl Machine {
-    /// Reads one object without a transaction: its newest committed version, whole (NSDI'14 §3.5).
-    ///
-    /// # Errors
-    /// [`Stop::Retry`] where its machine cannot be reached.
-    pub async fn read_lockfree(&self, ptr: FatPtr, out: &mut Vec<u64>) -> Result<LockFree, Stop> {
-        let mut round = 0;
-        loop {
-            // Each time anew: its block may serve another size by now, or the region be another machine's.
-            if let Some(network) = self.far(ptr.addr)
-                && let Reach::Far(found) = network.read_lockfree(ptr, out).await?
-            {
-                return Ok(found);
-            }
-            let Some((object, block)) = self.regions().slot_at(ptr.addr) else {
-                return Ok(LockFree::Gone);
-            };
-            let words = (ptr.size as usize).div_ceil(8).min(object.len());
-            let header = object.header();
-            if header.is_locked() {
-                moment(round).await;
-                round += 1;
-                continue;
-            }
-            let link = object.link();
-            out.clear();
-            out.resize(words, 0);
-            if header.is_allocated() {
-                object.copy(0, out);
-            }
-            // No transaction keeps the block from being given to objects of another size.
-            if object.unchanged(header) && self.same_block(ptr.addr, block) {
-                let same =
-                    header.is_allocated() && u32::from(link.incarnation()) == ptr.incarnation;
-                return Ok(if same {
-                    LockFree::Found
-                } else {
-                    LockFree::Gone
-                });
-            }
-        }
-    }
-
-    /// Whether the block of `addr` still is what [`Regions::slot_at`] said.
-    ///
-    /// [`Regions::slot_at`]: fencepost_storage::region::Regions::slot_at
-    fn same_block(&self, addr: Addr, block: u64) -> bool {
-        self.regions()
-            .slot_at(addr)
-            .is_some_and(|(_, now)| now == block)
-    }
-
-    /// Shows `f` the newest committed version, outside any transaction: for walking inner nodes. `f`
-    /// may see torn words and run again. `None` where no object is allocated. The caller has a running
-    /// transaction, or otherwise knows that the address is one of an object.
-    ///
-    /// # Errors
-    /// [`Stop::Retry`] where its machine cannot be reached.
-    #[inline]
-    pub async fn view_current<T>(
-        &self,
-        addr: Addr,
-        mut f: impl FnMut(&View<'_>) -> T,
-    ) -> Result<Option<T>, Stop> {
-        let mut round = 0;
-        loop {
-            // Each time anew: the region may be another machine's by now.
-            if let Some(network) = self.far(addr)
-                && let Reach::Far(seen) = Box::pin(network.view_far(addr, &mut f)).await?
-            {
-                return Ok(seen);
-            }
-            let Some(object) = self.regions().object(addr) else {
-                return Ok(None);
-            };
-            let view = View::Live(object);
-            let header = object.header();
-            if header.is_locked() {
-                if round == SPINS && self.regions().slot_at(addr).is_none() {
-                    return Ok(None);
-                }
-                moment(round).await;
-                round += 1;
-                continue;
-            }
-            if !header.is_allocated() {
-                return Ok(None);
-            }
-            let value = f(&view);
-            if object.unchanged(header) {
-                return Ok(Some(value));
-            }
-        }
-    }
-}
-
-impl Machine {
-    /// As [`Self::view_current`], but unless it is to be `fresh` it may be an older committed version, where
-    /// looking at the newest would cost a read: for what leads to an object that tells whether it is the
-    /// right one. `f` also says whether a copy is worth keeping.
-    ///
-    /// # Errors
-    /// As [`Self::view_current`].
-    #[inline]
-    pub async fn view_copy<T>(
-        &self,
-        addr: Addr,
-        fresh: bool,
-        mut f: impl FnMut(&View<'_>) -> (T, bool),
-    ) -> Result<Option<T>, Stop> {
-        if let Some(network) = self.far(addr)
-            && let Reach::Far(seen) = Box::pin(network.view_copy(addr, fresh, &mut f)).await?
-        {
-            return Ok(seen);
-        }
-        self.view_current(addr, |view| f(view).0).await
-    }
-}
-
 impl Transaction {
     /// Shows `f` the version of the object that this transaction sees, in place.
     ///
@@ -176,28 +51,76 @@ impl Transaction {
     /// [`Stop::Retry`] where the snapshot can neither be kept nor moved; [`Stop::Damaged`] where the
     /// address leads nowhere.
     #[inline]
-    pub async fn view<T>(
+    pub async fn view<T: Send>(
         &mut self,
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
         mut f: impl FnMut(&View<'_>) -> T + Send,
     ) -> Result<Option<(T, Seen)>, Stop> {
+        if let Some(answer) = self.view_at_once(addr, kind, &mut f) {
+            return answer;
+        }
+        let mut value = None;
+        let mut look = |view: &View<'_>| value = Some(f(view));
+        let seen = self.view_in_time(addr, kind, &mut look).await?;
+        Ok(value.zip(seen))
+    }
+
+    /// As [`Self::view`], if nothing is to be waited for: R is in force, and the object is the transaction's own, or
+    /// in memory here and one look does it.
+    #[inline]
+    fn view_at_once<T>(
+        &mut self,
+        addr: Addr,
+        kind: Option<&'static dyn NodeKind>,
+        mut f: impl FnMut(&View<'_>) -> T,
+    ) -> Option<Result<Option<(T, Seen)>, Stop>> {
+        let context = self.context();
+        if !context.in_force || context.behind {
+            return None;
+        }
+        if !context.writes.is_empty()
+            && let Some(at) = context.writes.find(addr)
+        {
+            let mut value = None;
+            let own = self.view_own(at, &mut |view| value = Some(f(view)))?;
+            return Some(own.map(|seen| value.zip(seen)));
+        }
+        if context.machine.far(addr).is_some() {
+            return None;
+        }
+        match self.view_newest(addr, kind, f) {
+            Ok(Sight::At(answer)) => Some(Ok(answer)),
+            Ok(_) => None,
+            Err(stop) => Some(Err(stop)),
+        }
+    }
+
+    /// [`Self::view`], whatever it takes.
+    async fn view_in_time(
+        &mut self,
+        addr: Addr,
+        kind: Option<&'static dyn NodeKind>,
+        f: Look<'_>,
+    ) -> Result<Option<Seen>, Stop> {
         self.come_into_force().await?;
         let mut round = 0;
         loop {
             if self.has_writes() {
                 self.catch_up().await?;
-                if let Some(own) = self.view_own(addr, &mut f) {
+                if let Some(at) = self.context().writes.find(addr)
+                    && let Some(own) = self.view_own(at, f)
+                {
                     return own;
                 }
             }
             let far = self.machine().far(addr).is_some();
             let sight = match far {
-                false => self.view_newest(addr, kind, &mut f)?,
-                true => Box::pin(self.view_newest_far(addr, kind, &mut f)).await?,
+                false => self.view_newest(addr, kind, |view| f(view))?,
+                true => Box::pin(self.view_newest_far(addr, kind, f)).await?,
             };
             match sight {
-                Sight::At(answer) => return Ok(answer),
+                Sight::At(answer) => return Ok(answer.map(|((), seen)| seen)),
                 Sight::Locked => {
                     self.wait_for_lock(addr, round).await?;
                     round += 1;
@@ -220,8 +143,8 @@ impl Transaction {
                         return Err(context.conflict_at(addr, AbortReason::RefreshFailed));
                     }
                     let old = match far {
-                        false => self.view_old(addr, &mut f),
-                        true => Box::pin(self.view_old_far(addr, &mut f)).await,
+                        false => self.view_old(addr, f),
+                        true => Box::pin(self.view_old_far(addr, f)).await,
                     };
                     if let Some(answer) = old {
                         return answer;
@@ -244,16 +167,16 @@ impl Transaction {
         Ok(link.map(Link::incarnation))
     }
 
-    /// The transaction's own image, if it has one.
-    fn view_own<T>(
+    /// The transaction's own image, if entry `at` of its write set is one.
+    fn view_own(
         &self,
-        addr: Addr,
-        f: &mut impl FnMut(&View<'_>) -> T,
-    ) -> Option<Result<Option<(T, Seen)>, Stop>> {
+        at: usize,
+        f: &mut dyn FnMut(&View<'_>),
+    ) -> Option<Result<Option<Seen>, Stop>> {
         let context = self.context();
-        let write = &context.writes.writes[context.writes.find(addr)?];
+        let write = &context.writes.writes[at];
         let seen = Seen {
-            addr,
+            addr: write.addr,
             header: write.base,
             own: true,
         };
@@ -264,16 +187,20 @@ impl Transaction {
             own: true,
         };
         let image = || View::Own(context.writes.image(write));
-        Some(match (write.what, write.payload()) {
-            (What::Image { .. } | What::Patched(_), _) => Ok(Some((f(&image()), seen))),
-            (What::New { .. }, Payload::Image(_)) => Ok(Some((f(&image()), unseen))),
-            (What::New { .. }, Payload::Slot(_)) => match context.machine.regions().object(addr) {
-                Some(object) => Ok(Some((f(&View::Live(object)), unseen))),
-                None => Err(Stop::Damaged),
-            },
-            (What::Freed | What::Unborn(_), _) => Ok(None),
+        let (view, seen) = match (write.what, write.payload()) {
+            (What::Image { .. } | What::Patched(_), _) => (image(), seen),
+            (What::New { .. }, Payload::Image(_)) => (image(), unseen),
+            (What::New { .. }, Payload::Slot(addr)) => {
+                match context.machine.regions().object(addr) {
+                    Some(object) => (View::Live(object), unseen),
+                    None => return Some(Err(Stop::Damaged)),
+                }
+            }
+            (What::Freed | What::Unborn(_), _) => return Some(Ok(None)),
             (What::Idle, _) => return None,
-        })
+        };
+        f(&view);
+        Some(Ok(Some(seen)))
     }
 
     /// One look at the newest version.
@@ -282,7 +209,7 @@ impl Transaction {
         &mut self,
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
-        f: &mut impl FnMut(&View<'_>) -> T,
+        f: impl FnOnce(&View<'_>) -> T,
     ) -> Result<Sight<T>, Stop> {
         let context = self.context_mut();
         let Some(object) = context.machine.regions().object(addr) else {
@@ -339,11 +266,7 @@ impl Transaction {
     }
 
     /// The newest old version at or below R; `None` where the object changed meanwhile.
-    fn view_old<T>(
-        &mut self,
-        addr: Addr,
-        f: &mut impl FnMut(&View<'_>) -> T,
-    ) -> Option<Result<Option<(T, Seen)>, Stop>> {
+    fn view_old(&mut self, addr: Addr, f: Look<'_>) -> Option<Result<Option<Seen>, Stop>> {
         let context = self.context_mut();
         let machine = &context.machine;
         // Its memory and its old versions are of one machine, whoever the primary is by now.
@@ -387,16 +310,16 @@ impl Transaction {
 
 impl Context {
     /// What the chain of old versions of an object has shown.
-    pub(crate) fn seen_before<T>(
+    pub(crate) fn seen_before(
         &mut self,
         addr: Addr,
-        found: Found<T>,
-    ) -> Result<Option<(T, Seen)>, Stop> {
+        found: Found<()>,
+    ) -> Result<Option<Seen>, Stop> {
         match found {
-            Found::Version(value, header) => {
+            Found::Version((), header) => {
                 self.newest = self.newest.max(header.timestamp());
                 let own = false;
-                Ok(Some((value, Seen { addr, header, own })))
+                Ok(Some(Seen { addr, header, own }))
             }
             // What was before that the primary before may have known (WHERE-2).
             Found::Later(first) if first <= self.machine.floor(addr.region()) => {

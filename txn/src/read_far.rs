@@ -6,22 +6,23 @@ use std::sync::Arc;
 use fencepost_storage::{Addr, FatPtr, View};
 
 use crate::counters::Event;
+use crate::lockfree::LockFree;
 use crate::moment::moment;
 use crate::network::{Network, Reach};
 use crate::node::NodeKind;
-use crate::read::{LockFree, Sight};
+use crate::read::{Look, Sight};
 use crate::read_set::Seen;
 use crate::stop::Stop;
 use crate::transaction::Transaction;
 
 impl Transaction {
     /// One look at the newest version.
-    pub(crate) async fn view_newest_far<T>(
+    pub(crate) async fn view_newest_far(
         &mut self,
         addr: Addr,
         kind: Option<&'static dyn NodeKind>,
-        f: &mut (impl FnMut(&View<'_>) -> T + Send),
-    ) -> Result<Sight<T>, Stop> {
+        f: Look<'_>,
+    ) -> Result<Sight<()>, Stop> {
         let Some(network) = self.machine().network().cloned() else {
             return Err(Stop::Damaged);
         };
@@ -58,11 +59,11 @@ impl Transaction {
     }
 
     /// The newest old version at or below R; `None` where the object changed meanwhile.
-    pub(crate) async fn view_old_far<T>(
+    pub(crate) async fn view_old_far(
         &mut self,
         addr: Addr,
-        f: &mut (impl FnMut(&View<'_>) -> T + Send),
-    ) -> Option<Result<Option<(T, Seen)>, Stop>> {
+        f: Look<'_>,
+    ) -> Option<Result<Option<Seen>, Stop>> {
         let network = self.machine().network().cloned()?;
         self.context_mut().far.reads += 1;
         let (machine, copy) = match network.fetch_of(addr).await {
@@ -78,7 +79,8 @@ impl Transaction {
         counters.count(context.lane, Event::OldVersionRead);
         // An old version, and whether it is one still; how far back it is, is not counted.
         self.context_mut().far.reads += 2;
-        match network.find_far((machine, &copy), r, f).await {
+        let mut look = |view: &View<'_>| f(view);
+        match network.find_far((machine, &copy), r, &mut look).await {
             Ok(found) => Some(self.context_mut().seen_before(addr, found)),
             Err(stop) => Some(Err(stop)),
         }

@@ -59,6 +59,7 @@ impl ReadSet {
         self.notes.shrink_to(entries);
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.reads.len()
     }

@@ -112,7 +112,8 @@ impl Context {
     /// a freed node may come round to another object; so what was read there is looked for elsewhere
     /// from now on.
     async fn moved_read(&mut self, now: Timestamp) -> Option<Addr> {
-        for range in together(self.reads.len()) {
+        let from = self.first_moved(false)?;
+        for range in together(from..self.reads.len()) {
             let mut posted = self.post_headers(range.clone(), false);
             for at in range {
                 let mut round = 0;
@@ -138,7 +139,7 @@ impl Context {
     /// What is to be replaced at an exact version and is not at that version any more, if anything.
     async fn moved_image(&self) -> Result<Option<Addr>, Stop> {
         let writes = &self.writes.writes;
-        for range in together(writes.len()) {
+        for range in together(0..writes.len()) {
             let exact = range.filter(|at| writes[*at].is_exact());
             let wanted = exact.map(|at| (at, writes[at].addr, writes[at].base));
             let mut posted = self.look_at(wanted.clone());

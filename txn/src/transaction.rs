@@ -310,6 +310,7 @@ impl Coordinator {
     }
 
     /// The machine.
+    #[inline]
     pub fn machine(&self) -> &Arc<Machine> {
         &self.machine
     }
@@ -378,6 +379,7 @@ impl Transaction {
     }
 
     /// Whether anything was written.
+    #[inline]
     pub fn has_writes(&self) -> bool {
         !self.context().writes.is_empty()
     }

@@ -22,16 +22,25 @@ const MAX_PIECES: usize = 4096;
 /// Headers of other machines' objects that are on their way together.
 const AT_ONCE: usize = 2048;
 
-/// `0..len`, in ranges whose headers are looked at together.
-pub(crate) fn together(len: usize) -> impl Iterator<Item = Range<usize>> {
-    let from = (0..len).step_by(AT_ONCE);
-    from.map(move |from| from..len.min(from + AT_ONCE))
+/// Entries, in ranges whose headers are looked at together.
+pub(crate) fn together(of: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = of.end;
+    of.step_by(AT_ONCE)
+        .map(move |from| from..end.min(from + AT_ONCE))
 }
 
 impl Context {
     /// Validates the whole read set with the commit's locks held.
     pub(crate) async fn validate(&mut self, w: Timestamp) -> Result<(), LockFailure> {
-        for range in together(self.reads.len()) {
+        match self.first_moved(true) {
+            None => Ok(()),
+            Some(from) => self.validate_from(from, w).await,
+        }
+    }
+
+    /// Validates the read set from entry `from` on.
+    async fn validate_from(&mut self, from: usize, w: Timestamp) -> Result<(), LockFailure> {
+        for range in together(from..self.reads.len()) {
             let mut posted = self.post_headers(range.clone(), true);
             for at in range {
                 if let Err(reason) = self.check(at, &mut posted, w, true).await {
@@ -40,6 +49,21 @@ impl Context {
             }
         }
         Ok(())
+    }
+
+    /// The first entry of the read set that is not in memory here, at the version that was seen; `locking` says
+    /// that this transaction holds its write locks.
+    #[inline]
+    pub(crate) fn first_moved(&self, locking: bool) -> Option<usize> {
+        let stands = |read: &Read| {
+            let (addr, seen) = (read.seen.addr, read.seen.header);
+            if self.machine.far(addr).is_some() {
+                return false;
+            }
+            let header = self.machine.regions().object(addr).map(|o| o.header());
+            header == Some(seen) || locking && header == Some(seen.locked()) && self.holds(addr)
+        };
+        self.reads.iter().position(|read| !stands(read))
     }
 
     /// Begins to look at the headers of what was read and is not mapped here, all at once; but for those that

@@ -128,17 +128,22 @@ impl WriteSet {
         self.patched = false;
     }
 
+    #[inline]
     pub fn has_patches(&self) -> bool {
         self.patched
     }
 
+    /// Keeps memory for so many words at most, as [`Self::bytes`] counts them, of a set that is empty.
     pub fn shrink(&mut self, words: usize) {
-        self.writes.shrink_to(words / 8);
-        self.images.shrink_to(words);
-        self.patches.shrink_to(words);
-        self.index.shrink_to(words / 8);
+        let part = words / 3;
+        let entries = part * 8 / size_of::<Write>();
+        self.writes.shrink_to(entries);
+        self.images.shrink_to(part);
+        self.patches.shrink_to(part);
+        self.index.shrink_to(entries);
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
@@ -193,10 +198,12 @@ impl WriteSet {
         (from, words)
     }
 
+    #[inline]
     pub fn image(&self, write: &Write) -> &[u64] {
         &self.images[write.image.0..write.image.0 + write.image.1]
     }
 
+    #[inline]
     pub fn image_mut(&mut self, range: (usize, usize)) -> &mut [u64] {
         &mut self.images[range.0..range.0 + range.1]
     }
@@ -237,5 +244,31 @@ impl WriteSet {
         ranges
             .iter()
             .try_for_each(|range| kind.apply(&self.patches[range.0..range.1], image))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_that_has_shrunk_is_no_large_one_any_more() {
+        let mut set = WriteSet::default();
+        for at in 0..100_000 {
+            set.images.extend([at; 3]);
+            set.patches.extend([at; 2]);
+            set.push(Write {
+                addr: Addr::from_raw(at * 64),
+                base: NO_BASE,
+                what: What::Freed,
+                image: (0, 0),
+                patch: 0,
+            });
+        }
+        set.clear();
+        assert!(set.bytes() > 64 << 10);
+        set.shrink(8 << 10);
+        assert!(set.bytes() <= 64 << 10, "{}", set.bytes());
+        assert!(set.bytes() > 32 << 10, "buffers are kept: {}", set.bytes());
     }
 }

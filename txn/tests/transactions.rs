@@ -1,9 +1,12 @@
 //! What one transaction sees and does, step by step.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use fencepost_txn::{
-    AbortReason, Addr, LockFree, Machine, MachineOptions, Mode, Near, Outcome, Stop, Transaction,
+    AbortReason, Addr, FatPtr, LockFree, Machine, MachineOptions, Mode, Near, Outcome, Stop,
+    Transaction, View,
 };
 use pollster::block_on;
 
@@ -244,6 +247,54 @@ fn a_lock_free_read_knows_a_slot_that_has_another_object_now() {
         block_on(machine.read_lockfree(again, &mut out)).expect("reached"),
         LockFree::Found
     );
+}
+
+#[test]
+fn one_look_does_it_where_nobody_is_about_to_replace_an_object() {
+    let machine = machine();
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    let ptr = block_on(tx.alloc(2, Near::Own)).expect("memory");
+    tx.write_new(ptr, &[5, 6]).expect("own");
+    assert!(matches!(commit(tx), Outcome::Committed(_)));
+    let word = |view: &View<'_>| view.word(1);
+    let glimpses = || {
+        let linked = machine.glimpse_linked(ptr, word);
+        (machine.glimpse(ptr.addr, word), linked)
+    };
+    assert_eq!(glimpses(), (Some(Some(6)), Some(Some(6))));
+    let object = machine.regions().object(ptr.addr).expect("there");
+    let header = object.header();
+    let lock = || object.try_lock(header).expect("nobody else has it");
+    // Somebody comes while it is looked at.
+    let torn = machine.glimpse(ptr.addr, |_| lock());
+    assert_eq!((torn, glimpses()), (None, (None, None)));
+    // Who goes on looking waits, and lets others run.
+    let mut out = Vec::new();
+    let mut reading = Box::pin(machine.read_lockfree(ptr, &mut out));
+    let mut looking = Box::pin(machine.view_current(ptr.addr, word));
+    let mut tx = begin(&machine, Mode::ReadOnly);
+    let mut viewing = Box::pin(tx.view(ptr.addr, None, word));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(reading.as_mut().poll(&mut context).is_pending());
+    assert!(looking.as_mut().poll(&mut context).is_pending());
+    assert!(viewing.as_mut().poll(&mut context).is_pending());
+    object.unlock(header);
+    assert_eq!(block_on(reading), Ok(LockFree::Found));
+    assert_eq!(block_on(looking), Ok(Some(6)));
+    let viewed = block_on(viewing).expect("a snapshot");
+    assert_eq!(viewed.map(|(word, _)| word), Some(6));
+    assert_eq!(out, [5, 6]);
+    tx.abort();
+    let mut tx = begin(&machine, Mode::ReadWrite);
+    block_on(tx.free(ptr.addr)).expect("exists");
+    assert!(matches!(commit(tx), Outcome::Committed(_)));
+    assert_eq!(glimpses(), (Some(None), Some(None)));
+    let nowhere = FatPtr {
+        addr: Addr::from_raw(u64::MAX),
+        ..ptr
+    };
+    assert_eq!(machine.glimpse(nowhere.addr, word), Some(None));
+    assert_eq!(machine.glimpse_linked(nowhere, word), Some(None));
 }
 
 #[test]

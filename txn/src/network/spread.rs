@@ -102,7 +102,7 @@ impl Transaction {
         let context = self.context_mut();
         context.give_way()?;
         let overwritten = context.newest_overwritten();
-        let w = context.machine.write_timestamp(|| overwritten).await;
+        let w = context.machine.write_timestamp(overwritten).await;
         let w = w.map_err(LockFailure::Abort)?;
         context.validate(w).await?;
         context.stamp(w);
