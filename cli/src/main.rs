@@ -5,12 +5,15 @@
 //!   fencepost dev-cluster   the same, from several machines on this host
 //!   fencepost bench         runs a benchmark and checks its data
 //!   fencepost check         verifies a stopped database
+//!   fencepost backup        writes a running one to a directory
+//!   fencepost restore       reads it from there
 //!   fencepost status        shows a running one
 //! ```
 //! Exit codes: 0 done, 1 it failed or something is broken (stderr says what), 2 wrong usage.
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod bench;
 mod check;
 mod dev_cluster;
@@ -49,6 +52,10 @@ enum Command {
     Bench(bench::Bench),
     /// Verify a stopped database.
     Check(check::Check),
+    /// Write all tables of a running database to a directory.
+    Backup(backup::Take),
+    /// Make the tables of a backup again.
+    Restore(backup::Restore),
     /// Show a running database.
     Status(status::Status),
 }
@@ -59,6 +66,8 @@ fn main() -> ExitCode {
         Command::DevCluster(cluster) => cluster.run(),
         Command::Bench(bench) => bench.run(),
         Command::Check(check) => check.run(),
+        Command::Backup(take) => take.run(),
+        Command::Restore(restore) => restore.run(),
         Command::Status(status) => status.run(),
     };
     match done {

@@ -14,14 +14,17 @@ pub enum SystemTable {
     Configurations,
     /// `pg_fencepost_partitions`: the partitions of tables, and the machines that have them.
     Partitions,
+    /// `pg_fencepost_ddl`: the statements that make all tables again, empty, and then their indexes.
+    Ddl,
 }
 
 impl SystemTable {
-    const ALL: [SystemTable; 4] = [
+    const ALL: [SystemTable; 5] = [
         SystemTable::Machines,
         SystemTable::Regions,
         SystemTable::Configurations,
         SystemTable::Partitions,
+        SystemTable::Ddl,
     ];
 
     /// The table of this name, which is folded already.
@@ -39,6 +42,7 @@ impl SystemTable {
             SystemTable::Regions => "pg_fencepost_regions",
             SystemTable::Configurations => "pg_fencepost_configurations",
             SystemTable::Partitions => "pg_fencepost_partitions",
+            SystemTable::Ddl => "pg_fencepost_ddl",
         }
     }
 
@@ -75,6 +79,12 @@ impl SystemTable {
                 ("machine", INT4),
                 ("region", INT8),
                 ("root", INT8),
+            ],
+            SystemTable::Ddl => &[
+                ("position", INT4),
+                ("table_name", TEXT),
+                ("is_table", BOOL),
+                ("statement", TEXT),
             ],
         }
     }

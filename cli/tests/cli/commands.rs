@@ -25,7 +25,7 @@ fn it_names_its_version_and_its_commands() {
     );
     let output = program(&["--help"]).output().expect("it runs");
     let help = String::from_utf8_lossy(&output.stdout).into_owned();
-    for command in ["start", "bench", "check", "status"] {
+    for command in ["start", "bench", "check", "backup", "restore", "status"] {
         assert!(help.contains(command), "{help}");
     }
 }

@@ -1,6 +1,8 @@
 //! The rows of the system's tables.
 
-use fencepost_sql::catalog::Catalog;
+use std::sync::Arc;
+
+use fencepost_sql::catalog::{Catalog, Ddl, Snapshot, statements};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::system::SystemTable;
 use fencepost_sql::value::Value;
@@ -24,12 +26,32 @@ pub async fn rows(table: SystemTable, tx: &mut Transaction) -> Result<Vec<Vec<Va
             list(members.machines.iter().map(|machine| &machine.domain)),
         ]],
         SystemTable::Partitions => partitions(tx).await?,
+        SystemTable::Ddl => ddl(tx).await?,
     })
 }
 
-async fn partitions(tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
+/// The catalog, as the transaction sees it.
+async fn catalog(tx: &mut Transaction) -> Result<Arc<Snapshot>, Halt> {
     let root = tx.machine().root();
-    let snapshot = Catalog::open(tx, root).await?.snapshot(tx).await?;
+    Catalog::open(tx, root).await?.snapshot(tx).await
+}
+
+async fn ddl(tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
+    let tables = catalog(tx).await?.tables();
+    let all = statements(tables.iter().map(|table| &**table));
+    let row = |(at, ddl): (usize, Ddl)| {
+        vec![
+            Value::Int4(at as i32),
+            Value::Text(ddl.table.into()),
+            Value::Bool(ddl.is_table),
+            Value::Text(ddl.statement.into()),
+        ]
+    };
+    Ok(all.into_iter().enumerate().map(row).collect())
+}
+
+async fn partitions(tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
+    let snapshot = catalog(tx).await?;
     let mut rows = Vec::new();
     for table in snapshot.tables() {
         if table.partitioning.is_none() {

@@ -1,6 +1,7 @@
 //! The catalog: definitions of tables, indexes and roles, kept in ordinary trees and changed by
 //! ordinary transactions.
 
+mod ddl;
 mod def;
 mod encode;
 mod guard;
@@ -8,6 +9,7 @@ mod partition;
 mod snapshot;
 mod store;
 
+pub use ddl::{Ddl, statements};
 pub use def::{
     CATALOG_SCHEMA, CatalogView, ColumnDef, IndexColumn, IndexDef, IndexKind, PUBLIC_SCHEMA,
     RoleDef, TableDef,
