@@ -174,6 +174,8 @@ impl World {
                 host: 0,
                 leases: None,
                 store: None,
+                door: None,
+                joins: false,
                 driven: false,
             };
             let options = MachineOptions {

@@ -45,6 +45,8 @@ fn machines() -> Vec<Arc<Machine>> {
                 host: 0,
                 leases: None,
                 store: None,
+                door: None,
+                joins: false,
                 driven: false,
             }),
             ..MachineOptions::default()

@@ -3,6 +3,7 @@
 //! ```text
 //!   make shared memory ──► a process for each machine ──► all ready ──► signal ──► all end ──► remove it
 //!                                                    └── one of them ends: the others do, too, or go on without it
+//!                                                         └── it is started again, and joins them (`--restart`)
 //! ```
 //! They go on where machines that fail are replaced (`--lease-ms`) and its data has copies.
 //! The processes end with this one, however it ends.
@@ -32,6 +33,7 @@ use crate::size;
 const TMPFS: &str = "/dev/shm";
 /// How long the machines may take to come up, and to end.
 const PATIENCE: Duration = Duration::from_secs(90);
+const ALL_ENDED: &str = "all machines have ended";
 /// How often the processes are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -47,6 +49,9 @@ pub struct DevCluster {
     /// Go on without machines that have not been heard of for so many milliseconds. [default: all end with one]
     #[arg(long, value_name = "N")]
     lease_ms: Option<u64>,
+    /// Start a machine that has ended again: it joins the others.
+    #[arg(long, requires = "lease_ms")]
+    restart: bool,
     /// Address of the first machine; the others listen on the ports that follow.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
     listen: String,
@@ -102,9 +107,9 @@ impl DevCluster {
         let together = self.together(shared.path())?;
         let (say, said) = channel();
         let mut machines = Machines(Vec::new());
-        for number in 1..=self.machines {
-            let mut command =
-                Command::new(std::env::current_exe().map_err(Failure::io("program"))?);
+        let command = |number: u32| {
+            let program = std::env::current_exe().map_err(Failure::io("program"))?;
+            let mut command = Command::new(program);
             command
                 .args(["start", "--ends-with-parent"])
                 .args(&together)
@@ -116,9 +121,15 @@ impl DevCluster {
             if let Some(ms) = self.lease_ms {
                 command.args(["--lease-ms", &ms.to_string()]);
             }
-            machines.0.push(start(command, number, say.clone())?);
+            Ok::<Command, Failure>(command)
+        };
+        for number in 1..=self.machines {
+            machines
+                .0
+                .push(start(command(number)?, number, say.clone())?);
         }
-        drop(say);
+        // Whoever is started again is heard, too.
+        let say = self.restart.then_some(say);
         let began = Instant::now();
         let mut ready = 0;
         let mut left = self.machines;
@@ -126,7 +137,8 @@ impl DevCluster {
         let why = loop {
             match said.recv_timeout(LOOK) {
                 Ok((number, Some(line))) => {
-                    println!("m{number}: {line}");
+                    // Nobody has to listen.
+                    let _ = writeln!(std::io::stdout(), "m{number}: {line}");
                     ready += 1;
                     if ready == self.machines {
                         println!(
@@ -135,17 +147,27 @@ impl DevCluster {
                         );
                     }
                 }
-                Ok((number, None)) if go_on && ready == self.machines && left > 1 => {
-                    left -= 1;
+                Ok((number, None)) if go_on && ready >= self.machines && left > 1 => {
                     // Nobody has to listen.
                     let _ = writeln!(
                         std::io::stdout(),
                         "m{number} has ended; the others go on without it"
                     );
                     machines.bury(number);
+                    match &say {
+                        Some(_) if !machines.any_lives() => break Err(ALL_ENDED.into()),
+                        Some(say) => {
+                            // One that cannot be started does not keep this process busy.
+                            thread::sleep(LOOK);
+                            machines
+                                .0
+                                .push(start(command(number)?, number, say.clone())?);
+                        }
+                        None => left -= 1,
+                    }
                 }
                 Ok((number, None)) => break Err(format!("m{number} has ended")),
-                Err(RecvTimeoutError::Disconnected) => break Err("all machines have ended".into()),
+                Err(RecvTimeoutError::Disconnected) => break Err(ALL_ENDED.into()),
                 Err(RecvTimeoutError::Timeout)
                     if ready < self.machines && began.elapsed() > PATIENCE =>
                 {
@@ -278,6 +300,12 @@ impl Machines {
             // It has ended.
             let _ = machine.child.wait();
         }
+    }
+
+    /// Whether any of them has not ended.
+    fn any_lives(&mut self) -> bool {
+        let mut all = self.0.iter_mut();
+        all.any(|machine| matches!(machine.child.try_wait(), Ok(None)))
     }
 
     /// Asks all to end, and waits until they have.

@@ -42,11 +42,11 @@ pub struct Start {
     region_size: Option<usize>,
     /// Be one of several machines that are one database: the directory of the memory that they share,
     /// best on a tmpfs.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["data_dir", "join"], requires_all = ["machine", "machines"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["data_dir", "join"], requires_all = ["who", "machines"])]
     cluster: Option<PathBuf>,
     /// Be one of several machines of a network that are one database: where each of them listens for the
     /// others, in the order of their numbers; the same for all.
-    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', conflicts_with = "data_dir", requires_all = ["machine", "cluster_secret"])]
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', conflicts_with = "data_dir", requires_all = ["who", "cluster_secret"])]
     join: Vec<String>,
     /// File with what the machines of the network know and nobody else, at least 16 bytes.
     #[arg(long, value_name = "FILE", requires = "join")]
@@ -64,18 +64,22 @@ pub struct Start {
     /// Name that tells clusters of a network apart.
     #[arg(long, value_name = "NAME", requires = "join", default_value = "")]
     cluster_name: String,
-    /// Number of this machine, from 1.
-    #[arg(long, value_name = "K")]
+    /// Number of this machine, from 1. One that has run before while others go on comes back as a new machine.
+    #[arg(long, value_name = "K", group = "who")]
     machine: Option<u32>,
-    /// Number of machines that share memory.
+    /// Join the machines of the cluster, which run with --lease-ms, as a further one: where the machines of a network
+    /// reach it, HOST:PORT; for those that share memory a name of its own. All else is said as for the others.
+    #[arg(long, value_name = "ADDRESS", group = "who", requires = "lease_ms")]
+    newcomer: Option<String>,
+    /// Number of machines that share memory, and that the cluster began with.
     #[arg(long, value_name = "N", requires = "cluster")]
     machines: Option<u32>,
     /// Machines that have a copy of each region.
-    #[arg(long, value_name = "N", requires = "machine", default_value_t = 1)]
+    #[arg(long, value_name = "N", requires = "who", default_value_t = 1)]
     replicas: u32,
     /// Go on without machines that have not been heard of for so many milliseconds; the same for all. Unless said,
     /// all wait for each.
-    #[arg(long, value_name = "N", requires = "machine")]
+    #[arg(long, value_name = "N", requires = "who")]
     lease_ms: Option<u64>,
     /// Directory in which machines of a network keep who they are, the same for all and seen by all: without it they do
     /// not go on without one that fails. Those that share memory keep it there.
@@ -83,12 +87,7 @@ pub struct Start {
     configuration_dir: Option<PathBuf>,
     /// What each machine, in the order of their numbers, shares the fate of, such as its rack: no two copies of
     /// a region are in one of them; the same for all. Unless said, each machine is on its own.
-    #[arg(
-        long,
-        value_name = "NAME,…",
-        value_delimiter = ',',
-        requires = "machine"
-    )]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "who")]
     domains: Vec<String>,
     /// End when the process that started this one has ended.
     #[arg(long, hide = true)]
@@ -156,11 +155,11 @@ impl Start {
             }
         };
         let server = listen(&database, self.listen_options())?;
-        let where_to = match (&self.data_dir, self.machine) {
+        let where_to = match (&self.data_dir, self.is_among_others()) {
             (Some(dir), _) => format!("data in {}", dir.display()),
-            (None, Some(machine)) => {
-                let machines = self.machines.map_or(self.join.len(), |n| n as usize);
-                format!("machine {machine} of {machines}")
+            (None, true) => {
+                let members = database.machine().members();
+                format!("machine {} of {}", members.me, members.machines.len())
             }
             _ => "data in memory only".to_string(),
         };
@@ -231,14 +230,16 @@ impl Start {
 
     /// The machines that this one is among, if there are others.
     fn cluster(&self) -> Result<Option<Cluster>, Failure> {
-        let Some(machine) = self.machine else {
+        if !self.is_among_others() {
             return Ok(None);
-        };
+        }
+        let machine = self.machine.unwrap_or(0);
         if let (Some(directory), Some(machines)) = (&self.cluster, self.machines) {
-            return Ok(Some(Cluster::of_host(directory, machine, machines)));
+            let cluster = Cluster::of_host(directory, machine, machines);
+            return Ok(Some(self.as_newcomer(cluster)));
         }
         let Some(file) = &self.cluster_secret else {
-            let why = "--machine is one of --cluster or of --join";
+            let why = "--machine and --newcomer are of --cluster or of --join";
             return Err(Failure::Broken(why.into()));
         };
         let secret = std::fs::read(file).map_err(Failure::io(file.display().to_string()))?;
@@ -250,7 +251,19 @@ impl Start {
         ) {
             cluster = cluster.tls(certificate, key, ca);
         }
-        Ok(Some(cluster.name(&self.cluster_name)))
+        Ok(Some(self.as_newcomer(cluster.name(&self.cluster_name))))
+    }
+
+    fn is_among_others(&self) -> bool {
+        self.machine.is_some() || self.newcomer.is_some()
+    }
+
+    /// The cluster as a machine joins it that is to.
+    fn as_newcomer(&self, cluster: Cluster) -> Cluster {
+        match &self.newcomer {
+            Some(address) => cluster.newcomer(address),
+            None => cluster,
+        }
     }
 
     fn listen_options(&self) -> ListenOptions {

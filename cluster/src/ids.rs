@@ -43,6 +43,11 @@ impl ConfigurationId {
         // 2^64 configurations do not happen, but bytes from outside may say that they did.
         Self(self.0.saturating_add(1))
     }
+
+    /// The one before this.
+    pub fn before(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
 }
 
 impl fmt::Display for ConfigurationId {

@@ -44,7 +44,7 @@ pub use ids::{Address, ClusterId, ConfigurationId, FailureDomain, NameError};
 pub use placement::{Load, Placement, PlacementError, Replication};
 pub use region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
 pub use region_map::{MapVersion, RegionMap};
-pub use store::host::HostStore;
+pub use store::host::{HostStore, Standing};
 pub use store::local::LocalStore;
 #[cfg(feature = "raft")]
 pub use store::raft::{RaftStore, RaftTransport};

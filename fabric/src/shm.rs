@@ -236,6 +236,29 @@ impl ShmFabric {
         })
     }
 
+    /// Removes the memory of machines that are neither this one nor among `members`, and whose processes have ended: what
+    /// they had others have, or it is lost. Who has mapped some of it keeps that.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] where the directory cannot be read.
+    pub fn clear_away(&self, members: &[Member]) -> Result<(), FabricError> {
+        let homes = members.iter().map(|member| home_of(&self.root, member.id));
+        let homes: Vec<PathBuf> = homes.collect();
+        for entry in fs::read_dir(&self.root)? {
+            let path = entry?.path();
+            if homes.contains(&path) || !path.join(CONTROL).exists() {
+                continue;
+            }
+            // Where there is no such file a machine is about to come.
+            let lock = File::open(path.join(LOCK));
+            if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+                // Another machine may be at it, too.
+                let _ = fs::remove_dir_all(path);
+            }
+        }
+        Ok(())
+    }
+
     fn peer(&self, machine: MachineId) -> Result<Arc<Peer>, FabricError> {
         let peer = self.peers.read().get(&machine).cloned();
         peer.ok_or(FabricError::NotMember(machine))

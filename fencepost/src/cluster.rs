@@ -5,20 +5,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencepost_cluster::{ClusterId, ConfigStore, Configuration, HostStore, StoreError, Swapped};
-use fencepost_fabric::{Fabric, HandshakeError, HostClock, MachineId, Member, OsDisk};
+use fencepost_cluster::{Address, ClusterId, Configuration};
+use fencepost_fabric::{Fabric, HandshakeError, HostClock, MachineId};
 use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed};
 use fencepost_txn::Machine;
-use fencepost_txn::network::{LeaseTerms, NetworkOptions, Replication};
+use fencepost_txn::network::{ClusterSecret, LeaseTerms, NetworkOptions, Replication, members};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
 use crate::founding::Founders;
+use crate::newcomer::{Kept, Part, Who};
 
 /// Millionths by which the clocks of two hosts drift apart at most.
 const DRIFT_PPM: u32 = 200;
-/// The directory in which the configuration is kept, in the one that was named.
-const CONFIGURATION: &str = "configuration";
 /// Words of the log of each pair of machines.
 const LOG_WORDS: usize = 1 << 20;
 /// How long a machine waits for the others to come up.
@@ -26,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a machine goes on that every other one refuses.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(3);
 const NAP: Duration = Duration::from_millis(2);
+/// What machines of one host know: who sees their directory is one of them.
+const OF_HOST: &[u8] = b"machines of one host";
 /// Bytes of the shortest secret.
 const SECRET_BYTES_MIN: usize = 16;
 /// Says which boot of which host this is.
@@ -47,6 +48,8 @@ pub struct Cluster {
     lease: Option<Duration>,
     /// Where the configuration is kept.
     kept_in: Option<PathBuf>,
+    /// The address of a machine that joins.
+    newcomer: Option<String>,
 }
 
 /// What is between the machines.
@@ -114,6 +117,7 @@ impl Cluster {
             domains: Vec::new(),
             lease: None,
             kept_in: Some(directory),
+            newcomer: None,
         }
     }
 
@@ -133,6 +137,7 @@ impl Cluster {
             domains: Vec::new(),
             lease: None,
             kept_in: None,
+            newcomer: None,
         }
     }
 
@@ -191,6 +196,13 @@ impl Cluster {
         self
     }
 
+    /// This machine is none of those that the cluster began with: it joins them while they run, who have leases and keep
+    /// their configuration. Machines of a network reach it at `address`; for those of one host that is its name.
+    pub fn newcomer(mut self, address: impl Into<String>) -> Cluster {
+        self.newcomer = Some(address.into());
+        self
+    }
+
     /// This machine's access to the others.
     pub(crate) fn join(&self) -> Result<Joined, OpenError> {
         let Cluster {
@@ -199,7 +211,7 @@ impl Cluster {
             replicas,
             ..
         } = *self;
-        if machine == 0 || machine > machines {
+        if self.newcomer.is_none() && (machine == 0 || machine > machines) {
             return Err(OpenError::NoSuchMachine { machine, machines });
         }
         if replicas == 0 || replicas > machines {
@@ -209,15 +221,16 @@ impl Cluster {
         match &self.between {
             Between::Memory(directory) => {
                 let names = (1..=machines).map(|id| MachineId(id).to_string());
-                let configuration = self.configuration(0, names.collect())?;
-                let fabric = ShmFabric::open(directory, MachineId(machine)).map_err(network)?;
-                let fabric = Arc::new(fabric);
-                self.joined(
-                    fabric,
-                    configuration,
-                    Box::new(|| None),
-                    Box::new(String::new),
-                )
+                let first = self.configuration(0, names.collect())?;
+                let part = self.part(first, OF_HOST)?;
+                let fabric = ShmFabric::open(directory, part.me).map_err(network)?;
+                if part.joins {
+                    // Of those that were there before, and have ended.
+                    let all = members(&part.configuration);
+                    fabric.clear_away(&all).map_err(network)?;
+                }
+                let (refused, missing) = (Box::new(|| None), Box::new(String::new));
+                self.joined(Arc::new(fabric), part, refused, missing)
             }
             Between::Network {
                 name,
@@ -238,19 +251,23 @@ impl Cluster {
         if secret.len() < SECRET_BYTES_MIN {
             return Err(OpenError::SecretTooShort(SECRET_BYTES_MIN));
         }
-        let listen = addresses[self.machine as usize - 1].clone();
         let replicas = self.replicas.to_string();
         let known = [name, &replicas].into_iter();
         let listed = addresses.iter().chain(&self.domains);
         let parts: Vec<&str> = known.chain(listed.map(String::as_str)).collect();
         let cluster = cluster_id(&parts);
-        let configuration = self.configuration(cluster, addresses.to_vec())?;
+        let first = self.configuration(cluster, addresses.to_vec())?;
+        let tls = tls.map(TlsFiles::load).transpose()?;
+        let part = self.part(first, secret)?;
+        let own = part.configuration.machine(part.me);
+        let own = own.expect("a machine is in the configuration in which it begins");
+        let listen = own.address.to_string();
         let config = TcpConfig {
-            me: MachineId(self.machine),
+            me: part.me,
             cluster,
             secret: secret.clone(),
             listen: listen.clone(),
-            tls: tls.map(TlsFiles::load).transpose()?,
+            tls,
         };
         let started = TcpFabric::start(&config);
         let fabric = Arc::new(started.map_err(|error| OpenError::Listen {
@@ -258,14 +275,32 @@ impl Cluster {
             why: error.to_string(),
         })?);
         let (asked, told) = (Arc::clone(&fabric), Arc::clone(&fabric));
-        let others = addresses.len() - 1;
+        let others = part.configuration.machines().len() - 1;
         let refused = move || {
             let refusals = asked.refusals();
             let all = refusals.len() == others && refusals.iter().all(|(_, why)| is_final(why));
             (all && others > 0).then(|| list(&refusals))
         };
         let missing = move || list(&told.refusals());
-        self.joined(fabric, configuration, Box::new(refused), Box::new(missing))
+        self.joined(fabric, part, Box::new(refused), Box::new(missing))
+    }
+
+    /// What this machine is to be in a cluster that begins with the configuration `first`.
+    fn part(&self, first: Configuration, secret: &[u8]) -> Result<Part, OpenError> {
+        let who = match &self.newcomer {
+            Some(address) => Who::Newcomer(Address::new(address).map_err(|error| {
+                OpenError::Configuration(format!("the address of a machine that joins: {error}"))
+            })?),
+            None => Who::Founder(MachineId(self.machine)),
+        };
+        match self.kept_in.as_ref().filter(|_| self.lease.is_some()) {
+            None => who.alone(first),
+            Some(directory) => {
+                let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
+                let secret = ClusterSecret::new(secret).map_err(short)?;
+                who.among_those_of(directory, first, secret)
+            }
+        }
     }
 
     /// What machines agree on about leases.
@@ -276,28 +311,6 @@ impl Cluster {
         let terms = LeaseTerms::new(duration, DRIFT_PPM);
         let why = || OpenError::Configuration("a lease is of 5 ms to an hour".into());
         terms.map(Some).ok_or_else(why)
-    }
-
-    /// Where the configuration is kept, if machines that fail are to be replaced.
-    fn store(&self, first: &Configuration) -> Result<Option<Arc<dyn ConfigStore>>, OpenError> {
-        let Some(directory) = self.kept_in.as_ref().filter(|_| self.lease.is_some()) else {
-            return Ok(None);
-        };
-        let why = |error: StoreError| OpenError::Configuration(error.to_string());
-        let io = |error: std::io::Error| OpenError::Configuration(error.to_string());
-        let disk = Arc::new(OsDisk::open(directory.join(CONFIGURATION)).map_err(io)?);
-        let store = HostStore::open(disk, MachineId(self.machine), self.machines).map_err(why)?;
-        let founded = store.compare_and_swap(None, first).block_on();
-        if founded.map_err(why)? == Swapped::Lost {
-            let current = store.read().block_on().map_err(why)?;
-            if current.as_ref() != Some(first) {
-                let id = current.map_or(0, |current| current.id().0);
-                return Err(OpenError::Configuration(format!(
-                    "the machines are in configuration {id} by now; a machine cannot join them again yet"
-                )));
-            }
-        }
-        Ok(Some(Arc::new(store)))
     }
 
     /// The configuration that all machines begin with.
@@ -318,17 +331,17 @@ impl Cluster {
     fn joined(
         &self,
         fabric: Arc<dyn Fabric>,
-        configuration: Configuration,
+        part: Part,
         refused: Box<dyn Fn() -> Option<String>>,
         missing: Box<dyn Fn() -> String>,
     ) -> Result<Joined, OpenError> {
-        let member = |machine: &fencepost_cluster::Machine| Member {
-            id: machine.id,
-            address: machine.address.as_str().into(),
-        };
-        let members: Vec<Member> = configuration.machines().iter().map(member).collect();
+        let configuration = part.configuration;
+        let members = members(&configuration);
         fabric.set_members(&members).map_err(network)?;
-        let store = self.store(&configuration)?;
+        let (store, door) = match part.kept {
+            Some(Kept { store, door }) => (Some(store), Some(door)),
+            None => (None, None),
+        };
         Ok(Joined {
             network: NetworkOptions {
                 fabric,
@@ -339,6 +352,8 @@ impl Cluster {
                 host: host(),
                 leases: self.terms()?,
                 store,
+                door,
+                joins: part.joins,
                 driven: false,
             },
             refused,
@@ -401,6 +416,17 @@ impl Joined {
 
     /// Waits for all machines.
     pub fn await_machines(&self, machine: &Machine) -> Result<(), OpenError> {
-        self.await_others(|| machine.is_complete().block_on().then_some(()))
+        self.await_others(|| match self.is_out(machine) {
+            true => Some(Err(OpenError::Evicted)),
+            false => machine.is_complete().block_on().then_some(Ok(())),
+        })?
+    }
+
+    /// Whether the others have gone on without this machine, who may not tell it.
+    fn is_out(&self, machine: &Machine) -> bool {
+        let store = self.network.store.as_ref().filter(|_| self.network.joins);
+        let current = store.and_then(|store| store.read().block_on().ok().flatten());
+        let me = MachineId(machine.number());
+        machine.is_evicted() || current.is_some_and(|current| !current.has(me))
     }
 }

@@ -58,6 +58,12 @@ pub enum OpenError {
     /// All other machines refuse this one.
     #[error("the other machines refuse this one: {0}")]
     Refused(String),
+    /// The machines of the cluster, which run, do not let this one in.
+    #[error("cannot join the cluster: {0}")]
+    NotAdmitted(fencepost_cluster::join::NotAdmitted),
+    /// The others have gone on without this machine before it was there.
+    #[error("the other machines have gone on without this one, which was not heard of in time")]
+    Evicted,
     /// The other machines did not come.
     #[error("not all machines of the cluster came up within {0} seconds{sep}{1}", sep = if .1.is_empty() { "" } else { ": " })]
     Incomplete(u64, String),

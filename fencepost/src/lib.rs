@@ -29,6 +29,7 @@ mod database;
 mod error;
 mod founding;
 mod front;
+mod newcomer;
 mod options;
 mod prepared;
 mod row;

@@ -4,8 +4,9 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fencepost_fabric::{Fabric, MachineId, Member, Random, SimNet};
-use fencepost_txn::network::{ConfigStore, Configuration, LocalStore, NetworkOptions, Replication};
+use fencepost_fabric::{Fabric, MachineId, Random, SimDisk, SimNet};
+use fencepost_txn::network::{ClusterSecret, ConfigStore, Configuration, Door, LocalStore};
+use fencepost_txn::network::{NetworkOptions, Replication, members};
 use fencepost_txn::{Machine, MachineOptions};
 
 use crate::doom::Doom;
@@ -35,6 +36,105 @@ pub struct Cluster {
     pub machines: Vec<Arc<Machine>>,
     /// Which of them have crashed.
     pub dooms: Vec<Doom>,
+    /// What further ones are made with.
+    pub ground: Ground,
+}
+
+/// A machine, once it is there.
+pub type Place = Rc<OnceCell<Arc<Machine>>>;
+
+/// What every machine of a run is made with.
+#[derive(Clone)]
+pub struct Ground {
+    plan: Rc<Plan>,
+    net: SimNet,
+    hosts: Vec<Arc<HostTime>>,
+    store: Arc<LocalStore>,
+    /// Where machines that join ask to be let in.
+    pub door: Arc<Door>,
+}
+
+impl Ground {
+    fn host_of(&self, id: MachineId) -> usize {
+        (id.0 - 1) as usize % self.hosts.len()
+    }
+
+    /// Makes a machine: a founder, or one that `joins`.
+    ///
+    /// # Errors
+    /// Why it did not start.
+    pub fn open(
+        &self,
+        id: MachineId,
+        configuration: &Configuration,
+        joins: bool,
+    ) -> Result<Arc<Machine>, String> {
+        let plan = &self.plan;
+        let fabric = self.net.join(id).map_err(|error| error.to_string())?;
+        fabric
+            .set_members(&members(configuration))
+            .map_err(|error| error.to_string())?;
+        let host = self.host_of(id);
+        let network = NetworkOptions {
+            fabric: Arc::new(fabric),
+            configuration: configuration.clone(),
+            replication: Replication::exactly(plan.replicas),
+            log_words: plan.log_words,
+            clock: Arc::clone(&self.hosts[host]) as _,
+            host: host as u64,
+            leases: plan.leases,
+            store: plan.replaces.then(|| Arc::clone(&self.store) as _),
+            door: plan.join_after_ns.map(|_| Arc::clone(&self.door)),
+            joins,
+            driven: true,
+        };
+        let options = MachineOptions {
+            region_bytes: REGION_BYTES,
+            lanes: LANES,
+            old_version_limit: if plan.few_old_versions {
+                FEW_OLD_VERSIONS
+            } else {
+                MANY_OLD_VERSIONS
+            },
+            network: Some(network),
+            ..MachineOptions::default()
+        };
+        Machine::open(options).map_err(|error| error.to_string())
+    }
+
+    /// Whether a machine is a member, as the store has it.
+    pub fn counts(&self, id: MachineId) -> bool {
+        // It answers at once.
+        let current = pollster::block_on(self.store.read()).ok().flatten();
+        current.is_some_and(|current| current.has(id))
+    }
+
+    /// Has machine `id` driven from when it is there, until it crashes. `wrong` is asked whether something is.
+    pub fn drive(
+        &self,
+        (sim, executor): (&Sim, &mut Executor),
+        (id, place, doom): (MachineId, Place, Doom),
+        wrong: impl Fn(&Arc<Machine>) -> Option<String> + 'static,
+    ) {
+        let (sim, clock) = (sim.clone(), Arc::clone(&self.hosts[self.host_of(id)]));
+        let mut due = None;
+        let drive = move || {
+            let Some(machine) = place.get().filter(|_| !doom.has_come()) else {
+                return false;
+            };
+            let any = machine.drive();
+            let next = machine.due_ns().filter(|next| due != Some(*next));
+            if let Some(next) = next {
+                due = Some(next);
+                sim.net().wake_at(id, clock.when(next));
+            }
+            if let Some(wrong) = wrong(machine) {
+                sim.report(wrong);
+            }
+            any
+        };
+        executor.add_machine(id, Box::new(drive));
+    }
 }
 
 impl Cluster {
@@ -47,79 +147,38 @@ impl Cluster {
         let net = SimNet::new(random.next_u64(), plan.net.clone());
         let sim = Sim::new(net.clone());
         let mut executor = Executor::new(sim.clone(), plan.pace, random.fork());
-        let ids: Vec<_> = (1..=plan.machines).map(MachineId).collect();
-        let members = ids.iter().map(|id| Member {
-            id: *id,
-            address: String::new(),
-        });
-        let members: Vec<_> = members.collect();
         let configuration = Configuration::of_process(plan.machines);
         let configuration = configuration.map_err(|error| error.to_string())?;
         let store = store_with(&configuration)?;
+        let host = |_| Arc::new(HostTime::draw(net.clone(), &mut random));
+        let ground = Ground {
+            plan: Rc::new(plan.clone()),
+            net: net.clone(),
+            hosts: (0..plan.hosts.max(1)).map(host).collect(),
+            store,
+            door: door_of(plan)?,
+        };
         let (mut machines, mut dooms) = (Vec::new(), Vec::<Doom>::new());
         let all: Rc<OnceCell<Vec<Arc<Machine>>>> = Rc::default();
-        let host = |_| Arc::new(HostTime::draw(net.clone(), &mut random));
-        let hosts: Vec<_> = (0..plan.hosts.max(1)).map(host).collect();
-        for id in &ids {
-            let host = (id.0 - 1) as usize % hosts.len();
-            let fabric = net.join(*id).map_err(|error| error.to_string())?;
-            fabric
-                .set_members(&members)
-                .map_err(|error| error.to_string())?;
-            let network = NetworkOptions {
-                fabric: Arc::new(fabric),
-                configuration: configuration.clone(),
-                replication: Replication::exactly(plan.replicas),
-                log_words: plan.log_words,
-                clock: Arc::clone(&hosts[host]) as _,
-                host: host as u64,
-                leases: plan.leases,
-                store: plan.replaces.then(|| Arc::clone(&store) as _),
-                driven: true,
-            };
-            let options = MachineOptions {
-                region_bytes: REGION_BYTES,
-                lanes: LANES,
-                old_version_limit: if plan.few_old_versions {
-                    FEW_OLD_VERSIONS
-                } else {
-                    MANY_OLD_VERSIONS
-                },
-                network: Some(network),
-                ..MachineOptions::default()
-            };
-            let machine = Machine::open(options).map_err(|error| error.to_string())?;
+        for member in configuration.machines() {
+            let id = member.id;
+            let machine = ground.open(id, &configuration, false)?;
             machines.push(Arc::clone(&machine));
-            let (manager, sim) = (Arc::clone(&machines[0]), sim.clone());
-            let (clock, all) = (Arc::clone(&hosts[host]), Rc::clone(&all));
-            let (id, mut due) = (*id, None);
+            let (manager, all) = (Arc::clone(&machines[0]), Rc::clone(&all));
             let doom = Doom::default();
             dooms.push(doom.clone());
             let first = dooms[0].clone();
-            let drive = move || {
-                if doom.has_come() {
-                    return false;
-                }
-                let any = machine.drive();
-                let next = machine.due_ns().filter(|next| due != Some(*next));
-                if let Some(next) = next {
-                    due = Some(next);
-                    sim.net().wake_at(id, clock.when(next));
-                }
+            let wrong = move |machine: &Arc<Machine>| {
                 if first.has_come() {
-                    return any;
-                }
-                if let Some(wrong) = wrong_about_time(&machine, &manager) {
-                    sim.report(wrong);
+                    return None;
                 }
                 let manages = machine.number() == manager.number();
                 let all = all.get().filter(|_| manages);
-                if let Some(wrong) = all.and_then(|all| leases::wrong_about(&manager, all)) {
-                    sim.report(wrong);
-                }
-                any
+                let leases = || leases::wrong_about(&manager, all?);
+                wrong_about_time(machine, &manager).or_else(leases)
             };
-            executor.add_machine(id, Box::new(drive));
+            let place = Rc::new(OnceCell::from(machine));
+            ground.drive((&sim, &mut executor), (id, place, doom), wrong);
         }
         // Whoever is driven has been told of all.
         let _ = all.set(machines.clone());
@@ -128,6 +187,7 @@ impl Cluster {
             executor,
             machines,
             dooms,
+            ground,
         })
     }
 }
@@ -139,6 +199,16 @@ fn store_with(configuration: &Configuration) -> Result<Arc<LocalStore>, String> 
     let first = pollster::block_on(store.compare_and_swap(None, configuration));
     first.map_err(|error| error.to_string())?;
     Ok(Arc::new(store))
+}
+
+/// A door that outlives every machine.
+fn door_of(plan: &Plan) -> Result<Arc<Door>, String> {
+    let secret = ClusterSecret::new(b"known to all machines of a run");
+    let secret = secret.map_err(|error| error.to_string())?;
+    Ok(Arc::new(Door::new(
+        Arc::new(SimDisk::new(plan.seed)),
+        secret,
+    )))
 }
 
 /// Whether the manager's time is beyond the bounds that a machine has of it (CLOCK-1).

@@ -41,7 +41,12 @@ impl Doom {
     /// Crashes machine number `at` at its time.
     pub async fn come(self, sim: Sim, crash: Crash) {
         sim.nap(crash.after_ns).await;
-        sim.net().crash(MachineId(crash.machine as u32 + 1));
+        self.strike(&sim, MachineId(crash.machine as u32 + 1));
+    }
+
+    /// Crashes it now, which is `machine`.
+    pub fn strike(&self, sim: &Sim, machine: MachineId) {
+        sim.net().crash(machine);
         self.0.dead.set(true);
         let waiting = self.0.waiting.take();
         waiting.into_iter().for_each(Waker::wake);

@@ -61,6 +61,8 @@ pub struct Plan {
     pub replaces: bool,
     /// A machine that crashes.
     pub crash: Option<Crash>,
+    /// When another machine joins, in nanoseconds after clients have begun.
+    pub join_after_ns: Option<u64>,
     /// Another one, from 0, that crashes once all data of the first has replicas again.
     pub next_crash: Option<usize>,
 }
@@ -118,6 +120,7 @@ impl Plan {
             leases: terms(of(&[0, 10, 50])),
             replaces: of(&[0, 1]) == 1,
             crash: None,
+            join_after_ns: None,
             next_crash: None,
         }
     }
@@ -154,6 +157,34 @@ impl Plan {
             machines,
             replicas: 2,
             next_crash: plan.crash.map(|crash| crash.machine).map(next),
+            ..plan
+        }
+    }
+
+    /// Draws a plan in which a machine joins at about the time when another one crashes.
+    pub fn draw_with_newcomer_and_crash(seed: u64) -> Plan {
+        let plan = Plan::draw_with_crash(seed);
+        let crash = plan.crash.map_or(0, |crash| crash.after_ns);
+        let mut random = Random::new(seed ^ 0xF0D);
+        Plan {
+            // It is let in some looks of the manager at the door later.
+            join_after_ns: Some(crash.saturating_sub(random.below(100_000_000))),
+            crash: plan.crash.map(|crash| Crash {
+                after_ns: crash.after_ns + random.below(100_000_000),
+                ..crash
+            }),
+            ..plan
+        }
+    }
+
+    /// Draws a plan in which a machine joins, and, in half of them, another one crashes when all is at rest again.
+    pub fn draw_with_newcomer(seed: u64) -> Plan {
+        let plan = Plan::draw_with_crash(seed);
+        let mut random = Random::new(seed ^ 0xF00D);
+        Plan {
+            crash: None,
+            join_after_ns: Some(random.below(20_000_000)),
+            next_crash: (random.below(2) == 0).then(|| random.below(plan.machines.into()) as usize),
             ..plan
         }
     }

@@ -18,6 +18,7 @@ use crate::executor::{Executor, Halted};
 use crate::history::Seen;
 use crate::leases;
 use crate::lists::check_lists;
+use crate::newcomer::Newcomer;
 use crate::plan::Plan;
 use crate::rest::{self, LastReader};
 use crate::snapshots::check_snapshots;
@@ -248,8 +249,9 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     let Cluster {
         sim,
         mut executor,
-        machines,
-        dooms,
+        mut machines,
+        mut dooms,
+        ground,
     } = Cluster::start(&plan).map_err(Halted::Broken)?;
     let clients = plan.clients * plan.transactions;
     let markers = match plan.drop_one_in {
@@ -291,6 +293,19 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         let doom = dooms[crash.machine].clone();
         executor.spawn("the crash".into(), doom.come(sim.clone(), crash));
     }
+    let newcomer = plan.join_after_ns.map(|after_ns| {
+        let client = Client {
+            number: plan.clients,
+            machine: (0, Arc::clone(&machines[0])),
+            world: Rc::clone(&world),
+            plan: Rc::clone(&plan),
+            sim: sim.clone(),
+            log: Rc::clone(&log),
+            random: random.fork(),
+            doom: Doom::default(),
+        };
+        Newcomer::come(&ground, (&sim, &mut executor), after_ns, client)
+    });
     executor.run().map_err(|halted| match halted {
         Halted::Stuck(who) => {
             let since = machines[0].now();
@@ -298,6 +313,12 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         }
         broken => broken,
     })?;
+    if let Some(newcomer) = &newcomer {
+        for (machine, doom) in newcomer.machines() {
+            machines.push(machine);
+            dooms.push(doom);
+        }
+    }
     let mut alive = come_to_rest(&mut executor, &machines, &dooms)?;
     if let Some(machine) = plan.next_crash {
         let crash = Crash {
@@ -308,6 +329,13 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         executor.spawn("the next crash".into(), doom.come(sim.clone(), crash));
         executor.run()?;
         alive = come_to_rest(&mut executor, &machines, &dooms)?;
+        if let Some(newcomer) = &newcomer {
+            executor.spawn(
+                "who looks for backups".into(),
+                newcomer.has_become_backup(&sim),
+            );
+            executor.run()?;
+        }
     }
     let machines = alive;
     let reached: Rc<RefCell<BTreeSet<_>>> = Rc::default();
@@ -324,7 +352,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     }
     executor.run()?;
     rest::look(&machines, &reached.take())?;
-    if plan.crash.is_none() {
+    if plan.crash.is_none() && plan.next_crash.is_none() {
         leases::look(&machines)?;
     }
     let polls = executor.polls();

@@ -56,6 +56,8 @@ fn open(fabric: Arc<dyn Fabric>, sim: Option<&SimNet>) -> Arc<Machine> {
             host: 0,
             leases: None,
             store: None,
+            door: None,
+            joins: false,
             driven: sim.is_some(),
         }),
         ..MachineOptions::default()

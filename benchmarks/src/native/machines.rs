@@ -95,6 +95,8 @@ impl Machines {
                 host: 0,
                 leases: None,
                 store: None,
+                door: None,
+                joins: false,
                 driven: false,
             };
             let mut machine = MachineOptions {

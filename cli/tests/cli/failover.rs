@@ -19,6 +19,23 @@ fn session(cluster: &DevCluster, machine: u16) -> PgSession {
     session
 }
 
+/// A session with a machine that may not be there yet.
+fn session_soon(cluster: &DevCluster, machine: u16) -> PgSession {
+    let began = Instant::now();
+    loop {
+        match PgSession::connect(&cluster.url(machine)) {
+            Ok(mut session) => {
+                session
+                    .script("SET statement_timeout = '30s'")
+                    .expect("is set");
+                return session;
+            }
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// What a query answers, as soon as it does.
 fn answer(session: &mut dyn SqlSession, query: &str) -> i64 {
     let began = Instant::now();
@@ -73,4 +90,46 @@ fn another_machine_that_shares_memory_is_killed() {
 #[test]
 fn the_manager_of_a_network_is_killed() {
     others_go_on("tcp", 0);
+}
+
+fn comes_back(fabric: &str) {
+    let cluster = DevCluster::start_with(fabric, &[&LEASE[..], &["--restart"]].concat());
+    let mut first = session(&cluster, 0);
+    first
+        .script("CREATE TABLE t (a int PRIMARY KEY, b int)")
+        .expect("a table");
+    first
+        .script("INSERT INTO t SELECT g, 1 FROM generate_series(1, 2000) g")
+        .expect("rows");
+    signal("-KILL", &cluster.machines()[2]);
+    // It comes back, and its clients see and write everything.
+    let mut back = session_soon(&cluster, 2);
+    assert_eq!(answer(&mut back, "SELECT sum(b) FROM t"), 2000);
+    back.script("UPDATE t SET b = b + 1 WHERE a <= 500")
+        .expect("writes");
+    back.script("CREATE TABLE u (a int PRIMARY KEY)")
+        .expect("tables, too");
+    back.script("INSERT INTO u VALUES (1)").expect("a row");
+    let machines = "SELECT count(*) FROM pg_fencepost_machines";
+    assert_eq!(answer(&mut first, machines), 3);
+    assert_eq!(answer(&mut first, "SELECT sum(b) FROM t"), 2500);
+    drop(first);
+    // The manager is killed, and comes back, too.
+    signal("-KILL", &cluster.machines()[0]);
+    assert_eq!(answer(&mut back, "SELECT sum(b) FROM t"), 2500);
+    let mut first = session_soon(&cluster, 0);
+    assert_eq!(answer(&mut first, "SELECT sum(b) FROM t"), 2500);
+    first.script("INSERT INTO u VALUES (2)").expect("a row");
+    assert_eq!(answer(&mut back, "SELECT count(*) FROM u"), 2);
+    assert_eq!(answer(&mut back, machines), 3);
+}
+
+#[test]
+fn a_machine_that_shares_memory_is_killed_and_comes_back() {
+    comes_back("shm");
+}
+
+#[test]
+fn a_machine_of_a_network_is_killed_and_comes_back() {
+    comes_back("tcp");
 }

@@ -80,6 +80,14 @@ impl RegionCache {
         }
     }
 
+    /// A machine that has yet to apply the configuration in which it has joined.
+    pub fn joining(machine: MachineId, configuration: &Configuration) -> Self {
+        Self {
+            configuration: configuration.id().before(),
+            ..Self::new(machine, configuration)
+        }
+    }
+
     /// Takes no more answers in this configuration; those that are missing then come from the next CM.
     pub fn freeze(&mut self) {
         self.frozen = true;

@@ -22,12 +22,15 @@
 //! The forms of HELLO and of the refusal of a version are the same in every version of the
 //! protocol.
 //!
+//! What they say they leave at the cluster's [`Door`].
+//!
 //! *Concurrency.* One join at a time is stored; others are told that the CM is busy, and try again.
 //!
 //! *Failure.* When the store's answer is not known the joiner is told to try again. If it did
 //! become a member, its address is in use until the CM has found that its lease was never taken.
 
 mod admission;
+mod door;
 mod joiner;
 mod message;
 mod secret;
@@ -37,6 +40,7 @@ mod tests;
 use thiserror::Error;
 
 pub use self::admission::{Admission, Admitted, MAX_STRANGERS, Stranger};
+pub use self::door::{Door, Knock, NotAdmitted};
 pub use self::joiner::{Joiner, Progress};
 pub use self::message::{JoinMessage, JoinRequest, PROTOCOL_VERSION};
 pub use self::secret::{ClusterSecret, Nonce, Proof, SecretTooShort};

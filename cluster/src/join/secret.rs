@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::message::JoinRequest;
 use crate::codec::{Wire, Writer, wire_newtypes};
 use crate::configuration::Configuration;
-use fencepost_fabric::MachineId;
+use fencepost_fabric::{MachineId, Random};
 
 /// Bytes that a secret has at least.
 const MIN_SECRET_BYTES: usize = 16;
@@ -36,6 +36,17 @@ pub struct Proof([u8; 32]);
 pub(super) struct Nonces {
     pub joiner: Nonce,
     pub cm: Nonce,
+}
+
+impl Nonce {
+    /// Another one than ever before, if `random` cannot be foreseen.
+    pub fn draw(random: &mut Random) -> Self {
+        let mut bytes = [0; 32];
+        for part in bytes.chunks_exact_mut(8) {
+            part.copy_from_slice(&random.next_u64().to_le_bytes());
+        }
+        Self(bytes)
+    }
 }
 
 impl ClusterSecret {

@@ -91,7 +91,12 @@ impl Reconfiguration {
         &self.applied
     }
 
-    /// Whether that configuration is known to be in force.
+    /// The newest configuration that is known to exist.
+    pub fn newest(&self) -> &Configuration {
+        &self.newest
+    }
+
+    /// Whether the configuration that this machine is in is known to be in force.
     pub fn is_committed(&self) -> bool {
         self.committed
     }
@@ -108,11 +113,7 @@ impl Reconfiguration {
 
     pub(super) fn applied_id(&self) -> ConfigurationId {
         let id = self.applied.id();
-        if self.joining {
-            ConfigurationId(id.0 - 1)
-        } else {
-            id
-        }
+        if self.joining { id.before() } else { id }
     }
 
     pub(super) fn send(&mut self, to: MachineId, message: ReconfigurationMessage) {

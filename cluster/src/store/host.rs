@@ -1,7 +1,7 @@
 //! A store that the processes of one host share: a file in a directory that all of them see.
 //!
 //! *What.* Each machine holds a lock of its own for as long as it lives. Who opens the store and finds nobody else
-//! alive begins anew: what is there is of a database that is gone with its machines. Where they survive it all, another
+//! alive begins anew, but for those who join: what is there is of a database that is gone with its machines. Where they survive it all, another
 //! kind is called for.
 //!
 //! *Concurrency.* A lock file keeps the others out while one reads or writes, for moments. The kernel gives it back when
@@ -22,6 +22,8 @@ use crate::ids::ConfigurationId;
 
 /// Held by who reads or writes.
 const LOCK: &str = "configuration.lock";
+/// How the names of machines' own locks end.
+const ALIVE: &str = ".alive";
 /// How often the lock is asked for, and how long is waited in between.
 const TRIES: u32 = 5_000;
 const NAP: Duration = Duration::from_micros(200);
@@ -33,26 +35,69 @@ pub struct HostStore {
     _alive: DiskLock,
 }
 
+/// Who lives of the machines that a directory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nobody: what is there is of machines that are gone.
+    Nobody,
+    /// Others, with whom this machine has not been yet.
+    Others,
+    /// Others, and this machine has been one of them: it is none any more, whatever they know.
+    Before,
+}
+
 impl HostStore {
-    /// Opens the store for machine `me` of those numbered up to `machines`.
+    /// Who lives besides machine `me`.
     ///
     /// # Errors
     /// [`StoreError::Disk`] when the directory cannot be used, or another process is that machine;
     /// [`StoreError::Unreachable`] where the lock is not given back.
-    pub fn open(disk: Arc<dyn Disk>, me: MachineId, machines: u32) -> Result<Self, StoreError> {
+    pub fn standing(disk: &dyn Disk, me: Option<MachineId>) -> Result<Standing, StoreError> {
+        let _lock = enter(disk)?;
+        let (others, mine) = lives(disk, me)?;
+        if others.iter().all(|name| disk.lock(name).is_ok()) {
+            return Ok(Standing::Nobody);
+        }
+        let Some(mine) = mine else {
+            return Ok(Standing::Others);
+        };
+        // Another process may be it.
+        drop(disk.lock(&mine).map_err(file::failed(disk, NAME))?);
+        Ok(Standing::Before)
+    }
+
+    /// Opens the store for machine `me`, one of those that the cluster begins with.
+    ///
+    /// # Errors
+    /// As [`Self::standing`].
+    pub fn open(disk: Arc<dyn Disk>, me: MachineId) -> Result<Self, StoreError> {
         let lock = enter(&*disk)?;
         let alive = disk.lock(&alive(me)).map_err(file::failed(&*disk, NAME))?;
-        let others = (1..=machines).map(MachineId).filter(|id| *id != me);
-        let mut others = others.map(|id| disk.lock(&self::alive(id)));
-        let nobody = others.all(|lock| lock.is_ok());
-        if nobody {
-            match disk.remove(NAME) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(file::failed(&*disk, NAME)(error));
+        let (others, _) = lives(&*disk, Some(me))?;
+        if others.iter().all(|name| disk.lock(name).is_ok()) {
+            for name in others.iter().map(String::as_str).chain([NAME]) {
+                match disk.remove(name) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(file::failed(&*disk, name)(error));
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
         }
+        drop(lock);
+        Ok(Self {
+            disk,
+            _alive: alive,
+        })
+    }
+
+    /// Opens the store for machine `me`, whom the others have let in.
+    ///
+    /// # Errors
+    /// As [`Self::standing`].
+    pub fn join(disk: Arc<dyn Disk>, me: MachineId) -> Result<Self, StoreError> {
+        let lock = enter(&*disk)?;
+        let alive = disk.lock(&alive(me)).map_err(file::failed(&*disk, NAME))?;
         drop(lock);
         Ok(Self {
             disk,
@@ -96,7 +141,22 @@ fn enter(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
 }
 
 fn alive(machine: MachineId) -> String {
-    format!("{machine}.alive")
+    format!("{machine}{ALIVE}")
+}
+
+/// The locks of all machines that have lived but `me`, and that of `me` if it has.
+fn lives(
+    disk: &dyn Disk,
+    me: Option<MachineId>,
+) -> Result<(Vec<String>, Option<String>), StoreError> {
+    let mine = me.map(alive);
+    let mut names = disk.list().map_err(file::failed(disk, NAME))?;
+    names.retain(|name| name.ends_with(ALIVE));
+    let (mine, others) = names
+        .into_iter()
+        .partition(|name| Some(name) == mine.as_ref());
+    let mine: Vec<String> = mine;
+    Ok((others, mine.into_iter().next()))
 }
 
 impl ConfigStore for HostStore {

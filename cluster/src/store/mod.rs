@@ -13,7 +13,7 @@
 //!
 //! *Failure.* After an error the change may have happened or not: read again before deciding.
 
-mod file;
+pub(crate) mod file;
 pub mod host;
 pub mod local;
 #[cfg(feature = "raft")]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencepost_cluster::{ConfigStore, HostStore, MachineId, StoreError, Swapped};
+use fencepost_cluster::{ConfigStore, HostStore, MachineId, Standing, StoreError, Swapped};
 use fencepost_fabric::OsDisk;
 use pollster::block_on;
 
@@ -10,7 +10,7 @@ use super::conformance::{founded, joined, keeps_its_promises};
 
 fn open(dir: &tempfile::TempDir, machine: u32) -> Result<HostStore, StoreError> {
     let disk = Arc::new(OsDisk::open(dir.path()).expect("the directory is well"));
-    HostStore::open(disk, MachineId(machine), 4)
+    HostStore::open(disk, MachineId(machine))
 }
 
 #[test]
@@ -57,4 +57,32 @@ fn no_two_processes_are_one_machine() {
     assert!(matches!(open(&dir, 1), Err(StoreError::Disk { .. })));
     drop(one);
     open(&dir, 1).expect("the directory is well");
+}
+
+#[test]
+fn who_has_lived_with_the_others_is_told_from_who_has_not() {
+    let dir = tempfile::tempdir().expect("the directory is well");
+    let standing = |machine: Option<u32>| {
+        let disk = OsDisk::open(dir.path()).expect("the directory is well");
+        HostStore::standing(&disk, machine.map(MachineId)).expect("nobody else is it")
+    };
+    assert_eq!([None, Some(1)].map(standing), [Standing::Nobody; 2]);
+    let one = open(&dir, 1).expect("the directory is well");
+    assert_eq!(standing(Some(1)), Standing::Nobody, "it is alone");
+    assert_eq!([None, Some(2)].map(standing), [Standing::Others; 2]);
+    drop(open(&dir, 2).expect("the directory is well"));
+    assert_eq!(standing(Some(2)), Standing::Before);
+    let disk = Arc::new(OsDisk::open(dir.path()).expect("the directory is well"));
+    let seven = HostStore::join(disk, MachineId(7)).expect("nobody else is it");
+    drop(one);
+    assert_eq!(
+        standing(Some(2)),
+        Standing::Before,
+        "who has joined counts as others do"
+    );
+    drop(seven);
+    // They are all gone: with the first of them a new life begins.
+    assert_eq!([None, Some(2)].map(standing), [Standing::Nobody; 2]);
+    let _one = open(&dir, 1).expect("the directory is well");
+    assert_eq!(standing(Some(2)), Standing::Others);
 }

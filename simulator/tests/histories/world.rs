@@ -114,6 +114,8 @@ impl World {
                 host,
                 leases: terms(LEASE_MS),
                 store: None,
+                door: None,
+                joins: false,
                 driven: false,
             };
             let options = MachineOptions {

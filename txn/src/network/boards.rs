@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! board | what none of its transactions reads below any more | changes of the shape of its indexes
-//!       | releases of blocks | how well it knows the time | peers that it calls no more |
+//!       | releases of blocks | how well it knows the time | peers that it calls no more 4 |
 //! ```
 //! Where peers' memory is mapped, their boards are read in place, and a machine says at once how far its
 //! readers are. Otherwise copies of the boards are brought now and then, all at once:
@@ -30,11 +30,13 @@ const RESHAPED: usize = 1;
 const RELEASED: usize = 2;
 /// Nanoseconds by which its clock is uncertain, and one; 0 where it has not said.
 const CLOCK: usize = 3;
-/// A bit for each machine, by its place among them, to which the line of calls has broken. The last is for all
-/// that have none of their own.
+/// From here on a bit for each machine, by its number, to which the line of calls has broken. Who meets a machine whose
+/// bit was that of an earlier one clears it.
 const GIVEN_UP: usize = 4;
 /// Words of a board.
 pub(super) const WORDS: usize = 8;
+/// Machines that have bits of their own.
+const GIVEN_UP_BITS: u32 = 64 * (WORDS - GIVEN_UP) as u32;
 
 /// The segment of the boards.
 pub(super) const BOARD: SegmentId = SegmentId::new(SegmentId::BOARD, 0, 0);
@@ -55,6 +57,12 @@ struct Gathering {
     mine: Timestamp,
     reads: Vec<Option<Completion<Box<[u64]>>>>,
     boards: Vec<Option<Box<[u64]>>>,
+}
+
+/// Where the bit of a machine is.
+fn given_up(machine: MachineId) -> (usize, u64) {
+    let place = machine.0 % GIVEN_UP_BITS;
+    (GIVEN_UP + place as usize / 64, 1 << (place % 64))
 }
 
 impl Network {
@@ -93,18 +101,20 @@ impl Network {
 
     /// Says that this machine neither calls `peer` any more nor answers it.
     pub(super) fn say_given_up(&self, peer: MachineId) {
-        let bit = self.board_bit(peer);
-        self.board.words()[GIVEN_UP].fetch_or(bit, Ordering::SeqCst);
+        let (word, bit) = given_up(peer);
+        self.board.words()[word].fetch_or(bit, Ordering::SeqCst);
+    }
+
+    /// Says that it does, as is so unless it says otherwise.
+    pub(super) fn expect_calls(&self, peer: MachineId) {
+        let (word, bit) = given_up(peer);
+        self.board.words()[word].fetch_and(!bit, Ordering::SeqCst);
     }
 
     /// Whether `peer` has said so of this machine.
     pub(super) fn has_given_up(&self, peer: &Peer) -> bool {
-        self.board_word(peer, GIVEN_UP) & self.board_bit(self.me()) != 0
-    }
-
-    fn board_bit(&self, machine: MachineId) -> u64 {
-        let place = self.founders.iter().position(|at| *at == machine);
-        1 << place.unwrap_or(63).min(63)
+        let (word, bit) = given_up(self.me());
+        self.board_word(peer, word) & bit != 0
     }
 
     /// Says how well this machine knows the time.
@@ -203,7 +213,7 @@ impl Network {
             let copy = peer.board.get().map_or(&[][..], |copy| copy.words());
             for (at, (word, value)) in copy.iter().zip(board).enumerate() {
                 match at {
-                    CLOCK => word.store(*value, Ordering::Relaxed),
+                    CLOCK | GIVEN_UP.. => word.store(*value, Ordering::Relaxed),
                     _ => drop(word.fetch_max(*value, Ordering::SeqCst)),
                 }
             }

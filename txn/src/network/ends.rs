@@ -34,7 +34,7 @@ use super::reserve;
 use super::time;
 use super::truncated::Truncated;
 use super::turns::{self, Lines};
-use super::{Network, Work};
+use super::{Network, Peer, Work};
 use crate::clock::TICK_NS;
 use crate::counters::Event;
 use crate::machine::Machine;
@@ -457,6 +457,10 @@ impl Network {
         self.finish(machine.regions());
         // A lease that has come back is no event.
         self.configured.tell_waiting();
+        for peer in self.fellows().filter(|peer| peer.link.is_awaited()) {
+            let _ = peer.link.probe();
+        }
+        self.look_at_door();
         self.look_after_lines();
         self.forget_lost_questions();
         self.look_after_regions(machine);
@@ -579,7 +583,8 @@ fn run(weak: &Weak<Machine>, looks: u32) {
             fabric.bell().disarm();
             continue;
         }
-        let busy = network.peers.iter().any(|peer| peer.link.has_truncated());
+        let waits = |peer: &Peer| peer.link.has_truncated() || peer.link.is_awaited();
+        let busy = network.fellows().any(waits);
         let sleep = network.until_due(if busy { BUSY } else { IDLE });
         // Asleep it does not keep the machine.
         drop(machine);

@@ -39,8 +39,9 @@ pub(crate) struct Link {
     peer: MachineId,
     log: Mutex<LogEnd>,
     messages: Mutex<MessageEnd>,
-    /// Whether the peer has been seen to have its ends.
-    ready: AtomicBool,
+    /// Whether the peer has been seen to have its ends. Before, nothing goes out: what is staged in the log waits, and
+    /// messages are owed.
+    ready: Arc<AtomicBool>,
     /// Looks at its ends that [`Self::probe`] has begun.
     probing: Mutex<Vec<Completion<Box<[u64]>>>>,
     broken: AtomicBool,
@@ -84,7 +85,7 @@ impl Link {
                 ring: ring::send(fabric, peer, MESSAGES, MESSAGE_WORDS)?,
                 owed: VecDeque::new(),
             }),
-            ready: AtomicBool::new(false),
+            ready: Arc::default(),
             probing: Mutex::default(),
             broken: AtomicBool::new(false),
         })
@@ -98,9 +99,33 @@ impl Link {
                     return false;
                 }
             }
-            self.ready.store(true, Ordering::Release);
+            self.begin();
         }
         !self.broken.load(Ordering::Relaxed)
+    }
+
+    /// The peer has its ends: what has waited for that goes out.
+    fn begin(&self) {
+        let mut log = self.log.lock();
+        // Under the lock: what is staged later is flushed by who stages it.
+        self.ready.store(true, Ordering::Release);
+        drop(log.ring.flush());
+        drop(log);
+        self.pay();
+    }
+
+    /// Whether the peer has been seen to have its ends, for its line of calls.
+    pub(super) fn ready(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.ready)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// Whether it is to be looked whether the peer has its ends by now.
+    pub fn is_awaited(&self) -> bool {
+        !self.is_ready() && !self.broken.load(Ordering::Relaxed)
     }
 
     /// Looks at the peer's end of a ring.
@@ -130,7 +155,8 @@ impl Link {
                     }
                 }
             }
-            self.ready.store(true, Ordering::Release);
+            drop(probing);
+            self.begin();
         }
         self.was_up()
     }
@@ -148,7 +174,9 @@ impl Link {
         log.ring.renounce();
         // That much room was promised from the beginning.
         log.ring.push_reserved(record::CONFIGURATION, &[&[id.0]]);
-        drop(log.ring.flush());
+        if self.is_ready() {
+            drop(log.ring.flush());
+        }
         log.mark();
     }
 
@@ -159,6 +187,9 @@ impl Link {
 
     /// Promises room for records of these sizes, all or none; none is needed for size 0.
     pub fn reserve(&self, sizes: &[usize]) -> Result<(), RingFull> {
+        if !self.is_ready() {
+            return Err(RingFull);
+        }
         let mut log = self.log.lock();
         for (at, words) in sizes.iter().enumerate() {
             if *words == 0 {
@@ -201,6 +232,9 @@ impl Link {
     /// # Errors
     /// [`RingFull`]; nothing is written.
     pub fn append_unpromised(&self, tag: u8, body: &[u64]) -> Result<Completion<()>, RingFull> {
+        if !self.is_ready() {
+            return Err(RingFull);
+        }
         let mut log = self.log.lock();
         log.stage_truncated();
         let pushed = log.ring.push(tag, &[body]);
@@ -255,8 +289,11 @@ impl Link {
     /// Sends a message.
     ///
     /// # Errors
-    /// [`RingFull`]: the peer does not read its messages.
+    /// [`RingFull`]: the peer does not read its messages, or has no end yet.
     pub fn send(&self, tag: u8, body: &[u64]) -> Result<(), RingFull> {
+        if !self.is_ready() {
+            return Err(RingFull);
+        }
         let mut messages = self.messages.lock();
         messages.ring.push(tag, &[body])?;
         drop(messages.ring.flush());
@@ -269,12 +306,16 @@ impl Link {
         self.counting.count(Posted::of_message(tag));
         let mut messages = self.messages.lock();
         messages.owed.push_back((tag, body.to_vec()));
-        messages.pay();
+        if self.is_ready() {
+            messages.pay();
+        }
     }
 
     /// Sends what found no room before.
     pub fn pay(&self) {
-        self.messages.lock().pay();
+        if self.is_ready() {
+            self.messages.lock().pay();
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 //! time.rs     the CM's time, for machines of other hosts
 //! leasing/    who is suspected to have failed, and whether this machine may still answer
 //! allotment/ which machines have which region     backing.rs  memory that peers find
+//! peers.rs   who there is to be written to and read
 //! boards.rs  what machines say about themselves  members.rs  who they are, for whoever asks
 //! far.rs     peers' memory that is not mapped, and copies.rs of it
 //! leasing/  who is suspected     governor/  what is done when a machine fails
@@ -48,6 +49,7 @@ mod locking;
 mod members;
 mod message;
 mod participants;
+mod peers;
 mod primary;
 mod reserve;
 mod spread;
@@ -61,6 +63,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+pub use fencepost_cluster::join::{ClusterSecret, Door};
 pub use fencepost_cluster::lease::LeaseTerms;
 pub use fencepost_cluster::{ConfigStore, Configuration, LocalStore, Mapping, Replication};
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
@@ -73,10 +76,10 @@ use parking_lot::Mutex;
 use allotment::Allotment;
 use allotment::Known;
 pub(crate) use allotment::Whereabouts;
-use backing::{OfPeer, Registered};
+use backing::Registered;
 use backup::{Backup, Changed};
 use boards::BOARD;
-use call::{Line, Services};
+use call::Services;
 use committing::Committing;
 use configured::Configured;
 use ends::End;
@@ -90,6 +93,8 @@ pub(crate) use link::Link;
 pub use members::{MemberState, Members};
 pub(crate) use message::Slot;
 pub(crate) use participants::Spread;
+pub use peers::members;
+use peers::{Meeting, Peer, Peers};
 pub(crate) use reserve::{Reserved, Wanted};
 use traffic::Counting;
 pub use traffic::{Posted, Traffic};
@@ -118,6 +123,10 @@ pub struct NetworkOptions {
     pub leases: Option<LeaseTerms>,
     /// Where the configuration is kept. Without it, or without leases, machines that fail are not replaced.
     pub store: Option<Arc<dyn ConfigStore>>,
+    /// Where other machines ask to be let in, or `None` where nobody is.
+    pub door: Option<Arc<Door>>,
+    /// Whether this machine has just been let in: `configuration` is the one that it joins, which it has yet to apply.
+    pub joins: bool,
     /// Whether somebody calls [`crate::Machine::drive`]; otherwise a thread of the machine looks after what
     /// peers write.
     pub driven: bool,
@@ -134,15 +143,13 @@ pub(crate) struct Network {
     fabric: Arc<dyn Fabric>,
     counting: Arc<Counting>,
     configured: Configured,
-    /// All machines there may be.
-    founders: Vec<MachineId>,
     governor: Option<Governor>,
     inbox: Arc<Inbox>,
     replication: Replication,
     /// Where regions are, and how this machine gets to have and to know them.
     whereabouts: Arc<Whereabouts>,
     allotment: Allotment,
-    peers: Vec<Peer>,
+    peers: Peers,
     /// What this machine says about itself.
     board: Arc<Memory>,
     replies: Mutex<Waiting>,
@@ -174,20 +181,10 @@ pub(crate) struct Network {
     asking: time::Asking,
     leasing: Option<Arc<Leasing>>,
     suspicions: Arc<Suspicions>,
+    joins: bool,
     driven: bool,
     poller: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
-}
-
-struct Peer {
-    id: MachineId,
-    link: Link,
-    line: Arc<Line>,
-    old_versions: OldVersions,
-    /// Its board, or a copy of it where it is not mapped.
-    board: OnceLock<Arc<Memory>>,
-    /// It is no member any more.
-    gone: AtomicBool,
 }
 
 impl Network {
@@ -209,30 +206,16 @@ impl Network {
             let machines = configuration.machines().iter();
             machines.map(|machine| machine.id).filter(|id| *id != me)
         };
-        let far = !fabric.maps_peers();
-        let ends = others().map(|peer| End::new(fabric, peer, options.log_words));
-        let ends = ends.collect::<Result<_, _>>()?;
-        let counting = Counting::new();
-        let numbers = Arc::<Numbers>::default();
-        let peers = others().map(|id| {
-            let backing = OfPeer {
-                fabric: Arc::clone(fabric),
-                peer: id,
-            };
-            let board = OnceLock::new();
-            if far {
-                // A copy of it.
-                let _ = board.set(Arc::new(Memory::anonymous(boards::WORDS)?));
-            }
-            Ok(Peer {
-                id,
-                link: Link::new(fabric, &counting, id, options.log_words, &numbers)?,
-                line: Arc::new(Line::new(fabric, &counting, id)?),
-                old_versions: OldVersions::with(0, Arc::new(backing)),
-                board,
-                gone: AtomicBool::new(false),
-            })
-        });
+        let (counting, numbers) = (Counting::new(), Arc::<Numbers>::default());
+        let meeting = Meeting {
+            fabric,
+            counting: &counting,
+            numbers: &numbers,
+            log_words: options.log_words,
+        };
+        let met = others().map(|peer| meeting.meet(peer));
+        let met: Vec<(Peer, End)> = met.collect::<Result<_, FabricError>>()?;
+        let (peers, ends): (Vec<_>, Vec<_>) = met.into_iter().unzip();
         let (suspicions, inbox) = (Arc::default(), Arc::<Inbox>::default());
         let governor = options.leases.zip(options.store.as_ref());
         let governor = governor.map(|(terms, store)| Governor::new(options, terms, store, &inbox));
@@ -241,12 +224,7 @@ impl Network {
             suspicions,
             inbox,
             governor,
-            founders: configuration
-                .machines()
-                .iter()
-                .map(|machine| machine.id)
-                .collect(),
-            peers: peers.collect::<Result<_, FabricError>>()?,
+            peers: Peers::of(peers),
             board: fabric.provide(BOARD, boards::WORDS, Writer::Owner)?,
             me,
             fabric: Arc::clone(fabric),
@@ -269,11 +247,12 @@ impl Network {
             numbers,
             truncated: Mutex::default(),
             log_words: options.log_words,
-            far,
+            far: !fabric.maps_peers(),
             blocks: far::Blocks::default(),
             copies: copies::Copies::default(),
             gathering: Mutex::default(),
             asking: time::Asking::new(options),
+            joins: options.joins,
             driven: options.driven,
             poller: Mutex::default(),
             stopped: AtomicBool::new(false),
@@ -337,10 +316,11 @@ impl Network {
         self.peer(peer).map(|peer| &peer.old_versions)
     }
 
-    /// Whether every peer can be written to, the CM has told the time, and the root object is there.
+    /// Whether every peer can be written to, the CM has told the time, and the root object is there; a machine that joins
+    /// has to be a member first.
     pub async fn is_complete(&self, machine: &Machine) -> bool {
         let clock = machine.clock();
-        for peer in &self.peers {
+        for peer in self.fellows() {
             if !peer.link.is_up().await {
                 return false;
             }
@@ -348,8 +328,11 @@ impl Network {
         if !clock.is_known() {
             self.ask_time(clock);
         }
-        let has_root = self.has_root(machine);
-        let complete = clock.is_known() && has_root;
+        let complete = clock.is_known() && self.has_settled_in() && self.has_root(machine);
+        if complete && self.joins {
+            // What has changed hands before did so before now.
+            self.whereabouts.raise_all(clock.interval().1);
+        }
         if let Some(leasing) = self.leasing().filter(|_| complete) {
             leasing.begin();
         }

@@ -45,6 +45,8 @@ impl Slow {
                 host: 0,
                 leases: None,
                 store: None,
+                door: None,
+                joins: false,
                 driven: true,
             };
             let options = MachineOptions {

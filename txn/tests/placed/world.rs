@@ -89,6 +89,8 @@ impl World {
                 host: 0,
                 leases: None,
                 store: None,
+                door: None,
+                joins: false,
                 driven: false,
             };
             Machine::open(MachineOptions {

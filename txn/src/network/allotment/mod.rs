@@ -109,7 +109,15 @@ impl Told {
 impl Allotment {
     pub fn new(options: &NetworkOptions) -> Allotment {
         let (me, configuration) = (options.fabric.me(), &options.configuration);
-        let (cm, id) = (configuration.cm(), configuration.id());
+        let cm = configuration.cm();
+        // What it joins it has yet to apply.
+        let (id, cache) = match options.joins {
+            false => (configuration.id(), RegionCache::new(me, configuration)),
+            true => {
+                let cache = RegionCache::joining(me, configuration);
+                (configuration.id().before(), cache)
+            }
+        };
         let allocator = || {
             let map = RegionMap::new(id);
             Allocator::new(configuration, options.replication, map, [], RegionId(0))
@@ -117,10 +125,11 @@ impl Allotment {
         Allotment(Mutex::new(State {
             me,
             cm,
-            cache: RegionCache::new(me, configuration),
+            cache,
             replica: ReplicaRegions::new(me, cm, id),
             allocator: (me == cm).then(allocator),
-            founded: false,
+            // Who joins finds region 0 there.
+            founded: options.joins,
             outbox: Vec::new(),
             lookups: HashMap::default(),
             lists: HashMap::default(),

@@ -169,6 +169,17 @@ impl Whereabouts {
         }
     }
 
+    /// The floor of all regions that were had by others before this machine knows of them.
+    pub fn raise_all(&self, floor: Timestamp) {
+        let _one = self.writing.lock();
+        self.floor.fetch_max(floor.raw(), Ordering::Relaxed);
+        for place in &self.places {
+            if place.head.load(Ordering::Relaxed) & COUNT_MASK != 0 {
+                place.floor.fetch_max(floor.raw(), Ordering::Release);
+            }
+        }
+    }
+
     /// Nobody is known to have a region, and nobody is to be before [`Self::learn`]: its next primary has yet to recover
     /// it.
     pub fn suspend(&self, region: RegionId) {

@@ -34,6 +34,8 @@ const QUEUED_BYTES_MAX: usize = 32 << 20;
 pub(in crate::network) struct Line {
     counting: Arc<Counting>,
     state: Mutex<State>,
+    /// Whether the peer has been seen to have its end: nothing is written before.
+    ready: Arc<AtomicBool>,
     broken: AtomicBool,
     /// Whether something waits for room or for its acknowledgement.
     busy: AtomicBool,
@@ -85,9 +87,11 @@ impl Line {
         fabric: &Arc<dyn Fabric>,
         counting: &Arc<Counting>,
         peer: MachineId,
+        ready: Arc<AtomicBool>,
     ) -> Result<Line, FabricError> {
         Ok(Line {
             counting: Arc::clone(counting),
+            ready,
             state: Mutex::new(State {
                 ring: ring::send(fabric, peer, CALLS, CALL_WORDS)?,
                 queue: VecDeque::new(),
@@ -191,6 +195,10 @@ impl Line {
     fn write(&self, state: &mut State) -> Told {
         let mut told = Told::default();
         let mut written = false;
+        if !self.ready.load(Ordering::Acquire) {
+            self.busy.store(true, Ordering::Release);
+            return told;
+        }
         while let Some(message) = state.queue.front_mut() {
             let (tag, head, words) = message.part();
             if state.ring.push(tag, &[head.words(), words]).is_err() {

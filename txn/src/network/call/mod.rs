@@ -286,7 +286,7 @@ impl Network {
         }
         for peer in &self.peers {
             peer.line.pump();
-            if !peer.line.is_broken() && self.has_given_up(peer) {
+            if peer.link.was_up() && !peer.line.is_broken() && self.has_given_up(peer) {
                 peer.line.break_off();
             }
             if peer.line.is_broken() {

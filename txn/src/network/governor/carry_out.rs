@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 use fencepost_cluster::allocation::MovedRegion;
 use fencepost_cluster::lease::LeaseOrder;
 use fencepost_cluster::reconfiguration::{Action, NewConfig, Survey};
-use fencepost_cluster::{Configuration, ConfigurationId, Replication, Wire};
-use fencepost_fabric::Member;
+use fencepost_cluster::{ConfigurationId, Replication, Wire};
 
 use super::drain::Drain;
 use super::{Governor, State, parts};
 use crate::machine::Machine;
 use crate::network::Network;
+use crate::network::ends::End;
+use crate::network::peers::members;
 
 impl Network {
     /// Carries out all actions, and those that their answers lead to.
@@ -20,6 +21,10 @@ impl Network {
         while let Some(action) = state.actions.pop_front() {
             match action {
                 Action::Send(to, message) => {
+                    if self.link(to).is_none() {
+                        // Somebody has joined whom this machine has not met: without memory for it, it is not heard of.
+                        let _ = self.meet(state.reconfiguration.newest());
+                    }
                     if let Some(link) = self.link(to) {
                         parts::send_bytes(link, parts::RECONFIGURE, &message.encode());
                     }
@@ -55,12 +60,13 @@ impl Network {
                 }
                 Action::AllRegionsActive(_) => {
                     self.activate(machine, &std::mem::take(&mut state.moved));
+                    governor.settled_in.store(true, Ordering::Release);
+                    self.part_from_the_gone();
                     state.recovering.forget();
                     self.begin_refill(machine, state);
                 }
                 Action::Report(report) => self.allotment.report(report),
-                // Nobody is added or removed yet but by failing.
-                Action::Wished(_) => {}
+                Action::Wished(stored) => self.wished(governor, state, stored),
                 Action::Evicted(_) => {
                     self.pause_refill(machine, state);
                     self.evict(governor);
@@ -83,7 +89,8 @@ impl Network {
         state.actions.extend(answer);
     }
 
-    /// Step 6: from here on nothing is sent to or taken from machines that are no members (SOSP'15 §5.2).
+    /// Step 6: from here on nothing is sent to or taken from machines that are no members (SOSP'15 §5.2). Without memory
+    /// for what a new one needs nothing is done, and this machine is taken for failed.
     fn apply_new_configuration(
         &self,
         machine: &Machine,
@@ -93,6 +100,12 @@ impl Network {
     ) {
         let configuration = &new.configuration;
         let id = configuration.id();
+        if self.meet(configuration).is_err() {
+            return;
+        }
+        if let Some(admission) = &mut state.admission {
+            admission.apply(configuration.clone());
+        }
         self.pause_refill(machine, state);
         let (unanswered, (refused, outgoing)) = self.configured.apply(configuration, || {
             for peer in &self.peers {
@@ -148,19 +161,20 @@ impl Network {
         state.drain = Some(Drain::of(configuration));
     }
 
+    /// All that machines that are out have written is settled everywhere: their rings are needed no more.
+    fn part_from_the_gone(&self) {
+        let configuration = self.configured.current();
+        let mut ends = self.ends.lock();
+        let is_over = |end: &mut End| end.is_read_out() && !configuration.has(end.peer());
+        let over: Vec<End> = ends.extract_if(.., is_over).collect();
+        drop(ends);
+        drop(over);
+    }
+
     fn evict(&self, governor: &Governor) {
         governor.evicted.store(true, Ordering::Release);
         self.configured.block();
         self.configured.give_up();
         self.committing.give_up();
     }
-}
-
-fn members(configuration: &Configuration) -> Vec<Member> {
-    let machines = configuration.machines().iter();
-    let members = machines.map(|machine| Member {
-        id: machine.id,
-        address: machine.address.as_str().into(),
-    });
-    members.collect()
 }

@@ -7,6 +7,7 @@
 //! store ── answers ─►┘  Reconfiguration       ├─► store: compare-and-swap
 //! time  ─────────────►                        └─► this machine (carry_out.rs)
 //!
+//! door ── letters ──► admit.rs
 //! Block ─► Survey ─► Lead ─► Apply ─► Commit ─► drain (drain.rs) ─► recovery ─► regions active
 //!                                                                  all regions active ─► data recovery (refill)
 //! ```
@@ -18,6 +19,7 @@
 //! # Failure
 //! A store that does not answer is asked again. A machine that is no member any more answers nobody.
 
+mod admit;
 mod carry_out;
 mod drain;
 mod parts;
@@ -33,12 +35,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fencepost_cluster::allocation::MovedRegion;
+use fencepost_cluster::join::{Admission, Door, JoinMessage, Stranger};
 use fencepost_cluster::lease::{LeaseEvent, LeaseTerms};
 use fencepost_cluster::reconfiguration::{
     Action, Options, Reconfiguration, ReconfigurationMessage,
 };
 use fencepost_cluster::{ConfigStore, Configuration, ConfigurationId, StoreError, Swapped};
-use fencepost_fabric::{MachineId, MonotonicClock};
+use fencepost_fabric::{MachineId, MonotonicClock, Random, entropy_seed};
 use parking_lot::Mutex;
 
 use super::{Network, NetworkOptions};
@@ -55,6 +58,8 @@ pub(super) enum Input {
     Lease(LeaseEvent),
     Message(MachineId, ReconfigurationMessage),
     Recovery(MachineId, RecoveryMessage),
+    /// From somebody at the door.
+    Stranger(Stranger, JoinMessage),
 }
 
 /// What waits for whoever governs.
@@ -84,6 +89,11 @@ pub(super) struct Governor {
     /// When there is something to do although nothing happens.
     next_wake: AtomicU64,
     evicted: AtomicBool,
+    /// Whether all regions have been active since this machine has joined.
+    settled_in: AtomicBool,
+    /// Where others ask to be let in, and when the CM looks there next.
+    door: Option<Arc<Door>>,
+    door_at: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -102,6 +112,8 @@ struct State {
     moved: Vec<MovedRegion>,
     recovering: Recovering,
     refill: Refill,
+    admission: Option<Admission>,
+    random: Random,
 }
 
 impl Governor {
@@ -120,22 +132,40 @@ impl Governor {
             ..
         } = options;
         let fitting = Options::fitting(terms, *replication);
+        let (me, first) = (fabric.me(), configuration.clone());
+        let now = clock.now_ns();
+        let (reconfiguration, last_drained) = match options.joins {
+            false => (Reconfiguration::new(me, first, fitting), configuration.id()),
+            true => (
+                Reconfiguration::joining(me, first, fitting, now),
+                ConfigurationId(0),
+            ),
+        };
         Governor {
             inbox: Arc::clone(inbox),
             store: Arc::clone(store),
             clock: Arc::clone(clock),
-            next_wake: AtomicU64::new(u64::MAX),
+            next_wake: AtomicU64::new(reconfiguration.next_wake()),
             evicted: AtomicBool::new(false),
+            settled_in: AtomicBool::new(!options.joins),
+            door: options.door.clone(),
+            door_at: AtomicU64::new(0),
             state: Mutex::new(State {
-                reconfiguration: Reconfiguration::new(fabric.me(), configuration.clone(), fitting),
+                reconfiguration,
                 actions: VecDeque::new(),
                 swaps: Vec::new(),
                 reads: Vec::new(),
-                last_drained: configuration.id(),
+                last_drained,
                 drain: None,
                 moved: Vec::new(),
-                recovering: Recovering::new(fabric.me()),
-                refill: Refill::new(clock.now_ns()),
+                recovering: Recovering::new(me),
+                refill: Refill::new(now),
+                admission: admit::admission(options),
+                random: match options.driven {
+                    // Of a run that can be repeated.
+                    true => Random::new(now ^ u64::from(me.0)),
+                    false => Random::new(entropy_seed()),
+                },
             }),
         }
     }
@@ -189,6 +219,12 @@ impl Network {
         governor.is_some_and(|governor| governor.evicted.load(Ordering::Acquire))
     }
 
+    /// Whether all regions have been active since this machine has become a member; the founders' are from the beginning.
+    pub(super) fn has_settled_in(&self) -> bool {
+        let governor = self.governor.as_ref();
+        governor.is_none_or(|governor| governor.settled_in.load(Ordering::Acquire))
+    }
+
     /// Whether a client may be told how its transaction ended: nobody acts in a later configuration
     /// (CONFIGURED-2).
     #[inline]
@@ -240,6 +276,9 @@ impl Network {
                 }
                 Input::Recovery(from, message) => {
                     self.recovery_message(machine, governor, state, (from, message));
+                }
+                Input::Stranger(stranger, message) => {
+                    self.admit(governor, state, stranger, message);
                 }
             }
             self.carry_out(machine, governor, state);

@@ -1,0 +1,246 @@
+//! Where machines that want to join leave their letters: a directory that all machines see.
+//!
+//! ```text
+//!  joiner                          directory                      CM, now and then
+//!    │── HELLO, JOIN ──► 00c3….ask ──────────────────────────────────► taken, removed
+//!    │◄──────────────── 00c3….answer ◄── CHALLENGE, ACCEPTED, REFUSED ──│
+//! ```
+//! Who is no member cannot be reached over the fabric, and does not know who the CM is. Letters wait for whoever is.
+//!
+//! *Invariants.* A letter is there as a whole or not at all; there is one each way at a time, and it is taken once.
+//!
+//! *Failure.* What is no letter is thrown away. Who gets no answer, because the CM has failed, knocks again under another
+//! number.
+
+use std::io;
+use std::sync::Arc;
+
+use fencepost_fabric::{Disk, MachineId, Random};
+use thiserror::Error;
+
+use super::message::{JoinMessage, JoinRequest};
+use super::secret::{ClusterSecret, Nonce};
+use super::{JoinRefusal, Joiner, Progress, Stranger};
+use crate::codec::Wire;
+use crate::configuration::Configuration;
+use crate::store::file;
+
+const ASK: &str = "ask";
+const ANSWER: &str = "answer";
+/// More than the largest configuration takes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The door of a cluster, as one process has it.
+pub struct Door {
+    disk: Arc<dyn Disk>,
+    secret: ClusterSecret,
+}
+
+/// Why a machine has not become a member.
+#[derive(Debug, Error)]
+pub enum NotAdmitted {
+    /// The CM says so.
+    #[error(transparent)]
+    Refused(#[from] JoinRefusal),
+    /// Who answers does not know the secret.
+    #[error("whoever answers does not know the cluster's secret")]
+    Impostor,
+    /// The directory cannot be used.
+    #[error("the directory of the cluster: {0}")]
+    Disk(#[from] io::Error),
+}
+
+/// A machine at the door.
+pub struct Knock {
+    door: Arc<Door>,
+    stranger: Stranger,
+    joiner: Joiner,
+}
+
+impl Door {
+    /// The door in a directory that is for nothing else, of a cluster that has this secret.
+    pub fn new(disk: Arc<dyn Disk>, secret: ClusterSecret) -> Door {
+        Door { disk, secret }
+    }
+
+    /// What the cluster's machines know.
+    pub fn secret(&self) -> &ClusterSecret {
+        &self.secret
+    }
+
+    /// Takes the letters that have come, for the CM.
+    pub fn letters(&self) -> Vec<(Stranger, JoinMessage)> {
+        // It is looked again.
+        let names = self.disk.list().unwrap_or_default();
+        let strangers = names.iter().filter_map(|name| {
+            let (number, kind) = name.split_once('.')?;
+            let number = u64::from_str_radix(number, 16).ok()?;
+            (kind == ASK).then_some(Stranger(number))
+        });
+        let letters = strangers.filter_map(|stranger| Some((stranger, self.take(stranger, ASK)?)));
+        letters.collect()
+    }
+
+    /// Leaves an answer. One that cannot be left is as good as none.
+    pub fn answer(&self, stranger: Stranger, message: &JoinMessage) {
+        let _ = self.leave(stranger, ANSWER, message);
+    }
+
+    /// Asks to be let in.
+    ///
+    /// # Errors
+    /// Where the letter cannot be left.
+    pub fn knock(
+        self: &Arc<Self>,
+        request: JoinRequest,
+        random: &mut Random,
+    ) -> Result<Knock, NotAdmitted> {
+        let stranger = Stranger(random.next_u64());
+        let (joiner, hello) = Joiner::new(self.secret.clone(), request, Nonce::draw(random));
+        self.leave(stranger, ASK, &hello)?;
+        Ok(Knock {
+            door: Arc::clone(self),
+            stranger,
+            joiner,
+        })
+    }
+
+    fn leave(&self, to: Stranger, kind: &str, message: &JoinMessage) -> io::Result<()> {
+        file::replace(&*self.disk, &name(to, kind), &message.encode())
+    }
+
+    fn take(&self, of: Stranger, kind: &str) -> Option<JoinMessage> {
+        let name = name(of, kind);
+        let bytes = file::load(&*self.disk, &name, MAX_BYTES);
+        let there = !matches!(bytes, Ok(None));
+        if there {
+            let _ = self.disk.remove(&name);
+        }
+        JoinMessage::decode(&bytes.ok()??).ok()
+    }
+}
+
+fn name(stranger: Stranger, kind: &str) -> String {
+    format!("{:016x}.{kind}", stranger.0)
+}
+
+impl Knock {
+    /// Looks for an answer: the machine's name, in which configuration, once it is a member.
+    ///
+    /// # Errors
+    /// [`NotAdmitted`]; then nothing more comes of this.
+    pub fn hear(&mut self) -> Result<Option<(MachineId, Configuration)>, NotAdmitted> {
+        let Some(answer) = self.door.take(self.stranger, ANSWER) else {
+            return Ok(None);
+        };
+        match self.joiner.receive(answer) {
+            Progress::Send(message) => {
+                self.door.leave(self.stranger, ASK, &message)?;
+                Ok(None)
+            }
+            Progress::Joined {
+                configuration,
+                machine,
+            } => Ok(Some((machine, configuration))),
+            Progress::Refused(why) => Err(why.into()),
+            Progress::Impostor => Err(NotAdmitted::Impostor),
+            Progress::Nothing => Ok(None),
+        }
+    }
+}
+
+impl Drop for Knock {
+    fn drop(&mut self) {
+        for kind in [ASK, ANSWER] {
+            // Mostly it has been taken.
+            let _ = self.door.disk.remove(&name(self.stranger, kind));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_fabric::SimDisk;
+
+    use super::*;
+    use crate::join::{Admission, Admitted, PROTOCOL_VERSION};
+    use crate::store::Swapped;
+    use crate::testing::{address, domain, machines};
+
+    fn door(disk: &Arc<dyn Disk>, secret: &str) -> Arc<Door> {
+        let secret = ClusterSecret::new(secret.as_bytes()).expect("long enough");
+        Arc::new(Door::new(Arc::clone(disk), secret))
+    }
+
+    fn request(n: u32) -> JoinRequest {
+        JoinRequest {
+            version: PROTOCOL_VERSION,
+            cluster: None,
+            address: address(n),
+            domain: domain(n),
+        }
+    }
+
+    /// The CM looks at its door once.
+    fn serve(door: &Door, admission: &mut Admission, random: &mut Random) {
+        for (stranger, message) in door.letters() {
+            match admission.receive(stranger, message, Nonce::draw(random)) {
+                Admitted::Answer(answer) => door.answer(stranger, &answer),
+                Admitted::Store { .. } => {
+                    let stored = admission.stored(Some(Swapped::Won));
+                    let (stranger, answer) = stored.expect("somebody waits");
+                    door.answer(stranger, &answer);
+                }
+                Admitted::Nothing => {}
+            }
+        }
+    }
+
+    #[test]
+    fn who_knows_the_secret_gets_in_and_leaves_nothing_behind() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let (ours, theirs) = (
+            door(&disk, "a secret of all of us"),
+            door(&disk, "another secret of some"),
+        );
+        let mut random = Random::new(7);
+        let three = machines(3);
+        let mut admission = Admission::new(three.cm(), ours.secret().clone(), three.clone());
+        let mut knock = ours.knock(request(4), &mut random).expect("left");
+        let mut other = theirs.knock(request(5), &mut random).expect("left");
+        let (mut joined, mut refused) = (None, None);
+        for _ in 0..4 {
+            serve(&ours, &mut admission, &mut random);
+            if joined.is_none() {
+                joined = knock.hear().expect("nothing is wrong");
+            }
+            if refused.is_none() {
+                refused = other.hear().err();
+            }
+        }
+        let (machine, configuration) = joined.expect("it is a member");
+        assert_eq!(machine, three.next_machine());
+        assert!(configuration.has(machine) && configuration.id() == three.id().next());
+        assert!(matches!(
+            refused,
+            Some(NotAdmitted::Refused(JoinRefusal::WrongSecret))
+        ));
+        drop((knock, other));
+        assert_eq!(disk.list().expect("a list"), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_no_letter_is_thrown_away() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let door = door(&disk, "a secret of all of us");
+        for (name, bytes) in [
+            ("00000000000000ff.ask", &[9u8; 40][..]),
+            ("x.ask", &[]),
+            ("7.tmp", &[]),
+        ] {
+            file::replace(&*disk, name, bytes).expect("written");
+        }
+        assert_eq!(door.letters(), []);
+        assert_eq!(disk.list().expect("a list"), ["7.tmp", "x.ask"]);
+    }
+}

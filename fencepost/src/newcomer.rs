@@ -1,0 +1,204 @@
+//! What a machine is to be among the others: one of those that a cluster begins with, or one that joins while they run.
+//!
+//! ```text
+//! nobody runs, or a founder that has not run yet ─► founder, in the first configuration
+//! others run, and this founder has run before    ─┐
+//! no founder                                     ─┴► knock ─► a new member, under a new number
+//! ```
+//! A machine whose process has ended is nobody's any more: whatever it had others have, and its number is not given
+//! again. So it comes back as any other machine would that was never there; until the others have gone on without it, its
+//! address is in use, and it knocks again.
+//!
+//! # Failure
+//! Who is refused says why and ends. Who hears nothing, or that the configuration is being changed, tries for some time.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fencepost_cluster::join::{
+    ClusterSecret, Door, JoinRefusal, JoinRequest, NotAdmitted, PROTOCOL_VERSION,
+};
+use fencepost_cluster::{
+    Address, ConfigStore, Configuration, FailureDomain, HostStore, MachineId, Standing, StoreError,
+    Swapped,
+};
+use fencepost_fabric::{Disk, OsDisk, Random, entropy_seed};
+use pollster::FutureExt;
+
+use crate::error::OpenError;
+
+/// The directory in which the configuration is kept, in the one that was named.
+const CONFIGURATION: &str = "configuration";
+/// The directory in that one where machines ask to be let in.
+const DOOR: &str = "door";
+/// How long a machine tries to get in.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an answer is waited for.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Between two tries.
+const REST: Duration = Duration::from_millis(50);
+/// Between two looks for an answer.
+const NAP: Duration = Duration::from_millis(2);
+
+/// What a machine is to be.
+pub(crate) struct Part {
+    pub me: MachineId,
+    pub configuration: Configuration,
+    /// Whether it has yet to apply that.
+    pub joins: bool,
+    pub kept: Option<Kept>,
+}
+
+/// Where the configuration is kept, and where others ask to be in it.
+pub(crate) struct Kept {
+    pub store: Arc<dyn ConfigStore>,
+    pub door: Arc<Door>,
+}
+
+/// What a machine is called: one of the first configuration, or another one.
+pub(crate) enum Who {
+    Founder(MachineId),
+    Newcomer(Address),
+}
+
+impl Who {
+    /// The part of a machine where failed ones are not replaced.
+    pub fn alone(self, first: Configuration) -> Result<Part, OpenError> {
+        match self {
+            Who::Founder(me) => Ok(Part {
+                me,
+                configuration: first,
+                joins: false,
+                kept: None,
+            }),
+            Who::Newcomer(_) => {
+                let why = "machines join only where they have leases and keep their configuration";
+                Err(OpenError::Configuration(why.into()))
+            }
+        }
+    }
+
+    /// The part of a machine of a cluster that keeps its configuration in `directory`.
+    pub fn among_those_of(
+        self,
+        directory: &Path,
+        first: Configuration,
+        secret: ClusterSecret,
+    ) -> Result<Part, OpenError> {
+        let disk = OsDisk::open(directory.join(CONFIGURATION)).map_err(unusable)?;
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let door = Door::new(disk.subdir(DOOR).map_err(unusable)?, secret);
+        let door = Arc::new(door);
+        let (address, domain) = match self {
+            Who::Newcomer(address) => {
+                if HostStore::standing(&*disk, None).map_err(store)? == Standing::Nobody {
+                    let why = "no machine of the cluster runs that could let others in";
+                    return Err(OpenError::Configuration(why.into()));
+                }
+                // It shares the fate of nobody else.
+                let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
+                (address, domain)
+            }
+            Who::Founder(me) => {
+                let standing = HostStore::standing(&*disk, Some(me)).map_err(store)?;
+                if standing != Standing::Before {
+                    let kept = HostStore::open(Arc::clone(&disk), me).map_err(store)?;
+                    if is_first(&kept, &first)? {
+                        return Ok(Part {
+                            me,
+                            configuration: first,
+                            joins: false,
+                            kept: Some(Kept {
+                                store: Arc::new(kept),
+                                door,
+                            }),
+                        });
+                    }
+                }
+                let founder = first.machine(me);
+                let founder = founder.expect("CONFIG-1: founders are in the first configuration");
+                (founder.address.clone(), founder.domain.clone())
+            }
+        };
+        let request = JoinRequest {
+            version: PROTOCOL_VERSION,
+            cluster: Some(first.cluster()),
+            address,
+            domain,
+        };
+        let (me, configuration) = knock(&door, &request)?;
+        let kept = HostStore::join(disk, me).map_err(store)?;
+        Ok(Part {
+            me,
+            configuration,
+            joins: true,
+            kept: Some(Kept {
+                store: Arc::new(kept),
+                door,
+            }),
+        })
+    }
+}
+
+/// Whether the machines are still in their first configuration; puts it there if there is none.
+fn is_first(kept: &HostStore, first: &Configuration) -> Result<bool, OpenError> {
+    if kept
+        .compare_and_swap(None, first)
+        .block_on()
+        .map_err(store)?
+        == Swapped::Won
+    {
+        return Ok(true);
+    }
+    let current = kept.read().block_on().map_err(store)?;
+    Ok(current.as_ref() == Some(first))
+}
+
+/// Asks to be let in until somebody does.
+fn knock(door: &Arc<Door>, request: &JoinRequest) -> Result<(MachineId, Configuration), OpenError> {
+    let mut random = Random::new(entropy_seed());
+    let began = Instant::now();
+    loop {
+        let heard = hear(door, request, &mut random);
+        let why = match heard {
+            Ok(Some(admitted)) => return Ok(admitted),
+            Ok(None) => None,
+            // It may itself have been the one with its address.
+            Err(NotAdmitted::Refused(why @ (JoinRefusal::Busy | JoinRefusal::AddressInUse))) => {
+                Some(NotAdmitted::Refused(why))
+            }
+            Err(why) => return Err(OpenError::NotAdmitted(why)),
+        };
+        if began.elapsed() > PATIENCE {
+            let silent = || OpenError::Incomplete(PATIENCE.as_secs(), "nobody answers".into());
+            return Err(why.map_or_else(silent, OpenError::NotAdmitted));
+        }
+        std::thread::sleep(REST);
+    }
+}
+
+/// Asks once; `None` where nobody answers.
+fn hear(
+    door: &Arc<Door>,
+    request: &JoinRequest,
+    random: &mut Random,
+) -> Result<Option<(MachineId, Configuration)>, NotAdmitted> {
+    let mut knock = door.knock(request.clone(), random)?;
+    let began = Instant::now();
+    while began.elapsed() < SILENCE {
+        if let Some(admitted) = knock.hear()? {
+            return Ok(Some(admitted));
+        }
+        std::thread::sleep(NAP);
+    }
+    Ok(None)
+}
+
+fn unusable(error: impl ToString) -> OpenError {
+    OpenError::Configuration(error.to_string())
+}
+
+fn store(error: StoreError) -> OpenError {
+    unusable(error)
+}

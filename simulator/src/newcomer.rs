@@ -1,0 +1,153 @@
+//! A machine that joins while clients of others are at work, and then has a client of its own.
+//!
+//! It knocks at the door that the cluster's machines have in common, until it is let in; refused as long as the
+//! configuration is being changed it knocks again. From when it is told to be a member it is driven as all others are.
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fencepost_cluster::join::{JoinRefusal, JoinRequest, NotAdmitted, PROTOCOL_VERSION};
+use fencepost_cluster::{Address, FailureDomain};
+use fencepost_fabric::{MachineId, Random};
+use fencepost_txn::Machine;
+use fencepost_txn::network::Configuration;
+
+use crate::cluster::{Ground, Place};
+use crate::doom::Doom;
+use crate::executor::Executor;
+use crate::sim::Sim;
+use crate::workload::Client;
+
+/// How often it looks for an answer.
+const LOOK_NS: u64 = 1_000_000;
+/// How many looks an answer is waited for.
+const LOOKS: u64 = 200;
+/// Lives that it has at most: the others may have gone on without it before it was there.
+const LIVES: u32 = 8;
+
+/// The machine that joins, in each of its lives.
+pub struct Newcomer(Vec<Life>);
+
+#[derive(Clone)]
+struct Life {
+    id: MachineId,
+    place: Place,
+    doom: Doom,
+}
+
+impl Newcomer {
+    /// Has a machine join after some time, and `client` work there then.
+    pub fn come(
+        ground: &Ground,
+        (sim, executor): (&Sim, &mut Executor),
+        after_ns: u64,
+        client: Client,
+    ) -> Newcomer {
+        let life = |at| Life {
+            id: MachineId(1 + client.plan.machines + at),
+            place: Place::default(),
+            doom: Doom::default(),
+        };
+        let lives: Vec<Life> = (0..LIVES).map(life).collect();
+        for Life { id, place, doom } in &lives {
+            let driven = (*id, Rc::clone(place), doom.clone());
+            ground.drive((sim, executor), driven, |_| None);
+        }
+        let joins = Joins {
+            ground: ground.clone(),
+            sim: sim.clone(),
+            lives: lives.clone(),
+            random: Random::new(client.plan.seed ^ 0xD00F),
+        };
+        executor.spawn("who joins".into(), joins.run(after_ns, client));
+        Newcomer(lives)
+    }
+
+    /// It in each of its lives so far.
+    pub fn machines(&self) -> impl Iterator<Item = (Arc<Machine>, Doom)> {
+        let lives = self.0.iter();
+        lives.filter_map(|life| Some((life.place.get()?.clone(), life.doom.clone())))
+    }
+
+    /// Reports if it is no backup of anything.
+    pub fn has_become_backup(&self, sim: &Sim) -> impl Future<Output = ()> + use<> {
+        let (sim, last) = (sim.clone(), self.machines().last());
+        async move {
+            let Some((machine, _)) = last else {
+                return sim.report("nobody has joined".into());
+            };
+            let id = MachineId(machine.number());
+            let regions = machine.all_regions().await;
+            let mut backups = regions.iter().flatten();
+            if !backups.any(|mapping| mapping.replicas.backups().contains(&id)) {
+                sim.report(format!("{id} is no backup of any of {regions:?}"));
+            }
+        }
+    }
+}
+
+struct Joins {
+    ground: Ground,
+    sim: Sim,
+    lives: Vec<Life>,
+    random: Random,
+}
+
+impl Joins {
+    async fn run(mut self, after_ns: u64, mut client: Client) {
+        self.sim.nap(after_ns).await;
+        let machine = loop {
+            match self.join().await {
+                Ok(Some(machine)) => break machine,
+                Ok(None) => {}
+                Err(why) => return self.sim.report(format!("it cannot join: {why}")),
+            }
+        };
+        client.machine.1 = machine;
+        client.run().await;
+    }
+
+    /// Joins; `None` where the others have gone on without it before it was there.
+    async fn join(&mut self) -> Result<Option<Arc<Machine>>, String> {
+        let admitted = self.admitted().await.map_err(|error| error.to_string())?;
+        let (id, configuration) = admitted;
+        let mut lives = self.lives.iter();
+        let life = lives.find(|life| life.id == id).ok_or("out of lives")?;
+        let machine = self.ground.open(id, &configuration, true)?;
+        let machine = life.place.get_or_init(|| machine);
+        while !machine.is_complete().await {
+            // Nobody may be left who would tell it.
+            if !self.ground.counts(id) {
+                life.doom.strike(&self.sim, id);
+                return Ok(None);
+            }
+            self.sim.nap(10_000).await;
+        }
+        Ok(Some(Arc::clone(machine)))
+    }
+
+    /// Knocks until somebody lets it in.
+    async fn admitted(&mut self) -> Result<(MachineId, Configuration), NotAdmitted> {
+        let request = JoinRequest {
+            version: PROTOCOL_VERSION,
+            cluster: None,
+            address: Address::new("newcomer").expect("a name"),
+            domain: FailureDomain::new("newcomer").expect("a name"),
+        };
+        loop {
+            let mut knock = self.ground.door.knock(request.clone(), &mut self.random)?;
+            for _ in 0..LOOKS {
+                match knock.hear() {
+                    Ok(Some(admitted)) => return Ok(admitted),
+                    Ok(None) => {}
+                    Err(NotAdmitted::Refused(JoinRefusal::Busy | JoinRefusal::AddressInUse)) => {
+                        break;
+                    }
+                    Err(other) => return Err(other),
+                }
+                self.sim.nap(LOOK_NS).await;
+            }
+        }
+    }
+}
