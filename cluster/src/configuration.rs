@@ -194,6 +194,21 @@ impl Configuration {
         )
     }
 
+    /// The first configuration after one whose machines have all ended: that of the founders again, by a later number.
+    /// A machine that had been lost is there again, with nothing of what it had.
+    ///
+    /// # Errors
+    /// [`ConfigurationError`] when it would break an invariant.
+    pub fn begin_again(&self, founders: &Configuration) -> Result<Self, ConfigurationError> {
+        Self::from_parts(
+            self.cluster,
+            self.id.next(),
+            founders.machines.clone(),
+            founders.cm,
+            self.next_machine.max(founders.next_machine),
+        )
+    }
+
     fn validate(&self) -> Result<(), ConfigurationError> {
         let Some(last) = self.machines.last() else {
             return Err(ConfigurationError::Empty);

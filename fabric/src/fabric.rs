@@ -88,7 +88,13 @@ pub trait Fabric: Send + Sync {
     /// What went over the fabric from here.
     fn counters(&self) -> &FabricCounters;
 
-    /// Makes zeroed memory of `words` words that members may read, and `writer` may write.
+    /// Whether what this machine provides outlives it, and its process.
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    /// Makes zeroed memory of `words` words that members may read, and `writer` may write; the first time after a
+    /// restart that of a region which was kept for it.
     ///
     /// # Errors
     /// [`FabricError::Refused`] if the segment is there already, [`FabricError::Io`] where there is no

@@ -33,11 +33,15 @@ pub mod fabric;
 pub mod local;
 pub mod machine;
 pub mod memory;
+#[cfg(not(loom))]
+pub mod nvram;
 pub mod os_disk;
 pub mod priority;
 pub mod random;
 #[cfg(not(loom))]
 mod registry;
+#[cfg(not(loom))]
+pub mod remains;
 #[cfg(not(loom))]
 pub mod ring;
 pub mod segment;
@@ -65,9 +69,13 @@ pub use fabric::{Attendant, Event, Fabric, FabricError};
 pub use local::{LocalFabric, LocalNetwork};
 pub use machine::{MachineId, Member};
 pub use memory::Memory;
+#[cfg(not(loom))]
+pub use nvram::Nvram;
 pub use os_disk::OsDisk;
 pub use priority::ask_for_priority;
 pub use random::{Random, entropy_seed};
+#[cfg(not(loom))]
+pub use remains::{Afterlife, Remains};
 #[cfg(not(loom))]
 pub use ring::{Kept, Malformed, RingFull, RingReader, RingWriter};
 pub use segment::{Place, SegmentId, Writer};

@@ -22,6 +22,8 @@
 //! A header that no sender writes is [`Malformed`]: the sender is not to be trusted any more. The ring of a
 //! machine that is no member any more can be read to its end: what was not written whole is not seen. Then it is
 //! dropped, and its memory never used for anything else; a machine that comes with the same number gets another.
+//! Where memory outlives processes ([`crate::Fabric::keeps`]) the receiver writes down how far it has released a ring
+//! before it zeroes what it releases, so that what it has not is found afterwards ([`left_in`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use crate::fabric::{Fabric, FabricError};
 use crate::machine::MachineId;
 use crate::memory::Memory;
 use crate::segment::{Place, SegmentId, Writer};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 
 /// Tag of what fills a ring to its end; records may have any other.
 pub const PAD: u8 = 0xFF;
@@ -88,6 +90,8 @@ pub struct RingReader {
     /// Ends of records handed out and not released, with whether they are done with.
     kept: VecDeque<(u64, bool)>,
     first_kept: u64,
+    /// Where memory is kept: word 0 is the head.
+    written_down: Option<Arc<Memory>>,
 }
 
 /// A record that was read, until it is released.
@@ -109,6 +113,10 @@ pub fn receive(
     }
     let ring = SegmentId::new(SegmentId::RING, lane, from.0);
     let memory = fabric.provide(ring, capacity, Writer::Peer(from))?;
+    let released = SegmentId::new(SegmentId::RELEASED, lane, from.0);
+    let written_down = fabric
+        .keeps()
+        .then(|| fabric.provide(released, 1, Writer::Owner));
     let head_at = Place {
         machine: from,
         segment: SegmentId::new(SegmentId::HEAD, lane, fabric.me().0),
@@ -124,7 +132,43 @@ pub fn receive(
         told: 0,
         kept: VecDeque::new(),
         first_kept: 0,
+        written_down: written_down.transpose()?,
     })
+}
+
+/// The records that a receiver has not released: `ring` is its memory, of which it has released everything before `head`,
+/// and the sender was `told` of no more room than that position leaves. Whoever wrote and read it is gone.
+///
+/// # Errors
+/// [`Malformed`] where a header is none, of the machine `from`.
+pub fn left_in(
+    ring: &Memory,
+    (head, told): (u64, u64),
+    from: MachineId,
+) -> Result<Vec<(u8, Vec<u64>)>, Malformed> {
+    let capacity = ring.len();
+    // What is behind that may be what the receiver was about to zero.
+    let end = told.min(head).saturating_add(capacity as u64);
+    let (mut records, mut read) = (Vec::new(), head);
+    while read < end {
+        let at = read as usize % capacity;
+        let header = ring.words()[at].load(Ordering::Acquire);
+        if header == 0 {
+            break;
+        }
+        let (tag, length) = ((header >> TAG_SHIFT) as u8, header & LENGTH_MASK);
+        let room = (capacity - at).min((end - read) as usize);
+        let length = usize::try_from(length).ok();
+        let length = length.filter(|length| (1..=room).contains(length));
+        let length = length.ok_or(Malformed(from))?;
+        if tag != PAD {
+            let mut record = vec![0; length - 1];
+            ring.copy_out(at + 1, &mut record);
+            records.push((tag, record));
+        }
+        read += length as u64;
+    }
+    Ok(records)
 }
 
 /// Provides the sender's end of the ring at `to`; the receiver must have made its end with the same
@@ -332,6 +376,10 @@ impl RingReader {
             self.kept.pop_front();
             self.first_kept += 1;
             self.head = end;
+        }
+        if let Some(written_down) = &self.written_down {
+            written_down.words()[0].store(self.head, Ordering::Release);
+            fence(Ordering::Release);
         }
         let capacity = self.memory.len();
         for position in before..self.head {

@@ -29,6 +29,13 @@ impl SegmentId {
     pub const GENERATIONS: u16 = 6;
     /// Kind of what one peer has to say about leases; the number is the peer's.
     pub const MAILBOX: u16 = 7;
+    /// Kind of the word in which a machine writes down how far it has released the ring of a peer; the number is
+    /// the peer's.
+    pub const RELEASED: u16 = 8;
+    /// Kind of what a machine writes down of the regions that it holds.
+    pub const HOLDINGS: u16 = 9;
+    /// Kind of a record that was copied out of a ring; the number counts them.
+    pub const RECORD: u16 = 10;
 
     /// The lane of leases. Where there are connections it has its own, so that what goes on it
     /// waits behind nothing else; it keeps no order with other lanes, and has a bell of its own.
@@ -37,6 +44,16 @@ impl SegmentId {
     /// The segment `number` of a kind and lane.
     pub const fn new(kind: u16, lane: u16, number: u32) -> Self {
         SegmentId(((kind as u64) << 48) | ((lane as u64) << 32) | number as u64)
+    }
+
+    /// The kind.
+    pub const fn kind(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The number.
+    pub const fn number(self) -> u32 {
+        self.0 as u32
     }
 
     /// The lane.

@@ -8,7 +8,8 @@
 //! ```
 //! Every operation works on mapped memory, without the target's threads; the files are what outlives a
 //! killed process. A segment's file gets its name when it is whole, so that whoever finds it finds all
-//! of it.
+//! of it. Where memory is to outlive processes ([`crate::nvram`]) regions are in a directory of their own, and what a
+//! restart has to look at stays when the machine ends.
 //!
 //! # Failure
 //! A machine whose directory is there already is another process's, which holds a lock on it, or what
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
 
 use crate::bell::Bell;
@@ -31,6 +32,7 @@ use crate::direct;
 use crate::fabric::{Event, Fabric, FabricError};
 use crate::machine::{MachineId, Member};
 use crate::memory::{Memory, WORD_BYTES};
+use crate::nvram::Living;
 use crate::segment::{Place, SegmentId, Writer};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -64,8 +66,21 @@ pub struct ShmFabric {
     own: RwLock<HashMap<SegmentId, Own>>,
     peers: RwLock<HashMap<MachineId, Arc<Peer>>>,
     events: Mutex<Vec<Event>>,
+    /// Where memory outlives the process.
+    kept: Option<Keeping>,
     /// Keeps the directory ours.
     _lock: File,
+}
+
+/// Memory that outlives processes.
+#[derive(Debug)]
+struct Keeping {
+    /// Where all machines have their regions.
+    regions: PathBuf,
+    /// Regions of this machine that are there from its last life.
+    there: Mutex<HashSet<SegmentId>>,
+    /// Keeps the life.
+    _living: Living,
 }
 
 #[derive(Debug)]
@@ -156,11 +171,11 @@ struct Mapped {
     writable: bool,
 }
 
-fn home_of(root: &Path, machine: MachineId) -> PathBuf {
+pub(crate) fn home_of(root: &Path, machine: MachineId) -> PathBuf {
     root.join(machine.to_string())
 }
 
-fn name_of(segment: SegmentId, writer: Writer) -> String {
+pub(crate) fn name_of(segment: SegmentId, writer: Writer) -> String {
     match writer {
         Writer::Owner => format!("{:016x}", segment.raw()),
         Writer::Peer(peer) => format!("{:016x}.{peer}", segment.raw()),
@@ -168,7 +183,7 @@ fn name_of(segment: SegmentId, writer: Writer) -> String {
 }
 
 /// Makes a file of zeroed words and maps it.
-fn make(path: &Path, words: usize) -> io::Result<Memory> {
+pub(crate) fn make(path: &Path, words: usize) -> io::Result<Memory> {
     let unnamed = path.with_file_name(format!(
         "{}.new",
         path.file_name().unwrap_or_default().to_string_lossy()
@@ -193,7 +208,7 @@ fn open_file(path: &Path, writable: bool) -> Result<File, FabricError> {
     opened.map_err(|_| FabricError::Lost)
 }
 
-fn open(path: &Path, writable: bool) -> Option<Memory> {
+pub(crate) fn open(path: &Path, writable: bool) -> Option<Memory> {
     let file = open_file(path, writable).ok()?;
     Memory::of_file(&file, writable).ok()
 }
@@ -205,6 +220,39 @@ impl ShmFabric {
     /// [`FabricError::Refused`] if another process is that machine; [`FabricError::Io`] where the
     /// directory cannot be made.
     pub fn open(root: &Path, me: MachineId) -> Result<Self, FabricError> {
+        Self::of(root, me, None)
+    }
+
+    /// The same where memory outlives processes: `regions` is where all machines have theirs, and `there` are those of
+    /// this machine that it gets back when it provides them.
+    pub(crate) fn keeping(
+        root: &Path,
+        (regions, there): (&Path, HashSet<SegmentId>),
+        me: MachineId,
+        living: Living,
+    ) -> Result<Self, FabricError> {
+        let own = home_of(regions, me);
+        fs::create_dir_all(&own)?;
+        let stays: Vec<String> = there
+            .iter()
+            .map(|segment| name_of(*segment, Writer::Owner))
+            .collect();
+        for entry in fs::read_dir(&own)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if !stays.iter().any(|stays| *stays == name) {
+                fs::remove_file(&path)?;
+            }
+        }
+        let kept = Keeping {
+            regions: regions.to_path_buf(),
+            there: Mutex::new(there),
+            _living: living,
+        };
+        Self::of(root, me, Some(kept))
+    }
+
+    fn of(root: &Path, me: MachineId, kept: Option<Keeping>) -> Result<Self, FabricError> {
         let home = home_of(root, me);
         fs::create_dir_all(&home)?;
         let lock = File::create(home.join(LOCK))?;
@@ -232,6 +280,7 @@ impl ShmFabric {
             own: RwLock::default(),
             peers: RwLock::default(),
             events: Mutex::default(),
+            kept,
             _lock: lock,
         })
     }
@@ -257,6 +306,30 @@ impl ShmFabric {
             }
         }
         Ok(())
+    }
+
+    /// Where the files of a kind are that a machine has, whose others are in `home`.
+    fn place_of(&self, home: &Path, machine: MachineId, segment: SegmentId) -> PathBuf {
+        match &self.kept {
+            Some(kept) if segment.kind() == SegmentId::REGION => home_of(&kept.regions, machine),
+            _ => home.to_path_buf(),
+        }
+    }
+
+    /// A region of this machine's last life.
+    fn take_kept(
+        &self,
+        segment: SegmentId,
+        path: &Path,
+        words: usize,
+    ) -> Result<Option<Memory>, FabricError> {
+        const MISSING: FabricError = FabricError::Refused("what was kept has another size");
+        let kept = self.kept.as_ref();
+        if !kept.is_some_and(|kept| kept.there.lock().remove(&segment)) {
+            return Ok(None);
+        }
+        let memory = open(path, true).filter(|memory| memory.len() == words);
+        memory.map(Some).ok_or(MISSING)
     }
 
     fn peer(&self, machine: MachineId) -> Result<Arc<Peer>, FabricError> {
@@ -305,7 +378,10 @@ impl ShmFabric {
         let mine = peer.home.join(name_of(segment, Writer::Peer(self.me)));
         let mapped = match open(&mine, true) {
             Some(memory) => (memory, true),
-            None => (self.open_of_others(&peer, segment).ok_or(NO_SUCH)?, false),
+            None => {
+                let of_others = self.open_of_others((machine, &peer), segment);
+                (of_others.ok_or(NO_SUCH)?, false)
+            }
         };
         let mapped = Mapped {
             memory: Arc::new(mapped.0),
@@ -316,8 +392,13 @@ impl ShmFabric {
     }
 
     /// A segment that somebody else, or nobody, may write.
-    fn open_of_others(&self, peer: &Peer, segment: SegmentId) -> Option<Memory> {
-        let owners = peer.home.join(name_of(segment, Writer::Owner));
+    fn open_of_others(
+        &self,
+        (machine, peer): (MachineId, &Peer),
+        segment: SegmentId,
+    ) -> Option<Memory> {
+        let place = self.place_of(&peer.home, machine, segment);
+        let owners = place.join(name_of(segment, Writer::Owner));
         let others = self.peers.read().keys().copied().collect::<Vec<_>>();
         let names = others
             .into_iter()
@@ -369,6 +450,10 @@ impl Fabric for ShmFabric {
         &self.counters
     }
 
+    fn keeps(&self) -> bool {
+        self.kept.is_some()
+    }
+
     fn provide(
         &self,
         segment: SegmentId,
@@ -379,8 +464,12 @@ impl Fabric for ShmFabric {
         if own.contains_key(&segment) {
             return Err(FabricError::Refused("the segment is there already"));
         }
-        let path = self.home.join(name_of(segment, writer));
-        let memory = Arc::new(make(&path, words)?);
+        let place = self.place_of(&self.home, self.me, segment);
+        let path = place.join(name_of(segment, writer));
+        let memory = match self.take_kept(segment, &path, words)? {
+            Some(memory) => Arc::new(memory),
+            None => Arc::new(make(&path, words)?),
+        };
         let provided = Own {
             memory: Arc::clone(&memory),
             path,
@@ -390,7 +479,12 @@ impl Fabric for ShmFabric {
     }
 
     fn withdraw(&self, segment: SegmentId) {
-        if let Some(own) = self.own.write().remove(&segment) {
+        // Logs are looked at when all machines have ended.
+        let stays = [SegmentId::RING, SegmentId::HEAD, SegmentId::RELEASED];
+        let stays = self.kept.is_some() && stays.contains(&segment.kind());
+        if let Some(own) = self.own.write().remove(&segment)
+            && !stays
+        {
             // A name that is gone already is as good.
             let _ = fs::remove_file(own.path);
         }
@@ -494,6 +588,9 @@ impl Fabric for ShmFabric {
 impl Drop for ShmFabric {
     fn drop(&mut self) {
         self.control.words()[GENERATION].store(0, Ordering::Release);
+        if self.kept.is_some() {
+            return;
+        }
         // Who has mapped a segment keeps its memory; nobody finds it any more.
         let _ = fs::remove_dir_all(&self.home);
     }

@@ -128,7 +128,7 @@ impl Who {
             domain,
         };
         let (me, configuration) = knock(&door, &request)?;
-        let kept = HostStore::join(disk, me).map_err(store)?;
+        let kept = HostStore::keeping(disk, me).map_err(store)?;
         Ok(Part {
             me,
             configuration,

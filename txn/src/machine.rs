@@ -115,6 +115,9 @@ impl Machine {
             _ => None,
         };
         order.clock.raise(started.replayed.newest.max(BIRTH));
+        if let Some(resumed) = &options.resumed {
+            order.clock.raise(Timestamp::from_raw(resumed.newest + 1));
+        }
         let lanes = Lanes::new(options.lanes);
         let account = Account::new(options.memory_limit);
         start::adopt_blocks(&regions, &lanes, &account);
@@ -127,13 +130,16 @@ impl Machine {
             None => (None, None, None),
         };
         let machine = Arc::new(Machine {
-            fresh: founder && started.replayed.commits == 0 && started.checkpoint_objects == 0,
+            fresh: founder
+                && options.resumed.as_ref().is_none_or(|resumed| resumed.fresh)
+                && started.replayed.commits == 0
+                && started.checkpoint_objects == 0,
             regions,
             account,
             lanes,
             old_versions: OldVersions::with(options.old_version_limit, backing),
             network: network
-                .map(|network| Network::new(network, whereabouts))
+                .map(|network| Network::new(network, whereabouts, options.resumed.as_deref()))
                 .transpose()?
                 .map(Arc::new),
             order,
@@ -148,6 +154,9 @@ impl Machine {
             root,
             _directory: directory,
         });
+        if let Some(resumed) = &options.resumed {
+            machine.resume(resumed)?;
+        }
         if machine.network.is_some() {
             network::start_threads(&machine).map_err(|error| OpenError::Io {
                 path: "a thread".into(),

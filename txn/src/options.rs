@@ -7,7 +7,7 @@ use fencepost_storage::OutOfMemory;
 use fencepost_storage::checkpoint::CheckpointError;
 use fencepost_storage::log::{LogError, LogOptions};
 
-use crate::network::NetworkOptions;
+use crate::network::{NetworkOptions, Resumed};
 use crate::replay::{ReplayError, Replayed};
 
 /// Where a machine keeps what must survive it.
@@ -36,6 +36,8 @@ pub struct MachineOptions {
     pub durable: Option<Durable>,
     /// `None` for a machine that is alone.
     pub network: Option<NetworkOptions>,
+    /// What a machine among others begins again with, where its memory has outlived it: its fabric has its regions.
+    pub resumed: Option<Arc<Resumed>>,
 }
 
 impl Default for MachineOptions {
@@ -48,6 +50,7 @@ impl Default for MachineOptions {
             lanes: cores,
             durable: None,
             network: None,
+            resumed: None,
         }
     }
 }

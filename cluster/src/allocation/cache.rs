@@ -88,6 +88,11 @@ impl RegionCache {
         }
     }
 
+    /// Knows what was told with the configuration, before anything else.
+    pub fn know(&mut self, version: MapVersion, mappings: impl IntoIterator<Item = Mapping>) {
+        self.map.learn(version, mappings);
+    }
+
     /// Takes no more answers in this configuration; those that are missing then come from the next CM.
     pub fn freeze(&mut self) {
         self.frozen = true;

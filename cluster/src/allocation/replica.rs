@@ -38,6 +38,8 @@ pub struct ReplicaRegions {
     held: BTreeMap<RegionId, HeldRegion>,
     /// What is held has been told to a new CM, and does not change before it has decided.
     frozen: bool,
+    /// Counts what changes what is held.
+    changes: u64,
 }
 
 /// A region that a machine holds a replica of.
@@ -82,6 +84,25 @@ impl ReplicaRegions {
             configuration,
             held: BTreeMap::new(),
             frozen: false,
+            changes: 0,
+        }
+    }
+
+    /// Another number whenever what is held has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Holds what it had in an earlier life, and all of its data.
+    pub fn resume(&mut self, regions: impl IntoIterator<Item = MovedRegion>) {
+        for MovedRegion { mapping, request } in regions {
+            let held = HeldRegion {
+                request,
+                committed: true,
+                whole: true,
+                mapping,
+            };
+            self.held.insert(held.mapping.region, held);
         }
     }
 
@@ -106,6 +127,7 @@ impl ReplicaRegions {
         if from != self.cm || message.configuration != self.configuration || self.frozen {
             return None;
         }
+        self.changes += 1;
         match message.body {
             RegionBody::Prepare { request, mapping } => {
                 let region = mapping.region;
@@ -157,6 +179,7 @@ impl ReplicaRegions {
         self.configuration = configuration.id();
         self.cm = configuration.cm();
         self.frozen = false;
+        self.changes += 1;
         for region in decided.given_up.iter().chain(decided.lost) {
             self.let_go(*region, host);
         }
@@ -206,6 +229,7 @@ impl ReplicaRegions {
     /// All data of a region is here now. False if that comes too late: a new CM has been told otherwise, and
     /// the data is to be recovered again after its configuration has come about.
     pub fn filled(&mut self, region: RegionId) -> bool {
+        self.changes += 1;
         let held = self.held.get_mut(&region).filter(|_| !self.frozen);
         held.map(|held| held.whole = true).is_some()
     }

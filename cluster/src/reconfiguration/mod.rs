@@ -45,6 +45,7 @@ mod member;
 mod message;
 mod regions;
 mod remap;
+mod restart;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -54,6 +55,7 @@ use thiserror::Error;
 
 pub use self::message::{Holdings, NewConfig, ReconfigurationMessage, Refused};
 pub use self::regions::{Applied, Regions};
+pub use self::restart::{Kept, Resumed, Resuming, resume};
 pub use self::state::Reconfiguration;
 pub use crate::allocation::MovedRegion;
 use crate::allocation::RequestId;

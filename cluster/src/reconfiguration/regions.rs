@@ -42,10 +42,17 @@ impl Regions<'_> {
     pub fn survey(&mut self, last_drained: ConfigurationId) -> Holdings {
         self.replica.freeze();
         self.cache.freeze();
-        let mut next_region = *self.next_region;
-        let mut known: Vec<&Mapping> = self.cache.map().mappings().collect();
         if let Some(allocator) = self.allocator {
             allocator.hold_back();
+        }
+        self.holdings(last_drained)
+    }
+
+    /// What is here.
+    pub fn holdings(&self, last_drained: ConfigurationId) -> Holdings {
+        let mut next_region = *self.next_region;
+        let mut known: Vec<&Mapping> = self.cache.map().mappings().collect();
+        if let Some(allocator) = &*self.allocator {
             next_region = allocator.next_region();
             known.extend(allocator.map().mappings());
         }

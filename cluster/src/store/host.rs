@@ -1,8 +1,8 @@
 //! A store that the processes of one host share: a file in a directory that all of them see.
 //!
 //! *What.* Each machine holds a lock of its own for as long as it lives. Who opens the store and finds nobody else
-//! alive begins anew, but for those who join: what is there is of a database that is gone with its machines. Where they survive it all, another
-//! kind is called for.
+//! alive begins anew, but for those who join: what is there is of a database that is gone with its machines, unless their
+//! memory outlives them ([`HostStore::keeping`]).
 //!
 //! *Concurrency.* A lock file keeps the others out while one reads or writes, for moments. The kernel gives it back when
 //! its holder dies, and the file is replaced as a whole, so the next one finds what was there or what is new.
@@ -91,11 +91,12 @@ impl HostStore {
         })
     }
 
-    /// Opens the store for machine `me`, whom the others have let in.
+    /// Opens the store for machine `me`, and leaves what is there: the others have let it in, or the database outlives
+    /// its machines.
     ///
     /// # Errors
     /// As [`Self::standing`].
-    pub fn join(disk: Arc<dyn Disk>, me: MachineId) -> Result<Self, StoreError> {
+    pub fn keeping(disk: Arc<dyn Disk>, me: MachineId) -> Result<Self, StoreError> {
         let lock = enter(&*disk)?;
         let alive = disk.lock(&alive(me)).map_err(file::failed(&*disk, NAME))?;
         drop(lock);

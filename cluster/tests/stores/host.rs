@@ -73,7 +73,7 @@ fn who_has_lived_with_the_others_is_told_from_who_has_not() {
     drop(open(&dir, 2).expect("the directory is well"));
     assert_eq!(standing(Some(2)), Standing::Before);
     let disk = Arc::new(OsDisk::open(dir.path()).expect("the directory is well"));
-    let seven = HostStore::join(disk, MachineId(7)).expect("nobody else is it");
+    let seven = HostStore::keeping(disk, MachineId(7)).expect("nobody else is it");
     drop(one);
     assert_eq!(
         standing(Some(2)),

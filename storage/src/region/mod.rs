@@ -7,6 +7,7 @@
 //! blocks.rs   one region: the header block, and blocks of slots
 //! growth.rs   which block is used next          given.rs    regions that others decide about, and backups
 //! hands.rs    backups that become regions       restore.rs  as a log or a checkpoint says
+//! image.rs    as machines that have ended have left it
 //! ```
 //! A region is reserved whole and populated as it is touched, so a new one costs next to nothing.
 //! A machine among others has three kinds: those whose primary it is, those of peers, found when an
@@ -24,6 +25,7 @@ mod blocks;
 mod given;
 mod growth;
 mod hands;
+mod image;
 mod restore;
 mod table;
 
@@ -39,6 +41,7 @@ pub use blocks::{BLOCK_BYTES, BlockId, Region, class_of};
 use given::Spare;
 use growth::Growth;
 pub(crate) use hands::Fate;
+pub use image::Image;
 use table::{Place, Table};
 
 use crate::account::OutOfMemory;

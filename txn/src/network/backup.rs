@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 
 use super::evidence::{self, Found};
 use super::message::{self, Kind, Reader, Write};
+use super::restart::copied::Copied;
 use crate::changes;
 use crate::record::{BadRecord, TxnId};
 use crate::recovery::Evidence;
@@ -101,6 +102,8 @@ struct Waiting {
 struct Held {
     record: Vec<u64>,
     kept: Option<Kept>,
+    /// Where it has left the log, and outlives the machine all the same.
+    _copied: Option<Copied>,
 }
 
 impl Backup {
@@ -110,6 +113,17 @@ impl Backup {
         regions: &Regions,
         record: &[u64],
         kept: Option<Kept>,
+        last: bool,
+    ) -> Result<(), BadRecord> {
+        self.hold_copied(regions, record, (kept, None), last)
+    }
+
+    /// The same of a record that may have been copied out of the log.
+    pub fn hold_copied(
+        &mut self,
+        regions: &Regions,
+        record: &[u64],
+        (kept, copied): (Option<Kept>, Option<Copied>),
         last: bool,
     ) -> Result<(), BadRecord> {
         let mut reader = Reader(record);
@@ -122,7 +136,11 @@ impl Backup {
         }
         let record = record.to_vec();
         let waiting = self.waiting.entry(id).or_default();
-        waiting.parts.push(Held { record, kept });
+        waiting.parts.push(Held {
+            record,
+            kept,
+            _copied: copied,
+        });
         waiting.whole |= last;
         Ok(())
     }

@@ -10,6 +10,7 @@
 //! # Failure
 //! A peer whose ring has something in it that nobody writes is not listened to any more.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use fencepost_fabric::ring::{self, RingReader};
 use fencepost_fabric::{Attendant, Fabric, FabricError, Kept, MachineId};
 use fencepost_storage::{Addr, RegionId, Timestamp};
+use foldhash::fast::FixedState;
 
 use fencepost_cluster::reconfiguration::ReconfigurationMessage;
 use fencepost_cluster::{ConfigurationId, Wire};
@@ -31,6 +33,7 @@ use super::link::{LOG, MESSAGE_WORDS, MESSAGES};
 use super::message::{LOCK_FOUND, LOCK_REPLY, LockReply, Reader};
 use super::primary::Primary;
 use super::reserve;
+use super::restart::copied::{Copied, Copies};
 use super::time;
 use super::truncated::Truncated;
 use super::turns::{self, Lines};
@@ -71,6 +74,9 @@ pub(super) struct End {
     primary: Primary,
     backup: Backup,
     truncated: Truncated,
+    /// Records of transactions that are not truncated and have left the log, where memory outlives the machine.
+    copies: Copies,
+    copied: HashMap<TxnId, Vec<Copied>, FixedState>,
     lines: Lines,
     /// Nothing of the peer is believed any more.
     distrusted: bool,
@@ -97,6 +103,8 @@ impl End {
             primary: Primary::default(),
             backup: Backup::default(),
             truncated: Truncated::default(),
+            copies: Copies::of(fabric, peer),
+            copied: HashMap::default(),
             lines: Lines::new(fabric.bell()),
             distrusted: false,
             begun: 0,
@@ -133,9 +141,18 @@ impl End {
 
     /// Recovery is over for a transaction: no record of it is needed any more.
     pub fn truncate_recovered(&mut self, id: TxnId) {
+        self.copied.remove(&id);
         let mut released = self.primary.truncate(id);
         released.extend(self.backup.abort(id));
         released.into_iter().for_each(|kept| self.log.release(kept));
+    }
+
+    /// Copies a record that leaves the log.
+    fn copy(&mut self, tag: u8, id: TxnId, words: &[u64]) -> Result<(), BadRecord> {
+        if let Some(copied) = self.copies.copy(tag, words)? {
+            self.copied.entry(id).or_default().push(copied);
+        }
+        Ok(())
     }
 
     /// Recovery is over: what is left of configurations before `current` is of transactions that did not get so far
@@ -359,10 +376,13 @@ impl End {
         match tag {
             record::LOCK | record::LOCK_OF_PARTS => {
                 let stays = (tag == record::LOCK).then_some(kept);
+                let (id, reply, released) = self.primary.lock(machine, words, stays)?;
                 if stays.is_none() {
+                    if let LockReply::Locked(_) = reply {
+                        self.copy(tag, id, words)?;
+                    }
                     self.log.release(kept);
                 }
-                let (id, reply, released) = self.primary.lock(machine, words, stays)?;
                 if let Some(kept) = released {
                     self.log.release(kept);
                 }
@@ -372,6 +392,7 @@ impl End {
             }
             record::LOCK_MOVED => {
                 if let Some(kept) = self.primary.lock_moved(machine, words, kept)? {
+                    self.copy(tag, Reader(words).id()?, words)?;
                     self.log.release(kept);
                 }
             }
@@ -382,11 +403,14 @@ impl End {
             }
             record::COMMIT_BACKUP_PART | record::COMMIT_BACKUP_LAST => {
                 let last = tag == record::COMMIT_BACKUP_LAST;
-                self.backup.hold(machine.regions(), words, None, last)?;
+                let copied = (None, self.copies.copy(tag, words)?);
+                let regions = machine.regions();
+                self.backup.hold_copied(regions, words, copied, last)?;
                 self.log.release(kept);
             }
             record::ABORT => {
                 let id = Reader(words).id()?;
+                self.copied.remove(&id);
                 let mut released = self.primary.abort(machine, id);
                 released.extend(self.backup.abort(id));
                 released.push(kept);
@@ -398,6 +422,9 @@ impl End {
                 while !words.0.is_empty() {
                     let (number, id) = (words.word()?, words.id()?);
                     self.truncated.remember(number, id)?;
+                    if !self.copied.is_empty() {
+                        self.copied.remove(&id);
+                    }
                     let mut released = self.primary.truncate(id);
                     let regions = machine.regions();
                     match self.backup.truncate(regions, &network.changed, id)? {

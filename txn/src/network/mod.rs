@@ -22,6 +22,7 @@
 //! configured.rs  the configuration, and who commits in it   committing.rs  commits that others may have seen
 //! evidence.rs  what there is of transactions, for their recovery
 //! truncated.rs  what is truncated, at both ends   traffic.rs  what is posted to peers, counted
+//! restart/  machines that have all ended begin again with the memory that they had
 //! ```
 //! Peers' regions and old versions are read in place, one-sided, where the fabric maps them; otherwise
 //! one-sided reads bring copies.
@@ -52,6 +53,7 @@ mod participants;
 mod peers;
 mod primary;
 mod reserve;
+pub mod restart;
 mod spread;
 mod time;
 mod traffic;
@@ -65,6 +67,7 @@ use std::thread::JoinHandle;
 
 pub use fencepost_cluster::join::{ClusterSecret, Door};
 pub use fencepost_cluster::lease::LeaseTerms;
+pub use fencepost_cluster::reconfiguration::Resumed;
 pub use fencepost_cluster::{ConfigStore, Configuration, LocalStore, Mapping, Replication};
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
 use fencepost_fabric::{MonotonicClock, Random, Writer, entropy_seed};
@@ -192,6 +195,7 @@ impl Network {
     pub fn new(
         options: &NetworkOptions,
         whereabouts: Arc<Whereabouts>,
+        resumed: Option<&Resumed>,
     ) -> Result<Network, FabricError> {
         let NetworkOptions {
             fabric,
@@ -232,7 +236,7 @@ impl Network {
             configured: Configured::new(configuration),
             replication: options.replication,
             whereabouts,
-            allotment: Allotment::new(options),
+            allotment: Allotment::new(options, resumed)?,
             replies: Mutex::default(),
             ends: Mutex::new(ends),
             home: Mutex::default(),

@@ -73,8 +73,10 @@ impl Network {
     pub(in crate::network) fn has_root(&self, machine: &Machine) -> bool {
         let root = ROOT_BLOCK.region;
         if self.configured.cm() == self.me {
+            // Where machines begin again it may be another one's.
+            let another = self.knows(root) && !machine.regions().has_own(root);
             self.found_root(machine);
-            machine.is_founder()
+            another || machine.is_founder()
         } else if self.knows(root) {
             true
         } else {

@@ -28,6 +28,7 @@ mod hands;
 mod host;
 mod reconfigure;
 mod whereabouts;
+mod written;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -35,9 +36,9 @@ use fencepost_cluster::allocation::{
     Allocator, CacheEvent, REGIONS_A_CONFIGURATION, RegionBody, RegionCache, RegionMessage,
     ReplicaRegions,
 };
-use fencepost_cluster::reconfiguration::Report;
+use fencepost_cluster::reconfiguration::{Report, Resumed};
 use fencepost_cluster::{Mapping, RegionMap, Wire};
-use fencepost_fabric::{Completer, MachineId};
+use fencepost_fabric::{Completer, FabricError, MachineId};
 use fencepost_storage::RegionId;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
@@ -51,6 +52,7 @@ use grow::Growing;
 pub(super) use grow::ROUNDS;
 use host::Host;
 pub(crate) use whereabouts::{Known, Whereabouts};
+use written::Writing;
 
 /// Tag of the messages.
 pub(super) const REGIONS: u8 = 24;
@@ -83,6 +85,7 @@ struct State {
     gone: BTreeSet<RegionId>,
     /// What became of the regions of machines that were lost last.
     report: Option<Report>,
+    writing: Writing,
 }
 
 /// Some regions, and whether there are further ones.
@@ -107,39 +110,55 @@ impl Told {
 }
 
 impl Allotment {
-    pub fn new(options: &NetworkOptions) -> Allotment {
+    /// What a machine knows that begins, or begins again with the regions of an earlier life.
+    pub fn new(
+        options: &NetworkOptions,
+        resumed: Option<&Resumed>,
+    ) -> Result<Allotment, FabricError> {
         let (me, configuration) = (options.fabric.me(), &options.configuration);
         let cm = configuration.cm();
         // What it joins it has yet to apply.
-        let (id, cache) = match options.joins {
+        let (id, mut cache) = match options.joins {
             false => (configuration.id(), RegionCache::new(me, configuration)),
             true => {
                 let cache = RegionCache::joining(me, configuration);
                 (configuration.id().before(), cache)
             }
         };
+        let version = RegionMap::new(id).version();
+        let regions = || resumed.into_iter().flat_map(|resumed| &resumed.regions);
+        let mappings = || regions().map(|region| region.mapping.clone());
+        let next = resumed.map_or(RegionId(0), |resumed| resumed.next_region);
         let allocator = || {
-            let map = RegionMap::new(id);
-            Allocator::new(configuration, options.replication, map, [], RegionId(0))
+            let mut map = RegionMap::new(id);
+            map.learn(version, mappings());
+            Allocator::new(configuration, options.replication, map, [], next)
         };
-        Allotment(Mutex::new(State {
+        cache.know(version, mappings());
+        let mut replica = ReplicaRegions::new(me, cm, id);
+        let held = regions().filter(|region| region.mapping.replicas.has(me));
+        replica.resume(held.cloned());
+        let mut state = State {
             me,
             cm,
             cache,
-            replica: ReplicaRegions::new(me, cm, id),
+            replica,
             allocator: (me == cm).then(allocator),
             // Who joins finds region 0 there.
-            founded: options.joins,
+            founded: options.joins || regions().next().is_some(),
             outbox: Vec::new(),
             lookups: HashMap::default(),
             lists: HashMap::default(),
             growing: None,
             lost: BTreeSet::new(),
-            next_region: RegionId(REGIONS_A_CONFIGURATION),
+            next_region: RegionId(next.0.saturating_add(REGIONS_A_CONFIGURATION)),
             inactive: BTreeSet::new(),
             gone: BTreeSet::new(),
             report: None,
-        }))
+            writing: Writing::of(&*options.fabric, id)?,
+        };
+        state.write_down();
+        Ok(Allotment(Mutex::new(state)))
     }
 
     /// Whether nobody waits for anything.
@@ -293,6 +312,7 @@ impl Network {
         let mut told = Told::default();
         let mut state = self.allotment.0.lock();
         let value = f(&mut state, &mut told);
+        state.write_down();
         self.send_out(&mut state);
         drop(state);
         told.tell();

@@ -16,7 +16,7 @@ use crate::recovery::Whereabouts;
 type Outgoing = Vec<(MachineId, RegionMessage)>;
 
 impl State {
-    fn regions(&mut self) -> Regions<'_> {
+    pub(super) fn regions(&mut self) -> Regions<'_> {
         Regions {
             cache: &mut self.cache,
             replica: &mut self.replica,
@@ -69,7 +69,10 @@ impl Allotment {
 
     /// All data of such a region is here now; whether that comes in time for the next configuration, if one is made.
     pub fn filled(&self, region: RegionId) -> bool {
-        self.0.lock().replica.filled(region)
+        let mut state = self.0.lock();
+        let filled = state.replica.filled(region);
+        state.write_down();
+        filled
     }
 
     /// What a person should know.
@@ -93,6 +96,7 @@ impl Network {
         let id = new.configuration.id();
         self.with_allotment(|state, told| {
             state.cm = new.configuration.cm();
+            state.writing.is_in(id);
             state.outbox.retain(|(to, _)| new.configuration.has(*to));
             let moved = new.moved.iter().filter(|moved| moves(moved, id));
             let moved: BTreeSet<RegionId> = moved.map(|moved| moved.mapping.region).collect();
@@ -162,6 +166,7 @@ impl Network {
             let _ = machine.change_hands(mapping.region, &mapping.replicas, floor);
         }
         self.with_allotment(|state, told| {
+            state.writing.has_recovered();
             for moved in moved {
                 let mapping = &moved.mapping;
                 state.inactive.remove(&mapping.region);

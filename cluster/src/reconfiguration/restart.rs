@@ -1,0 +1,279 @@
+//! All machines begin again: where their regions are, from what each has written down of those that it held.
+//!
+//! ```text
+//! Kept     | what a machine was asked for in a probe | configuration it was in | configuration up to which it had recovered |
+//! Resumed  | the next configuration | all regions | number of the next region | newest timestamp | fresh |
+//! ```
+//! *The rule* is that of a reconfiguration ([`super::gather`], [`super::remap`]) after which all machines are there
+//! again, those that have lost their memory without any of their regions. Whoever carries it out makes all replicas
+//! whole before any machine begins.
+//!
+//! *Failure.* A region of which no replica with its data is left is told, and nothing is to be changed then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fencepost_fabric::MachineId;
+
+use super::gather::gather;
+use super::message::Holdings;
+use super::remap::remap_regions;
+use crate::allocation::{HeldRegion, MovedRegion, RequestId};
+use crate::codec::{DecodeError, Wire, wire_structs};
+use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
+use crate::placement::Replication;
+use crate::region::{Mapping, RegionId};
+use crate::seal::{seal, unseal};
+
+const KEPT: [u8; 4] = *b"FpKp";
+const RESUMED: [u8; 4] = *b"FpRs";
+const VERSION: u16 = 1;
+
+/// What a machine writes down of the regions that it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// What it would have told a new CM.
+    pub holdings: Holdings,
+    /// The configuration that it was in.
+    pub configuration: ConfigurationId,
+    /// The configuration as of which nothing of earlier ones was left to be recovered anywhere.
+    pub recovered: ConfigurationId,
+}
+
+/// What machines begin again with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// The configuration that all of them begin with.
+    pub configuration: Configuration,
+    /// All regions; nobody has asked for them in this life.
+    pub regions: Vec<MovedRegion>,
+    /// The number of the next region.
+    pub next_region: RegionId,
+    /// No timestamp that was ever given is above it.
+    pub newest: u64,
+    /// Nothing was ever written.
+    pub fresh: bool,
+}
+
+/// Where a region was, and where it is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resuming {
+    /// Where it was.
+    pub before: Mapping,
+    /// Where it is to be; its primary had it, with all of its data.
+    pub after: Mapping,
+}
+
+wire_structs!(
+    Kept {
+        holdings,
+        configuration,
+        recovered
+    },
+    Resumed {
+        configuration,
+        regions,
+        next_region,
+        newest,
+        fresh
+    }
+);
+
+impl Kept {
+    /// As it is written down.
+    pub fn seal(&self) -> Vec<u8> {
+        seal(KEPT, VERSION, &self.encode())
+    }
+
+    /// What was written down.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when it is not whole.
+    pub fn unseal(bytes: &[u8]) -> Result<Kept, DecodeError> {
+        Kept::decode(unseal(KEPT, VERSION, bytes)?)
+    }
+}
+
+impl Resumed {
+    /// As it is written down.
+    pub fn seal(&self) -> Vec<u8> {
+        seal(RESUMED, VERSION, &self.encode())
+    }
+
+    /// What was written down.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when it is not whole.
+    pub fn unseal(bytes: &[u8]) -> Result<Resumed, DecodeError> {
+        Resumed::decode(unseal(RESUMED, VERSION, bytes)?)
+    }
+}
+
+impl Resumed {
+    /// What a machine has kept that begins so and has not done anything.
+    pub fn kept_by(&self, machine: MachineId) -> Kept {
+        let id = self.configuration.id();
+        let regions = self.regions.iter();
+        let held = regions.filter(|region| region.mapping.replicas.has(machine));
+        let held = held.map(|region| HeldRegion {
+            mapping: region.mapping.clone(),
+            request: region.request,
+            committed: true,
+            whole: true,
+        });
+        Kept {
+            holdings: Holdings {
+                last_drained: id,
+                held: held.collect(),
+                known: Vec::new(),
+                next_region: self.next_region,
+                numbers: machine == self.configuration.cm(),
+            },
+            configuration: id,
+            recovered: id,
+        }
+    }
+}
+
+impl Resuming {
+    /// The region as machines begin again with it.
+    pub fn resumed(&self) -> MovedRegion {
+        let mapping = self.after.clone();
+        // Machines count their requests anew, so that it must be the answer to none of theirs.
+        let request = RequestId {
+            machine: MachineId(0),
+            number: u64::from(mapping.region.0),
+        };
+        MovedRegion { mapping, request }
+    }
+}
+
+/// Where all regions are to be in the configuration `next`, and the number of the next region, from what those members of
+/// the configuration before have kept whose memory is there.
+///
+/// # Errors
+/// The regions of which no replica with its data is left.
+pub fn resume(
+    kept: &BTreeMap<MachineId, Kept>,
+    next: &Configuration,
+    replication: Replication,
+) -> Result<(Vec<Resuming>, RegionId), Vec<RegionId>> {
+    let holdings = kept.iter();
+    let holdings = holdings.map(|(machine, kept)| (*machine, kept.holdings.clone()));
+    let gathered = gather(&holdings.collect());
+    let remapped = remap_regions(&gathered, next, replication, &BTreeSet::new());
+    if !remapped.lost.is_empty() {
+        return Err(remapped.lost);
+    }
+    let regions = remapped.map.mappings().filter_map(|after| {
+        let before = gathered.regions.get(&after.region)?;
+        Some(Resuming {
+            before: before.mapping.clone(),
+            after: after.clone(),
+        })
+    });
+    Ok((regions.collect(), RegionId(gathered.next_region)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::{GroupId, Replicas};
+    use crate::testing::machines;
+
+    fn mapping(region: u32, primary: u32, backups: &[u32]) -> Mapping {
+        let backups = backups.iter().copied().map(MachineId).collect();
+        Mapping {
+            region: RegionId(region),
+            group: GroupId(RegionId(region)),
+            replicas: Replicas::new(MachineId(primary), backups).unwrap(),
+            last_primary_change: ConfigurationId(1),
+            last_replica_change: ConfigurationId(1),
+        }
+    }
+
+    /// What a machine has kept of the regions that it held, not whole those in `torn`.
+    fn kept(machine: u32, all: &[Mapping], torn: &[u32]) -> Kept {
+        let held = all
+            .iter()
+            .filter(|mapping| mapping.replicas.has(MachineId(machine)));
+        let held = held.map(|mapping| HeldRegion {
+            mapping: mapping.clone(),
+            request: RequestId {
+                machine: mapping.replicas.primary(),
+                number: 0,
+            },
+            committed: true,
+            whole: !torn.contains(&mapping.region.0),
+        });
+        Kept {
+            holdings: Holdings {
+                last_drained: ConfigurationId(1),
+                held: held.collect(),
+                known: Vec::new(),
+                next_region: RegionId(9),
+                numbers: machine == 1,
+            },
+            configuration: ConfigurationId(3),
+            recovered: ConfigurationId(3),
+        }
+    }
+
+    fn all(of: &[u32], torn: &[u32]) -> BTreeMap<MachineId, Kept> {
+        let regions = [mapping(0, 1, &[2]), mapping(4, 3, &[1])];
+        let kept = |machine: &u32| (MachineId(*machine), kept(*machine, &regions, torn));
+        of.iter().map(kept).collect()
+    }
+
+    fn places(kept: &BTreeMap<MachineId, Kept>) -> Result<Vec<(u32, u32, usize)>, Vec<RegionId>> {
+        let before = machines(3);
+        let next = before.begin_again(&before).unwrap();
+        assert_eq!(next.id().0, before.id().0 + 1);
+        let (regions, number) = resume(kept, &next, Replication::exactly(2))?;
+        assert_eq!(number, RegionId(9));
+        let place = |resuming: &Resuming| {
+            let replicas = &resuming.after.replicas;
+            assert_eq!(resuming.resumed().request.machine, MachineId(0));
+            (
+                resuming.before.region.0,
+                replicas.primary().0,
+                replicas.count(),
+            )
+        };
+        Ok(regions.iter().map(place).collect())
+    }
+
+    #[test]
+    fn everything_is_where_it_was() {
+        assert_eq!(
+            places(&all(&[1, 2, 3], &[])),
+            Ok(vec![(0, 1, 2), (4, 3, 2)])
+        );
+    }
+
+    #[test]
+    fn what_a_machine_has_lost_comes_of_another() {
+        assert_eq!(places(&all(&[1, 2], &[])), Ok(vec![(0, 1, 2), (4, 1, 2)]));
+        // Nobody has all of the region.
+        assert_eq!(places(&all(&[1, 2], &[4])), Err(vec![RegionId(4)]));
+        assert_eq!(places(&all(&[1], &[4])), Err(vec![RegionId(4)]));
+    }
+
+    #[test]
+    fn what_is_written_down_is_whole_or_refused() {
+        let kept = all(&[1], &[]).remove(&MachineId(1)).unwrap();
+        let mut sealed = kept.seal();
+        assert_eq!(Kept::unseal(&sealed), Ok(kept));
+        sealed[9] ^= 1;
+        assert!(Kept::unseal(&sealed).is_err());
+        let resumed = Resumed {
+            configuration: machines(3),
+            regions: Vec::new(),
+            next_region: RegionId(9),
+            newest: 77,
+            fresh: false,
+        };
+        assert_eq!(Resumed::unseal(&resumed.seal()), Ok(resumed.clone()));
+        assert!(Kept::unseal(&resumed.seal()).is_err());
+    }
+}

@@ -1,0 +1,173 @@
+//! A region whose machines have all ended, as its memory has it: what a restart puts in order.
+//!
+//! # Who may
+//! Who settles what machines have left, alone; nobody else has the memory.
+
+use fencepost_fabric::memory::{Memory, WORD_BYTES};
+use fencepost_fabric::sync::{AtomicU64, Ordering};
+
+use super::blocks::{BLOCK_BYTES, BlockId, Region};
+use crate::account::OutOfMemory;
+use crate::addr::{Addr, RegionId};
+use crate::classes::{Class, MAX_SLOT_WORDS};
+use crate::header::{Link, OldPlace};
+use crate::object::ObjectRef;
+use crate::timestamp::Timestamp;
+
+/// The memory of a replica.
+pub struct Image {
+    id: RegionId,
+    memory: Memory,
+    region: Region,
+}
+
+impl Image {
+    /// A replica of region `id`; `None` where the memory is no region's.
+    pub fn of(id: RegionId, memory: &Memory) -> Option<Image> {
+        let bytes = memory.len() * WORD_BYTES;
+        let allowed = (super::MIN_REGION_BYTES..=super::MAX_REGION_BYTES).contains(&bytes);
+        (allowed && bytes.is_power_of_two()).then(|| Image {
+            id,
+            memory: memory.clone(),
+            region: Region::of_backup(memory.clone()),
+        })
+    }
+
+    /// Words of the region.
+    pub fn words(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// The slot at `addr`, which is in this region; `None` outside every block in use.
+    pub fn object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
+        self.region.object(addr.offset() as usize)
+    }
+
+    /// Size class of the block of `addr`.
+    pub fn class_of(&self, addr: Addr) -> Option<Class> {
+        self.region.class(addr.offset() as usize / BLOCK_BYTES)
+    }
+
+    /// Gives a block that has another class, or none, to `class`: whatever was in it is gone.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where there is no such block.
+    pub fn put_anew(&self, addr: Addr, class: Class) -> Result<(), OutOfMemory> {
+        let block = BlockId::of(addr).block;
+        if self.class_of(addr).is_some() {
+            self.region.clear(block, class);
+        }
+        self.region.set_class(block, class)
+    }
+
+    /// The newest timestamp in the block of `addr`.
+    pub fn newest_in_block(&self, addr: Addr) -> Timestamp {
+        let block = BlockId::of(addr).block as usize;
+        let objects = self.objects_of(block);
+        let newest = objects.map(|object| object.header().timestamp()).max();
+        newest.unwrap_or(Timestamp::ZERO)
+    }
+
+    fn objects_of(&self, block: usize) -> impl Iterator<Item = ObjectRef<'_>> {
+        let class = self.region.class(block);
+        let slots = class.into_iter().flat_map(move |class| {
+            let id = BlockId {
+                region: self.id,
+                block: block as u32,
+            };
+            (0..class.slots()).map(move |slot| id.slot(class, slot))
+        });
+        slots.filter_map(|addr| self.object(addr))
+    }
+
+    /// Gives all locks back and forgets where old versions were; the newest timestamp.
+    pub fn calm(&self) -> Timestamp {
+        let mut newest = Timestamp::ZERO;
+        for object in (1..self.region.blocks()).flat_map(|block| self.objects_of(block)) {
+            let (header, link) = (object.header(), object.link());
+            newest = newest.max(header.timestamp());
+            if !link.place().is_none() {
+                object.put_link(Link::new(link.incarnation(), OldPlace::NONE));
+            }
+            if header.is_locked() {
+                object.unlock(header);
+            }
+        }
+        newest
+    }
+
+    /// Makes another replica what this one is.
+    pub fn copy_to(&self, other: &Image) {
+        let header = 0..self.region.blocks();
+        copy(
+            &self.memory.words()[header.clone()],
+            &other.memory.words()[header],
+        );
+        for block in 1..self.region.blocks() {
+            if self.region.class(block).is_some() {
+                let words = block * MAX_SLOT_WORDS..(block + 1) * MAX_SLOT_WORDS;
+                copy(
+                    &self.memory.words()[words.clone()],
+                    &other.memory.words()[words],
+                );
+            }
+        }
+    }
+}
+
+/// What is alike already keeps its pages as they are.
+fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
+    for (from, to) in from.iter().zip(to) {
+        let word = from.load(Ordering::Relaxed);
+        if to.load(Ordering::Relaxed) != word {
+            to.store(word, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::header::Header;
+    use crate::region::MIN_REGION_BYTES;
+
+    const REGION: RegionId = RegionId(3);
+
+    fn image() -> Image {
+        let memory = Memory::anonymous(MIN_REGION_BYTES / WORD_BYTES).expect("memory");
+        Image::of(REGION, &memory).expect("a region")
+    }
+
+    #[test]
+    fn what_is_left_is_calm_and_a_copy_is_the_same() {
+        let (image, other) = (image(), image());
+        let class = Class::for_payload(5).expect("small");
+        let block = BlockId {
+            region: REGION,
+            block: 2,
+        };
+        let at = |slot| block.slot(class, slot);
+        image.put_anew(at(0), class).expect("a block");
+        let object = image.object(at(1)).expect("a slot");
+        object.put(0, &[7, 8]);
+        let header = Header(0).succeed(Timestamp::from_raw(9), true);
+        object.finish_install(header, Link::new(4, OldPlace::new(5, 6, 7)));
+        object.try_lock(header).expect("unlocked");
+        assert_eq!(image.newest_in_block(at(0)).raw(), 9);
+        assert_eq!(image.calm().raw(), 9);
+        assert_eq!(object.header(), header);
+        assert_eq!(object.link(), Link::new(4, OldPlace::NONE));
+        // What was there before is overwritten.
+        let old = Class::for_payload(50).expect("small");
+        other.put_anew(at(0), old).expect("a block");
+        image.copy_to(&other);
+        assert_eq!(other.class_of(at(0)), Some(class));
+        let copied = other.object(at(1)).expect("a slot");
+        assert_eq!((copied.header(), copied.word(1)), (header, 8));
+        image.put_anew(at(0), old).expect("a block");
+        let emptied = image.object(block.slot(old, 0)).expect("a slot");
+        assert_eq!(emptied.header(), Header(0));
+        let small = Memory::anonymous(8).expect("memory");
+        assert!(Image::of(REGION, &small).is_none());
+    }
+}

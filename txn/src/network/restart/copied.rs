@@ -1,0 +1,91 @@
+//! Records that leave a log before they are done with, because they would take too much of its room: where memory
+//! outlives machines they are copied into memory of their own first.
+//!
+//! ```text
+//! words of the record + 1 | who wrote it | tag | record ...        the first word is written last
+//! ```
+
+use std::sync::Arc;
+
+use fencepost_fabric::{Fabric, MachineId, Memory, Remains, SegmentId, Writer};
+
+use crate::record::BadRecord;
+
+const HEAD: usize = 3;
+
+/// A copy; it goes when this is dropped.
+pub struct Copied {
+    fabric: Arc<dyn Fabric>,
+    segment: SegmentId,
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        self.fabric.withdraw(self.segment);
+    }
+}
+
+/// Makes copies of records.
+pub struct Copies {
+    fabric: Arc<dyn Fabric>,
+    from: MachineId,
+    made: u32,
+}
+
+impl Copies {
+    /// Of records of one machine.
+    pub fn of(fabric: &Arc<dyn Fabric>, from: MachineId) -> Copies {
+        Copies {
+            fabric: Arc::clone(fabric),
+            from,
+            made: 0,
+        }
+    }
+
+    /// A copy of a record; none where memory does not outlive machines.
+    pub fn copy(&mut self, tag: u8, record: &[u64]) -> Result<Option<Copied>, BadRecord> {
+        const NO_ROOM: BadRecord = BadRecord("there is no memory for a record that leaves the log");
+        if !self.fabric.keeps() {
+            return Ok(None);
+        }
+        // Each peer's have a lane of their own.
+        let lane = u16::try_from(self.from.0).map_err(|_| NO_ROOM)?;
+        let segment = SegmentId::new(SegmentId::RECORD, lane, self.made);
+        self.made = self.made.wrapping_add(1);
+        let memory = self
+            .fabric
+            .provide(segment, HEAD + record.len(), Writer::Owner);
+        let memory = memory.map_err(|_| NO_ROOM)?;
+        memory.copy_in(1, &[u64::from(self.from.0), tag.into()]);
+        memory.copy_in(HEAD, record);
+        memory.copy_in(0, &[record.len() as u64 + 1]);
+        Ok(Some(Copied {
+            fabric: Arc::clone(&self.fabric),
+            segment,
+        }))
+    }
+}
+
+/// The copies that a machine has left: who wrote each, its tag, and it.
+pub fn left_by(remains: &Remains) -> Vec<(MachineId, u8, Vec<u64>)> {
+    let copies = remains.of_kind(SegmentId::RECORD);
+    copies
+        .into_iter()
+        .filter_map(|(_, memory)| read(memory))
+        .collect()
+}
+
+fn read(memory: &Memory) -> Option<(MachineId, u8, Vec<u64>)> {
+    let mut head = [0; HEAD];
+    memory.copy_out(0, &mut head).then_some(())?;
+    let words = head[0]
+        .checked_sub(1)
+        .and_then(|words| usize::try_from(words).ok())?;
+    let mut record = vec![0; words.min(memory.len())];
+    memory.copy_out(HEAD, &mut record).then_some(())?;
+    Some((
+        MachineId(u32::try_from(head[1]).ok()?),
+        head[2] as u8,
+        record,
+    ))
+}

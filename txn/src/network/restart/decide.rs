@@ -1,0 +1,254 @@
+//! What becomes of the transactions that logs still have something of (RESTART-2).
+//!
+//! ```text
+//! ABORT                                                              ─► it has none
+//! no COMMIT-BACKUP that is whole, no COMMIT-PRIMARY                  ─► it has none
+//! COMMIT-PRIMARY, or a region that it writes has all of it installed ─► it takes effect
+//! of every region that it writes it is known what it writes          ─► it takes effect
+//! none of it is installed in a region whose primary is there         ─► it has none: no machine was told to commit
+//! otherwise                                                          ─► it takes effect: others had truncated it
+//! ```
+//! Who had truncated a transaction was told to by its coordinator, after all primaries had COMMIT-PRIMARY; so where a
+//! primary has neither that nor the new versions nobody had.
+
+use std::collections::BTreeMap;
+
+use fencepost_fabric::MachineId;
+use fencepost_storage::classes::Class;
+use fencepost_storage::region::Image;
+use fencepost_storage::{Addr, RegionId, Timestamp};
+
+use super::super::evidence;
+use super::super::message::{Kind, Reader, Value, Write};
+use super::Source;
+use super::logs::{Found, Logs, moved_value};
+use crate::record::{BadRecord, TxnId};
+
+/// What an object becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Becomes {
+    Freed,
+    Whole(Vec<u64>),
+    /// Of the version of that time.
+    Ranges(Timestamp, Vec<u64>),
+    /// That is not known.
+    Unknown,
+}
+
+/// How often a slot has held an object, once this one is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incarnation {
+    /// So often.
+    Is(u16),
+    /// As often as it says, and once more if the object is new.
+    Of { new: bool },
+}
+
+/// What a transaction writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub addr: Addr,
+    pub becomes: Becomes,
+    /// Where that is known.
+    pub class: Option<Class>,
+    pub new: bool,
+    pub incarnation: Incarnation,
+    /// The word that becomes the write timestamp.
+    pub stamped: Option<usize>,
+}
+
+/// What takes effect.
+pub struct Decided {
+    /// By region, in the order of their timestamps: who ran it, and what it writes there.
+    pub changes: BTreeMap<RegionId, Vec<(Timestamp, MachineId, Vec<Change>)>>,
+    /// The newest timestamp that there was anything of.
+    pub newest: u64,
+}
+
+impl Change {
+    /// Whether it is done at the primary of its region. What is not is locked there; so where its slot is not any more,
+    /// or serves something else, it was.
+    pub fn is_installed(&self, image: &Image, w: Timestamp) -> bool {
+        let same = self
+            .class
+            .is_none_or(|class| image.class_of(self.addr) == Some(class));
+        let object = image.object(self.addr).filter(|_| same);
+        object.is_none_or(|object| object.header().timestamp() >= w)
+    }
+}
+
+type ByRegion = BTreeMap<RegionId, Vec<Change>>;
+
+/// What a COMMIT-BACKUP says.
+fn of_backup(record: &[u64], changes: &mut ByRegion) -> Result<(), BadRecord> {
+    let mut reader = Reader(record);
+    reader.id()?;
+    reader.timestamp()?;
+    reader.skip_regions()?;
+    while let Some(write) = reader.write()? {
+        let mut payload = Reader(write.payload);
+        let becomes = match write.kind {
+            Kind::Freed => Becomes::Freed,
+            Kind::Ranges => Becomes::Ranges(payload.timestamp()?, payload.0.to_vec()),
+            _ => Becomes::Whole(payload.0.to_vec()),
+        };
+        let stamped = (write.about >> evidence::STAMPED_SHIFT) as u8;
+        let change = Change {
+            addr: write.addr,
+            becomes,
+            class: Some(Class(write.class)),
+            new: write.kind == Kind::New,
+            incarnation: Incarnation::Is(write.about as u16),
+            stamped: usize::from(stamped).checked_sub(1),
+        };
+        let region = write.addr.region();
+        changes.entry(region).or_default().push(change);
+    }
+    Ok(())
+}
+
+/// What a LOCK says, and the LOCK-MOVED behind it, at the primary that has `image`.
+fn of_lock(
+    lock: &[u64],
+    moved: &[u64],
+    sources: &Sources<'_>,
+    changes: &mut ByRegion,
+) -> Result<(), BadRecord> {
+    if lock.is_empty() {
+        return Ok(());
+    }
+    let mut reader = Reader(lock);
+    reader.id()?;
+    reader.skip_regions()?;
+    while let Some(write) = reader.write()? {
+        let region = write.addr.region();
+        let image = sources.get(&region).map(|source| source.image);
+        let header = image
+            .and_then(|image| image.object(write.addr))
+            .map(|object| object.header().unlocked());
+        let new = write.kind == Kind::New;
+        let change = Change {
+            addr: write.addr,
+            becomes: locked_value(&write, moved, header)?,
+            class: None,
+            new,
+            incarnation: Incarnation::Of { new },
+            stamped: usize::from(write.class).checked_sub(1),
+        };
+        changes.entry(region).or_default().push(change);
+    }
+    Ok(())
+}
+
+fn locked_value(
+    write: &Write<'_>,
+    moved: &[u64],
+    header: Option<fencepost_storage::header::Header>,
+) -> Result<Becomes, BadRecord> {
+    use fencepost_storage::header::Header;
+    let Some(header) = header else {
+        return Ok(Becomes::Unknown);
+    };
+    let base = header.timestamp();
+    let of = |value: Value<'_>| match value {
+        Value::Whole(words) => Becomes::Whole(words.to_vec()),
+        Value::Ranges(words) => Becomes::Ranges(base, words.to_vec()),
+    };
+    if write.kind.is_patched()
+        && let Some(value) = moved_value(moved, write.addr)?
+    {
+        return Ok(of(value));
+    }
+    let follows = write.kind == Kind::Patched && write.payload.is_empty();
+    let elsewhere = write.kind.is_patched() && header != Header(write.about).unlocked();
+    Ok(match write.kind {
+        _ if follows || elsewhere => Becomes::Unknown,
+        Kind::Freed => Becomes::Freed,
+        Kind::New => Becomes::Whole(write.payload.get(1..).unwrap_or_default().to_vec()),
+        kind if kind.is_ranges() => of(Value::Ranges(write.payload)),
+        _ => of(Value::Whole(write.payload)),
+    })
+}
+
+type Sources<'a> = BTreeMap<RegionId, Source<'a>>;
+
+/// What a transaction writes, as far as that is known; a COMMIT-BACKUP says more than a LOCK.
+fn changes_of(found: &Found, sources: &Sources<'_>) -> Result<ByRegion, BadRecord> {
+    let mut all = ByRegion::new();
+    for backed in found.whole() {
+        let mut there = ByRegion::new();
+        for part in &backed.parts {
+            of_backup(part, &mut there)?;
+        }
+        for (region, changes) in there {
+            all.entry(region).or_insert(changes);
+        }
+    }
+    for (at, locked) in &found.locks {
+        let mut there = ByRegion::new();
+        of_lock(&locked.lock, &locked.moved, sources, &mut there)?;
+        for (region, changes) in there {
+            // What was locked at a machine that is not the primary any more is known from others.
+            if sources
+                .get(&region)
+                .is_some_and(|source| source.machine == *at)
+            {
+                all.entry(region).or_insert(changes);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// When a transaction takes effect, if it does.
+fn decide(found: &Found, changes: &ByRegion, sources: &Sources<'_>) -> Option<Timestamp> {
+    let w = found.w.filter(|_| !found.aborted)?;
+    if !found.committed && found.whole().next().is_none() {
+        return None;
+    }
+    let native = |region: &RegionId| sources.get(region).filter(|source| source.native);
+    let mut installed = changes.iter().filter_map(|(region, changes)| {
+        let image = native(region)?.image;
+        Some(changes.iter().all(|change| change.is_installed(image, w)))
+    });
+    let shown = found.committed || installed.clone().any(|all| all);
+    let is_known = |region: &u32| {
+        let region = RegionId(*region);
+        let installed = |change: &Change| {
+            native(&region).is_some_and(|source| change.is_installed(source.image, w))
+        };
+        let known = |change: &Change| change.becomes != Becomes::Unknown || installed(change);
+        changes
+            .get(&region)
+            .is_some_and(|changes| changes.iter().all(known))
+    };
+    let takes_effect = shown || found.written.iter().all(is_known) || !installed.any(|all| !all);
+    takes_effect.then_some(w)
+}
+
+impl Decided {
+    /// What becomes of everything that the logs have.
+    pub fn of(logs: &Logs, sources: &Sources<'_>) -> Result<Decided, (MachineId, BadRecord)> {
+        let mut decided = Decided {
+            changes: BTreeMap::new(),
+            newest: 0,
+        };
+        for (id, found) in &logs.transactions {
+            let of: &TxnId = id;
+            let machine = MachineId(of.machine);
+            decided.newest = decided.newest.max(found.w.map_or(0, Timestamp::raw));
+            let changes = changes_of(found, sources).map_err(|why| (machine, why))?;
+            let Some(w) = decide(found, &changes, sources) else {
+                continue;
+            };
+            for (region, changes) in changes {
+                let there = decided.changes.entry(region).or_default();
+                there.push((w, machine, changes));
+            }
+        }
+        for changes in decided.changes.values_mut() {
+            changes.sort_by_key(|(w, ..)| *w);
+        }
+        Ok(decided)
+    }
+}

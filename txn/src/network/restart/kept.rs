@@ -1,0 +1,111 @@
+//! What a machine writes down of the regions that it holds, where its memory outlives it.
+//!
+//! ```text
+//! half | count of writings | bytes | sealed bytes ...  |      the half with the later count that is whole is what counts
+//! half | the same |
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use fencepost_cluster::reconfiguration::Kept;
+use fencepost_fabric::{Fabric, FabricError, Memory, SegmentId, Writer};
+
+use crate::bytes;
+
+/// Where it is.
+pub const SEGMENT: SegmentId = SegmentId::new(SegmentId::HOLDINGS, 0, 0);
+/// Words of a half: more than all regions that there can be take.
+const HALF: usize = 1 << 18;
+/// Words before the sealed bytes.
+const HEAD: usize = 2;
+
+/// The words in which a machine writes it down.
+#[derive(Debug)]
+pub struct Notes {
+    memory: Arc<Memory>,
+    written: u64,
+}
+
+impl Notes {
+    /// Those of a machine whose memory outlives it.
+    pub fn of(fabric: &dyn Fabric) -> Result<Option<Notes>, FabricError> {
+        let memory = fabric
+            .keeps()
+            .then(|| fabric.provide(SEGMENT, 2 * HALF, Writer::Owner));
+        let memory = memory.transpose()?;
+        Ok(memory.map(|memory| Notes { memory, written: 0 }))
+    }
+
+    /// Writes it down; what was before stays until it is whole.
+    pub fn write(&mut self, kept: &Kept) {
+        let sealed = kept.seal();
+        let mut words = vec![0, sealed.len() as u64];
+        bytes::put(&mut words, &sealed);
+        self.written += 1;
+        words[0] = self.written;
+        let half = (self.written % 2) as usize * HALF;
+        if words.len() <= HALF {
+            // What was there two writings ago is none any more.
+            self.memory.words()[half].store(0, Ordering::Release);
+            fence(Ordering::SeqCst);
+            self.memory.copy_in(half, &words);
+        }
+    }
+}
+
+/// What was written down last; `None` where nothing is whole.
+pub fn read(memory: &Memory) -> Option<Kept> {
+    let half = |from: usize| {
+        let mut head = [0; HEAD];
+        memory.copy_out(from, &mut head).then_some(())?;
+        let length = usize::try_from(head[1]).ok()?;
+        let mut words = vec![0; length.div_ceil(8).min(HALF - HEAD)];
+        memory.copy_out(from + HEAD, &mut words).then_some(())?;
+        let kept = Kept::unseal(bytes::first(&words, length)?).ok()?;
+        (head[0] > 0).then_some((head[0], kept))
+    };
+    let whole = [0, HALF].into_iter().filter_map(half);
+    let last = whole.max_by_key(|(written, _)| *written);
+    last.map(|(_, kept)| kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fencepost_cluster::reconfiguration::Holdings;
+    use fencepost_cluster::{ConfigurationId, RegionId};
+
+    fn kept(next: u32) -> Kept {
+        Kept {
+            holdings: Holdings {
+                last_drained: ConfigurationId(1),
+                held: Vec::new(),
+                known: Vec::new(),
+                next_region: RegionId(next),
+                numbers: false,
+            },
+            configuration: ConfigurationId(1),
+            recovered: ConfigurationId(1),
+        }
+    }
+
+    #[test]
+    fn the_last_that_is_whole_counts() {
+        let memory = Arc::new(Memory::anonymous(2 * HALF).expect("memory"));
+        assert_eq!(read(&memory), None);
+        let mut notes = Notes {
+            memory: Arc::clone(&memory),
+            written: 0,
+        };
+        for next in 1..4 {
+            notes.write(&kept(next));
+            assert_eq!(read(&memory), Some(kept(next)));
+        }
+        // The third is in the second half, and torn.
+        memory.words()[HALF + HEAD + 1].fetch_xor(1, Ordering::Relaxed);
+        assert_eq!(read(&memory), Some(kept(2)));
+        memory.words()[1].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(read(&memory), None);
+    }
+}

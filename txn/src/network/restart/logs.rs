@@ -1,0 +1,175 @@
+//! All that the logs of machines that have ended still have.
+//!
+//! A record that was released may still be there, behind one that was not. That does no harm: whatever has taken effect
+//! is installed at its primary, and an ABORT stands behind what it is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fencepost_fabric::{MachineId, Remains, SegmentId, ring};
+use fencepost_storage::Timestamp;
+
+use super::super::link::LOG;
+use super::super::message::{Reader, Value};
+use super::{RestartError, copied};
+use crate::record::{self, BadRecord, TxnId};
+
+/// What there is, by transaction.
+#[derive(Default)]
+pub struct Logs {
+    pub transactions: BTreeMap<TxnId, Found>,
+}
+
+/// What there is of one.
+#[derive(Default)]
+pub struct Found {
+    /// All regions that it writes.
+    pub written: BTreeSet<u32>,
+    /// The write timestamp, where it is known.
+    pub w: Option<Timestamp>,
+    /// A COMMIT-PRIMARY.
+    pub committed: bool,
+    /// An ABORT.
+    pub aborted: bool,
+    /// LOCK and LOCK-MOVED at a primary.
+    pub locks: BTreeMap<MachineId, Locked>,
+    /// COMMIT-BACKUP at a backup.
+    pub backups: BTreeMap<MachineId, Backed>,
+}
+
+/// The records of a primary.
+#[derive(Default)]
+pub struct Locked {
+    pub lock: Vec<u64>,
+    pub moved: Vec<u64>,
+}
+
+/// Those of a backup.
+#[derive(Default)]
+pub struct Backed {
+    pub parts: Vec<Vec<u64>>,
+    pub whole: bool,
+}
+
+impl Found {
+    /// The COMMIT-BACKUPs of which all parts are there.
+    pub fn whole(&self) -> impl Iterator<Item = &Backed> {
+        self.backups.values().filter(|backed| backed.whole)
+    }
+}
+
+impl Logs {
+    /// Reads all logs, but for transactions of configurations before `recovered`, which are settled everywhere.
+    pub fn read(
+        remains: &BTreeMap<MachineId, Remains>,
+        recovered: u64,
+    ) -> Result<Logs, RestartError> {
+        let mut logs = Logs::default();
+        for (at, left) in remains {
+            // What was copied out of a log stood there before all that is in it still.
+            for (of, tag, record) in copied::left_by(left) {
+                let added = logs.add(*at, tag, record, recovered);
+                added.map_err(|why| damaged(of, *at, why.0))?;
+            }
+            for (segment, ring) in left.of_kind(SegmentId::RING) {
+                if segment.lane() != LOG {
+                    continue;
+                }
+                let of = MachineId(segment.number());
+                let word = |left: Option<&Remains>, kind, number| {
+                    let memory = left?.get(SegmentId::new(kind, LOG, number))?;
+                    let mut word = [0];
+                    memory.copy_out(0, &mut word).then_some(word[0])
+                };
+                let head = word(Some(left), SegmentId::RELEASED, of.0).unwrap_or(0);
+                let told = word(remains.get(&of), SegmentId::HEAD, at.0).unwrap_or(head);
+                let records = ring::left_in(ring, (head, told), of);
+                let records = records.map_err(|why| damaged(of, *at, &why.to_string()))?;
+                for (tag, record) in records {
+                    let added = logs.add(*at, tag, record, recovered);
+                    added.map_err(|why| damaged(of, *at, why.0))?;
+                }
+            }
+        }
+        Ok(logs)
+    }
+
+    fn add(
+        &mut self,
+        at: MachineId,
+        tag: u8,
+        record: Vec<u64>,
+        recovered: u64,
+    ) -> Result<(), BadRecord> {
+        let about = [
+            record::LOCK,
+            record::LOCK_OF_PARTS,
+            record::LOCK_MOVED,
+            record::COMMIT_BACKUP,
+            record::COMMIT_BACKUP_PART,
+            record::COMMIT_BACKUP_LAST,
+            record::COMMIT_PRIMARY,
+            record::ABORT,
+        ];
+        if !about.contains(&tag) {
+            return Ok(());
+        }
+        let mut reader = Reader(&record);
+        let id = reader.id()?;
+        if id.configuration < recovered {
+            return Ok(());
+        }
+        let found = self.transactions.entry(id).or_default();
+        match tag {
+            record::LOCK | record::LOCK_OF_PARTS => {
+                found.written.extend(regions(&mut reader)?);
+                found.locks.entry(at).or_default().lock = record;
+            }
+            record::LOCK_MOVED => found.locks.entry(at).or_default().moved = record,
+            record::COMMIT_BACKUP | record::COMMIT_BACKUP_PART | record::COMMIT_BACKUP_LAST => {
+                found.w = Some(reader.timestamp()?);
+                found.written.extend(regions(&mut reader)?);
+                let backed = found.backups.entry(at).or_default();
+                backed.whole |= tag != record::COMMIT_BACKUP_PART;
+                backed.parts.push(record);
+            }
+            record::COMMIT_PRIMARY => {
+                found.w = Some(reader.timestamp()?);
+                found.committed = true;
+            }
+            _ => found.aborted = true,
+        }
+        Ok(())
+    }
+}
+
+fn regions(reader: &mut Reader<'_>) -> Result<Vec<u32>, BadRecord> {
+    let number = |region: &u64| u32::try_from(*region);
+    let regions: Result<Vec<u32>, _> = reader.counted()?.iter().map(number).collect();
+    regions.map_err(|_| BadRecord("a region whose number is too large"))
+}
+
+/// The value that a LOCK-MOVED has for an object.
+pub fn moved_value(
+    moved: &[u64],
+    addr: fencepost_storage::Addr,
+) -> Result<Option<Value<'_>>, BadRecord> {
+    if moved.is_empty() {
+        return Ok(None);
+    }
+    let mut reader = Reader(moved);
+    reader.id()?;
+    while let Some((at, value)) = reader.moved()? {
+        if at == addr {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
+}
+
+fn damaged(of: MachineId, at: MachineId, why: &str) -> RestartError {
+    RestartError::Damaged {
+        of,
+        at,
+        why: why.into(),
+    }
+}

@@ -1,0 +1,162 @@
+//! All machines end at once, and begin again with the memory that they had.
+//!
+//! Machines here do nothing by themselves, on one thread. A fabric that is watched takes a copy of all memory before each
+//! one-sided write: that is what is left if every process is killed there. From each copy machines begin again.
+
+mod host;
+
+use fencepost_txn::{Addr, Mode, Outcome};
+use host::{Host, Machines, place};
+
+const OLD: u64 = 7;
+const NEW: u64 = 8;
+/// Words of an object that is changed in ranges, and of one that is not.
+const LONG: usize = 100;
+const SHORT: usize = 3;
+
+/// Objects of all three machines.
+fn objects(machines: &Machines) -> Vec<Addr> {
+    let of = |at: usize| [SHORT, LONG].map(|words| machines.object(at, words, OLD));
+    (0..3).flat_map(of).collect()
+}
+
+/// Changes all of them, frees one that is written nowhere else, and makes one to which another leads.
+fn change(machines: &Machines, coordinator: usize, objects: &[Addr], freed: Addr, link: Addr) {
+    let mut tx = machines.begin(coordinator, Mode::ReadWrite);
+    for addr in objects {
+        machines
+            .run(tx.update(*addr, |image| image[1] = NEW))
+            .expect("there");
+    }
+    machines.run(tx.free(freed)).expect("there");
+    let made = machines.run(tx.alloc(SHORT, place(2))).expect("memory");
+    tx.write_new(made, &[NEW; SHORT]).expect("its own");
+    let own = machines
+        .run(tx.alloc(SHORT, place(coordinator)))
+        .expect("memory");
+    tx.write_new(own, &[NEW; SHORT]).expect("its own");
+    let leads = |image: &mut [u64]| (image[0], image[2]) = (made.addr.raw(), own.addr.raw());
+    machines.run(tx.update(link, leads)).expect("there");
+    let outcome = machines.run(tx.commit());
+    assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+}
+
+/// Whether the change is there: all of it or nothing, as every machine sees it.
+fn is_there(machines: &Machines, objects: &[Addr], freed: Addr, link: Addr) -> bool {
+    let seen: Vec<bool> = (0..3)
+        .map(|at| {
+            let words = |addr| machines.words(at, addr);
+            let mut values: Vec<u64> = objects
+                .iter()
+                .map(|addr| words(*addr).expect("there")[1])
+                .collect();
+            values.dedup();
+            assert_eq!(values.len(), 1, "of {values:?} some took effect");
+            let there = values[0] == NEW;
+            assert_eq!(words(freed).is_none(), there);
+            let to = words(link).expect("there");
+            for leads in [to[0], to[2]] {
+                assert_eq!(leads != OLD, there);
+                if there {
+                    let made = words(Addr::from_raw(leads)).expect("what is led to is there");
+                    assert_eq!(made[..SHORT], [NEW; SHORT]);
+                }
+            }
+            there
+        })
+        .collect();
+    assert!(seen.iter().all(|there| *there == seen[0]));
+    seen[0]
+}
+
+#[test]
+fn whatever_was_reported_is_there_and_nothing_is_half_there() {
+    for (coordinator, replicas) in [(0, 3), (1, 2), (2, 2)] {
+        let host = Host::new(replicas);
+        let machines = host.begin();
+        let objects = objects(&machines);
+        let (freed, link) = (
+            machines.object(1, SHORT, OLD),
+            machines.object(0, SHORT, OLD),
+        );
+        host.watch(true);
+        change(&machines, coordinator, &objects, freed, link);
+        host.reported();
+        machines.rest();
+        host.watch(false);
+        drop(machines);
+        let (mut lost, mut kept) = (0, 0);
+        for (at, (left, reported)) in host.take_left().into_iter().enumerate() {
+            let machines = left.begin();
+            let there = is_there(&machines, &objects, freed, link);
+            assert!(there || !reported, "what was reported is gone");
+            *(if there { &mut kept } else { &mut lost }) += 1;
+            if at % 4 > 0 {
+                continue;
+            }
+            // They go on, and begin again.
+            let another = machines.object(1, LONG, NEW);
+            machines.rest();
+            drop(machines);
+            let machines = left.begin();
+            assert_eq!(is_there(&machines, &objects, freed, link), there);
+            assert_eq!(machines.words(0, another).map(|words| words[5]), Some(NEW));
+        }
+        assert!(lost > 0 && kept > 0, "{lost} {kept}");
+    }
+}
+
+#[test]
+fn a_machine_without_memory_gets_that_of_others() {
+    for gone in 1..=3 {
+        let host = Host::new(2);
+        let machines = host.begin();
+        let objects = objects(&machines);
+        let (freed, link) = (
+            machines.object(1, SHORT, OLD),
+            machines.object(0, SHORT, OLD),
+        );
+        change(&machines, 0, &objects, freed, link);
+        machines.rest();
+        drop(machines);
+        host.lose(gone);
+        for _ in 0..2 {
+            let machines = host.begin();
+            assert!(is_there(&machines, &objects, freed, link));
+            machines.object(gone as usize - 1, LONG, OLD);
+            machines.rest();
+        }
+    }
+}
+
+#[test]
+fn regions_that_nobody_has_any_more_are_told_and_nothing_is_changed() {
+    let host = Host::new(2);
+    let machines = host.begin();
+    let objects = objects(&machines);
+    // All of them know where the objects are.
+    for at in 0..3 {
+        let there = objects
+            .iter()
+            .filter(|addr| machines.words(at, **addr).is_some());
+        assert_eq!(there.count(), objects.len());
+    }
+    let replicas = machines.replicas_of(objects[0]);
+    machines.rest();
+    drop(machines);
+    let aside: Vec<_> = replicas
+        .iter()
+        .map(|machine| host.take_away(*machine))
+        .collect();
+    let why = host
+        .try_begin()
+        .err()
+        .expect("regions are lost")
+        .to_string();
+    assert!(why.starts_with("no machine has the memory of r"), "{why}");
+    aside.into_iter().for_each(|machine| machine.put_back());
+    let machines = host.begin();
+    for addr in objects {
+        assert_eq!(machines.words(2, addr).map(|words| words[1]), Some(OLD));
+    }
+}
