@@ -83,7 +83,7 @@ pub use segment::{Place, SegmentId, Writer};
 pub use shm::ShmFabric;
 pub use sim_disk::{CrashLoss, DiskOp, HeldSyncs, SimDisk};
 #[cfg(not(loom))]
-pub use sim_net::{Nic, SimFabric, SimKnobs, SimNet, SimStep};
+pub use sim_net::{Nic, SimFabric, SimKnobs, SimNet, SimStep, Tap, Tapped};
 #[cfg(not(loom))]
 pub use tcp::{
     CertificateFault, HandshakeError, TcpConfig, TcpFabric, TcpTls, TlsError, cluster_id,

@@ -61,6 +61,22 @@ pub const fn longest_record(capacity: usize) -> usize {
     capacity / 4 - 1
 }
 
+/// The records in what a sender writes into a ring at once, with their tags; nothing but the pads is left out.
+pub fn records(mut written: &[u64]) -> impl Iterator<Item = (u8, &[u64])> {
+    std::iter::from_fn(move || {
+        loop {
+            let (header, rest) = written.split_first()?;
+            let (tag, length) = ((header >> TAG_SHIFT) as u8, header & LENGTH_MASK);
+            let words = usize::try_from(length).ok()?.checked_sub(1)?;
+            let (record, rest) = rest.split_at_checked(words)?;
+            written = rest;
+            if tag != PAD {
+                return Some((tag, record));
+            }
+        }
+    })
+}
+
 /// The sender's end.
 pub struct RingWriter {
     fabric: Arc<dyn Fabric>,

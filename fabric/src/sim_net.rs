@@ -30,10 +30,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::happening::{Effects, Happening};
-use self::state::State;
+use self::state::{State, Tapping};
 use crate::clock::MonotonicClock;
 use crate::fabric::FabricError;
 use crate::machine::MachineId;
+use crate::segment::Place;
 
 pub use self::fabric::SimFabric;
 
@@ -69,6 +70,20 @@ pub enum Nic {
     /// It stands still: what was posted lands after the pause.
     Stands,
 }
+
+/// What becomes of a write, and of the machine that posts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tapped {
+    /// It goes on its way.
+    Goes,
+    /// The machine crashes before it has posted it.
+    CrashesBefore,
+    /// It goes on its way, and the machine crashes.
+    CrashesAfter,
+}
+
+/// Looks at every write to another machine's memory that is about to be posted: who posts it, where to, and what.
+pub type Tap = Box<dyn FnMut(MachineId, Place, &[u64]) -> Tapped + Send>;
 
 /// Something has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +144,17 @@ impl SimNet {
     /// A machine ends. What it has posted may still land.
     pub fn crash(&self, machine: MachineId) {
         self.change(|state, effects| state.crash(machine, effects));
+    }
+
+    /// Whether a machine has joined and has not ended.
+    pub fn lives(&self, machine: MachineId) -> bool {
+        self.state.lock().stations.contains_key(&machine)
+    }
+
+    /// Has `tap` look at what is written from now on, in the place of one before. It is called under the network's
+    /// lock, which it leaves alone.
+    pub fn tap(&self, tap: Tap) {
+        self.state.lock().tap = Some(Tapping(tap));
     }
 
     /// [`Self::step`] names the machine no more, until it resumes.

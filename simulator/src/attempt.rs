@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fencepost_txn::Timestamp;
 
-use crate::history::{Object, Saw, Seen, Write};
+use crate::history::{Object, SOMETIME, Saw, Seen, Write};
 use crate::lists::Contents;
 
 /// How far a transaction has got.
@@ -31,6 +31,8 @@ pub struct Attempt {
     /// Where it leaves its number, if its client may not be told of its end.
     pub marker: Option<usize>,
     at: Timestamp,
+    /// Whether its machine could not say any more whether what it had was the newest.
+    out_of_touch: bool,
     reads: Vec<(Object, Saw)>,
     writes: BTreeMap<Object, Write>,
     /// What it found in lists.
@@ -46,6 +48,7 @@ impl Attempt {
             stage: Stage::Running,
             marker,
             at: Timestamp::ZERO,
+            out_of_touch: false,
             reads: Vec::new(),
             writes: BTreeMap::new(),
             lists: Vec::new(),
@@ -117,6 +120,11 @@ impl Attempt {
         self.at = at;
     }
 
+    /// Its machine has no lease at its end: what it has read may have been old unless it took effect.
+    pub fn lost_touch(&mut self) {
+        self.out_of_touch = true;
+    }
+
     /// What its client saw; `ended` is [`crate::history::NEVER`] where it was not told
     /// of the end.
     pub fn seen(self, ended: u64) -> Seen {
@@ -124,7 +132,10 @@ impl Attempt {
         let writes = self.writes.into_values().filter(|_| committed);
         Seen {
             id: self.id,
-            began: self.began,
+            began: match self.out_of_touch && !committed {
+                true => SOMETIME,
+                false => self.began,
+            },
             ended,
             reads: self.reads,
             writes: writes.collect(),

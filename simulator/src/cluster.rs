@@ -11,9 +11,12 @@ use fencepost_txn::{Machine, MachineOptions};
 
 use crate::doom::Doom;
 use crate::executor::Executor;
+use crate::faults::Trips;
 use crate::host::HostTime;
 use crate::leases;
+use crate::newcomer;
 use crate::plan::Plan;
+use crate::registrar::Registrar;
 use crate::sim::Sim;
 
 /// The least that a region may be.
@@ -36,6 +39,8 @@ pub struct Cluster {
     pub machines: Vec<Arc<Machine>>,
     /// Which of them have crashed.
     pub dooms: Vec<Doom>,
+    /// The steps at which some do.
+    pub trips: Trips,
     /// What further ones are made with.
     pub ground: Ground,
 }
@@ -50,6 +55,7 @@ pub struct Ground {
     net: SimNet,
     hosts: Vec<Arc<HostTime>>,
     store: Arc<LocalStore>,
+    trips: Trips,
     /// Where machines that join ask to be let in.
     pub door: Arc<Door>,
 }
@@ -83,7 +89,9 @@ impl Ground {
             clock: Arc::clone(&self.hosts[host]) as _,
             host: host as u64,
             leases: plan.leases,
-            store: plan.replaces.then(|| Arc::clone(&self.store) as _),
+            store: plan
+                .replaces
+                .then(|| Registrar::of(&self.store, id, &self.trips) as _),
             door: plan.join_after_ns.map(|_| Arc::clone(&self.door)),
             joins,
             driven: true,
@@ -109,15 +117,20 @@ impl Ground {
         current.is_some_and(|current| current.has(id))
     }
 
+    /// The doom of a machine.
+    pub fn doom(&self, id: MachineId) -> Doom {
+        self.trips.doom(id).clone()
+    }
+
     /// Has machine `id` driven from when it is there, until it crashes. `wrong` is asked whether something is.
     pub fn drive(
         &self,
         (sim, executor): (&Sim, &mut Executor),
-        (id, place, doom): (MachineId, Place, Doom),
+        (id, place): (MachineId, Place),
         wrong: impl Fn(&Arc<Machine>) -> Option<String> + 'static,
     ) {
         let (sim, clock) = (sim.clone(), Arc::clone(&self.hosts[self.host_of(id)]));
-        let mut due = None;
+        let (doom, mut due) = (self.doom(id), None);
         let drive = move || {
             let Some(machine) = place.get().filter(|_| !doom.has_come()) else {
                 return false;
@@ -151,25 +164,28 @@ impl Cluster {
         let configuration = configuration.map_err(|error| error.to_string())?;
         let store = store_with(&configuration)?;
         let host = |_| Arc::new(HostTime::draw(net.clone(), &mut random));
+        let possible = (1..=plan.machines + newcomer::LIVES).map(MachineId);
+        let possible: Vec<Doom> = possible.map(|id| Doom::of(&net, id)).collect();
+        let dooms = possible[..plan.machines as usize].to_vec();
+        let trips = Trips::of(possible);
         let ground = Ground {
             plan: Rc::new(plan.clone()),
             net: net.clone(),
             hosts: (0..plan.hosts.max(1)).map(host).collect(),
             store,
+            trips: trips.clone(),
             door: door_of(plan)?,
         };
-        let (mut machines, mut dooms) = (Vec::new(), Vec::<Doom>::new());
+        let mut machines = Vec::new();
         let all: Rc<OnceCell<Vec<Arc<Machine>>>> = Rc::default();
         for member in configuration.machines() {
             let id = member.id;
             let machine = ground.open(id, &configuration, false)?;
             machines.push(Arc::clone(&machine));
             let (manager, all) = (Arc::clone(&machines[0]), Rc::clone(&all));
-            let doom = Doom::default();
-            dooms.push(doom.clone());
             let first = dooms[0].clone();
             let wrong = move |machine: &Arc<Machine>| {
-                if first.has_come() {
+                if first.has_come() || manager.is_evicted() {
                     return None;
                 }
                 let manages = machine.number() == manager.number();
@@ -178,7 +194,7 @@ impl Cluster {
                 wrong_about_time(machine, &manager).or_else(leases)
             };
             let place = Rc::new(OnceCell::from(machine));
-            ground.drive((&sim, &mut executor), (id, place, doom), wrong);
+            ground.drive((&sim, &mut executor), (id, place), wrong);
         }
         // Whoever is driven has been told of all.
         let _ = all.set(machines.clone());
@@ -187,6 +203,7 @@ impl Cluster {
             executor,
             machines,
             dooms,
+            trips,
             ground,
         })
     }

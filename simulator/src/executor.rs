@@ -5,6 +5,7 @@
 //!  woken ─► some time later, drawn from the seed ─► polled          who has most haste is drawn, too
 //!  the network names a machine ─► some time later ─► drive()        also at every tick of its timer
 //!  nothing to do now ─► SimNet::step(): time moves on
+//!  of a machine that is paused ─► waits until it goes on
 //! ```
 //! # Invariants
 //! * RUN-1: what happens is a function of the seed: nothing here looks at an address, a hash or a clock.
@@ -62,6 +63,8 @@ enum Job {
 
 struct Task {
     name: String,
+    /// Where it runs, if that may be paused.
+    machine: Option<MachineId>,
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
     woken: Arc<Woken>,
 }
@@ -94,6 +97,8 @@ pub struct Executor {
     pace: Pace,
     random: Random,
     jobs: BTreeMap<(u64, u64), Job>,
+    /// Those of machines that are paused.
+    held: Vec<Job>,
     tasks: Vec<Task>,
     machines: Vec<Machine>,
     woken: Arc<Mutex<Vec<usize>>>,
@@ -109,6 +114,7 @@ impl Executor {
             pace,
             random,
             jobs: BTreeMap::new(),
+            held: Vec::new(),
             tasks: Vec::new(),
             machines: Vec::new(),
             woken: Arc::default(),
@@ -127,8 +133,18 @@ impl Executor {
         self.drive_soon(self.machines.len() - 1);
     }
 
-    /// A task; its name is for those who ask why a run is stuck.
+    /// A task that runs whatever is paused; its name is for those who ask why a run is stuck.
     pub fn spawn(&mut self, name: String, future: impl Future<Output = ()> + 'static) {
+        self.spawn_on(None, name, future);
+    }
+
+    /// As [`Self::spawn`], on a machine.
+    pub fn spawn_on(
+        &mut self,
+        machine: Option<MachineId>,
+        name: String,
+        future: impl Future<Output = ()> + 'static,
+    ) {
         let woken = Arc::new(Woken {
             task: self.tasks.len(),
             queued: AtomicBool::new(false),
@@ -137,6 +153,7 @@ impl Executor {
         Arc::clone(&woken).wake();
         self.tasks.push(Task {
             name,
+            machine,
             future: Some(Box::pin(future)),
             woken,
         });
@@ -188,14 +205,19 @@ impl Executor {
     /// Lets the next thing happen; false where nothing ever will.
     fn turn(&mut self) -> bool {
         let woken = std::mem::take(&mut *self.woken.lock());
-        for task in woken {
+        let mut due: Vec<Job> = woken.into_iter().map(Job::Poll).collect();
+        if self.sim.any_resumed() {
+            due.append(&mut self.held);
+        }
+        for job in due {
             let at = self.soon();
-            self.jobs.insert(at, Job::Poll(task));
+            self.jobs.insert(at, job);
         }
         let now = self.sim.now_ns();
         let first = self.jobs.first_entry();
         match first.filter(|first| first.key().0 <= now) {
             Some(first) => match first.remove() {
+                job if self.is_paused(&job) => self.held.push(job),
                 Job::Poll(task) => self.poll(task),
                 Job::Drive(machine) => self.drive(machine),
             },
@@ -212,6 +234,14 @@ impl Executor {
             }
         }
         true
+    }
+
+    fn is_paused(&self, job: &Job) -> bool {
+        let machine = match job {
+            Job::Poll(task) => self.tasks[*task].machine,
+            Job::Drive(machine) => Some(self.machines[*machine].id),
+        };
+        machine.is_some_and(|machine| self.sim.is_paused(machine))
     }
 
     fn poll(&mut self, at: usize) {
@@ -337,6 +367,41 @@ mod tests {
             let stuck = Err(Halted::Stuck("the one that waits".into()));
             assert_eq!(executor.run(), stuck);
         }
+    }
+
+    #[test]
+    fn nothing_of_a_machine_runs_while_it_is_paused() {
+        use fencepost_fabric::Nic;
+        let (sim, mut executor) = world(3);
+        let id = MachineId(1);
+        let drives = Rc::new(RefCell::new(Vec::new()));
+        let (driven, clock) = (Rc::clone(&drives), sim.clone());
+        executor.add_machine(
+            id,
+            Box::new(move || {
+                driven.borrow_mut().push(clock.now_ns());
+                false
+            }),
+        );
+        let (polls, clock) = (Rc::clone(&drives), sim.clone());
+        executor.spawn_on(Some(id), "a client".into(), async move {
+            for _ in 0..100 {
+                clock.nap(1_000_000).await;
+                polls.borrow_mut().push(clock.now_ns());
+            }
+        });
+        let clock = sim.clone();
+        executor.spawn("a pause".into(), async move {
+            clock.nap(20_000_000).await;
+            clock.pause(id, Nic::Goes);
+            clock.nap(50_000_000).await;
+            clock.resume(id);
+        });
+        executor.run().expect("all end");
+        let drives = drives.take();
+        let during = |at: &&u64| (20_200_000..70_000_000).contains(*at);
+        assert_eq!(drives.iter().find(during), None);
+        assert!(drives.iter().filter(|at| **at > 70_000_000).count() > 100);
     }
 
     #[test]

@@ -38,12 +38,16 @@ pub struct Write {
 /// The end of a transaction that nobody was told of.
 pub const NEVER: u64 = u64::MAX;
 
+/// The beginning of a transaction that may have read what was long gone: it had no effect, and the machine that it was
+/// run on was none of the cluster's any more, for all that it knew.
+pub const SOMETIME: u64 = 0;
+
 /// A transaction as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// Its number, which is not 0.
     pub id: u64,
-    /// The moment before it began.
+    /// The moment before it began, or [`SOMETIME`].
     pub began: u64,
     /// The moment after its client was told that it has ended; [`NEVER`] where it was not.
     pub ended: u64,

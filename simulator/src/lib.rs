@@ -12,7 +12,7 @@
 //! * [`workload`], [`attempt`]: random transactions, and what is written down of them.
 //! * [`history`], [`checker`], [`snapshots`], [`lists`]: what must hold of what they saw.
 //! * [`appends`]: the same for clients of real processes, who know no timestamps.
-//! * [`doom`]: machines that crash; [`newcomer`]: machines that join.
+//! * [`faults`], [`doom`]: what goes wrong, and machines that crash; [`newcomer`]: machines that join.
 //! * [`rest`]: what must hold when all is over; `leases`: who may be suspected.
 //!
 //! The code under test is the code that ships: machines, transactions and indexes do not know where they
@@ -26,12 +26,14 @@ pub mod checker;
 pub mod cluster;
 pub mod doom;
 pub mod executor;
+pub mod faults;
 pub mod history;
 mod host;
 mod leases;
 pub mod lists;
 pub mod newcomer;
 pub mod plan;
+mod registrar;
 pub mod rest;
 pub mod run;
 pub mod sim;

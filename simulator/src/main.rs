@@ -3,18 +3,22 @@
 //! ```text
 //! fencepost-simulator --seeds 10000 [--from S] [--threads T]     many, with progress
 //! fencepost-simulator --seed S                                   one, with its hashes
+//! fencepost-simulator --kind crash ...                           the same with something that goes wrong
 //! ```
 //! It ends at the first seed that finds something, unless told to keep going, with exit code 1.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use fencepost_simulator::{Met, Summary, run};
+use fencepost_simulator::plan::{Kind, Plan};
+use fencepost_simulator::run::record_plan;
+use fencepost_simulator::{Met, Summary};
 
 /// How often there is something to read.
 const REPORT: Duration = Duration::from_secs(5);
@@ -36,6 +40,10 @@ struct Options {
     /// Threads; each runs one seed at a time.
     #[arg(long)]
     threads: Option<usize>,
+    /// What goes wrong: nothing, crash, two-crashes, crash-in-recovery, crash-in-commit, crash-at-recovery, pause or
+    /// partition.
+    #[arg(long, default_value = "nothing", value_parser = kind)]
+    kind: Kind,
     /// Runs all of them, whatever they find.
     #[arg(long)]
     keep_going: bool,
@@ -44,29 +52,36 @@ struct Options {
 fn main() -> ExitCode {
     let options = Options::parse();
     match options.seed {
-        Some(seed) => one(seed),
+        Some(seed) => one(options.kind, seed),
         None => many(&options),
     }
 }
 
+fn kind(name: &str) -> Result<Kind, String> {
+    Kind::named(name).ok_or_else(|| "nothing of that name goes wrong".into())
+}
+
 /// Runs a seed; what it found if it found something.
-fn try_seed(seed: u64) -> Result<Summary, String> {
-    match catch_unwind(AssertUnwindSafe(|| run(seed))) {
-        Ok(Ok(summary)) => Ok(summary),
+fn try_seed(kind: Kind, seed: u64) -> Result<Summary, String> {
+    let plan = Rc::new(kind.draw(seed));
+    match catch_unwind(AssertUnwindSafe(|| record_plan(plan))) {
+        Ok(Ok(recorded)) => Ok(recorded.summary),
         Ok(Err(halted)) => Err(halted.to_string()),
         // The panic has said where.
         Err(_) => Err("panicked".into()),
     }
 }
 
-fn report(seed: u64, what: &str) {
-    eprintln!("seed {seed}: {what}");
-    eprintln!("again: cargo run --release -p fencepost-simulator -- --seed {seed}");
+fn report(kind: Kind, seed: u64, what: &str) {
+    let name = kind.name;
+    eprintln!("{name}, seed {seed}: {what}");
+    eprintln!("again: cargo run --release -p fencepost-simulator -- --kind {name} --seed {seed}");
 }
 
-fn one(seed: u64) -> ExitCode {
-    println!("{:#?}", fencepost_simulator::plan::Plan::draw(seed));
-    match try_seed(seed) {
+fn one(kind: Kind, seed: u64) -> ExitCode {
+    let plan: Plan = kind.draw(seed);
+    println!("{plan:#?}");
+    match try_seed(kind, seed) {
         Ok(summary) => {
             println!("{summary:#?}");
             println!(
@@ -76,7 +91,7 @@ fn one(seed: u64) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(what) => {
-            report(seed, &what);
+            report(kind, seed, &what);
             ExitCode::FAILURE
         }
     }
@@ -139,7 +154,7 @@ fn many(options: &Options) -> ExitCode {
             }
             let seed = options.from.wrapping_add(number);
             lock().running.insert(seed, Instant::now());
-            let ended = try_seed(seed);
+            let ended = try_seed(options.kind, seed);
             let mut totals = lock();
             totals.running.remove(&seed);
             done.fetch_add(1, Ordering::Relaxed);
@@ -172,7 +187,7 @@ fn many(options: &Options) -> ExitCode {
         totals.unseen, totals.polls
     );
     for (seed, what) in &totals.found {
-        report(*seed, what);
+        report(options.kind, *seed, what);
     }
     match totals.found.len() {
         0 => ExitCode::SUCCESS,

@@ -24,7 +24,7 @@ const LOOK_NS: u64 = 1_000_000;
 /// How many looks an answer is waited for.
 const LOOKS: u64 = 200;
 /// Lives that it has at most: the others may have gone on without it before it was there.
-const LIVES: u32 = 8;
+pub const LIVES: u32 = 8;
 
 /// The machine that joins, in each of its lives.
 pub struct Newcomer(Vec<Life>);
@@ -44,14 +44,17 @@ impl Newcomer {
         after_ns: u64,
         client: Client,
     ) -> Newcomer {
-        let life = |at| Life {
-            id: MachineId(1 + client.plan.machines + at),
-            place: Place::default(),
-            doom: Doom::default(),
+        let life = |at| {
+            let id = MachineId(1 + client.plan.machines + at);
+            Life {
+                id,
+                place: Place::default(),
+                doom: ground.doom(id),
+            }
         };
         let lives: Vec<Life> = (0..LIVES).map(life).collect();
-        for Life { id, place, doom } in &lives {
-            let driven = (*id, Rc::clone(place), doom.clone());
+        for Life { id, place, .. } in &lives {
+            let driven = (*id, Rc::clone(place));
             ground.drive((sim, executor), driven, |_| None);
         }
         let joins = Joins {
@@ -97,19 +100,18 @@ struct Joins {
 impl Joins {
     async fn run(mut self, after_ns: u64, mut client: Client) {
         self.sim.nap(after_ns).await;
-        let machine = loop {
+        (client.machine.1, client.doom) = loop {
             match self.join().await {
-                Ok(Some(machine)) => break machine,
+                Ok(Some(joined)) => break joined,
                 Ok(None) => {}
                 Err(why) => return self.sim.report(format!("it cannot join: {why}")),
             }
         };
-        client.machine.1 = machine;
         client.run().await;
     }
 
     /// Joins; `None` where the others have gone on without it before it was there.
-    async fn join(&mut self) -> Result<Option<Arc<Machine>>, String> {
+    async fn join(&mut self) -> Result<Option<(Arc<Machine>, Doom)>, String> {
         let admitted = self.admitted().await.map_err(|error| error.to_string())?;
         let (id, configuration) = admitted;
         let mut lives = self.lives.iter();
@@ -119,12 +121,12 @@ impl Joins {
         while !machine.is_complete().await {
             // Nobody may be left who would tell it.
             if !self.ground.counts(id) {
-                life.doom.strike(&self.sim, id);
+                life.doom.come();
                 return Ok(None);
             }
             self.sim.nap(10_000).await;
         }
-        Ok(Some(Arc::clone(machine)))
+        Ok(Some((Arc::clone(machine), life.doom.clone())))
     }
 
     /// Knocks until somebody lets it in.

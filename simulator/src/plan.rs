@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use fencepost_fabric::{MachineId, Random, SimKnobs};
+use fencepost_fabric::{MachineId, Nic, Random, SimKnobs};
 use fencepost_txn::Near;
 use fencepost_txn::network::LeaseTerms;
 
-use crate::doom::Crash;
 use crate::executor::Pace;
+use crate::faults::{Direction, Fault, SWAP, StepAt, When};
 use crate::host::DRIFT_PPM;
 
 /// Everything that is drawn before a run begins.
@@ -59,11 +59,11 @@ pub struct Plan {
     pub leases: Option<LeaseTerms>,
     /// Whether machines that fail are replaced.
     pub replaces: bool,
-    /// A machine that crashes.
-    pub crash: Option<Crash>,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
     /// When another machine joins, in nanoseconds after clients have begun.
     pub join_after_ns: Option<u64>,
-    /// Another one, from 0, that crashes once all data of the first has replicas again.
+    /// A machine, from 0, that crashes once all data of others that have failed has replicas again.
     pub next_crash: Option<usize>,
 }
 
@@ -119,74 +119,235 @@ impl Plan {
             few_blocks: of(&[0, 0, 1]) == 1,
             leases: terms(of(&[0, 10, 50])),
             replaces: of(&[0, 1]) == 1,
-            crash: None,
+            faults: Vec::new(),
             join_after_ns: None,
             next_crash: None,
         }
     }
 
-    /// Draws a plan in which a machine crashes and is replaced.
-    pub fn draw_with_crash(seed: u64) -> Plan {
+    /// Draws a plan in which machines that fail are replaced; of at least so many of each.
+    fn draw_to_fail(seed: u64, machines: u32, replicas: usize) -> (Plan, Random) {
         let plan = Plan::draw(seed);
         let mut random = Random::new(seed ^ 0xDEAD);
-        let machines = plan.machines.max(3);
-        Plan {
-            machines,
+        let leases = terms(10 + random.below(2) * 20);
+        let plan = Plan {
+            machines: plan.machines.max(machines),
             // The time goes on at the next manager's as it was only if they have their clock in common.
             hosts: 1,
-            replicas: plan.replicas.max(2),
-            leases: terms(10 + random.below(2) * 20),
+            replicas: plan.replicas.max(replicas),
+            leases,
             replaces: true,
-            crash: Some(Crash {
-                machine: random.below(machines.into()) as usize,
-                after_ns: random.below(20_000_000),
-            }),
             ..plan
-        }
+        };
+        (plan, random)
+    }
+
+    /// Which machine fails, and when.
+    fn draw_victim(&self, random: &mut Random) -> (usize, When) {
+        let machine = random.below(self.machines.into()) as usize;
+        (machine, When::After(random.below(20_000_000)))
+    }
+
+    /// A machine that is not `first`.
+    fn draw_other(&self, first: usize, random: &mut Random) -> usize {
+        let others = u64::from(self.machines) - 1;
+        (first + 1 + random.below(others) as usize) % self.machines as usize
+    }
+
+    /// Draws a plan in which a machine crashes and is replaced.
+    pub fn draw_with_crash(seed: u64) -> Plan {
+        let (plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let (machine, when) = plan.draw_victim(&mut random);
+        let faults = vec![Fault::Crash(machine, when)];
+        Plan { faults, ..plan }
     }
 
     /// Draws a plan in which a machine crashes and is replaced, and later another one.
     pub fn draw_with_two_crashes(seed: u64) -> Plan {
-        let plan = Plan::draw_with_crash(seed);
-        let mut random = Random::new(seed ^ 0xDEAD_DEAD);
         // Two of three are a majority still.
-        let machines = plan.machines.max(4);
-        let others = u64::from(machines) - 1;
-        let next = |first: usize| (first + 1 + random.below(others) as usize) % machines as usize;
-        Plan {
-            machines,
-            replicas: 2,
-            next_crash: plan.crash.map(|crash| crash.machine).map(next),
-            ..plan
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 4, 2);
+        let (machine, when) = plan.draw_victim(&mut random);
+        plan.faults.push(Fault::Crash(machine, when));
+        plan.next_crash = Some(plan.draw_other(machine, &mut random));
+        plan.replicas = 2;
+        plan
+    }
+
+    /// Draws a plan in which a machine crashes, and another one soon after that was found out.
+    pub fn draw_with_crash_in_recovery(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);
+        let (machine, when) = plan.draw_victim(&mut random);
+        let (other, soon) = (
+            plan.draw_other(machine, &mut random),
+            random.below(3_000_000),
+        );
+        plan.faults.push(Fault::Crash(machine, when));
+        plan.faults.push(Fault::Crash(other, When::Suspected(soon)));
+        plan
+    }
+
+    /// Draws a plan in which a machine crashes at a step of a commit.
+    pub fn draw_with_crash_in_commit(seed: u64) -> Plan {
+        const STEPS: [&str; 8] = [
+            "LOCK",
+            "LOCK-REPLY",
+            "VALIDATE",
+            "COMMIT-BACKUP",
+            "COMMIT-BACKUP",
+            "COMMIT-PRIMARY",
+            "TRUNCATE",
+            "ABORT",
+        ];
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let (machine, _) = plan.draw_victim(&mut random);
+        let name = STEPS[random.below(STEPS.len() as u64) as usize];
+        plan.faults.push(Fault::CrashAt(StepAt {
+            name,
+            by: Some(machine),
+            nth: 1 + random.below(12),
+            after: random.below(2) == 0,
+        }));
+        plan
+    }
+
+    /// Draws a plan in which a machine crashes, and another one at a step of its being replaced.
+    pub fn draw_with_crash_at_recovery(seed: u64) -> Plan {
+        const STEPS: [&str; 21] = [
+            "PROBE",
+            "PROBE-ANSWER",
+            SWAP,
+            "NEW-CONFIG",
+            "CONFIGURATION",
+            "NEW-CONFIG-ACK",
+            "NEW-CONFIG-COMMIT",
+            "NEED-RECOVERY",
+            "FETCH-TX-STATE",
+            "SEND-TX-STATE",
+            "REPLICATE-TX-STATE",
+            "REPLICATE-ACK",
+            "REPLICATED",
+            "RECOVERY-VOTE",
+            "REQUEST-VOTE",
+            "COMMIT-RECOVERY",
+            "ABORT-RECOVERY",
+            "RECOVERY-ACK",
+            "TRUNCATE-RECOVERY",
+            "REGIONS-ACTIVE",
+            "ALL-REGIONS-ACTIVE",
+        ];
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);
+        let (machine, when) = plan.draw_victim(&mut random);
+        plan.faults.push(Fault::Crash(machine, when));
+        plan.faults.push(Fault::CrashAt(StepAt {
+            name: STEPS[random.below(STEPS.len() as u64) as usize],
+            by: None,
+            nth: 1 + random.below(6),
+            after: random.below(2) == 0,
+        }));
+        plan
+    }
+
+    /// Draws a plan in which a machine stands still for about as long as leases last, or longer, and goes on.
+    pub fn draw_with_pause(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let (machine, when) = plan.draw_victim(&mut random);
+        let ns = plan.draw_outage(&mut random);
+        let nic = match random.below(3) {
+            0 => Nic::Stands,
+            _ => Nic::Goes,
+        };
+        plan.faults.push(Fault::Pause(machine, when, ns, nic));
+        plan
+    }
+
+    /// Draws a plan in which a machine, or two, are cut off for longer than leases last.
+    pub fn draw_with_partition(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let (machine, when) = plan.draw_victim(&mut random);
+        let mut cut = vec![machine];
+        if plan.machines == 5 && random.below(2) == 0 {
+            plan.replicas = 3;
+            cut.push(plan.draw_other(machine, &mut random));
         }
+        for machine in cut {
+            let direction = match random.below(4) {
+                0 => Direction::Out,
+                1 => Direction::In,
+                _ => Direction::Both,
+            };
+            // Longer than a connection is waited for: it breaks, and what was on its way is lost.
+            let ns = 40_000_000 + plan.draw_outage(&mut random);
+            plan.faults
+                .push(Fault::CutOff(machine, when, ns, direction));
+        }
+        plan
     }
 
     /// Draws a plan in which a machine joins at about the time when another one crashes.
     pub fn draw_with_newcomer_and_crash(seed: u64) -> Plan {
-        let plan = Plan::draw_with_crash(seed);
-        let crash = plan.crash.map_or(0, |crash| crash.after_ns);
-        let mut random = Random::new(seed ^ 0xF0D);
+        let (plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let (machine, _) = plan.draw_victim(&mut random);
+        // It is let in some looks of the manager at the door later.
+        let (joins, crashes) = (random.below(20_000_000), random.below(120_000_000));
         Plan {
-            // It is let in some looks of the manager at the door later.
-            join_after_ns: Some(crash.saturating_sub(random.below(100_000_000))),
-            crash: plan.crash.map(|crash| Crash {
-                after_ns: crash.after_ns + random.below(100_000_000),
-                ..crash
-            }),
+            join_after_ns: Some(joins),
+            faults: vec![Fault::Crash(machine, When::After(crashes))],
             ..plan
         }
     }
 
     /// Draws a plan in which a machine joins, and, in half of them, another one crashes when all is at rest again.
     pub fn draw_with_newcomer(seed: u64) -> Plan {
-        let plan = Plan::draw_with_crash(seed);
-        let mut random = Random::new(seed ^ 0xF00D);
+        let (plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
         Plan {
-            crash: None,
             join_after_ns: Some(random.below(20_000_000)),
             next_crash: (random.below(2) == 0).then(|| random.below(plan.machines.into()) as usize),
             ..plan
         }
+    }
+
+    /// How long something is not there that is found out: from half of a lease to three.
+    fn draw_outage(&self, random: &mut Random) -> u64 {
+        let lease = self.leases.map_or(0, LeaseTerms::duration_ns);
+        lease / 2 + random.below(lease * 5 / 2)
+    }
+}
+
+/// A kind of plan, by what goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// What it is called.
+    pub name: &'static str,
+    draw: fn(u64) -> Plan,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 10] = [
+        Kind::of("nothing", Plan::draw),
+        Kind::of("crash", Plan::draw_with_crash),
+        Kind::of("two-crashes", Plan::draw_with_two_crashes),
+        Kind::of("crash-in-recovery", Plan::draw_with_crash_in_recovery),
+        Kind::of("crash-in-commit", Plan::draw_with_crash_in_commit),
+        Kind::of("crash-at-recovery", Plan::draw_with_crash_at_recovery),
+        Kind::of("pause", Plan::draw_with_pause),
+        Kind::of("partition", Plan::draw_with_partition),
+        Kind::of("newcomer", Plan::draw_with_newcomer),
+        Kind::of("newcomer-and-crash", Plan::draw_with_newcomer_and_crash),
+    ];
+
+    const fn of(name: &'static str, draw: fn(u64) -> Plan) -> Kind {
+        Kind { name, draw }
+    }
+
+    /// The one of a name.
+    pub fn named(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name == name)
+    }
+
+    /// Draws a plan of it.
+    pub fn draw(self, seed: u64) -> Plan {
+        (self.draw)(seed)
     }
 }
 

@@ -1,6 +1,6 @@
 //! One seed: a cluster, its clients, and all that must hold.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,8 +13,9 @@ use fencepost_txn::{Machine, Timestamp};
 
 use crate::checker::check;
 use crate::cluster::Cluster;
-use crate::doom::{Crash, Doom};
+use crate::doom::Doom;
 use crate::executor::{Executor, Halted};
+use crate::faults::{Fault, Scene, When};
 use crate::history::Seen;
 use crate::leases;
 use crate::lists::check_lists;
@@ -169,51 +170,65 @@ fn over(machine: &Machine, since: Timestamp) -> bool {
     machine.is_at_rest() && machine.oldest() >= since
 }
 
-/// Which machines do not come to rest.
-fn unrest(machines: &[Arc<Machine>], since: Timestamp) -> String {
-    let restless = machines.iter().filter(|machine| !over(machine, since));
-    let say = |machine: &Arc<Machine>| {
+/// What machines that have not crashed are at.
+fn unrest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> String {
+    let say = |(machine, _): (&Arc<Machine>, _)| {
         let (number, left, oldest) = (machine.number(), machine.unrest(), machine.oldest());
         let lacks = machine.lacks_data();
+        let members = machine.members();
+        let others: Vec<_> = members.machines.iter().map(|member| member.id).collect();
+        let (configuration, answers) = (members.configuration, machine.is_answering());
+        let evicted = machine.is_evicted();
         format!(
-            "m{number} (left: {left:?}, lacks data: {lacks}; read back to {oldest:?}, {since:?} is due)"
+            "m{number} (left: {left:?}, lacks data: {lacks}; configuration {configuration} of {others:?}, answers: {answers}, evicted: {evicted}; read back to {oldest:?}, {since:?} is due)"
         )
     };
-    let restless: Vec<_> = restless.map(say).collect();
-    restless.join(", ")
+    let living = machines.iter().zip(dooms);
+    let living = living.filter(|(_, doom)| !doom.has_come());
+    let living: Vec<_> = living.map(say).collect();
+    living.join(", ")
 }
 
-/// Runs until nothing is left of anything that clients have done, and of machines that have crashed; those that live.
+/// Whether nothing is left of anything that clients have done, and of machines that have failed: whoever is out knows
+/// it, and the others go on.
+fn rest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> bool {
+    let all = || machines.iter().zip(dooms);
+    let living = || all().filter(|(_, doom)| !doom.has_come());
+    let newest = living().map(|(machine, _)| machine.members());
+    let Some(newest) = newest.max_by_key(|members| members.configuration) else {
+        return false;
+    };
+    let is_in = |number: u32| newest.machines.iter().any(|member| member.id == number);
+    let changed = newest.configuration > 1;
+    let member = |machine: &Machine| {
+        let current = machine.members().configuration == newest.configuration;
+        current && (!changed || machine.is_answering()) && over(machine, since)
+    };
+    all().all(
+        |(machine, doom)| match (doom.has_come(), is_in(machine.number())) {
+            (true, is_in) => !is_in,
+            (false, true) => member(machine),
+            (false, false) => machine.is_evicted(),
+        },
+    )
+}
+
+/// Runs until all rests; the machines that are members then.
 fn come_to_rest(
     executor: &mut Executor,
     machines: &[Arc<Machine>],
     dooms: &[Doom],
 ) -> Result<Vec<Arc<Machine>>, Halted> {
-    let (dead, alive): (Vec<_>, Vec<_>) = machines
-        .iter()
-        .zip(dooms)
-        .partition(|(_, doom)| doom.has_come());
-    let of = |some: Vec<(&Arc<Machine>, _)>| -> Vec<_> {
-        some.into_iter()
-            .map(|(machine, _)| Arc::clone(machine))
-            .collect()
-    };
-    let (dead, alive) = (of(dead), of(alive));
-    let since = alive[0].now();
-    let replaced = |machine: &Arc<Machine>| {
-        let members = machine.members().machines;
-        let out = |dead: &Arc<Machine>| members.iter().all(|member| member.id != dead.number());
-        dead.iter().all(out) && (dead.is_empty() || machine.is_answering())
-    };
-    let rest = executor.run_until(|_| {
-        let mut all = alive.iter();
-        all.all(|machine| replaced(machine) && over(machine, since))
-    });
+    let since = machines[0].now();
+    let rest = executor.run_until(|_| rest(machines, dooms, since));
+    let living = machines.iter().zip(dooms);
+    let living = living.filter(|(machine, doom)| !doom.has_come() && !machine.is_evicted());
+    let living: Vec<_> = living.map(|(machine, _)| Arc::clone(machine)).collect();
     rest.map_err(|halted| match halted {
-        Halted::Stuck(_) => Halted::Stuck(unrest(&alive, since)),
+        Halted::Stuck(_) => Halted::Stuck(unrest(machines, dooms, since)),
         broken => broken,
     })?;
-    Ok(alive)
+    Ok(living)
 }
 
 /// What was recorded of a run.
@@ -251,12 +266,13 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         mut executor,
         mut machines,
         mut dooms,
+        trips,
         ground,
     } = Cluster::start(&plan).map_err(Halted::Broken)?;
     let clients = plan.clients * plan.transactions;
     let markers = match plan.drop_one_in {
         // Any may be cut off while it commits.
-        _ if plan.crash.is_some() => clients,
+        _ if !plan.faults.is_empty() => clients,
         0 => 0,
         one_in => clients.div_ceil(one_in as usize),
     };
@@ -275,6 +291,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     let world = Rc::new(world.take());
     let log: Rc<RefCell<Logbook>> = Rc::default();
     let mut random = Random::new(seed ^ 0xC1_1E_27);
+    let at_work = Rc::new(Cell::new(plan.clients));
     for number in 0..plan.clients {
         let at = random.below(machines.len() as u64) as usize;
         let client = Client {
@@ -287,11 +304,21 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
             random: random.fork(),
             doom: dooms[at].clone(),
         };
-        executor.spawn(format!("client {number} of m{}", at + 1), client.run());
+        let (name, at_work) = (format!("client {number} of m{}", at + 1), at_work.clone());
+        executor.spawn_on(Some(dooms[at].machine()), name, async move {
+            client.run().await;
+            at_work.set(at_work.get() - 1);
+        });
     }
-    if let Some(crash) = plan.crash {
-        let doom = dooms[crash.machine].clone();
-        executor.spawn("the crash".into(), doom.come(sim.clone(), crash));
+    trips.arm(sim.net(), &plan.faults);
+    let scene = Scene {
+        sim: sim.clone(),
+        machines: machines.clone(),
+        dooms: dooms.clone(),
+        clients: Rc::clone(&at_work),
+    };
+    for fault in &plan.faults {
+        executor.spawn(format!("{fault:?}"), scene.clone().happen(*fault));
     }
     let newcomer = plan.join_after_ns.map(|after_ns| {
         let client = Client {
@@ -302,14 +329,15 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
             sim: sim.clone(),
             log: Rc::clone(&log),
             random: random.fork(),
-            doom: Doom::default(),
+            // Of where it will be.
+            doom: dooms[0].clone(),
         };
         Newcomer::come(&ground, (&sim, &mut executor), after_ns, client)
     });
     executor.run().map_err(|halted| match halted {
         Halted::Stuck(who) => {
             let since = machines[0].now();
-            Halted::Stuck(format!("{who}; {}", unrest(&machines, since)))
+            Halted::Stuck(format!("{who}; {}", unrest(&machines, &dooms, since)))
         }
         broken => broken,
     })?;
@@ -321,12 +349,8 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     }
     let mut alive = come_to_rest(&mut executor, &machines, &dooms)?;
     if let Some(machine) = plan.next_crash {
-        let crash = Crash {
-            machine,
-            after_ns: 0,
-        };
-        let doom = dooms[machine].clone();
-        executor.spawn("the next crash".into(), doom.come(sim.clone(), crash));
+        let crash = Fault::Crash(machine, When::After(0));
+        executor.spawn("the next crash".into(), scene.clone().happen(crash));
         executor.run()?;
         alive = come_to_rest(&mut executor, &machines, &dooms)?;
         if let Some(newcomer) = &newcomer {
@@ -338,6 +362,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         }
     }
     let machines = alive;
+    trips.disarm();
     let reached: Rc<RefCell<BTreeSet<_>>> = Rc::default();
     for (at, machine) in machines.iter().enumerate() {
         let reader = LastReader {
@@ -352,7 +377,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     }
     executor.run()?;
     rest::look(&machines, &reached.take())?;
-    if plan.crash.is_none() && plan.next_crash.is_none() {
+    if plan.faults.is_empty() && plan.next_crash.is_none() {
         leases::look(&machines)?;
     }
     let polls = executor.polls();

@@ -2,12 +2,12 @@
 //! what must not be.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use fencepost_fabric::{MachineId, MonotonicClock, SimNet};
+use fencepost_fabric::{MachineId, MonotonicClock, Nic, SimNet};
 
 /// Who is woken for tasks: no machine of the network.
 const NOBODY: MachineId = MachineId(u32::MAX);
@@ -24,6 +24,9 @@ struct Inner {
     moments: Cell<u64>,
     naps: RefCell<BTreeMap<(u64, u64), Waker>>,
     progress: Cell<u64>,
+    /// Machines that do not run, and whether one has gone on since anybody asked.
+    paused: RefCell<BTreeSet<MachineId>>,
+    resumed: Cell<bool>,
     broken: RefCell<Option<String>>,
 }
 
@@ -36,6 +39,8 @@ impl Sim {
                 moments: Cell::new(0),
                 naps: RefCell::default(),
                 progress: Cell::new(0),
+                paused: RefCell::default(),
+                resumed: Cell::new(false),
                 broken: RefCell::default(),
             }),
         }
@@ -90,6 +95,29 @@ impl Sim {
             drop(naps);
             waker.wake();
         }
+    }
+
+    /// Nothing of a machine runs any more.
+    pub fn pause(&self, machine: MachineId, nic: Nic) {
+        self.net().pause(machine, nic);
+        self.inner.paused.borrow_mut().insert(machine);
+    }
+
+    /// It goes on.
+    pub fn resume(&self, machine: MachineId) {
+        self.net().resume(machine);
+        self.inner.paused.borrow_mut().remove(&machine);
+        self.inner.resumed.set(true);
+    }
+
+    /// Whether a machine does not run now.
+    pub(crate) fn is_paused(&self, machine: MachineId) -> bool {
+        self.inner.paused.borrow().contains(&machine)
+    }
+
+    /// Whether one has gone on since this was asked last.
+    pub(crate) fn any_resumed(&self) -> bool {
+        self.inner.resumed.take()
     }
 
     /// Something has come to its end.

@@ -1,17 +1,42 @@
 //! Machines crash while clients are at work: what was told to have been committed is there, what was not is there as
 //! a whole or not at all, and everybody goes on.
 
-mod seeds_of;
+mod held;
 
 use fencepost_simulator::plan::Plan;
-use seeds_of::{hold, seeds};
+use held::hold;
 
 #[test]
 fn nothing_that_was_committed_is_lost_with_a_machine() {
-    hold(seeds(0..150), Plan::draw_with_crash);
+    hold(0..150, Plan::draw_with_crash);
 }
 
 #[test]
 fn nothing_is_lost_with_the_next_machine_once_all_data_has_replicas_again() {
-    hold(seeds(0..150), Plan::draw_with_two_crashes);
+    hold(0..150, Plan::draw_with_two_crashes);
+}
+
+#[test]
+fn nothing_is_lost_with_a_machine_that_crashes_while_another_is_replaced() {
+    hold(0..150, Plan::draw_with_crash_in_recovery);
+}
+
+#[test]
+fn commits_are_whole_whatever_step_their_machine_crashes_at() {
+    hold(0..200, Plan::draw_with_crash_in_commit);
+}
+
+#[test]
+fn machines_are_replaced_whatever_step_of_that_another_crashes_at() {
+    hold(0..200, Plan::draw_with_crash_at_recovery);
+}
+
+#[test]
+fn machines_that_stood_still_do_no_harm() {
+    hold(0..150, Plan::draw_with_pause);
+}
+
+#[test]
+fn machines_that_were_cut_off_do_no_harm() {
+    hold(0..150, Plan::draw_with_partition);
 }

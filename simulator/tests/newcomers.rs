@@ -1,17 +1,17 @@
 //! Machines join while clients are at work: nothing that they do is less right than before, and who has joined is as good
 //! as any other.
 
-mod seeds_of;
+mod held;
 
 use fencepost_simulator::plan::Plan;
-use seeds_of::{hold, seeds};
+use held::hold;
 
 #[test]
 fn a_machine_that_joins_sees_and_writes_everything_and_becomes_a_backup() {
-    hold(seeds(0..100), Plan::draw_with_newcomer);
+    hold(0..100, Plan::draw_with_newcomer);
 }
 
 #[test]
 fn a_machine_joins_while_another_one_crashes() {
-    hold(seeds(0..100), Plan::draw_with_newcomer_and_crash);
+    hold(0..100, Plan::draw_with_newcomer_and_crash);
 }

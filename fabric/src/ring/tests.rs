@@ -115,6 +115,22 @@ fn what_is_reserved_is_kept_for_whom_it_was_promised() {
 }
 
 #[test]
+fn what_is_written_at_once_is_taken_apart_into_its_records() {
+    let (mut writer, _reader) = pair();
+    let mut pushed = Vec::new();
+    for words in [3, 0, 5] {
+        let record = record(1, words);
+        writer.push(words as u8, &[&record]).expect("fits");
+        pushed.push((words as u8, record));
+    }
+    let found = records(&writer.staged).map(|(tag, record)| (tag, record.to_vec()));
+    assert_eq!(found.collect::<Vec<_>>(), pushed);
+    // What is cut off, or no record, ends it.
+    assert_eq!(records(&writer.staged[..3]).count(), 0);
+    assert_eq!(records(&[0, 1, 2]).count(), 0);
+}
+
+#[test]
 fn a_header_that_nobody_writes_is_noticed() {
     for header in [CAPACITY as u64 + 1, u64::MAX, 3 << TAG_SHIFT] {
         let (_writer, mut reader) = pair();

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::SimNet;
 use super::flight::{Flight, Load, Operation};
 use super::state::Bells;
+use super::{SimNet, Tapped};
 use crate::bell::Bell;
 use crate::completion::{Completer, Completion};
 use crate::counters::FabricCounters;
@@ -82,11 +82,20 @@ impl SimFabric {
             Some(_) => None,
             None => Some(FabricError::Lost),
         };
-        let number = state.number();
-        let link = state.link(me, to);
-        if !link.up || refused.is_some() {
+        if !state.link(me, to).up || refused.is_some() {
             return Completion::done(Err(refused.unwrap_or(FabricError::Lost)));
         }
+        let tapped = match (&mut state.tap, &operation) {
+            (Some(tapping), Operation::Write(words)) => (tapping.0)(me, at, words),
+            _ => Tapped::Goes,
+        };
+        if tapped == Tapped::CrashesBefore {
+            drop(state);
+            machine.net.crash(me);
+            return Completion::done(Err(FabricError::Lost));
+        }
+        let number = state.number();
+        let link = state.link(me, to);
         link.waiting.insert(number, waiting(completer));
         let flight = Flight {
             from: me,
@@ -102,6 +111,10 @@ impl SimFabric {
         state.send(flight);
         if state.breaks() {
             state.break_soon(me, to);
+        }
+        drop(state);
+        if tapped == Tapped::CrashesAfter {
+            machine.net.crash(me);
         }
         completion
     }

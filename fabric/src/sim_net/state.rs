@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::flight::Flight;
 use super::happening::{Effects, Happening};
 use super::link::{Link, Way};
-use super::{Nic, SimKnobs};
+use super::{Nic, SimKnobs, Tap};
 use crate::bell::Bell;
 use crate::fabric::{Event, FabricError};
 use crate::machine::MachineId;
@@ -46,7 +46,17 @@ pub(super) struct State {
     pub(super) stations: BTreeMap<MachineId, Station>,
     pub(super) links: BTreeMap<(MachineId, MachineId), Link>,
     cuts: BTreeSet<(MachineId, MachineId)>,
+    pub(super) tap: Option<Tapping>,
     trace: u64,
+}
+
+/// Who looks at what is written.
+pub(super) struct Tapping(pub(super) Tap);
+
+impl std::fmt::Debug for Tapping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tapping")
+    }
 }
 
 impl State {
@@ -60,6 +70,7 @@ impl State {
             stations: BTreeMap::new(),
             links: BTreeMap::new(),
             cuts: BTreeSet::new(),
+            tap: None,
             trace: 0,
         }
     }

@@ -239,6 +239,28 @@ fn what_a_crashed_machine_has_posted_may_land_but_not_after_it_is_back() {
 }
 
 #[test]
+fn a_machine_crashes_at_a_write_or_right_after_it() {
+    for (tapped, lands) in [(Tapped::CrashesBefore, false), (Tapped::CrashesAfter, true)] {
+        let (net, a, _b, memory) = pair(3);
+        net.tap(Box::new(move |machine, place, words| {
+            assert_eq!((machine, place.machine), (A, B));
+            match words {
+                [8] => tapped,
+                _ => Tapped::Goes,
+            }
+        }));
+        drop(a.write(at(B, 0), &[7]));
+        assert!(net.lives(A));
+        assert_eq!(a.write(at(B, 1), &[8]).take(), Some(Err(FabricError::Lost)));
+        assert!(!net.lives(A) && net.lives(B));
+        assert_eq!(a.write(at(B, 2), &[9]).take(), Some(Err(FabricError::Lost)));
+        run(&net);
+        let landed = [0, 1, 2].map(|at| word(&memory, at) != 0);
+        assert_eq!(landed, [true, lands, false]);
+    }
+}
+
+#[test]
 fn a_broken_connection_comes_back_and_forgets() {
     let (net, a, _b, memory) = pair(6);
     let mut write = a.write(at(B, 0), &[7]);

@@ -131,7 +131,7 @@ impl Client {
         };
         let marker = match (ending, mode) {
             (Ending::DropCommit(_), Mode::ReadWrite) => self.log.borrow_mut().marker(&self.world),
-            (_, Mode::ReadWrite) if self.plan.crash.is_some() => {
+            (_, Mode::ReadWrite) if !self.plan.faults.is_empty() => {
                 self.log.borrow_mut().marker(&self.world)
             }
             _ => None,
@@ -158,16 +158,32 @@ impl Client {
         };
         let mut log = self.log.borrow_mut();
         let mut attempt = attempt.into_inner();
+        if !self.machine.1.is_answering() {
+            attempt.lost_touch();
+        }
         match ended {
             Some(Ok(end)) => log.count(end),
+            // Whoever is told so does not know.
+            Some(Err(Halt::Stop(Stop::Failed)))
+                if attempt.marker.is_some() && attempt.stage == Stage::Committing =>
+            {
+                log.count("unknown");
+                log.lists.append(&mut attempt.lists);
+                log.doubtful.push(attempt);
+                return;
+            }
             Some(Err(Halt::Broken(what))) => sim.report(format!("transaction {id}: {what}")),
             Some(Err(Halt::Stop(stop))) => {
-                if !may_stop(stop, mode, &self.plan) {
+                let evicted = self.machine.1.is_evicted();
+                if !may_stop(stop, mode, &self.plan, evicted) {
                     sim.report(format!("transaction {id}, {mode:?}, stopped: {stop}"));
                 }
                 log.count(name(stop));
             }
-            None if attempt.marker.is_some() && attempt.stage == Stage::Committing => {
+            // It may have come to its end in the moment in which its machine did.
+            None if attempt.marker.is_some()
+                && matches!(attempt.stage, Stage::Committing | Stage::Committed) =>
+            {
                 log.count("dropped in commit");
                 log.lists.append(&mut attempt.lists);
                 log.doubtful.push(attempt);
@@ -265,13 +281,14 @@ impl Step<'_> {
     }
 }
 
-/// Whether a transaction may end so while nothing is broken.
-fn may_stop(stop: Stop, mode: Mode, plan: &Plan) -> bool {
+/// Whether a transaction may end so: while nothing is broken, or on a machine that others have evicted.
+fn may_stop(stop: Stop, mode: Mode, plan: &Plan, evicted: bool) -> bool {
     match (stop, mode) {
+        (Stop::Failed, _) if evicted => true,
         // The new half of a node that was split from another machine does not lead to the past there.
         (Stop::Retry(AbortReason::SnapshotTooOld), _) => plan.few_old_versions || plan.machines > 1,
         // A machine is gone, and others are about to take what it had.
-        (Stop::Retry(_), _) if plan.crash.is_some() => true,
+        (Stop::Retry(_), _) if !plan.faults.is_empty() => true,
         (_, Mode::ReadOnly) => false,
         (Stop::Retry(AbortReason::Unreachable | AbortReason::Interrupted), _) => false,
         (Stop::Retry(_) | Stop::Deadlock | Stop::TooLarge(_), _) => true,

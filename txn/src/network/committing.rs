@@ -221,6 +221,15 @@ impl Committing {
         doubt.collect()
     }
 
+    /// Whoever waits is told that nobody will decide here; what is in doubt stays so.
+    pub fn leave_undecided(&self) {
+        let mut commits = self.0.lock();
+        let waiting = commits.values_mut().map(|commit| commit.waiting.take());
+        let waiting: Vec<_> = waiting.collect();
+        drop(commits);
+        drop(waiting);
+    }
+
     /// Whoever waits is told that nobody will decide.
     pub fn give_up(&self) {
         // What nobody waited for is dropped without the lock: it looks here once more.

@@ -17,6 +17,9 @@ use fencepost_cluster::Configuration;
 use fencepost_fabric::{Completer, Completion, MachineId};
 use parking_lot::{Mutex, RwLock};
 
+/// The id of no configuration.
+const NONE: u64 = u64::MAX;
+
 /// What a machine knows of its configuration.
 pub(super) struct Configured {
     current: RwLock<Configuration>,
@@ -79,6 +82,14 @@ impl Configured {
         drop(current);
         self.tell_waiting();
         done
+    }
+
+    /// The machine is in no configuration any more, and answers nobody.
+    pub fn leave(&self) {
+        let current = self.current.write();
+        self.block();
+        self.id.store(NONE, Ordering::Release);
+        drop(current);
     }
 
     /// Answers nobody from now on.

@@ -23,6 +23,7 @@
 //! evidence.rs  what there is of transactions, for their recovery
 //! truncated.rs  what is truncated, at both ends   traffic.rs  what is posted to peers, counted
 //! restart/  machines that have all ended begin again with the memory that they had
+//! steps.rs  the steps that a write takes, for whoever has machines fail there
 //! ```
 //! Peers' regions and old versions are read in place, one-sided, where the fabric maps them; otherwise
 //! one-sided reads bring copies.
@@ -55,6 +56,7 @@ mod primary;
 mod reserve;
 pub mod restart;
 mod spread;
+mod steps;
 mod time;
 mod traffic;
 mod truncated;
@@ -99,6 +101,7 @@ pub(crate) use participants::Spread;
 pub use peers::members;
 use peers::{Meeting, Peer, Peers};
 pub(crate) use reserve::{Reserved, Wanted};
+pub use steps::steps;
 use traffic::Counting;
 pub use traffic::{Posted, Traffic};
 use truncated::{Numbers, Truncated};

@@ -160,6 +160,9 @@ impl Transaction {
     /// Waits for what recovery decides about a commit, and does that here.
     async fn settle(&mut self, network: &Network) -> Result<Done, LockFailure> {
         let id = self.context().txn_id();
+        if network.is_evicted() {
+            return Err(LockFailure::Stop(Stop::Failed));
+        }
         let decision = network.committing.decision(id).await;
         // Otherwise the machine stops, and nobody knows.
         let decision = decision.map_err(|_| LockFailure::Stop(Stop::Failed))?;

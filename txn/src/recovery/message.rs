@@ -134,6 +134,22 @@ const VOTES: [Vote; 6] = [
     Vote::Unknown,
 ];
 
+/// What messages are called, by their numbers from 1.
+const NAMES: [&str; 12] = [
+    "NEED-RECOVERY",
+    "FETCH-TX-STATE",
+    "SEND-TX-STATE",
+    "REPLICATE-TX-STATE",
+    "REPLICATE-ACK",
+    "REPLICATED",
+    "RECOVERY-VOTE",
+    "REQUEST-VOTE",
+    "COMMIT-RECOVERY",
+    "ABORT-RECOVERY",
+    "RECOVERY-ACK",
+    "TRUNCATE-RECOVERY",
+];
+
 /// In the place of a timestamp: it is not known.
 const NO_TIME: u64 = u64::MAX;
 
@@ -143,6 +159,12 @@ impl RecoveryMessage {
         let mut out = vec![self.body.number(), self.configuration.0];
         self.body.put(&mut out);
         out
+    }
+
+    /// What the message is called that [`Self::words`] gave.
+    pub fn name_of(words: &[u64]) -> Option<&'static str> {
+        let number = words.first()?.checked_sub(1)?;
+        NAMES.get(usize::try_from(number).ok()?).copied()
     }
 
     /// What [`Self::words`] gave.

@@ -188,6 +188,17 @@ impl Whereabouts {
         self.clear(region);
     }
 
+    /// The same of all regions that are known: this machine is out, and looks for nothing any more.
+    pub fn suspend_all(&self) {
+        let mut suspended = self.writing.lock();
+        for region in (0..MAX_REGIONS as u32).map(RegionId) {
+            if self.head(region).is_some() {
+                suspended.insert(region);
+                self.clear(region);
+            }
+        }
+    }
+
     /// Nobody is known to have a region any more.
     pub fn forget(&self, region: RegionId) {
         let _one = self.writing.lock();

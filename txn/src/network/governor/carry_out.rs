@@ -69,7 +69,7 @@ impl Network {
                 Action::Wished(stored) => self.wished(governor, state, stored),
                 Action::Evicted(_) => {
                     self.pause_refill(machine, state);
-                    self.evict(governor);
+                    self.evict(governor, state);
                 }
             }
         }
@@ -171,10 +171,28 @@ impl Network {
         drop(over);
     }
 
-    fn evict(&self, governor: &Governor) {
+    /// This machine is out: nothing more comes from here, nobody is shown what is here, and whoever waits is told. What
+    /// is locked here stays so, because peers that have not heard of it may still look here.
+    fn evict(&self, governor: &Governor, state: &mut State) {
         governor.evicted.store(true, Ordering::Release);
-        self.configured.block();
+        state.drain = None;
+        state.swaps.clear();
+        state.reads.clear();
+        self.configured.leave();
+        self.whereabouts.suspend_all();
+        self.allotment.give_up();
+        for peer in &self.peers {
+            peer.link.give_up();
+            peer.gone.store(true, Ordering::Relaxed);
+            peer.line.break_off();
+            self.reserves.forget_machine(peer.id);
+        }
+        // They are dropped without the locks.
+        let replies = std::mem::take(&mut *self.replies.lock());
+        let turns = std::mem::take(&mut *self.turns.lock());
+        let askers = std::mem::take(&mut *self.askers.lock());
+        drop((replies, turns, askers));
+        self.committing.leave_undecided();
         self.configured.give_up();
-        self.committing.give_up();
     }
 }

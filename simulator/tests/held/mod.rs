@@ -1,4 +1,4 @@
-//! Runs of many seeds, for tests of which each has its plans.
+//! Many seeds of a kind of plan.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,27 +8,29 @@ use fencepost_simulator::plan::Plan;
 use fencepost_simulator::run::record_plan;
 
 /// The seeds of `SEEDS`, `from..to`, where that is given.
-pub fn seeds(otherwise: Range<u64>) -> Range<u64> {
+fn seeds(otherwise: Range<u64>) -> Range<u64> {
     std::env::var("SEEDS").map_or(otherwise, |seeds| {
         let (from, to) = seeds.split_once("..").expect("a range");
         from.parse().expect("a seed")..to.parse().expect("a seed")
     })
 }
 
-/// All that must hold of runs holds of those of these seeds.
-pub fn hold(seeds: Range<u64>, plan: impl Fn(u64) -> Plan) {
+/// Runs the plans of seeds, those of the environment or these, and says which of them find something.
+pub fn hold(otherwise: Range<u64>, plan: impl Fn(u64) -> Plan) {
     let mut found = Vec::new();
-    for seed in seeds {
+    for seed in seeds(otherwise) {
         let plan = Rc::new(plan(seed));
+        let (machines, faults) = (plan.machines, plan.faults.clone());
+        let say = |what: &str| println!("seed {seed}, {machines} machines, {faults:?}: {what}");
         match catch_unwind(AssertUnwindSafe(|| record_plan(plan))) {
             Ok(Ok(_)) => {}
             Ok(Err(halted)) => {
-                let halted: String = halted.to_string().chars().take(300).collect();
-                println!("seed {seed}: {halted}");
+                let halted: String = halted.to_string().chars().take(1000).collect();
+                say(&halted);
                 found.push(seed);
             }
             Err(_) => {
-                println!("seed {seed}: panicked");
+                say("panicked");
                 found.push(seed);
             }
         }

@@ -1,0 +1,63 @@
+//! A machine's way to the store of the configuration, which ends when the machine does.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use fencepost_cluster::store::Answer;
+use fencepost_cluster::{ConfigurationId, Swapped};
+use fencepost_fabric::{MachineId, Tapped};
+use fencepost_txn::network::{ConfigStore, Configuration, LocalStore};
+
+use crate::faults::{SWAP, Trips};
+
+/// The store as a machine has it.
+pub struct Registrar {
+    store: Arc<LocalStore>,
+    machine: MachineId,
+    trips: Trips,
+}
+
+impl Registrar {
+    /// Of a machine, to a store that all have in common.
+    pub fn of(store: &Arc<LocalStore>, machine: MachineId, trips: &Trips) -> Arc<Registrar> {
+        Arc::new(Registrar {
+            store: Arc::clone(store),
+            machine,
+            trips: trips.clone(),
+        })
+    }
+
+    fn is_dead(&self) -> bool {
+        self.trips.doom(self.machine).has_come()
+    }
+}
+
+impl ConfigStore for Registrar {
+    fn read(&self) -> Answer<'_, Option<Configuration>> {
+        match self.is_dead() {
+            true => Box::pin(pending()),
+            false => self.store.read(),
+        }
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        expected: Option<ConfigurationId>,
+        new: &'a Configuration,
+    ) -> Answer<'a, Swapped> {
+        Box::pin(async move {
+            let tapped = match self.is_dead() {
+                true => Some(Tapped::CrashesBefore),
+                false => self.trips.take(self.machine, SWAP),
+            };
+            if tapped != Some(Tapped::CrashesBefore) {
+                let swapped = self.store.compare_and_swap(expected, new).await;
+                if tapped.is_none() {
+                    return swapped;
+                }
+            }
+            self.trips.doom(self.machine).come();
+            pending().await
+        })
+    }
+}

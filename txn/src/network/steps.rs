@@ -1,0 +1,117 @@
+//! Which steps of the protocols a write to a peer's ring takes, by the names that the papers have for them: for whoever
+//! has a machine fail at one of them. Nobody asks in the ordinary run of things.
+
+use fencepost_cluster::Wire;
+use fencepost_cluster::reconfiguration::ReconfigurationMessage;
+use fencepost_fabric::{SegmentId, ring};
+
+use super::governor::{RECONFIGURE, RECOVER, bytes_of};
+use super::headers::{VALIDATE, VALIDATED};
+use super::link::{LOG, MESSAGES};
+use super::message::LOCK_REPLY;
+use crate::record;
+use crate::recovery::RecoveryMessage;
+
+/// The steps, in their order; none, where the write is to something else than a log or a message queue.
+pub fn steps(segment: SegmentId, written: &[u64]) -> Vec<&'static str> {
+    if segment.kind() != SegmentId::RING {
+        return Vec::new();
+    }
+    let records = ring::records(written);
+    match segment.lane() {
+        LOG => records.filter_map(|(tag, _)| of_record(tag)).collect(),
+        MESSAGES => records
+            .filter_map(|(tag, words)| of_message(tag, words))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn of_record(tag: u8) -> Option<&'static str> {
+    Some(match tag {
+        record::LOCK | record::LOCK_OF_PARTS => "LOCK",
+        record::LOCK_MOVED => "LOCK-MOVED",
+        record::COMMIT_BACKUP | record::COMMIT_BACKUP_PART | record::COMMIT_BACKUP_LAST => {
+            "COMMIT-BACKUP"
+        }
+        record::COMMIT_PRIMARY => "COMMIT-PRIMARY",
+        record::ABORT => "ABORT",
+        record::TRUNCATE => "TRUNCATE",
+        record::CONFIGURATION => "CONFIGURATION",
+        _ => return None,
+    })
+}
+
+fn of_message(tag: u8, words: &[u64]) -> Option<&'static str> {
+    match tag {
+        LOCK_REPLY => Some("LOCK-REPLY"),
+        VALIDATE => Some("VALIDATE"),
+        VALIDATED => Some("VALIDATED"),
+        RECONFIGURE => {
+            let bytes = bytes_of(first_part(words)?).ok()?;
+            let message = ReconfigurationMessage::decode(bytes).ok()?;
+            Some(message.name())
+        }
+        RECOVER => RecoveryMessage::name_of(first_part(words)?),
+        _ => None,
+    }
+}
+
+/// What a message of several parts begins with: those of one part are whole.
+fn first_part(words: &[u64]) -> Option<&[u64]> {
+    match words {
+        [_, 0, part @ ..] => Some(part),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_cluster::ConfigurationId;
+    use fencepost_fabric::ring::record_words;
+
+    use super::*;
+    use crate::record::TxnId;
+    use crate::recovery::Body;
+
+    fn written(records: &[(u8, &[u64])]) -> Vec<u64> {
+        let mut written = Vec::new();
+        for (tag, words) in records {
+            written.push(u64::from(*tag) << 56 | record_words(words.len()) as u64);
+            written.extend_from_slice(words);
+        }
+        written
+    }
+
+    #[test]
+    fn the_steps_of_a_write_are_named_in_their_order() {
+        let log = SegmentId::new(SegmentId::RING, LOG, 1);
+        let both = written(&[(record::TRUNCATE, &[1, 2]), (record::LOCK, &[3])]);
+        assert_eq!(steps(log, &both), ["TRUNCATE", "LOCK"]);
+        let pad = written(&[(ring::PAD, &[0, 0]), (record::COMMIT_PRIMARY, &[])]);
+        assert_eq!(steps(log, &pad), ["COMMIT-PRIMARY"]);
+        let head = SegmentId::new(SegmentId::HEAD, LOG, 1);
+        assert!(steps(head, &both).is_empty());
+        assert!(steps(log, &[u64::MAX, 0]).is_empty());
+    }
+
+    #[test]
+    fn messages_of_recovery_are_told_apart() {
+        let messages = SegmentId::new(SegmentId::RING, MESSAGES, 1);
+        let id = TxnId {
+            configuration: 1,
+            machine: 2,
+            thread: 3,
+            local: 4,
+        };
+        let message = RecoveryMessage {
+            configuration: ConfigurationId(2),
+            body: Body::TruncateRecovery { id },
+        };
+        let words = message.words();
+        let whole = [&[words.len() as u64, 0], &words[..]].concat();
+        let later = [&[words.len() as u64, 1], &words[1..]].concat();
+        let both = written(&[(RECOVER, &whole), (RECOVER, &later), (LOCK_REPLY, &[1])]);
+        assert_eq!(steps(messages, &both), ["TRUNCATE-RECOVERY", "LOCK-REPLY"]);
+    }
+}
