@@ -49,6 +49,13 @@ pub struct SimKnobs {
     pub patience_ns: u64,
     /// One in so many operations breaks its connection; 0 for none.
     pub break_one_in: u64,
+    /// One in so many operations and answers, and what is behind it, is late, leases apart; 0 for none.
+    pub late_one_in: u64,
+    /// At most so late.
+    pub late_ns: u64,
+    /// What a machine has on its way to another when it crashes is lost, for one in so many others; 0 for none. Otherwise
+    /// it arrives.
+    pub lose_one_in: u64,
 }
 
 impl Default for SimKnobs {
@@ -58,6 +65,9 @@ impl Default for SimKnobs {
             connect_ns: (10_000, 1_000_000),
             patience_ns: 50_000_000,
             break_one_in: 0,
+            late_one_in: 0,
+            late_ns: 0,
+            lose_one_in: 0,
         }
     }
 }

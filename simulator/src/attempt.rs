@@ -35,6 +35,8 @@ pub struct Attempt {
     out_of_touch: bool,
     reads: Vec<(Object, Saw)>,
     writes: BTreeMap<Object, Write>,
+    /// It has written what was there already: a version that nobody can tell from the one before.
+    rewrote: bool,
     /// What it found in lists.
     pub lists: Vec<Contents>,
 }
@@ -51,6 +53,7 @@ impl Attempt {
             out_of_touch: false,
             reads: Vec::new(),
             writes: BTreeMap::new(),
+            rewrote: false,
             lists: Vec::new(),
         }
     }
@@ -96,6 +99,11 @@ impl Attempt {
         Ok(())
     }
 
+    /// It has written what it has read there. For the history it has only read it, up to its write.
+    pub fn rewrote(&mut self) {
+        self.rewrote = true;
+    }
+
     /// What it has left there itself.
     fn own(&self, object: Object) -> Option<Saw> {
         self.writes.get(&object).map(|write| match write.stays {
@@ -130,6 +138,8 @@ impl Attempt {
     pub fn seen(self, ended: u64) -> Seen {
         let committed = self.stage == Stage::Committed;
         let writes = self.writes.into_values().filter(|_| committed);
+        let writes: Vec<Write> = writes.collect();
+        let before_w = committed && self.rewrote && writes.is_empty();
         Seen {
             id: self.id,
             began: match self.out_of_touch && !committed {
@@ -138,8 +148,11 @@ impl Attempt {
             },
             ended,
             reads: self.reads,
-            writes: writes.collect(),
-            at: self.at,
+            writes,
+            at: match before_w {
+                true => Timestamp::from_raw(self.at.raw() - 1),
+                false => self.at,
+            },
         }
     }
 }

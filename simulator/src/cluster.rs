@@ -185,11 +185,13 @@ impl Cluster {
             let (manager, all) = (Arc::clone(&machines[0]), Rc::clone(&all));
             let first = dooms[0].clone();
             let wrong = move |machine: &Arc<Machine>| {
-                if first.has_come() || manager.is_evicted() {
-                    return None;
+                let all = all.get();
+                let act = all.and_then(|all| leases::two_act(all));
+                if act.is_some() || first.has_come() || manager.is_evicted() {
+                    return act;
                 }
                 let manages = machine.number() == manager.number();
-                let all = all.get().filter(|_| manages);
+                let all = all.filter(|_| manages);
                 let leases = || leases::wrong_about(&manager, all?);
                 wrong_about_time(machine, &manager).or_else(leases)
             };

@@ -1,4 +1,5 @@
-//! What must hold of leases: nobody who is suspected believes in its own, and without faults nobody is suspected.
+//! What must hold of leases: nobody who is suspected believes in its own, clients are answered in one configuration at a
+//! time, and without faults nobody is suspected.
 
 use std::sync::Arc;
 
@@ -19,6 +20,19 @@ pub fn wrong_about(manager: &Machine, machines: &[Arc<Machine>]) -> Option<Strin
     Some(format!(
         "m{} is suspected and has its lease",
         wrong.number()
+    ))
+}
+
+/// Whether machines answer clients in different configurations at once (RECONF-1).
+pub fn two_act(machines: &[Arc<Machine>]) -> Option<String> {
+    let mut acting = machines.iter().filter(|machine| machine.is_answering());
+    let one = acting.next()?;
+    let other = acting.find(|other| other.configuration() != one.configuration())?;
+    let say = |machine: &Machine| format!("m{} in {}", machine.number(), machine.configuration());
+    Some(format!(
+        "two configurations act: {}, {}",
+        say(one),
+        say(other)
     ))
 }
 

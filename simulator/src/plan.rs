@@ -162,6 +162,21 @@ impl Plan {
         Plan { faults, ..plan }
     }
 
+    /// Draws a plan in which a machine crashes and is replaced, some of what it has written never arrives, and some of
+    /// what all write comes late.
+    pub fn draw_with_bad_network(seed: u64) -> Plan {
+        let plan = Plan::draw_with_crash(seed);
+        let mut random = Random::new(seed ^ 0xBAD);
+        let mut of = |choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
+        let net = SimKnobs {
+            late_one_in: of(&[10, 50, 200]),
+            late_ns: of(&[500_000, 2_000_000, 8_000_000]),
+            lose_one_in: of(&[0, 1, 2]),
+            ..plan.net
+        };
+        Plan { net, ..plan }
+    }
+
     /// Draws a plan in which a machine crashes and is replaced, and later another one.
     pub fn draw_with_two_crashes(seed: u64) -> Plan {
         // Two of three are a majority still.

@@ -12,6 +12,11 @@ fn nothing_that_was_committed_is_lost_with_a_machine() {
 }
 
 #[test]
+fn nothing_is_lost_where_writes_never_arrive_or_come_late() {
+    hold(seeds(0..150), Plan::draw_with_bad_network);
+}
+
+#[test]
 fn nothing_is_lost_with_the_next_machine_once_all_data_has_replicas_again() {
     hold(0..150, Plan::draw_with_two_crashes);
 }

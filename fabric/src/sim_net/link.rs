@@ -52,6 +52,11 @@ impl Link {
         std::mem::take(&mut self.waiting)
     }
 
+    /// What is in flight never arrives.
+    pub(super) fn forget(&mut self) {
+        self.epoch += 1;
+    }
+
     /// Another connection begins, and what is still in flight of those before is forgotten.
     pub(super) fn begin(&mut self, life: u64) {
         self.up = true;

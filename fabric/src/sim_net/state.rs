@@ -114,7 +114,11 @@ impl State {
 
     /// Sends something on its way, behind what is before it.
     pub(super) fn send(&mut self, flight: Flight) {
-        let soonest = self.soon(self.knobs.delay_ns);
+        let mut soonest = self.soon(self.knobs.delay_ns);
+        let (_, of_leases) = flight.channel;
+        if !of_leases && self.random.one_in(self.knobs.late_one_in) {
+            soonest += self.random.below(self.knobs.late_ns + 1);
+        }
         let link = self.link(flight.from, flight.to);
         let time = link.arrival(flight.way(), flight.channel, soonest);
         self.at(time, Happening::Arrive(flight));
@@ -177,6 +181,9 @@ impl State {
             for ((from, _), link) in &mut self.links {
                 if *from == machine {
                     effects.lose(link.down());
+                    if self.random.one_in(self.knobs.lose_one_in) {
+                        link.forget();
+                    }
                 }
             }
             self.review(machine, effects);

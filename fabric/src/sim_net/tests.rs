@@ -39,7 +39,12 @@ fn run(net: &SimNet) -> Vec<MachineId> {
 
 /// Two connected machines, and memory of b that a writes.
 fn pair(seed: u64) -> (SimNet, SimFabric, SimFabric, Arc<Memory>) {
-    let net = SimNet::new(seed, SimKnobs::default());
+    pair_over(seed, SimKnobs::default())
+}
+
+/// The same over a network of some kind.
+fn pair_over(seed: u64, knobs: SimKnobs) -> (SimNet, SimFabric, SimFabric, Arc<Memory>) {
+    let net = SimNet::new(seed, knobs);
     let (a, b) = (net.join(A).expect("new"), net.join(B).expect("new"));
     let memory = b.provide(SEGMENT, 64, Writer::Peer(A)).expect("new");
     set_members(&a, &[A, B]);
@@ -258,6 +263,54 @@ fn a_machine_crashes_at_a_write_or_right_after_it() {
         let landed = [0, 1, 2].map(|at| word(&memory, at) != 0);
         assert_eq!(landed, [true, lands, false]);
     }
+}
+
+#[test]
+fn what_a_crashed_machine_has_posted_is_lost_where_that_is_asked_for() {
+    for (lose_one_in, lands) in [(0, 50..=50), (1, 0..=0), (2, 1..=49)] {
+        let knobs = SimKnobs {
+            lose_one_in,
+            ..SimKnobs::default()
+        };
+        let landed = (0..50).filter(|seed| {
+            let (net, a, _b, memory) = pair_over(*seed, knobs.clone());
+            drop(a.write(at(B, 0), &[7]));
+            net.crash(A);
+            run(&net);
+            word(&memory, 0) == 7
+        });
+        let landed = landed.count();
+        assert!(
+            lands.contains(&landed),
+            "{landed} where one in {lose_one_in} is lost"
+        );
+    }
+}
+
+#[test]
+fn what_is_late_keeps_its_place() {
+    let knobs = SimKnobs {
+        late_one_in: 2,
+        late_ns: 1_000_000,
+        ..SimKnobs::default()
+    };
+    let mut late = 0;
+    for seed in 0..50 {
+        let (net, a, _b, memory) = pair_over(seed, knobs.clone());
+        let begun = net.now_ns();
+        for number in 1..=4 {
+            drop(a.write(at(B, 0), &[number]));
+        }
+        let mut before = 0;
+        while net.step().is_some() {
+            let now = word(&memory, 0);
+            assert!(now >= before, "seed {seed}: {before} came before {now}");
+            before = now;
+        }
+        assert_eq!(before, 4);
+        late += u64::from(net.now_ns() - begun > 100_000);
+    }
+    assert!(late > 10, "{late}");
 }
 
 #[test]

@@ -43,8 +43,11 @@ impl Step<'_> {
             }
             if writes {
                 self.pause().await;
-                self.write_cell(register(at), addr, World::register_words(at))
-                    .await?;
+                let words = World::register_words(at);
+                match self.below(8) {
+                    0 => self.rewrite_cell(register(at), addr, words).await?,
+                    _ => self.write_cell(register(at), addr, words).await?,
+                }
             }
         }
         Ok(())
@@ -116,6 +119,12 @@ impl Step<'_> {
             let id = self.id();
             for _ in 0..1 + self.below(2) {
                 self.pause().await;
+                if self.below(8) == 0 {
+                    // Replicas are told of a version with no change.
+                    self.tx.update(self.world.pages[page], |_| {}).await?;
+                    self.attempt.borrow_mut().rewrote();
+                    continue;
+                }
                 let at = self.one_of(SECTIONS);
                 let words = at * SECTION_WORDS..(at + 1) * SECTION_WORDS;
                 let change = |image: &mut [u64]| image[words].fill(id);
@@ -216,6 +225,15 @@ impl Step<'_> {
             return Err(format!("{object} is torn: {:?}", &words[..count]).into());
         }
         self.saw(object, Saw::By(writer))
+    }
+
+    /// Writes what is there already.
+    async fn rewrite_cell(&mut self, object: Object, addr: Addr, count: usize) -> Result<(), Halt> {
+        self.read_cell(object, addr, count).await?;
+        let words = self.words(object, addr).await?;
+        self.tx.write(addr, &words).await?;
+        self.attempt.borrow_mut().rewrote();
+        Ok(())
     }
 
     /// Writes the transaction's number all over an object.

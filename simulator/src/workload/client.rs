@@ -227,6 +227,9 @@ impl Client {
             }
             step.any().await?;
             step.pause().await;
+            if step.plan.crash.is_some() && step.random.one_in(12) {
+                step.outlast().await;
+            }
         }
         match ending {
             Ending::Abort => {

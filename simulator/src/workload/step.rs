@@ -13,6 +13,9 @@ use crate::plan::Plan;
 use crate::sim::Sim;
 use crate::world::World;
 
+/// Leases of tens of milliseconds run out within it, and what follows is done.
+const OUTLAST_NS: u64 = 100_000_000;
+
 /// Why a step did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Halt {
@@ -100,6 +103,12 @@ impl Step<'_> {
     /// Writes down what was written.
     pub fn wrote(&self, object: Object, stays: bool, needs: Option<bool>) -> Result<(), Halt> {
         Ok(self.attempt.borrow_mut().wrote(object, stays, needs)?)
+    }
+
+    /// Waits, maybe for longer than it takes until a machine that has crashed is replaced.
+    pub async fn outlast(&mut self) {
+        let ns = self.random.below(OUTLAST_NS);
+        self.sim.nap(ns).await;
     }
 
     /// Lets others go on now and then.

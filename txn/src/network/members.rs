@@ -57,6 +57,11 @@ impl Machine {
         }
     }
 
+    /// Number of the configuration.
+    pub fn configuration(&self) -> u64 {
+        self.network().map_or(1, |network| network.configured.id())
+    }
+
     /// All regions of all machines, as the CM knows them.
     ///
     /// # Errors
