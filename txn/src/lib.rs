@@ -34,6 +34,7 @@ pub mod network;
 mod new_objects;
 pub mod node;
 pub mod options;
+pub mod planted;
 pub mod read;
 mod read_far;
 mod read_set;

@@ -84,15 +84,20 @@ impl Context {
         if !self.abort_spread() {
             return false;
         }
+        self.release_locks();
+        self.locked = 0;
+        self.slot.end_commit();
+        true
+    }
+
+    /// Releases the locks that are held on this machine.
+    pub(crate) fn release_locks(&self) {
         for at in self.order.iter().take(self.locked) {
             let write = &self.writes.writes[*at as usize];
             if let Some(object) = self.machine.regions().object(write.addr) {
                 object.unlock(write.base);
             }
         }
-        self.locked = 0;
-        self.slot.end_commit();
-        true
     }
 
     async fn lock_one(&mut self, at: usize) -> Result<(), LockFailure> {

@@ -29,6 +29,7 @@ use crate::counters::Counters;
 use crate::intent::Intents;
 use crate::network::{self, Network};
 use crate::options::{MachineOptions, OpenError, Started};
+use crate::planted::{self, Planted};
 use crate::readers::Readers;
 use crate::start::{self, BIRTH, Directory, Recovered};
 use crate::stop::Stop;
@@ -392,6 +393,9 @@ impl Machine {
 
     /// What nobody reads below, on any machine, nor ever will again.
     pub fn oldest(&self) -> Timestamp {
+        if planted::is(Planted::ReuseTooEarly) {
+            return self.order.clock.low();
+        }
         let mine = self.order.readers.oldest(&self.order.clock);
         self.network
             .as_ref()

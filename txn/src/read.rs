@@ -20,6 +20,7 @@ use fencepost_storage::{Addr, View};
 use crate::counters::Event;
 use crate::moment::{SPINS, moment};
 use crate::node::NodeKind;
+use crate::planted::{self, Planted};
 use crate::read_set::Seen;
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Mode, Transaction};
@@ -322,7 +323,10 @@ impl Context {
                 Ok(Some(Seen { addr, header, own }))
             }
             // What was before that the primary before may have known (WHERE-2).
-            Found::Later(first) if first <= self.machine.floor(addr.region()) => {
+            Found::Later(first)
+                if first <= self.machine.floor(addr.region())
+                    && !planted::is(Planted::ForgetFloor) =>
+            {
                 Err(Stop::Retry(AbortReason::SnapshotTooOld))
             }
             Found::Absent | Found::Later(_) => {

@@ -10,6 +10,7 @@ use crate::lockfree::LockFree;
 use crate::moment::moment;
 use crate::network::{Network, Reach};
 use crate::node::NodeKind;
+use crate::planted::{self, Planted};
 use crate::read::{Look, Sight};
 use crate::read_set::Seen;
 use crate::stop::Stop;
@@ -38,7 +39,10 @@ impl Transaction {
                 Arc::new(network.fetch(addr).await?.ok_or(Stop::Damaged)?)
             }
         };
-        let (header, view) = (copy.header(), copy.view());
+        let (mut header, view) = (copy.header(), copy.view());
+        if planted::is(Planted::ReadUnderLock) {
+            header = header.unlocked();
+        }
         if header.is_locked() {
             return Ok(Sight::Locked);
         }

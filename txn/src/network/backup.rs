@@ -30,6 +30,7 @@ use super::evidence::{self, Found};
 use super::message::{self, Kind, Reader, Write};
 use super::restart::copied::Copied;
 use crate::changes;
+use crate::planted::{self, Planted};
 use crate::record::{BadRecord, TxnId};
 use crate::recovery::Evidence;
 
@@ -379,7 +380,9 @@ fn apply_stamped(
         && !life.as_ref().is_some_and(|life| life.has_outlived(w, same))
     {
         let object = regions.backup(write.addr).filter(|_| same);
-        if object.is_none_or(|object| object.header().timestamp() < base) {
+        if object.is_none_or(|object| object.header().timestamp() < base)
+            && !planted::is(Planted::ApplyRangesAtOnce)
+        {
             return Ok(false);
         }
     }
@@ -399,7 +402,7 @@ fn apply_stamped(
     // Still under the lock (BACKUP-3).
     let object = regions.backup(write.addr).ok_or(NOWHERE)?;
     let header = object.header();
-    if header.timestamp() >= w {
+    if header.timestamp() >= w && !planted::is(Planted::ApplyOlderVersion) {
         return Ok(true);
     }
     match change {
@@ -410,7 +413,7 @@ fn apply_stamped(
             object.put(0, payload);
         }
         Change::Ranges(base, ranges) => {
-            if header.timestamp() != base {
+            if header.timestamp() != base && !planted::is(Planted::ApplyRangesAtOnce) {
                 return Err(BadRecord("a change of a version that never was"));
             }
             changes::check(ranges, object.len())?;

@@ -25,6 +25,7 @@ use super::lent::Lent;
 use super::message::{Kind, LockReply, Reader, Slot, Value, Write};
 use crate::changes;
 use crate::machine::Machine;
+use crate::planted::{self, Planted};
 use crate::record::{BadRecord, TxnId};
 use crate::recovery::Evidence;
 use crate::stop::AbortReason;
@@ -417,7 +418,11 @@ fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason
         match object.try_lock(expected.unlocked()) {
             Ok(()) => return Ok(expected.unlocked()),
             Err(there) if there.is_locked() => return Err(AbortReason::LockBusy),
-            Err(there) if patched && there.is_allocated() => expected = there,
+            Err(there)
+                if (patched || planted::is(Planted::LockAnyVersion)) && there.is_allocated() =>
+            {
+                expected = there;
+            }
             Err(_) => return Err(AbortReason::WriteConflict),
         }
     }

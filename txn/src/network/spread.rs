@@ -32,6 +32,7 @@ use crate::commit::Done;
 use crate::counters::Event;
 use crate::lock::LockFailure;
 use crate::moment::let_others_run;
+use crate::planted::{self, Planted};
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::{Context, Transaction};
@@ -70,6 +71,7 @@ impl Transaction {
         };
         match done {
             Ok(done) => Ok(done),
+            Err(Halt::InDoubt) if planted::is(Planted::AbortInDoubt) => Err(RECONFIGURED),
             Err(Halt::InDoubt) => self.settle(network).await,
             Err(Halt::Failed(failure)) => {
                 self.context_mut().unlock();
@@ -106,6 +108,9 @@ impl Transaction {
         let w = w.map_err(LockFailure::Abort)?;
         context.validate(w).await?;
         context.stamp(w);
+        if planted::is(Planted::UnlockTooEarly) {
+            context.release_locks();
+        }
         let id = context.txn_id();
         let acks = during.during(current, || {
             network.committing.begin(id, &context.spread.regions, w);
@@ -119,6 +124,9 @@ impl Transaction {
                 self.commit_backup_in_parts(network, at, w, &mut acks)
                     .await?;
             }
+        }
+        if planted::is(Planted::SkipBackupAck) {
+            drop(acks.pop());
         }
         for ack in acks {
             if self.answered(network, ack).await.is_err() {
@@ -325,7 +333,11 @@ impl Transaction {
         let context = self.context_mut();
         let id = context.txn_id();
         let locked_here = context.locked > 0;
-        let shown = network.configured.during(id.configuration, || {
+        let current = match planted::is(Planted::CommitInLaterConfiguration) {
+            true => network.configured.id(),
+            false => id.configuration,
+        };
+        let shown = network.configured.during(current, || {
             // Its own new objects are there before anything elsewhere leads to them.
             context.put_in_place(w);
             let acks = context.commit_primary_elsewhere(network, w);

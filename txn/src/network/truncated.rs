@@ -24,6 +24,7 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 use super::Network;
+use crate::planted::{self, Planted};
 use crate::record::{BadRecord, TxnId};
 
 /// The numbers that a machine gives to its truncations.
@@ -87,7 +88,7 @@ impl Truncated {
 
     /// Whether one is truncated, and not everywhere for all that is known.
     pub fn has(&self, id: TxnId) -> bool {
-        self.all.contains(&id)
+        self.all.contains(&id) && !planted::is(Planted::ForgetTruncated)
     }
 }
 

@@ -22,6 +22,7 @@ use super::message::Body;
 use super::post::Post;
 use super::vote::{RegionVote, Vote};
 use super::{Action, Surroundings, Whereabouts};
+use crate::planted::{self, Planted};
 use crate::record::TxnId;
 
 /// How long votes are waited for before they are asked for, each time.
@@ -136,7 +137,9 @@ impl Coordinator {
 
     /// Decides (step 7) if all have voted, and tells all replicas.
     fn decide(&mut self, id: TxnId, post: &mut Post) {
-        let complete = |voting: &&Voting| voting.missing().next().is_none();
+        let complete = |voting: &&Voting| {
+            voting.missing().next().is_none() || planted::is(Planted::DecideOnFirstVote)
+        };
         let Some(voting) = self.voting.get(&id).filter(complete) else {
             return;
         };
@@ -176,7 +179,8 @@ impl Coordinator {
         };
         telling.missing.remove(&from);
         if telling.missing.is_empty() {
-            for replica in &telling.replicas {
+            let told = telling.replicas.iter();
+            for replica in told.filter(|_| !planted::is(Planted::SkipTruncateRecovery)) {
                 post.send(*replica, Body::TruncateRecovery { id });
             }
             self.telling.remove(&id);

@@ -1,6 +1,7 @@
 //! What becomes of a transaction, by the votes of the regions that it wrote to.
 
 use super::vote::Vote;
+use crate::planted::{self, Planted};
 
 /// What becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +24,7 @@ pub fn decide(votes: impl IntoIterator<Item = Option<Vote>>) -> Option<Decision>
             Some(Vote::CommitPrimary) => return Some(Decision::Commit),
             Some(Vote::CommitBackup) => to_commit = true,
             Some(Vote::Lock | Vote::Truncated) => {}
+            Some(Vote::Unknown) if planted::is(Planted::UnknownIsNoObjection) => {}
             Some(Vote::Abort | Vote::Unknown) => against = true,
             None => missing = true,
         }

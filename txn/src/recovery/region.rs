@@ -24,6 +24,7 @@ use super::post::Post;
 use super::seen::{Held, Seen};
 use super::vote::{Evidence, RegionVote, Vote};
 use super::{Action, Surroundings};
+use crate::planted::{self, Planted};
 use crate::record::TxnId;
 
 /// A region whose primary is this machine.
@@ -98,7 +99,9 @@ impl Primary {
         if !self.missing.contains(&from) {
             return;
         }
-        for seen in seen.into_iter().filter(|seen| seen.evidence.has_records()) {
+        let counts =
+            |seen: &Seen| seen.evidence.has_records() && !planted::is(Planted::OverlookBackups);
+        for seen in seen.into_iter().filter(counts) {
             let evidence = seen.evidence;
             let backups = &mut self.found(seen).backups;
             let there = backups.entry(from).or_insert(evidence);
@@ -229,7 +232,9 @@ impl Primary {
         for backup in self.replicas.backups() {
             let has = found.backups.get(backup).copied();
             let has = has.unwrap_or(Evidence::NONE);
-            if to_tell.evidence.without(has) == Evidence::NONE {
+            if to_tell.evidence.without(has) == Evidence::NONE
+                || planted::is(Planted::SkipReplication)
+            {
                 continue;
             }
             let lacks =

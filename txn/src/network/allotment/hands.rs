@@ -17,6 +17,7 @@ use fencepost_cluster::Replicas;
 use fencepost_storage::{RegionId, Timestamp};
 
 use crate::machine::Machine;
+use crate::planted::{self, Planted};
 
 impl Machine {
     /// A region has other replicas from now on, as a new configuration says. Where its primary is another one than
@@ -54,6 +55,13 @@ impl Machine {
     pub fn take_up(&self, region: RegionId, blocks: usize) -> bool {
         let with = (self.lanes(), self.account());
         let done = self.regions().take_up(region, with, self.oldest(), blocks);
+        if done && planted::is(Planted::ForgetAllocatedBits) {
+            for object in self.inventory().objects {
+                if object.addr.region() == region {
+                    self.give_back(0, object.addr);
+                }
+            }
+        }
         if done && let Some(network) = self.network() {
             network.changed.forget(region);
         }

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fencepost_cluster::allocation::MovedRegion;
-use fencepost_cluster::lease::LeaseOrder;
+use fencepost_cluster::lease::{LeaseEvent, LeaseOrder};
 use fencepost_cluster::reconfiguration::{Action, NewConfig, Survey};
 use fencepost_cluster::{ConfigurationId, Replication, Wire};
 
 use super::drain::Drain;
-use super::{Governor, State, parts};
+use super::{Governor, Input, State, parts};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::ends::End;
 use crate::network::peers::members;
+use crate::planted::{self, Planted};
 
 impl Network {
     /// Carries out all actions, and those that their answers lead to.
@@ -76,6 +77,10 @@ impl Network {
     }
 
     fn order(&self, order: LeaseOrder) {
+        if planted::is(Planted::SkipOldLeases) && order == LeaseOrder::AwaitOld {
+            let id = self.configured.current().id();
+            return self.inbox.push(Input::Lease(LeaseEvent::OldRunOut(id)));
+        }
         if let Some(leasing) = &self.leasing {
             // Without a mailbox a new member is not heard of, and suspected.
             let _ = leasing.obey(order);
@@ -131,7 +136,9 @@ impl Network {
         self.turns.lock().clear();
         let members = members(configuration);
         // This machine is among them: that is how it came to apply it.
-        let _ = self.fabric.set_members(&members);
+        if !planted::is(Planted::AcceptLostMachines) {
+            let _ = self.fabric.set_members(&members);
+        }
         // Those of an earlier configuration that are not active yet still are not.
         let waits = |moved: &MovedRegion| {
             let mut before = state.moved.iter();

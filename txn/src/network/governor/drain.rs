@@ -10,6 +10,7 @@ use fencepost_cluster::ConfigurationId;
 use super::{Governor, State};
 use crate::machine::Machine;
 use crate::network::Network;
+use crate::planted::{self, Planted};
 
 /// Which configuration's beginning is awaited in all logs.
 pub(super) struct Drain(ConfigurationId);
@@ -37,7 +38,7 @@ impl Network {
             }
         });
         drop(ends);
-        if drained {
+        if drained || planted::is(Planted::RecoverBeforeDrained) {
             state.drain = None;
             state.last_drained = id;
             self.recover(machine, governor, state);

@@ -25,6 +25,7 @@ use super::{Governor, State, parts};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::backup;
+use crate::planted::{self, Planted};
 use crate::record::TxnId;
 use crate::recovery::{Action, Begin, Recovery, RecoveryMessage, Seen, Surroundings, Whereabouts};
 
@@ -342,7 +343,8 @@ impl Network {
     /// Nothing is left to be recovered: regions serve whose primary this machine has become.
     fn finish_recovery(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         let recovering = &mut state.recovering;
-        if !recovering.running || !recovering.protocol.is_done() {
+        let done = recovering.protocol.is_done() || planted::is(Planted::ServeBeforeSettled);
+        if !recovering.running || !done {
             return;
         }
         let mine = |replicas: &Replicas| replicas.primary() == self.me;
@@ -356,9 +358,10 @@ impl Network {
         };
         // Those that this machine has but become a backup of wait for data recovery.
         let promotes = |region| moved.clone().any(|moved| moved.mapping.region == region);
-        if moved.clone().any(|moved| waits(moved.mapping.region))
-            || self.awaits_versions(machine, &promotes)
-        {
+        let applied = planted::is(Planted::ServeBeforeApplied)
+            || !moved.clone().any(|moved| waits(moved.mapping.region))
+                && !self.awaits_versions(machine, &promotes);
+        if !applied {
             return;
         }
         let (_, floor) = machine.interval();

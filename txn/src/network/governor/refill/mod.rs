@@ -41,6 +41,7 @@ use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::backing::segment;
 use crate::network::traffic::Posted;
+use crate::planted::{self, Planted};
 use crate::readers::{ReaderSlot, Readers};
 use crate::record::BadRecord;
 use block::{BlockCopy, Here, Wanted};
@@ -240,6 +241,9 @@ impl Refill {
             self.drop_block(around.readers);
             return None;
         };
+        if planted::is(Planted::SkipBlock) && filling.blocks.len() > 1 {
+            filling.blocks.pop_front();
+        }
         if let Some(block) = filling.blocks.pop_front() {
             let region = filling.region;
             self.block = Some(BlockCopy::of(BlockId { region, block }));

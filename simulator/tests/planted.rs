@@ -1,0 +1,242 @@
+//! Mistakes that are planted in the protocol are found: by the seed, and the checker, that the README names for each.
+//!
+//! A change of the protocol, of plans or of the workload makes other runs of the seeds. Then
+//! `cargo test -p fencepost-simulator --features planted --test planted -- --ignored --nocapture looked_for` looks for
+//! others, and writes the table.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use fencepost_simulator::plan::Plan;
+use fencepost_simulator::run::record_plan;
+use fencepost_txn::planted::{self, Planted};
+
+const README: &str = include_str!("../README.md");
+
+/// What happens to machines in a run.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    plan: fn(u64) -> Plan,
+}
+
+/// Those that find more come later, as they take longer.
+const KINDS: [Kind; 4] = [
+    Kind {
+        name: "nothing fails",
+        plan: Plan::draw,
+    },
+    Kind {
+        name: "a crash",
+        plan: Plan::draw_with_crash,
+    },
+    Kind {
+        name: "a crash on a bad network",
+        plan: Plan::draw_with_bad_network,
+    },
+    Kind {
+        name: "two crashes",
+        plan: Plan::draw_with_two_crashes,
+    },
+];
+
+/// What a checker says, and which one that is.
+const CHECKERS: &[(&str, &str)] = &[
+    ("two configurations act", "one configuration acts at a time"),
+    ("and has its lease", "leases"),
+    ("has it between", "bounds of the time"),
+    ("panicked", "panics"),
+    ("not strictly serializable", "strict serializability"),
+    ("at its timestamp", "snapshots"),
+    (
+        "which did not commit it",
+        "reads of what nobody has committed",
+    ),
+    ("at the same", "versions"),
+    (" must ", "versions"),
+    ("contained", "lists"),
+    ("all accounts have", "sum of accounts"),
+    ("is torn", "torn objects"),
+    ("backups of", "backups are as their primaries"),
+    ("has locked", "nothing is left locked"),
+    ("reserved", "reserved slots"),
+    ("nothing leads to", "objects that nothing leads to"),
+    (" leads to ", "pointers that lead nowhere"),
+    ("not there", "objects that are gone"),
+    ("stopped", "ends of transactions"),
+    ("stuck", "everything comes to its end"),
+];
+
+/// Whoever says anything else.
+const OTHERS: &str = "what a transaction sees";
+
+/// The checker that says this.
+fn checker(said: &str) -> &'static str {
+    let mut checkers = CHECKERS.iter();
+    let found = checkers.find(|(words, _)| said.contains(words));
+    found.map_or(OTHERS, |(_, checker)| *checker)
+}
+
+/// What a run finds, with or without a mistake.
+fn found(planted: Option<Planted>, kind: Kind, seed: u64) -> Option<String> {
+    let _planted = planted.map(planted::plant);
+    let plan = Rc::new((kind.plan)(seed));
+    match catch_unwind(AssertUnwindSafe(|| record_plan(plan))) {
+        Ok(Ok(_)) => None,
+        Ok(Err(halted)) => Some(halted.to_string()),
+        Err(_) => Some("panicked".into()),
+    }
+}
+
+/// A line of the table.
+struct Line {
+    planted: Planted,
+    kind: Kind,
+    seed: u64,
+    checker: &'static str,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Line {
+            planted,
+            kind,
+            seed,
+            checker,
+        } = self;
+        let (what, place, kind) = (planted.what(), planted.place(), kind.name);
+        write!(
+            f,
+            "| {planted:?} | {what} | `{place}` | {kind}, {seed} | {checker} |"
+        )
+    }
+}
+
+impl Line {
+    fn begin(planted: Planted) -> String {
+        format!("| {planted:?} |")
+    }
+
+    /// What the README says of a mistake; nothing where no run finds it yet.
+    fn read(planted: Planted) -> Option<Line> {
+        let begin = Line::begin(planted);
+        let mut lines = README.lines();
+        let line = lines.find(|line| line.starts_with(&begin))?;
+        let mut cells = line.split('|').map(str::trim).skip(4);
+        let run = cells.next().expect("a run");
+        let (kind, seed) = run.rsplit_once(", ").expect("a kind and a seed");
+        let kind = KINDS.into_iter().find(|known| known.name == kind);
+        let checker = cells.next().expect("a checker");
+        let checker = CHECKERS.iter().find(|(_, known)| *known == checker);
+        let read = Line {
+            planted,
+            kind: kind.expect("a kind of runs"),
+            seed: seed.parse().expect("a seed"),
+            checker: checker.map_or(OTHERS, |(_, checker)| *checker),
+        };
+        assert_eq!(line, read.to_string());
+        Some(read)
+    }
+}
+
+#[test]
+fn each_is_found_by_its_seed_and_nothing_is_without_it() {
+    let (mut wrong, mut not_found) = (Vec::new(), Vec::new());
+    for planted in Planted::ALL {
+        let Some(line) = Line::read(*planted) else {
+            not_found.push(format!("`{planted:?}`"));
+            continue;
+        };
+        let Line {
+            kind,
+            seed,
+            checker: named,
+            ..
+        } = line;
+        let said = found(Some(*planted), kind, seed);
+        if said.as_deref().map(checker) != Some(named) {
+            wrong.push(format!("{planted:?}: {said:?}"));
+        }
+        if let Some(said) = found(None, kind, seed) {
+            wrong.push(format!("{}, {seed}: {said}", kind.name));
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+    if !not_found.is_empty() {
+        let said = format!("Not found yet: {}.", not_found.join(", "));
+        assert!(README.contains(&said), "{said}");
+    }
+}
+
+/// Whether a seed finds a mistake, and nothing without it: who finds it, and what it says.
+fn finds(planted: Planted, kind: Kind, seed: u64) -> Option<(Line, String)> {
+    let said = found(Some(planted), kind, seed)?;
+    let line = Line {
+        planted,
+        kind,
+        seed,
+        checker: checker(&said),
+    };
+    found(None, kind, seed).is_none().then_some((line, said))
+}
+
+/// Looks for seeds, and writes the table anew: for each mistake the seed that it has, if that still finds it, or else the
+/// first one that does. `PLANTED` and `KIND` name mistakes and kinds where not all are meant, `SEEDS` says how many to try.
+#[test]
+#[ignore = "looks for seeds"]
+fn seeds_are_looked_for() {
+    let var = |name: &str| std::env::var(name).ok();
+    let wanted = |name: &str, of: &str| var(name).is_none_or(|wanted| wanted.contains(of));
+    let seeds = var("SEEDS").map_or(400, |seeds| seeds.parse().expect("a number"));
+    for planted in Planted::ALL.iter().copied() {
+        if !wanted("PLANTED", &format!("{planted:?}")) {
+            continue;
+        }
+        let before = Line::read(planted).and_then(|line| finds(planted, line.kind, line.seed));
+        let mut kinds = KINDS.into_iter().filter(|kind| wanted("KIND", kind.name));
+        let first =
+            || kinds.find_map(|kind| (0..seeds).find_map(|seed| finds(planted, kind, seed)));
+        let Some((line, said)) = before.or_else(first) else {
+            println!("{planted:?} is not found");
+            continue;
+        };
+        let said: String = said.chars().take(200).collect();
+        println!("{line}\n    {said}");
+        write(&line);
+    }
+}
+
+/// Puts a line into the README, in the place of the one that is there.
+fn write(line: &Line) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+    let readme = std::fs::read_to_string(path).expect("a README");
+    let begin = Line::begin(line.planted);
+    let mut lines: Vec<String> = readme.lines().map(String::from).collect();
+    lines.retain(|line| !line.starts_with(&begin));
+    let head = lines.iter().position(|line| line.starts_with("|---"));
+    let at = head.expect("a table") + 1;
+    let before = |other: &String| {
+        let name = other
+            .strip_prefix("| ")
+            .and_then(|rest| rest.split(' ').next());
+        let mut all = Planted::ALL.iter();
+        all.any(|known| *known < line.planted && name == Some(&format!("{known:?}")))
+    };
+    let at = at + lines[at..].iter().take_while(|line| before(line)).count();
+    lines.insert(at, line.to_string());
+    std::fs::write(path, lines.join("\n") + "\n").expect("written");
+}
+
+/// Counts how many of a hundred seeds of each kind find each mistake.
+#[test]
+#[ignore = "counts"]
+fn seeds_that_find_each_are_counted() {
+    for planted in Planted::ALL.iter().copied() {
+        let counts = KINDS.map(|kind| {
+            let seeds = (0..100).filter(|seed| found(Some(planted), kind, *seed).is_some());
+            format!("{}: {}", kind.name, seeds.count())
+        });
+        println!("{planted:?}: {}", counts.join(", "));
+    }
+}

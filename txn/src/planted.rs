@@ -1,0 +1,143 @@
+//! Mistakes in the protocol that can be switched on, one at a time, to show that they are found.
+//!
+//! ```text
+//! simulator/tests/planted.rs: a seed ─► run with a mistake ─► some checker finds it
+//!                                    └► run without ────────► nobody finds anything
+//! ```
+//! Each is a step of the protocol that is left out, or done too early, where it would be if somebody had
+//! forgotten it. The code asks [`is`] there.
+//!
+//! *Concurrency.* A thread has its own: whole clusters of the simulator run in one.
+//!
+//! Without the feature `planted`, which nothing that is shipped has, [`is`] is a constant and nothing is left of it.
+
+#[cfg(feature = "planted")]
+use std::cell::Cell;
+
+macro_rules! mistakes {
+    ($($(#[doc = $what:literal])+ $name:ident in $place:literal,)+) => {
+        /// A mistake.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Planted {
+            $($(#[doc = $what])+ $name,)+
+        }
+
+        impl Planted {
+            /// All of them.
+            pub const ALL: &[Planted] = &[$(Planted::$name),+];
+
+            /// What is done wrongly.
+            pub const fn what(self) -> &'static str {
+                match self {
+                    $(Planted::$name => concat!($($what),+).trim_ascii(),)+
+                }
+            }
+
+            /// The file of this crate where it is.
+            pub const fn place(self) -> &'static str {
+                match self {
+                    $(Planted::$name => $place,)+
+                }
+            }
+        }
+    };
+}
+
+mistakes! {
+    // Commit.
+    /// What was read is not validated.
+    SkipValidation in "validate.rs",
+    /// A commit validates before its write timestamp is in force.
+    SkipWaitForForce in "in_force.rs",
+    /// A reader of another machine's object does not wait for its lock.
+    ReadUnderLock in "read_far.rs",
+    /// A primary locks an object whatever version it has.
+    LockAnyVersion in "network/primary.rs",
+    /// A coordinator's own objects are unlocked before their new versions are there.
+    UnlockTooEarly in "network/spread.rs",
+    /// COMMIT-PRIMARY does not wait for one of the backups.
+    SkipBackupAck in "network/spread.rs",
+    /// A backup puts ranges into a version that they do not change.
+    ApplyRangesAtOnce in "network/backup.rs",
+    /// A backup replaces a version by an older one.
+    ApplyOlderVersion in "network/backup.rs",
+    /// A transaction is truncated before all primaries have COMMIT-PRIMARY.
+    TruncateTooEarly in "network/committing.rs",
+    /// Slots and old versions serve others while somebody may still read what was there.
+    ReuseTooEarly in "machine.rs",
+    // Reconfiguration.
+    /// A machine tells clients how transactions end although it is suspected or has no lease.
+    AnswerWithoutLease in "network/governor/mod.rs",
+    /// A configuration is in force before old leases have run out.
+    SkipOldLeases in "network/governor/carry_out.rs",
+    /// What machines write that are no members is taken.
+    AcceptLostMachines in "network/ends.rs",
+    /// A commit goes on in a later configuration.
+    CommitInLaterConfiguration in "network/spread.rs",
+    /// A commit that may have been seen is given up at the next configuration.
+    AbortInDoubt in "network/spread.rs",
+    /// Slots that were reserved at the primary before become objects.
+    KeepStaleSlots in "network/reserve.rs",
+    /// Who has no old version of a promoted region's object takes it for new.
+    ForgetFloor in "read.rs",
+    // Recovery of transactions.
+    /// Recovery begins before the logs are drained.
+    RecoverBeforeDrained in "network/governor/drain.rs",
+    /// Promoted regions serve before their transactions are settled.
+    ServeBeforeSettled in "network/governor/recover.rs",
+    /// Promoted regions serve before what is committed is applied to them.
+    ServeBeforeApplied in "network/governor/recover.rs",
+    /// A primary does not hear of what its backups have seen.
+    OverlookBackups in "recovery/region.rs",
+    /// Backups are not told what other replicas have seen.
+    SkipReplication in "recovery/region.rs",
+    /// The first region's vote decides.
+    DecideOnFirstVote in "recovery/coordinator.rs",
+    /// A region that has never heard of a transaction has nothing against it.
+    UnknownIsNoObjection in "recovery/decide.rs",
+    /// Who has truncated a transaction says that there never was one.
+    ForgetTruncated in "network/truncated.rs",
+    /// TRUNCATE-RECOVERY is not sent.
+    SkipTruncateRecovery in "recovery/coordinator.rs",
+    // Recovery of data and of the allocator.
+    /// A new backup leaves out a block.
+    SkipBlock in "network/governor/refill/mod.rs",
+    /// Allocated slots of a promoted region count as free.
+    ForgetAllocatedBits in "network/allotment/hands.rs",
+}
+
+/// Whether a mistake is made.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn is(_: Planted) -> bool {
+    false
+}
+
+#[cfg(feature = "planted")]
+thread_local! {
+    static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
+}
+
+/// Whether a mistake is made.
+#[cfg(feature = "planted")]
+pub fn is(planted: Planted) -> bool {
+    NOW.get() == Some(planted)
+}
+
+/// Makes a mistake from now on in this thread, until the answer is dropped.
+#[cfg(feature = "planted")]
+#[must_use]
+pub fn plant(planted: Planted) -> Plant {
+    Plant(NOW.replace(Some(planted)))
+}
+
+/// What [`plant`] answers.
+#[cfg(feature = "planted")]
+pub struct Plant(Option<Planted>);
+
+#[cfg(feature = "planted")]
+impl Drop for Plant {
+    fn drop(&mut self) {
+        NOW.set(self.0);
+    }
+}
