@@ -28,6 +28,7 @@ use tokio::runtime::Builder;
 use crate::failure::Failure;
 use crate::signals::Signals;
 use crate::size;
+use crate::start::Tier;
 
 /// Where shared memory is best.
 const TMPFS: &str = "/dev/shm";
@@ -61,6 +62,10 @@ pub struct DevCluster {
     /// Directory for what the machines share. [default: one on /dev/shm]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// What survives the end of all machines: nothing, or with nvram and --directory what they had in memory, so that
+    /// the same command goes on with it. [default: memory]
+    #[arg(long, value_name = "TIER")]
+    durability: Option<Tier>,
     /// Memory of each machine's own data. [default: what half of the free shared memory has room for]
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     memory_limit: Option<u64>,
@@ -69,12 +74,31 @@ pub struct DevCluster {
     workers: usize,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Between {
     /// Memory of this host.
     Shm,
     /// Connections, as between hosts.
     Tcp,
+}
+
+const SHARED: &str = "directory of the shared memory";
+
+/// What the machines share.
+enum Shared {
+    /// It goes with them.
+    Gone(tempfile::TempDir),
+    /// It stays.
+    Kept(PathBuf),
+}
+
+impl Shared {
+    fn path(&self) -> &Path {
+        match self {
+            Shared::Gone(directory) => directory.path(),
+            Shared::Kept(directory) => directory,
+        }
+    }
 }
 
 /// A machine's process.
@@ -89,6 +113,7 @@ type Said = (u32, Option<String>);
 impl DevCluster {
     pub fn run(self) -> crate::Done {
         let replicas = self.replicas.unwrap_or(self.machines.min(3));
+        let nvram = self.is_kept()?;
         let (host, port) = self.address()?;
         let shared = self.directory()?;
         let limit = match self.memory_limit {
@@ -118,6 +143,9 @@ impl DevCluster {
                 .args(["--listen", &format!("{host}:{}", port + number as u16 - 1)])
                 .args(["--memory-limit", &limit.to_string()])
                 .args(["--workers", &self.workers.to_string()]);
+            if nvram {
+                command.args(["--durability", "nvram"]);
+            }
             if let Some(ms) = self.lease_ms {
                 command.args(["--lease-ms", &ms.to_string()]);
             }
@@ -189,6 +217,22 @@ impl DevCluster {
         }
     }
 
+    /// Whether the memory of the machines outlives them.
+    fn is_kept(&self) -> Result<bool, Failure> {
+        match self.durability {
+            None | Some(Tier::Memory) => Ok(false),
+            Some(Tier::Nvram) if self.directory.is_some() && self.fabric == Between::Shm => {
+                Ok(true)
+            }
+            Some(Tier::Nvram) => Err(Failure::Broken(
+                "--durability nvram needs --directory, and machines that share memory".into(),
+            )),
+            Some(Tier::Ssd) => Err(Failure::Broken(
+                "several machines and the ssd tier do not go together yet".into(),
+            )),
+        }
+    }
+
     /// How each machine finds the others.
     fn together(&self, shared: &Path) -> Result<Vec<OsString>, Failure> {
         Ok(match self.fabric {
@@ -238,7 +282,11 @@ impl DevCluster {
         Ok((host.to_owned(), port))
     }
 
-    fn directory(&self) -> Result<tempfile::TempDir, Failure> {
+    fn directory(&self) -> Result<Shared, Failure> {
+        if let (true, Some(directory)) = (self.is_kept()?, &self.directory) {
+            std::fs::create_dir_all(directory).map_err(Failure::io(SHARED))?;
+            return Ok(Shared::Kept(directory.clone()));
+        }
         let mut name = tempfile::Builder::new();
         let name = name.prefix("fencepost-");
         let made = match &self.directory {
@@ -246,7 +294,7 @@ impl DevCluster {
             None if Path::new(TMPFS).is_dir() => name.tempdir_in(TMPFS),
             None => name.tempdir(),
         };
-        made.map_err(Failure::io("directory of the shared memory"))
+        made.map(Shared::Gone).map_err(Failure::io(SHARED))
     }
 }
 

@@ -6,9 +6,13 @@ use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT.
+/// The number of SIGPWR: the host runs on its battery.
+const SIGPWR: i32 = 30;
+
+/// SIGTERM, SIGINT and SIGPWR.
 pub struct Signals {
     terminate: Signal,
+    power: Signal,
     interrupt: Signal,
 }
 
@@ -18,6 +22,7 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            power: signal(SignalKind::from_raw(SIGPWR))?,
         })
     }
 
@@ -26,6 +31,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            _ = self.power.recv() => "SIGPWR",
         }
     }
 

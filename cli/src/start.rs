@@ -112,10 +112,12 @@ pub struct Start {
     max_connections: usize,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Tier {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tier {
     /// Survives nothing.
     Memory,
+    /// Survives kill -9 of all machines at once; with --cluster.
+    Nvram,
     /// Survives kill -9 and power loss.
     Ssd,
 }
@@ -206,6 +208,7 @@ impl Start {
         if let Some(tier) = self.durability {
             options = options.durability(match tier {
                 Tier::Memory => Durability::Memory,
+                Tier::Nvram => Durability::Nvram,
                 Tier::Ssd => Durability::Ssd,
             });
         }

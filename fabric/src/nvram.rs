@@ -5,6 +5,8 @@
 //! DIR/lock                               held by who finds out whether the machines live, for moments
 //! DIR/life-7/lock                        each machine of that life has a part in it
 //! DIR/life-7/map                         where all regions were when it began
+//! DIR/life-7/boot                        which boot of the host that was
+//! DIR/life-7/m1/saved                    m1 has ended in good order, and all its memory is on the disk
 //! DIR/life-7/m1/...                      m1's rings and all else that is of one life ([`crate::shm`])
 //! DIR/regions/m1/0001000000000000        m1's regions, which go from one life to the next
 //! ```
@@ -14,7 +16,8 @@
 //!
 //! # Failure
 //! The kernel gives locks back whose holders die. What a life that never came about has left is overwritten by the next.
-//! On a tmpfs the files outlive processes; on a disk also the host, if the kernel had the time to write them.
+//! On a tmpfs the files outlive processes; on a disk also the host, if each machine had the time to have them written
+//! ([`save`]). The memory of one that had not is none once the host has booted again: nobody knows what of it was written.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -25,6 +28,7 @@ use std::time::Duration;
 use crate::fabric::FabricError;
 use crate::machine::MachineId;
 use crate::memory::Memory;
+use crate::random::entropy_seed;
 use crate::remains::{Afterlife, Remains};
 use crate::segment::{SegmentId, Writer};
 use crate::shm::{ShmFabric, home_of, make, name_of, open};
@@ -32,6 +36,10 @@ use crate::shm::{ShmFabric, home_of, make, name_of, open};
 const LOCK: &str = "lock";
 const REGIONS: &str = "regions";
 const MAP: &str = "map";
+const BOOT: &str = "boot";
+const SAVED: &str = "saved";
+/// Says which boot of which host this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const LIFE: &str = "life-";
 /// How often the lock is asked for, and how long is waited in between: others may settle what the life before has left.
 const TRIES: u32 = 60_000;
@@ -53,6 +61,28 @@ fn lock_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.open(path)
+}
+
+/// Which boot of the host this is.
+fn boot() -> String {
+    // Where nobody can tell, it is another one each time.
+    fs::read_to_string(BOOT_ID).unwrap_or_else(|_| entropy_seed().to_string())
+}
+
+/// Has the files of a machine written to the disk that they are on, its regions and all others; nobody writes them any
+/// more.
+///
+/// # Errors
+/// What the system answered; then nothing says that they are.
+pub(crate) fn save(home: &Path, regions: &Path) -> io::Result<()> {
+    for place in [home, regions] {
+        for entry in fs::read_dir(place)? {
+            File::open(entry?.path())?.sync_all()?;
+        }
+        File::open(place)?.sync_all()?;
+    }
+    File::create(home.join(SAVED))?.sync_all()?;
+    File::open(home)?.sync_all()
 }
 
 impl Nvram {
@@ -123,7 +153,19 @@ impl Nvram {
             _ => {}
         }
         fs::create_dir_all(&place)?;
-        fs::write(place.join(MAP), map)
+        for (name, bytes) in [(MAP, map), (BOOT, boot().as_bytes())] {
+            fs::write(place.join(name), bytes)?;
+            File::open(place.join(name))?.sync_all()?;
+        }
+        File::open(&place)?.sync_all()?;
+        File::open(&self.root)?.sync_all()
+    }
+
+    /// Whether a machine's memory is what it was when the machine ended.
+    fn is_intact(&self, life: u64, machine: MachineId) -> bool {
+        let place = self.life(life);
+        let same = fs::read_to_string(place.join(BOOT)).is_ok_and(|begun| begun == boot());
+        same || home_of(&place, machine).join(SAVED).exists()
     }
 
     /// What was left there.
@@ -208,6 +250,9 @@ pub struct After<'a> {
 
 impl Afterlife for After<'_> {
     fn remains(&self, machine: MachineId) -> io::Result<Remains> {
+        if !self.nvram.is_intact(self.life, machine) {
+            return Ok(Remains::default());
+        }
         let places = [self.nvram.life(self.life), self.nvram.root.join(REGIONS)];
         let mut segments = Vec::new();
         for place in places {
@@ -347,6 +392,29 @@ mod tests {
         let there = left.get(region(9)).expect("it is there");
         assert_eq!(there.words()[3].load(Ordering::Relaxed), 4);
         assert!(left.get(region(10)).is_none());
+    }
+
+    #[test]
+    fn memory_that_was_not_saved_is_none_after_another_boot() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let nvram = Nvram::open(directory.path()).expect("a directory");
+        nvram.begin(1, &[]).expect("a life");
+        let [one, two] = pair(&nvram, 1, &[]);
+        let region = SegmentId::new(SegmentId::REGION, 0, 7);
+        for machine in [&one, &two] {
+            machine.provide(region, 8, Writer::Owner).expect("memory");
+        }
+        // The second one ends in good order.
+        drop(two);
+        let there = |id| {
+            let left = nvram.after(1).remains(MachineId(id)).expect("is read");
+            left.get(region).is_some()
+        };
+        assert!(there(1) && there(2));
+        fs::write(nvram.life(1).join(BOOT), "another").expect("is written");
+        assert!(!there(1) && there(2));
+        drop(one);
+        assert!(there(1));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::direct;
 use crate::fabric::{Event, Fabric, FabricError};
 use crate::machine::{MachineId, Member};
 use crate::memory::{Memory, WORD_BYTES};
-use crate::nvram::Living;
+use crate::nvram::{self, Living};
 use crate::segment::{Place, SegmentId, Writer};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -588,7 +588,9 @@ impl Fabric for ShmFabric {
 impl Drop for ShmFabric {
     fn drop(&mut self) {
         self.control.words()[GENERATION].store(0, Ordering::Release);
-        if self.kept.is_some() {
+        if let Some(kept) = &self.kept {
+            // What is not saved is not said to be.
+            let _ = nvram::save(&self.home, &home_of(&kept.regions, self.me));
             return;
         }
         // Who has mapped a segment keeps its memory; nobody finds it any more.

@@ -1,7 +1,7 @@
 //! A database of several machines: processes of one host that share its memory, or that are on a network.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,15 @@ use fencepost_cluster::{Address, ClusterId, Configuration};
 use fencepost_fabric::{Fabric, HandshakeError, HostClock, MachineId};
 use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed};
 use fencepost_txn::Machine;
-use fencepost_txn::network::{ClusterSecret, LeaseTerms, NetworkOptions, Replication, members};
+use fencepost_txn::network::{
+    ClusterSecret, LeaseTerms, NetworkOptions, Replication, Resumed, members,
+};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
 use crate::founding::Founders;
-use crate::newcomer::{Kept, Part, Who};
+use crate::newcomer::{CONFIGURATION, Kept, Part, Who};
+use crate::restart;
 
 /// Millionths by which the clocks of two hosts drift apart at most.
 const DRIFT_PPM: u32 = 200;
@@ -98,11 +101,16 @@ impl fmt::Debug for Secret {
 /// What a machine waits for that others must bring about, and why they do not.
 pub(crate) struct Joined {
     pub network: NetworkOptions,
+    /// What it had before, where its memory has outlived it.
+    pub resumed: Option<Arc<Resumed>>,
     /// Who refuses this machine, and why; `None` where there is somebody who does not.
-    refused: Box<dyn Fn() -> Option<String>>,
+    refused: Refused,
     /// Who is not there, and what was the matter when that was last tried.
-    missing: Box<dyn Fn() -> String>,
+    missing: Missing,
 }
+
+type Refused = Box<dyn Fn() -> Option<String>>;
+type Missing = Box<dyn Fn() -> String>;
 
 impl Cluster {
     /// `machines` processes of one host; this one is `machine`, from 1. They share memory in `directory`,
@@ -203,8 +211,8 @@ impl Cluster {
         self
     }
 
-    /// This machine's access to the others.
-    pub(crate) fn join(&self) -> Result<Joined, OpenError> {
+    /// This machine's access to the others; whether its memory is to outlive it.
+    pub(crate) fn join(&self, kept: bool) -> Result<Joined, OpenError> {
         let Cluster {
             machine,
             machines,
@@ -219,6 +227,11 @@ impl Cluster {
         }
         self.terms()?;
         match &self.between {
+            Between::Memory(directory) if kept => self.join_kept(directory),
+            Between::Network { .. } if kept => {
+                let why = "the nvram tier is of machines that share the memory of a host";
+                Err(OpenError::Tier(why))
+            }
             Between::Memory(directory) => {
                 let names = (1..=machines).map(|id| MachineId(id).to_string());
                 let first = self.configuration(0, names.collect())?;
@@ -229,8 +242,8 @@ impl Cluster {
                     let all = members(&part.configuration);
                     fabric.clear_away(&all).map_err(network)?;
                 }
-                let (refused, missing) = (Box::new(|| None), Box::new(String::new));
-                self.joined(Arc::new(fabric), part, refused, missing)
+                let between = (Box::new(|| None) as _, Box::new(String::new) as _);
+                self.joined(Arc::new(fabric), part, between)
             }
             Between::Network {
                 name,
@@ -239,6 +252,42 @@ impl Cluster {
                 tls,
             } => self.join_network(name, addresses, secret, tls.as_ref()),
         }
+    }
+
+    /// A machine whose memory outlives it.
+    fn join_kept(&self, directory: &Path) -> Result<Joined, OpenError> {
+        if self.replicas < 2 {
+            let why = "the nvram tier needs a backup of each region: two replicas or more";
+            return Err(OpenError::Tier(why));
+        }
+        if self.newcomer.is_some() {
+            let why = "nobody joins machines of the nvram tier while they run";
+            return Err(OpenError::Tier(why));
+        }
+        let names = (1..=self.machines).map(|id| MachineId(id).to_string());
+        let founders = self.configuration(0, names.collect())?;
+        let kept_in = self.kept_in.as_deref().unwrap_or(directory);
+        let replication = Replication::exactly(self.replicas as usize);
+        let me = MachineId(self.machine);
+        let store = kept_in.join(CONFIGURATION);
+        let begun = restart::begin(directory, &store, me, &founders, replication)?;
+        let store = self.lease.is_some().then_some(begun.store);
+        let between = (Box::new(|| None) as _, Box::new(String::new) as _);
+        let part = Part {
+            me,
+            configuration: begun.configuration,
+            joins: false,
+            kept: None,
+        };
+        let joined = self.joined(Arc::new(begun.fabric), part, between)?;
+        Ok(Joined {
+            network: NetworkOptions {
+                store,
+                ..joined.network
+            },
+            resumed: begun.resumed,
+            ..joined
+        })
     }
 
     fn join_network(
@@ -282,7 +331,8 @@ impl Cluster {
             (all && others > 0).then(|| list(&refusals))
         };
         let missing = move || list(&told.refusals());
-        self.joined(fabric, part, Box::new(refused), Box::new(missing))
+        let between = (Box::new(refused) as _, Box::new(missing) as _);
+        self.joined(fabric, part, between)
     }
 
     /// What this machine is to be in a cluster that begins with the configuration `first`.
@@ -332,8 +382,7 @@ impl Cluster {
         &self,
         fabric: Arc<dyn Fabric>,
         part: Part,
-        refused: Box<dyn Fn() -> Option<String>>,
-        missing: Box<dyn Fn() -> String>,
+        (refused, missing): (Refused, Missing),
     ) -> Result<Joined, OpenError> {
         let configuration = part.configuration;
         let members = members(&configuration);
@@ -343,6 +392,7 @@ impl Cluster {
             None => (None, None),
         };
         Ok(Joined {
+            resumed: None,
             network: NetworkOptions {
                 fabric,
                 configuration,

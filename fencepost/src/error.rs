@@ -41,6 +41,12 @@ pub enum OpenError {
     /// The machines that were given are no configuration.
     #[error("the machines are no configuration: {0}")]
     Configuration(String),
+    /// Machines whose memory outlives them cannot begin with what they had.
+    #[error("the machines cannot begin again: {0}")]
+    Restart(String),
+    /// The tier is none of such machines.
+    #[error("{0}")]
+    Tier(&'static str),
     /// The cluster's secret is too easily guessed.
     #[error("the cluster's secret must have at least {0} bytes")]
     SecretTooShort(usize),

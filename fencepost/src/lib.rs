@@ -32,6 +32,7 @@ mod front;
 mod newcomer;
 mod options;
 mod prepared;
+mod restart;
 mod row;
 mod services;
 mod session;

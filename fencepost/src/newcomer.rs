@@ -29,7 +29,7 @@ use pollster::FutureExt;
 use crate::error::OpenError;
 
 /// The directory in which the configuration is kept, in the one that was named.
-const CONFIGURATION: &str = "configuration";
+pub(crate) const CONFIGURATION: &str = "configuration";
 /// The directory in that one where machines ask to be let in.
 const DOOR: &str = "door";
 /// How long a machine tries to get in.

@@ -20,6 +20,9 @@ const CHECKPOINT_BYTES: u64 = 256 << 20;
 pub enum Durability {
     /// In memory; a restart finds nothing.
     Memory,
+    /// In memory of a directory: the end of all processes at once leaves it. Of several machines of one host that have
+    /// at least two copies of everything.
+    Nvram,
     /// On disk: survives power loss.
     Ssd,
 }
@@ -92,7 +95,12 @@ impl Options {
         if let Some(bytes) = self.region_bytes {
             options.region_bytes = bytes;
         }
-        let durable = self.durability != Some(Durability::Memory);
+        let nvram = self.durability == Some(Durability::Nvram);
+        if nvram && self.cluster.is_none() {
+            let why = "the nvram tier is of several machines that share the memory of a host";
+            return Err(OpenError::Tier(why));
+        }
+        let durable = !nvram && self.durability != Some(Durability::Memory);
         match (&self.data_dir, durable) {
             (Some(path), true) => {
                 options.durable = Some(Durable {
@@ -106,8 +114,10 @@ impl Options {
             }
             _ => {}
         }
-        let joined = self.cluster.as_ref().map(Cluster::join).transpose()?;
+        let joined = self.cluster.as_ref().map(|cluster| cluster.join(nvram));
+        let joined = joined.transpose()?;
         options.network = joined.as_ref().map(|joined| joined.network.clone());
+        options.resumed = joined.as_ref().and_then(|joined| joined.resumed.clone());
         Database::start(options, joined.as_ref())
     }
 }

@@ -338,7 +338,7 @@ pub struct Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::of("nothing", Plan::draw),
         Kind::of("crash", Plan::draw_with_crash),
         Kind::of("two-crashes", Plan::draw_with_two_crashes),
@@ -347,6 +347,7 @@ impl Kind {
         Kind::of("crash-at-recovery", Plan::draw_with_crash_at_recovery),
         Kind::of("pause", Plan::draw_with_pause),
         Kind::of("partition", Plan::draw_with_partition),
+        Kind::of("bad-network", Plan::draw_with_bad_network),
         Kind::of("newcomer", Plan::draw_with_newcomer),
         Kind::of("newcomer-and-crash", Plan::draw_with_newcomer_and_crash),
     ];

@@ -13,7 +13,7 @@ fn nothing_that_was_committed_is_lost_with_a_machine() {
 
 #[test]
 fn nothing_is_lost_where_writes_never_arrive_or_come_late() {
-    hold(seeds(0..150), Plan::draw_with_bad_network);
+    hold(0..150, Plan::draw_with_bad_network);
 }
 
 #[test]

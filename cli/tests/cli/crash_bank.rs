@@ -17,18 +17,33 @@ use fencepost_fabric::random::Random;
 
 const ACCOUNTS: i32 = 50;
 const OPENING: i64 = 1000;
-const CLIENTS: u64 = 6;
+/// Clients at work.
+pub const CLIENTS: u64 = 6;
 
 /// What the clients know of their transfers.
 #[derive(Default)]
-struct Journal {
+pub struct Journal {
     /// COMMIT was answered.
     acknowledged: HashSet<i64>,
     /// COMMIT was sent and not answered.
     unknown: HashSet<i64>,
 }
 
-struct Client {
+impl Journal {
+    /// What another client knows.
+    pub fn add(&mut self, own: Journal) {
+        self.acknowledged.extend(own.acknowledged);
+        self.unknown.extend(own.unknown);
+    }
+
+    /// Whether any transfer was acknowledged.
+    pub fn has_any(&self) -> bool {
+        !self.acknowledged.is_empty()
+    }
+}
+
+/// A client of the bank.
+pub struct Client {
     session: PgSession,
     take: Prepared,
     give: Prepared,
@@ -36,7 +51,7 @@ struct Client {
 }
 
 impl Client {
-    fn connect(url: &str) -> Client {
+    pub fn connect(url: &str) -> Client {
         let mut session = PgSession::connect(url).expect("a session");
         let mut prepare = |sql: &str| session.prepare(sql).expect("a statement");
         let take = prepare("UPDATE account SET balance = balance - $1 WHERE id = $2");
@@ -70,7 +85,7 @@ impl Client {
     }
 
     /// Transfers until the server is gone.
-    fn run(mut self, first_id: i64, mut random: Random, stop: &AtomicBool) -> Journal {
+    pub fn run(mut self, first_id: i64, mut random: Random, stop: &AtomicBool) -> Journal {
         let mut journal = Journal::default();
         for id in first_id.. {
             if stop.load(Ordering::Relaxed) {
@@ -101,7 +116,7 @@ impl Client {
     }
 }
 
-fn create(url: &str) {
+pub fn create(url: &str) {
     let mut session = PgSession::connect(url).expect("a session");
     session
         .script(
@@ -131,7 +146,7 @@ fn table(session: &mut PgSession, sql: &str) -> Vec<Vec<i64>> {
 }
 
 /// Compares the database with the journal, and settles what the journal could not know.
-fn verify(url: &str, journal: &mut Journal) {
+pub fn verify(url: &str, journal: &mut Journal) {
     let mut session = PgSession::connect(url).expect("a session");
     let accounts = table(&mut session, "SELECT id, balance FROM account");
     let transfers = table(
@@ -189,9 +204,7 @@ fn load_and_kill(server: Server, round: u32, time: Duration, journal: &mut Journ
         server.kill();
         stop.store(true, Ordering::Relaxed);
         for client in running {
-            let own = client.join().expect("a client ends");
-            journal.acknowledged.extend(own.acknowledged);
-            journal.unknown.extend(own.unknown);
+            journal.add(client.join().expect("a client ends"));
         }
     });
 }
@@ -228,10 +241,7 @@ fn kill_9_under_bank_load_loses_nothing_acknowledged() {
     }
     let server = Server::start(Some(dir.path()));
     verify(&server.url(), &mut journal);
-    assert!(
-        !journal.acknowledged.is_empty(),
-        "some transfers were acknowledged"
-    );
+    assert!(journal.has_any(), "some transfers were acknowledged");
     assert!(server.terminate(), "it ends well");
     assert_clean(dir.path());
     println!(

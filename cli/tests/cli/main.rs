@@ -10,4 +10,5 @@ mod crash_bank;
 mod dev_cluster;
 mod failover;
 mod histories;
+mod nvram;
 mod pgbench;

@@ -96,32 +96,32 @@ impl Image {
         newest
     }
 
-    /// Makes another replica what this one is.
+    /// Makes another replica what this one is. What is in no block is zero there, as where it never was in one.
     pub fn copy_to(&self, other: &Image) {
-        let header = 0..self.region.blocks();
-        copy(
-            &self.memory.words()[header.clone()],
-            &other.memory.words()[header],
-        );
+        let (from, to) = (self.memory.words(), other.memory.words());
         for block in 1..self.region.blocks() {
+            let words = block * MAX_SLOT_WORDS..(block + 1) * MAX_SLOT_WORDS;
             if self.region.class(block).is_some() {
-                let words = block * MAX_SLOT_WORDS..(block + 1) * MAX_SLOT_WORDS;
-                copy(
-                    &self.memory.words()[words.clone()],
-                    &other.memory.words()[words],
-                );
+                copy(&from[words.clone()], &to[words]);
+            } else if to[block].load(Ordering::Relaxed) != 0 {
+                to[words].iter().for_each(|word| put(word, 0));
             }
         }
+        let header = 0..self.region.blocks();
+        copy(&from[header.clone()], &to[header]);
     }
 }
 
-/// What is alike already keeps its pages as they are.
 fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
     for (from, to) in from.iter().zip(to) {
-        let word = from.load(Ordering::Relaxed);
-        if to.load(Ordering::Relaxed) != word {
-            to.store(word, Ordering::Relaxed);
-        }
+        put(to, from.load(Ordering::Relaxed));
+    }
+}
+
+/// What is alike already keeps its page as it is.
+fn put(to: &AtomicU64, word: u64) {
+    if to.load(Ordering::Relaxed) != word {
+        to.store(word, Ordering::Relaxed);
     }
 }
 
@@ -164,6 +164,19 @@ mod tests {
         assert_eq!(other.class_of(at(0)), Some(class));
         let copied = other.object(at(1)).expect("a slot");
         assert_eq!((copied.header(), copied.word(1)), (header, 8));
+        // What is in no block any more is gone.
+        let stale = BlockId {
+            region: REGION,
+            block: 3,
+        };
+        other
+            .put_anew(stale.slot(class, 0), class)
+            .expect("a block");
+        let left = other.object(stale.slot(class, 2)).expect("a slot");
+        left.put(0, &[5]);
+        image.copy_to(&other);
+        assert_eq!(other.class_of(stale.slot(class, 0)), None);
+        assert_eq!(left.word(0), 0);
         image.put_anew(at(0), old).expect("a block");
         let emptied = image.object(block.slot(old, 0)).expect("a slot");
         assert_eq!(emptied.header(), Header(0));

@@ -24,6 +24,12 @@ pub fn place(machine: usize) -> Near {
     Near::Machine(MachineId(machine as u32 + 1))
 }
 
+/// A directory in memory, where there are some.
+fn directory() -> tempfile::TempDir {
+    let made = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    made.expect("a directory")
+}
+
 /// The directory of their memory, and what is to be watched.
 pub struct Host {
     directory: tempfile::TempDir,
@@ -49,7 +55,7 @@ impl Watch {
     fn look(&self) {
         let mut state = self.state.lock();
         if let Some(from) = state.from.clone() {
-            let copy = tempfile::tempdir().expect("a directory");
+            let copy = directory();
             copy_all(&from, copy.path());
             let reported = state.reported;
             state.taken.push((copy, reported));
@@ -107,7 +113,7 @@ fn copy_all(from: &Path, to: &Path) {
 impl Host {
     pub fn new(replicas: usize) -> Host {
         Host {
-            directory: tempfile::tempdir().expect("a directory"),
+            directory: directory(),
             replicas,
             watch: Arc::default(),
             current: RefCell::new(None),
@@ -148,7 +154,7 @@ impl Host {
 
     /// A machine's memory is somewhere else.
     pub fn take_away(&self, machine: u32) -> Aside {
-        let aside = tempfile::tempdir().expect("a directory");
+        let aside = directory();
         let homes = self.homes(machine);
         for (at, home) in homes.iter().enumerate() {
             copy_to(home, &aside.path().join(at.to_string()));

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,9 @@ pub struct DevCluster {
     /// The process.
     pub child: Child,
     first_port: u16,
-    shared: tempfile::TempDir,
+    shared: PathBuf,
+    /// Where it goes when the cluster does.
+    _own: Option<tempfile::TempDir>,
 }
 
 /// Free ports in a row.
@@ -42,8 +44,15 @@ impl DevCluster {
 
     /// The same with further arguments.
     pub fn start_with(fabric: &str, further: &[&str]) -> DevCluster {
+        let own = tempfile::tempdir().expect("a directory");
+        let mut cluster = DevCluster::start_in(own.path(), fabric, further);
+        cluster._own = Some(own);
+        cluster
+    }
+
+    /// The same with what its machines share in a directory that stays.
+    pub fn start_in(shared: &Path, fabric: &str, further: &[&str]) -> DevCluster {
         let first_port = ports();
-        let shared = tempfile::tempdir().expect("a directory");
         let mut child = program(&[
             "dev-cluster",
             "--memory-limit",
@@ -54,7 +63,7 @@ impl DevCluster {
         ])
         .arg(format!("127.0.0.1:{first_port}"))
         .arg("--directory")
-        .arg(shared.path())
+        .arg(shared)
         .args(further)
         .stdout(Stdio::piped())
         .spawn()
@@ -65,7 +74,8 @@ impl DevCluster {
         DevCluster {
             child,
             first_port,
-            shared,
+            shared: shared.to_path_buf(),
+            _own: None,
         }
     }
 
@@ -104,7 +114,7 @@ impl DevCluster {
 
     /// Where the cluster puts what its machines share.
     pub fn shared(&self) -> &Path {
-        self.shared.path()
+        &self.shared
     }
 
     /// Waits for the end; whether it was a good one.

@@ -36,6 +36,8 @@ mod order;
 mod resume;
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::atomic::{self, AtomicUsize};
 
 use fencepost_cluster::reconfiguration::{Kept, Resumed, Resuming, resume};
 use fencepost_cluster::{Configuration, Replication};
@@ -144,7 +146,7 @@ struct Source<'a> {
 /// # Errors
 /// [`RestartError`]; all that was left is still there then.
 pub fn settle(
-    after: &dyn Afterlife,
+    after: &(dyn Afterlife + Sync),
     (before, begun): (&Configuration, Option<&Resumed>),
     founders: &Configuration,
     replication: Replication,
@@ -166,26 +168,13 @@ pub fn settle(
     let recovered = left.kept.values().map(|kept| kept.recovered).min();
     let logs = Logs::read(&left.remains, recovered.map_or(0, |id| id.0))?;
     let decided = Decided::of(&logs, &sources).map_err(|(of, why)| damaged(of, &why))?;
-    let mut newest = Timestamp::from_raw(decided.newest);
-    for region in &regions {
-        let id = region.before.region;
-        let source = &sources[&id];
-        order::install(&decided, id, source).map_err(|(of, why)| damaged(of, &why))?;
-        newest = newest.max(source.image.calm());
-        let others = region.after.replicas.all();
-        for machine in others.filter(|machine| *machine != source.machine) {
-            let there = left.images.get(&(machine, id));
-            match there.filter(|there| there.words() == source.image.words()) {
-                Some(there) => source.image.copy_to(there),
-                None => {
-                    let made = after.make_region(machine, id.0, source.image.words())?;
-                    if let Some(made) = Image::of(id, &made) {
-                        source.image.copy_to(&made);
-                    }
-                }
-            }
-        }
-    }
+    let ordering = Ordering {
+        after,
+        left: &left,
+        sources: &sources,
+        decided: &decided,
+    };
+    let newest = ordering.all(&regions)?;
     let root = start::root_at().ok();
     let root = root.and_then(|root| sources.get(&root.region())?.image.object(root));
     Ok(Resumed {
@@ -195,6 +184,64 @@ pub fn settle(
         next_region,
         newest: newest.raw(),
     })
+}
+
+/// What it takes to put regions in order.
+struct Ordering<'a> {
+    after: &'a (dyn Afterlife + Sync),
+    left: &'a Left,
+    sources: &'a BTreeMap<RegionId, Source<'a>>,
+    decided: &'a Decided,
+}
+
+impl Ordering<'_> {
+    /// Puts all regions in order, as many at a time as there are cores; the newest timestamp.
+    fn all(&self, regions: &[Resuming]) -> Result<Timestamp, RestartError> {
+        let workers = std::thread::available_parallelism().map_or(2, usize::from);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut newest = Timestamp::from_raw(self.decided.newest);
+            while let Some(region) = regions.get(next.fetch_add(1, atomic::Ordering::Relaxed)) {
+                newest = newest.max(self.one(region)?);
+            }
+            Ok(newest)
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+            let mut newest = work();
+            for worker in workers {
+                let other = worker.join().unwrap_or_else(|panic| resume_unwind(panic));
+                newest = newest.and_then(|newest| Ok(newest.max(other?)));
+            }
+            newest
+        })
+    }
+
+    /// Puts a region in order at one machine, and makes the same of it at the others.
+    fn one(&self, region: &Resuming) -> Result<Timestamp, RestartError> {
+        let id = region.before.region;
+        let Some(source) = self.sources.get(&id) else {
+            return Err(RestartError::Lost(vec![id]));
+        };
+        let installed = order::install(self.decided, id, source);
+        installed.map_err(|(of, why)| damaged(of, &why))?;
+        let newest = source.image.calm();
+        let others = region.after.replicas.all();
+        for machine in others.filter(|machine| *machine != source.machine) {
+            let there = self.left.images.get(&(machine, id));
+            match there.filter(|there| there.words() == source.image.words()) {
+                Some(there) => source.image.copy_to(there),
+                None => {
+                    let words = source.image.words();
+                    let made = self.after.make_region(machine, id.0, words)?;
+                    if let Some(made) = Image::of(id, &made) {
+                        source.image.copy_to(&made);
+                    }
+                }
+            }
+        }
+        Ok(newest)
+    }
 }
 
 fn damaged(of: MachineId, why: &BadRecord) -> RestartError {

@@ -1,0 +1,146 @@
+//! Machines that share memory of a directory, all of them killed at once, again and again: they begin again with all that
+//! was acknowledged, and nothing of it is half there.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fencepost_benchmarks::sql::SqlSession;
+use fencepost_fabric::random::Random;
+
+use crate::common::dev_cluster::{DevCluster, MACHINES, is_gone, signal};
+use crate::common::{crash_rounds, program, said};
+use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
+
+const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "2"];
+
+/// Kills the machines and their parent.
+fn kill_all(mut cluster: DevCluster) {
+    let machines = cluster.machines();
+    // It would end them in good order if it saw one of them end.
+    signal("-STOP", &cluster.child.id().to_string());
+    let killed = Command::new("kill").arg("-KILL").args(&machines).status();
+    assert!(killed.expect("kill runs").success());
+    cluster.child.kill().expect("it runs");
+    cluster.child.wait().expect("it was running");
+    // Killed orphans are gone once somebody has looked at them.
+    while !machines.iter().all(|pid| is_gone(pid)) {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn load_and_kill(cluster: DevCluster, round: u32, time: Duration, journal: &mut Journal) {
+    let stop = AtomicBool::new(false);
+    let clients = (0..CLIENTS).map(|at| Client::connect(&cluster.url(at as u16 % MACHINES)));
+    let clients: Vec<Client> = clients.collect();
+    thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (index, client) in clients.into_iter().enumerate() {
+            let seed = u64::from(round) * CLIENTS + index as u64;
+            let first_id = (seed as i64) << 32;
+            let stop = &stop;
+            running.push(scope.spawn(move || client.run(first_id, Random::new(seed), stop)));
+        }
+        thread::sleep(time);
+        kill_all(cluster);
+        stop.store(true, Ordering::Relaxed);
+        for client in running {
+            journal.add(client.join().expect("a client ends"));
+        }
+    });
+}
+
+fn start(directory: &Path) -> DevCluster {
+    DevCluster::start_in(directory, "shm", &NVRAM)
+}
+
+#[test]
+fn all_machines_killed_at_once_lose_nothing_acknowledged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut journal = Journal::default();
+    let first = start(directory.path());
+    create(&first.url(0));
+    let mut random = Random::new(3);
+    let mut first = Some(first);
+    for round in 0..crash_rounds().max(2) {
+        let running = first.take().unwrap_or_else(|| start(directory.path()));
+        verify(&running.url((round % 3) as u16), &mut journal);
+        let time = Duration::from_millis(300 + random.below(1500));
+        load_and_kill(running, round, time, &mut journal);
+    }
+    let mut cluster = start(directory.path());
+    for machine in 0..MACHINES {
+        verify(&cluster.url(machine), &mut journal);
+    }
+    assert!(journal.has_any(), "some transfers were acknowledged");
+    // A good end leaves it all, too.
+    signal("-INT", &cluster.child.id().to_string());
+    assert!(cluster.ended());
+    let cluster = start(directory.path());
+    verify(&cluster.url(1), &mut journal);
+}
+
+/// Whoever was lost before is there again, with what the others have.
+#[test]
+fn machines_begin_again_after_one_of_them_was_replaced() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let leases = [&NVRAM[..], &["--lease-ms", "2000"]].concat();
+    let start = || DevCluster::start_in(directory.path(), "shm", &leases);
+    let cluster = start();
+    create(&cluster.url(0));
+    let machines = cluster.machines();
+    signal("-KILL", &machines[2]);
+    // Whoever has waited for the others to go on is answered by the later configuration.
+    let session: &mut dyn SqlSession = &mut cluster.session(1);
+    let count = "SELECT count(*) FROM pg_fencepost_machines";
+    while session.number(count).ok() != Some(2) {
+        thread::sleep(Duration::from_millis(50));
+    }
+    session
+        .script("CREATE TABLE later (a int PRIMARY KEY)")
+        .expect("they go on");
+    let mut session = cluster.session(0);
+    let rows = "INSERT INTO later SELECT g FROM generate_series(1, 500) g";
+    session.script(rows).expect("they go on");
+    kill_all(cluster);
+    for round in 0..2 {
+        let cluster = start();
+        for machine in 0..MACHINES {
+            let session: &mut dyn SqlSession = &mut cluster.session(machine);
+            assert_eq!(session.number(count).ok(), Some(3));
+            let rows = session.number("SELECT count(*) FROM later");
+            assert_eq!(rows.ok(), Some(500 + round));
+        }
+        let mut session = cluster.session(2);
+        let row = format!("INSERT INTO later VALUES ({})", 1000 + round);
+        session.script(&row).expect("is written");
+        kill_all(cluster);
+    }
+}
+
+#[test]
+fn a_machine_that_has_lost_its_memory_gets_that_of_the_others() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cluster = start(directory.path());
+    create(&cluster.url(2));
+    let mut journal = Journal::default();
+    load_and_kill(cluster, 0, Duration::from_millis(500), &mut journal);
+    let nvram = directory.path().join("nvram");
+    std::fs::remove_dir_all(nvram.join("regions/m3")).expect("it was there");
+    let cluster = start(directory.path());
+    verify(&cluster.url(2), &mut journal);
+    kill_all(cluster);
+    // Without any of it nothing begins, and nothing is made in its place.
+    std::fs::remove_dir_all(nvram.join("regions")).expect("it was there");
+    let output = program(&["dev-cluster", "--directory"])
+        .arg(directory.path())
+        .args(NVRAM)
+        .args(["--listen", "127.0.0.1:6400"])
+        .output();
+    let output = output.expect("it runs");
+    assert!(!output.status.success());
+    let said = said(&output);
+    assert!(said.contains("no machine has the memory of r0"), "{said}");
+}
