@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fencepost_fabric::{Fabric, MachineId, Random, SimDisk, SimNet};
 use fencepost_txn::network::{ClusterSecret, ConfigStore, Configuration, Door, LocalStore};
 use fencepost_txn::network::{NetworkOptions, Replication, members};
-use fencepost_txn::{Machine, MachineOptions};
+use fencepost_txn::{Machine, MachineOptions, Timestamp};
 
 use crate::doom::Doom;
 use crate::executor::Executor;
@@ -28,6 +28,9 @@ const LANES: usize = 2;
 const FEW_OLD_VERSIONS: u64 = 1 << 20;
 /// Bytes of old versions that are enough for any run.
 const MANY_OLD_VERSIONS: u64 = 1 << 28;
+
+/// One in so many times that a machine is driven its time is compared with the manager's.
+const LOOK_EVERY: u32 = 8;
 
 /// A cluster that a plan asked for.
 pub struct Cluster {
@@ -127,7 +130,7 @@ impl Ground {
         &self,
         (sim, executor): (&Sim, &mut Executor),
         (id, place): (MachineId, Place),
-        wrong: impl Fn(&Arc<Machine>) -> Option<String> + 'static,
+        mut wrong: impl FnMut(&Arc<Machine>) -> Option<String> + 'static,
     ) {
         let (sim, clock) = (sim.clone(), Arc::clone(&self.hosts[self.host_of(id)]));
         let (doom, mut due) = (self.doom(id), None);
@@ -184,16 +187,26 @@ impl Cluster {
             machines.push(Arc::clone(&machine));
             let (manager, all) = (Arc::clone(&machines[0]), Rc::clone(&all));
             let first = dooms[0].clone();
+            let (mut low, mut looks) = (Timestamp::ZERO, 0u32);
             let wrong = move |machine: &Arc<Machine>| {
+                let before = std::mem::replace(&mut low, machine.interval().0);
+                if low < before {
+                    let number = machine.number();
+                    return Some(format!("m{number} is at {low:?}, and was at {before:?}"));
+                }
                 let all = all.get();
                 let act = all.and_then(|all| leases::two_act(all));
-                if act.is_some() || first.has_come() || manager.is_evicted() {
-                    return act;
+                looks = looks.wrapping_add(1);
+                let all_there = all.filter(|_| looks.is_multiple_of(LOOK_EVERY));
+                let cm = all_there.and_then(|all| manager_of(machine, all));
+                let time = || wrong_about_time(machine, cm?);
+                let wrong = act.or_else(time);
+                if wrong.is_some() || first.has_come() || manager.is_evicted() {
+                    return wrong;
                 }
                 let manages = machine.number() == manager.number();
                 let all = all.filter(|_| manages);
-                let leases = || leases::wrong_about(&manager, all?);
-                wrong_about_time(machine, &manager).or_else(leases)
+                leases::wrong_about(&manager, all?)
             };
             let place = Rc::new(OnceCell::from(machine));
             ground.drive((&sim, &mut executor), (id, place), wrong);
@@ -228,6 +241,14 @@ fn door_of(plan: &Plan) -> Result<Arc<Door>, String> {
         Arc::new(SimDisk::new(plan.seed)),
         secret,
     )))
+}
+
+/// The manager of a machine's configuration, where both are in it.
+fn manager_of<'a>(machine: &Machine, all: &'a [Arc<Machine>]) -> Option<&'a Machine> {
+    let members = machine.members();
+    let cm = all.iter().find(|cm| cm.number() == members.manager)?;
+    let answer = machine.is_answering() && cm.is_answering();
+    (answer && cm.members().configuration == members.configuration).then_some(cm)
 }
 
 /// Whether the manager's time is beyond the bounds that a machine has of it (CLOCK-1).

@@ -18,7 +18,7 @@ pub fn wrong_about(manager: &Machine, machines: &[Arc<Machine>]) -> Option<Strin
         |machine: &&Arc<Machine>| machine.holds_lease() && configuration(machine) == current;
     let wrong = machines.iter().filter(suspected).find(believes)?;
     Some(format!(
-        "m{} is suspected and has its lease",
+        "m{} is suspected in configuration {current}, and has its lease",
         wrong.number()
     ))
 }

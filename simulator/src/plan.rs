@@ -132,8 +132,6 @@ impl Plan {
         let leases = terms(10 + random.below(2) * 20);
         let plan = Plan {
             machines: plan.machines.max(machines),
-            // The time goes on at the next manager's as it was only if they have their clock in common.
-            hosts: 1,
             replicas: plan.replicas.max(replicas),
             leases,
             replaces: true,

@@ -108,6 +108,18 @@ fn stop_error(stop: &Stop) -> SqlError {
             "cannot write in a read-only transaction",
         ),
         Stop::Failed => SqlError::new(SqlState::IO_ERROR, "the durable log failed"),
+        Stop::NotMember => SqlError::new(
+            SqlState::CANNOT_CONNECT_NOW,
+            "this machine is no member of the cluster any more",
+        )
+        .detail("The others have taken it to have failed, and go on without it.")
+        .hint("Connect to another machine."),
+        Stop::InDoubt => SqlError::new(
+            SqlState::TRANSACTION_RESOLUTION_UNKNOWN,
+            "this machine has left the cluster while the transaction committed",
+        )
+        .detail("Whether the transaction has taken effect is not known.")
+        .hint("Look at the rows on another machine before running it again."),
         Stop::Damaged => SqlError::new(
             SqlState::new(b"XX001"),
             "an object of the database is missing or damaged",

@@ -47,7 +47,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Stop`] where it had no effect and running it again does not help, except [`Stop::Failed`]:
-    /// the log failed, and whether the commit survives a restart is unknown.
+    /// the log failed, and whether the commit survives a restart is unknown; and [`Stop::InDoubt`].
     pub async fn commit(mut self) -> Result<Outcome, Stop> {
         if self.context().adrift > 0 {
             self.give_up(AbortReason::Interrupted);
@@ -100,7 +100,8 @@ impl Transaction {
             .network()
             .filter(|network| !network.may_answer());
         if let Some(network) = network.map(Arc::clone) {
-            network.admitted().await?;
+            let admitted = network.admitted().await;
+            admitted.map_err(|_| Stop::InDoubt)?;
         }
         let waits = done.durable_at.filter(|_| self.context().synchronous);
         let wait = waits.map(|lsn| (Arc::clone(self.machine()), lsn));

@@ -7,7 +7,8 @@
 //! Who read at R before that could miss a commit of another machine: one that takes a W below R afterwards.
 //! Where the clock is exact R is in force at once and W a tick later. Elsewhere it takes about as long as the
 //! clock is uncertain; who waits may take a lower timestamp as that gets less. A machine whose clock has not
-//! been asked for long asks at once, rather than wait for as long as it does not know the time.
+//! been asked for long asks at once, rather than wait for as long as it does not know the time. While the clock is
+//! stopped, because there is going to be another CM, nothing comes into force.
 
 use fencepost_storage::Timestamp;
 
@@ -50,6 +51,7 @@ impl Machine {
         if !clock.is_exact()
             && let Some(network) = self.network()
         {
+            network.time_goes_on(clock).await?;
             network.need_time(clock);
             if !clock.is_known() {
                 return Err(AbortReason::Unreachable);
@@ -59,7 +61,12 @@ impl Machine {
         while low < picked {
             match self.network().filter(|_| !clock.is_exact()) {
                 None => moment(round).await,
-                Some(network) => network.let_time_pass(self, picked.raw() - low.raw()).await,
+                Some(network) => {
+                    network.time_goes_on(clock).await?;
+                    network
+                        .let_time_pass(self, picked.raw().saturating_sub(low.raw()))
+                        .await;
+                }
             }
             round += 1;
             let interval = clock.interval();

@@ -106,15 +106,15 @@ impl Readers {
         self.spare.lock().push(Arc::clone(slot));
     }
 
-    /// Begins reading in `slot` at the newest timestamp and answers it (READ-1). It is U: whether it is in force
-    /// is another question.
+    /// Begins reading in `slot` at the newest timestamp and answers it (READ-1). It is U; and whether it is in force
+    /// already.
     #[inline]
-    pub fn begin(&self, slot: &ReaderSlot, clock: &Clock) -> Timestamp {
+    pub fn begin(&self, slot: &ReaderSlot, clock: &Clock) -> (Timestamp, bool) {
         loop {
             let (low, r) = clock.interval();
             slot.reading.store(low.raw(), Ordering::SeqCst);
             if self.bound.load(Ordering::SeqCst) <= low.raw() {
-                return r;
+                return (r, low == r);
             }
         }
     }
@@ -166,9 +166,9 @@ mod tests {
     fn the_oldest_reader_bounds_what_is_garbage() {
         let (readers, clock) = (Readers::default(), at_ten());
         let (a, b) = (readers.join(), readers.join());
-        assert_eq!(readers.begin(&a, &clock).raw(), 10);
+        assert_eq!(readers.begin(&a, &clock), (Timestamp::from_raw(10), true));
         clock.count().expect("a counter");
-        assert_eq!(readers.begin(&b, &clock).raw(), 11);
+        assert_eq!(readers.begin(&b, &clock), (Timestamp::from_raw(11), true));
         assert_eq!(readers.oldest(&clock).raw(), 10);
         a.end();
         assert_eq!(readers.oldest(&clock).raw(), 11);

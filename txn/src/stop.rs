@@ -87,6 +87,12 @@ pub enum Stop {
     /// Stop: the durable log failed, and nothing will be acknowledged any more.
     #[error("the durable log failed")]
     Failed,
+    /// Report it: this machine is no member of the cluster any more, or closes. Nothing took effect.
+    #[error("this machine is no member of the cluster any more")]
+    NotMember,
+    /// Report it: whether the transaction took effect is not known here.
+    #[error("whether it has taken effect is not known")]
+    InDoubt,
     /// Stop: an address leads nowhere.
     #[error("an object is missing or damaged")]
     Damaged,

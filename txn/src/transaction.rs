@@ -286,10 +286,7 @@ impl Coordinator {
         context.local += 1;
         let clock = self.machine.clock();
         (context.r, context.in_force) = match snapshot {
-            None => {
-                let r = self.machine.readers().begin(&context.slot, clock);
-                (r, clock.is_exact())
-            }
+            None => self.machine.readers().begin(&context.slot, clock),
             Some(r) => {
                 context.slot.move_to(r);
                 (r, true)

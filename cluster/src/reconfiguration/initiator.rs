@@ -96,6 +96,22 @@ impl Reconfiguration {
         }
     }
 
+    /// Two members have lost something between them. The one that says so first stays; that the other says the same
+    /// of it counts no more.
+    pub(super) fn is_told_of_severed(
+        &mut self,
+        now: u64,
+        from: MachineId,
+        of: ConfigurationId,
+        machine: MachineId,
+    ) {
+        let newest = &self.newest;
+        let current = of == newest.id() && newest.cm() == self.me && newest.has(from);
+        if current && self.attempt.is_none() && !self.suspects.contains(&from) {
+            self.suspect(now, machine);
+        }
+    }
+
     /// A machine, or the CM itself, wants the CM replaced.
     pub(super) fn is_asked_to_start(&mut self, now: u64, from: MachineId, of: ConfigurationId) {
         let cm = self.newest.cm();
@@ -205,7 +221,9 @@ impl Reconfiguration {
             return;
         }
         let answers = &attempt.answers;
-        if answers.contains_key(&self.me) && answers.len() >= attempt.base.majority() {
+        // Machines that have just joined do not know the time, which must not go back.
+        let timed = answers.values().any(|answer| answer.time_ns.is_some());
+        if answers.contains_key(&self.me) && answers.len() >= attempt.base.majority() && timed {
             self.update_configuration(now);
         } else {
             let until = now.saturating_add(self.options.retry_ns);

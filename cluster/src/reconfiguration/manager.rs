@@ -70,6 +70,7 @@ impl Lead {
             given_up: given_up.cloned().unwrap_or_default(),
             lost: self.remapped.lost.clone(),
             next_region: RegionId(end),
+            clock: None,
         }
     }
 }
@@ -86,6 +87,7 @@ impl Reconfiguration {
         }
         let mut answers = attempt.answers;
         answers.retain(|machine, _| new.has(*machine));
+        let time_ns = answers.values().filter_map(|answer| answer.time_ns).max();
         let gathered = gather(&answers);
         let remapped = remap_regions(&gathered, &new, self.options.replication, &self.full);
         self.out.push(Action::Report(Report {
@@ -99,6 +101,7 @@ impl Reconfiguration {
             map: remapped.map.clone(),
             requests: requests.map(|(region, id)| (*id, *region)).collect(),
             next_region: RegionId(gathered.next_region),
+            time_ns: time_ns.unwrap_or(0),
         })));
         let members: BTreeSet<MachineId> = new.machines().iter().map(|m| m.id).collect();
         let stage = Stage::Sending {

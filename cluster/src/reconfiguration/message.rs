@@ -4,6 +4,8 @@
 //! | kind 1 | fields in the order of their declaration |
 //! ```
 
+use fencepost_fabric::MachineId;
+
 use crate::allocation::{HeldRegion, MovedRegion, Refusal};
 use crate::codec::{wire_enum, wire_structs};
 use crate::configuration::Configuration;
@@ -72,6 +74,13 @@ pub enum ReconfigurationMessage {
         /// The newest that the sender knows.
         configuration: Configuration,
     },
+    /// SEVERED, to the CM: something that was on its way between the sender and another member is lost.
+    Severed {
+        /// The newest configuration that the sender knows.
+        configuration: ConfigurationId,
+        /// The other.
+        machine: MachineId,
+    },
 }
 
 /// What a machine tells who wants to be CM.
@@ -88,6 +97,21 @@ pub struct Holdings {
     /// Whether that is the very next one, known because this machine numbers them: it is the CM of the
     /// configuration that it has applied.
     pub numbers: bool,
+    /// The highest time, in nanoseconds, that it may have taken for the cluster's; `None` where it knows none.
+    pub time_ns: Option<u64>,
+}
+
+/// The clock of the CM of a new configuration, which is the cluster's time from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewClock {
+    /// Which clock it is: machines have it in common whose number is the same.
+    pub host: u64,
+    /// What it shows, in nanoseconds.
+    pub ns: u64,
+    /// Ticks that are added to it.
+    pub ahead: u64,
+    /// Whether the time is the one that it was in the configurations before.
+    pub goes_on: bool,
 }
 
 /// What a member has to know of a new configuration.
@@ -103,6 +127,9 @@ pub struct NewConfig {
     pub lost: Vec<RegionId>,
     /// Below this are the numbers of all regions that there are and can be in this configuration.
     pub next_region: RegionId,
+    /// The CM's clock, put in by whoever sends this, when it does; where this is applied, it is after the member's
+    /// answer to the probe.
+    pub clock: Option<NewClock>,
 }
 
 /// A replica that a machine was to hold and does not.
@@ -128,6 +155,7 @@ impl ReconfigurationMessage {
             Self::AllRegionsActive { .. } => "ALL-REGIONS-ACTIVE",
             Self::Ask { .. } => "ASK",
             Self::Newer { .. } => "NEWER",
+            Self::Severed { .. } => "SEVERED",
         }
     }
 }
@@ -142,7 +170,8 @@ wire_enum!(ReconfigurationMessage, "message":
     6 RegionsActive { configuration },
     7 AllRegionsActive { configuration },
     8 Ask { applied, committed },
-    9 Newer { configuration }
+    9 Newer { configuration },
+    10 Severed { configuration, machine }
 );
 
 wire_structs!(
@@ -151,14 +180,22 @@ wire_structs!(
         held,
         known,
         next_region,
-        numbers
+        numbers,
+        time_ns
+    },
+    NewClock {
+        host,
+        ns,
+        ahead,
+        goes_on
     },
     NewConfig {
         configuration,
         moved,
         given_up,
         lost,
-        next_region
+        next_region,
+        clock
     },
     Refused { region, why }
 );

@@ -35,7 +35,8 @@
 //! done. Actions that have an answer say which; it may come at any time later.
 //!
 //! *Failure.* Messages between two machines come in order or the connection breaks, which is told with
-//! [`Reconfiguration::unreachable`]; what was lost is said again in time. Without a majority, or without the store, nothing happens
+//! [`Reconfiguration::unreachable`]; what was lost is said again in time. Where what machines write to each other
+//! cannot be said again, [`Reconfiguration::severed`] has the CM, to which they turn, remove one of both. Without a majority, or without the store, nothing happens
 //! until they are back, and clients stay blocked.
 
 mod gather;
@@ -53,7 +54,7 @@ mod tests;
 use fencepost_fabric::MachineId;
 use thiserror::Error;
 
-pub use self::message::{Holdings, NewConfig, ReconfigurationMessage, Refused};
+pub use self::message::{Holdings, NewClock, NewConfig, ReconfigurationMessage, Refused};
 pub use self::regions::{Applied, Regions};
 pub use self::restart::{Kept, Resumed, Resuming, resume};
 pub use self::state::Reconfiguration;
@@ -164,6 +165,8 @@ pub struct Leading {
     pub requests: Vec<(RequestId, RegionId)>,
     /// The number of the next region.
     pub next_region: RegionId,
+    /// The highest time that any of those who have answered may have taken for the cluster's, when they did.
+    pub time_ns: u64,
 }
 
 /// What a person should know of a new configuration.

@@ -69,6 +69,7 @@ impl Regions<'_> {
             known: known.into_iter().cloned().collect(),
             next_region,
             numbers: self.allocator.is_some(),
+            time_ns: None,
         }
     }
 

@@ -185,6 +185,10 @@ impl Reconfiguration {
             }
             Message::Ask { applied, committed } => self.asked(from, applied, committed),
             Message::Newer { configuration } => self.learn(now, configuration),
+            Message::Severed {
+                configuration,
+                machine,
+            } => self.is_told_of_severed(now, from, configuration, machine),
         }
         self.done()
     }
@@ -192,6 +196,25 @@ impl Reconfiguration {
     /// The connection with a machine has broken.
     pub fn unreachable(&mut self, now: u64, machine: MachineId) -> Vec<Action> {
         self.does_not_answer(now, machine);
+        self.done()
+    }
+
+    /// Something that was on its way between this machine and another is lost for good: one of both has to leave, so
+    /// that what waits for it is decided. Told again and again while both are members.
+    pub fn severed(&mut self, now: u64, machine: MachineId) -> Vec<Action> {
+        if !self.evicted && machine != self.me && self.newest.has(machine) {
+            let cm = self.newest.cm();
+            if cm == self.me || cm == machine || self.attempt.is_some() {
+                self.suspect(now, machine);
+            } else {
+                let configuration = self.newest.id();
+                let severed = ReconfigurationMessage::Severed {
+                    configuration,
+                    machine,
+                };
+                self.send(cm, severed);
+            }
+        }
         self.done()
     }
 

@@ -12,7 +12,11 @@
 //! * CLOCK-1: the CM's time is in the interval, if no clock of a host goes wrong by more than its part of
 //!   [`DRIFT`]; and the lower end never goes back.
 //!
-//! *Concurrency.* A line is four words behind a version: who reads takes no lock, and reads again while the
+//! *Another CM.* Its time is another line, and everybody is to have that before anybody goes by it: until then
+//! ([`Bounds::begin_anew`], [`Bounds::go_on`]) the lower end stands still, where it was, and the higher one is the new
+//! line's already.
+//!
+//! *Concurrency.* A line is some words behind a version: who reads takes no lock, and reads again while the
 //! line changes. Lines change one after the other.
 //!
 //! *Failure.* An exchange that says something else than all those before means that some clock has gone wrong
@@ -20,7 +24,7 @@
 //! the line goes on as one that covers both, and the lower end stands still until that has caught up with it.
 //! What was ordered while the clock was wrong may have been ordered otherwise than it happened.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 
@@ -47,20 +51,30 @@ impl Interval {
     pub fn width(self) -> u64 {
         self.high - self.low
     }
+
+    /// What an exchange says by itself that was asked for at `asked` and has answered `told` by `now`; `None` where
+    /// that cannot be.
+    pub fn of_exchange(asked: u64, told: u64, now: u64) -> Option<Interval> {
+        let took = now.checked_sub(asked)?;
+        let high = told.saturating_add(took).saturating_add(drift(took));
+        Some(Interval { low: told, high })
+    }
 }
 
 /// By how much two clocks may have drifted apart, rounded up.
-fn drift(elapsed: u64) -> u64 {
+pub(super) fn drift(elapsed: u64) -> u64 {
     elapsed.div_ceil(DRIFT)
 }
 
 /// The interval at a time of the own clock, from which it widens.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+pub(super) struct Line {
     at: u64,
     interval: Interval,
     /// The lower end is not below it, whatever the interval says.
     floor: u64,
+    /// Nor above it.
+    stopped: bool,
 }
 
 impl Line {
@@ -69,7 +83,17 @@ impl Line {
         at: u64::MAX,
         interval: Interval::ANY,
         floor: 0,
+        stopped: false,
     };
+
+    /// Where the lower end is.
+    pub fn low_at(&self, now: u64) -> u64 {
+        self.interval(now).low
+    }
+
+    fn is_known(&self) -> bool {
+        self.at != Line::UNKNOWN.at
+    }
 
     /// What the exchanges say of `now`.
     fn said(&self, now: u64) -> Interval {
@@ -83,7 +107,10 @@ impl Line {
 
     fn interval(&self, now: u64) -> Interval {
         let said = self.said(now);
-        let low = said.low.max(self.floor);
+        let low = match self.stopped {
+            true => self.floor,
+            false => said.low.max(self.floor),
+        };
         let high = said.high.max(low);
         Interval { low, high }
     }
@@ -97,7 +124,7 @@ impl Line {
             true => Line {
                 at: now,
                 interval: Interval { low, high },
-                floor: self.floor,
+                ..*self
             },
             false => Line {
                 at: now,
@@ -106,6 +133,7 @@ impl Line {
                     high: said.high.max(told.high),
                 },
                 floor: self.interval(now).low,
+                ..*self
             },
         };
         (line, agree)
@@ -120,8 +148,11 @@ pub(crate) struct Bounds {
     low: AtomicU64,
     high: AtomicU64,
     floor: AtomicU64,
+    stopped: AtomicBool,
     changing: Mutex<()>,
     exchanges: AtomicU64,
+    /// Exchanges of before the line began anew.
+    before: AtomicU64,
     breaks: AtomicU64,
 }
 
@@ -131,6 +162,7 @@ impl Bounds {
             at,
             interval,
             floor,
+            stopped,
         } = Line::UNKNOWN;
         Bounds {
             version: AtomicU64::new(0),
@@ -138,8 +170,10 @@ impl Bounds {
             low: AtomicU64::new(interval.low),
             high: AtomicU64::new(interval.high),
             floor: AtomicU64::new(floor),
+            stopped: AtomicBool::new(stopped),
             changing: Mutex::new(()),
             exchanges: AtomicU64::new(0),
+            before: AtomicU64::new(0),
             breaks: AtomicU64::new(0),
         }
     }
@@ -155,6 +189,7 @@ impl Bounds {
                     high: self.high.load(Ordering::Relaxed),
                 },
                 floor: self.floor.load(Ordering::Relaxed),
+                stopped: self.stopped.load(Ordering::Relaxed),
             };
             fence(Ordering::Acquire);
             if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
@@ -174,30 +209,69 @@ impl Bounds {
 
     /// An exchange that was asked for at `asked` has answered `told` by `now`, both of the own clock.
     pub fn learn(&self, asked: u64, told: u64, now: u64) {
-        let changing = self.changing.lock();
+        let _changing = self.changing.lock();
         let line = self.line();
-        let backwards = self.is_known() && now < line.at;
-        let Some(took) = now.checked_sub(asked).filter(|_| !backwards) else {
+        let backwards = line.is_known() && now < line.at;
+        let Some(told) = Interval::of_exchange(asked, told, now).filter(|_| !backwards) else {
             return;
         };
-        let high = told.saturating_add(took).saturating_add(drift(took));
-        let (line, agree) = line.learn(now, Interval { low: told, high });
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version + 1, Ordering::Relaxed);
-        fence(Ordering::Release);
-        self.at.store(line.at, Ordering::Relaxed);
-        self.low.store(line.interval.low, Ordering::Relaxed);
-        self.high.store(line.interval.high, Ordering::Relaxed);
-        self.floor.store(line.floor, Ordering::Relaxed);
-        self.version.store(version + 2, Ordering::Release);
-        drop(changing);
+        let (line, agree) = line.learn(now, told);
+        self.change(|| line);
         self.exchanges.fetch_add(1, Ordering::Release);
         self.breaks.fetch_add(u64::from(!agree), Ordering::Relaxed);
     }
 
+    /// The line is another one from now on, of which `said` is known at `now`, both of which `new` answers; it is told
+    /// where the lower end has been at that time, and says where that stands still. Nobody reads a line meanwhile.
+    pub fn begin_anew(&self, new: impl FnOnce(Line) -> (u64, Option<Interval>, u64)) {
+        let _changing = self.changing.lock();
+        let line = self.line();
+        self.change(|| {
+            let (now, said, floor) = new(line);
+            let known = said.map(|interval| (now, interval));
+            let (at, interval) = known.unwrap_or((Line::UNKNOWN.at, Line::UNKNOWN.interval));
+            Line {
+                at,
+                interval,
+                floor,
+                stopped: true,
+            }
+        });
+        self.before.store(self.exchanges(), Ordering::Release);
+    }
+
+    /// The lower end goes on, with the line.
+    pub fn go_on(&self) {
+        let _changing = self.changing.lock();
+        let line = Line {
+            stopped: false,
+            ..self.line()
+        };
+        self.change(|| line);
+    }
+
+    /// Has another line; who reads waits while `new` makes it. One at a time.
+    fn change(&self, new: impl FnOnce() -> Line) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        let line = new();
+        self.at.store(line.at, Ordering::Relaxed);
+        self.low.store(line.interval.low, Ordering::Relaxed);
+        self.high.store(line.interval.high, Ordering::Relaxed);
+        self.floor.store(line.floor, Ordering::Relaxed);
+        self.stopped.store(line.stopped, Ordering::Relaxed);
+        self.version.store(version + 2, Ordering::Release);
+    }
+
     /// Whether anything is known.
     pub fn is_known(&self) -> bool {
-        self.exchanges() > 0
+        self.line().is_known()
+    }
+
+    /// Whether the lower end stands still.
+    pub fn is_stopped(&self) -> bool {
+        self.line().stopped
     }
 
     /// Whether an exchange at `now` would say much more than what is known.
@@ -211,6 +285,12 @@ impl Bounds {
     /// Exchanges so far.
     pub fn exchanges(&self) -> u64 {
         self.exchanges.load(Ordering::Acquire)
+    }
+
+    /// Those of them that were about this line.
+    pub fn recent(&self) -> u64 {
+        let before = self.before.load(Ordering::Acquire);
+        self.exchanges().saturating_sub(before)
     }
 
     /// Those of them that said something else than all before.

@@ -13,21 +13,37 @@
 //! after its locks. So whoever reads at or above W has begun to read when the CM's time had passed W: it meets
 //! either the lock or the new version; and W is above R of whoever has read what is overwritten.
 //!
+//! # Another CM
+//! Its own clock is the time from when its configuration is committed, with what has to be added for it to be above
+//! all that the time was before ([`Clock::lead`]); where it had the time in common with the CM before, the time just
+//! goes on. Between applying a configuration with another time and its commit a machine's clock is *stopped*
+//! ([`Clock::change`]): L stands still, so that nothing comes into force. U is already of the new time, because NEW-CONFIG
+//! and the answer to the probe before it are an exchange; so also if the new CM fails at once, there is nobody who
+//! does not know what the time has not passed yet.
+//!
+//! * CLOCK-3: when a time is gone by, no machine goes by one before; and it is above all of those.
+//!
 //! What is said of the past (that nobody reads below it any more) is said of L, because a transaction that
 //! begins anywhere may yet read at anything from the CM's time on.
 
 mod bounds;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use fencepost_fabric::MonotonicClock;
 use fencepost_storage::Timestamp;
+use parking_lot::Mutex;
 
-use bounds::Bounds;
+use bounds::{Bounds, Interval, drift};
 
 /// Nanoseconds of a tick: 54 bits of them last for 36 years.
 pub(crate) const TICK_NS: u64 = 64;
+
+/// For how long after machines have told how late it is they may go by the time before, at most: those that answer a
+/// probe until they apply what comes of it, those that do not until their leases end. Both is less than a second; for
+/// a minute the next time is later by some milliseconds, which costs nothing.
+const LATE_NS: u64 = 60_000_000_000;
 
 /// Source of read and write timestamps.
 #[repr(align(128))]
@@ -43,6 +59,19 @@ struct Time {
     common: AtomicBool,
     /// Where it is not.
     bounds: Bounds,
+    /// While it is stopped: ticks that are added to the own clock, if that is the next CM's.
+    next: Mutex<Option<u64>>,
+}
+
+/// What is known of the time of a next CM.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next {
+    /// The own clock, with these ticks added.
+    Own { ahead: u64 },
+    /// It was told between `asked`, by the own clock, and now.
+    Exchange { asked: u64, told: Told },
+    /// Nothing.
+    Unknown,
 }
 
 /// The CM's time as it tells it.
@@ -52,6 +81,13 @@ pub(crate) struct Told {
     pub ns: u64,
     /// Ticks that are added to it.
     pub ahead: u64,
+}
+
+impl Told {
+    fn time_ns(self) -> u64 {
+        let ahead = self.ahead.saturating_mul(TICK_NS);
+        self.ns.saturating_add(ahead)
+    }
 }
 
 /// How well a machine knows the time.
@@ -94,6 +130,7 @@ impl Clock {
                 own,
                 common: AtomicBool::new(manager),
                 bounds: Bounds::unknown(),
+                next: Mutex::new(None),
             }),
         }
     }
@@ -108,7 +145,11 @@ impl Clock {
         if time.common.load(Ordering::Acquire) {
             let value = self.value.load(Ordering::SeqCst);
             let now = Timestamp::from_raw(value + time.own.now_ns() / TICK_NS);
-            return (now, now);
+            fence(Ordering::Acquire);
+            // Otherwise it is stopped by now, and L must not be above where.
+            if time.common.load(Ordering::Relaxed) {
+                return (now, now);
+            }
         }
         let interval = time.bounds.interval(|| time.own.now_ns());
         (tick(interval.low), tick(interval.high))
@@ -162,12 +203,96 @@ impl Clock {
         self.time.as_ref().map_or(0, |time| time.own.now_ns())
     }
 
-    /// What the CM tells of the time.
+    /// What the CM tells of the time, also while it is stopped.
     pub(crate) fn tell(&self) -> Told {
+        let next = self.time.as_ref().and_then(|time| *time.next.lock());
         Told {
             ns: self.own_ns(),
-            ahead: self.value.load(Ordering::SeqCst),
+            ahead: next.unwrap_or_else(|| self.value.load(Ordering::SeqCst)),
         }
+    }
+
+    /// The highest time in nanoseconds that may have been taken for the CM's so far; `None` where none was.
+    pub(crate) fn highest_ns(&self) -> Option<u64> {
+        let time = self.time.as_ref()?;
+        match time.common.load(Ordering::Acquire) {
+            true => Some(self.tell().time_ns()),
+            false if !time.bounds.is_known() => None,
+            false => Some(time.bounds.interval(|| time.own.now_ns()).high),
+        }
+    }
+
+    /// This machine is the CM of a configuration that it is about to apply. Machines took nothing above `highest_ns`
+    /// for the time, when they were asked, which was at `asked` by the own clock or later. Whether the time goes on as
+    /// it is; otherwise it is stopped until [`Self::go_on`].
+    pub(crate) fn lead(&self, highest_ns: u64, asked: u64) -> bool {
+        if self.is_exact() {
+            return true;
+        }
+        let own = self.own_ns();
+        let since = own.saturating_sub(asked);
+        let late = drift(since.saturating_add(LATE_NS));
+        let least = highest_ns.saturating_add(since).saturating_add(late);
+        let ahead = least.saturating_sub(own).div_ceil(TICK_NS);
+        self.change(Next::Own { ahead });
+        false
+    }
+
+    /// From [`Self::go_on`] on the time is the next CM's. Until then it is stopped.
+    pub(crate) fn change(&self, next: Next) {
+        let Some(time) = &self.time else {
+            return;
+        };
+        let mut ahead = time.next.lock();
+        let value = self.value.load(Ordering::SeqCst);
+        let was_common = time.common.load(Ordering::Relaxed);
+        time.bounds.begin_anew(|line| {
+            time.common.store(false, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            let now = time.own.now_ns();
+            let floor = match was_common {
+                true => Told {
+                    ns: now,
+                    ahead: value,
+                }
+                .time_ns(),
+                false => line.low_at(now),
+            };
+            let said = match next {
+                Next::Own { ahead } => {
+                    let at = Told { ns: now, ahead }.time_ns();
+                    Some(Interval { low: at, high: at })
+                }
+                Next::Exchange { asked, told } => Interval::of_exchange(asked, told.time_ns(), now),
+                Next::Unknown => None,
+            };
+            (now, said, floor)
+        });
+        *ahead = match next {
+            Next::Own { ahead } => Some(ahead),
+            Next::Exchange { .. } | Next::Unknown => None,
+        };
+    }
+
+    /// Every machine goes by the new time, or by none.
+    pub(crate) fn go_on(&self) {
+        let Some(time) = &self.time else {
+            return;
+        };
+        let mut next = time.next.lock();
+        if time.bounds.is_stopped() {
+            time.bounds.go_on();
+            if let Some(ahead) = next.take() {
+                self.share(ahead);
+            }
+        }
+    }
+
+    /// Whether it is stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.time
+            .as_ref()
+            .is_some_and(|time| time.bounds.is_stopped())
     }
 
     /// The own clock is the CM's: what that adds to it is `ahead`.
@@ -181,10 +306,14 @@ impl Clock {
     /// The CM has `told` the time between `asked`, by the own clock, and now.
     pub(crate) fn learn(&self, asked: u64, told: Told) {
         if let Some(time) = &self.time {
-            let ahead = told.ahead.saturating_mul(TICK_NS);
-            let told = told.ns.saturating_add(ahead);
-            time.bounds.learn(asked, told, time.own.now_ns());
+            let now = time.own.now_ns();
+            time.bounds.learn(asked, told.time_ns(), now);
         }
+    }
+
+    /// Exchanges with the CM so far, rather than with those before.
+    pub(crate) fn recent_exchanges(&self) -> u64 {
+        self.time.as_ref().map_or(0, |time| time.bounds.recent())
     }
 
     /// Whether an exchange would tell much more of the time than what is known.
@@ -272,5 +401,100 @@ mod tests {
         assert!(clock.is_wide());
         let (low, high) = clock.interval();
         assert!(low <= manager.now() && manager.now() <= high);
+    }
+
+    /// Two hosts, of the manager and another, and their machines' clocks; they have exchanged the time.
+    fn of_two_hosts(there: u64, here: u64) -> ([Arc<ManualClock>; 2], [Clock; 2]) {
+        let ((a, theirs), (b, mine)) = (manual(), manual());
+        a.advance(Duration::from_secs(there));
+        b.advance(Duration::from_secs(here));
+        let clocks = [Clock::of_time(theirs, true), Clock::of_time(mine, false)];
+        let asked = clocks[1].own_ns();
+        b.advance(Duration::from_micros(30));
+        clocks[1].learn(asked, clocks[0].tell());
+        ([a, b], clocks)
+    }
+
+    #[test]
+    fn a_next_manager_s_time_is_above_all_before_and_nothing_comes_into_force_until_all_have_it() {
+        for (there, here) in [(1000, 10), (10, 1000)] {
+            let ([a, b], [old, new]) = of_two_hosts(there, here);
+            let asked = new.own_ns();
+            let highest = new.highest_ns().expect("it knows the time");
+            for host in [&a, &b] {
+                host.advance(Duration::from_millis(50));
+            }
+            let before = new.interval();
+            assert!(!new.lead(highest, asked) && new.is_stopped() && !new.is_exact());
+            assert_eq!(new.low(), before.0);
+            assert!(new.now() > before.1 && new.now() > old.now());
+            b.advance(Duration::from_millis(50));
+            assert_eq!(new.low(), before.0, "it stands still");
+            assert!(new.highest_ns() > Some(highest));
+            let told = new.tell();
+            let high = new.now();
+            new.go_on();
+            assert!(new.is_exact() && !new.is_stopped());
+            assert!(before.1 < new.now() && new.now() <= high);
+            assert_eq!(new.tell(), told, "as was told before");
+        }
+    }
+
+    #[test]
+    fn a_manager_that_has_the_time_goes_on_with_it() {
+        let (_, time) = manual();
+        let clock = Clock::of_time(time, true);
+        clock.raise(Timestamp::from_raw(1 << 40));
+        let before = clock.interval();
+        assert!(clock.lead(u64::MAX / 2, 0));
+        clock.go_on();
+        assert_eq!((clock.interval(), clock.is_stopped()), (before, false));
+    }
+
+    #[test]
+    fn a_member_knows_the_next_time_when_it_is_gone_by() {
+        let ([a, b], [old, member]) = of_two_hosts(1000, 10);
+        let (host, own) = manual();
+        host.advance(Duration::from_secs(77));
+        let new = Clock::of_time(own, false);
+        let all = |us| {
+            for host in [&a, &b, &host] {
+                host.advance(Duration::from_micros(us));
+            }
+        };
+        // The probe is answered; NEW-CONFIG comes.
+        let asked = member.own_ns();
+        let highest = member.highest_ns().expect("it knows the time");
+        all(40);
+        assert!(!new.lead(highest, 0));
+        let told = new.tell();
+        all(60);
+        member.change(Next::Exchange { asked, told });
+        let (low, high) = member.interval();
+        assert!(member.is_stopped() && low <= old.now() && old.now() < high);
+        assert_eq!(member.recent_exchanges(), 0);
+        // Another CM would be above that, too.
+        assert!(member.highest_ns() >= new.highest_ns());
+        all(1000);
+        assert_eq!(member.low(), low);
+        for clock in [&new, &member] {
+            clock.go_on();
+        }
+        let (low, high) = member.interval();
+        assert!(low <= new.now() && new.now() <= high && high.raw() - low.raw() < 4000);
+        assert!(low > old.now());
+    }
+
+    #[test]
+    fn who_is_no_manager_any_more_and_knows_nothing_yet_stands_still() {
+        let (host, time) = manual();
+        let clock = Clock::of_time(time, true);
+        clock.raise(Timestamp::from_raw(1 << 40));
+        let before = clock.low();
+        clock.change(Next::Unknown);
+        host.advance(Duration::from_secs(1));
+        assert!(clock.low() == before && !clock.is_known() && clock.highest_ns().is_none());
+        clock.go_on();
+        assert!(!clock.is_known() && !clock.is_stopped() && clock.low() == before);
     }
 }

@@ -173,7 +173,7 @@ impl Transaction {
         }
         let decision = network.committing.decision(id).await;
         // Otherwise the machine stops, and nobody knows.
-        let decision = decision.map_err(|_| LockFailure::Stop(Stop::Failed))?;
+        let decision = decision.map_err(|_| LockFailure::Stop(Stop::InDoubt))?;
         let context = self.context_mut();
         let done = match decision {
             Some(w) => {
@@ -369,7 +369,7 @@ impl Transaction {
             true => Ok(Done { w, durable_at }),
             // All backups have it: recovery finds that.
             false if network.replaces_machines() => Ok(Done { w, durable_at }),
-            false => Err(LockFailure::Stop(Stop::Failed).into()),
+            false => Err(LockFailure::Stop(Stop::InDoubt).into()),
         }
     }
 

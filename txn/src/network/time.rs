@@ -9,6 +9,8 @@
 //! milliseconds while transactions wait for the time, and seldom when nobody does.
 //!
 //! # Failure
+//! Another CM has another time: see [`crate::clock`] and [`super::governor`].
+//!
 //! Questions and answers that find no room, or no connection, are dropped: who is not answered asks again. Until
 //! it is, its bounds widen, and transactions wait longer.
 
@@ -24,6 +26,7 @@ use crate::clock::{Clock, ClockState, TICK_NS, Told};
 use crate::machine::Machine;
 use crate::moment::let_others_run;
 use crate::record::BadRecord;
+use crate::stop::AbortReason;
 
 /// Tags of the messages.
 pub(super) const TIME: u8 = 16;
@@ -65,6 +68,16 @@ impl Asking {
             in_use: AtomicBool::new(false),
         }
     }
+
+    pub fn host(&self) -> u64 {
+        self.host
+    }
+
+    /// There is another CM, and nothing to be expected of the one before.
+    pub fn begin_anew(&self) {
+        let asked = self.asked.load(Ordering::Relaxed);
+        self.answered.fetch_max(asked, Ordering::Relaxed);
+    }
 }
 
 impl Network {
@@ -98,7 +111,7 @@ impl Network {
         let since = clock
             .own_ns()
             .saturating_sub(self.asking.answered.load(Ordering::Relaxed));
-        let exchanges = clock.state().exchanges;
+        let exchanges = clock.recent_exchanges();
         let every = match self.asking.in_use.load(Ordering::Relaxed) {
             _ if exchanges == 0 => 0,
             _ if exchanges < FIRST => EVERY_FIRST,
@@ -121,6 +134,24 @@ impl Network {
         }
     }
 
+    /// Waits until the time goes on, where it is stopped.
+    ///
+    /// # Errors
+    /// [`AbortReason::Unreachable`] where this machine stops, or is no member any more.
+    pub async fn time_goes_on(&self, clock: &Clock) -> Result<(), AbortReason> {
+        while clock.is_stopped() {
+            let change = self.configured.change();
+            if self.is_evicted() || self.is_stopped() {
+                return Err(AbortReason::Unreachable);
+            }
+            if clock.is_stopped() {
+                let change = change.await;
+                change.map_err(|_| AbortReason::Unreachable)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits some of `left` ticks, and lets others go on meanwhile.
     pub async fn let_time_pass(&self, machine: &Machine, left: u64) {
         if !self.poll(machine) {
@@ -141,10 +172,12 @@ impl Network {
         words: &[u64],
     ) -> Result<(), BadRecord> {
         let asked = Reader(words).word()?;
-        if self.configured.cm() == self.me && link.was_up() {
-            let Told { ns, ahead } = clock.tell();
-            let _ = link.send(TIME_IS, &[asked, self.asking.host, ahead, ns]);
-        }
+        self.configured.within(|_| {
+            if self.configured.cm() == self.me && link.was_up() {
+                let Told { ns, ahead } = clock.tell();
+                let _ = link.send(TIME_IS, &[asked, self.asking.host, ahead, ns]);
+            }
+        });
         Ok(())
     }
 
@@ -162,14 +195,17 @@ impl Network {
         if now.is_none_or(|now| now >= Timestamp::MAX.raw()) {
             return Err(BadRecord("a time that no clock tells"));
         }
-        if self.configured.cm() != peer || clock.is_exact() {
-            return Ok(());
-        }
-        match host == self.asking.host {
-            true => clock.share(ahead),
-            false => clock.learn(asked, Told { ns, ahead }),
-        }
-        self.asking.answered.fetch_max(asked, Ordering::Relaxed);
+        // A CM's time is nobody's any more once another configuration is applied.
+        self.configured.within(|_| {
+            if self.configured.cm() != peer || clock.is_exact() || clock.is_stopped() {
+                return;
+            }
+            match host == self.asking.host {
+                true => clock.share(ahead),
+                false => clock.learn(asked, Told { ns, ahead }),
+            }
+            self.asking.answered.fetch_max(asked, Ordering::Relaxed);
+        });
         Ok(())
     }
 }

@@ -48,7 +48,7 @@ proptest! {
             let id = ConfigurationId(3 + random.below(4));
             let attempt = random.below(4);
             let survey = Survey { by: other, base: id, attempt };
-            let actions = match random.below(12) {
+            let actions = match random.below(13) {
                 0 => machine.tick(now),
                 1 => machine.lease_event(now, LeaseEvent::Expired(other)),
                 2 => machine.lease_event(now, LeaseEvent::OldRunOut(id)),
@@ -59,6 +59,7 @@ proptest! {
                 7 => machine.surveyed(now, survey, any_holdings(&mut random)),
                 8 => machine.unreachable(now, other),
                 9 => machine.regions_active(now, id),
+                10 => machine.severed(now, other),
                 _ => machine.receive(now, other, any_message(&mut random)),
             };
             for action in actions {
@@ -121,13 +122,14 @@ fn any_holdings(random: &mut Random) -> Holdings {
         known: some(random, any_mapping),
         next_region: any_region(random),
         numbers: random.one_in(2),
+        time_ns: random.one_in(2).then(|| random.next_u64()),
     }
 }
 
 fn any_message(random: &mut Random) -> ReconfigurationMessage {
     use ReconfigurationMessage as Message;
     let configuration = ConfigurationId(3 + random.below(4));
-    match random.below(10) {
+    match random.below(11) {
         0 => Message::Suspect { configuration },
         1 => Message::Probe {
             base: any_configuration(random),
@@ -147,6 +149,12 @@ fn any_message(random: &mut Random) -> ReconfigurationMessage {
             given_up: some(random, any_region),
             lost: some(random, any_region),
             next_region: any_region(random),
+            clock: random.one_in(2).then(|| NewClock {
+                host: random.next_u64(),
+                ns: random.next_u64(),
+                ahead: random.next_u64(),
+                goes_on: random.one_in(2),
+            }),
         }),
         4 => Message::NewConfigAck {
             configuration,
@@ -165,6 +173,10 @@ fn any_message(random: &mut Random) -> ReconfigurationMessage {
         8 => Message::Ask {
             applied: configuration,
             committed: random.one_in(2),
+        },
+        9 => Message::Severed {
+            configuration,
+            machine: MachineId(random.below(9) as u32),
         },
         _ => Message::Newer {
             configuration: any_configuration(random),

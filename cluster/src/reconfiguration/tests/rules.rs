@@ -25,6 +25,7 @@ fn nothing() -> Holdings {
         known: Vec::new(),
         next_region: RegionId(1),
         numbers: false,
+        time_ns: Some(5),
     }
 }
 
@@ -76,6 +77,71 @@ fn answer(of: &mut Reconfiguration, from: u32, now: u64) -> Vec<Action> {
         holdings: nothing(),
     };
     of.receive(now, m(from), message)
+}
+
+/// The machines that are asked whether they are there.
+fn probed(actions: &[Action]) -> Vec<u32> {
+    told(actions, "PROBE")
+}
+
+#[test]
+fn of_two_machines_that_have_lost_something_between_them_the_one_that_says_so_first_stays() {
+    let machines = testing::machines(5);
+    let [two, three] = [2, 3].map(|id| {
+        let other = m(5 - id);
+        machine(id, &machines).severed(0, other)
+    });
+    assert_eq!(
+        (told(&two, "SEVERED"), told(&three, "SEVERED")),
+        (vec![1], vec![1])
+    );
+    let says = |machine: u32| Message::Severed {
+        configuration: machines.id(),
+        machine: m(machine),
+    };
+    let mut cm = machine(1, &machines);
+    let actions = cm.receive(0, m(2), says(3));
+    assert_eq!(probed(&actions), [2, 4, 5]);
+    assert!(
+        cm.receive(0, m(3), says(2)).is_empty(),
+        "it is suspected itself"
+    );
+    // Nobody else decides, and nothing is decided twice.
+    assert!(machine(4, &machines).receive(0, m(2), says(3)).is_empty());
+    let before = Message::Severed {
+        configuration: ConfigurationId(machines.id().0 - 1),
+        machine: m(3),
+    };
+    assert!(machine(1, &machines).receive(0, m(2), before).is_empty());
+}
+
+#[test]
+fn whoever_has_lost_something_on_the_way_to_the_cm_wants_it_replaced_and_it_wants_the_same() {
+    let machines = testing::machines(5);
+    assert_eq!(probed(&machine(1, &machines).severed(0, m(4))), [2, 3, 5]);
+    let backup = machines.backup_cms(1)[0].0;
+    let others: Vec<u32> = (2..=5).filter(|id| *id != backup).collect();
+    assert_eq!(probed(&machine(backup, &machines).severed(0, m(1))), others);
+    let last = *others.last().expect("others");
+    let actions = machine(last, &machines).severed(0, m(1));
+    assert!(told(&actions, "SUSPECT").contains(&backup));
+}
+
+#[test]
+fn nobody_becomes_the_cm_where_nobody_knows_the_time() {
+    let mut cm = machine(1, &testing::machines(3));
+    let actions = cm.lease_event(0, LeaseEvent::Expired(m(3)));
+    let unknown = Holdings {
+        time_ns: None,
+        ..nothing()
+    };
+    cm.surveyed(0, survey_of(&actions), unknown.clone());
+    let message = Message::ProbeAnswer {
+        base: cm.configuration().id(),
+        attempt: 1,
+        holdings: unknown,
+    };
+    assert!(swap_of(&cm.receive(0, m(2), message)).is_none());
 }
 
 /// The first of five machines, its CM, after m5's lease has expired; all others have answered.
@@ -319,6 +385,7 @@ fn a_probe_is_a_promise() {
             given_up: Vec::new(),
             lost: Vec::new(),
             next_region: RegionId(1),
+            clock: None,
         })
     };
     assert!(

@@ -385,7 +385,8 @@ impl World {
                 Action::Block => node.blocked = true,
                 Action::Survey(survey) => {
                     let drained = node.last_drained;
-                    let holdings = node.regions().0.survey(drained);
+                    let mut holdings = node.regions().0.survey(drained);
+                    holdings.time_ns = Some(now);
                     let delay = self.short();
                     self.after(delay, id, Event::Surveyed(survey, holdings));
                 }

@@ -282,6 +282,7 @@ impl Network {
                 && peer.link.was_up()
             {
                 peer.line.break_off();
+                self.severed(peer);
             }
         }
         for peer in &self.peers {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use fencepost_cluster::allocation::MovedRegion;
 use fencepost_cluster::lease::{LeaseEvent, LeaseOrder};
-use fencepost_cluster::reconfiguration::{Action, NewConfig, Survey};
+use fencepost_cluster::reconfiguration::{Action, NewConfig, ReconfigurationMessage, Survey};
 use fencepost_cluster::{ConfigurationId, Replication, Wire};
 
 use super::drain::Drain;
@@ -21,7 +21,10 @@ impl Network {
     pub(super) fn carry_out(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         while let Some(action) = state.actions.pop_front() {
             match action {
-                Action::Send(to, message) => {
+                Action::Send(to, mut message) => {
+                    if let ReconfigurationMessage::NewConfig(new) = &mut message {
+                        new.clock = Some(self.new_clock(machine.clock(), &state.handover));
+                    }
                     if self.link(to).is_none() {
                         // Somebody has joined whom this machine has not met: without memory for it, it is not heard of.
                         let _ = self.meet(state.reconfiguration.newest());
@@ -32,7 +35,7 @@ impl Network {
                 }
                 Action::Leases(order) => self.order(order),
                 Action::Block => self.configured.block(),
-                Action::Survey(survey) => self.survey(governor, state, survey),
+                Action::Survey(survey) => self.survey(machine, governor, state, survey),
                 Action::CompareAndSwap {
                     attempt,
                     expected,
@@ -50,6 +53,7 @@ impl Network {
                 Action::Lead(leading) => {
                     // Without those that failed there may be fewer than are wanted.
                     let replicas = Replication::new(self.replication.wanted() - 1, 1);
+                    state.handover.lead(leading.time_ns);
                     self.allotment.lead(*leading, replicas);
                 }
                 Action::Apply(new) => self.apply_new_configuration(machine, governor, state, &new),
@@ -57,6 +61,7 @@ impl Network {
                     self.begin_to_drain(state, configuration);
                     let outgoing = self.allotment.take_up();
                     self.send_regions(machine, outgoing);
+                    machine.clock().go_on();
                     self.configured.unblock();
                 }
                 Action::AllRegionsActive(_) => {
@@ -81,14 +86,20 @@ impl Network {
             let id = self.configured.current().id();
             return self.inbox.push(Input::Lease(LeaseEvent::OldRunOut(id)));
         }
+        let applies = matches!(order, LeaseOrder::Apply { .. });
         if let Some(leasing) = &self.leasing {
             // Without a mailbox a new member is not heard of, and suspected.
             let _ = leasing.obey(order);
         }
+        if applies {
+            // Leases begin anew, or nobody who stays is suspected.
+            self.suspicions.forget();
+        }
     }
 
-    fn survey(&self, governor: &Governor, state: &mut State, survey: Survey) {
-        let holdings = self.allotment.survey(state.last_drained);
+    fn survey(&self, machine: &Machine, governor: &Governor, state: &mut State, survey: Survey) {
+        let mut holdings = self.allotment.survey(state.last_drained);
+        holdings.time_ns = state.handover.answer(machine.clock(), survey.by);
         let now = governor.clock.now_ns();
         let answer = state.reconfiguration.surveyed(now, survey, holdings);
         state.actions.extend(answer);
@@ -113,6 +124,7 @@ impl Network {
         }
         self.pause_refill(machine, state);
         let (unanswered, (refused, outgoing)) = self.configured.apply(configuration, || {
+            self.change_clock(machine.clock(), &mut state.handover, new);
             for peer in &self.peers {
                 match configuration.has(peer.id) {
                     true => peer.link.begin_configuration(id),

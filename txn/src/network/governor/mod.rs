@@ -21,10 +21,12 @@
 
 mod admit;
 mod carry_out;
+mod clock;
 mod drain;
 mod parts;
 mod recover;
 mod refill;
+mod severed;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -44,15 +46,17 @@ use fencepost_cluster::{ConfigStore, Configuration, ConfigurationId, StoreError,
 use fencepost_fabric::{MachineId, MonotonicClock, Random, entropy_seed};
 use parking_lot::Mutex;
 
-use super::{Network, NetworkOptions};
+use super::{Network, NetworkOptions, Peer};
 use crate::machine::Machine;
 use crate::planted::{self, Planted};
 use crate::recovery::RecoveryMessage;
 use crate::stop::Stop;
+use clock::Handover;
 use drain::Drain;
 pub(super) use parts::{Assembling, RECONFIGURE, RECOVER, bytes_of};
 use recover::Recovering;
 use refill::Refill;
+use severed::Severed;
 
 /// What has happened.
 pub(super) enum Input {
@@ -61,6 +65,8 @@ pub(super) enum Input {
     Recovery(MachineId, RecoveryMessage),
     /// From somebody at the door.
     Stranger(Stranger, JoinMessage),
+    /// What was on its way to a peer, or from it, may be lost.
+    Severed(MachineId),
 }
 
 /// What waits for whoever governs.
@@ -115,6 +121,8 @@ struct State {
     refill: Refill,
     admission: Option<Admission>,
     random: Random,
+    handover: Handover,
+    severed: Severed,
 }
 
 impl Governor {
@@ -167,6 +175,8 @@ impl Governor {
                     true => Random::new(now ^ u64::from(me.0)),
                     false => Random::new(entropy_seed()),
                 },
+                handover: Handover::default(),
+                severed: Severed::new(fitting.retry_ns),
             }),
         }
     }
@@ -196,6 +206,14 @@ impl Network {
             Duration::from_nanos(wait)
         });
         due.map_or(longest, |due| due.min(longest))
+    }
+
+    /// The connection with a peer has broken.
+    pub(super) fn severed(&self, peer: &Peer) {
+        let begun = self.leasing().is_some_and(|leasing| leasing.has_begun());
+        if self.replaces_machines() && begun && self.is_member(peer) && !self.is_stopped() {
+            self.inbox.push(Input::Severed(peer.id));
+        }
     }
 
     /// When whoever governs has something to do although nothing happens.
@@ -241,15 +259,15 @@ impl Network {
     /// Waits until clients may be answered.
     ///
     /// # Errors
-    /// [`Stop::Failed`] where this machine stops, or is no member any more.
+    /// [`Stop::NotMember`] where this machine stops, or is no member any more.
     pub async fn admitted(&self) -> Result<(), Stop> {
         while !self.may_answer() {
             let change = self.configured.change();
             if self.is_evicted() || self.is_stopped() {
-                return Err(Stop::Failed);
+                return Err(Stop::NotMember);
             }
             if !self.may_answer() {
-                change.await.map_err(|_| Stop::Failed)?;
+                change.await.map_err(|_| Stop::NotMember)?;
             }
         }
         Ok(())
@@ -276,6 +294,7 @@ impl Network {
                     let actions = reconfiguration.receive(now, from, message);
                     state.actions.extend(actions);
                 }
+                Input::Severed(peer) => state.severed.note(peer),
                 Input::Recovery(from, message) => {
                     self.recovery_message(machine, governor, state, (from, message));
                 }
@@ -287,6 +306,8 @@ impl Network {
         }
         let now = governor.clock.now_ns();
         state.actions.extend(state.reconfiguration.tick(now));
+        let told = state.severed.tell(&mut state.reconfiguration, now);
+        state.actions.extend(told);
         self.carry_out(machine, governor, state);
         self.take_answers(governor, state);
         self.carry_out(machine, governor, state);
@@ -299,6 +320,7 @@ impl Network {
         let waits = !state.swaps.is_empty() || !state.reads.is_empty() || state.drain.is_some();
         let refill = state.refill.next_wake(governor.clock.now_ns());
         let recovering = state.recovering.next_wake().min(refill);
+        let recovering = recovering.min(state.severed.next_wake());
         let wake = match !waits {
             true => state.reconfiguration.next_wake().min(recovering),
             // There is nobody else who would make it look.

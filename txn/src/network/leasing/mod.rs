@@ -129,6 +129,11 @@ impl Leasing {
         Ok(leasing)
     }
 
+    /// Whether all founders have been seen.
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
     /// All founders have been seen. Later calls change nothing.
     pub fn begin(&self) {
         if self.begun.swap(true, Ordering::Relaxed) {

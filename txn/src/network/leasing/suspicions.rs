@@ -39,6 +39,11 @@ impl Suspicions {
         }
     }
 
+    /// Nobody is.
+    pub fn forget(&self) {
+        self.0.lock().clear();
+    }
+
     /// Their numbers.
     pub fn suspected(&self) -> Vec<u32> {
         self.0.lock().iter().map(|machine| machine.0).collect()

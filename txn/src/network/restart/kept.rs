@@ -84,6 +84,7 @@ mod tests {
                 known: Vec::new(),
                 next_region: RegionId(next),
                 numbers: false,
+                time_ns: None,
             },
             configuration: ConfigurationId(1),
             recovered: ConfigurationId(1),

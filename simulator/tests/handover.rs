@@ -1,0 +1,129 @@
+//! The time when its manager fails, and all machines have clocks of their own: it goes on, above all that it was.
+
+mod driven;
+
+use driven::{World, with};
+use fencepost_fabric::{MachineId, Random};
+use fencepost_simulator::plan::{Plan, terms};
+use fencepost_txn::{Mode, Near, Outcome, Timestamp};
+
+const MS: u64 = 1_000_000;
+
+/// Machines of as many hosts.
+fn plan(seed: u64, machines: u32) -> Plan {
+    Plan {
+        machines,
+        hosts: machines,
+        replicas: 2,
+        leases: terms(10),
+        replaces: true,
+        ..Plan::draw(seed)
+    }
+}
+
+/// Commits something at a machine, however often that takes; its snapshot and when it is.
+async fn commit_at(world: &World, at: usize) -> (Timestamp, Timestamp) {
+    loop {
+        let mut tx = world.machines[at].coordinator().begin(Mode::ReadWrite);
+        if tx.alloc(1, Near::Own).await.is_ok() {
+            let r = tx.read_timestamp();
+            if let Ok(Outcome::Committed(w)) = tx.commit().await {
+                return (r, w);
+            }
+        }
+        world.sim.nap(100_000).await;
+    }
+}
+
+/// Commits something at each of some machines, after all that was committed before.
+async fn commit_everywhere(world: &World, alive: &[usize], mut newest: Timestamp) -> Timestamp {
+    for at in alive {
+        let (r, w) = commit_at(world, *at).await;
+        assert!(newest <= r && r < w, "m{}: {newest:?} {r:?} {w:?}", at + 1);
+        newest = w;
+    }
+    newest
+}
+
+fn crash(world: &World, alive: &mut Vec<usize>, at: usize) {
+    world.sim.net().crash(MachineId(at as u32 + 1));
+    alive.retain(|other| *other != at);
+}
+
+/// Who is the manager of the configuration numbered so, as soon as it answers.
+async fn next_manager(world: &World, alive: &[usize], id: u64) -> usize {
+    let manager = || {
+        let mut alive = alive.iter().copied();
+        alive.find(|at| {
+            let machine = &world.machines[*at];
+            let members = machine.members();
+            let manages = members.configuration == id && members.manager == members.me;
+            manages && machine.is_answering()
+        })
+    };
+    world.until(|| manager().is_some()).await;
+    manager().expect("it has just been there")
+}
+
+#[test]
+fn the_time_goes_on_with_the_clock_of_another_host() {
+    for seed in 0..25 {
+        let machines = 3 + (seed % 3) as u32;
+        with(&plan(seed, machines), move |world| async move {
+            let mut random = Random::new(seed);
+            let mut alive: Vec<usize> = (0..machines as usize).collect();
+            let before = commit_everywhere(&world, &alive, Timestamp::ZERO).await;
+            world.sim.nap(random.below(100 * MS)).await;
+            let before = commit_everywhere(&world, &alive[..1], before).await;
+            crash(&world, &mut alive, 0);
+            let before = commit_everywhere(&world, &alive, before).await;
+            commit_everywhere(&world, &alive, before).await;
+            for at in alive {
+                let state = world.machines[at].clock_state();
+                assert!(state.uncertainty_ns.is_some() && state.breaks == 0);
+            }
+        });
+    }
+}
+
+#[test]
+fn it_goes_on_where_the_next_manager_fails_before_anybody_has_asked_it() {
+    for seed in 0..25 {
+        with(&plan(seed, 5), move |world| async move {
+            let mut random = Random::new(seed);
+            let mut alive: Vec<usize> = (0..5).collect();
+            let before = commit_everywhere(&world, &alive, Timestamp::ZERO).await;
+            crash(&world, &mut alive, 0);
+            let next = next_manager(&world, &alive, 2).await;
+            world.sim.nap(random.below(MS)).await;
+            // What it has given out last is newer than what anybody else may have heard of.
+            let last = world.machines[next].now().max(before);
+            crash(&world, &mut alive, next);
+            next_manager(&world, &alive, 3).await;
+            commit_everywhere(&world, &alive, last).await;
+        });
+    }
+}
+
+#[test]
+fn it_goes_on_where_a_next_manager_fails_before_its_configuration_is_in_force() {
+    for seed in 0..25 {
+        with(&plan(seed, 5), move |world| async move {
+            let mut random = Random::new(seed);
+            let mut alive: Vec<usize> = (0..5).collect();
+            let before = commit_everywhere(&world, &alive, Timestamp::ZERO).await;
+            crash(&world, &mut alive, 0);
+            let applied = || {
+                let mut alive = alive.iter().copied();
+                alive.find(|at| world.machines[*at].members().configuration == 2)
+            };
+            world.until(|| applied().is_some()).await;
+            world.sim.nap(random.below(MS)).await;
+            let manager = world.machines[applied().expect("somebody")]
+                .members()
+                .manager;
+            crash(&world, &mut alive, manager as usize - 1);
+            commit_everywhere(&world, &alive, before).await;
+        });
+    }
+}

@@ -1,0 +1,94 @@
+//! The time of a configuration's CM, which another CM takes over (CLOCK-3).
+//!
+//! ```text
+//! probe ─► answer: U                  everybody: the highest time that it may have taken so far
+//! NEW-CONFIG: the new CM's clock      it is above all of these; the clock stops where that is another time
+//! NEW-CONFIG-COMMIT                   everybody has applied it: the clock goes on
+//! ```
+//! The answer and NEW-CONFIG are an exchange, as a question for the time is: so whoever has applied a configuration
+//! knows its time, without a message more.
+//!
+//! # Failure
+//! Where a configuration is never committed, the clocks of those who have applied it stand still until a later one is.
+//! Its time was gone by nowhere, and the next one is above it.
+
+use std::collections::BTreeMap;
+
+use fencepost_cluster::reconfiguration::{NewClock, NewConfig};
+use fencepost_fabric::MachineId;
+use fencepost_storage::Timestamp;
+
+use crate::clock::{Clock, Next, TICK_NS, Told};
+use crate::network::Network;
+
+/// What is known on the way to the next configuration.
+#[derive(Default)]
+pub(super) struct Handover {
+    /// When this machine answered probes last, by its own clock.
+    answered: BTreeMap<MachineId, u64>,
+    /// The highest time that anybody has answered, where this machine is to be the CM.
+    highest_ns: u64,
+    /// Whether the time is what it was before, where this machine is the CM.
+    goes_on: bool,
+}
+
+impl Handover {
+    /// This machine answers a probe; the highest time that it may have taken.
+    pub fn answer(&mut self, clock: &Clock, by: MachineId) -> Option<u64> {
+        self.answered.insert(by, clock.own_ns());
+        clock.highest_ns()
+    }
+
+    /// This machine is going to be the CM.
+    pub fn lead(&mut self, highest_ns: u64) {
+        self.highest_ns = highest_ns;
+    }
+}
+
+impl Network {
+    /// What NEW-CONFIG says of this machine's clock.
+    pub(super) fn new_clock(&self, clock: &Clock, handover: &Handover) -> NewClock {
+        let Told { ns, ahead } = clock.tell();
+        NewClock {
+            host: self.asking.host(),
+            ns,
+            ahead,
+            goes_on: handover.goes_on,
+        }
+    }
+
+    /// The machine applies `new`, whose time it goes by as soon as everybody does. Nobody learns of the time before
+    /// meanwhile.
+    pub(super) fn change_clock(&self, clock: &Clock, handover: &mut Handover, new: &NewConfig) {
+        let cm = new.configuration.cm();
+        let answered = std::mem::take(&mut handover.answered);
+        let answered = answered.get(&cm).copied();
+        if cm == self.me {
+            let asked = answered.unwrap_or(0);
+            handover.goes_on = clock.lead(handover.highest_ns, asked);
+        } else {
+            self.follow_clock(clock, answered, new.clock);
+        }
+        self.asking.begin_anew();
+    }
+
+    fn follow_clock(&self, clock: &Clock, answered: Option<u64>, new: Option<NewClock>) {
+        let is_time = |new: &NewClock| {
+            let now = new.ahead.checked_add(new.ns / TICK_NS);
+            now.is_some_and(|now| now < Timestamp::MAX.raw())
+        };
+        let next = match (new.filter(is_time), answered) {
+            (Some(new), _) if new.goes_on && !clock.is_stopped() => return,
+            (Some(NewClock { host, ahead, .. }), _) if host == self.asking.host() => {
+                Next::Own { ahead }
+            }
+            (Some(NewClock { ns, ahead, .. }), Some(asked)) => Next::Exchange {
+                asked,
+                told: Told { ns, ahead },
+            },
+            // It has just joined, and asks.
+            _ => Next::Unknown,
+        };
+        clock.change(next);
+    }
+}
