@@ -164,7 +164,7 @@ impl Client {
         match ended {
             Some(Ok(end)) => log.count(end),
             // Whoever is told so does not know.
-            Some(Err(Halt::Stop(Stop::Failed)))
+            Some(Err(Halt::Stop(Stop::InDoubt)))
                 if attempt.marker.is_some() && attempt.stage == Stage::Committing =>
             {
                 log.count("unknown");
@@ -287,11 +287,11 @@ impl Step<'_> {
 /// Whether a transaction may end so: while nothing is broken, or on a machine that others have evicted.
 fn may_stop(stop: Stop, mode: Mode, plan: &Plan, evicted: bool) -> bool {
     match (stop, mode) {
-        (Stop::Failed, _) if evicted => true,
+        (Stop::NotMember | Stop::InDoubt, _) if evicted => true,
         // The new half of a node that was split from another machine does not lead to the past there.
         (Stop::Retry(AbortReason::SnapshotTooOld), _) => plan.few_old_versions || plan.machines > 1,
-        // A machine is gone, and others are about to take what it had.
-        (Stop::Retry(_), _) if !plan.faults.is_empty() => true,
+        // A machine is gone, and others are about to take what it had; or one has come.
+        (Stop::Retry(_), _) if !plan.faults.is_empty() || plan.join_after_ns.is_some() => true,
         (_, Mode::ReadOnly) => false,
         (Stop::Retry(AbortReason::Unreachable | AbortReason::Interrupted), _) => false,
         (Stop::Retry(_) | Stop::Deadlock | Stop::TooLarge(_), _) => true,

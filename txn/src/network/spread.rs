@@ -169,7 +169,7 @@ impl Transaction {
     async fn settle(&mut self, network: &Network) -> Result<Done, LockFailure> {
         let id = self.context().txn_id();
         if network.is_evicted() {
-            return Err(LockFailure::Stop(Stop::Failed));
+            return Err(LockFailure::Stop(Stop::InDoubt));
         }
         let decision = network.committing.decision(id).await;
         // Otherwise the machine stops, and nobody knows.

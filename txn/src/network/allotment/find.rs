@@ -26,14 +26,14 @@ impl Network {
     /// Finds out where a region is, if that is not known; whether there is such a region.
     ///
     /// # Errors
-    /// [`Stop::Retry`] where the CM cannot be reached, [`Stop::Failed`] where this machine is no member any more.
+    /// [`Stop::Retry`] where the CM cannot be reached, [`Stop::NotMember`] where this machine is no member any more.
     pub async fn find(&self, region: RegionId) -> Result<bool, Stop> {
         if self.knows(region) {
             return Ok(true);
         }
         let found = self.look_up(region).await;
         found.map_err(|_| match self.is_evicted() {
-            true => Stop::Failed,
+            true => Stop::NotMember,
             false => UNREACHABLE,
         })
     }
