@@ -12,6 +12,9 @@ pub enum SystemTable {
     Regions,
     /// `pg_fencepost_configurations`: the configuration; domains in the order of the machines.
     Configurations,
+    /// `pg_fencepost_reconfigurations`: when the steps to the last configurations happened on the machine that is
+    /// asked, in microseconds since the first of them.
+    Reconfigurations,
     /// `pg_fencepost_partitions`: the partitions of tables, and the machines that have them.
     Partitions,
     /// `pg_fencepost_ddl`: the statements that make all tables again, empty, and then their indexes.
@@ -19,10 +22,11 @@ pub enum SystemTable {
 }
 
 impl SystemTable {
-    const ALL: [SystemTable; 5] = [
+    const ALL: [SystemTable; 6] = [
         SystemTable::Machines,
         SystemTable::Regions,
         SystemTable::Configurations,
+        SystemTable::Reconfigurations,
         SystemTable::Partitions,
         SystemTable::Ddl,
     ];
@@ -41,6 +45,7 @@ impl SystemTable {
             SystemTable::Machines => "pg_fencepost_machines",
             SystemTable::Regions => "pg_fencepost_regions",
             SystemTable::Configurations => "pg_fencepost_configurations",
+            SystemTable::Reconfigurations => "pg_fencepost_reconfigurations",
             SystemTable::Partitions => "pg_fencepost_partitions",
             SystemTable::Ddl => "pg_fencepost_ddl",
         }
@@ -73,6 +78,9 @@ impl SystemTable {
                 ("replicas", INT4),
                 ("domains", TEXT),
             ],
+            SystemTable::Reconfigurations => {
+                &[("configuration", INT8), ("step", TEXT), ("after_us", INT8)]
+            }
             SystemTable::Partitions => &[
                 ("table_name", TEXT),
                 ("partition", INT4),

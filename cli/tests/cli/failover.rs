@@ -75,6 +75,8 @@ fn others_go_on(fabric: &str, killed: usize) {
     alive.script("INSERT INTO u VALUES (1)").expect("a row");
     let machines = "SELECT count(*) FROM pg_fencepost_machines";
     assert_eq!(answer(&mut alive, machines), 2);
+    let committed = "SELECT configuration FROM pg_fencepost_reconfigurations WHERE step = 'commit'";
+    assert_eq!(answer(&mut alive, committed), 2);
 }
 
 #[test]

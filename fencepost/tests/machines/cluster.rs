@@ -338,7 +338,11 @@ fn machines_with_leases_suspect_one_that_is_gone() {
             let counts = database.machine().lease_counts();
             counts.expect("it has leases").suspected
         };
-        until("suspicion", &|| suspected(&machines[0]).contains(&3));
+        // Once it is replaced nobody suspects it any more.
+        let replaced = || machines[0].machine().members().configuration > 1;
+        until("suspicion", &|| {
+            suspected(&machines[0]).contains(&3) || replaced()
+        });
         assert!(!suspected(&machines[1]).contains(&3), "the CM alone");
     }
 }

@@ -7,7 +7,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::system::SystemTable;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
-use fencepost_txn::network::{Mapping, Members};
+use fencepost_txn::network::{Mapping, Members, Step, Timeline};
 use fencepost_txn::{MachineId, Transaction};
 
 /// All rows of a table, as this machine and the configuration manager know them now; what the catalog says, as
@@ -25,9 +25,32 @@ pub async fn rows(table: SystemTable, tx: &mut Transaction) -> Result<Vec<Vec<Va
             Value::Int4(members.replicas as i32),
             list(members.machines.iter().map(|machine| &machine.domain)),
         ]],
+        SystemTable::Reconfigurations => reconfigurations(&tx.machine().timelines()),
         SystemTable::Partitions => partitions(tx).await?,
         SystemTable::Ddl => ddl(tx).await?,
     })
+}
+
+fn reconfigurations(timelines: &[Timeline]) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for timeline in timelines {
+        // One that is under way has no number yet.
+        let id = timeline.configuration;
+        let id = id.map_or(Value::Null, |id| Value::Int8(id as i64));
+        let times = Step::ALL.map(|step| (step, timeline.at_ns(step)));
+        let first = times.iter().filter_map(|(_, at)| *at).min().unwrap_or(0);
+        for (step, at) in times {
+            if let Some(at) = at {
+                let after_us = (at - first) / 1000;
+                rows.push(vec![
+                    id.clone(),
+                    Value::text(step.name()),
+                    Value::Int8(after_us as i64),
+                ]);
+            }
+        }
+    }
+    rows
 }
 
 /// The catalog, as the transaction sees it.

@@ -91,6 +91,7 @@ use ends::End;
 pub(crate) use ends::start_threads;
 pub(crate) use far::Reach;
 use governor::{Governor, Inbox, Input};
+pub use governor::{Step, Timeline};
 pub(crate) use headers::{Expected, Headers};
 pub use leasing::LeaseCounts;
 use leasing::{Leasing, Suspicions};
@@ -474,9 +475,10 @@ fn leases(
     };
     let noted = Arc::clone(suspicions);
     let (inbox, bell) = (Arc::clone(inbox), Arc::clone(fabric));
+    let told = Arc::clone(clock);
     let sink = Box::new(move |event| {
         noted.note(event);
-        inbox.push(Input::Lease(event));
+        inbox.push(Input::Lease(told.now_ns(), event));
         bell.ring_bell(bell.me());
     });
     Leasing::new(fabric, configuration, terms, Arc::clone(clock), life, sink).map(Some)

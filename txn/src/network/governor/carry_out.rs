@@ -9,7 +9,7 @@ use fencepost_cluster::reconfiguration::{Action, NewConfig, ReconfigurationMessa
 use fencepost_cluster::{ConfigurationId, Replication, Wire};
 
 use super::drain::Drain;
-use super::{Governor, Input, State, parts};
+use super::{Governor, Input, State, Step, parts};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::ends::End;
@@ -33,7 +33,7 @@ impl Network {
                         parts::send_bytes(link, parts::RECONFIGURE, &message.encode());
                     }
                 }
-                Action::Leases(order) => self.order(order),
+                Action::Leases(order) => self.order(governor, order),
                 Action::Block => self.configured.block(),
                 Action::Survey(survey) => self.survey(machine, governor, state, survey),
                 Action::CompareAndSwap {
@@ -58,6 +58,8 @@ impl Network {
                 }
                 Action::Apply(new) => self.apply_new_configuration(machine, governor, state, &new),
                 Action::Commit(configuration) => {
+                    let now = governor.clock.now_ns();
+                    state.timelines.since_applied(Step::Commit, now);
                     self.begin_to_drain(state, configuration);
                     let outgoing = self.allotment.take_up();
                     self.send_regions(machine, outgoing);
@@ -69,7 +71,9 @@ impl Network {
                     governor.settled_in.store(true, Ordering::Release);
                     self.part_from_the_gone();
                     state.recovering.forget();
-                    self.begin_refill(machine, state);
+                    let now = governor.clock.now_ns();
+                    state.timelines.since_applied(Step::AllActive, now);
+                    self.begin_refill(machine, now, state);
                 }
                 Action::Report(report) => self.allotment.report(report),
                 Action::Wished(stored) => self.wished(governor, state, stored),
@@ -81,10 +85,11 @@ impl Network {
         }
     }
 
-    fn order(&self, order: LeaseOrder) {
+    fn order(&self, governor: &Governor, order: LeaseOrder) {
         if planted::is(Planted::SkipOldLeases) && order == LeaseOrder::AwaitOld {
             let id = self.configured.current().id();
-            return self.inbox.push(Input::Lease(LeaseEvent::OldRunOut(id)));
+            let over = LeaseEvent::OldRunOut(id);
+            return self.inbox.push(Input::Lease(governor.clock.now_ns(), over));
         }
         let applies = matches!(order, LeaseOrder::Apply { .. });
         if let Some(leasing) = &self.leasing {
@@ -101,6 +106,7 @@ impl Network {
         let mut holdings = self.allotment.survey(state.last_drained);
         holdings.time_ns = state.handover.answer(machine.clock(), survey.by);
         let now = governor.clock.now_ns();
+        state.timelines.towards_next(Step::Probe, now);
         let answer = state.reconfiguration.surveyed(now, survey, holdings);
         state.actions.extend(answer);
     }
@@ -172,6 +178,7 @@ impl Network {
         self.send_regions(machine, outgoing);
         state.drain = None;
         let now = governor.clock.now_ns();
+        state.timelines.applied(id, now);
         let answer = state.reconfiguration.applied(now, id, refused);
         state.actions.extend(answer);
     }

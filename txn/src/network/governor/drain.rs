@@ -7,7 +7,7 @@
 
 use fencepost_cluster::ConfigurationId;
 
-use super::{Governor, State};
+use super::{Governor, State, Step};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::planted::{self, Planted};
@@ -41,6 +41,8 @@ impl Network {
         if drained || planted::is(Planted::RecoverBeforeDrained) {
             state.drain = None;
             state.last_drained = id;
+            let now = governor.clock.now_ns();
+            state.timelines.since_applied(Step::Drain, now);
             self.recover(machine, governor, state);
         }
     }

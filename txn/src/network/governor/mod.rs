@@ -27,6 +27,7 @@ mod parts;
 mod recover;
 mod refill;
 mod severed;
+mod timeline;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -57,10 +58,13 @@ pub(super) use parts::{Assembling, RECONFIGURE, RECOVER, bytes_of};
 use recover::Recovering;
 use refill::Refill;
 use severed::Severed;
+use timeline::Timelines;
+pub use timeline::{Step, Timeline};
 
 /// What has happened.
 pub(super) enum Input {
-    Lease(LeaseEvent),
+    /// And when.
+    Lease(u64, LeaseEvent),
     Message(MachineId, ReconfigurationMessage),
     Recovery(MachineId, RecoveryMessage),
     /// From somebody at the door.
@@ -123,6 +127,7 @@ struct State {
     random: Random,
     handover: Handover,
     severed: Severed,
+    timelines: Timelines,
 }
 
 impl Governor {
@@ -177,6 +182,7 @@ impl Governor {
                 },
                 handover: Handover::default(),
                 severed: Severed::new(fitting.retry_ns),
+                timelines: Timelines::default(),
             }),
         }
     }
@@ -286,7 +292,12 @@ impl Network {
             let now = governor.clock.now_ns();
             let reconfiguration = &mut state.reconfiguration;
             match input {
-                Input::Lease(event) => {
+                Input::Lease(at, event) => {
+                    // One of a machine that is out already comes too late to lead anywhere.
+                    if matches!(event, LeaseEvent::Expired(of) if self.configured.current().has(of))
+                    {
+                        state.timelines.towards_next(Step::Suspect, at);
+                    }
                     let actions = reconfiguration.lease_event(now, event);
                     state.actions.extend(actions);
                 }
@@ -336,11 +347,16 @@ impl Network {
         let mut context = Context::from_waker(Waker::noop());
         let mut actions = Vec::new();
         let reconfiguration = &mut state.reconfiguration;
+        let timelines = &mut state.timelines;
         state.swaps.retain_mut(|(attempt, asked)| {
             let Poll::Ready(answer) = asked.as_mut().poll(&mut context) else {
                 return true;
             };
-            actions.extend(reconfiguration.swapped(now, *attempt, answer.ok()));
+            let answer = answer.ok();
+            if answer == Some(Swapped::Won) {
+                timelines.towards_next(Step::Store, now);
+            }
+            actions.extend(reconfiguration.swapped(now, *attempt, answer));
             false
         });
         state.reads.retain_mut(|(attempt, asked)| {

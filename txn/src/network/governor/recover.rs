@@ -21,7 +21,7 @@ use fencepost_cluster::{ConfigurationId, Replicas};
 use fencepost_fabric::MachineId;
 use fencepost_storage::{RegionId, Timestamp};
 
-use super::{Governor, State, parts};
+use super::{Governor, State, Step, parts};
 use crate::machine::Machine;
 use crate::network::Network;
 use crate::network::backup;
@@ -391,6 +391,7 @@ impl Network {
         }
         drop(home);
         let now = governor.clock.now_ns();
+        state.timelines.since_applied(Step::Active, now);
         let actions = state
             .reconfiguration
             .regions_active(now, state.last_drained);

@@ -35,7 +35,7 @@ use fencepost_fabric::{Completion, FabricError, MachineId, Place, Random};
 use fencepost_storage::region::{self, BLOCK_BYTES, BlockId};
 use fencepost_storage::{Piece, RegionId};
 
-use super::{Governor, State};
+use super::{Governor, State, Step};
 use crate::clock::Clock;
 use crate::machine::Machine;
 use crate::network::Network;
@@ -307,8 +307,11 @@ impl Around<'_> {
 
 impl Network {
     /// All regions can be used: what this machine lacks of them is copied.
-    pub(super) fn begin_refill(&self, machine: &Machine, state: &mut State) {
+    pub(super) fn begin_refill(&self, machine: &Machine, now: u64, state: &mut State) {
         let lacking = self.allotment.lacking();
+        if !lacking.is_empty() {
+            state.timelines.since_applied(Step::Refill, now);
+        }
         state.refill.begin(lacking, machine.readers());
     }
 
@@ -341,6 +344,10 @@ impl Network {
         if let Some(region) = state.refill.step(governor.clock.now_ns(), &around) {
             // Where that comes too late for the next configuration, it is copied after that.
             self.allotment.filled(region);
+            if self.allotment.lacking().is_empty() {
+                let now = governor.clock.now_ns();
+                state.timelines.since_applied(Step::Whole, now);
+            }
         }
     }
 }

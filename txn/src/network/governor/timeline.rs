@@ -1,0 +1,187 @@
+//! When the steps of reconfigurations happened on this machine, for whoever asks.
+//!
+//! ```text
+//! suspect ─ probe ─ config ─ apply ─► commit ─ drained ─ active ─ all active ─ refill ─ whole
+//! └─ the configuration has no number yet ┘ └─ all of these are of the configuration that was applied
+//! ```
+//! Each step is kept as it happened first. A step that this machine had no part in is not there: who does not suspect,
+//! does not become the CM, has no region that changes hands, or gets no data.
+
+use std::collections::VecDeque;
+
+use fencepost_cluster::ConfigurationId;
+
+use super::Governor;
+use crate::machine::Machine;
+
+/// Reconfigurations that are remembered.
+const KEPT: usize = 16;
+
+/// What happens between the failure of a machine and the end of it, in order (SOSP'15 §5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// A lease had expired here.
+    Suspect,
+    /// This machine answered the probe of whoever wants to be the next CM, or was the one who probed.
+    Probe,
+    /// The configuration was stored; at its CM alone.
+    Store,
+    /// It was applied.
+    Apply,
+    /// It was committed: commits go on.
+    Commit,
+    /// The logs of all earlier ones were drained.
+    Drain,
+    /// The regions whose primary this machine became were recovered.
+    Active,
+    /// Those of all machines were: everything can be used.
+    AllActive,
+    /// Data recovery began, where this machine lacks some.
+    Refill,
+    /// It ended.
+    Whole,
+}
+
+impl Step {
+    /// All of them, in order.
+    pub const ALL: [Step; 10] = [
+        Step::Suspect,
+        Step::Probe,
+        Step::Store,
+        Step::Apply,
+        Step::Commit,
+        Step::Drain,
+        Step::Active,
+        Step::AllActive,
+        Step::Refill,
+        Step::Whole,
+    ];
+
+    /// A word for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Step::Suspect => "suspect",
+            Step::Probe => "probe",
+            Step::Store => "config",
+            Step::Apply => "apply",
+            Step::Commit => "commit",
+            Step::Drain => "drained",
+            Step::Active => "active",
+            Step::AllActive => "all-active",
+            Step::Refill => "data-recovery",
+            Step::Whole => "whole",
+        }
+    }
+}
+
+/// The steps to one configuration, as a machine has seen them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// Number of the configuration; `None` before it is applied.
+    pub configuration: Option<u64>,
+    times: [Option<u64>; Step::ALL.len()],
+}
+
+impl Timeline {
+    /// When a step happened, by the clock of the machine's host.
+    pub fn at_ns(&self, step: Step) -> Option<u64> {
+        self.times[step as usize]
+    }
+
+    fn mark(&mut self, step: Step, now: u64) {
+        self.times[step as usize].get_or_insert(now);
+    }
+}
+
+/// Those of the last configurations, the newest one last.
+#[derive(Debug, Default)]
+pub(super) struct Timelines(VecDeque<Timeline>);
+
+impl Timelines {
+    /// A step to a configuration that has no number yet.
+    pub fn towards_next(&mut self, step: Step, now: u64) {
+        if self
+            .0
+            .back()
+            .is_none_or(|last| last.configuration.is_some())
+        {
+            if self.0.len() == KEPT {
+                self.0.pop_front();
+            }
+            self.0.push_back(Timeline::default());
+        }
+        if let Some(next) = self.0.back_mut() {
+            next.mark(step, now);
+        }
+    }
+
+    /// What has been marked led to this one.
+    pub fn applied(&mut self, configuration: ConfigurationId, now: u64) {
+        self.towards_next(Step::Apply, now);
+        if let Some(next) = self.0.back_mut() {
+            next.configuration = Some(configuration.0);
+        }
+    }
+
+    /// A step after the last configuration was applied.
+    pub fn since_applied(&mut self, step: Step, now: u64) {
+        let mut applied = self.0.iter_mut().rev();
+        if let Some(last) = applied.find(|timeline| timeline.configuration.is_some()) {
+            last.mark(step, now);
+        }
+    }
+}
+
+impl Governor {
+    /// When the steps of the last reconfigurations happened.
+    fn timelines(&self) -> Vec<Timeline> {
+        self.state.lock().timelines.0.iter().cloned().collect()
+    }
+}
+
+impl Machine {
+    /// When the steps of the last reconfigurations happened here, the newest one last; none where machines that fail
+    /// are not replaced.
+    pub fn timelines(&self) -> Vec<Timeline> {
+        let governor = self.network().and_then(|network| network.governor.as_ref());
+        governor.map_or_else(Vec::new, Governor::timelines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_go_to_the_configuration_that_they_lead_to_and_count_once() {
+        let mut timelines = Timelines::default();
+        timelines.since_applied(Step::Commit, 1);
+        timelines.towards_next(Step::Suspect, 2);
+        timelines.towards_next(Step::Suspect, 3);
+        timelines.applied(ConfigurationId(7), 4);
+        timelines.since_applied(Step::Commit, 5);
+        timelines.towards_next(Step::Suspect, 6);
+        // Still of the one that is in force.
+        timelines.since_applied(Step::Drain, 7);
+        timelines.applied(ConfigurationId(9), 8);
+        timelines.since_applied(Step::Commit, 9);
+        let all: Vec<_> = timelines.0.iter().collect();
+        assert_eq!(all.len(), 2);
+        let times = |at: usize| Step::ALL.map(|step| all[at].at_ns(step));
+        assert_eq!(all[0].configuration, Some(7));
+        let first = [Some(2), None, None, Some(4), Some(5), Some(7)];
+        assert_eq!(times(0)[..6], first);
+        assert_eq!(all[1].configuration, Some(9));
+        assert_eq!(times(1)[..6], [Some(6), None, None, Some(8), Some(9), None]);
+    }
+
+    #[test]
+    fn few_are_kept() {
+        let mut timelines = Timelines::default();
+        for id in 1..=100 {
+            timelines.applied(ConfigurationId(id), id);
+        }
+        let kept = timelines.0.iter().map(|timeline| timeline.configuration);
+        assert!(kept.eq((85..=100).map(Some)));
+    }
+}
