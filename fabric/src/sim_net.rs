@@ -43,16 +43,16 @@ pub use self::fabric::SimFabric;
 pub struct SimKnobs {
     /// The shortest and the longest way from one machine to another.
     pub delay_ns: (u64, u64),
+    /// One in so many operations and answers, and what is behind it, takes up to `late_ns` longer, leases apart; 0 for none.
+    pub late_one_in: u64,
+    /// See [`Self::late_one_in`].
+    pub late_ns: u64,
     /// The shortest and the longest time that a new connection takes.
     pub connect_ns: (u64, u64),
     /// How long a connection hangs before it is given up.
     pub patience_ns: u64,
     /// One in so many operations breaks its connection; 0 for none.
     pub break_one_in: u64,
-    /// One in so many operations and answers, and what is behind it, is late, leases apart; 0 for none.
-    pub late_one_in: u64,
-    /// At most so late.
-    pub late_ns: u64,
     /// What a machine has on its way to another when it crashes is lost, for one in so many others; 0 for none. Otherwise
     /// it arrives.
     pub lose_one_in: u64,
@@ -62,11 +62,11 @@ impl Default for SimKnobs {
     fn default() -> Self {
         SimKnobs {
             delay_ns: (1_000, 20_000),
+            late_one_in: 0,
+            late_ns: 0,
             connect_ns: (10_000, 1_000_000),
             patience_ns: 50_000_000,
             break_one_in: 0,
-            late_one_in: 0,
-            late_ns: 0,
             lose_one_in: 0,
         }
     }
@@ -90,6 +90,8 @@ pub enum Tapped {
     CrashesBefore,
     /// It goes on its way, and the machine crashes.
     CrashesAfter,
+    /// It is lost with its connection.
+    Breaks,
 }
 
 /// Looks at every write to another machine's memory that is about to be posted: who posts it, where to, and what.

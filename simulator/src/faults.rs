@@ -32,6 +32,8 @@ pub enum Fault {
     Crash(usize, When),
     /// Whoever takes a step crashes then.
     CrashAt(StepAt),
+    /// A step is lost with the connection that it was to go over, and so many nanoseconds later its machine crashes.
+    LoseAt(StepAt, u64),
     /// A machine does not run for so many nanoseconds; what becomes of its network card meanwhile.
     Pause(usize, When, u64, Nic),
     /// Nothing gets to or from a machine for so many nanoseconds.
@@ -56,7 +58,7 @@ pub struct StepAt {
     pub by: Option<usize>,
     /// Which of them, from 1.
     pub nth: u64,
-    /// Whether it is still taken.
+    /// Whether it is still taken, where its machine crashes.
     pub after: bool,
 }
 
@@ -79,8 +81,11 @@ pub struct Trips {
 }
 
 struct Trip {
+    fault: Fault,
     at: StepAt,
     seen: u64,
+    /// Who has taken the step.
+    by: Option<MachineId>,
 }
 
 impl Trips {
@@ -94,11 +99,16 @@ impl Trips {
 
     /// From now on there are these, if any.
     pub fn arm(&self, net: &SimNet, faults: &[Fault]) {
-        let at = faults.iter().filter_map(|fault| match fault {
-            Fault::CrashAt(at) => Some(*at),
+        let trips = faults.iter().filter_map(|fault| match fault {
+            Fault::CrashAt(at) | Fault::LoseAt(at, _) => Some(Trip {
+                fault: *fault,
+                at: *at,
+                seen: 0,
+                by: None,
+            }),
             _ => None,
         });
-        let trips: Vec<Trip> = at.map(|at| Trip { at, seen: 0 }).collect();
+        let trips: Vec<Trip> = trips.collect();
         if trips.is_empty() {
             return;
         }
@@ -116,26 +126,34 @@ impl Trips {
         self.trips.lock().clear();
     }
 
-    /// A machine is about to take a step: whether it crashes there.
+    /// A machine is about to take a step: what comes in between.
     pub fn take(&self, machine: MachineId, step: &str) -> Option<Tapped> {
         let mut trips = self.trips.lock();
         let number = machine.0 as usize - 1;
         let is_at = |at: &StepAt| at.name == step && at.by.is_none_or(|by| by == number);
-        let mut crashes = None;
+        let mut between = None;
         for trip in trips.iter_mut().filter(|trip| is_at(&trip.at)) {
             trip.seen += 1;
             if trip.seen == trip.at.nth {
-                crashes = Some(match trip.at.after {
-                    true => Tapped::CrashesAfter,
-                    false => Tapped::CrashesBefore,
+                trip.by = Some(machine);
+                between = Some(match trip.fault {
+                    Fault::LoseAt(..) => Tapped::Breaks,
+                    _ if trip.at.after => Tapped::CrashesAfter,
+                    _ => Tapped::CrashesBefore,
                 });
             }
         }
         drop(trips);
-        if crashes.is_some() {
+        if between.is_some_and(|between| between != Tapped::Breaks) {
             self.dooms[number].tell();
         }
-        crashes
+        between
+    }
+
+    /// Who has met a fault at a step.
+    fn met(&self, fault: Fault) -> Option<MachineId> {
+        let trips = self.trips.lock();
+        trips.iter().find(|trip| trip.fault == fault)?.by
     }
 
     /// The doom of a machine.
@@ -155,13 +173,25 @@ pub struct Scene {
     pub dooms: Vec<Doom>,
     /// Clients that are not done.
     pub clients: Rc<Cell<usize>>,
+    /// What happens at steps.
+    pub trips: Trips,
 }
 
 impl Scene {
-    /// Has a fault happen that is not one at a step.
+    /// Has a fault happen, or its sequel where it is one at a step.
     pub async fn happen(self, fault: Fault) {
         match fault {
             Fault::CrashAt(_) => {}
+            Fault::LoseAt(_, ns) => {
+                let met = || self.trips.met(fault);
+                while met().is_none() && self.clients.get() > 0 {
+                    self.sim.nap(LOOK_NS).await;
+                }
+                if let Some(machine) = met() {
+                    self.sim.nap(ns).await;
+                    self.trips.doom(machine).come();
+                }
+            }
             Fault::Crash(machine, when) => {
                 if self.wait(when).await {
                     self.dooms[machine].come();

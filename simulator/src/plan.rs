@@ -223,6 +223,21 @@ impl Plan {
         plan
     }
 
+    /// Draws a plan in which a record of a commit is lost with its connection, and soon after the coordinator's machine.
+    pub fn draw_with_lost_record(seed: u64) -> Plan {
+        const STEPS: [&str; 3] = ["LOCK", "COMMIT-BACKUP", "COMMIT-PRIMARY"];
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let (machine, _) = plan.draw_victim(&mut random);
+        let at = StepAt {
+            name: STEPS[random.below(STEPS.len() as u64) as usize],
+            by: Some(machine),
+            nth: 1 + random.below(8),
+            after: false,
+        };
+        plan.faults.push(Fault::LoseAt(at, random.below(2_000_000)));
+        plan
+    }
+
     /// Draws a plan in which a machine crashes, and another one at a step of its being replaced.
     pub fn draw_with_crash_at_recovery(seed: u64) -> Plan {
         const STEPS: [&str; 21] = [
@@ -336,12 +351,13 @@ pub struct Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::of("nothing", Plan::draw),
         Kind::of("crash", Plan::draw_with_crash),
         Kind::of("two-crashes", Plan::draw_with_two_crashes),
         Kind::of("crash-in-recovery", Plan::draw_with_crash_in_recovery),
         Kind::of("crash-in-commit", Plan::draw_with_crash_in_commit),
+        Kind::of("lost-record", Plan::draw_with_lost_record),
         Kind::of("crash-at-recovery", Plan::draw_with_crash_at_recovery),
         Kind::of("pause", Plan::draw_with_pause),
         Kind::of("partition", Plan::draw_with_partition),

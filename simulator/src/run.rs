@@ -316,6 +316,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         machines: machines.clone(),
         dooms: dooms.clone(),
         clients: Rc::clone(&at_work),
+        trips: trips.clone(),
     };
     for fault in &plan.faults {
         executor.spawn(format!("{fault:?}"), scene.clone().happen(*fault));

@@ -32,6 +32,11 @@ fn commits_are_whole_whatever_step_their_machine_crashes_at() {
 }
 
 #[test]
+fn a_record_may_be_lost_before_its_machine() {
+    hold(0..100, Plan::draw_with_lost_record);
+}
+
+#[test]
 fn machines_are_replaced_whatever_step_of_that_another_crashes_at() {
     hold(0..200, Plan::draw_with_crash_at_recovery);
 }

@@ -52,3 +52,25 @@ fn whoever_crashes_is_out_of_the_next_configuration() {
         });
     }
 }
+
+/// Whoever asks for all regions is answered, also where the question or the answer was of the configuration before.
+#[test]
+fn whoever_asks_for_the_regions_meanwhile_is_answered() {
+    for seed in 0..30 {
+        with(&plan(seed, 3), move |world| async move {
+            let mut random = Random::new(seed);
+            world.sim.nap(random.below(20 * MS)).await;
+            world.sim.net().crash(MachineId(3));
+            while !acts_in(&world, 1, 2, &[1, 2]) {
+                for at in [0, 1] {
+                    let regions = world.machines[at].all_regions().await;
+                    assert!(
+                        regions.is_ok_and(|regions| !regions.is_empty()),
+                        "seed {seed}"
+                    );
+                }
+                world.sim.nap(random.below(100_000)).await;
+            }
+        });
+    }
+}

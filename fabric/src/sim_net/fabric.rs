@@ -89,9 +89,12 @@ impl SimFabric {
             (Some(tapping), Operation::Write(words)) => (tapping.0)(me, at, words),
             _ => Tapped::Goes,
         };
-        if tapped == Tapped::CrashesBefore {
+        if matches!(tapped, Tapped::CrashesBefore | Tapped::Breaks) {
             drop(state);
-            machine.net.crash(me);
+            match tapped {
+                Tapped::Breaks => machine.net.break_connection(me, to),
+                _ => machine.net.crash(me),
+            }
             return Completion::done(Err(FabricError::Lost));
         }
         let number = state.number();

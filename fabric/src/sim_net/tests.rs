@@ -314,6 +314,22 @@ fn what_is_late_keeps_its_place() {
 }
 
 #[test]
+fn a_write_may_be_lost_with_its_connection() {
+    let (net, a, _b, memory) = pair(4);
+    net.tap(Box::new(|_, _, words| match words {
+        [8] => Tapped::Breaks,
+        _ => Tapped::Goes,
+    }));
+    for number in 7..10 {
+        drop(a.write(at(B, number as usize), &[number]));
+    }
+    assert_eq!(a.take_events(), [Event::Lost(B)]);
+    run(&net);
+    assert_eq!(a.take_events(), [Event::Connected(B)]);
+    assert_eq!([8, 9].map(|at| word(&memory, at)), [0, 0]);
+}
+
+#[test]
 fn a_broken_connection_comes_back_and_forgets() {
     let (net, a, _b, memory) = pair(6);
     let mut write = a.write(at(B, 0), &[7]);

@@ -40,6 +40,8 @@ struct Commit {
     /// Machines that have records of it, and acks of COMMIT-PRIMARY that are still to come.
     participants: Vec<MachineId>,
     acks: Vec<Completion<()>>,
+    /// An ack will not come: what becomes of the commit there is recovery's to say (LINK-2).
+    lost: bool,
     decided: Option<Decision>,
     /// It is done here what was decided, or it took effect before.
     done: bool,
@@ -75,6 +77,7 @@ impl Committing {
             shown: false,
             participants: Vec::new(),
             acks: Vec::new(),
+            lost: false,
             decided: None,
             done: false,
             settled: false,
@@ -96,10 +99,15 @@ impl Committing {
         }
     }
 
-    /// What is left of it: `acks` are still to come.
-    fn leave(&self, id: TxnId, participants: Vec<MachineId>, acks: Vec<Completion<()>>) {
+    /// What is left of it: `acks` are still to come, or one is `lost`.
+    fn leave(
+        &self,
+        id: TxnId,
+        participants: Vec<MachineId>,
+        (acks, lost): (Vec<Completion<()>>, bool),
+    ) {
         if let Some(commit) = self.0.lock().get_mut(&id) {
-            (commit.participants, commit.acks) = (participants, acks);
+            (commit.participants, commit.acks, commit.lost) = (participants, acks, lost);
         }
     }
 
@@ -239,6 +247,19 @@ impl Committing {
     }
 }
 
+/// Drops acks that have come; whether one of them says that no other will.
+fn take_acks(acks: &mut Vec<Completion<()>>) -> bool {
+    let mut lost = false;
+    acks.retain_mut(|ack| match ack.take() {
+        None => true,
+        Some(answer) => {
+            lost |= answer.is_err();
+            false
+        }
+    });
+    lost
+}
+
 /// The end of a commit that has taken effect: it comes, whether or not anybody waits for it.
 pub(super) struct Ending<'a> {
     pub network: &'a Network,
@@ -246,20 +267,26 @@ pub(super) struct Ending<'a> {
     pub id: TxnId,
     pub participants: Vec<MachineId>,
     pub acks: Vec<Completion<()>>,
+    /// Whether one of them did not come.
+    pub lost: bool,
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         let (id, mut acks) = (self.id, std::mem::take(&mut self.acks));
         let participants = std::mem::take(&mut self.participants);
-        acks.retain_mut(|ack| ack.take().is_none());
+        // Where nobody is replaced nobody recovers it either.
+        let lost = (take_acks(&mut acks) || self.lost) && self.network.replaces_machines();
         if planted::is(Planted::TruncateTooEarly) {
             acks.clear();
         }
-        let done = acks.is_empty() && self.network.may_truncate(self.regions, id, &participants);
-        match done {
+        let all = acks.is_empty() && !lost;
+        match all && self.network.may_truncate(self.regions, id, &participants) {
             true => self.network.committing.forget(id),
-            false => self.network.committing.leave(id, participants, acks),
+            false => self
+                .network
+                .committing
+                .leave(id, participants, (acks, lost)),
         }
     }
 }
@@ -299,8 +326,9 @@ impl Network {
             if !commit.shown || commit.participants.is_empty() || id.configuration < current {
                 return true;
             }
-            commit.acks.retain_mut(|ack| ack.take().is_none());
-            !(commit.acks.is_empty() && self.may_truncate(regions, *id, &commit.participants))
+            commit.lost |= take_acks(&mut commit.acks) && self.replaces_machines();
+            let all = commit.acks.is_empty() && !commit.lost;
+            !(all && self.may_truncate(regions, *id, &commit.participants))
         });
         drop(commits);
         let _ = self.home.lock().look_again(regions, &self.changed);

@@ -168,12 +168,15 @@ impl Transaction {
     /// Waits for what recovery decides about a commit, and does that here.
     async fn settle(&mut self, network: &Network) -> Result<Done, LockFailure> {
         let id = self.context().txn_id();
+        let decision = network.committing.decision(id);
+        // Nobody tells who comes later than that.
         if network.is_evicted() {
             return Err(LockFailure::Stop(Stop::InDoubt));
         }
-        let decision = network.committing.decision(id).await;
         // Otherwise the machine stops, and nobody knows.
-        let decision = decision.map_err(|_| LockFailure::Stop(Stop::InDoubt))?;
+        let decision = decision
+            .await
+            .map_err(|_| LockFailure::Stop(Stop::InDoubt))?;
         let context = self.context_mut();
         let done = match decision {
             Some(w) => {
@@ -357,18 +360,20 @@ impl Transaction {
             id,
             participants,
             acks,
+            lost: false,
         };
         let mut acknowledged = known;
         while !acknowledged && let Some(ack) = ending.acks.first_mut() {
             acknowledged = self.answered(network, &mut *ack).await.is_ok();
+            ending.lost |= !acknowledged;
             drop(ending.acks.swap_remove(0));
         }
         drop(ending);
         let durable_at = None;
         match acknowledged {
             true => Ok(Done { w, durable_at }),
-            // All backups have it: recovery finds that.
-            false if network.replaces_machines() => Ok(Done { w, durable_at }),
+            // All backups have it, but this machine may be one of them, and the only one.
+            false if network.replaces_machines() => Err(Halt::InDoubt),
             false => Err(LockFailure::Stop(Stop::InDoubt).into()),
         }
     }

@@ -120,6 +120,9 @@ impl Network {
                 }
             }
             let mut questions = applied.questions;
+            // What was asked before, an answer is not taken to any more.
+            let lists = state.lists.keys();
+            questions.extend(lists.map(|from| state.cache.list(*from)));
             for event in applied.events {
                 questions.extend(state.see(&host, event, told));
             }
