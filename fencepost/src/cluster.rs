@@ -266,11 +266,9 @@ impl Cluster {
         }
         let names = (1..=self.machines).map(|id| MachineId(id).to_string());
         let founders = self.configuration(0, names.collect())?;
-        let kept_in = self.kept_in.as_deref().unwrap_or(directory);
         let replication = Replication::exactly(self.replicas as usize);
         let me = MachineId(self.machine);
-        let store = kept_in.join(CONFIGURATION);
-        let begun = restart::begin(directory, &store, me, &founders, replication)?;
+        let begun = restart::begin(directory, me, &founders, replication)?;
         let store = self.lease.is_some().then_some(begun.store);
         let between = (Box::new(|| None) as _, Box::new(String::new) as _);
         let part = Part {

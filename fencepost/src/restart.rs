@@ -1,7 +1,8 @@
 //! Machines of one host whose memory outlives their processes (the `nvram` tier): how they begin, and begin again.
 //!
 //! ```text
-//! DIR/configuration/   who the machines are        DIR/nvram/   their memory, life by life ([`fencepost_fabric::nvram`])
+//! DIR/nvram/                 the memory of the machines, life by life ([`fencepost_fabric::nvram`])
+//! DIR/nvram/configuration/   who they are
 //!
 //! enter ─► no configuration                    ─► the first one, an empty life
 //!       ─► one, whose life has a machine left  ─► its regions as that life began
@@ -27,6 +28,8 @@ use crate::error::OpenError;
 
 /// The directory of the memory, in the one that the machines share.
 const MEMORY: &str = "nvram";
+/// That of the configuration, in that one.
+const CONFIGURATION: &str = "configuration";
 
 /// A machine that begins.
 pub(crate) struct Begun {
@@ -37,20 +40,29 @@ pub(crate) struct Begun {
     pub resumed: Option<Arc<Resumed>>,
 }
 
-/// Machine `me` of `founders`, whose memory is in `directory` and whose configuration is in `store`.
+/// Machine `me` of `founders`, whose memory is in `directory`.
 pub(crate) fn begin(
     directory: &Path,
-    store: &Path,
     me: MachineId,
     founders: &Configuration,
     replication: Replication,
 ) -> Result<Begun, OpenError> {
-    let nvram = Nvram::open(&directory.join(MEMORY)).map_err(io)?;
+    let directory = directory.join(MEMORY);
+    let nvram = Nvram::open(&directory).map_err(io)?;
     let _entered = nvram.enter().map_err(io)?;
-    let disk = Arc::new(OsDisk::open(store).map_err(io)?);
+    let disk = Arc::new(OsDisk::open(directory.join(CONFIGURATION)).map_err(io)?);
     let store = HostStore::keeping(disk, me).map_err(stored)?;
     let (life, resumed) = match store.read().block_on().map_err(stored)? {
         None => {
+            // One that began and did not get so far as to have a machine is none.
+            let last = nvram.last(u64::MAX).map_err(io)?;
+            let mut machines = founders.machines().iter();
+            if last.is_some_and(|life| machines.any(|machine| nvram.has_lived(life, machine.id))) {
+                return Err(OpenError::Restart(format!(
+                    "{} has the memory of machines and does not say who they were",
+                    directory.display()
+                )));
+            }
             nvram.begin(founders.id().0, &[]).map_err(io)?;
             swap(&store, None, founders)?;
             (founders.id().0, None)

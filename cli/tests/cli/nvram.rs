@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fencepost_benchmarks::sql::SqlSession;
+use fencepost_benchmarks::sql::{PgSession, SqlSession};
 use fencepost_fabric::random::Random;
 
 use crate::common::dev_cluster::{DevCluster, MACHINES, is_gone, signal};
@@ -56,6 +56,15 @@ fn start(directory: &Path) -> DevCluster {
     DevCluster::start_in(directory, "shm", &NVRAM)
 }
 
+/// A session whose statements do not wait for ever.
+fn session(cluster: &DevCluster, machine: u16) -> PgSession {
+    let mut session = cluster.session(machine);
+    session
+        .script("SET statement_timeout = '10s'")
+        .expect("is set");
+    session
+}
+
 #[test]
 fn all_machines_killed_at_once_lose_nothing_acknowledged() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -90,30 +99,29 @@ fn machines_begin_again_after_one_of_them_was_replaced() {
     let start = || DevCluster::start_in(directory.path(), "shm", &leases);
     let cluster = start();
     create(&cluster.url(0));
-    let machines = cluster.machines();
-    signal("-KILL", &machines[2]);
-    // Whoever has waited for the others to go on is answered by the later configuration.
-    let session: &mut dyn SqlSession = &mut cluster.session(1);
+    let session: &mut dyn SqlSession = &mut self::session(&cluster, 1);
+    signal("-KILL", &cluster.machines()[2]);
     let count = "SELECT count(*) FROM pg_fencepost_machines";
     while session.number(count).ok() != Some(2) {
         thread::sleep(Duration::from_millis(50));
     }
-    session
-        .script("CREATE TABLE later (a int PRIMARY KEY)")
-        .expect("they go on");
-    let mut session = cluster.session(0);
+    let table = "CREATE TABLE later (a int PRIMARY KEY)";
     let rows = "INSERT INTO later SELECT g FROM generate_series(1, 500) g";
-    session.script(rows).expect("they go on");
+    for statement in [table, rows] {
+        self::session(&cluster, 0)
+            .script(statement)
+            .expect("they go on");
+    }
     kill_all(cluster);
     for round in 0..2 {
         let cluster = start();
         for machine in 0..MACHINES {
-            let session: &mut dyn SqlSession = &mut cluster.session(machine);
+            let session: &mut dyn SqlSession = &mut self::session(&cluster, machine);
             assert_eq!(session.number(count).ok(), Some(3));
             let rows = session.number("SELECT count(*) FROM later");
             assert_eq!(rows.ok(), Some(500 + round));
         }
-        let mut session = cluster.session(2);
+        let mut session = self::session(&cluster, 2);
         let row = format!("INSERT INTO later VALUES ({})", 1000 + round);
         session.script(&row).expect("is written");
         kill_all(cluster);
@@ -122,21 +130,23 @@ fn machines_begin_again_after_one_of_them_was_replaced() {
 
 #[test]
 fn a_machine_that_has_lost_its_memory_gets_that_of_the_others() {
+    const THREE: [&str; 4] = ["--durability", "nvram", "--replicas", "3"];
     let directory = tempfile::tempdir().expect("a directory");
-    let cluster = start(directory.path());
+    let start = || DevCluster::start_in(directory.path(), "shm", &THREE);
+    let cluster = start();
     create(&cluster.url(2));
     let mut journal = Journal::default();
     load_and_kill(cluster, 0, Duration::from_millis(500), &mut journal);
     let nvram = directory.path().join("nvram");
     std::fs::remove_dir_all(nvram.join("regions/m3")).expect("it was there");
-    let cluster = start(directory.path());
+    let cluster = start();
     verify(&cluster.url(2), &mut journal);
     kill_all(cluster);
     // Without any of it nothing begins, and nothing is made in its place.
     std::fs::remove_dir_all(nvram.join("regions")).expect("it was there");
     let output = program(&["dev-cluster", "--directory"])
         .arg(directory.path())
-        .args(NVRAM)
+        .args(THREE)
         .args(["--listen", "127.0.0.1:6400"])
         .output();
     let output = output.expect("it runs");

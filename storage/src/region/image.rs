@@ -96,6 +96,46 @@ impl Image {
         newest
     }
 
+    /// Takes from another backup whatever it has later versions of.
+    pub fn take_newer(&self, other: &Image) {
+        for block in 1..self.region.blocks().min(other.region.blocks()) {
+            let Some(class) = other.region.class(block) else {
+                continue;
+            };
+            let at = |slot| {
+                let block = block as u32;
+                BlockId {
+                    region: self.id,
+                    block,
+                }
+                .slot(class, slot)
+            };
+            if self.region.class(block) != Some(class) {
+                // A block gets another class once all that was in it is gone.
+                let newer = other.newest_in_block(at(0)) > self.newest_in_block(at(0));
+                if !newer || self.put_anew(at(0), class).is_err() {
+                    continue;
+                }
+            }
+            for slot in 0..class.slots() {
+                let ours = self
+                    .object(at(slot))
+                    .map(|object| object.header().timestamp());
+                let theirs = other
+                    .object(at(slot))
+                    .map(|object| object.header().timestamp());
+                if theirs > ours {
+                    let from = at(slot).offset() as usize / WORD_BYTES;
+                    let words = from..from + class.slot_words();
+                    copy(
+                        &other.memory.words()[words.clone()],
+                        &self.memory.words()[words],
+                    );
+                }
+            }
+        }
+    }
+
     /// Makes another replica what this one is. What is in no block is zero there, as where it never was in one.
     pub fn copy_to(&self, other: &Image) {
         let (from, to) = (self.memory.words(), other.memory.words());
@@ -136,6 +176,41 @@ mod tests {
     fn image() -> Image {
         let memory = Memory::anonymous(MIN_REGION_BYTES / WORD_BYTES).expect("memory");
         Image::of(REGION, &memory).expect("a region")
+    }
+
+    #[test]
+    fn of_two_backups_the_later_versions_count() {
+        let (image, other) = (image(), image());
+        let class = Class::for_payload(5).expect("small");
+        let at = |block, slot| {
+            let region = REGION;
+            BlockId { region, block }.slot(class, slot)
+        };
+        let write = |image: &Image, addr: Addr, w| {
+            let object = image.object(addr).expect("a slot");
+            object.put(0, &[w]);
+            let header = Header(0).succeed(Timestamp::from_raw(w), true);
+            object.finish_install(header, Link::new(1, OldPlace::NONE));
+        };
+        for (block, there) in [(2, &image), (2, &other), (3, &other)] {
+            there.put_anew(at(block, 0), class).expect("a block");
+        }
+        write(&image, at(2, 0), 5);
+        write(&other, at(2, 0), 6);
+        write(&image, at(2, 1), 8);
+        write(&other, at(2, 1), 7);
+        write(&other, at(3, 4), 9);
+        image.take_newer(&other);
+        let word = |addr| image.object(addr).map(|object| object.word(0));
+        assert_eq!(
+            [at(2, 0), at(2, 1), at(3, 4)].map(word),
+            [6, 8, 9].map(Some)
+        );
+        // The block has been given another class since.
+        let later = Class::for_payload(50).expect("small");
+        other.put_anew(at(3, 0), later).expect("a block");
+        image.take_newer(&other);
+        assert_eq!(image.class_of(at(3, 0)), Some(class));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::bytes;
 /// Where it is.
 pub const SEGMENT: SegmentId = SegmentId::new(SegmentId::HOLDINGS, 0, 0);
 /// Words of a half: more than all regions that there can be take.
-const HALF: usize = 1 << 18;
+const HALF: usize = 1 << 19;
 /// Words before the sealed bytes.
 const HEAD: usize = 2;
 

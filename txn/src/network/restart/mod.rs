@@ -23,10 +23,12 @@
 //!   is done again from the beginning, with the same outcome: the logs stay until the next configuration is stored.
 //!
 //! # Failure
-//! A machine without its memory is one that was lost: others of its regions' replicas have them, one becomes the primary,
-//! and it gets copies. What its transactions had come to is found as far as others know it. Where a region has no replica
-//! left nothing begins ([`RestartError::Lost`]). A region with a single replica is not covered by RESTART-1, nor is what a
-//! recovery had under way when all machines ended.
+//! A machine without its memory is one that was lost: others have its regions' replicas, one becomes the primary, and it
+//! gets copies. A backup does not have in memory what its own machine, as the coordinator, had kept for it; so where the
+//! primary is lost two backups are wanted, which have all of it together, and with one nothing begins
+//! ([`RestartError::Alone`]); nor does it with none ([`RestartError::Lost`]). So a machine may be lost, too, where regions
+//! have three replicas; what such a transaction had come to that was not reported is found as far as others know it. A
+//! region with a single replica is not covered by RESTART-1, nor is all that a recovery had under way.
 
 pub(super) mod copied;
 mod decide;
@@ -59,6 +61,12 @@ pub enum RestartError {
     /// Of these regions no replica is left.
     #[error("no machine has the memory of {} any more; nothing was changed", list(.0))]
     Lost(Vec<RegionId>),
+    /// Of these regions a single backup is left.
+    #[error(
+        "of {} a single backup is left, which may lack what its own machine had committed; nothing was changed",
+        list(.0)
+    )]
+    Alone(Vec<RegionId>),
     /// No machine has left anything.
     #[error("no machine has left any memory; without its directory an empty database begins")]
     Nothing,
@@ -132,6 +140,18 @@ impl Left {
     }
 }
 
+impl Left {
+    /// The machines that have all data of a region.
+    fn whole(&self, region: RegionId) -> impl Iterator<Item = MachineId> {
+        let has = move |(machine, kept): (&MachineId, &Kept)| {
+            let mut held = kept.holdings.held.iter();
+            let whole = held.any(|held| held.mapping.region == region && held.whole);
+            whole.then_some(*machine)
+        };
+        self.kept.iter().filter_map(has)
+    }
+}
+
 /// Where a region's data come from.
 struct Source<'a> {
     machine: MachineId,
@@ -166,6 +186,13 @@ pub fn settle(
         return Err(RestartError::Lost(homeless));
     }
     let recovered = left.kept.values().map(|kept| kept.recovered).min();
+    let alone = |(id, source): (&RegionId, &Source<'_>)| {
+        (!source.native && left.whole(*id).count() < 2).then_some(*id)
+    };
+    let alone: Vec<RegionId> = sources.iter().filter_map(alone).collect();
+    if !alone.is_empty() {
+        return Err(RestartError::Alone(alone));
+    }
     let logs = Logs::read(&left.remains, recovered.map_or(0, |id| id.0))?;
     let decided = Decided::of(&logs, &sources).map_err(|(of, why)| damaged(of, &why))?;
     let ordering = Ordering {
@@ -223,6 +250,11 @@ impl Ordering<'_> {
         let Some(source) = self.sources.get(&id) else {
             return Err(RestartError::Lost(vec![id]));
         };
+        if !source.native {
+            let others = self.left.whole(id).filter(|other| *other != source.machine);
+            let images = others.filter_map(|other| self.left.images.get(&(other, id)));
+            images.for_each(|image| source.image.take_newer(image));
+        }
         let installed = order::install(self.decided, id, source);
         installed.map_err(|(of, why)| damaged(of, &why))?;
         let newest = source.image.calm();
