@@ -11,6 +11,7 @@
 //!
 //! # Failure
 //! Who is refused says why and ends. Who hears nothing, or that the configuration is being changed, tries for some time.
+//! A founder that ends before all of them were there finds nobody who could let it in: all are started again.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 mod between;
 mod cluster;
 mod cluster_tls;
+mod joins;
 mod partitions_spread;
 mod ship;
 mod ship_costs;

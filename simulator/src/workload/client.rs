@@ -293,6 +293,8 @@ fn may_stop(stop: Stop, mode: Mode, plan: &Plan, evicted: bool) -> bool {
         // A machine is gone, and others are about to take what it had; or one has come.
         (Stop::Retry(_), _) if !plan.faults.is_empty() || plan.join_after_ns.is_some() => true,
         (_, Mode::ReadOnly) => false,
+        // A commit that nobody had seen yet when another configuration was applied.
+        (Stop::Retry(AbortReason::Unreachable), _) if plan.join_after_ns.is_some() => true,
         (Stop::Retry(AbortReason::Unreachable | AbortReason::Interrupted), _) => false,
         (Stop::Retry(_) | Stop::Deadlock | Stop::TooLarge(_), _) => true,
         _ => false,

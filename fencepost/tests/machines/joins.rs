@@ -1,0 +1,165 @@
+//! Machines that join others while they run, and machines that come back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fencepost::{Cluster, Database, OpenError, Options, params};
+
+use crate::between::{Between, MACHINES, SECRET, addresses, alike, shared, until};
+
+/// Long enough for a host that is busy with other tests.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// A cluster that others can join.
+struct Open {
+    between: Between,
+    kept: tempfile::TempDir,
+}
+
+impl Open {
+    fn new(between: Between) -> Open {
+        let kept = shared();
+        Open { between, kept }
+    }
+
+    fn options(&self, cluster: Cluster) -> Options {
+        let cluster = cluster.lease(LEASE).configuration_in(self.kept.path());
+        Database::options().region_size(16 << 20).cluster(cluster)
+    }
+
+    fn machines(&self) -> Vec<Database> {
+        self.between
+            .machines_with(2, |_, cluster| self.options(cluster))
+    }
+
+    /// One of those that it began with, or with number 0 none of them.
+    fn machine(&self, number: u32, secret: &[u8]) -> Cluster {
+        let cluster = match &self.between {
+            Between::Memory(directory) => Cluster::of_host(directory.path(), number, MACHINES),
+            Between::Network(addresses) => Cluster::of_network(addresses.clone(), number, secret),
+        };
+        cluster.replicas(2)
+    }
+
+    fn newcomer(&self, address: &str) -> Result<Database, OpenError> {
+        let cluster = self.machine(0, SECRET).newcomer(address);
+        self.options(cluster).open()
+    }
+}
+
+fn sum(db: &Database) -> i64 {
+    let sum = db.blocking().query_one("SELECT sum(b) FROM t", &[]);
+    sum.expect("all is there").get(0).expect("a number")
+}
+
+fn members(db: &Database) -> Vec<u32> {
+    let members = db.machine().members().machines;
+    members.iter().map(|member| member.id).collect()
+}
+
+/// Adds one to rows until it is told to end; how often.
+fn add_ones(db: &Database, over: &AtomicBool) -> i64 {
+    let (mut session, mut ones) = (db.blocking(), 0);
+    while !over.load(Ordering::Relaxed) {
+        let row = params![ones % 300];
+        match session.execute("UPDATE t SET b = b + 1 WHERE a = $1", row) {
+            Ok(_) => ones += 1,
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    }
+    ones
+}
+
+fn joins_and_comes_back(open: &Open, address: &str) {
+    let mut machines = open.machines();
+    let mut first = machines[0].blocking();
+    first
+        .batch("CREATE TABLE t (a bigint PRIMARY KEY, b int)")
+        .expect("a table");
+    first
+        .batch("INSERT INTO t SELECT g, 0 FROM generate_series(0, 299) g")
+        .expect("rows");
+    let over = AtomicBool::new(false);
+    let (newcomer, ones) = thread::scope(|scope| {
+        let adds = scope.spawn(|| add_ones(&machines[1], &over));
+        let newcomer = open.newcomer(address);
+        over.store(true, Ordering::Relaxed);
+        (newcomer.expect("is let in"), adds.join().expect("no panic"))
+    });
+    machines.push(newcomer);
+    for db in &machines {
+        assert_eq!(members(db), [1, 2, 3, 4]);
+        assert_eq!(sum(db), ones, "what was told to be there is");
+    }
+    let mut guest = machines[3].blocking();
+    guest
+        .batch("UPDATE t SET b = b + 1 WHERE a < 100; CREATE TABLE u (a int PRIMARY KEY); INSERT INTO u VALUES (1)")
+        .expect("writes");
+    assert_eq!(sum(&machines[2]), ones + 100);
+    alike(&machines);
+    // The third ends, and what it had others have, the new one too.
+    drop(machines.remove(2));
+    until(|| machines.iter().all(|db| members(db) == [1, 2, 4]));
+    until(|| machines.iter().all(|db| db.machine().is_answering()));
+    assert_eq!(sum(&machines[0]), ones + 100);
+    alike(&machines);
+    let back = open.options(open.machine(3, SECRET)).open();
+    machines.push(back.expect("is let in again"));
+    assert_eq!(machines[3].machine().number(), 5, "its number is nobody's");
+    let mut back = machines[3].blocking();
+    back.batch("INSERT INTO u VALUES (2)").expect("writes");
+    assert_eq!(sum(&machines[3]), ones + 100);
+    for db in &machines {
+        assert_eq!(members(db), [1, 2, 4, 5]);
+    }
+    alike(&machines);
+}
+
+#[test]
+fn a_machine_joins_others_that_share_memory_and_one_of_them_comes_back() {
+    joins_and_comes_back(&Open::new(Between::memory()), "guest");
+}
+
+#[test]
+fn a_machine_joins_a_network_and_one_of_it_comes_back() {
+    let open = Open::new(Between::network(11));
+    let guest = addresses(12, 1).remove(0);
+    let early = open.newcomer(&guest).err().expect("nobody lets it in");
+    assert!(
+        early.to_string().contains("no machine of the cluster runs"),
+        "{early}"
+    );
+    joins_and_comes_back(&open, &guest);
+}
+
+#[test]
+fn who_does_not_know_the_secret_does_not_join() {
+    let open = Open::new(Between::network(13));
+    let machines = open.machines();
+    let guest = addresses(14, 1).remove(0);
+    let cluster = open
+        .machine(0, b"known to somebody else")
+        .newcomer(guest.as_str());
+    let refused = open.options(cluster).open().err().expect("is refused");
+    assert!(
+        refused
+            .to_string()
+            .contains("the secret is not the cluster's"),
+        "{refused}"
+    );
+    let cluster = open
+        .machine(0, SECRET)
+        .name("another")
+        .newcomer(guest.as_str());
+    let refused = open.options(cluster).open().err().expect("is refused");
+    assert!(
+        refused.to_string().contains("belongs to cluster"),
+        "{refused}"
+    );
+    // Without leases nobody is let in.
+    let cluster = open.machine(0, SECRET).newcomer(guest);
+    let refused = Database::join(cluster).err().expect("is refused");
+    assert!(matches!(refused, OpenError::Configuration(_)), "{refused}");
+    assert_eq!(members(&machines[0]), [1, 2, 3]);
+}
