@@ -5,6 +5,7 @@ mod elsewhere;
 mod kind;
 mod leases;
 mod placed;
+mod severed;
 mod world;
 
 use std::sync::atomic::Ordering;

@@ -294,10 +294,11 @@ impl Transaction {
         if network.poll(self.machine()) {
             return;
         }
-        if round > SHORT && !network.driven {
-            std::thread::sleep(NAP);
-        } else {
-            std::thread::yield_now();
+        if !network.driven {
+            match round > SHORT {
+                true => std::thread::sleep(NAP),
+                false => std::thread::yield_now(),
+            }
         }
         let_others_run().await;
     }

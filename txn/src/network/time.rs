@@ -154,11 +154,11 @@ impl Network {
 
     /// Waits some of `left` ticks, and lets others go on meanwhile.
     pub async fn let_time_pass(&self, machine: &Machine, left: u64) {
-        if !self.poll(machine) {
-            if left.saturating_mul(TICK_NS) > LONG && !self.driven {
-                std::thread::sleep(NAP);
-            } else {
-                std::thread::yield_now();
+        // A machine that is driven has no other threads to wait for.
+        if !self.poll(machine) && !self.driven {
+            match left.saturating_mul(TICK_NS) > LONG {
+                true => std::thread::sleep(NAP),
+                false => std::thread::yield_now(),
             }
         }
         let_others_run().await;
