@@ -15,6 +15,7 @@ pub mod bank;
 pub mod costs;
 mod draw;
 mod error;
+pub mod failover;
 pub mod harness;
 pub mod kv;
 mod named;

@@ -10,6 +10,7 @@ use fencepost_benchmarks::sql::Isolation;
 use fencepost_benchmarks::tpcc::Remote;
 use fencepost_benchmarks::{BenchOptions, FabricKind, Name, Via, null_server, run_named};
 
+use crate::failover::{Common, FailoverArgs};
 use crate::failure::Failure;
 use crate::size;
 
@@ -34,22 +35,22 @@ pub struct Bench {
     in_flight: usize,
     /// Machines of a native run, all in this process. Keys are spread over them by a hash, so that of N
     /// machines all but one in N accesses go to another; tpcc is spread by warehouse, and clients run
-    /// where theirs is.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    machines: usize,
+    /// where theirs is. Those of failover are processes. [default: 1; failover: 3]
+    #[arg(long, value_name = "N")]
+    machines: Option<usize>,
     /// Machines that have a copy of each region. [default: 3, or all there are]
     #[arg(long, value_name = "R")]
     replicas: Option<usize>,
     /// What is between several machines. [default: shm]
     #[arg(long)]
     fabric: Option<Between>,
-    /// Seconds that are measured.
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
-    seconds: f64,
-    /// Seconds before them.
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
-    warmup: f64,
-    /// Keys (kv; orw: a million for each thread), subscribers (tatp), accounts (bank) or customers
+    /// Seconds that are measured; failover: from the kill on. [default: 10; failover: 3]
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Seconds before them. [default: 2]
+    #[arg(long, value_name = "S")]
+    warmup: Option<f64>,
+    /// Keys (kv; orw: a million for each thread), subscribers (tatp; failover: 20000), accounts (bank) or customers
     /// (smallbank: 100000 for each thread).
     #[arg(long, value_name = "N")]
     rows: Option<u64>,
@@ -92,6 +93,8 @@ pub struct Bench {
     /// Size of a region: a power of two from 16M to 2G.
     #[arg(long, value_name = "SIZE", value_parser = size::region_bytes)]
     region_size: Option<usize>,
+    #[command(flatten)]
+    failover: FailoverArgs,
     /// All requests follow from it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -117,6 +120,8 @@ enum Benchmark {
     Orw,
     /// TPC-C: nine tables and five transactions, and the consistency conditions 3.3.2.1 to 3.3.2.12.
     Tpcc,
+    /// TATP, or transfers, on machines that are processes, of which one is killed: how long service is gone.
+    Failover,
     /// Not a benchmark but its limit: a server that answers every statement from a constant.
     NullServer,
 }
@@ -160,6 +165,7 @@ impl Bench {
             Benchmark::Smallbank => Name::SmallBank,
             Benchmark::Orw => Name::Orw,
             Benchmark::Tpcc => Name::Tpcc,
+            Benchmark::Failover => return self.kill_machines(),
             Benchmark::NullServer => return self.serve_nothing(),
         };
         let json = self.json.clone();
@@ -174,11 +180,24 @@ impl Bench {
         }
     }
 
-    fn options(self, name: Name) -> Result<BenchOptions, Failure> {
-        let time = |seconds: f64| {
-            Duration::try_from_secs_f64(seconds)
-                .map_err(|_| Failure::Broken("seconds are a positive number".to_string()))
+    fn kill_machines(self) -> crate::Done {
+        let common = Common {
+            machines: self.machines,
+            replicas: self.replicas,
+            threads: self.threads,
+            in_flight: self.in_flight,
+            before: self.warmup.map(time).transpose()?,
+            after: self.seconds.map(time).transpose()?,
+            rows: self.rows,
+            seed: self.seed,
+            region_bytes: self.region_size,
+            memory_limit: self.memory_limit,
+            json: self.json,
         };
+        self.failover.run(common)
+    }
+
+    fn options(self, name: Name) -> Result<BenchOptions, Failure> {
         Ok(BenchOptions {
             name,
             via: match self.via {
@@ -203,7 +222,7 @@ impl Bench {
                 Level::RepeatableRead => Isolation::RepeatableRead,
                 Level::Serializable => Isolation::Serializable,
             }),
-            machines: self.machines,
+            machines: self.machines.unwrap_or(1),
             replicas: self.replicas,
             fabric: self.fabric.map(|fabric| match fabric {
                 Between::Local => FabricKind::Local,
@@ -216,8 +235,8 @@ impl Bench {
             run: RunOptions {
                 threads: self.threads,
                 in_flight: self.in_flight,
-                seconds: time(self.seconds)?,
-                warmup: time(self.warmup)?,
+                seconds: time(self.seconds.unwrap_or(10.0))?,
+                warmup: time(self.warmup.unwrap_or(2.0))?,
                 seed: self.seed,
                 progress: true,
             },
@@ -232,4 +251,9 @@ impl Bench {
         println!("null server ready on {address}");
         null_server::serve(listener).map_err(Failure::io("null server"))
     }
+}
+
+fn time(seconds: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Failure::Broken("seconds are a positive number".to_string()))
 }

@@ -17,6 +17,7 @@ mod backup;
 mod bench;
 mod check;
 mod dev_cluster;
+mod failover;
 mod failure;
 mod signals;
 mod size;
@@ -58,6 +59,8 @@ enum Command {
     Restore(backup::Restore),
     /// Show a running database.
     Status(status::Status),
+    #[command(hide = true)]
+    FailoverMachine(failover::FailoverMachine),
 }
 
 fn main() -> ExitCode {
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Backup(take) => take.run(),
         Command::Restore(restore) => restore.run(),
         Command::Status(status) => status.run(),
+        Command::FailoverMachine(machine) => machine.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,7 +16,7 @@ use pollster::FutureExt;
 
 use crate::error::OpenError;
 use crate::founding::Founders;
-use crate::newcomer::{CONFIGURATION, Kept, Part, Who};
+use crate::newcomer::{Kept, Part, Who};
 use crate::restart;
 
 /// Millionths by which the clocks of two hosts drift apart at most.

@@ -25,11 +25,10 @@ use fencepost_txn::network::{Replication, Resumed};
 use pollster::FutureExt;
 
 use crate::error::OpenError;
+use crate::newcomer::CONFIGURATION;
 
 /// The directory of the memory, in the one that the machines share.
 const MEMORY: &str = "nvram";
-/// That of the configuration, in that one.
-const CONFIGURATION: &str = "configuration";
 
 /// A machine that begins.
 pub(crate) struct Begun {

@@ -9,6 +9,7 @@ use fencepost_txn::{Coordinator, Mode, Transaction};
 
 use super::{OPENING_BALANCE, Sum, TOO_LITTLE, Transfer, WATCH_PAUSE};
 use crate::error::BenchError;
+use crate::failover::Survivor;
 use crate::harness::{Attempt, Client, Counters, Workload};
 use crate::native::{Machines, Spread, end, load, settle};
 
@@ -144,6 +145,13 @@ impl Workload for BankNative {
 
     fn counters(&self) -> Counters {
         self.machines.counters()
+    }
+}
+
+impl Survivor for BankNative {
+    /// No transfer makes or loses money, whoever made it and whatever became of that machine.
+    fn verify_after_failure(&self) -> Result<Option<String>, BenchError> {
+        self.verify()
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) fn fabrics(ids: &[MachineId], kind: FabricKind) -> Result<Fabrics, Be
 }
 
 /// A directory on a tmpfs, where there is one.
-fn shared_directory() -> Result<TempDir, BenchError> {
+pub(crate) fn shared_directory() -> Result<TempDir, BenchError> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("fencepost-bench-");
     let made = if Path::new(TMPFS).is_dir() {

@@ -1,9 +1,12 @@
-//! The machines that a native workload runs on: one, or several of this process that are each other's
-//! peers.
+//! The machines that a native workload runs on: one, or several that are each other's peers, all of this process or
+//! one of them.
 //!
 //! ```text
 //!   client thread k ──► coordinator on machine k mod n ──► parts of the data on all n machines (spread)
 //! ```
+//! Where the others are processes of their own, each makes and loads its own part of the data, and they tell each
+//! other where their tables are.
+//!
 //! Failure: after a run every machine must come to rest, and every backup be what its primary is. What is
 //! not so is part of what the workload's check answers.
 
@@ -23,7 +26,7 @@ use pollster::block_on;
 use tempfile::TempDir;
 
 use super::fabrics::{FabricKind, fabrics};
-use super::spread::{Spread, home};
+use super::spread::{Roots, Spread, home};
 use super::{counters, create_table, insist, settle};
 use crate::error::BenchError;
 use crate::harness::Counters;
@@ -49,10 +52,24 @@ pub struct Together {
     pub memory_limit: Option<u64>,
 }
 
+/// Tells the processes of all other machines the roots of this one's tables; answers those of all machines, in order.
+pub(crate) type Exchange = Box<dyn Fn(&[u64]) -> Result<Vec<Vec<u64>>, BenchError> + Send + Sync>;
+
+/// The place of this process's machine among those of others.
+struct Among {
+    /// From 0.
+    at: usize,
+    count: usize,
+    exchange: Exchange,
+}
+
 /// The machines of a run. They are closed when it goes.
 pub struct Machines {
+    /// Those of this process.
     machines: Vec<Arc<Machine>>,
-    /// Closes a machine that is alone.
+    /// Where there are others.
+    among: Option<Among>,
+    /// Closes the only machine of this process.
     database: Option<Database>,
     /// The memory that machines share; removed after them.
     _shared: Option<TempDir>,
@@ -63,9 +80,25 @@ impl Machines {
     pub fn alone(database: Database) -> Machines {
         Machines {
             machines: vec![Arc::clone(database.machine())],
+            among: None,
             database: Some(database),
             _shared: None,
         }
+    }
+
+    /// The machine that a database is, number `at` of `count`, counted from 0; the others are other processes'.
+    pub(crate) fn one_of(
+        database: Database,
+        (at, count): (usize, usize),
+        exchange: Exchange,
+    ) -> Machines {
+        let mut machines = Machines::alone(database);
+        machines.among = Some(Among {
+            at,
+            count,
+            exchange,
+        });
+        machines
     }
 
     /// Makes machines that are each other's peers.
@@ -82,6 +115,7 @@ impl Machines {
         let (fabrics, shared) = fabrics(&ids, options.fabric)?;
         let mut machines = Machines {
             machines: Vec::with_capacity(fabrics.len()),
+            among: None,
             database: None,
             _shared: shared,
         };
@@ -122,13 +156,24 @@ impl Machines {
         Ok(machines)
     }
 
-    /// The machine whose turn it is; that of client thread `turn`.
+    /// How many machines there are in all, those of other processes, too.
+    fn count(&self) -> usize {
+        let among = self.among.as_ref();
+        among.map_or(self.machines.len(), |among| among.count)
+    }
+
+    /// Which of all the first machine of this process is.
+    fn first(&self) -> usize {
+        self.among.as_ref().map_or(0, |among| among.at)
+    }
+
+    /// The machine of this process whose turn it is; that of client thread `turn`.
     #[inline]
     pub fn of(&self, turn: usize) -> &Arc<Machine> {
         &self.machines[turn % self.machines.len()]
     }
 
-    /// A coordinator on each machine.
+    /// A coordinator on each machine of this process.
     pub(crate) fn coordinators(&self) -> Vec<Coordinator> {
         let machines = self.machines.iter();
         machines.map(|machine| machine.coordinator()).collect()
@@ -142,10 +187,27 @@ impl Machines {
         keys: u64,
     ) -> Result<Spread<HashTable>, BenchError> {
         let keys = self.share(keys);
-        self.spread(|machine| create_table(machine, key_bytes, value_words, keys))
+        self.tables(|machine| create_table(machine, key_bytes, value_words, keys))
     }
 
-    /// What each machine makes as its part.
+    /// The tables that each machine makes as its part, those of other processes, too.
+    pub(crate) fn tables<T: Roots>(
+        &self,
+        make: impl FnMut(&Arc<Machine>) -> Result<T, BenchError>,
+    ) -> Result<Spread<T>, BenchError> {
+        let own = self.spread(make)?;
+        let Some(among) = &self.among else {
+            return Ok(own);
+        };
+        let roots: Vec<u64> = own.parts().iter().flat_map(Roots::roots).collect();
+        let all = (among.exchange)(&roots)?;
+        let parts: Option<Vec<T>> = all.iter().map(|roots| T::of_roots(roots)).collect();
+        let parts = parts.filter(|parts| parts.len() == among.count);
+        let why = || BenchError::Load("other machines have other tables".to_string());
+        parts.map(Spread::new).ok_or_else(why)
+    }
+
+    /// What each machine of this process makes as its part.
     pub(crate) fn spread<T>(
         &self,
         make: impl FnMut(&Arc<Machine>) -> Result<T, BenchError>,
@@ -156,10 +218,10 @@ impl Machines {
 
     /// A machine's share of so many keys.
     pub(crate) fn share(&self, keys: u64) -> u64 {
-        keys.div_ceil(self.machines.len() as u64)
+        keys.div_ceil(self.count() as u64)
     }
 
-    /// Loads `1..=last` of `what`, each machine those whose part it has, about `piece` in a transaction.
+    /// Loads `1..=last` of `what`, each machine of this process those whose part it has, about `piece` in a transaction.
     pub(crate) fn load(
         &self,
         what: (u64, &str),
@@ -167,7 +229,7 @@ impl Machines {
         say: &dyn Fn(&str),
         body: impl AsyncFn(&mut Transaction, u64) -> Result<(), IndexError> + Sync,
     ) -> Result<(), BenchError> {
-        let machines = self.machines.len();
+        let machines = self.count();
         let piece = piece * machines as u64;
         self.load_each(what, piece, say, async |tx, at, numbers| {
             for number in numbers.filter(|number| home(*number, machines) == at) {
@@ -198,6 +260,7 @@ impl Machines {
                     scope.spawn(move || {
                         let machines = self.machines.iter().enumerate();
                         let loads = machines.map(async |(at, machine)| {
+                            let at = self.first() + at;
                             let mut coordinator = machine.coordinator();
                             for from in (first..=end).step_by(piece as usize) {
                                 let piece = || from..=end.min(from + piece - 1);

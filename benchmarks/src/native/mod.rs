@@ -23,8 +23,10 @@ use crate::error::BenchError;
 use crate::harness::{Attempt, Counters};
 
 pub use fabrics::FabricKind;
+pub(crate) use fabrics::shared_directory;
+pub(crate) use machines::Exchange;
 pub use machines::{Machines, Together};
-pub(crate) use spread::Spread;
+pub(crate) use spread::{Roots, Spread};
 
 /// Looks of a check that are under way at once.
 const LOOKS: usize = 64;

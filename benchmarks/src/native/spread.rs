@@ -2,7 +2,31 @@
 //! key, so that with `n` machines all but one in `n` accesses go to another machine, as with the papers'
 //! unpartitioned data; or the workload says which it is, where related data are to be together.
 
+use fencepost_hashtable::HashTable;
+use fencepost_txn::Addr;
+
 use crate::draw::scatter;
+
+/// Tables that another process can find by the addresses of their roots.
+pub(crate) trait Roots: Sized {
+    /// Addresses of the roots.
+    fn roots(&self) -> Vec<u64>;
+    /// The tables with these roots; `None` for more or fewer roots.
+    fn of_roots(roots: &[u64]) -> Option<Self>;
+}
+
+impl Roots for HashTable {
+    fn roots(&self) -> Vec<u64> {
+        vec![self.root().raw()]
+    }
+
+    fn of_roots(roots: &[u64]) -> Option<HashTable> {
+        match roots {
+            [root] => Some(HashTable::open(Addr::from_raw(*root))),
+            _ => None,
+        }
+    }
+}
 
 /// One part for each machine, in the order of the machines.
 #[derive(Debug)]

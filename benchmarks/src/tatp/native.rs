@@ -20,8 +20,9 @@ use super::mix::{Mix, Request};
 use super::population::{Access, Facility, Population, START_TIMES, Sizes, Subscriber, TYPES};
 use super::{DUPLICATE, NO_ROW};
 use crate::error::BenchError;
+use crate::failover::Survivor;
 use crate::harness::{Attempt, Client, Counters, Workload};
-use crate::native::{Machines, Spread, create_table, end, load, look_at_each};
+use crate::native::{Machines, Roots, Spread, create_table, end, load, look_at_each};
 
 /// Subscribers of one transaction of the load: about two thousand rows.
 const PIECE: u64 = 200;
@@ -34,6 +35,33 @@ struct Tables {
     access: HashTable,
     facility: HashTable,
     forwarding: HashTable,
+}
+
+impl Roots for Tables {
+    fn roots(&self) -> Vec<u64> {
+        let all = [
+            self.subscriber,
+            self.by_number,
+            self.access,
+            self.facility,
+            self.forwarding,
+        ];
+        all.iter().flat_map(Roots::roots).collect()
+    }
+
+    fn of_roots(roots: &[u64]) -> Option<Tables> {
+        let tables: Option<Vec<HashTable>> = roots.chunks(1).map(HashTable::of_roots).collect();
+        match tables?[..] {
+            [subscriber, by_number, access, facility, forwarding] => Some(Tables {
+                subscriber,
+                by_number,
+                access,
+                facility,
+                forwarding,
+            }),
+            _ => None,
+        }
+    }
 }
 
 /// TATP on the transaction API.
@@ -57,7 +85,7 @@ impl TatpNative {
             seed,
         };
         let rows = machines.share(population.subscribers.into());
-        let tables = machines.spread(|machine| {
+        let tables = machines.tables(|machine| {
             let table = |value_words, rows| create_table(machine, 8, value_words, rows);
             Ok(Tables {
                 subscriber: table(5, rows)?,
@@ -356,19 +384,10 @@ impl Workload for TatpNative {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        if let Some(broken) = self.machines.settle() {
-            return Ok(Some(broken));
-        }
-        let mut forwardings = 0;
-        let look = async |s_id: u64| {
-            let one = self.verify_one(s_id as u32).await;
-            Ok(one.map_err(|broken| format!("subscriber {s_id}: {broken}")))
+        let forwardings = match self.verify_rows()? {
+            Ok(forwardings) => forwardings,
+            Err(broken) => return Ok(Some(broken)),
         };
-        let last = self.population.subscribers.into();
-        let broken = look_at_each(last, look, |count| forwardings += count)?;
-        if broken.is_some() {
-            return Ok(broken);
-        }
         let loaded = self
             .loaded
             .lock()
@@ -384,7 +403,29 @@ impl Workload for TatpNative {
     }
 }
 
+impl Survivor for TatpNative {
+    /// All rows are whole. How many forwardings there are to be, the dead would have to say.
+    fn verify_after_failure(&self) -> Result<Option<String>, BenchError> {
+        Ok(self.verify_rows()?.err())
+    }
+}
+
 impl TatpNative {
+    /// How many forwardings there are once the machines are at rest, or what is broken.
+    fn verify_rows(&self) -> Result<Result<i64, String>, BenchError> {
+        if let Some(broken) = self.machines.settle() {
+            return Ok(Err(broken));
+        }
+        let mut forwardings = 0;
+        let look = async |s_id: u64| {
+            let one = self.verify_one(s_id as u32).await;
+            Ok(one.map_err(|broken| format!("subscriber {s_id}: {broken}")))
+        };
+        let last = self.population.subscribers.into();
+        let broken = look_at_each(last, look, |count| forwardings += count)?;
+        Ok(broken.map_or(Ok(forwardings), Err))
+    }
+
     /// What hangs on a subscriber is what was loaded, but for what the mix changes; how many
     /// forwardings it has, or what is broken.
     async fn verify_one(&self, s_id: u32) -> Result<i64, String> {

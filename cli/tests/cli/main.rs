@@ -9,6 +9,7 @@ mod common;
 mod crash_bank;
 mod dev_cluster;
 mod failover;
+mod failover_bench;
 mod histories;
 mod nvram;
 mod pgbench;

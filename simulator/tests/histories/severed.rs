@@ -103,6 +103,8 @@ fn over_a_wire() -> (Vec<Arc<Machine>>, Wire) {
             host: 0,
             leases: terms(LEASE_MS),
             store: Some(Arc::clone(&store)),
+            door: None,
+            joins: false,
             driven: false,
         };
         let options = MachineOptions {

@@ -1,0 +1,308 @@
+//! The process of one machine: it loads its part of the data, runs clients, and counts what they commit in memory that
+//! outlives it.
+//!
+//! ```text
+//! join ─► tables ─► roots of all ─► load ─► go: clients ─► stop ─► check, and what it remembers ─► until it is killed
+//! ```
+//! # Failure
+//! Whoever started it may end at any time: then this process ends, too. What else goes wrong it says, and ends.
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use fencepost::{Cluster, Database};
+use fencepost_fabric::random::Random;
+use fencepost_fabric::{HostClock, MonotonicClock};
+use fencepost_txn::network::Step;
+use fencepost_txn::{Machine, let_others_run};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use pollster::block_on;
+
+use super::buckets::{Buckets, Row};
+use super::protocol::{Said, Told};
+use super::{Load, Survivor};
+use crate::bank::BankNative;
+use crate::error::BenchError;
+use crate::harness::{Attempt, Client};
+use crate::native::{Exchange, Machines};
+use crate::tatp::TatpNative;
+
+/// What a machine's process is told when it is started.
+#[derive(Clone, Debug)]
+pub struct MachineOptions {
+    /// Where all machines share memory.
+    pub directory: PathBuf,
+    /// Its number, from 1.
+    pub machine: u32,
+    /// How many there are.
+    pub machines: u32,
+    /// How many have a copy of each region.
+    pub replicas: u32,
+    /// How long leases are.
+    pub lease: Duration,
+    /// What clients do.
+    pub load: Load,
+    /// Subscribers or accounts.
+    pub rows: u32,
+    /// Threads of this machine.
+    pub threads: usize,
+    /// Clients of each.
+    pub in_flight: usize,
+    /// All requests follow from it.
+    pub seed: u64,
+    /// Milliseconds that are counted.
+    pub buckets: usize,
+    /// Bytes of a region, where not the default.
+    pub region_bytes: Option<usize>,
+    /// Bytes that its own data may take, where not the default.
+    pub memory_limit: Option<u64>,
+}
+
+/// The file in which a machine counts.
+pub(super) fn counts_of(directory: &Path, machine: u32) -> PathBuf {
+    directory.join(format!("commits-{machine}"))
+}
+
+/// Whoever measures, from here.
+struct Measurer(Mutex<Receiver<Told>>);
+
+impl Measurer {
+    /// Listens on the standard input.
+    fn listen() -> Result<Arc<Measurer>, BenchError> {
+        let (sender, told) = channel();
+        let read = move || {
+            for line in std::io::stdin().lock().lines() {
+                let Some(told) = line.ok().and_then(|line| Told::parse(&line)) else {
+                    break;
+                };
+                if sender.send(told).is_err() {
+                    break;
+                }
+            }
+            // Nobody is there who would want this machine.
+            std::process::exit(0);
+        };
+        let started = thread::Builder::new().spawn(read);
+        let told = Arc::new(Measurer(Mutex::new(told)));
+        match started {
+            Ok(_) => Ok(told),
+            Err(error) => Err(BenchError::Io {
+                what: "a thread".to_string(),
+                error,
+            }),
+        }
+    }
+
+    fn hear(&self) -> Result<Told, BenchError> {
+        let gone = || BenchError::Load("whoever measures is gone".to_string());
+        let told = self.0.lock().map_err(|_| gone())?;
+        told.recv().map_err(|_| gone())
+    }
+
+    /// Waits for something that is wanted.
+    fn await_told<T>(&self, want: impl FnOnce(Told) -> Option<T>) -> Result<T, BenchError> {
+        let told = self.hear()?;
+        let why = || BenchError::Load("that was not its turn".to_string());
+        want(told).ok_or_else(why)
+    }
+
+    fn say(&self, said: &Said) -> Result<(), BenchError> {
+        let mut out = std::io::stdout().lock();
+        let written = writeln!(out, "{said}").and_then(|()| out.flush());
+        written.map_err(|error| BenchError::Io {
+            what: "standard output".to_string(),
+            error,
+        })
+    }
+}
+
+/// Is a machine until the process that started this one wants it no more.
+///
+/// # Errors
+/// What went wrong; it has been said to whoever measures.
+pub fn run_machine(options: &MachineOptions) -> Result<(), BenchError> {
+    let measurer = Measurer::listen()?;
+    let done = run(options, &measurer);
+    if let Err(error) = &done {
+        measurer.say(&Said::Failed(error.to_string()))?;
+    }
+    done
+}
+
+fn run(options: &MachineOptions, measurer: &Arc<Measurer>) -> Result<(), BenchError> {
+    let cluster = Cluster::of_host(&options.directory, options.machine, options.machines);
+    let cluster = cluster.replicas(options.replicas).lease(options.lease);
+    let mut database = Database::options().cluster(cluster);
+    if let Some(bytes) = options.region_bytes {
+        database = database.region_size(bytes);
+    }
+    if let Some(bytes) = options.memory_limit {
+        database = database.memory_limit(bytes);
+    }
+    let database = database
+        .open()
+        .map_err(|error| BenchError::Embedded(error.to_string()))?;
+    let machine = Arc::clone(database.machine());
+    let asks = Arc::clone(measurer);
+    let exchange: Exchange = Box::new(move |roots| {
+        asks.say(&Said::Roots(roots.to_vec()))?;
+        asks.await_told(|told| match told {
+            Told::Roots(all) => Some(all),
+            _ => None,
+        })
+    });
+    let at = (options.machine as usize - 1, options.machines as usize);
+    let machines = Machines::one_of(database, at, exchange);
+    let context = Context {
+        options,
+        measurer,
+        machine: &machine,
+    };
+    match options.load {
+        Load::Tatp => context.drive(&TatpNative::new(machines, options.rows, options.seed)?),
+        Load::Bank => context.drive(&BankNative::new(machines, options.rows)?),
+    }
+}
+
+/// What a run has besides its workload.
+struct Context<'a> {
+    options: &'a MachineOptions,
+    measurer: &'a Measurer,
+    machine: &'a Machine,
+}
+
+impl Context<'_> {
+    fn drive<W: Survivor>(&self, workload: &W) -> Result<(), BenchError> {
+        let MachineOptions {
+            machine, buckets, ..
+        } = *self.options;
+        let path = counts_of(&self.options.directory, machine);
+        let counts = Buckets::open(&path, buckets)?;
+        workload.prepare(&|_| ())?;
+        self.measurer.say(&Said::Loaded)?;
+        let origin = self.measurer.await_told(|told| match told {
+            Told::Go(origin) => Some(origin),
+            _ => None,
+        })?;
+        self.run_clients(workload, &counts, origin)?;
+        self.measurer.say(&Said::Stopped)?;
+        let check = |told| (told == Told::Check).then_some(());
+        self.measurer.await_told(check)?;
+        let broken = workload.verify_after_failure()?;
+        self.tell_what_happened()?;
+        self.measurer.say(&Said::Checked(broken))?;
+        // The others may still look at what is here.
+        loop {
+            self.measurer.hear()?;
+        }
+    }
+
+    fn run_clients<W: Survivor>(
+        &self,
+        workload: &W,
+        counts: &Buckets,
+        origin: u64,
+    ) -> Result<(), BenchError> {
+        let MachineOptions {
+            machine,
+            threads,
+            in_flight,
+            seed,
+            ..
+        } = *self.options;
+        let mut random = Random::new(seed ^ u64::from(machine).rotate_right(8));
+        let stops = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let clients: Vec<_> = (0..threads.max(1))
+                .map(|thread| {
+                    let (random, stops) = (random.fork(), &stops);
+                    let row = counts.row(thread);
+                    scope.spawn(move || {
+                        let clients = (0..in_flight.max(1)).map(|_| workload.client(thread));
+                        let clients: Vec<_> = clients.collect::<Result<_, _>>()?;
+                        let mut random = random;
+                        let running = clients.into_iter().map(|client| {
+                            let counter = Counter { row, origin };
+                            run_client(client, random.fork(), counter, stops)
+                        });
+                        let mut running: FuturesUnordered<_> = running.collect();
+                        block_on(async {
+                            while let Some(ended) = running.next().await {
+                                ended?;
+                            }
+                            Ok::<(), BenchError>(())
+                        })
+                    })
+                })
+                .collect();
+            let stopped = self
+                .measurer
+                .await_told(|told| (told == Told::Stop).then_some(()));
+            stops.store(true, Ordering::Relaxed);
+            let ends = clients.into_iter().map(|client| client.join());
+            let ends: Vec<_> = ends.collect();
+            let ended = ends
+                .into_iter()
+                .try_for_each(|end| end.unwrap_or(Err(BenchError::Panicked)));
+            ended.and(stopped)
+        })
+    }
+
+    fn tell_what_happened(&self) -> Result<(), BenchError> {
+        for timeline in self.machine.timelines() {
+            // One that nothing has come of yet would be of the next configuration.
+            let configuration = timeline.configuration.unwrap_or(u64::MAX);
+            for step in Step::ALL {
+                if let Some(at) = timeline.at_ns(step) {
+                    self.measurer.say(&Said::Mark(configuration, step, at))?;
+                }
+            }
+        }
+        let leases = self.machine.lease_counts().unwrap_or_default();
+        self.measurer
+            .say(&Said::Leases(leases.expired, leases.returned))
+    }
+}
+
+/// Where a client counts.
+#[derive(Clone, Copy)]
+struct Counter<'a> {
+    row: Row<'a>,
+    origin: u64,
+}
+
+/// One request after the other, until it is time to stop.
+async fn run_client<C: Client>(
+    mut client: C,
+    mut random: Random,
+    counter: Counter<'_>,
+    stops: &AtomicBool,
+) -> Result<(), BenchError> {
+    let is_over = || stops.load(Ordering::Relaxed);
+    while !is_over() {
+        let request = client.generate(&mut random);
+        loop {
+            match client.execute(&request).await? {
+                Attempt::Committed => {
+                    let after = HostClock.now_ns().saturating_sub(counter.origin);
+                    counter.row.count(after);
+                }
+                // It is run again as it is.
+                Attempt::Aborted(_) if !is_over() => {
+                    let_others_run().await;
+                    continue;
+                }
+                Attempt::Aborted(_) | Attempt::Failed(_) => {}
+            }
+            break;
+        }
+        let_others_run().await;
+    }
+    Ok(())
+}

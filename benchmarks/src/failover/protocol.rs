@@ -1,0 +1,197 @@
+//! What the process that measures and those of the machines say to each other: lines on their standard streams.
+//!
+//! ```text
+//!   machine                          who measures
+//!     roots 4096 8192 …     ──►
+//!                           ◄──      roots 4096 8192 …;1052672 …;…      of all machines
+//!     loaded                ──►
+//!                           ◄──      go 1234567890                      when the first bucket begins
+//!                                    … kill -9 …
+//!                           ◄──      stop
+//!     stopped               ──►
+//!                           ◄──      check
+//!     mark 2 commit 98765   ──►      as many as there are
+//!     leases 1 0            ──►
+//!     checked ok            ──►
+//! ```
+
+use std::fmt;
+
+use fencepost_txn::network::Step;
+
+/// What a machine is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Roots of the tables of all machines, in order.
+    Roots(Vec<Vec<u64>>),
+    /// Run; the first bucket begins at this time of the host's clock.
+    Go(u64),
+    /// Run no more.
+    Stop,
+    /// Look at the data.
+    Check,
+}
+
+/// What a machine says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Roots of its tables.
+    Roots(Vec<u64>),
+    Loaded,
+    Stopped,
+    /// A step to a configuration, and when.
+    Mark(u64, Step, u64),
+    /// Leases of others that expired there, and how many of them had not failed.
+    Leases(u64, u64),
+    /// What is broken, if anything is.
+    Checked(Option<String>),
+    /// Why it goes on no more.
+    Failed(String),
+}
+
+fn numbers(text: &str) -> Option<Vec<u64>> {
+    text.split_whitespace()
+        .map(|word| word.parse().ok())
+        .collect()
+}
+
+fn join(numbers: &[u64]) -> String {
+    let words: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    words.join(" ")
+}
+
+/// The first word, and what follows it.
+fn split(line: &str) -> (&str, &str) {
+    line.split_once(' ').unwrap_or((line, ""))
+}
+
+/// In one line.
+fn flat(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Told::Roots(all) => {
+                let all: Vec<String> = all.iter().map(|roots| join(roots)).collect();
+                write!(f, "roots {}", all.join(";"))
+            }
+            Told::Go(origin) => write!(f, "go {origin}"),
+            Told::Stop => f.write_str("stop"),
+            Told::Check => f.write_str("check"),
+        }
+    }
+}
+
+impl Told {
+    /// `None` for what nobody says.
+    pub fn parse(line: &str) -> Option<Told> {
+        let (word, rest) = split(line);
+        match word {
+            "roots" => {
+                let all: Option<Vec<_>> = rest.split(';').map(numbers).collect();
+                all.map(Told::Roots)
+            }
+            "go" => rest.parse().ok().map(Told::Go),
+            "stop" => Some(Told::Stop),
+            "check" => Some(Told::Check),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Said::Roots(roots) => write!(f, "roots {}", join(roots)),
+            Said::Loaded => f.write_str("loaded"),
+            Said::Stopped => f.write_str("stopped"),
+            Said::Mark(configuration, step, at) => {
+                write!(f, "mark {configuration} {} {at}", step.name())
+            }
+            Said::Leases(expired, returned) => write!(f, "leases {expired} {returned}"),
+            Said::Checked(None) => f.write_str("checked ok"),
+            Said::Checked(Some(broken)) => write!(f, "checked broken {}", flat(broken)),
+            Said::Failed(why) => write!(f, "failed {}", flat(why)),
+        }
+    }
+}
+
+impl Said {
+    /// `None` for what no machine says.
+    pub fn parse(line: &str) -> Option<Said> {
+        let (word, rest) = split(line);
+        match word {
+            "roots" => numbers(rest).map(Said::Roots),
+            "loaded" => Some(Said::Loaded),
+            "stopped" => Some(Said::Stopped),
+            "mark" => {
+                let mut words = rest.split(' ');
+                let configuration = words.next()?.parse().ok()?;
+                let name = words.next()?;
+                let step = Step::ALL.into_iter().find(|step| step.name() == name)?;
+                let at = words.next()?.parse().ok()?;
+                Some(Said::Mark(configuration, step, at))
+            }
+            "leases" => match numbers(rest)?[..] {
+                [expired, returned] => Some(Said::Leases(expired, returned)),
+                _ => None,
+            },
+            "checked" => match split(rest) {
+                ("ok", _) => Some(Said::Checked(None)),
+                ("broken", what) => Some(Said::Checked(Some(what.to_string()))),
+                _ => None,
+            },
+            "failed" => Some(Said::Failed(rest.to_string())),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let told = [
+            Told::Roots(vec![vec![1, 2], vec![u64::MAX, 0]]),
+            Told::Go(17),
+            Told::Stop,
+            Told::Check,
+        ];
+        for told in told {
+            assert_eq!(Told::parse(&told.to_string()), Some(told));
+        }
+        let said = [
+            Said::Roots(vec![3, 4, 5]),
+            Said::Loaded,
+            Said::Stopped,
+            Said::Leases(2, 1),
+            Said::Checked(None),
+            Said::Checked(Some("subscriber 5: is gone".to_string())),
+            Said::Failed("no memory".to_string()),
+        ];
+        let marks = Step::ALL.map(|step| Said::Mark(2, step, 99));
+        for said in said.into_iter().chain(marks) {
+            assert_eq!(Said::parse(&said.to_string()), Some(said));
+        }
+    }
+
+    #[test]
+    fn a_text_of_several_lines_is_one_line() {
+        let said = Said::Failed("one\ntwo".to_string()).to_string();
+        assert_eq!(said, "failed one two");
+    }
+
+    #[test]
+    fn what_nobody_says_is_refused() {
+        for line in ["", "gone", "go", "go x", "roots 1 x", "mark 2 leap 5"] {
+            assert_eq!(Told::parse(line), None, "{line}");
+        }
+        for line in ["", "mark 2 leap 5", "mark 2 apply", "leases 1", "checked"] {
+            assert_eq!(Said::parse(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! How long service was gone, from commits counted by the millisecond.
+//!
+//! ```text
+//!  before ▁▇▆▇▇▆▇▇│kill ▃▁        │suspicion      ▁▅▇▇▆▇▇   served: the first bucket with 80 % of before,
+//!     └ mean ┘    └─ longest gap: no commit ─┘   └ mean ┘           and so have the ten from it on, on average
+//! ```
+//! A bucket counts from its end: service was not back before that was seen.
+
+use super::buckets::BUCKET_NS;
+
+/// Service is back at this share of the throughput before.
+const SERVED: f64 = 0.8;
+/// Buckets over which it has to be there on average.
+const STEADY: usize = 10;
+
+/// What became of the throughput when a machine was killed; times in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recovery {
+    /// Commits in a millisecond, of all machines, before.
+    pub before: f64,
+    /// From the kill to the first suspicion; `None` if nobody suspected.
+    pub kill_to_suspicion: Option<f64>,
+    /// From the first suspicion until service was back; `None` if it did not come back, or nobody suspected.
+    pub suspicion_to_served: Option<f64>,
+    /// From the kill until then.
+    pub kill_to_served: Option<f64>,
+    /// The longest time after the kill without any commit.
+    pub longest_gap: f64,
+}
+
+const fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// The index of the bucket of a time after the first one began.
+fn bucket(ns: u64) -> usize {
+    usize::try_from(ns / BUCKET_NS).unwrap_or(usize::MAX)
+}
+
+fn mean(counts: &[u64]) -> f64 {
+    counts.iter().sum::<u64>() as f64 / counts.len().max(1) as f64
+}
+
+impl Recovery {
+    /// `counts` are commits by bucket; of them those from `first` on are before the kill. The times are from the
+    /// beginning of the first bucket on.
+    pub fn of(counts: &[u64], first: usize, killed_ns: u64, suspected_ns: Option<u64>) -> Recovery {
+        let killed = bucket(killed_ns).min(counts.len());
+        let before = mean(&counts[first.min(killed)..killed]);
+        let enough = before * SERVED;
+        let is_served = |at: &usize| {
+            let steady = &counts[*at..(at + STEADY).min(counts.len())];
+            counts[*at] as f64 >= enough && steady.len() == STEADY && mean(steady) >= enough
+        };
+        let served = suspected_ns.filter(|_| before > 0.0).and_then(|suspected| {
+            let at = (bucket(suspected)..counts.len()).find(is_served)?;
+            Some((at as u64 + 1) * BUCKET_NS)
+        });
+        let since = |from: u64| move |to: u64| ms(to.saturating_sub(from));
+        let after = counts.get(killed + 1..).unwrap_or_default();
+        let longest = after.split(|count| *count > 0).map(<[u64]>::len).max();
+        Recovery {
+            before,
+            kill_to_suspicion: suspected_ns.map(since(killed_ns)),
+            suspicion_to_served: served.zip(suspected_ns).map(|(to, from)| since(from)(to)),
+            kill_to_served: served.map(since(killed_ns)),
+            longest_gap: ms(longest.unwrap_or(0) as u64 * BUCKET_NS),
+        }
+    }
+}
+
+/// What the middle one of many runs took, one in ten exceeded, and none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// What nine in ten were within.
+    pub p90: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// `None` of nothing.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let last = values.len().checked_sub(1)?;
+        // The least value that so many are within.
+        let within = |share: f64| {
+            let count = (share * values.len() as f64).ceil() as usize;
+            values[count.saturating_sub(1).min(last)]
+        };
+        Some(Spread {
+            median: within(0.5),
+            p90: within(0.9),
+            max: values[last],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = BUCKET_NS;
+
+    /// So many buckets of a count, one after the other.
+    fn counts(runs: &[(usize, u64)]) -> Vec<u64> {
+        let runs = runs.iter();
+        runs.flat_map(|(buckets, count)| vec![*count; *buckets])
+            .collect()
+    }
+
+    #[test]
+    fn service_is_back_when_most_of_the_throughput_is() {
+        // The first twenty are not counted as before.
+        let counts = counts(&[
+            (20, 7),
+            (80, 100),
+            (3, 60),
+            (47, 0),
+            (5, 79),
+            (1, 80),
+            (40, 90),
+        ]);
+        let recovery = Recovery::of(&counts, 20, 100 * MS, Some(145 * MS + MS / 2));
+        assert_eq!(recovery.before, 100.0);
+        assert_eq!(recovery.kill_to_suspicion, Some(45.5));
+        // The bucket from 155 to 156.
+        assert_eq!(recovery.kill_to_served, Some(56.0));
+        assert_eq!(recovery.suspicion_to_served, Some(10.5));
+        assert_eq!(recovery.longest_gap, 47.0);
+    }
+
+    #[test]
+    fn a_burst_is_no_service() {
+        let counts = counts(&[(100, 100), (20, 0), (3, 300), (30, 0), (50, 100)]);
+        let recovery = Recovery::of(&counts, 0, 100 * MS, Some(110 * MS));
+        assert_eq!(recovery.suspicion_to_served, Some(44.0));
+        assert_eq!(recovery.longest_gap, 30.0);
+    }
+
+    #[test]
+    fn what_never_comes_back_is_told_as_that() {
+        let counts = counts(&[(100, 100), (100, 79)]);
+        let recovery = Recovery::of(&counts, 0, 100 * MS, Some(110 * MS));
+        assert_eq!(recovery.suspicion_to_served, None);
+        assert_eq!(recovery.kill_to_served, None);
+        assert_eq!(recovery.longest_gap, 0.0);
+        // Nobody suspected.
+        let recovery = Recovery::of(&counts, 0, 100 * MS, None);
+        assert_eq!(recovery.kill_to_suspicion, None);
+        assert_eq!(recovery.kill_to_served, None);
+    }
+
+    #[test]
+    fn no_counts_are_no_service_and_no_panic() {
+        for killed in [0, 5 * MS, u64::MAX] {
+            for counts in [vec![], vec![0; 3], vec![4]] {
+                let recovery = Recovery::of(&counts, 9, killed, Some(killed));
+                assert_eq!(recovery.suspicion_to_served, None);
+            }
+        }
+    }
+
+    #[test]
+    fn of_ten_runs_one_is_above_the_ninth_decile() {
+        let spread = Spread::of((1..=10).rev().map(f64::from)).expect("ten");
+        let wanted = Spread {
+            median: 5.0,
+            p90: 9.0,
+            max: 10.0,
+        };
+        assert_eq!(spread, wanted);
+        let one = Spread::of([3.0]).expect("one");
+        assert_eq!((one.median, one.p90, one.max), (3.0, 3.0, 3.0));
+        assert_eq!(Spread::of([]), None);
+    }
+}
