@@ -37,6 +37,8 @@ const DOOR: &str = "door";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long an answer is waited for.
 const SILENCE: Duration = Duration::from_secs(5);
+/// How long the process that was this machine before may take to end once it is killed.
+const ENDING: Duration = Duration::from_secs(5);
 /// Between two tries.
 const REST: Duration = Duration::from_millis(50);
 /// Between two looks for an answer.
@@ -102,7 +104,7 @@ impl Who {
                 (address, domain)
             }
             Who::Founder(me) => {
-                let standing = HostStore::standing(&*disk, Some(me)).map_err(store)?;
+                let standing = standing_of(&*disk, me)?;
                 if standing != Standing::Before {
                     let kept = HostStore::open(Arc::clone(&disk), me).map_err(store)?;
                     if is_first(&kept, &first)? {
@@ -139,6 +141,17 @@ impl Who {
                 door,
             }),
         })
+    }
+}
+
+/// Who lives besides a founder, whose process before may still be ending.
+fn standing_of(disk: &dyn Disk, me: MachineId) -> Result<Standing, OpenError> {
+    let began = Instant::now();
+    loop {
+        match HostStore::standing(disk, Some(me)) {
+            Err(_) if began.elapsed() < ENDING => std::thread::sleep(REST),
+            standing => return standing.map_err(store),
+        }
     }
 }
 
