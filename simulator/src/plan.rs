@@ -102,7 +102,6 @@ impl Plan {
             replicas: replicas as usize,
             log_words,
             few_old_versions: of(&[0, 1]) == 0,
-            net,
             pace,
             registers: of(&[2, 6, 20]) as usize,
             accounts: of(&[2, 5, 10]) as usize,
@@ -122,6 +121,11 @@ impl Plan {
             faults: Vec::new(),
             join_after_ns: None,
             next_crash: None,
+            net: SimKnobs {
+                late_one_in: of(&[0, 0, 50]),
+                late_ns: of(&[200_000, 2_000_000]),
+                ..net
+            },
         }
     }
 
@@ -163,16 +167,17 @@ impl Plan {
     /// Draws a plan in which a machine crashes and is replaced, some of what it has written never arrives, and some of
     /// what all write comes late.
     pub fn draw_with_bad_network(seed: u64) -> Plan {
-        let plan = Plan::draw_with_crash(seed);
-        let mut random = Random::new(seed ^ 0xBAD);
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let (machine, _) = plan.draw_victim(&mut random);
         let mut of = |choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
-        let net = SimKnobs {
-            late_one_in: of(&[10, 50, 200]),
-            late_ns: of(&[500_000, 2_000_000, 8_000_000]),
-            lose_one_in: of(&[0, 1, 2]),
-            ..plan.net
-        };
-        Plan { net, ..plan }
+        plan.net.late_one_in = of(&[10, 50, 200]);
+        plan.net.late_ns = of(&[500_000, 2_000_000, 8_000_000]);
+        plan.net.lose_one_in = of(&[0, 1, 2]);
+        // Clients of a fast network are through with what they do in less than a millisecond.
+        let within = of(&[200_000, 1_000_000, 5_000_000, 20_000_000]);
+        let when = When::After(random.below(within));
+        plan.faults.push(Fault::Crash(machine, when));
+        plan
     }
 
     /// Draws a plan in which a machine crashes and is replaced, and later another one.

@@ -8,38 +8,15 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use fencepost_simulator::plan::Plan;
+use fencepost_simulator::plan::Kind;
 use fencepost_simulator::run::record_plan;
 use fencepost_txn::planted::{self, Planted};
 
-const README: &str = include_str!("../README.md");
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
 
-/// What happens to machines in a run.
-#[derive(Clone, Copy)]
-struct Kind {
-    name: &'static str,
-    plan: fn(u64) -> Plan,
+fn readme() -> String {
+    std::fs::read_to_string(PATH).expect("a README")
 }
-
-/// Those that find more come later, as they take longer.
-const KINDS: [Kind; 4] = [
-    Kind {
-        name: "nothing fails",
-        plan: Plan::draw,
-    },
-    Kind {
-        name: "a crash",
-        plan: Plan::draw_with_crash,
-    },
-    Kind {
-        name: "a crash on a bad network",
-        plan: Plan::draw_with_bad_network,
-    },
-    Kind {
-        name: "two crashes",
-        plan: Plan::draw_with_two_crashes,
-    },
-];
 
 /// What a checker says, and which one that is.
 const CHECKERS: &[(&str, &str)] = &[
@@ -81,7 +58,7 @@ fn checker(said: &str) -> &'static str {
 /// What a run finds, with or without a mistake.
 fn found(planted: Option<Planted>, kind: Kind, seed: u64) -> Option<String> {
     let _planted = planted.map(planted::plant);
-    let plan = Rc::new((kind.plan)(seed));
+    let plan = Rc::new(kind.draw(seed));
     match catch_unwind(AssertUnwindSafe(|| record_plan(plan))) {
         Ok(Ok(_)) => None,
         Ok(Err(halted)) => Some(halted.to_string()),
@@ -121,17 +98,17 @@ impl Line {
     /// What the README says of a mistake; nothing where no run finds it yet.
     fn read(planted: Planted) -> Option<Line> {
         let begin = Line::begin(planted);
-        let mut lines = README.lines();
-        let line = lines.find(|line| line.starts_with(&begin))?;
+        let readme = readme();
+        let line = readme.lines().find(|line| line.starts_with(&begin))?;
         let mut cells = line.split('|').map(str::trim).skip(4);
         let run = cells.next().expect("a run");
         let (kind, seed) = run.rsplit_once(", ").expect("a kind and a seed");
-        let kind = KINDS.into_iter().find(|known| known.name == kind);
+        let kind = Kind::named(kind)?;
         let checker = cells.next().expect("a checker");
         let checker = CHECKERS.iter().find(|(_, known)| *known == checker);
         let read = Line {
             planted,
-            kind: kind.expect("a kind of runs"),
+            kind,
             seed: seed.parse().expect("a seed"),
             checker: checker.map_or(OTHERS, |(_, checker)| *checker),
         };
@@ -165,7 +142,7 @@ fn each_is_found_by_its_seed_and_nothing_is_without_it() {
     assert_eq!(wrong, [""; 0]);
     if !not_found.is_empty() {
         let said = format!("Not found yet: {}.", not_found.join(", "));
-        assert!(README.contains(&said), "{said}");
+        assert!(readme().contains(&said), "{said}");
     }
 }
 
@@ -187,14 +164,18 @@ fn finds(planted: Planted, kind: Kind, seed: u64) -> Option<(Line, String)> {
 #[ignore = "looks for seeds"]
 fn seeds_are_looked_for() {
     let var = |name: &str| std::env::var(name).ok();
-    let wanted = |name: &str, of: &str| var(name).is_none_or(|wanted| wanted.contains(of));
+    let wanted = |name: &str, of: &str| {
+        var(name).is_none_or(|wanted| wanted.split(' ').any(|wanted| wanted == of))
+    };
     let seeds = var("SEEDS").map_or(400, |seeds| seeds.parse().expect("a number"));
     for planted in Planted::ALL.iter().copied() {
         if !wanted("PLANTED", &format!("{planted:?}")) {
             continue;
         }
         let before = Line::read(planted).and_then(|line| finds(planted, line.kind, line.seed));
-        let mut kinds = KINDS.into_iter().filter(|kind| wanted("KIND", kind.name));
+        let mut kinds = Kind::ALL
+            .into_iter()
+            .filter(|kind| wanted("KIND", kind.name));
         let first =
             || kinds.find_map(|kind| (0..seeds).find_map(|seed| finds(planted, kind, seed)));
         let Some((line, said)) = before.or_else(first) else {
@@ -209,10 +190,8 @@ fn seeds_are_looked_for() {
 
 /// Puts a line into the README, in the place of the one that is there.
 fn write(line: &Line) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
-    let readme = std::fs::read_to_string(path).expect("a README");
     let begin = Line::begin(line.planted);
-    let mut lines: Vec<String> = readme.lines().map(String::from).collect();
+    let mut lines: Vec<String> = readme().lines().map(String::from).collect();
     lines.retain(|line| !line.starts_with(&begin));
     let head = lines.iter().position(|line| line.starts_with("|---"));
     let at = head.expect("a table") + 1;
@@ -225,7 +204,7 @@ fn write(line: &Line) {
     };
     let at = at + lines[at..].iter().take_while(|line| before(line)).count();
     lines.insert(at, line.to_string());
-    std::fs::write(path, lines.join("\n") + "\n").expect("written");
+    std::fs::write(PATH, lines.join("\n") + "\n").expect("written");
 }
 
 /// Counts how many of a hundred seeds of each kind find each mistake.
@@ -233,7 +212,7 @@ fn write(line: &Line) {
 #[ignore = "counts"]
 fn seeds_that_find_each_are_counted() {
     for planted in Planted::ALL.iter().copied() {
-        let counts = KINDS.map(|kind| {
+        let counts = Kind::ALL.map(|kind| {
             let seeds = (0..100).filter(|seed| found(Some(planted), kind, *seed).is_some());
             format!("{}: {}", kind.name, seeds.count())
         });

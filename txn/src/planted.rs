@@ -47,7 +47,7 @@ mistakes! {
     // Commit.
     /// What was read is not validated.
     SkipValidation in "validate.rs",
-    /// A commit validates before its write timestamp is in force.
+    /// A transaction reads before its read timestamp is in force.
     SkipWaitForForce in "in_force.rs",
     /// A reader of another machine's object does not wait for its lock.
     ReadUnderLock in "read_far.rs",

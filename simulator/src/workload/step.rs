@@ -16,6 +16,9 @@ use crate::world::World;
 /// Leases of tens of milliseconds run out within it, and what follows is done.
 const OUTLAST_NS: u64 = 100_000_000;
 
+/// Many transactions of others are through in it.
+const LONG_NS: u64 = 2_000_000;
+
 /// Why a step did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Halt {
@@ -105,9 +108,13 @@ impl Step<'_> {
         Ok(self.attempt.borrow_mut().wrote(object, stays, needs)?)
     }
 
-    /// Waits, maybe for longer than it takes until a machine that has crashed is replaced.
+    /// Waits while others do a lot, or, where a machine crashes, maybe until it is replaced.
     pub async fn outlast(&mut self) {
-        let ns = self.random.below(OUTLAST_NS);
+        let longest = match self.plan.faults.is_empty() {
+            true => LONG_NS,
+            false => OUTLAST_NS,
+        };
+        let ns = self.random.below(longest);
         self.sim.nap(ns).await;
     }
 
