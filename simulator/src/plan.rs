@@ -231,7 +231,8 @@ impl Plan {
     /// Draws a plan in which a record of a commit is lost with its connection, and soon after the coordinator's machine.
     pub fn draw_with_lost_record(seed: u64) -> Plan {
         const STEPS: [&str; 3] = ["LOCK", "COMMIT-BACKUP", "COMMIT-PRIMARY"];
-        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        // Whoever was at the other end may be out by then.
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);
         let (machine, _) = plan.draw_victim(&mut random);
         let at = StepAt {
             name: STEPS[random.below(STEPS.len() as u64) as usize],

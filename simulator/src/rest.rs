@@ -125,7 +125,12 @@ impl Step<'_> {
         };
         let cells = [registers, accounts, lists, large, pages, markers];
         let mut reached: BTreeSet<_> = cells.into_iter().flatten().copied().collect();
-        let report = tree.check(self.tx).await?;
+        let mut report = tree.check(self.tx).await?;
+        if !self.plan.faults.is_empty() || self.plan.next_crash.is_some() {
+            // What a machine makes in a region that it was given when another failed may be parted from the root by
+            // the next failure.
+            report.problems.retain(|problem| problem.what != PARTED);
+        }
         sound("the B-tree", &report.problems)?;
         reached.extend(report.addresses);
         let report = table.check(self.tx).await?;
@@ -135,6 +140,9 @@ impl Step<'_> {
         Ok(reached)
     }
 }
+
+/// What is said of a tree whose nodes are not where they should be together.
+const PARTED: &str = "the tree is not kept together as its root says";
 
 fn sound(what: &str, problems: &[Problem]) -> Result<(), Halt> {
     match problems {

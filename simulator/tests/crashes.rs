@@ -1,5 +1,8 @@
 //! Machines crash while clients are at work: what was told to have been committed is there, what was not is there as
-//! a whole or not at all, and everybody goes on.
+//! a whole or not at all, and everybody goes on. So it is where machines stand still or are cut off for a while, and find
+//! that others have taken their place.
+//!
+//! More seeds: `SEEDS=from..to`, or `cargo run --release -p fencepost-simulator -- --kind crash --seeds 10000`.
 
 mod held;
 

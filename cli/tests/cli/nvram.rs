@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use fencepost_benchmarks::sql::{PgSession, SqlSession};
 use fencepost_fabric::random::Random;
 
 use crate::common::dev_cluster::{DevCluster, MACHINES, is_gone, signal};
@@ -55,6 +56,15 @@ fn start(directory: &Path) -> DevCluster {
     DevCluster::start_in(directory, "shm", &NVRAM)
 }
 
+/// A session whose statements do not wait for ever.
+fn session(cluster: &DevCluster, machine: u16) -> PgSession {
+    let mut session = cluster.session(machine);
+    session
+        .script("SET statement_timeout = '10s'")
+        .expect("is set");
+    session
+}
+
 #[test]
 fn all_machines_killed_at_once_lose_nothing_acknowledged() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -79,6 +89,43 @@ fn all_machines_killed_at_once_lose_nothing_acknowledged() {
     assert!(cluster.ended());
     let cluster = start(directory.path());
     verify(&cluster.url(1), &mut journal);
+}
+
+/// Whoever was lost before is there again, with what the others have.
+#[test]
+fn machines_begin_again_after_one_of_them_was_replaced() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let leases = [&NVRAM[..], &["--lease-ms", "2000"]].concat();
+    let start = || DevCluster::start_in(directory.path(), "shm", &leases);
+    let cluster = start();
+    create(&cluster.url(0));
+    let session: &mut dyn SqlSession = &mut self::session(&cluster, 1);
+    signal("-KILL", &cluster.machines()[2]);
+    let count = "SELECT count(*) FROM pg_fencepost_machines";
+    while session.number(count).ok() != Some(2) {
+        thread::sleep(Duration::from_millis(50));
+    }
+    let table = "CREATE TABLE later (a int PRIMARY KEY)";
+    let rows = "INSERT INTO later SELECT g FROM generate_series(1, 500) g";
+    for statement in [table, rows] {
+        self::session(&cluster, 0)
+            .script(statement)
+            .expect("they go on");
+    }
+    kill_all(cluster);
+    for round in 0..2 {
+        let cluster = start();
+        for machine in 0..MACHINES {
+            let session: &mut dyn SqlSession = &mut self::session(&cluster, machine);
+            assert_eq!(session.number(count).ok(), Some(3));
+            let rows = session.number("SELECT count(*) FROM later");
+            assert_eq!(rows.ok(), Some(500 + round));
+        }
+        let mut session = self::session(&cluster, 2);
+        let row = format!("INSERT INTO later VALUES ({})", 1000 + round);
+        session.script(&row).expect("is written");
+        kill_all(cluster);
+    }
 }
 
 #[test]

@@ -290,14 +290,20 @@ impl Network {
         let state = &mut *state;
         for input in governor.inbox.take() {
             let now = governor.clock.now_ns();
+            let suspected = match input {
+                Input::Lease(at, LeaseEvent::Expired(of)) => Some((of, at)),
+                Input::Severed(peer) => Some((peer, now)),
+                _ => None,
+            };
+            // One of a machine that is out already comes too late to lead anywhere.
+            if let Some((of, at)) = suspected
+                && self.configured.current().has(of)
+            {
+                state.timelines.towards_next(Step::Suspect, at);
+            }
             let reconfiguration = &mut state.reconfiguration;
             match input {
-                Input::Lease(at, event) => {
-                    // One of a machine that is out already comes too late to lead anywhere.
-                    if matches!(event, LeaseEvent::Expired(of) if self.configured.current().has(of))
-                    {
-                        state.timelines.towards_next(Step::Suspect, at);
-                    }
+                Input::Lease(_, event) => {
                     let actions = reconfiguration.lease_event(now, event);
                     state.actions.extend(actions);
                 }
