@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_no_service() {
-        let counts = counts(&[(100, 100), (20, 0), (3, 300), (30, 0), (50, 100)]);
+        let counts = counts(&[(100, 100), (20, 0), (3, 250), (30, 0), (50, 100)]);
         let recovery = Recovery::of(&counts, 0, 100 * MS, Some(110 * MS));
         assert_eq!(recovery.suspicion_to_served, Some(44.0));
         assert_eq!(recovery.longest_gap, 30.0);
