@@ -24,8 +24,9 @@
 //!   than a snapshot, but with an older key timestamp, holds the snapshot's keys between its fences.
 //! * BTREE-3: a new right node's previous version is the image before the split, and a merged node
 //!   stays readable for the past.
-//! * BTREE-4: the nodes of a tree that is kept together are on the machine of its root. Each node says whether
-//!   its tree is ([`TreeOptions::together`]).
+//! * BTREE-4: the nodes of a tree that is kept together are on the machine of its root, as long as no machine fails: what
+//!   is made in a region that was taken over may go elsewhere with the next failure. Each node says whether its tree
+//!   is ([`TreeOptions::together`]).
 //!
 //! Who may write: leaves, the transaction that changes a key, by patches; fences, siblings and inner
 //! nodes, the split and merge transactions alone. A tree that its transaction has not committed yet
