@@ -29,6 +29,8 @@ pub struct Leases {
     held_until: u64,
     /// When leases of earlier configurations will have run out.
     old_until: u64,
+    /// The same, as far as anybody can know who has applied this configuration.
+    before_until: u64,
     awaiting: bool,
     counts: LeaseCounts,
     /// Room to find out what a majority grants.
@@ -87,6 +89,7 @@ impl Leases {
             next_renewal: now,
             held_until: 0,
             old_until: 0,
+            before_until: now.saturating_add(terms.expired_ns()),
             awaiting: false,
             counts: LeaseCounts::default(),
             scratch: Vec::new(),
@@ -104,6 +107,22 @@ impl Leases {
     /// Until when [`Self::holds`] is true if no further message comes; to be published to other threads.
     pub fn held_until(&self) -> u64 {
         self.held_until
+    }
+
+    /// How long, by the clock of anybody, machines may yet believe in leases of this configuration or earlier ones that
+    /// stand on what this machine has granted. Who has promised ([`LeaseOrder::Promise`]) grants nothing more.
+    ///
+    /// A CM holds what a majority grants, and grants nothing for longer (LEASE-2): of the answers of a majority the
+    /// longest says how long the CM and all to whom it has granted a lease may believe in it. That is so while
+    /// a configuration lasts; of one that is not applied here, or was applied less than a lease ago, the CM may have
+    /// counted on others before, and then it is a whole lease.
+    pub fn granted_ns(&self, base: ConfigurationId, now: u64) -> u64 {
+        if base != self.configuration {
+            return self.terms.whole_ns();
+        }
+        let granted = self.peers.iter().filter_map(|peer| peer.granted_until);
+        let until = granted.fold(self.old_until.max(self.before_until), u64::max);
+        self.terms.lengthened(until.saturating_sub(now))
     }
 
     /// What has happened so far.
@@ -325,8 +344,8 @@ impl Leases {
             }
             LeaseOrder::Apply {
                 configuration,
-                swap_sent,
-            } => self.apply(&configuration, swap_sent, now),
+                old_until,
+            } => self.apply(&configuration, old_until, now),
             LeaseOrder::Watch { machine } => {
                 let mut peers = self.peers.iter_mut();
                 if let Some(peer) = peers.find(|peer| peer.machine == machine) {
@@ -341,7 +360,7 @@ impl Leases {
         }
     }
 
-    fn apply(&mut self, configuration: &Configuration, swap_sent: Option<u64>, now: u64) {
+    fn apply(&mut self, configuration: &Configuration, old_until: Option<u64>, now: u64) {
         if configuration.id() <= self.configuration || self.stopped {
             return;
         }
@@ -350,17 +369,14 @@ impl Leases {
         self.configuration = configuration.id();
         self.granting = true;
         self.awaiting = false;
+        self.before_until = now.saturating_add(self.terms.expired_ns());
         if goes_on {
             self.go_on(configuration, now);
             return;
         }
         self.since = configuration.id();
         self.cm = configuration.cm();
-        if let Some(sent) = swap_sent {
-            // A majority has granted the former CM nothing since before it was sent.
-            let until = sent.saturating_add(self.terms.expired_ns());
-            self.old_until = self.old_until.max(until);
-        }
+        self.old_until = self.old_until.max(old_until.unwrap_or(0));
         self.begin(configuration, now);
     }
 

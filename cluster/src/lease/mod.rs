@@ -14,7 +14,7 @@
 //!
 //! *The CM's own lease* is what a majority of the configuration, itself included, grants it. What it grants
 //! to others ends no later than that: whoever makes a majority stop granting to a CM has stopped all that CM
-//! grants, too, one duration later.
+//! grants, too, one duration later, or sooner: when what that majority had granted before has run out.
 //!
 //! *Invariants.* They hold where each clock is at most the given drift faster or slower than time.
 //! 1. LEASE-1: no machine is told that a lease has expired while its holder still believes in it.
@@ -99,6 +99,17 @@ impl LeaseTerms {
         self.duration_ns() + self.drift_ns(self.duration_ns())
     }
 
+    /// How long, by the clock of anybody, a lease that was granted by now may yet be believed in.
+    pub fn whole_ns(self) -> u64 {
+        self.lengthened(self.expired_ns())
+    }
+
+    /// So much time by one machine's clock, by that of any other, where the one may be slow and the other fast.
+    pub(crate) fn lengthened(self, ns: u64) -> u64 {
+        // (1 + d) / (1 - d) is below 1 + 3 d for every drift that there can be.
+        ns.saturating_add(self.drift_ns(ns).saturating_mul(3))
+    }
+
     fn drift_ns(self, ns: u64) -> u64 {
         let drift = u128::from(ns) * u128::from(self.drift_ppm);
         // Less than a tenth of what is 64 bits long.
@@ -144,8 +155,9 @@ pub enum LeaseOrder {
     Apply {
         /// The configuration.
         configuration: Configuration,
-        /// For a CM: when, by this machine's clock, the store was first asked for the swap.
-        swap_sent: Option<u64>,
+        /// For a CM that was not the CM before: when, by this machine's clock, all leases of those who are out will have
+        /// run out, as a majority has said with its promises ([`Leases::granted_ns`]).
+        old_until: Option<u64>,
     },
     /// To the CM: this machine has applied the configuration, so that its lease counts from now.
     Watch {

@@ -204,7 +204,7 @@ fn who_was_suspected_is_suspected_anew_in_the_next_configuration() {
     let next = three.without(&[MachineId(3)].into(), CM).unwrap();
     let apply = LeaseOrder::Apply {
         configuration: next,
-        swap_sent: None,
+        old_until: None,
     };
     machine.obey(apply.clone(), end);
     cm.obey(apply, end);
@@ -307,7 +307,7 @@ fn who_has_promised_grants_to_nobody_else() {
     let configuration = three.without(&[].into(), CM).unwrap();
     let apply = LeaseOrder::Apply {
         configuration,
-        swap_sent: None,
+        old_until: None,
     };
     machine.obey(apply, 3 * MS);
     let request = sent(&mut machine, 4 * MS);
@@ -366,12 +366,12 @@ fn old_leases_run_out_before_a_new_configuration_is_committed() {
     shake_hands(&mut cm, &mut machine, M2, 0);
     shake_hands(&mut cm, &mut machine, M2, 2 * MS);
     let next = three.without(&[M2].into(), CM).unwrap();
-    let apply = |leases: &mut Leases, configuration: &Configuration, sent| {
+    let apply = |leases: &mut Leases, configuration: &Configuration, until| {
         let configuration = configuration.clone();
-        let swap_sent = Some(sent);
+        let old_until = Some(until);
         let order = LeaseOrder::Apply {
             configuration,
-            swap_sent,
+            old_until,
         };
         leases.obey(order, 4 * MS);
         leases.obey(LeaseOrder::AwaitOld, 4 * MS);
@@ -386,17 +386,54 @@ fn old_leases_run_out_before_a_new_configuration_is_committed() {
     assert_eq!((cm.next_wake(), cm.poll(end - 1)), (end, None));
     let over = |id| Some(LeaseStep::Event(LeaseEvent::OldRunOut(ConfigurationId(id))));
     assert_eq!((cm.poll(end), cm.poll(end)), (over(4), None));
-    // Another one does not.
+    // Another one has been told.
     let mut third = leases(MachineId(3), &three);
     let next = three.without(&[CM].into(), MachineId(3)).unwrap();
-    apply(&mut third, &next, 3 * MS);
     let end = 3 * MS + terms().expired_ns();
+    apply(&mut third, &next, end);
     assert_eq!(third.poll(end), None, "it has no lease itself");
     assert_eq!(third.next_wake(), u64::MAX, "and gets one by a message");
     let mut machine = leases(M2, &three);
-    apply(&mut machine, &next, 3 * MS);
+    apply(&mut machine, &next, end);
     let both = (&mut third, &mut machine);
     shake_hands_with((MachineId(3), both.0), (M2, both.1), 10 * MS);
     assert_eq!(granted(sent(&mut third, 10 * MS)), Some(200));
     assert_eq!((third.poll(end - 1), third.poll(end)), (None, over(4)));
+}
+
+#[test]
+fn who_is_asked_says_how_long_a_cm_may_yet_count_on_it() {
+    let three = testing::machines(3);
+    let (mut cm, mut machine) = (leases(CM, &three), leases(M2, &three));
+    let (id, lease, whole) = (three.id(), terms().expired_ns(), terms().whole_ns());
+    assert_eq!(
+        machine.granted_ns(id, 0),
+        terms().lengthened(lease),
+        "the CM may have counted on others before"
+    );
+    let later = 3 * lease;
+    shake_hands(&mut cm, &mut machine, M2, later);
+    machine.obey(LeaseOrder::Promise { to: M2 }, later + MS);
+    let left = |machine: &Leases, now| machine.granted_ns(id, now);
+    assert_eq!(left(&machine, later), terms().lengthened(lease));
+    assert_eq!(
+        left(&machine, later + lease - MS),
+        terms().lengthened(MS),
+        "less with every moment"
+    );
+    assert_eq!(left(&machine, later + lease), 0);
+    let unknown = machine.granted_ns(id.next(), later + lease);
+    assert_eq!(unknown, whole, "nobody knows whom the CM counted on");
+    let configuration = three.without(&[CM].into(), MachineId(3)).unwrap();
+    let apply = LeaseOrder::Apply {
+        configuration,
+        old_until: None,
+    };
+    let mut heir = leases(MachineId(3), &three);
+    let now = later + lease;
+    for leases in [&mut machine, &mut heir] {
+        leases.obey(apply.clone(), now);
+        assert_eq!(leases.granted_ns(id.next(), now), terms().lengthened(lease));
+        assert_eq!(leases.granted_ns(id, now), whole);
+    }
 }

@@ -30,14 +30,17 @@ pub(super) struct Attempt {
     pub base: Configuration,
     pub wish: Option<Wish>,
     pub answers: BTreeMap<MachineId, Holdings>,
+    /// When leases will have run out that stand on what those who have answered had granted before.
+    pub old_until: u64,
     pub stage: Stage,
 }
 
-/// A swap that the store was asked for, and when first.
+/// A swap that the store was asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Swap {
     pub new: Configuration,
-    pub sent: u64,
+    /// When the leases of those who are out will have run out: a majority has promised to grant no more.
+    pub old_until: u64,
 }
 
 #[derive(Debug)]
@@ -173,6 +176,7 @@ impl Reconfiguration {
             base,
             wish,
             answers: BTreeMap::new(),
+            old_until: now,
             stage: Stage::Probing { waiting, until },
         });
     }
@@ -193,6 +197,8 @@ impl Reconfiguration {
             && attempt.base.id() == base
             && waiting.remove(&from)
         {
+            let until = now.saturating_add(holdings.granted_ns);
+            attempt.old_until = attempt.old_until.max(until);
             attempt.answers.insert(from, holdings);
             self.go_on_if_all_answered(now);
         }
@@ -224,7 +230,7 @@ impl Reconfiguration {
         // Machines that have just joined do not know the time, which must not go back.
         let timed = answers.values().any(|answer| answer.time_ns.is_some());
         if answers.contains_key(&self.me) && answers.len() >= attempt.base.majority() && timed {
-            self.update_configuration(now);
+            self.update_configuration();
         } else {
             let until = now.saturating_add(self.options.retry_ns);
             attempt.stage = Stage::Resting(None, until);
@@ -233,7 +239,7 @@ impl Reconfiguration {
 
     /// Step 3: asks the store to make the machines that have answered the next configuration, and this one its
     /// CM.
-    fn update_configuration(&mut self, now: u64) {
+    fn update_configuration(&mut self) {
         let Some(attempt) = &mut self.attempt else {
             return;
         };
@@ -267,8 +273,9 @@ impl Reconfiguration {
             };
             self.out.push(Action::Leases(narrow));
         }
+        let old_until = attempt.old_until;
         self.suspects.clear();
-        self.ask_for(Swap { new, sent: now });
+        self.ask_for(Swap { new, old_until });
     }
 
     fn ask_for(&mut self, swap: Swap) {

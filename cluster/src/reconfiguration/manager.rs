@@ -81,7 +81,7 @@ impl Reconfiguration {
         let Some(attempt) = self.attempt.take() else {
             return;
         };
-        let Swap { new, sent } = swap;
+        let Swap { new, old_until } = swap;
         if attempt.wish.is_some() {
             self.out.push(Action::Wished(true));
         }
@@ -118,7 +118,7 @@ impl Reconfiguration {
             stage,
         };
         let suspects = std::mem::take(&mut self.suspects);
-        self.apply(now, lead.new_config(self.me), Some(sent));
+        self.apply(now, lead.new_config(self.me), Some(old_until));
         self.lead = Some(lead);
         self.send_new_configuration();
         for machine in attempt.base.machines() {

@@ -78,7 +78,7 @@ impl Reconfiguration {
     }
 
     /// Applies a configuration, as its CM or as another member.
-    pub(super) fn apply(&mut self, now: u64, new: NewConfig, swap_sent: Option<u64>) {
+    pub(super) fn apply(&mut self, now: u64, new: NewConfig, old_until: Option<u64>) {
         let configuration = new.configuration.clone();
         self.abandon();
         self.lead = None;
@@ -93,7 +93,7 @@ impl Reconfiguration {
         self.ask_at = Some(now.saturating_add(self.options.retry_ns));
         let apply = LeaseOrder::Apply {
             configuration,
-            swap_sent,
+            old_until,
         };
         self.out.extend([
             Action::Block,

@@ -97,6 +97,9 @@ pub struct Holdings {
     /// Whether that is the very next one, known because this machine numbers them: it is the CM of the
     /// configuration that it has applied.
     pub numbers: bool,
+    /// How long, in nanoseconds, leases may yet be believed in that stand on what this machine has granted before it
+    /// promised ([`crate::lease::Leases::granted_ns`]).
+    pub granted_ns: u64,
     /// The highest time, in nanoseconds, that it may have taken for the cluster's; `None` where it knows none.
     pub time_ns: Option<u64>,
 }
@@ -181,6 +184,7 @@ wire_structs!(
         known,
         next_region,
         numbers,
+        granted_ns,
         time_ns
     },
     NewClock {

@@ -48,7 +48,7 @@ impl Regions<'_> {
         self.holdings(last_drained)
     }
 
-    /// What is here.
+    /// What is here, but for leases and the time, which are put in by whoever knows of them.
     pub fn holdings(&self, last_drained: ConfigurationId) -> Holdings {
         let mut next_region = *self.next_region;
         let mut known: Vec<&Mapping> = self.cache.map().mappings().collect();
@@ -69,6 +69,7 @@ impl Regions<'_> {
             known: known.into_iter().cloned().collect(),
             next_region,
             numbers: self.allocator.is_some(),
+            granted_ns: u64::MAX,
             time_ns: None,
         }
     }

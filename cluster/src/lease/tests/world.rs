@@ -154,10 +154,10 @@ impl World {
         if node.applies_at.is_some_and(|at| at <= self.time) {
             node.applies_at = None;
             let configuration = self.next.clone().unwrap();
-            let swap_sent = None;
+            let old_until = None;
             let apply = LeaseOrder::Apply {
                 configuration,
-                swap_sent,
+                old_until,
             };
             node.leases.obey(apply, now);
         }
@@ -196,10 +196,12 @@ impl World {
         };
         let lost: BTreeSet<MachineId> = out.iter().copied().collect();
         let next = base.without(&lost, cm).unwrap();
+        let mut granted_ns = 0;
         for id in members {
             let node = self.nodes.get_mut(id).unwrap();
             let now = node.now(self.time);
             node.leases.obey(LeaseOrder::Promise { to: cm }, now);
+            granted_ns = granted_ns.max(node.leases.granted_ns(base.id(), now));
             node.applies_at = Some(self.time + self.random.below(30 * MS));
         }
         let node = self.nodes.get_mut(&cm).unwrap();
@@ -212,7 +214,7 @@ impl World {
         }
         let apply = LeaseOrder::Apply {
             configuration: next.clone(),
-            swap_sent: Some(now),
+            old_until: Some(now + granted_ns),
         };
         node.leases.obey(apply, now);
         node.leases.obey(LeaseOrder::AwaitOld, now);

@@ -122,6 +122,7 @@ fn any_holdings(random: &mut Random) -> Holdings {
         known: some(random, any_mapping),
         next_region: any_region(random),
         numbers: random.one_in(2),
+        granted_ns: random.next_u64(),
         time_ns: random.one_in(2).then(|| random.next_u64()),
     }
 }

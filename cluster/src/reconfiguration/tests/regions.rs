@@ -53,6 +53,7 @@ fn holdings(held: Vec<HeldRegion>, known: Vec<Mapping>) -> Holdings {
         known,
         next_region: RegionId(100),
         numbers: false,
+        granted_ns: 0,
         time_ns: None,
     }
 }

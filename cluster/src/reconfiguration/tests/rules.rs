@@ -25,6 +25,7 @@ fn nothing() -> Holdings {
         known: Vec::new(),
         next_region: RegionId(1),
         numbers: false,
+        granted_ns: 0,
         time_ns: Some(5),
     }
 }
@@ -132,6 +133,7 @@ fn nobody_becomes_the_cm_where_nobody_knows_the_time() {
     let mut cm = machine(1, &testing::machines(3));
     let actions = cm.lease_event(0, LeaseEvent::Expired(m(3)));
     let unknown = Holdings {
+        granted_ns: 0,
         time_ns: None,
         ..nothing()
     };

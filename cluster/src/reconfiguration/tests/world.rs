@@ -386,6 +386,7 @@ impl World {
                 Action::Survey(survey) => {
                     let drained = node.last_drained;
                     let mut holdings = node.regions().0.survey(drained);
+                    holdings.granted_ns = node.leases.granted_ns(survey.base, now);
                     holdings.time_ns = Some(now);
                     let delay = self.short();
                     self.after(delay, id, Event::Surveyed(survey, holdings));

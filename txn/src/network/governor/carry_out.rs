@@ -104,6 +104,12 @@ impl Network {
 
     fn survey(&self, machine: &Machine, governor: &Governor, state: &mut State, survey: Survey) {
         let mut holdings = self.allotment.survey(state.last_drained);
+        // After the promise; and no member has granted anything without leases.
+        let granted_ns = self
+            .leasing
+            .as_ref()
+            .map(|leases| leases.granted_ns(survey.base));
+        holdings.granted_ns = granted_ns.unwrap_or(0);
         holdings.time_ns = state.handover.answer(machine.clock(), survey.by);
         let now = governor.clock.now_ns();
         state.timelines.towards_next(Step::Probe, now);

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use fencepost_cluster::lease::{LeaseEvent, LeaseOrder, LeaseStep, LeaseTerms, Leases};
-use fencepost_cluster::{Configuration, MachineId};
+use fencepost_cluster::{Configuration, ConfigurationId, MachineId};
 use fencepost_fabric::{Fabric, FabricError, MonotonicClock};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -197,6 +197,17 @@ impl Leasing {
     #[inline]
     pub fn holds(&self) -> bool {
         self.clock.now_ns() < self.held_until.load(Ordering::Acquire)
+    }
+
+    /// [`Leases::granted_ns`]; the whole of a lease where it has none yet.
+    pub fn granted_ns(&self, base: ConfigurationId) -> u64 {
+        let state = self.state.lock();
+        let now = self.clock.now_ns();
+        let granted = state
+            .leases
+            .as_ref()
+            .map(|leases| leases.granted_ns(base, now));
+        granted.unwrap_or_else(|| self.terms.whole_ns())
     }
 
     /// When to poll, unless something arrives before.

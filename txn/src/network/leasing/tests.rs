@@ -176,7 +176,7 @@ fn mailboxes_come_and_go_with_members() {
         .expect("a majority is left");
     let apply = |configuration: &Configuration| LeaseOrder::Apply {
         configuration: configuration.clone(),
-        swap_sent: None,
+        old_until: None,
     };
     for machine in [cm, second] {
         machine.obey(apply(&without)).expect("memory");

@@ -84,6 +84,7 @@ mod tests {
                 known: Vec::new(),
                 next_region: RegionId(next),
                 numbers: false,
+                granted_ns: 0,
                 time_ns: None,
             },
             configuration: ConfigurationId(1),
