@@ -363,7 +363,15 @@ impl<'a, 'v> Bucket<'a, 'v> {
     #[inline(never)]
     fn has(&self, slot: usize, key: &Key<'_>) -> bool {
         let at = self.shape.key(slot);
-        (0..key.used_words()).all(|i| self.view.word(at + i) == key.word(i))
+        match key.source {
+            Source::Bytes(bytes) => {
+                let mut words = bytes.chunks(8).zip(at..);
+                words.all(|(bytes, at)| self.view.word(at) == hash::word(bytes))
+            }
+            Source::Words(_) => {
+                (0..key.used_words()).all(|i| self.view.word(at + i) == key.word(i))
+            }
+        }
     }
 
     #[inline]

@@ -78,22 +78,17 @@ impl<'a> ObjectRef<'a> {
     }
 
     /// Copies payload words from `from` on; beyond the end zeroes. Check the header afterwards.
+    #[inline]
     pub fn copy(&self, from: usize, out: &mut [u64]) {
-        let mut done = 0;
-        while done < out.len() {
-            let at = layout::physical(self.s, from + done + 1);
-            // Up to the end of this cache line no line version is in the way.
-            let run = (LINE_WORDS - (self.s + at) % LINE_WORDS).min(out.len() - done);
-            let there = self.words.get(at..).unwrap_or(&[]);
-            let out = &mut out[done..done + run];
-            let (whole, beyond) = out.split_at_mut(run.min(there.len()));
-            for (out, word) in whole.iter_mut().zip(there) {
-                *out = word.load(Ordering::Relaxed);
+        let mut at = layout::physical(self.s, from + 1);
+        for out in out {
+            // A cache line after the first begins with its version.
+            if (self.s + at).is_multiple_of(LINE_WORDS) {
+                at += 1;
             }
-            if !beyond.is_empty() {
-                beyond.fill(0);
-            }
-            done += run;
+            let word = self.words.get(at);
+            *out = word.map_or(0, |word| word.load(Ordering::Relaxed));
+            at += 1;
         }
     }
 
@@ -238,6 +233,7 @@ impl View<'_> {
     }
 
     /// Copies payload words from `from` on; zeroes beyond the end.
+    #[inline]
     pub fn copy(&self, from: usize, out: &mut [u64]) {
         match self {
             View::Live(object) => object.copy(from, out),

@@ -1,34 +1,68 @@
 //! Counters that threads do not fight over: for what the indexes of a process did.
+//!
+//! A thread has a *seat* for as long as it lives, and its own counters there, to which it adds without an atomic
+//! addition: that would make the processor wait for whatever it has begun to read before, and the next lookup
+//! would not begin before the last one has ended. Threads beyond the seats share the last one, and add atomically.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-const SHARDS: usize = 16;
+const SEATS: usize = u64::BITS as usize;
+/// The seat of all who have none.
+const SHARED: usize = SEATS - 1;
 
-static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
+/// Seats that somebody has, a bit each.
+static TAKEN: AtomicU64 = AtomicU64::new(1 << SHARED);
 
 thread_local! {
-    static MY_SHARD: usize = NEXT_THREAD.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    static MY_SEAT: Seat = Seat::take();
+}
+
+/// The right to a seat's counters, given back at the thread's end.
+struct Seat(usize);
+
+impl Seat {
+    fn take() -> Seat {
+        let free = |taken: u64| taken.checked_add(1).map(|next| taken | next);
+        // What who had it before has added is seen.
+        match TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free) {
+            Ok(before) => Seat(before.trailing_ones() as usize),
+            Err(_) => Seat(SHARED),
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.0 != SHARED {
+            TAKEN.fetch_and(!(1 << self.0), Ordering::Release);
+        }
+    }
 }
 
 #[repr(align(128))]
 struct Shard<const N: usize>([AtomicU64; N]);
 
 /// `N` counters, made to be a `static`.
-pub struct Sharded<const N: usize>([Shard<N>; SHARDS]);
+pub struct Sharded<const N: usize>([Shard<N>; SEATS]);
 
 impl<const N: usize> Sharded<N> {
     /// All at zero.
     pub const fn new() -> Self {
-        Sharded([const { Shard([const { AtomicU64::new(0) }; N]) }; SHARDS])
+        Sharded([const { Shard([const { AtomicU64::new(0) }; N]) }; SEATS])
     }
 
-    /// Counts one of `event`, which is below `N`; each thread has a shard, so this is an uncontended
-    /// addition.
+    /// Counts one of `event`, which is below `N`.
     #[inline]
     pub fn count(&self, event: usize) {
-        let shard = MY_SHARD.try_with(|shard| *shard).unwrap_or(0);
-        if let Some(counter) = self.0[shard].0.get(event) {
+        let seat = MY_SEAT.try_with(|seat| seat.0).unwrap_or(SHARED);
+        let Some(counter) = self.0[seat].0.get(event) else {
+            return;
+        };
+        if seat == SHARED {
             counter.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let count = counter.load(Ordering::Relaxed);
+            counter.store(count.wrapping_add(1), Ordering::Relaxed);
         }
     }
 
@@ -54,11 +88,23 @@ mod tests {
     #[test]
     fn what_all_threads_counted_adds_up() {
         static COUNTED: Sharded<2> = Sharded::new();
-        std::thread::scope(|scope| {
-            for _ in 0..20 {
-                scope.spawn(|| (0..100).for_each(|n| COUNTED.count(usize::from(n % 4 == 0))));
-            }
-        });
-        assert_eq!((COUNTED.total(0), COUNTED.total(1)), (1500, 500));
+        // More than there are seats, all at once, and again in the seats of those before.
+        for _ in 0..3 {
+            let all = std::sync::Barrier::new(SEATS + 8);
+            std::thread::scope(|scope| {
+                for _ in 0..SEATS + 8 {
+                    scope.spawn(|| {
+                        COUNTED.count(1);
+                        all.wait();
+                        (0..100).for_each(|n| COUNTED.count(usize::from(n % 4 == 0)));
+                    });
+                }
+            });
+        }
+        let threads = 3 * (SEATS as u64 + 8);
+        assert_eq!(
+            (COUNTED.total(0), COUNTED.total(1)),
+            (75 * threads, 26 * threads)
+        );
     }
 }
