@@ -22,8 +22,8 @@
 //!
 //! *A probe is a promise.* Who answers one takes no part in allocation until it applies a later configuration, does not
 //! apply the one that is to be replaced if it has not yet, and grants no lease to a CM other than the one who
-//! asks. So the new CM knows all that there is, and the leases of the former one end one duration after the
-//! swap was asked for (LEASE-2). In return a configuration in which somebody was suspected always has a successor:
+//! asks. So the new CM knows all that there is, and for how long the former one, and all to whom it granted a lease, may
+//! believe in theirs: no longer than what a majority says it had granted before (LEASE-2). In return a configuration in which somebody was suspected always has a successor:
 //! who has promised and sees nothing come of it starts itself.
 //!
 //! *Unlike the paper* probes are messages, because what answers them is more than a word of memory, and lease
