@@ -5,6 +5,17 @@ use fencepost_txn::{OpenError, Stop};
 
 use crate::sql::SqlFailure;
 
+impl BenchError {
+    /// Whether a server is gone, or says that it is about to be.
+    pub fn is_connection_lost(&self) -> bool {
+        match self {
+            BenchError::Connect { .. } => true,
+            BenchError::Sql(failure) => failure.is_connection_lost(),
+            _ => false,
+        }
+    }
+}
+
 /// Why a benchmark ended without a report.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {

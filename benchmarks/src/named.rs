@@ -324,7 +324,10 @@ impl Facts {
 fn source(options: &BenchOptions) -> Result<SqlSource, BenchError> {
     match (options.via, &options.urls[..]) {
         (Via::Pg, []) => Err(BenchError::Options("--via pg needs --url".to_string())),
-        (Via::Pg, urls) => Ok(SqlSource::Pg(urls.to_vec())),
+        (Via::Pg, urls) => Ok(SqlSource::Pg {
+            urls: urls.to_vec(),
+            may_go: options.run.survives,
+        }),
         _ => Ok(SqlSource::Embedded(Embedded::new(open(options)?))),
     }
 }
@@ -333,6 +336,10 @@ fn source(options: &BenchOptions) -> Result<SqlSource, BenchError> {
 fn check_machines(options: &BenchOptions) -> Result<(), BenchError> {
     let wrong = |why: &str| Err(BenchError::Options(why.to_string()));
     let (machines, replicas) = (options.machines, replicas(options));
+    let survive = matches!(options.name, Name::Bank | Name::Tatp | Name::Tpcc);
+    if options.run.survives && !(survive && options.via == Via::Pg) {
+        return wrong("servers may go in bank, tatp and tpcc --via pg");
+    }
     if !(1..=MOST_MACHINES).contains(&machines) || !(1..=machines).contains(&replicas) {
         return wrong("between 1 and 64 machines, and no more replicas than machines");
     }

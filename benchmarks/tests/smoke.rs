@@ -35,6 +35,7 @@ fn options(name: Name, via: Via) -> BenchOptions {
             warmup: Duration::from_millis(50),
             seed: 1,
             progress: false,
+            survives: false,
         },
     }
 }

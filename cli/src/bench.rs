@@ -27,6 +27,10 @@ pub struct Bench {
     /// database: the first one loads, clients are dealt out over all, and the check is made through each.
     #[arg(long = "url")]
     urls: Vec<String>,
+    /// Servers may go: clients of one that does go on at another one, and the check allows for transactions of which
+    /// nobody knows whether they have committed; bank, tatp and tpcc --via pg.
+    #[arg(long)]
+    survive: bool,
     /// Threads in all; several machines take turns to have them.
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -239,6 +243,7 @@ impl Bench {
                 warmup: time(self.warmup.unwrap_or(2.0))?,
                 seed: self.seed,
                 progress: true,
+                survives: self.survive,
             },
         })
     }

@@ -30,6 +30,15 @@ impl BankSql {
     }
 }
 
+impl BankSql {
+    /// A session that asks for the sum.
+    fn watcher(&self) -> Result<(Box<dyn SqlSession>, Prepared), BenchError> {
+        let mut session = self.source.session()?;
+        let sum = session.prepare(SUM)?;
+        Ok((session, sum))
+    }
+}
+
 /// One thread's session.
 pub struct BankClient {
     session: Box<dyn SqlSession>,
@@ -69,8 +78,7 @@ impl Workload for BankSql {
     }
 
     fn watch(&self, stop: &AtomicBool) -> Result<Option<String>, BenchError> {
-        let mut session = self.source.session()?;
-        let sum = session.prepare(SUM)?;
+        let (mut session, mut sum) = self.watcher()?;
         while !stop.load(Ordering::Relaxed) {
             match sum_of(session.as_mut(), sum) {
                 Ok(sum) => {
@@ -79,6 +87,11 @@ impl Workload for BankSql {
                     }
                 }
                 Err(failure) if failure.conflict().is_some() => {}
+                Err(failure) if failure.is_connection_lost() && self.source.may_go() => {
+                    if let Ok(another) = self.watcher() {
+                        (session, sum) = another;
+                    }
+                }
                 Err(failure) => return Err(failure.into()),
             }
             thread::sleep(WATCH_PAUSE);

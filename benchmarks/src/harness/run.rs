@@ -34,6 +34,8 @@ pub struct RunOptions {
     pub seed: u64,
     /// Whether a line is printed each second.
     pub progress: bool,
+    /// Whether who loses its connection makes another one and goes on.
+    pub survives: bool,
 }
 
 impl Default for RunOptions {
@@ -45,6 +47,7 @@ impl Default for RunOptions {
             warmup: Duration::from_secs(2),
             seed: 1,
             progress: true,
+            survives: false,
         }
     }
 }
@@ -56,6 +59,10 @@ const STOPPED: u8 = 2;
 const LINE: Duration = Duration::from_secs(1);
 /// How soon a run notices that a thread has failed.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a client looks for another server.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What a request counts as whose connection was lost before it was answered.
+const LOST: &str = "connection lost";
 
 /// What the threads of a run share.
 struct Shared {
@@ -125,7 +132,13 @@ fn measure<W: Workload>(workload: &W, options: &RunOptions) -> Result<Measured, 
                     shared,
                     joined: false,
                 };
-                client_thread(workload, (index, options.in_flight), random, end, live)
+                let seat = Seat {
+                    workload,
+                    index,
+                    options,
+                    live,
+                };
+                client_thread(&seat, random, end)
             }));
         }
         shared.started.wait();
@@ -210,23 +223,44 @@ impl Drop for Ending<'_> {
     }
 }
 
+/// A thread's place in a run.
+struct Seat<'a, W> {
+    workload: &'a W,
+    index: usize,
+    options: &'a RunOptions,
+    live: &'a Live,
+}
+
+impl<'a, W: Workload> Seat<'a, W> {
+    /// A client in place of one whose server is gone.
+    fn another_client(&self) -> Result<W::Client<'a>, BenchError> {
+        let began = Instant::now();
+        loop {
+            match self.workload.client(self.index) {
+                Err(error) if error.is_connection_lost() && began.elapsed() < PATIENCE => {
+                    thread::sleep(LOOK);
+                }
+                made => return made,
+            }
+        }
+    }
+}
+
 fn client_thread<W: Workload>(
-    workload: &W,
-    (index, in_flight): (usize, usize),
+    seat: &Seat<'_, W>,
     mut random: Random,
     mut end: Ending<'_>,
-    live: &Live,
 ) -> Result<Meter, BenchError> {
-    let clients = (0..in_flight.max(1)).map(|_| Ok((workload.client(index)?, random.fork())));
+    let clients = 0..seat.options.in_flight.max(1);
+    let clients = clients.map(|_| Ok((seat.workload.client(seat.index)?, random.fork())));
     let mut clients = clients.collect::<Result<Vec<_>, BenchError>>()?;
     end.join_start();
     let shared = end.shared;
     if let (1, Some((client, random))) = (clients.len(), clients.pop()) {
-        return block_on(run_client::<W>(client, random, (shared, live), false));
+        return block_on(run_client(seat, (client, random), shared, false));
     }
     let clients = clients.into_iter();
-    let running =
-        clients.map(|(client, random)| run_client::<W>(client, random, (shared, live), true));
+    let running = clients.map(|client| run_client(seat, client, shared, true));
     let mut running: FuturesUnordered<_> = running.collect();
     block_on(async {
         let mut meter = Meter::new(W::KINDS.len());
@@ -238,12 +272,13 @@ fn client_thread<W: Workload>(
 }
 
 /// Requests of one client, until the run stops.
-async fn run_client<W: Workload>(
-    mut client: W::Client<'_>,
-    mut random: Random,
-    (shared, live): (&Shared, &Live),
+async fn run_client<'a, W: Workload>(
+    seat: &Seat<'a, W>,
+    (mut client, mut random): (W::Client<'a>, Random),
+    shared: &Shared,
     has_neighbours: bool,
 ) -> Result<Meter, BenchError> {
+    let live = seat.live;
     let mut meter = Meter::new(W::KINDS.len());
     let mut phase = WARMUP;
     let mut number = 0u64;
@@ -260,15 +295,22 @@ async fn run_client<W: Workload>(
         let request = client.generate(&mut random);
         let began = number.is_multiple_of(W::SAMPLED).then(Instant::now);
         loop {
-            match client.execute(&request).await? {
-                Attempt::Committed => meter.commit(<W::Client<'_> as Client>::kind(&request), live),
-                Attempt::Failed(reason) => meter.fail(reason),
-                Attempt::Aborted(reason) => {
+            match client.execute(&request).await {
+                Ok(Attempt::Committed) => {
+                    meter.commit(<W::Client<'_> as Client>::kind(&request), live);
+                }
+                Ok(Attempt::Failed(reason)) => meter.fail(reason),
+                Ok(Attempt::Aborted(reason)) => {
                     meter.abort(reason, live);
                     if shared.phase.load(Ordering::Relaxed) != STOPPED {
                         continue;
                     }
                 }
+                Err(error) if seat.options.survives && error.is_connection_lost() => {
+                    meter.fail(LOST);
+                    client = seat.another_client()?;
+                }
+                Err(error) => return Err(error),
             }
             break;
         }

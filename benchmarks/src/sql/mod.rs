@@ -90,6 +90,9 @@ pub type Rows = Vec<Vec<Cell>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared(usize);
 
+/// The SQLSTATE of what may have taken effect or not.
+const IN_DOUBT: &str = "08007";
+
 /// Why a statement failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct SqlFailure {
@@ -141,6 +144,21 @@ impl SqlFailure {
     /// Whether nothing more can be asked of the session.
     pub fn is_connection_lost(&self) -> bool {
         self.sqlstate.starts_with("08") || self.sqlstate.starts_with("57P")
+    }
+
+    /// Whether the transaction may have committed.
+    pub fn is_in_doubt(&self) -> bool {
+        self.sqlstate == IN_DOUBT
+    }
+
+    /// The failure of a COMMIT, or of a statement that is a transaction: where its answer is lost nobody knows what
+    /// became of it. Who says that it cannot be done now (57P03) has not done it.
+    #[must_use]
+    pub fn of_commit(self) -> SqlFailure {
+        match self.is_connection_lost() && self.sqlstate != "57P03" {
+            true => SqlFailure::new(IN_DOUBT, self.message),
+            false => self,
+        }
     }
 }
 
@@ -206,14 +224,17 @@ impl dyn SqlSession + '_ {
     /// Runs `body` between BEGIN and COMMIT; `Ok(None)` and errors roll back.
     ///
     /// # Errors
-    /// What `body` or the server answers.
+    /// What `body` or the server answers; 08007 where the answer to COMMIT is lost.
     pub fn in_block<T>(
         &mut self,
         body: impl FnOnce(&mut Self) -> Result<Option<T>, SqlFailure>,
     ) -> Result<Option<T>, SqlFailure> {
         self.script("BEGIN")?;
         match body(self) {
-            Ok(Some(value)) => self.script("COMMIT").map(|()| Some(value)),
+            Ok(Some(value)) => match self.script("COMMIT") {
+                Ok(()) => Ok(Some(value)),
+                Err(failure) => Err(failure.of_commit()),
+            },
             Ok(None) => self.script("ROLLBACK").map(|()| None),
             Err(failure) => {
                 if !failure.is_connection_lost() {
@@ -272,7 +293,12 @@ pub enum SqlSource {
     /// A database in this process.
     Embedded(Embedded),
     /// `postgresql://…` or `host=… port=…`; several are machines of one database.
-    Pg(Vec<String>),
+    Pg {
+        /// Where they are.
+        urls: Vec<String>,
+        /// Whether some of them may be gone, whose clients go to others.
+        may_go: bool,
+    },
 }
 
 impl SqlSource {
@@ -291,14 +317,28 @@ impl SqlSource {
     pub fn session_of(&self, client: usize) -> Result<Box<dyn SqlSession>, BenchError> {
         match self {
             SqlSource::Embedded(database) => Ok(Box::new(database.session()?)),
-            SqlSource::Pg(urls) => match urls.get(client % urls.len().max(1)) {
-                Some(url) => Ok(Box::new(PgSession::connect(url)?)),
-                None => Err(BenchError::Options("no server is given".to_string())),
-            },
+            SqlSource::Pg { urls, may_go } => {
+                let tries = if *may_go { urls.len() } else { 1 };
+                let (before, from) = urls.split_at(client % urls.len().max(1));
+                let servers = from.iter().chain(before).take(tries);
+                let mut failed = BenchError::Options("no server is given".to_string());
+                for url in servers {
+                    match PgSession::connect(url) {
+                        Ok(session) => return Ok(Box::new(session)),
+                        Err(error) => failed = error,
+                    }
+                }
+                Err(failed)
+            }
         }
     }
 
-    /// Says what `verify` finds through each of the servers, up to the first that finds something.
+    /// Whether clients go on where a server is gone.
+    pub fn may_go(&self) -> bool {
+        matches!(self, SqlSource::Pg { may_go: true, .. })
+    }
+
+    /// Says what `verify` finds through each of the servers that are there, up to the first that finds something.
     ///
     /// # Errors
     /// As [`SqlSource::session`], and what keeps it from looking.
@@ -306,17 +346,30 @@ impl SqlSource {
         &self,
         verify: impl Fn(&mut dyn SqlSession) -> Result<Option<String>, BenchError>,
     ) -> Result<Option<String>, BenchError> {
-        let servers = match self {
-            SqlSource::Embedded(_) => 1,
-            SqlSource::Pg(urls) => urls.len(),
+        let SqlSource::Pg { urls, may_go } = self else {
+            return verify(self.session()?.as_mut());
         };
-        for server in 0..servers {
-            if let Some(broken) = verify(self.session_of(server)?.as_mut())? {
-                let through = format!("through server {}: {broken}", server + 1);
-                return Ok(Some(if servers == 1 { broken } else { through }));
+        let mut looked = 0;
+        let mut failed = None;
+        for (url, number) in urls.iter().zip(1..) {
+            let mut session = match PgSession::connect(url) {
+                Ok(session) => session,
+                Err(error) if *may_go => {
+                    failed = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            looked += 1;
+            if let Some(broken) = verify(&mut session)? {
+                let through = format!("through server {number}: {broken}");
+                return Ok(Some(if urls.len() == 1 { broken } else { through }));
             }
         }
-        Ok(None)
+        match failed {
+            Some(error) if looked == 0 => Err(error),
+            _ => Ok(None),
+        }
     }
 
     /// A new session of a client whose transactions are isolated at least so.

@@ -1,4 +1,5 @@
-//! What committed transactions did to each district, to hold the data against.
+//! What committed transactions did to each district, and those may have done of whose end nobody knows, to hold the
+//! data against.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -28,6 +29,7 @@ impl Deeds {
 pub(super) struct Done {
     scale: Scale,
     deeds: Mutex<Vec<Deeds>>,
+    in_doubt: Mutex<Vec<Deeds>>,
 }
 
 /// The deeds of one client, handed over when it ends.
@@ -35,6 +37,7 @@ pub(super) struct Done {
 pub(super) struct Own<'a> {
     of: &'a Done,
     deeds: Vec<Deeds>,
+    in_doubt: Vec<Deeds>,
 }
 
 impl Done {
@@ -48,6 +51,7 @@ impl Done {
         Done {
             scale,
             deeds: Mutex::new(vec![loaded; scale.districts() as usize]),
+            in_doubt: Mutex::new(none(scale)),
         }
     }
 
@@ -55,17 +59,23 @@ impl Done {
     pub fn own(&self) -> Own<'_> {
         Own {
             of: self,
-            deeds: vec![Deeds::default(); self.scale.districts() as usize],
+            deeds: none(self.scale),
+            in_doubt: none(self.scale),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Deeds>> {
-        self.deeds.lock().expect("nobody panics with the deeds")
     }
 
     /// One of the counts, by district.
     pub fn sheet(&self, count: impl Fn(&Deeds) -> i64) -> Sheet {
-        let deeds = self.lock();
+        self.sheet_of(&self.deeds, count)
+    }
+
+    /// By how much it may be more.
+    pub fn in_doubt(&self, count: impl Fn(&Deeds) -> i64) -> Sheet {
+        self.sheet_of(&self.in_doubt, count)
+    }
+
+    fn sheet_of(&self, deeds: &Mutex<Vec<Deeds>>, count: impl Fn(&Deeds) -> i64) -> Sheet {
+        let deeds = lock(deeds);
         let numbered = deeds.iter().zip(1..);
         numbered
             .map(|(deeds, number)| {
@@ -76,19 +86,33 @@ impl Done {
     }
 }
 
+fn none(scale: Scale) -> Vec<Deeds> {
+    vec![Deeds::default(); scale.districts() as usize]
+}
+
+fn lock(deeds: &Mutex<Vec<Deeds>>) -> MutexGuard<'_, Vec<Deeds>> {
+    deeds.lock().expect("nobody panics with the deeds")
+}
+
 impl Own<'_> {
-    /// A transaction committed; a delivery had an order in each of the districts `delivered`.
-    pub fn record(&mut self, order: &Order, delivered: &[District]) {
+    /// A transaction committed, or may have; a delivery had an order in each of the districts `delivered`.
+    pub fn record(&mut self, order: &Order, delivered: &[District], in_doubt: bool) {
+        let deeds = match in_doubt {
+            true => &mut self.in_doubt,
+            false => &mut self.deeds,
+        };
         let nothing = Deeds::default();
         match order {
-            Order::New { at, .. } => self.add(
+            Order::New { at, .. } => add(
+                deeds,
                 *at,
                 Deeds {
                     new_orders: 1,
                     ..nothing
                 },
             ),
-            Order::Payment { at, .. } => self.add(
+            Order::Payment { at, .. } => add(
+                deeds,
                 *at,
                 Deeds {
                     payments: 1,
@@ -97,7 +121,8 @@ impl Own<'_> {
             ),
             Order::Delivery { .. } => {
                 for at in delivered {
-                    self.add(
+                    add(
+                        deeds,
                         *at,
                         Deeds {
                             delivered: 1,
@@ -109,19 +134,24 @@ impl Own<'_> {
             Order::Status { .. } | Order::StockLevel { .. } => {}
         }
     }
+}
 
-    fn add(&mut self, (warehouse, district): District, deeds: Deeds) {
-        let at = (warehouse - 1) * i64::from(DISTRICTS) + district - 1;
-        if let Some(own) = self.deeds.get_mut(at as usize) {
-            own.add(deeds);
-        }
+fn add(all: &mut [Deeds], (warehouse, district): District, deeds: Deeds) {
+    let at = (warehouse - 1) * i64::from(DISTRICTS) + district - 1;
+    if let Some(own) = all.get_mut(at as usize) {
+        own.add(deeds);
     }
 }
 
 impl Drop for Own<'_> {
     fn drop(&mut self) {
-        for (all, own) in self.of.lock().iter_mut().zip(&self.deeds) {
-            all.add(*own);
+        for (all, own) in [
+            (&self.of.deeds, &self.deeds),
+            (&self.of.in_doubt, &self.in_doubt),
+        ] {
+            for (all, own) in lock(all).iter_mut().zip(own) {
+                all.add(*own);
+            }
         }
     }
 }

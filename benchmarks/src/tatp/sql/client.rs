@@ -1,10 +1,10 @@
 //! The seven transactions as prepared statements.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 
 use fencepost_fabric::random::Random;
 
-use super::TatpSql;
+use super::{Forwardings, TatpSql};
 use crate::error::BenchError;
 use crate::harness::{Attempt, Client};
 use crate::sql::{Arg, Prepared, SqlFailure, SqlSession};
@@ -61,7 +61,7 @@ pub struct TatpClient<'a> {
     session: Box<dyn SqlSession>,
     statements: Statements,
     mix: Mix,
-    more_forwardings: &'a AtomicI64,
+    forwardings: &'a Forwardings,
 }
 
 impl<'a> TatpClient<'a> {
@@ -75,7 +75,7 @@ impl<'a> TatpClient<'a> {
             session,
             statements,
             mix,
-            more_forwardings: &of.more_forwardings,
+            forwardings: &of.forwardings,
         })
     }
 
@@ -132,7 +132,7 @@ impl<'a> TatpClient<'a> {
                     small(end_time),
                     Arg::Text(&to),
                 ];
-                let done = session.in_block(|session| insert(session, statements, s_id, row))?;
+                let done = session.in_block(|session| insert(session, statements, s_id, row));
                 self.count_forwardings(1, done)
             }
             Request::DeleteCallForwarding {
@@ -147,17 +147,29 @@ impl<'a> TatpClient<'a> {
                     let args = [found, small(sf_type), small(start_time)];
                     let count = session.execute(statements.delete, &args)?;
                     Ok((count == 1).then_some(()))
-                })?;
+                });
                 self.count_forwardings(-1, done)
             }
         }
     }
 
-    fn count_forwardings(&self, by: i64, done: Option<()>) -> Result<Option<()>, SqlFailure> {
-        if done.is_some() {
-            self.more_forwardings.fetch_add(by, Ordering::Relaxed);
+    fn count_forwardings(
+        &self,
+        by: i64,
+        done: Result<Option<()>, SqlFailure>,
+    ) -> Result<Option<()>, SqlFailure> {
+        let count = match &done {
+            Ok(Some(())) => Some((&self.forwardings.more, by)),
+            Err(failure) if failure.is_in_doubt() => match by > 0 {
+                true => Some((&self.forwardings.may_be_more, 1)),
+                false => Some((&self.forwardings.may_be_less, 1)),
+            },
+            _ => None,
+        };
+        if let Some((count, by)) = count {
+            count.fetch_add(by, Ordering::Relaxed);
         }
-        Ok(done)
+        done
     }
 }
 

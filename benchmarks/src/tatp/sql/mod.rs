@@ -4,6 +4,7 @@ mod client;
 mod load;
 mod verify;
 
+use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -26,8 +27,27 @@ pub struct TatpSql {
     source: SqlSource,
     population: Population,
     loaded: Mutex<Sizes>,
-    /// Forwardings that committed inserts made, less those that committed deletes took.
-    more_forwardings: AtomicI64,
+    forwardings: Forwardings,
+}
+
+/// What became of forwardings.
+#[derive(Default)]
+struct Forwardings {
+    /// Those that committed inserts made, less those that committed deletes took.
+    more: AtomicI64,
+    /// Inserts of which nobody knows.
+    may_be_more: AtomicI64,
+    /// Deletes of which nobody knows.
+    may_be_less: AtomicI64,
+}
+
+impl Forwardings {
+    /// How many there may be, where so many were loaded.
+    fn range(&self, loaded: i64) -> RangeInclusive<i64> {
+        let of = |count: &AtomicI64| count.load(Ordering::Relaxed);
+        let sure = loaded + of(&self.more);
+        sure - of(&self.may_be_less)..=sure + of(&self.may_be_more)
+    }
 }
 
 impl TatpSql {
@@ -40,7 +60,7 @@ impl TatpSql {
                 seed,
             },
             loaded: Mutex::default(),
-            more_forwardings: AtomicI64::new(0),
+            forwardings: Forwardings::default(),
         }
     }
 
@@ -68,9 +88,9 @@ impl Workload for TatpSql {
     }
 
     fn verify(&self) -> Result<Option<String>, BenchError> {
-        let more = self.more_forwardings.load(Ordering::Relaxed);
+        let forwardings = self.forwardings.range(self.loaded().forwardings as i64);
         let verify = |session: &mut dyn SqlSession| {
-            verify::verify(session, &self.population, self.loaded(), more)
+            verify::verify(session, &self.population, self.loaded(), &forwardings)
         };
         self.source.verify(verify)
     }

@@ -1,5 +1,7 @@
 //! What must hold after any run.
 
+use std::ops::RangeInclusive;
+
 use crate::error::BenchError;
 use crate::sql::{Arg, SqlSession};
 use crate::tatp::population::{Population, Sizes, number};
@@ -11,68 +13,73 @@ pub(super) fn verify(
     session: &mut dyn SqlSession,
     population: &Population,
     loaded: Sizes,
-    more_forwardings: i64,
+    forwardings: &RangeInclusive<i64>,
 ) -> Result<Option<String>, BenchError> {
-    let forwardings = loaded.forwardings as i64 + more_forwardings;
     let subscribers = i64::from(population.subscribers);
-    let rules: [(&str, &str, i64); 10] = [
+    let exactly = |count: i64| count..=count;
+    let rules: [(&str, &str, RangeInclusive<i64>); 10] = [
         (
             "subscribers",
             "SELECT count(*) FROM subscriber",
-            subscribers,
+            exactly(subscribers),
         ),
         (
             "access rows",
             "SELECT count(*) FROM access_info",
-            loaded.access as i64,
+            exactly(loaded.access as i64),
         ),
         (
             "facilities",
             "SELECT count(*) FROM special_facility",
-            loaded.facilities as i64,
+            exactly(loaded.facilities as i64),
         ),
         (
             "forwardings",
             "SELECT count(*) FROM call_forwarding",
-            forwardings,
+            forwardings.clone(),
         ),
         (
             "access rows of a subscriber",
             "SELECT count(*) FROM access_info a JOIN subscriber s ON s.s_id = a.s_id",
-            loaded.access as i64,
+            exactly(loaded.access as i64),
         ),
         (
             "facilities of a subscriber",
             "SELECT count(*) FROM special_facility f JOIN subscriber s ON s.s_id = f.s_id",
-            loaded.facilities as i64,
+            exactly(loaded.facilities as i64),
         ),
         (
             "forwardings of a facility",
             "SELECT count(*) FROM call_forwarding c JOIN special_facility f \
              ON f.s_id = c.s_id AND f.sf_type = c.sf_type",
-            forwardings,
+            forwardings.clone(),
         ),
         (
             "access rows of an impossible type",
             "SELECT count(*) FROM access_info WHERE ai_type < 1 OR ai_type > 4",
-            0,
+            exactly(0),
         ),
         (
             "facilities of an impossible type",
             "SELECT count(*) FROM special_facility \
              WHERE sf_type < 1 OR sf_type > 4 OR is_active < 0 OR is_active > 1",
-            0,
+            exactly(0),
         ),
         (
             "forwardings at an impossible time",
             "SELECT count(*) FROM call_forwarding WHERE end_time < 1 OR end_time > 24 \
              OR (start_time <> 0 AND start_time <> 8 AND start_time <> 16)",
-            0,
+            exactly(0),
         ),
     ];
     for (what, sql, wanted) in rules {
         let found = session.number(sql)?;
-        if found != wanted {
+        if !wanted.contains(&found) {
+            let (least, most) = wanted.into_inner();
+            let wanted = match least == most {
+                true => least.to_string(),
+                false => format!("{least} to {most}"),
+            };
             return Ok(Some(format!("{what}: {found} instead of {wanted}")));
         }
     }

@@ -164,7 +164,7 @@ impl Client for TpccNativeClient<'_> {
         let body = body.await;
         let ended = end(tx, body).await?;
         if ended == Attempt::Committed {
-            self.done.record(order, &delivered);
+            self.done.record(order, &delivered, false);
             self.history += 1;
         }
         Ok(ended)

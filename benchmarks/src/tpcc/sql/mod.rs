@@ -165,11 +165,15 @@ impl Client for TpccClient<'_> {
                 }
             }
             Ok(Attempt::Committed)
-        })?;
-        if ended == Attempt::Committed {
-            self.done.record(order, &delivered);
+        });
+        match &ended {
+            Ok(Attempt::Committed) => self.done.record(order, &delivered, false),
+            Err(BenchError::Sql(failure)) if failure.is_in_doubt() => {
+                self.done.record(order, &delivered, true);
+            }
+            _ => {}
         }
-        Ok(ended)
+        ended
     }
 }
 
