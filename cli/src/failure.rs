@@ -1,5 +1,7 @@
 //! Why a command failed, in words for whoever typed it.
 
+use std::process::ExitCode;
+
 use fencepost_benchmarks::BenchError;
 use fencepost_pgserver::ListenError;
 
@@ -18,6 +20,11 @@ pub enum Failure {
     /// The benchmark did not run.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// The other machines go on without this one.
+    #[error(
+        "machine {0} is no member of the cluster any more: the others have taken it to have failed, and go on without it"
+    )]
+    Left(u32),
     /// Something is not as it must be.
     #[error("{0}")]
     Broken(String),
@@ -31,7 +38,18 @@ pub enum Failure {
     },
 }
 
+/// Of a process that is told apart from others that failed.
+const LEFT: u8 = 3;
+
 impl Failure {
+    /// The exit code of the program.
+    pub fn code(&self) -> ExitCode {
+        match self {
+            Failure::Left(_) => ExitCode::from(LEFT),
+            _ => ExitCode::FAILURE,
+        }
+    }
+
     /// Names what was being done when the system said no.
     pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Failure {
         let what = what.into();

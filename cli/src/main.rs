@@ -9,7 +9,8 @@
 //!   fencepost restore       reads it from there
 //!   fencepost status        shows a running one
 //! ```
-//! Exit codes: 0 done, 1 it failed or something is broken (stderr says what), 2 wrong usage.
+//! Exit codes: 0 done, 1 it failed or something is broken (stderr says what), 2 wrong usage, 3 the other machines of its
+//! cluster go on without this one.
 
 #![forbid(unsafe_code)]
 
@@ -80,7 +81,7 @@ fn main() -> ExitCode {
             // In one piece: machines of a dev-cluster may have the same to say at once.
             let line = format!("fencepost: {failure}\n");
             let _ = std::io::stderr().write_all(line.as_bytes());
-            ExitCode::FAILURE
+            failure.code()
         }
     }
 }

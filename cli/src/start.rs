@@ -4,6 +4,8 @@
 //!   open (recovery) ──► listen ──► "ready" line ──► signal ──► statements end ──► close
 //!     a signal ends at once                         a second signal ends at once
 //! ```
+//! It also ends, at once and as a failure of its own kind, where the others of its cluster go on without it: nothing
+//! that it could say would be true any more, and whoever looks after it may start it again.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -20,6 +22,9 @@ use crate::size;
 
 /// How long statements may go on after the signal.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether the machine is a member still.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Serve PostgreSQL clients until SIGTERM or SIGINT.
 #[derive(Debug, Args)]
@@ -137,6 +142,7 @@ impl Start {
         let began = Instant::now();
         let runtime = Builder::new_current_thread()
             .enable_io()
+            .enable_time()
             .build()
             .map_err(Failure::io("runtime"))?;
         // Before the ready line, so that a signal sent on seeing it is not lost.
@@ -172,7 +178,13 @@ impl Start {
             began.elapsed().as_millis()
         );
         runtime.block_on(async {
-            let name = signals.next().await;
+            let name = tokio::select! {
+                name = signals.next() => name,
+                left = self.left(&database) => {
+                    server.shutdown(Duration::ZERO).await;
+                    return Err(left);
+                }
+            };
             eprintln!("fencepost: {name}: ending sessions");
             tokio::select! {
                 () = server.shutdown(PATIENCE) => Ok(()),
@@ -182,6 +194,17 @@ impl Start {
             }
         })?;
         database.close().map_err(Failure::Close)
+    }
+
+    /// Returns when the others go on without this machine, where they may.
+    async fn left(&self, database: &Database) -> Failure {
+        if self.lease_ms.is_none() {
+            std::future::pending::<()>().await;
+        }
+        while database.is_member() {
+            tokio::time::sleep(LOOK).await;
+        }
+        Failure::Left(database.machine().number())
     }
 
     /// Opens the database, unless a signal comes first: that may take as long as other machines do.

@@ -149,6 +149,12 @@ impl Database {
         ship.map(|ship| ship.counts()).unwrap_or_default()
     }
 
+    /// Whether this machine is a member of its cluster, as far as it knows. Where the others go on without it, its
+    /// statements end with 57P03, and it is to be closed.
+    pub fn is_member(&self) -> bool {
+        !self.shared.machine.is_evicted()
+    }
+
     /// The machine below, for tools and benchmarks.
     pub fn machine(&self) -> &Arc<Machine> {
         &self.shared.machine

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{Server, assert_clean, crash_rounds};
+use fencepost_benchmarks::BenchError;
 use fencepost_benchmarks::sql::{Arg, Cell, PgSession, Prepared, SqlFailure, SqlSession};
 use fencepost_fabric::random::Random;
 
@@ -36,6 +37,11 @@ impl Journal {
         self.unknown.extend(own.unknown);
     }
 
+    /// How many transfers have taken effect, once that is settled.
+    pub fn len(&self) -> usize {
+        self.acknowledged.len()
+    }
+
     /// Whether any transfer was acknowledged.
     pub fn has_any(&self) -> bool {
         !self.acknowledged.is_empty()
@@ -52,17 +58,21 @@ pub struct Client {
 
 impl Client {
     pub fn connect(url: &str) -> Client {
-        let mut session = PgSession::connect(url).expect("a session");
-        let mut prepare = |sql: &str| session.prepare(sql).expect("a statement");
-        let take = prepare("UPDATE account SET balance = balance - $1 WHERE id = $2");
-        let give = prepare("UPDATE account SET balance = balance + $1 WHERE id = $2");
-        let note = prepare("INSERT INTO transfer VALUES ($1, $2, $3, $4)");
-        Client {
+        Client::try_connect(url).expect("a session")
+    }
+
+    /// The same where the server may be gone.
+    pub fn try_connect(url: &str) -> Result<Client, BenchError> {
+        let mut session = PgSession::connect(url)?;
+        let take = "UPDATE account SET balance = balance - $1 WHERE id = $2";
+        let give = "UPDATE account SET balance = balance + $1 WHERE id = $2";
+        let note = "INSERT INTO transfer VALUES ($1, $2, $3, $4)";
+        Ok(Client {
+            take: session.prepare(take)?,
+            give: session.prepare(give)?,
+            note: session.prepare(note)?,
             session,
-            take,
-            give,
-            note,
-        }
+        })
     }
 
     /// The statements of a transfer, up to its COMMIT.
@@ -85,7 +95,18 @@ impl Client {
     }
 
     /// Transfers until the server is gone.
-    pub fn run(mut self, first_id: i64, mut random: Random, stop: &AtomicBool) -> Journal {
+    pub fn run(self, first_id: i64, random: Random, stop: &AtomicBool) -> Journal {
+        self.run_and_tell(first_id, random, stop, &|| {})
+    }
+
+    /// The same; `tell` hears of each that was acknowledged.
+    pub fn run_and_tell(
+        mut self,
+        first_id: i64,
+        mut random: Random,
+        stop: &AtomicBool,
+        tell: &dyn Fn(),
+    ) -> Journal {
         let mut journal = Journal::default();
         for id in first_id.. {
             if stop.load(Ordering::Relaxed) {
@@ -93,7 +114,10 @@ impl Client {
             }
             match self.move_money(id, &mut random) {
                 Ok(()) => match self.session.script("COMMIT") {
-                    Ok(()) => drop(journal.acknowledged.insert(id)),
+                    Ok(()) => {
+                        journal.acknowledged.insert(id);
+                        tell();
+                    }
                     Err(failure) if failure.conflict().is_some() => {}
                     Err(failure) => {
                         assert!(failure.is_connection_lost(), "COMMIT: {failure}");
@@ -244,9 +268,5 @@ fn kill_9_under_bank_load_loses_nothing_acknowledged() {
     assert!(journal.has_any(), "some transfers were acknowledged");
     assert!(server.terminate(), "it ends well");
     assert_clean(dir.path());
-    println!(
-        "{} transfers in {:?}",
-        journal.acknowledged.len(),
-        began.elapsed()
-    );
+    println!("{} transfers in {:?}", journal.len(), began.elapsed());
 }

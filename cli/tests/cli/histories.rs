@@ -5,7 +5,7 @@
 //! -- --ignored` does the same over machines that run already, of which it makes the tables `list` and
 //! `account` anew.
 
-mod client;
+pub mod client;
 mod faults;
 
 use std::io::Write;

@@ -13,6 +13,7 @@ use fencepost_sql::catalog::guard_table;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
+use fencepost_txn::Stop;
 
 use super::copy::CopyIn;
 use super::protocol::{Completion, block_failed};
@@ -138,7 +139,7 @@ impl Session {
             {
                 result = Err(halt);
             }
-            match result {
+            match result.map_err(|halt| self.of_member(halt)) {
                 Err(halt) if halt.is_retryable() && alone && attempt < ATTEMPTS_MAX => {
                     if !sink.rewind() {
                         return Err(halt);
@@ -159,6 +160,16 @@ impl Session {
                 }
                 Err(halt) => return Err(halt),
             }
+        }
+    }
+
+    /// What cannot be done because this machine is no member any more succeeds at no other attempt.
+    fn of_member(&self, halt: Halt) -> Halt {
+        match halt {
+            Halt::Stop(Stop::Retry(_)) if self.db.machine.is_evicted() => {
+                Halt::Stop(Stop::NotMember)
+            }
+            halt => halt,
         }
     }
 

@@ -1,6 +1,8 @@
 //! What tests of the real program share: a server process, and the tools that drive it.
 
 pub mod dev_cluster;
+pub mod machines;
+pub mod namespaces;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -151,4 +153,19 @@ pub fn crash_rounds() -> u32 {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(5)
+}
+
+/// Long enough for a host that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Does something until it is done.
+pub fn insist<T, E: std::fmt::Debug>(what: &str, mut done: impl FnMut() -> Result<T, E>) -> T {
+    let began = Instant::now();
+    loop {
+        match done() {
+            Ok(done) => return done,
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{what}: {error:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

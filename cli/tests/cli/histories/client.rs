@@ -1,15 +1,20 @@
 //! A client that runs transactions at random over one session and writes down what it saw.
 //!
 //! Lists are appended to and read, and money goes from account to account. What conflicts is an outcome, and
-//! the client goes on with another transaction.
+//! the client goes on with another transaction. One that survives does so, too, where its server is gone: over
+//! another one. Whether a transaction has committed whose end nobody told is then said by the lists at the end.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fencepost_benchmarks::BenchError;
 use fencepost_benchmarks::sql::{Arg, Cell, PgSession, Prepared, SqlFailure, SqlSession};
 use fencepost_fabric::random::Random;
 use fencepost_simulator::appends::Visit;
-use fencepost_simulator::history::Object;
+use fencepost_simulator::history::{NEVER, Object, SOMETIME};
 use fencepost_simulator::lists::Contents;
+
+use crate::common::insist;
 
 pub const LISTS: u64 = 6;
 const ACCOUNTS: u64 = 8;
@@ -51,12 +56,45 @@ impl Common {
 pub struct Notes {
     /// Transactions over lists.
     pub visits: Vec<Visit>,
+    /// Those of whose end nobody was told.
+    pub in_doubt: Vec<Visit>,
     /// Those that committed; the others conflicted.
     pub committed: usize,
+    /// How often its server was gone.
+    pub lost: usize,
     /// Transfers that committed.
     pub transfers: usize,
     /// Totals of all accounts that were read.
     pub totals: usize,
+}
+
+/// All transactions over lists, where the last of them have read all lists: so what was in doubt has committed if its
+/// number is there.
+pub fn settled(notes: Vec<Notes>) -> Vec<Visit> {
+    let visits = || notes.iter().flat_map(|notes| &notes.visits);
+    let numbers = visits().flat_map(|visit| visit.found.iter().flat_map(|list| &list.numbers));
+    let numbers: HashSet<u64> = numbers.copied().collect();
+    let settle = |mut visit: Visit| {
+        if !numbers.contains(&visit.id) {
+            visit.appended.clear();
+            visit.began = SOMETIME;
+        }
+        visit
+    };
+    let all = notes.into_iter().flat_map(|notes| {
+        let in_doubt = notes.in_doubt.into_iter().map(settle);
+        notes.visits.into_iter().chain(in_doubt.collect::<Vec<_>>())
+    });
+    all.collect()
+}
+
+/// How a transaction ended.
+enum End {
+    Committed,
+    Aborted,
+    /// It has not committed, and its server is gone.
+    Gone,
+    InDoubt,
 }
 
 #[derive(Clone, Copy)]
@@ -65,35 +103,59 @@ enum Step {
     Append(u64),
 }
 
-pub struct Client<'a> {
+/// A session with what it has prepared.
+struct Desk {
     session: PgSession,
-    common: &'a Common,
-    random: Random,
     read: Prepared,
     read_two: Prepared,
     append: Prepared,
     balance: Prepared,
     add: Prepared,
     total: Prepared,
+}
+
+impl Desk {
+    fn at(url: &str) -> Result<Desk, BenchError> {
+        let mut session = PgSession::connect(url)?;
+        // Nobody waits for ever.
+        session.script("SET statement_timeout = '60s'")?;
+        Ok(Desk {
+            read: session.prepare("SELECT k, v FROM list WHERE k = $1")?,
+            read_two: session.prepare("SELECT k, v FROM list WHERE k = $1 OR k = $2")?,
+            append: session.prepare("UPDATE list SET v = v || $1 WHERE k = $2")?,
+            balance: session.prepare("SELECT balance FROM account WHERE id = $1")?,
+            add: session.prepare("UPDATE account SET balance = balance + $1 WHERE id = $2")?,
+            total: session.prepare("SELECT sum(balance)::bigint, min(balance) FROM account")?,
+            session,
+        })
+    }
+}
+
+pub struct Client<'a> {
+    desk: Desk,
+    common: &'a Common,
+    random: Random,
+    /// Where else it goes when its server is gone.
+    others: &'a [String],
     pub notes: Notes,
 }
 
 impl<'a> Client<'a> {
     pub fn connect(url: &str, common: &'a Common, seed: u64) -> Client<'a> {
-        let mut session = PgSession::connect(url).expect("a session");
-        let mut prepare = |sql: &str| session.prepare(sql).expect("a statement");
         Client {
-            read: prepare("SELECT k, v FROM list WHERE k = $1"),
-            read_two: prepare("SELECT k, v FROM list WHERE k = $1 OR k = $2"),
-            append: prepare("UPDATE list SET v = v || $1 WHERE k = $2"),
-            balance: prepare("SELECT balance FROM account WHERE id = $1"),
-            add: prepare("UPDATE account SET balance = balance + $1 WHERE id = $2"),
-            total: prepare("SELECT sum(balance)::bigint, min(balance) FROM account"),
-            session,
+            // A busy host may not know in time what tables there are.
+            desk: insist("a session", || Desk::at(url)),
             common,
             random: Random::new(seed),
+            others: &[],
             notes: Notes::default(),
         }
+    }
+
+    /// The same that goes to any of these when its server is gone.
+    pub fn survives(mut self, others: &'a [String]) -> Client<'a> {
+        self.others = others;
+        self
     }
 
     /// One transaction.
@@ -119,8 +181,10 @@ impl<'a> Client<'a> {
     pub fn look(&mut self) {
         let steps: Vec<Step> = (0..LISTS).map(Step::Read).collect();
         let committed = self.notes.committed;
-        self.visit(&steps);
-        assert!(self.notes.committed > committed, "nobody else is there");
+        insist("a look at all lists", || {
+            self.visit(&steps);
+            (self.notes.committed > committed).then_some(()).ok_or(())
+        });
         self.read_total();
     }
 
@@ -149,9 +213,8 @@ impl<'a> Client<'a> {
     fn visit(&mut self, steps: &[Step]) {
         let bare = steps.len() == 1 && self.random.below(2) == 0;
         let mut visit = self.begin();
-        let session: &mut dyn SqlSession = &mut self.session;
-        let mut appended = Vec::new();
-        let (read, append) = (self.read, self.append);
+        let (read, append) = (self.desk.read, self.desk.append);
+        let session: &mut dyn SqlSession = &mut self.desk.session;
         let mut run = |session: &mut (dyn SqlSession + '_)| {
             for step in steps {
                 match *step {
@@ -163,16 +226,21 @@ impl<'a> Client<'a> {
                         let number = format!(",{}", visit.id);
                         let args = [Arg::Text(&number), Arg::Int4(k as i32)];
                         assert_eq!(session.execute(append, &args)?, 1, "list {k} is there");
-                        appended.push(list(k));
                     }
                 }
             }
             Ok(Some(()))
         };
         let done = match bare {
-            true => run(session),
+            true => run(session).map_err(SqlFailure::of_commit),
             false => session.in_block(run),
         };
+        let wrote = steps.iter().filter_map(|step| match step {
+            Step::Append(k) => Some(list(*k)),
+            Step::Read(_) => None,
+        });
+        // Of a statement whose answer is lost the client does not know that it has appended.
+        let appended = wrote.collect();
         self.end(visit, appended, done.map(drop));
     }
 
@@ -180,7 +248,7 @@ impl<'a> Client<'a> {
     fn visit_at_once(&mut self, a: u64, b: u64) {
         let mut visit = self.begin();
         let args = [a, b].map(|k| Arg::Int4(k as i32));
-        let rows = self.session.query(self.read_two, &args);
+        let rows = self.desk.session.query(self.desk.read_two, &args);
         let done = rows.map(|rows| visit.found.extend(found(&rows, visit.id)));
         self.end(visit, Vec::new(), done);
     }
@@ -195,22 +263,55 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// What was read before a conflict counts, too: it must have been one state.
+    /// What was read before a conflict counts, too: it must have been one state. One whose server is gone may have
+    /// been told of a state that was the last one once.
     fn end(&mut self, mut visit: Visit, appended: Vec<Object>, done: Result<(), SqlFailure>) {
-        visit.ended = self.common.now();
-        if committed(done) {
-            visit.appended = appended;
-            self.notes.committed += 1;
+        match self.ended(done) {
+            End::Committed => {
+                visit.ended = self.common.now();
+                visit.appended = appended;
+                self.notes.committed += 1;
+            }
+            End::Aborted => visit.ended = self.common.now(),
+            End::Gone => {
+                visit.began = SOMETIME;
+                visit.ended = NEVER;
+            }
+            End::InDoubt => {
+                visit.ended = NEVER;
+                visit.appended = appended;
+                return self.notes.in_doubt.push(visit);
+            }
         }
         self.notes.visits.push(visit);
+    }
+
+    /// How a transaction ended; where its server is gone the next one is at another.
+    fn ended(&mut self, done: Result<(), SqlFailure>) -> End {
+        match done {
+            Ok(()) => End::Committed,
+            Err(failure) if failure.conflict().is_some() => End::Aborted,
+            Err(failure) if failure.is_connection_lost() && !self.others.is_empty() => {
+                self.notes.lost += 1;
+                self.desk = insist("another server", || {
+                    let other = self.random.below(self.others.len() as u64);
+                    Desk::at(&self.others[other as usize])
+                });
+                match failure.is_in_doubt() {
+                    true => End::InDoubt,
+                    false => End::Gone,
+                }
+            }
+            Err(failure) => panic!("{failure}"),
+        }
     }
 
     fn transfer(&mut self) {
         let (from, to) = self.two_of(ACCOUNTS);
         let amount = 1 + self.random.below(20) as i64;
         let (from, to) = (Arg::Int4(from as i32), Arg::Int4(to as i32));
-        let (balance, add) = (self.balance, self.add);
-        let session: &mut dyn SqlSession = &mut self.session;
+        let (balance, add) = (self.desk.balance, self.desk.add);
+        let session: &mut dyn SqlSession = &mut self.desk.session;
         let done = session.in_block(|session| {
             let has = session.row(balance, &[from])?[0].int().expect("a number");
             if has < amount {
@@ -220,7 +321,7 @@ impl<'a> Client<'a> {
             session.execute(add, &[Arg::Int8(amount), to])?;
             Ok(Some(()))
         });
-        if committed(done.map(drop)) {
+        if let End::Committed = self.ended(done.map(drop)) {
             self.notes.transfers += 1;
         }
     }
@@ -228,9 +329,9 @@ impl<'a> Client<'a> {
     /// The total by one statement or account by account; nobody may see money made or lost, nor a debt,
     /// even in a transaction that conflicts later.
     fn read_total(&mut self) {
-        let (total, balance) = (self.total, self.balance);
+        let (total, balance) = (self.desk.total, self.desk.balance);
         let at_once = self.random.below(2) == 0;
-        let session: &mut dyn SqlSession = &mut self.session;
+        let session: &mut dyn SqlSession = &mut self.desk.session;
         let seen = session.in_block(|session| {
             if at_once {
                 let row = session.row(total, &[])?;
@@ -250,17 +351,8 @@ impl<'a> Client<'a> {
                 assert!(least >= Some(0), "a debt: {least:?}");
                 self.notes.totals += 1;
             }
-            Err(failure) => assert!(!committed(Err(failure))),
+            Err(failure) => drop(self.ended(Err(failure))),
         }
-    }
-}
-
-/// Whether it did; a conflict is the only other outcome there may be.
-fn committed(done: Result<(), SqlFailure>) -> bool {
-    match done {
-        Ok(()) => true,
-        Err(failure) if failure.conflict().is_some() => false,
-        Err(failure) => panic!("{failure}"),
     }
 }
 

@@ -1,0 +1,257 @@
+//! What becomes of machines under load, and what the others have to make of it.
+
+use std::thread;
+use std::time::Duration;
+
+use fencepost_benchmarks::sql::SqlSession;
+
+use super::loads::Load;
+use crate::common::insist;
+use crate::common::machines::Machines;
+use crate::common::namespaces::Namespaces;
+
+/// Long enough for a host that is busy with other tests.
+const LEASE: &str = "2000";
+/// How long who is stopped or cut off is so.
+const BEYOND: Duration = Duration::from_secs(5);
+/// The exit code of who is no member any more.
+const LEFT: i32 = 3;
+
+/// What is between the machines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Between {
+    Shm,
+    Tcp,
+    /// Tcp between network namespaces.
+    Namespaces,
+}
+
+/// A fault.
+pub struct Fault {
+    pub name: &'static str,
+    between: Between,
+    machines: usize,
+    further: &'static [&'static str],
+    /// Those that it happens to.
+    struck: &'static [usize],
+    how: How,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// kill -9; they stay away.
+    Killed,
+    /// kill -9, and all are started again.
+    KilledAndBack,
+    /// SIGSTOP, SIGCONT.
+    Stopped,
+    /// They and the others do not hear of each other.
+    CutOff,
+    /// The others do not hear of them.
+    Unheard,
+}
+
+const TWO: &[&str] = &["--replicas", "2", "--lease-ms", LEASE];
+const DOMAINS: &[&str] = &[
+    "--replicas",
+    "2",
+    "--lease-ms",
+    LEASE,
+    "--domains",
+    "a,a,b,c,c",
+];
+const THREE: &[&str] = &["--replicas", "3", "--lease-ms", LEASE];
+
+const fn of_three(
+    name: &'static str,
+    between: Between,
+    struck: &'static [usize],
+    how: How,
+) -> Fault {
+    Fault {
+        name,
+        between,
+        machines: 3,
+        further: TWO,
+        struck,
+        how,
+    }
+}
+
+pub static KILL: Fault = of_three("one of three killed", Between::Shm, &[2], How::Killed);
+pub static KILL_MANAGER: Fault = of_three("the CM killed", Between::Tcp, &[0], How::Killed);
+pub static KILL_DOMAIN: Fault = Fault {
+    machines: 5,
+    further: DOMAINS,
+    ..of_three(
+        "two of five killed that are one domain",
+        Between::Shm,
+        &[3, 4],
+        How::Killed,
+    )
+};
+pub static KILL_DOMAIN_OF_MANAGER: Fault = Fault {
+    machines: 5,
+    further: DOMAINS,
+    ..of_three(
+        "two of five killed that are one domain, the CM's",
+        Between::Tcp,
+        &[0, 1],
+        How::Killed,
+    )
+};
+pub static STOP: Fault = of_three(
+    "one of three stopped and resumed",
+    Between::Tcp,
+    &[2],
+    How::Stopped,
+);
+pub static STOP_MANAGER: Fault = of_three(
+    "the CM stopped and resumed",
+    Between::Shm,
+    &[0],
+    How::Stopped,
+);
+pub static CUT_OFF: Fault = of_three(
+    "one of three cut off",
+    Between::Namespaces,
+    &[2],
+    How::CutOff,
+);
+pub static CUT_OFF_MANAGER: Fault = Fault {
+    machines: 5,
+    further: THREE,
+    ..of_three(
+        "two of five cut off, one of them the CM",
+        Between::Namespaces,
+        &[0, 1],
+        How::CutOff,
+    )
+};
+pub static UNHEARD: Fault = of_three(
+    "one of three heard by nobody",
+    Between::Namespaces,
+    &[2],
+    How::Unheard,
+);
+pub static UNHEARD_MANAGER: Fault = of_three(
+    "the CM heard by nobody",
+    Between::Namespaces,
+    &[0],
+    How::Unheard,
+);
+pub static ALL: Fault = Fault {
+    further: &["--replicas", "2", "--durability", "nvram"],
+    ..of_three(
+        "all killed at once, and started again",
+        Between::Shm,
+        &[0, 1, 2],
+        How::KilledAndBack,
+    )
+};
+
+impl Fault {
+    /// Tries it; what was checked, or why it cannot be tried here.
+    pub fn under(&self, load: Load) -> Result<String, String> {
+        let namespaces = match self.between {
+            Between::Namespaces => Some(Namespaces::make(self.machines)?),
+            _ => None,
+        };
+        let mut machines = match (&namespaces, self.between) {
+            (Some(namespaces), _) => {
+                namespaces.enter();
+                Machines::start_in(namespaces, self.further)
+            }
+            (_, Between::Shm) => Machines::start("shm", self.machines, self.further),
+            _ => Machines::start("tcp", self.machines, self.further),
+        };
+        let urls = machines.urls();
+        let checked = load.run(&urls, self.seconds(), || {
+            self.strike(&mut machines, namespaces.as_ref());
+            let answering = (0..self.machines).filter(|at| self.answers(*at));
+            answering.map(|at| urls[at].clone()).collect()
+        });
+        for at in (0..self.machines).filter(|at| self.answers(*at)) {
+            assert!(machines.runs(at), "{}", machines.said(at));
+        }
+        Ok(checked)
+    }
+
+    /// Longer than it takes, on a busy host, too.
+    fn seconds(&self) -> u32 {
+        match self.how {
+            How::Killed | How::KilledAndBack => 12,
+            How::Stopped | How::CutOff | How::Unheard => 30,
+        }
+    }
+
+    /// Whether a machine answers after all.
+    fn answers(&self, machine: usize) -> bool {
+        self.how != How::Killed || !self.struck.contains(&machine)
+    }
+
+    fn others(&self) -> Vec<usize> {
+        let all = 0..self.machines;
+        all.filter(|at| !self.struck.contains(at)).collect()
+    }
+
+    fn strike(&self, machines: &mut Machines, namespaces: Option<&Namespaces>) {
+        let others = self.others();
+        match self.how {
+            How::Killed => {
+                machines.kill(self.struck);
+                self.await_service(machines, &others);
+            }
+            How::KilledAndBack => {
+                machines.kill(self.struck);
+                machines.start_again(self.struck);
+            }
+            How::Stopped => {
+                for at in self.struck {
+                    machines.signal(*at, "-STOP");
+                }
+                self.await_service(machines, &others);
+                thread::sleep(BEYOND);
+                for at in self.struck {
+                    machines.signal(*at, "-CONT");
+                }
+                self.await_ends(machines);
+            }
+            How::CutOff | How::Unheard => {
+                let namespaces = namespaces.expect("they are made");
+                namespaces.cut(self.struck, &others);
+                if self.how == How::CutOff {
+                    namespaces.cut(&others, self.struck);
+                }
+                self.await_service(machines, &others);
+                thread::sleep(BEYOND);
+                namespaces.heal(self.struck, &others);
+                if self.how == How::CutOff {
+                    namespaces.heal(&others, self.struck);
+                }
+                self.await_ends(machines);
+            }
+        }
+    }
+
+    /// The others have gone on without those that were struck, and serve.
+    fn await_service(&self, machines: &Machines, others: &[usize]) {
+        let mut session = machines.session(others[0]);
+        let session: &mut dyn SqlSession = &mut session;
+        let members = "SELECT count(*) FROM pg_fencepost_machines";
+        insist("the others go on", || match session.number(members) {
+            Ok(number) if number == others.len() as i64 => Ok(()),
+            other => Err(other),
+        });
+    }
+
+    /// They find that they are out, say so, end, and come back.
+    fn await_ends(&self, machines: &mut Machines) {
+        for at in self.struck {
+            assert_eq!(machines.code(*at), Some(LEFT), "{}", machines.said(*at));
+            let said = machines.said(*at);
+            assert!(said.contains("no member of the cluster any more"), "{said}");
+        }
+        machines.start_again(self.struck);
+    }
+}

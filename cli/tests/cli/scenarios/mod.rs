@@ -1,0 +1,117 @@
+//! Machines that are processes under load, of which some fail: the others go on, and what clients saw is checked.
+//!
+//! ```text
+//!   machines ──► load ──► fault (kill -9, SIGSTOP, a cut network, all at once) ──► load goes on ──► check
+//! ```
+//! Each fault once under one load, unless `FENCEPOST_SCENARIO_ROUNDS` says how often under each of the loads:
+//! `.ci/scenarios --rounds 10`. What was checked is a line on stderr for each.
+
+mod faults;
+mod loads;
+
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use faults::Fault;
+use loads::Load;
+
+/// How often each fault is tried under each of the loads; once under one where nobody says.
+fn rounds() -> Option<u32> {
+    let rounds = std::env::var("FENCEPOST_SCENARIO_ROUNDS").ok()?;
+    Some(rounds.parse().expect("a number of rounds"))
+}
+
+/// Tries a fault, `load` being the load where it is tried only once.
+fn scenario(fault: &'static Fault, load: Load) {
+    let (rounds, loads) = match rounds() {
+        Some(rounds) => (rounds, Load::ALL.to_vec()),
+        None => (1, vec![load]),
+    };
+    // Network namespaces are of threads, so it is one of its own.
+    let all = std::thread::spawn(move || {
+        let mut failed = 0;
+        for round in 1..=rounds {
+            for load in &loads {
+                failed += u32::from(!once(fault, *load, round));
+            }
+        }
+        failed
+    });
+    assert_eq!(all.join().expect("no panic"), 0, "rounds failed");
+}
+
+/// Whether a round went well, or could not be tried here.
+fn once(fault: &Fault, load: Load, round: u32) -> bool {
+    let began = Instant::now();
+    let done = catch_unwind(AssertUnwindSafe(|| fault.under(load)));
+    let (ok, what) = match done {
+        Ok(Ok(checked)) => (true, format!("ok: {checked}")),
+        Ok(Err(why)) => (true, format!("skipped: {why}")),
+        // What it was has been printed where it happened.
+        Err(_) => (false, "FAILED".to_string()),
+    };
+    // Not eprintln: that is hidden while the test passes.
+    let _ = writeln!(
+        std::io::stderr(),
+        "scenario: {}, {load:?}, round {round}: {what} ({:.0} s)",
+        fault.name,
+        began.elapsed().as_secs_f64()
+    );
+    ok
+}
+
+#[test]
+fn a_machine_is_killed() {
+    scenario(&faults::KILL, Load::Lists);
+}
+
+#[test]
+fn the_manager_is_killed() {
+    scenario(&faults::KILL_MANAGER, Load::Tpcc);
+}
+
+#[test]
+fn two_of_five_that_are_one_domain_are_killed() {
+    scenario(&faults::KILL_DOMAIN, Load::Tatp);
+}
+
+#[test]
+fn two_of_five_that_are_one_domain_are_killed_one_of_them_the_manager() {
+    scenario(&faults::KILL_DOMAIN_OF_MANAGER, Load::Bank);
+}
+
+#[test]
+fn a_machine_is_stopped_beyond_its_lease() {
+    scenario(&faults::STOP, Load::Bank);
+}
+
+#[test]
+fn the_manager_is_stopped_beyond_its_lease() {
+    scenario(&faults::STOP_MANAGER, Load::Lists);
+}
+
+#[test]
+fn a_machine_is_cut_off() {
+    scenario(&faults::CUT_OFF, Load::Bank);
+}
+
+#[test]
+fn two_of_five_are_cut_off_one_of_them_the_manager() {
+    scenario(&faults::CUT_OFF_MANAGER, Load::Lists);
+}
+
+#[test]
+fn a_machine_is_heard_by_nobody() {
+    scenario(&faults::UNHEARD, Load::Lists);
+}
+
+#[test]
+fn the_manager_is_heard_by_nobody() {
+    scenario(&faults::UNHEARD_MANAGER, Load::Bank);
+}
+
+#[test]
+fn all_machines_are_killed_at_once() {
+    scenario(&faults::ALL, Load::Lists);
+}

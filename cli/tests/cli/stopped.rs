@@ -1,0 +1,86 @@
+//! A machine's process is stopped for longer than its lease and resumed: the others have gone on without it, it tells
+//! nobody anything that is not so any more, and it ends.
+
+use std::time::Duration;
+
+use fencepost_benchmarks::sql::{PgSession, SqlFailure, SqlSession};
+
+use crate::common::insist;
+use crate::common::machines::Machines;
+
+/// Long enough for a host that is busy with other tests.
+const LEASE: [&str; 4] = ["--replicas", "2", "--lease-ms", "2000"];
+/// The exit code of who is no member any more.
+const LEFT: i32 = 3;
+
+fn script(session: &mut PgSession, text: &str) {
+    session.script(text).expect(text);
+}
+
+fn number(session: &mut PgSession, query: &str) -> Result<i64, SqlFailure> {
+    let session: &mut dyn SqlSession = session;
+    session.number(query)
+}
+
+fn others_go_on_and_it_ends(fabric: &str, stopped: usize) {
+    let mut machines = Machines::start(fabric, 3, &LEASE);
+    let others: Vec<usize> = (0..3).filter(|at| *at != stopped).collect();
+    let mut first = machines.session(stopped);
+    script(&mut first, "CREATE TABLE t (a int PRIMARY KEY, b int)");
+    let rows = "INSERT INTO t SELECT g, 0 FROM generate_series(1, 500) g";
+    script(&mut first, rows);
+    let mut other = machines.session(others[0]);
+    let sum = "SELECT sum(b) FROM t";
+    assert_eq!(insist(sum, || number(&mut other, sum)), 0);
+    // One of its sessions is in the midst of a transaction, and another is about to ask.
+    script(&mut first, "BEGIN");
+    script(&mut first, "UPDATE t SET b = 1000 WHERE a = 1");
+    let mut asker = machines.session(stopped);
+
+    machines.signal(stopped, "-STOP");
+    for round in 1..=3 {
+        insist("an update", || other.script("UPDATE t SET b = b + 1"));
+        assert_eq!(insist(sum, || number(&mut other, sum)), round * 500);
+    }
+    let asks = std::thread::spawn(move || number(&mut asker, sum));
+    let commits = std::thread::spawn(move || first.script("COMMIT"));
+    // What they ask for is there when it goes on.
+    std::thread::sleep(Duration::from_millis(200));
+    machines.signal(stopped, "-CONT");
+
+    let answer = asks.join().expect("no panic");
+    assert!(!matches!(answer, Ok(found) if found != 1500), "{answer:?}");
+    assert!(
+        commits.join().expect("no panic").is_err(),
+        "nobody is told that it has committed"
+    );
+    assert_eq!(machines.code(stopped), Some(LEFT));
+    let said = machines.said(stopped);
+    assert!(said.contains("no member of the cluster any more"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for at in others {
+        assert!(machines.runs(at), "{}", machines.said(at));
+        let mut session = machines.session(at);
+        assert_eq!(insist(sum, || number(&mut session, sum)), 1500);
+    }
+}
+
+#[test]
+fn a_member_that_shares_memory_is_stopped() {
+    others_go_on_and_it_ends("shm", 2);
+}
+
+#[test]
+fn the_manager_that_shares_memory_is_stopped() {
+    others_go_on_and_it_ends("shm", 0);
+}
+
+#[test]
+fn a_member_of_a_network_is_stopped() {
+    others_go_on_and_it_ends("tcp", 2);
+}
+
+#[test]
+fn the_manager_of_a_network_is_stopped() {
+    others_go_on_and_it_ends("tcp", 0);
+}
