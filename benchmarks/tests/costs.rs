@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use fencepost_benchmarks::costs::Cluster;
 use fencepost_fabric::{
-    Bell, Completion, Event, Fabric, FabricCounters, FabricError, HostClock, LocalFabric,
-    LocalNetwork, MachineId, Member, Memory, Place, SegmentId, Writer,
+    Bell, Completion, Event, Fabric, FabricCounters, FabricError, LocalFabric, LocalNetwork,
+    MachineId, Member, Memory, Place, SegmentId, Writer,
 };
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Addr, Machine, MachineOptions, Mode, Near, Outcome, record};
@@ -165,18 +165,13 @@ impl World {
         }
         let open = |fabric: Arc<dyn Fabric>| {
             let network = NetworkOptions {
-                fabric,
-                configuration: Configuration::of_process(count).expect("machines"),
-                replication: Replication::exactly(replicas),
                 // Nothing is told of released room, and no record is split at the ring's end.
                 log_words: 1 << 18,
-                clock: Arc::new(HostClock),
-                host: 0,
-                leases: None,
-                store: None,
-                door: None,
-                joins: false,
-                driven: false,
+                ..NetworkOptions::of(
+                    fabric,
+                    Configuration::of_process(count).expect("machines"),
+                    Replication::exactly(replicas),
+                )
             };
             let options = MachineOptions {
                 region_bytes: 16 << 20,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencepost_btree::{BTree, Insert, TreeOptions};
-use fencepost_fabric::{Fabric, HostClock, MachineId, Member, TcpConfig, TcpFabric};
+use fencepost_fabric::{Fabric, MachineId, Member, TcpConfig, TcpFabric};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Coordinator, Machine, MachineOptions, Mode, Outcome, Transaction};
 use pollster::block_on;
@@ -37,17 +37,12 @@ fn machines() -> Vec<Arc<Machine>> {
         Machine::open(MachineOptions {
             region_bytes: 16 << 20,
             network: Some(NetworkOptions {
-                fabric: Arc::clone(fabric) as Arc<dyn Fabric>,
-                configuration: Configuration::of_process(2).expect("machines"),
-                replication: Replication::exactly(1),
                 log_words: 1 << 14,
-                clock: Arc::new(HostClock),
-                host: 0,
-                leases: None,
-                store: None,
-                door: None,
-                joins: false,
-                driven: false,
+                ..NetworkOptions::of(
+                    Arc::clone(fabric) as Arc<dyn Fabric>,
+                    Configuration::of_process(2).expect("machines"),
+                    Replication::exactly(1),
+                )
             }),
             ..MachineOptions::default()
         })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencepost_cluster::{Address, ClusterId, Configuration};
-use fencepost_fabric::{Fabric, HandshakeError, HostClock, MachineId};
+use fencepost_fabric::{Fabric, HandshakeError, MachineId};
 use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed};
 use fencepost_txn::Machine;
 use fencepost_txn::network::{
@@ -389,20 +389,17 @@ impl Cluster {
             Some(Kept { store, door }) => (Some(store), Some(door)),
             None => (None, None),
         };
+        let replication = Replication::exactly(self.replicas as usize);
         Ok(Joined {
             resumed: None,
             network: NetworkOptions {
-                fabric,
-                configuration,
-                replication: Replication::exactly(self.replicas as usize),
                 log_words: LOG_WORDS,
-                clock: Arc::new(HostClock),
                 host: host(),
                 leases: self.terms()?,
                 store,
                 door,
                 joins: part.joins,
-                driven: false,
+                ..NetworkOptions::of(fabric, configuration, replication)
             },
             refused,
             missing,

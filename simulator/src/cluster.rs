@@ -85,9 +85,6 @@ impl Ground {
             .map_err(|error| error.to_string())?;
         let host = self.host_of(id);
         let network = NetworkOptions {
-            fabric: Arc::new(fabric),
-            configuration: configuration.clone(),
-            replication: Replication::exactly(plan.replicas),
             log_words: plan.log_words,
             clock: Arc::clone(&self.hosts[host]) as _,
             host: host as u64,
@@ -98,6 +95,11 @@ impl Ground {
             door: plan.join_after_ns.map(|_| Arc::clone(&self.door)),
             joins,
             driven: true,
+            ..NetworkOptions::of(
+                Arc::new(fabric),
+                configuration.clone(),
+                Replication::exactly(plan.replicas),
+            )
         };
         let options = MachineOptions {
             region_bytes: REGION_BYTES,

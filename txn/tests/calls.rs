@@ -48,17 +48,13 @@ fn open(fabric: Arc<dyn Fabric>, sim: Option<&SimNet>) -> Arc<Machine> {
     Machine::open(MachineOptions {
         region_bytes: 16 << 20,
         network: Some(NetworkOptions {
-            fabric,
-            configuration: Configuration::of_process(2).expect("machines"),
-            replication: Replication::exactly(1),
-            log_words: 1 << 12,
             clock,
-            host: 0,
-            leases: None,
-            store: None,
-            door: None,
-            joins: false,
             driven: sim.is_some(),
+            ..NetworkOptions::of(
+                fabric,
+                Configuration::of_process(2).expect("machines"),
+                Replication::exactly(1),
+            )
         }),
         ..MachineOptions::default()
     })

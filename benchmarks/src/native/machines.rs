@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fencepost::Database;
-use fencepost_fabric::{FabricError, HostClock, MachineId};
+use fencepost_fabric::{FabricError, MachineId};
 use fencepost_hashtable::{HashTable, IndexError};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Coordinator, Machine, MachineOptions, OpenError, Transaction};
@@ -121,17 +121,12 @@ impl Machines {
         };
         for fabric in fabrics {
             let network = NetworkOptions {
-                fabric,
-                configuration: configuration.clone(),
-                replication: Replication::exactly(options.replicas.min(options.machines)),
                 log_words: LOG_WORDS,
-                clock: Arc::new(HostClock),
-                host: 0,
-                leases: None,
-                store: None,
-                door: None,
-                joins: false,
-                driven: false,
+                ..NetworkOptions::of(
+                    fabric,
+                    configuration.clone(),
+                    Replication::exactly(options.replicas.min(options.machines)),
+                )
             };
             let mut machine = MachineOptions {
                 network: Some(network),

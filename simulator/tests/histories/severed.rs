@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fencepost_fabric::{Fabric, HostClock, MachineId, Member, TcpConfig, TcpFabric};
+use fencepost_fabric::{Fabric, MachineId, Member, TcpConfig, TcpFabric};
 use fencepost_simulator::plan::terms;
 use fencepost_txn::network::{ConfigStore, Configuration, LocalStore, NetworkOptions, Replication};
 use fencepost_txn::{Machine, MachineOptions, Mode, Near, Outcome};
@@ -95,17 +95,14 @@ fn over_a_wire() -> (Vec<Arc<Machine>>, Wire) {
         let members: Vec<Member> = members.collect();
         fabric.set_members(&members).expect("a member");
         let network = NetworkOptions {
-            fabric: Arc::clone(fabric) as _,
-            configuration: configuration.clone(),
-            replication: Replication::exactly(2),
             log_words: 1 << 14,
-            clock: Arc::new(HostClock),
-            host: 0,
             leases: terms(LEASE_MS),
             store: Some(Arc::clone(&store)),
-            door: None,
-            joins: false,
-            driven: false,
+            ..NetworkOptions::of(
+                Arc::clone(fabric) as _,
+                configuration.clone(),
+                Replication::exactly(2),
+            )
         };
         let options = MachineOptions {
             region_bytes: 16 << 20,

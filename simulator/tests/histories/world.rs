@@ -106,17 +106,14 @@ impl World {
         let machines = fabrics.into_iter().enumerate().map(|(at, fabric)| {
             let (clock, host) = clocks.of(u64::from(fabric.me().0));
             let network = NetworkOptions {
-                configuration: configuration.clone(),
-                replication: Replication::exactly(replicas),
-                fabric,
-                log_words: 1 << 12,
                 clock,
                 host,
                 leases: terms(LEASE_MS),
-                store: None,
-                door: None,
-                joins: false,
-                driven: false,
+                ..NetworkOptions::of(
+                    fabric,
+                    configuration.clone(),
+                    Replication::exactly(replicas),
+                )
             };
             let options = MachineOptions {
                 region_bytes: 16 << 20,

@@ -50,6 +50,7 @@ mod link;
 mod locking;
 mod members;
 mod message;
+mod options;
 mod participants;
 mod peers;
 mod primary;
@@ -72,7 +73,7 @@ pub use fencepost_cluster::lease::LeaseTerms;
 pub use fencepost_cluster::reconfiguration::Resumed;
 pub use fencepost_cluster::{ConfigStore, Configuration, LocalStore, Mapping, Replication};
 use fencepost_fabric::{Completer, Completion, Fabric, FabricError, MachineId, Memory};
-use fencepost_fabric::{MonotonicClock, Random, Writer, entropy_seed};
+use fencepost_fabric::{Random, Writer, entropy_seed};
 use fencepost_storage::old_versions::OldVersions;
 use fencepost_storage::{Addr, Backing, RegionId, Timestamp};
 use foldhash::fast::FixedState;
@@ -98,6 +99,7 @@ use leasing::{Leasing, Suspicions};
 pub(crate) use link::Link;
 pub use members::{MemberState, Members};
 pub(crate) use message::Slot;
+pub use options::NetworkOptions;
 pub(crate) use participants::Spread;
 pub use peers::members;
 use peers::{Meeting, Peer, Peers};
@@ -110,34 +112,6 @@ use truncated::{Numbers, Truncated};
 use crate::machine::Machine;
 use crate::record::TxnId;
 use message::LockReply;
-
-/// How a machine is one among others.
-#[derive(Clone)]
-pub struct NetworkOptions {
-    /// Its access to the others, who are members already.
-    pub fabric: Arc<dyn Fabric>,
-    /// Who the machines are; the CM of the first configuration has the root object.
-    pub configuration: Configuration,
-    /// How many of them have each region.
-    pub replication: Replication,
-    /// Words of each log, a power of two.
-    pub log_words: usize,
-    /// The clock of its host.
-    pub clock: Arc<dyn MonotonicClock>,
-    /// Which clock that is: machines have it in common whose `host` is the same, and no others.
-    pub host: u64,
-    /// The leases by which machines find out that one of them has failed, the same for all; `None` for none.
-    pub leases: Option<LeaseTerms>,
-    /// Where the configuration is kept. Without it, or without leases, machines that fail are not replaced.
-    pub store: Option<Arc<dyn ConfigStore>>,
-    /// Where other machines ask to be let in, or `None` where nobody is.
-    pub door: Option<Arc<Door>>,
-    /// Whether this machine has just been let in: `configuration` is the one that it joins, which it has yet to apply.
-    pub joins: bool,
-    /// Whether somebody calls [`crate::Machine::drive`]; otherwise a thread of the machine looks after what
-    /// peers write.
-    pub driven: bool,
-}
 
 /// Who waits for an answer to LOCK, and what was found so far.
 type Waiting = HashMap<(TxnId, MachineId), (Completer<LockReply>, Vec<u64>), FixedState>;

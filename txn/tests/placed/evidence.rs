@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencepost_cluster::ConfigurationId;
-use fencepost_fabric::{Fabric, HostClock, LocalNetwork, Member};
+use fencepost_fabric::{Fabric, LocalNetwork, Member};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::recovery::{Evidence, Seen};
 use fencepost_txn::{Addr, Machine, MachineId, MachineOptions, Mode, Outcome};
@@ -37,17 +37,12 @@ impl Slow {
         let open = |fabric| {
             let fabric: Arc<dyn Fabric> = Arc::new(fabric);
             let network = NetworkOptions {
-                configuration: Configuration::of_process(machines).expect("machines"),
-                replication: Replication::exactly(REPLICAS),
-                fabric,
-                log_words: 1 << 12,
-                clock: Arc::new(HostClock),
-                host: 0,
-                leases: None,
-                store: None,
-                door: None,
-                joins: false,
                 driven: true,
+                ..NetworkOptions::of(
+                    fabric,
+                    Configuration::of_process(machines).expect("machines"),
+                    Replication::exactly(REPLICAS),
+                )
             };
             let options = MachineOptions {
                 region_bytes: 16 << 20,

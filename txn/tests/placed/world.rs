@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_fabric::{Fabric, HostClock, LocalNetwork, Member, TcpConfig, TcpFabric};
+use fencepost_fabric::{Fabric, LocalNetwork, Member, TcpConfig, TcpFabric};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Addr, FatPtr, Machine, MachineId, MachineOptions, Mode, Near, Outcome};
 use fencepost_txn::{Stop, Transaction};
@@ -81,17 +81,12 @@ impl World {
         let ids: Vec<_> = (1..=machines).map(MachineId).collect();
         let open = |(at, fabric)| {
             let network = NetworkOptions {
-                configuration: Configuration::of_process(machines).expect("machines"),
-                replication: Replication::exactly(replicas),
-                fabric,
                 log_words,
-                clock: Arc::new(HostClock),
-                host: 0,
-                leases: None,
-                store: None,
-                door: None,
-                joins: false,
-                driven: false,
+                ..NetworkOptions::of(
+                    fabric,
+                    Configuration::of_process(machines).expect("machines"),
+                    Replication::exactly(replicas),
+                )
             };
             Machine::open(MachineOptions {
                 region_bytes: 16 << 20,

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencepost_fabric::{
-    Bell, Completion, Event, Fabric, FabricCounters, FabricError, HostClock, Member, Memory, Nvram,
-    Place, SegmentId, ShmFabric, Writer,
+    Bell, Completion, Event, Fabric, FabricCounters, FabricError, Member, Memory, Nvram, Place,
+    SegmentId, ShmFabric, Writer,
 };
 use fencepost_txn::network::restart::{RestartError, settle};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication, Resumed};
@@ -206,17 +206,8 @@ impl Host {
             .collect();
         let open = |fabric| {
             let network = NetworkOptions {
-                configuration: configuration.clone(),
-                replication,
-                fabric: Arc::new(fabric),
-                log_words: 1 << 12,
-                clock: Arc::new(HostClock),
-                host: 0,
-                leases: None,
-                store: None,
-                door: None,
-                joins: false,
                 driven: true,
+                ..NetworkOptions::of(Arc::new(fabric), configuration.clone(), replication)
             };
             let options = MachineOptions {
                 region_bytes: 16 << 20,
