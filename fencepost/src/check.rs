@@ -127,6 +127,9 @@ impl Check<'_> {
                 }
             }
         }
+        let owner = self.owner("the outcomes of transactions".to_string());
+        let outcomes = self.database.catalog().outcomes().tree();
+        self.tree(owner, outcomes).await?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Whether a plan has to do with the state of the session that runs it, such as that of `random()`, or what
 //! `set_config` sets.
 
-use fencepost_sql::bound::{Expr, Grouping, Target, Volatility};
+use fencepost_sql::bound::{Expr, Grouping, TableFunction, Target, Volatility};
 
 use crate::plan::{Access, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
 use crate::statement::Plan;
@@ -73,7 +73,9 @@ fn source(from: &Source) -> bool {
         Source::One | Source::System { .. } => false,
         Source::Scan(scan) => any(&scan.filter) || access(scan),
         Source::Values { rows, .. } => rows.iter().any(any),
-        Source::Function { args, .. } => any(args),
+        Source::Function { function, args, .. } => {
+            *function == TableFunction::TxidStatus || any(args)
+        }
         Source::Subquery { plan, .. } => select(plan),
         Source::Filter { input, filter } => source(input) || expr(filter),
         Source::Join(join) => {

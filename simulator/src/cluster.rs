@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fencepost_fabric::{Fabric, MachineId, Random, SimDisk, SimNet};
 use fencepost_txn::network::{ClusterSecret, ConfigStore, Configuration, Door, LocalStore};
 use fencepost_txn::network::{NetworkOptions, Replication, members};
-use fencepost_txn::{Machine, MachineOptions, Timestamp};
+use fencepost_txn::{Machine, MachineOptions, Timestamp, wait_for_tasks_only};
 
 use crate::doom::Doom;
 use crate::executor::Executor;
@@ -161,6 +161,7 @@ impl Cluster {
     /// # Errors
     /// Why one did not start.
     pub fn start(plan: &Plan) -> Result<Cluster, String> {
+        wait_for_tasks_only();
         let mut random = Random::new(plan.seed ^ 0xC1_05_7E_12);
         let net = SimNet::new(random.next_u64(), plan.net.clone());
         let sim = Sim::new(net.clone());

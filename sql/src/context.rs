@@ -3,10 +3,11 @@
 //! Plain data, made once a statement; `set_config` leaves its changes here for the session to take.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::catalog::outcomes;
 use crate::error::SqlError;
 use crate::settings::Settings;
 
@@ -29,8 +30,10 @@ pub struct EvalContext {
     pub elapsed_at_start: u64,
     /// `pg_backend_pid()`
     pub backend_pid: i32,
-    /// `txid_current()`
-    pub transaction_id: i64,
+    /// The machine's number.
+    pub machine: u32,
+    /// `txid_current()`, 0 until it is asked for.
+    transaction_number: AtomicI64,
     /// The state of `random()`.
     random: AtomicU64,
     /// What `set_config` asked for: name, value, only for the transaction.
@@ -49,7 +52,8 @@ impl EvalContext {
             elapsed: || 0,
             elapsed_at_start: 0,
             backend_pid: 0,
-            transaction_id: 0,
+            machine: 0,
+            transaction_number: AtomicI64::new(0),
             random: AtomicU64::new(random_seed),
             changes: Mutex::new(Vec::new()),
         }
@@ -63,6 +67,27 @@ impl EvalContext {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// The number of the transaction, which has one from now on.
+    pub fn transaction_number(&self) -> i64 {
+        if let Some(number) = self.drawn_number() {
+            return number;
+        }
+        let number = outcomes::draw(self.clock_now(), self.machine);
+        self.transaction_number.store(number, Ordering::Relaxed);
+        number
+    }
+
+    /// The number of the transaction, if it has been asked for.
+    pub fn drawn_number(&self) -> Option<i64> {
+        let number = self.transaction_number.load(Ordering::Relaxed);
+        (number != 0).then_some(number)
+    }
+
+    /// Another transaction begins.
+    pub fn forget_number(&self) {
+        self.transaction_number.store(0, Ordering::Relaxed);
     }
 
     /// The clock's time now.

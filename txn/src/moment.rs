@@ -4,7 +4,12 @@
 //! * MOMENT-1: whoever waits lets the other tasks of its thread run. One of them may hold the lock that is
 //!   waited for: commits await while they hold locks.
 
+use std::cell::Cell;
 use std::task::Poll;
+
+thread_local! {
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Moments before other threads and tasks are let run.
 pub(crate) const SPINS: u32 = 64;
@@ -15,9 +20,17 @@ pub(crate) async fn moment(round: u32) {
     if round < SPINS {
         std::hint::spin_loop();
     } else {
-        std::thread::yield_now();
+        if !ALONE.get() {
+            std::thread::yield_now();
+        }
         let_others_run().await;
     }
+}
+
+/// Says that whatever is waited for in this thread is done by other tasks of it, as in a simulation: giving up the processor
+/// to other threads helps nobody.
+pub fn wait_for_tasks_only() {
+    ALONE.set(true);
 }
 
 /// Lets other tasks of the executor run once.

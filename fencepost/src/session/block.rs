@@ -4,12 +4,24 @@ use std::sync::Arc;
 
 use fencepost_planner::Notice;
 use fencepost_sql::bound::{Isolation, TransactionModes};
+use fencepost_sql::catalog::Outcomes;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_txn::{AbortReason, Mode, Outcome, Stop};
 
 use super::{Block, OpenSavepoint, Session};
 use crate::conflict;
+
+/// That a commit is in doubt, and whom to ask how it ended.
+fn in_doubt(halt: Halt, number: i64) -> SqlError {
+    halt.into_error()
+        .detail(format!(
+            "Whether transaction {number} has taken effect is not known here."
+        ))
+        .hint(format!(
+            "SELECT txid_status({number}) says so on another machine."
+        ))
+}
 
 /// The modes of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +68,7 @@ impl Session {
 
     fn open_block(&mut self) {
         self.transaction += 1;
+        self.eval.forget_number();
         self.statements = 0;
         self.doomed = false;
         self.modes = self.default_modes;
@@ -83,17 +96,26 @@ impl Session {
 
     /// Commits what is open.
     pub(super) async fn commit_transaction(&mut self) -> Result<(), Halt> {
-        let outcome = match self.tx.take() {
-            None => Ok(()),
-            Some(mut tx) => {
-                tx.set_synchronous(self.eval.settings.synchronous_commit);
-                match tx.commit().await {
-                    Ok(Outcome::Committed(_)) => Ok(()),
-                    Ok(Outcome::Aborted(reason)) => Err(Halt::Stop(Stop::Retry(reason))),
-                    Err(stop) => Err(Halt::Stop(stop)),
-                }
-            }
+        let tracked =
+            self.eval.settings.track_outcomes && self.tx.as_ref().is_some_and(|tx| tx.has_writes());
+        let number = match tracked {
+            true => Some(self.eval.transaction_number()),
+            false => self.eval.drawn_number(),
         };
+        let mut outcome = match number {
+            Some(number) => Box::pin(self.record_outcome(number)).await,
+            None => Ok(()),
+        };
+        if let Some(mut tx) = self.tx.take()
+            && outcome.is_ok()
+        {
+            tx.set_synchronous(self.eval.settings.synchronous_commit);
+            outcome = match tx.commit().await {
+                Ok(Outcome::Committed(_)) => Ok(()),
+                Ok(Outcome::Aborted(reason)) => Err(Halt::Stop(Stop::Retry(reason))),
+                Err(stop) => Err(Halt::Stop(stop)),
+            };
+        }
         let committed = outcome.is_ok();
         self.unsettled |= !committed;
         if let Some(private) = self.private.take()
@@ -104,7 +126,40 @@ impl Session {
             self.db.plans.clear();
         }
         self.close_block(committed);
+        if committed && number.is_some_and(Outcomes::is_turn) {
+            Box::pin(self.forget_outcomes()).await;
+        }
         outcome
+    }
+
+    /// Has the open transaction leave word of its commit. One that cannot write is followed by another that does.
+    async fn record_outcome(&mut self, number: i64) -> Result<(), Halt> {
+        if let Some(tx) = &mut self.tx
+            && tx.mode() == Mode::ReadOnly
+            && let Some(mut tx) = self.tx.take()
+        {
+            tx.set_synchronous(self.eval.settings.synchronous_commit);
+            tx.commit().await?;
+        }
+        if self.tx.is_none() {
+            self.tx = Some(self.coordinator.begin(Mode::ReadWrite));
+        }
+        let Some(tx) = &mut self.tx else {
+            return Ok(());
+        };
+        let outcomes = self.db.catalog.outcomes();
+        outcomes.record(tx, number).await
+    }
+
+    /// Removes some outcomes that nobody is told of any more; if that fails, somebody else will.
+    async fn forget_outcomes(&mut self) {
+        let mut tx = self.coordinator.begin(Mode::ReadWrite);
+        let outcomes = self.db.catalog.outcomes();
+        let now = self.eval.clock_now();
+        if outcomes.forget(&mut tx, now).await.is_ok() {
+            // A conflict is with somebody who does the same.
+            let _ = tx.commit().await;
+        }
     }
 
     /// Aborts what is open.
@@ -162,6 +217,9 @@ impl Session {
         };
         self.fail();
         let halt = self.settle().await.err().unwrap_or(halt);
+        if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
+            return in_doubt(halt, number);
+        }
         let known = match conflict {
             Some(addr) if matches!(halt, Halt::Stop(Stop::Retry(_) | Stop::Deadlock)) => {
                 conflict::describe(&self.db, addr, &self.eval.settings).await

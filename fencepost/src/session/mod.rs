@@ -178,6 +178,7 @@ impl Session {
         eval.user = options.user;
         eval.database = options.database;
         eval.backend_pid = pid;
+        eval.machine = db.machine.number();
         let mut session = Session {
             db: Arc::clone(db),
             coordinator: db.machine.coordinator(),

@@ -236,3 +236,28 @@ fn a_statement_is_at_home_where_all_of_it_is() {
     let values = [Value::Int4(-5), Value::Int4(-5)];
     assert_eq!(home(&mut session, two, &values), Some(15));
 }
+
+#[test]
+fn transactions_that_write_leave_word_where_they_are_tracked() {
+    let db = Database::in_memory().expect("a database");
+    let mut session = db.blocking();
+    for set_up in [
+        "CREATE TABLE t (k int)",
+        "SET fencepost.track_outcomes = on",
+    ] {
+        session.batch(set_up).expect("done");
+    }
+    for (sql, word) in [
+        ("INSERT INTO t VALUES (1)", 1),
+        ("SELECT * FROM t", 1),
+        ("UPDATE t SET k = 3 WHERE k = 2", 1),
+        ("BEGIN; DELETE FROM t; INSERT INTO t VALUES (2); COMMIT", 2),
+        ("BEGIN; DELETE FROM t; ROLLBACK", 2),
+    ] {
+        session.batch(sql).expect("no conflict");
+        let mut tx = db.machine().coordinator().begin(Mode::ReadOnly);
+        let tree = db.catalog().outcomes().tree();
+        let report = tree.check(&mut tx).block_on().expect("sound");
+        assert_eq!(report.entries, word, "{sql}");
+    }
+}

@@ -55,6 +55,19 @@ fn all_see(between: &Between) {
             .expect("updates");
         assert_eq!(changed, 100, "machine {at}");
     }
+    for (end, status) in [("COMMIT", "committed"), ("ROLLBACK", "aborted")] {
+        sessions[1]
+            .batch("BEGIN; UPDATE h SET v = v")
+            .expect("a block");
+        let row = sessions[1].query_one("SELECT txid_current()", &[]);
+        let number: i64 = row.expect("a row").get(0).expect("a number");
+        sessions[1].batch(end).expect("its end");
+        for session in &mut sessions {
+            let row = session.query_one("SELECT txid_status($1)", params![number]);
+            let told: String = row.expect("a row").get(0).expect("a text");
+            assert_eq!(told, status);
+        }
+    }
     let total = sessions[0].query_one("SELECT sum(v) FROM h", &[]);
     let total: i64 = total.expect("adds up").get(0).expect("a number");
     assert_eq!(total, 299 * 150 + 300);

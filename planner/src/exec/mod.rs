@@ -16,6 +16,7 @@ mod scan;
 mod select;
 mod sort;
 mod source;
+mod status;
 mod system;
 
 pub use batch::Batch;

@@ -3,7 +3,7 @@
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use fencepost_sql::bound::Expr;
+use fencepost_sql::bound::{Expr, TableFunction};
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::Series;
 use fencepost_sql::stop::Halt;
@@ -14,7 +14,7 @@ use super::cx::Cx;
 use super::join::JoinState;
 use super::scan::ScanState;
 use super::select::SelectState;
-use super::system;
+use super::{status, system};
 use crate::plan::Source;
 
 /// A batch in the making: true when there may be more.
@@ -29,7 +29,9 @@ pub enum SourceState {
     /// The next row of VALUES.
     Values(usize),
     /// generate_series.
-    Function(Option<Series>),
+    Series(Option<Series>),
+    /// txid_status, which has not been asked yet, or nothing.
+    Status(bool),
     /// The rows of a table of the system that are still to be given, the last first.
     System(Option<Vec<Vec<Value>>>),
     /// A subquery and its last batch.
@@ -47,7 +49,10 @@ impl SourceState {
             Source::One => SourceState::One(true),
             Source::Scan(_) => SourceState::Scan(Box::default()),
             Source::Values { .. } => SourceState::Values(0),
-            Source::Function { .. } => SourceState::Function(None),
+            Source::Function { function, .. } => match function {
+                TableFunction::GenerateSeries => SourceState::Series(None),
+                TableFunction::TxidStatus => SourceState::Status(true),
+            },
             Source::System { .. } => SourceState::System(None),
             Source::Subquery { plan, .. } => SourceState::Subquery(
                 Box::new(SelectState::new(plan)),
@@ -117,7 +122,7 @@ impl SourceState {
                 Box::pin(ready(values(at, (rows, *first_slot), cx, out, max)))
             }
             (
-                SourceState::Function(state),
+                SourceState::Series(state),
                 Source::Function {
                     args, first_slot, ..
                 },
@@ -134,6 +139,18 @@ impl SourceState {
                     }
                 }
                 Ok(true)
+            }),
+            (
+                SourceState::Status(left),
+                Source::Function {
+                    args, first_slot, ..
+                },
+            ) => Box::pin(async move {
+                if std::mem::take(left) {
+                    let status = status::of(args, cx).await?;
+                    out.push()[*first_slot] = status;
+                }
+                Ok(false)
             }),
             (SourceState::System(left), Source::System { table, first_slot }) => {
                 Box::pin(async move {

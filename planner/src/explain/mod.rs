@@ -197,8 +197,8 @@ impl Lines<'_> {
             Source::One => self.node(depth, "Result".into()),
             Source::Scan(scan) => self.scan(scan, names, depth),
             Source::Values { .. } => self.node(depth, "Values Scan on \"*VALUES*\"".into()),
-            Source::Function { .. } => {
-                self.node(depth, "Function Scan on generate_series".into());
+            Source::Function { function, .. } => {
+                self.node(depth, format!("Function Scan on {}", function.name()));
             }
             Source::System { table, .. } => {
                 self.node(depth, format!("Function Scan on {}", table.name()));
@@ -373,8 +373,12 @@ fn collect(source: &Source, out: &mut Vec<(usize, String, Vec<String>)>) {
             let names = (1..=width).map(|n| format!("column{n}")).collect();
             out.push((*first_slot, "\"*VALUES*\"".into(), names));
         }
-        Source::Function { first_slot, .. } => {
-            let name = "generate_series".to_owned();
+        Source::Function {
+            function,
+            first_slot,
+            ..
+        } => {
+            let name = function.name().to_owned();
             out.push((*first_slot, name.clone(), vec![name]));
         }
         Source::System { table, first_slot } => {

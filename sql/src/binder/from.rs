@@ -260,7 +260,7 @@ impl Binder<'_> {
         self.leaf(leaf, LeafSource::Subquery(Box::new(select)), alias, scope)
     }
 
-    /// A function in FROM: generate_series, or any other, which gives one row.
+    /// A function in FROM: one that is a source of rows, or any other, which gives one row.
     fn table_function(
         &mut self,
         name: &ast::ObjectName,
@@ -274,11 +274,12 @@ impl Binder<'_> {
         for arg in args {
             bound.push(self.scalar(plain_argument(arg)?, &empty, Clause::FromFunction)?);
         }
-        let (ty, source) = if name == "generate_series" {
-            self.series(bound)?
-        } else {
-            let call = self.call(&name, bound)?;
-            (call.ty, LeafSource::Values(vec![vec![call]]))
+        let (ty, source) = match TableFunction::of(&name) {
+            Some(function) => self.rows_of(function, bound)?,
+            None => {
+                let call = self.call(&name, bound)?;
+                (call.ty, LeafSource::Values(vec![vec![call]]))
+            }
         };
         let shown = match alias {
             Some(alias) => names::fold(&alias.name),
@@ -300,8 +301,27 @@ impl Binder<'_> {
         self.leaf(leaf, source, alias, scope)
     }
 
+    /// The source that a function is, and the type of its column.
+    pub(super) fn rows_of(
+        &mut self,
+        function: TableFunction,
+        args: Vec<Expr>,
+    ) -> Result<(Type, LeafSource), SqlError> {
+        match function {
+            TableFunction::GenerateSeries => self.series(args),
+            TableFunction::TxidStatus => {
+                let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+                let Ok([number]) = <[Expr; 1]>::try_from(args) else {
+                    return Err(super::call::no_function(function.name(), &types));
+                };
+                let args = vec![self.coerce(number, Type::INT8, CastContext::Implicit)?];
+                Ok((Type::TEXT, LeafSource::Function { function, args }))
+            }
+        }
+    }
+
     /// The arguments of generate_series, in the type they share.
-    pub(super) fn series(&mut self, args: Vec<Expr>) -> Result<(Type, LeafSource), SqlError> {
+    fn series(&mut self, args: Vec<Expr>) -> Result<(Type, LeafSource), SqlError> {
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
         if args.len() < 2 || args.len() > 3 {
             return Err(super::call::no_function("generate_series", &types));

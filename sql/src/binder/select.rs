@@ -9,7 +9,7 @@ use super::group::Grouper;
 use super::query::{is_constant, order_key};
 use super::scope::{Found, Scope};
 use super::{Binder, names};
-use crate::bound::{Expr, From, Grouping, Leaf, Select, Target};
+use crate::bound::{Expr, From, Grouping, Leaf, Select, TableFunction, Target};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
 use crate::types::Type;
@@ -25,7 +25,7 @@ impl Binder<'_> {
         let mut scope = Scope::default();
         let mut from = self.relations(&select.from, &mut scope)?;
         let mut aggregates = Aggregates::default();
-        let mut targets = match self.series_target(select, &mut scope)? {
+        let mut targets = match self.function_target(select, &mut scope)? {
             Some((leaf, targets)) => {
                 from = From::Leaf(leaf);
                 targets
@@ -210,8 +210,9 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// `SELECT generate_series(…)` without FROM: the series is what is selected from.
-    fn series_target(
+    /// `SELECT generate_series(…)` without FROM, or another function that is a source of rows: it is what is selected
+    /// from.
+    fn function_target(
         &mut self,
         select: &ast::Select,
         scope: &mut Scope,
@@ -231,9 +232,9 @@ impl Binder<'_> {
         let ast::FunctionArguments::List(list) = &function.args else {
             return Ok(None);
         };
-        if name != "generate_series" {
+        let Some(called) = TableFunction::of(&name) else {
             return Ok(None);
-        }
+        };
         let mut args = Vec::with_capacity(list.args.len());
         for arg in &list.args {
             args.push(self.scalar(
@@ -242,7 +243,7 @@ impl Binder<'_> {
                 Clause::FromFunction,
             )?);
         }
-        let (ty, source) = self.series(args)?;
+        let (ty, source) = self.rows_of(called, args)?;
         let name = alias.unwrap_or(name);
         let leaf = Leaf {
             source,

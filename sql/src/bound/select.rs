@@ -92,6 +92,25 @@ pub enum TableFunction {
     /// generate_series(start, stop [, step]) over integer, bigint or numeric: the leaf's one column
     /// type, which all arguments have. NULL anywhere gives no rows, step 0 is 22023.
     GenerateSeries,
+    /// txid_status(number): how a transaction ended, in one row of text; NULL where the number is, or where that is too
+    /// long ago.
+    TxidStatus,
+}
+
+impl TableFunction {
+    /// The function of a name.
+    pub fn of(name: &str) -> Option<TableFunction> {
+        let all = [TableFunction::GenerateSeries, TableFunction::TxidStatus];
+        all.into_iter().find(|function| function.name() == name)
+    }
+
+    /// The name that it is called by.
+    pub fn name(self) -> &'static str {
+        match self {
+            TableFunction::GenerateSeries => "generate_series",
+            TableFunction::TxidStatus => "txid_status",
+        }
+    }
 }
 
 /// Two sides joined. The row is the left row and the right row side by side.

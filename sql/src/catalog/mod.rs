@@ -5,6 +5,7 @@ mod ddl;
 mod def;
 mod encode;
 mod guard;
+pub mod outcomes;
 mod partition;
 mod snapshot;
 mod store;
@@ -15,6 +16,7 @@ pub use def::{
     RoleDef, TableDef,
 };
 pub use guard::{Guards, all_guard, guard_table};
+pub use outcomes::{Ending, Outcomes};
 pub use partition::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Partitioning, Roots};
 pub use snapshot::Snapshot;
 pub use store::{Catalog, SUPERUSER_OID};

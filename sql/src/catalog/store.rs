@@ -1,10 +1,11 @@
 //! Where the catalog lives: trees of ordinary rows, reached from the machine's root object.
 //!
 //! ```text
-//! root object   [MAGIC, heart, tables tree, roles tree]
+//! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree]
 //! heart         [catalog version, next oid]      written by every DDL transaction
 //! tables tree   oid -> row (oid, name, definition)
 //! roles tree    oid -> row (oid, name, definition)
+//! outcomes      how transactions ended: see `outcomes.rs`
 //! guards        of each table: see `guard.rs`
 //! ```
 //!
@@ -27,6 +28,7 @@ use parking_lot::RwLock;
 
 use super::def::{ColumnDef, RoleDef, TableDef};
 use super::encode::{decode_role, decode_table, encode_role, encode_table};
+use super::outcomes::Outcomes;
 use super::snapshot::Snapshot;
 use crate::error::SqlError;
 use crate::row::RowLayout;
@@ -34,7 +36,7 @@ use crate::stop::Halt;
 use crate::types::Type;
 use crate::value::Value;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"FPCATAL1");
+const MAGIC: u64 = u64::from_le_bytes(*b"FPCATAL2");
 const HEART_VERSION: usize = 0;
 const HEART_NEXT_OID: usize = 1;
 const FIRST_USER_OID: u64 = 16384;
@@ -49,6 +51,7 @@ pub struct Catalog {
     heart: Addr,
     tables: BTree,
     roles: BTree,
+    outcomes: Outcomes,
     layout: RowLayout,
     last_version: AtomicU64,
     newest: RwLock<Arc<Snapshot>>,
@@ -61,9 +64,12 @@ impl Catalog {
         tx.write(heart, &[1, FIRST_USER_OID]).await?;
         let tables = BTree::create(tx).await?;
         let roles = BTree::create(tx).await?;
-        let words = [MAGIC, heart.raw(), tables.root().raw(), roles.root().raw()];
+        let outcomes = Outcomes::of(BTree::create(tx).await?);
+        let words = [heart, tables.root(), roles.root(), outcomes.root()];
+        let [heart_word, tables_word, roles_word, outcomes_word] = words.map(Addr::raw);
+        let words = [MAGIC, heart_word, tables_word, roles_word, outcomes_word];
         tx.write(root, &words).await?;
-        let catalog = Catalog::at(heart, tables, roles);
+        let catalog = Catalog::at(heart, tables, roles, outcomes);
         let superuser = RoleDef {
             id: SUPERUSER_OID,
             name: "postgres".into(),
@@ -79,20 +85,22 @@ impl Catalog {
     pub async fn open(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
         let mut words = Vec::new();
         let found = tx.read(root, &mut words).await?;
-        if !found || words.len() < 4 || words[0] != MAGIC {
+        if !found || words.len() < 5 || words[0] != MAGIC {
             return Err(SqlError::internal("the root object holds no catalog").into());
         }
         let heart = Addr::from_raw(words[1]);
         let tables = BTree::open(Addr::from_raw(words[2]));
         let roles = BTree::open(Addr::from_raw(words[3]));
-        Ok(Catalog::at(heart, tables, roles))
+        let outcomes = Outcomes::of(BTree::open(Addr::from_raw(words[4])));
+        Ok(Catalog::at(heart, tables, roles, outcomes))
     }
 
-    fn at(heart: Addr, tables: BTree, roles: BTree) -> Catalog {
+    fn at(heart: Addr, tables: BTree, roles: BTree, outcomes: Outcomes) -> Catalog {
         Catalog {
             heart,
             tables,
             roles,
+            outcomes,
             layout: RowLayout::new(&catalog_columns()),
             last_version: AtomicU64::new(0),
             newest: RwLock::default(),
@@ -137,6 +145,11 @@ impl Catalog {
     /// The trees of definitions, by what they hold.
     pub fn trees(&self) -> [(&'static str, BTree); 2] {
         [("tables", self.tables), ("roles", self.roles)]
+    }
+
+    /// How transactions ended that were asked for their numbers.
+    pub fn outcomes(&self) -> Outcomes {
+        self.outcomes
     }
 
     /// The newest snapshot any session has loaded; for roles at log-in.

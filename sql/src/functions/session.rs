@@ -23,7 +23,10 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("current_catalog", &[], Name, |_, cx| Ok(Value::text(&cx.database))),
     stable("current_schema", &[], Name, |_, _| Ok(Value::text(crate::catalog::PUBLIC_SCHEMA))),
     stable("pg_backend_pid", &[], Int4, |_, cx| Ok(Value::Int4(cx.backend_pid))),
-    stable("txid_current", &[], Int8, |_, cx| Ok(Value::Int8(cx.transaction_id))),
+    stable("txid_current", &[], Int8, |_, cx| Ok(Value::Int8(cx.transaction_number()))),
+    stable("txid_current_if_assigned", &[], Int8, |_, cx| {
+        Ok(cx.drawn_number().map_or(Value::Null, Value::Int8))
+    }),
     stable("pg_is_in_recovery", &[], Bool, |_, _| Ok(Value::Bool(false))),
     stable("current_setting", &[Text], Text, |a, cx| current_setting(a, cx, false)),
     ScalarFunction {

@@ -67,6 +67,8 @@ pub struct Settings {
     pub synchronous_commit: bool,
     /// `fencepost.ship`
     pub shipping: Shipping,
+    /// `fencepost.track_outcomes`
+    pub track_outcomes: bool,
     /// What differs from the table's defaults, by lower-case name.
     values: BTreeMap<String, String>,
     /// What RESET goes back to, where start-up options gave something else.
@@ -89,6 +91,7 @@ impl Settings {
             date_order: DateOrder::Mdy,
             synchronous_commit: true,
             shipping: Shipping::Auto,
+            track_outcomes: false,
             values: BTreeMap::new(),
             defaults: BTreeMap::new(),
         }
@@ -232,6 +235,7 @@ impl Settings {
                 }
             }
             "synchronous_commit" => self.synchronous_commit = value != "off",
+            "fencepost.track_outcomes" => self.track_outcomes = value == "on",
             "fencepost.ship" => {
                 self.shipping = match value {
                     "off" => Shipping::Off,

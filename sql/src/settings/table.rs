@@ -107,6 +107,7 @@ pub(super) const SETTINGS: &[Known] = &[
     row("escape_string_warning", "on", Kind::Bool, "Warn about backslash escapes in ordinary string literals."),
     row("extra_float_digits", "1", Kind::Int(-15, 3), "Sets the number of digits displayed for floating-point values."),
     row("fencepost.ship", "auto", Kind::Enum(&["off", "auto", "always"]), "Sets which statements, or parts of them, run on the machines of a cluster that have their data."),
+    row("fencepost.track_outcomes", "off", Kind::Bool, "Remembers of every transaction that writes whether it has committed, as txid_status tells."),
     row("from_collapse_limit", "8", Kind::Int(1, INT_MAX), "Sets the FROM-list size beyond which subqueries are not collapsed."),
     row("fsync", "on", Kind::Fixed, "Forces synchronization of updates to disk."),
     row("geqo", "on", Kind::Bool, "Enables genetic query optimization."),

@@ -325,7 +325,9 @@ impl Transaction {
                 return answer;
             }
             if !network.poll(self.machine()) {
-                std::thread::yield_now();
+                if !network.driven {
+                    std::thread::yield_now();
+                }
                 let_others_run().await;
             }
         }

@@ -1,0 +1,31 @@
+//! `txid_status`: how a transaction ended, by its number.
+
+use fencepost_sql::bound::Expr;
+use fencepost_sql::catalog::{Catalog, Ending};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+
+use super::cx::Cx;
+
+/// The status of the transaction whose number is the argument. Other than PostgreSQL's, the answer is final: a transaction that
+/// has not committed yet will not any more, but for the one that asks.
+pub(super) async fn of(args: &[Expr], cx: &mut Cx<'_>) -> Result<Value, Halt> {
+    let Some(number) = args.first() else {
+        return Ok(Value::Null);
+    };
+    let Value::Int8(number) = cx.value(number, &[])? else {
+        return Ok(Value::Null);
+    };
+    if cx.eval.drawn_number() == Some(number) {
+        return Ok(Value::text("in progress"));
+    }
+    let root = cx.tx.machine().root();
+    let outcomes = Catalog::open(cx.tx, root).await?.outcomes();
+    let now = cx.eval.clock_now();
+    let ending = outcomes.settle(cx.tx.machine(), number, now).await?;
+    Ok(match ending {
+        Some(Ending::Committed) => Value::text("committed"),
+        Some(Ending::Aborted) => Value::text("aborted"),
+        None => Value::Null,
+    })
+}
