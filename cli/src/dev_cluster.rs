@@ -34,6 +34,8 @@ use crate::start::Tier;
 const TMPFS: &str = "/dev/shm";
 /// How long the machines may take to come up, and to end.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// How long they may take to end where they save their memory.
+const SAVE_PATIENCE: Duration = Duration::from_secs(3600);
 const ALL_ENDED: &str = "all machines have ended";
 /// How often the processes are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -66,6 +68,10 @@ pub struct DevCluster {
     /// the same command goes on with it. [default: memory]
     #[arg(long, value_name = "TIER")]
     durability: Option<Tier>,
+    /// With --durability nvram: directory of a disk in which memory is saved when all machines have ended, and from which
+    /// it is loaded where --directory has lost it, as a tmpfs has once the host has booted.
+    #[arg(long, value_name = "DIR", requires = "durability")]
+    save_dir: Option<PathBuf>,
     /// Memory of each machine's own data. [default: what half of the free shared memory has room for]
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     memory_limit: Option<u64>,
@@ -146,6 +152,9 @@ impl DevCluster {
             if nvram {
                 command.args(["--durability", "nvram"]);
             }
+            if let Some(directory) = &self.save_dir {
+                command.arg("--save-dir").arg(directory);
+            }
             if let Some(ms) = self.lease_ms {
                 command.args(["--lease-ms", &ms.to_string()]);
             }
@@ -210,7 +219,11 @@ impl DevCluster {
         if let Ok(name) = why {
             eprintln!("fencepost: {name}: ending all machines");
         }
-        let ended = machines.end();
+        let patience = match self.save_dir {
+            None => PATIENCE,
+            Some(_) => SAVE_PATIENCE,
+        };
+        let ended = machines.end(patience);
         match why {
             Err(why) => Err(Failure::Broken(why)),
             Ok(_) => ended,
@@ -357,7 +370,7 @@ impl Machines {
     }
 
     /// Asks all to end, and waits until they have.
-    fn end(&mut self) -> crate::Done {
+    fn end(&mut self, patience: Duration) -> crate::Done {
         for machine in &self.0 {
             if let Some(pid) = i32::try_from(machine.child.id())
                 .ok()
@@ -367,7 +380,7 @@ impl Machines {
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         let ended = self.0.iter_mut().map(|machine| machine.await_end(deadline));
         // All of them are waited for, whatever became of the first.
         let ended: Vec<crate::Done> = ended.collect();

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use fencepost::{Cluster, Database, Durability, Options};
+use fencepost::{Cluster, Database, Durability, Options, SaveEnd, Saver};
 use fencepost_pgserver::{AuthMode, ListenOptions, TlsOptions, listen};
 use tokio::runtime::Builder;
 use tokio::task::{JoinError, spawn_blocking};
@@ -90,6 +90,10 @@ pub struct Start {
     /// not go on without one that fails. Those that share memory keep it there.
     #[arg(long, value_name = "DIR", requires = "join")]
     configuration_dir: Option<PathBuf>,
+    /// Directory of a disk in which the memory of machines that share it is saved when all have ended, and from which
+    /// they begin when it is gone, as it is once the host has booted; with --durability nvram, the same for all.
+    #[arg(long, value_name = "DIR", requires = "cluster")]
+    save_dir: Option<PathBuf>,
     /// What each machine, in the order of their numbers, shares the fate of, such as its rack: no two copies of
     /// a region are in one of them; the same for all. Unless said, each machine is on its own.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "who")]
@@ -162,6 +166,13 @@ impl Start {
                 return Err(failure);
             }
         };
+        let loaded = database.loaded();
+        for damaged in &loaded.damaged {
+            eprintln!("fencepost: {damaged}; it was made again from what others had");
+        }
+        if loaded.bytes > 0 {
+            eprintln!("fencepost: loaded {}", amount(loaded.bytes, loaded.took));
+        }
         let server = listen(&database, self.listen_options())?;
         let where_to = match (&self.data_dir, self.is_among_others()) {
             (Some(dir), _) => format!("data in {}", dir.display()),
@@ -193,7 +204,18 @@ impl Start {
                 }
             }
         })?;
-        database.close().map_err(Failure::Close)
+        let saver = database.saver();
+        let closed = database.close().map_err(Failure::Close);
+        if let Some(saver) = saver {
+            // Memory is as it is, however it was closed.
+            let saved = runtime.block_on(save(saver, &mut signals));
+            if saved.is_err() {
+                // What still saves ends with the process.
+                runtime.shutdown_background();
+                return saved;
+            }
+        }
+        closed
     }
 
     /// Returns when the others go on without this machine, where they may.
@@ -248,6 +270,9 @@ impl Start {
             }
             if let Some(directory) = &self.configuration_dir {
                 cluster = cluster.configuration_in(directory);
+            }
+            if let Some(directory) = &self.save_dir {
+                cluster = cluster.save_in(directory);
             }
             options = options.cluster(cluster.domains(self.domains.iter().cloned()));
         }
@@ -310,4 +335,34 @@ impl Start {
         options.connections_max = self.max_connections;
         options
     }
+}
+
+/// Saves the memory of a machine that has ended, unless another signal ends it.
+async fn save(saver: Saver, signals: &mut Signals) -> crate::Done {
+    let saving = spawn_blocking(move || saver.save());
+    let saved = tokio::select! {
+        saved = saving => saved.map_err(|error| Failure::Broken(error.to_string()))?,
+        name = signals.next() => {
+            return Err(Failure::Broken(format!("{name} again: ended before memory was saved")));
+        }
+    };
+    match saved.map_err(|error| Failure::Broken(format!("memory could not be saved: {error}")))? {
+        SaveEnd::Saved(0, _) => {}
+        SaveEnd::Saved(bytes, took) => eprintln!("fencepost: saved {}", amount(bytes, took)),
+        SaveEnd::OthersGoOn => {
+            eprintln!("fencepost: other machines go on; who ends last saves the memory of all");
+        }
+        SaveEnd::Needless => eprintln!("fencepost: the others do without what this machine had"),
+    }
+    Ok(())
+}
+
+/// How much in how long.
+fn amount(bytes: u64, took: Duration) -> String {
+    let megabytes = bytes as f64 / 1e6;
+    let seconds = took.as_secs_f64();
+    format!(
+        "{megabytes:.0} MB in {seconds:.2} s, {:.0} MB/s",
+        megabytes / seconds
+    )
 }

@@ -71,6 +71,8 @@ pub use machine::{MachineId, Member};
 pub use memory::Memory;
 #[cfg(not(loom))]
 pub use nvram::Nvram;
+#[cfg(not(loom))]
+pub use nvram::saves::{LoadError, Saved};
 pub use os_disk::OsDisk;
 pub use priority::ask_for_priority;
 pub use random::{Random, entropy_seed};

@@ -8,8 +8,12 @@
 //! DIR/life-7/boot                        which boot of the host that was
 //! DIR/life-7/m1/saved                    m1 has ended in good order, and all its memory is on the disk
 //! DIR/life-7/m1/...                      m1's rings and all else that is of one life ([`crate::shm`])
+//! DIR/life-7/m1.loading                  what there is of m1 is not all of it
 //! DIR/regions/m1/0001000000000000        m1's regions, which go from one life to the next
 //! ```
+//! Where memory is to be saved to a disk that it is not on, `DIR` is two directories: memory, what is in `m1`, is in one,
+//! such as a tmpfs, and all else, with the saves ([`saves`]), in the other one, which outlives the host.
+//!
 //! A *life* is from the start of all machines to the end of all. It has the number of the configuration that it began
 //! with. Nothing of an earlier life is written by a later one but the regions, once all that had been under way is
 //! settled; so rings begin anew, and nobody meets a machine of the life before.
@@ -17,7 +21,12 @@
 //! # Failure
 //! The kernel gives locks back whose holders die. What a life that never came about has left is overwritten by the next.
 //! On a tmpfs the files outlive processes; on a disk also the host, if each machine had the time to have them written
-//! (`save`). The memory of one that had not is none once the host has booted again: nobody knows what of it was written.
+//! (`sync`). The memory of one that had not is none once the host has booted again: nobody knows what of it was written.
+
+mod layout;
+mod manifest;
+pub mod saves;
+mod transfer;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -38,9 +47,13 @@ const REGIONS: &str = "regions";
 const MAP: &str = "map";
 const BOOT: &str = "boot";
 const SAVED: &str = "saved";
+/// In which boot of the host memory was loaded.
+const LOADED: &str = "loaded";
 /// Says which boot of which host this is.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const LIFE: &str = "life-";
+/// Characters of a segment's number in the name of its file.
+const NUMBER_CHARS: usize = 16;
 /// How often the lock is asked for, and how long is waited in between: others may settle what the life before has left.
 const TRIES: u32 = 60_000;
 const NAP: Duration = Duration::from_millis(5);
@@ -49,6 +62,8 @@ const NAP: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Nvram {
     root: PathBuf,
+    /// Where all is that is no memory.
+    records: PathBuf,
 }
 
 /// A part in a life: it is not over before all of them are dropped.
@@ -69,12 +84,38 @@ fn boot() -> String {
     fs::read_to_string(BOOT_ID).unwrap_or_else(|_| entropy_seed().to_string())
 }
 
+/// Whether that is what a segment's file is called ([`name_of`]), once it is whole.
+fn is_segment(name: &str) -> bool {
+    let Some((number, rest)) = name.split_at_checked(NUMBER_CHARS) else {
+        return false;
+    };
+    let writer = rest.strip_prefix(".m").unwrap_or("0");
+    (rest.is_empty() || rest.starts_with(".m"))
+        && number.bytes().all(|digit| digit.is_ascii_hexdigit())
+        && !writer.is_empty()
+        && writer.bytes().all(|digit| digit.is_ascii_digit())
+}
+
+/// The lives that have a place in a directory, in their order.
+fn lives_in(root: &Path) -> io::Result<Vec<u64>> {
+    let mut lives = Vec::new();
+    for entry in fs::read_dir(root)? {
+        let name = entry?.file_name();
+        let number = name.to_string_lossy();
+        let number = number.strip_prefix(LIFE);
+        let number = number.and_then(|n| n.parse::<u64>().ok());
+        lives.extend(number);
+    }
+    lives.sort_unstable();
+    Ok(lives)
+}
+
 /// Has the files of a machine written to the disk that they are on, its regions and all others; nobody writes them any
 /// more.
 ///
 /// # Errors
 /// What the system answered; then nothing says that they are.
-pub(crate) fn save(home: &Path, regions: &Path) -> io::Result<()> {
+pub(crate) fn sync(home: &Path, regions: &Path) -> io::Result<()> {
     for place in [home, regions] {
         for entry in fs::read_dir(place)? {
             File::open(entry?.path())?.sync_all()?;
@@ -91,9 +132,19 @@ impl Nvram {
     /// # Errors
     /// What the system answered.
     pub fn open(root: &Path) -> io::Result<Nvram> {
+        Nvram::saving_in(root, root)
+    }
+
+    /// The same with memory in `root`, and its saves and all that is no memory in the directory `saves` of a disk.
+    ///
+    /// # Errors
+    /// What the system answered.
+    pub fn saving_in(root: &Path, saves: &Path) -> io::Result<Nvram> {
         fs::create_dir_all(root.join(REGIONS))?;
+        fs::create_dir_all(saves)?;
         Ok(Nvram {
             root: root.to_path_buf(),
+            records: saves.to_path_buf(),
         })
     }
 
@@ -102,9 +153,21 @@ impl Nvram {
     /// # Errors
     /// What the system answered.
     pub fn enter(&self) -> io::Result<Living> {
-        let lock = lock_file(&self.root.join(LOCK))?;
+        self.enter_by(File::try_lock)
+    }
+
+    /// Keeps out those who would begin a life, and not those who save the memory of one that is over.
+    ///
+    /// # Errors
+    /// What the system answered.
+    pub fn enter_to_save(&self) -> io::Result<Living> {
+        self.enter_by(File::try_lock_shared)
+    }
+
+    fn enter_by(&self, way: fn(&File) -> Result<(), TryLockError>) -> io::Result<Living> {
+        let lock = lock_file(&self.records.join(LOCK))?;
         for _ in 0..TRIES {
-            match lock.try_lock() {
+            match way(&lock) {
                 Ok(()) => return Ok(Living { _lock: lock }),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(NAP),
                 Err(TryLockError::Error(error)) => return Err(error),
@@ -113,23 +176,27 @@ impl Nvram {
         Err(io::ErrorKind::TimedOut.into())
     }
 
+    /// Where a life's memory is.
     fn life(&self, life: u64) -> PathBuf {
         self.root.join(format!("{LIFE}{life}"))
     }
 
-    fn lives(&self) -> io::Result<Vec<u64>> {
-        let mut lives = Vec::new();
-        for entry in fs::read_dir(&self.root)? {
-            let name = entry?.file_name();
-            let number = name.to_string_lossy();
-            lives.extend(
-                number
-                    .strip_prefix(LIFE)
-                    .and_then(|n| n.parse::<u64>().ok()),
-            );
-        }
-        lives.sort_unstable();
-        Ok(lives)
+    /// Where all else is that is of a life.
+    fn record(&self, life: u64) -> PathBuf {
+        self.records.join(format!("{LIFE}{life}"))
+    }
+
+    fn regions(&self) -> PathBuf {
+        self.root.join(REGIONS)
+    }
+
+    /// What is there while a machine's memory is not all there.
+    fn loading(&self, life: u64, machine: MachineId) -> PathBuf {
+        self.life(life).join(format!("{machine}.loading"))
+    }
+
+    fn has_saves(&self) -> bool {
+        self.root != self.records
     }
 
     /// The last life that began with a configuration not later than `configuration`.
@@ -137,7 +204,7 @@ impl Nvram {
     /// # Errors
     /// What the system answered.
     pub fn last(&self, configuration: u64) -> io::Result<Option<u64>> {
-        let lives = self.lives()?;
+        let lives = lives_in(&self.records)?;
         let mut past = lives.into_iter().filter(|life| *life <= configuration);
         Ok(past.next_back())
     }
@@ -147,10 +214,12 @@ impl Nvram {
     /// # Errors
     /// What the system answered.
     pub fn begin(&self, life: u64, map: &[u8]) -> io::Result<()> {
-        let place = self.life(life);
-        match fs::remove_dir_all(&place) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let place = self.record(life);
+        for place in [&self.life(life), &place] {
+            match fs::remove_dir_all(place) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         fs::create_dir_all(&place)?;
         for (name, bytes) in [(MAP, map), (BOOT, boot().as_bytes())] {
@@ -158,14 +227,22 @@ impl Nvram {
             File::open(place.join(name))?.sync_all()?;
         }
         File::open(&place)?.sync_all()?;
-        File::open(&self.root)?.sync_all()
+        File::open(&self.records)?.sync_all()
     }
 
     /// Whether a machine's memory is what it was when the machine ended.
     fn is_intact(&self, life: u64, machine: MachineId) -> bool {
-        let place = self.life(life);
-        let same = fs::read_to_string(place.join(BOOT)).is_ok_and(|begun| begun == boot());
-        same || home_of(&place, machine).join(SAVED).exists()
+        let home = home_of(&self.life(life), machine);
+        let boots = [self.record(life).join(BOOT), home.join(LOADED)].map(fs::read_to_string);
+        let now = boot();
+        let same = boots.into_iter().flatten().any(|boot| boot == now);
+        (same || home.join(SAVED).exists()) && !self.loading(life, machine).exists()
+    }
+
+    /// All of a machine's memory has been loaded.
+    fn is_loaded(&self, life: u64, machine: MachineId) -> io::Result<()> {
+        fs::write(home_of(&self.life(life), machine).join(LOADED), boot())?;
+        fs::remove_file(self.loading(life, machine))
     }
 
     /// What was left there.
@@ -173,7 +250,7 @@ impl Nvram {
     /// # Errors
     /// What the system answered.
     pub fn map(&self, life: u64) -> io::Result<Vec<u8>> {
-        fs::read(self.life(life).join(MAP))
+        fs::read(self.record(life).join(MAP))
     }
 
     /// Whether a machine of a life is there.
@@ -181,7 +258,11 @@ impl Nvram {
     /// # Errors
     /// What the system answered.
     pub fn is_alive(&self, life: u64) -> io::Result<bool> {
-        let lock = lock_file(&self.life(life).join(LOCK))?;
+        let lock = match lock_file(&self.record(life).join(LOCK)) {
+            // It has been forgotten.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            lock => lock?,
+        };
         match lock.try_lock() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
@@ -191,7 +272,17 @@ impl Nvram {
 
     /// Whether a machine has been in a life.
     pub fn has_lived(&self, life: u64, machine: MachineId) -> bool {
-        home_of(&self.life(life), machine).exists()
+        home_of(&self.life(life), machine).exists() || self.has_save(life, machine)
+    }
+
+    /// Whether a machine has been in any life that is not forgotten.
+    ///
+    /// # Errors
+    /// What the system answered.
+    pub fn has_ever_lived(&self, machine: MachineId) -> io::Result<bool> {
+        let mut lives = lives_in(&self.root)?;
+        lives.extend(lives_in(&self.records)?);
+        Ok(lives.into_iter().any(|life| self.has_lived(life, machine)))
     }
 
     /// Takes part in a life. Nobody else has [entered](Self::enter).
@@ -199,7 +290,7 @@ impl Nvram {
     /// # Errors
     /// What the system answered.
     pub fn join(&self, life: u64) -> io::Result<Living> {
-        let lock = lock_file(&self.life(life).join(LOCK))?;
+        let lock = lock_file(&self.record(life).join(LOCK))?;
         lock.lock_shared()?;
         Ok(Living { _lock: lock })
     }
@@ -220,7 +311,7 @@ impl Nvram {
             .into_iter()
             .map(|region| SegmentId::new(SegmentId::REGION, 0, region))
             .collect();
-        let regions = self.root.join(REGIONS);
+        let regions = self.regions();
         ShmFabric::keeping(&self.life(life), (&regions, kept), me, living)
     }
 
@@ -229,8 +320,10 @@ impl Nvram {
     /// # Errors
     /// What the system answered.
     pub fn forget_before(&self, life: u64) -> io::Result<()> {
-        for past in self.lives()?.into_iter().filter(|past| *past < life) {
-            fs::remove_dir_all(self.life(past))?;
+        for root in [&self.root, &self.records] {
+            for past in lives_in(root)?.into_iter().filter(|past| *past < life) {
+                fs::remove_dir_all(root.join(format!("{LIFE}{past}")))?;
+            }
         }
         Ok(())
     }
@@ -253,7 +346,7 @@ impl Afterlife for After<'_> {
         if !self.nvram.is_intact(self.life, machine) {
             return Ok(Remains::default());
         }
-        let places = [self.nvram.life(self.life), self.nvram.root.join(REGIONS)];
+        let places = [self.nvram.life(self.life), self.nvram.regions()];
         let mut segments = Vec::new();
         for place in places {
             let entries = match fs::read_dir(home_of(&place, machine)) {
@@ -263,8 +356,7 @@ impl Afterlife for After<'_> {
             for entry in entries {
                 let path = entry?.path();
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                // What has no whole number for a name is no segment.
-                let number = name.get(..16).filter(|_| !name.ends_with(".new"));
+                let number = name.get(..NUMBER_CHARS).filter(|_| is_segment(&name));
                 let number = number.and_then(|number| u64::from_str_radix(number, 16).ok());
                 if let Some(number) = number
                     && let Some(memory) = open(&path, true)
@@ -282,7 +374,7 @@ impl Afterlife for After<'_> {
         region: u32,
         words: usize,
     ) -> io::Result<Arc<Memory>> {
-        let home = home_of(&self.nvram.root.join(REGIONS), machine);
+        let home = home_of(&self.nvram.regions(), machine);
         fs::create_dir_all(&home)?;
         let segment = SegmentId::new(SegmentId::REGION, 0, region);
         make(&home.join(name_of(segment, Writer::Owner)), words).map(Arc::new)
@@ -290,147 +382,4 @@ impl Afterlife for After<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ring;
-    use crate::{Fabric, Member, sync::Ordering};
-
-    const LANE: u16 = 0;
-    const WORDS: usize = 64;
-
-    fn pair(nvram: &Nvram, life: u64, regions: &[u32]) -> [Arc<dyn Fabric>; 2] {
-        let members = [1, 2].map(|id| Member {
-            id: MachineId(id),
-            address: String::new(),
-        });
-        members.clone().map(|me| {
-            let living = nvram.join(life).expect("a life");
-            let fabric = nvram.fabric(life, me.id, regions.iter().copied(), living);
-            let fabric = fabric.expect("a machine");
-            fabric.set_members(&members).expect("a member");
-            Arc::new(fabric) as _
-        })
-    }
-
-    #[test]
-    fn records_that_were_not_released_are_found_when_all_have_ended() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let nvram = Nvram::open(directory.path()).expect("a directory");
-        nvram.begin(3, b"map").expect("a life");
-        assert_eq!(nvram.map(3).expect("a map"), b"map");
-        let [one, two] = pair(&nvram, 3, &[]);
-        assert!(nvram.is_alive(3).expect("a lock"));
-        let mut writer = ring::send(&one, two.me(), LANE, WORDS).expect("its end");
-        let mut reader = ring::receive(&two, one.me(), LANE, WORDS).expect("its end");
-        let mut kept = Vec::new();
-        // Around the ring once and a half.
-        for number in 0..20 {
-            writer.push(5, &[&[number; 3]]).expect("room");
-            drop(writer.flush());
-            let (_, record) = reader.next(&mut Vec::new()).expect("whole").expect("one");
-            kept.push(record);
-            if number >= 4 {
-                reader.release(kept[number as usize - 4]);
-            }
-        }
-        // Released, but behind one that is not; and one that nobody has read.
-        reader.release(kept[18]);
-        writer.push(6, &[&[7]]).expect("room");
-        drop(writer.flush());
-        drop((writer, reader, one, two));
-        assert!(!nvram.is_alive(3).expect("a lock"));
-        let after = nvram.after(3);
-        let [one, two] = [1, 2].map(|id| after.remains(MachineId(id)).expect("is read"));
-        let word = |memory: &Memory| memory.words()[0].load(Ordering::Relaxed);
-        let segment = |kind, number| SegmentId::new(kind, LANE, number);
-        let head = word(two.get(segment(SegmentId::RELEASED, 1)).expect("there"));
-        let told = word(one.get(segment(SegmentId::HEAD, 2)).expect("there"));
-        let rings = two.of_kind(SegmentId::RING);
-        assert_eq!(rings.len(), 1);
-        let left = ring::left_in(rings[0].1, (head, told), MachineId(1)).expect("whole");
-        let expected = (16..20).map(|number| (5, vec![number; 3]));
-        let expected: Vec<_> = expected.chain([(6, vec![7])]).collect();
-        assert_eq!(left, expected);
-        let at = head as usize % WORDS;
-        rings[0].1.words()[at].store(u64::MAX >> 1, Ordering::Relaxed);
-        assert!(ring::left_in(rings[0].1, (head, told), MachineId(1)).is_err());
-    }
-
-    #[test]
-    fn regions_go_from_life_to_life_and_nothing_else_does() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let nvram = Nvram::open(directory.path()).expect("a directory");
-        assert_eq!(nvram.last(9).expect("lives"), None);
-        let region = |number| SegmentId::new(SegmentId::REGION, 0, number);
-        let board = SegmentId::new(SegmentId::BOARD, 0, 0);
-        for life in [2, 5] {
-            nvram.begin(life, &[]).expect("a life");
-            let kept: &[u32] = if life == 2 { &[] } else { &[7] };
-            let [one, two] = pair(&nvram, life, kept);
-            assert!(nvram.has_lived(life, MachineId(1)));
-            for segment in [region(7), region(8), board] {
-                let memory = one.provide(segment, 8, Writer::Owner).expect("memory");
-                let before = memory.words()[0].fetch_add(life, Ordering::Relaxed);
-                let expected = if segment == region(7) && life == 5 {
-                    2
-                } else {
-                    0
-                };
-                assert_eq!(before, expected, "{segment:?}");
-                let seen = two.map(MachineId(1), segment).expect("it is found");
-                assert_eq!(seen.words()[0].load(Ordering::Relaxed), expected + life);
-            }
-            // What was kept is a region of that size or none.
-            let words = if life == 2 { 16 } else { 8 };
-            let torn = two.provide(region(7), words, Writer::Owner);
-            assert_eq!(torn.is_ok(), life == 2);
-        }
-        assert_eq!(nvram.last(4).expect("lives"), Some(2));
-        nvram.forget_before(5).expect("forgotten");
-        assert_eq!(nvram.last(4).expect("lives"), None);
-        let after = nvram.after(5);
-        let made = after.make_region(MachineId(2), 9, 8).expect("memory");
-        made.words()[3].store(4, Ordering::Relaxed);
-        let left = after.remains(MachineId(2)).expect("is read");
-        let there = left.get(region(9)).expect("it is there");
-        assert_eq!(there.words()[3].load(Ordering::Relaxed), 4);
-        assert!(left.get(region(10)).is_none());
-    }
-
-    #[test]
-    fn memory_that_was_not_saved_is_none_after_another_boot() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let nvram = Nvram::open(directory.path()).expect("a directory");
-        nvram.begin(1, &[]).expect("a life");
-        let [one, two] = pair(&nvram, 1, &[]);
-        let region = SegmentId::new(SegmentId::REGION, 0, 7);
-        for machine in [&one, &two] {
-            machine.provide(region, 8, Writer::Owner).expect("memory");
-        }
-        // The second one ends in good order.
-        drop(two);
-        let there = |id| {
-            let left = nvram.after(1).remains(MachineId(id)).expect("is read");
-            left.get(region).is_some()
-        };
-        assert!(there(1) && there(2));
-        fs::write(nvram.life(1).join(BOOT), "another").expect("is written");
-        assert!(!there(1) && there(2));
-        drop(one);
-        assert!(there(1));
-    }
-
-    #[test]
-    fn one_at_a_time_finds_out_whether_others_live() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let nvram = Nvram::open(directory.path()).expect("a directory");
-        let entered = nvram.enter().expect("nobody is in");
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| nvram.enter().map(drop));
-            std::thread::sleep(NAP);
-            assert!(!other.is_finished());
-            drop(entered);
-            other.join().expect("ends").expect("it was its turn");
-        });
-    }
-}
+mod tests;

@@ -590,7 +590,7 @@ impl Drop for ShmFabric {
         self.control.words()[GENERATION].store(0, Ordering::Release);
         if let Some(kept) = &self.kept {
             // What is not saved is not said to be.
-            let _ = nvram::save(&self.home, &home_of(&kept.regions, self.me));
+            let _ = nvram::sync(&self.home, &home_of(&kept.regions, self.me));
             return;
         }
         // Who has mapped a segment keeps its memory; nobody finds it any more.

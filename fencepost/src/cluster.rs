@@ -18,6 +18,7 @@ use crate::error::OpenError;
 use crate::founding::Founders;
 use crate::newcomer::{Kept, Part, Who};
 use crate::restart;
+use crate::saves::{Loaded, Saver};
 
 /// Millionths by which the clocks of two hosts drift apart at most.
 const DRIFT_PPM: u32 = 200;
@@ -51,6 +52,8 @@ pub struct Cluster {
     lease: Option<Duration>,
     /// Where the configuration is kept.
     kept_in: Option<PathBuf>,
+    /// Where memory that outlives processes is saved.
+    saved_in: Option<PathBuf>,
     /// The address of a machine that joins.
     newcomer: Option<String>,
 }
@@ -103,6 +106,8 @@ pub(crate) struct Joined {
     pub network: NetworkOptions,
     /// What it had before, where its memory has outlived it.
     pub resumed: Option<Arc<Resumed>>,
+    pub loaded: Loaded,
+    pub saver: Option<Saver>,
     /// Who refuses this machine, and why; `None` where there is somebody who does not.
     refused: Refused,
     /// Who is not there, and what was the matter when that was last tried.
@@ -125,6 +130,7 @@ impl Cluster {
             domains: Vec::new(),
             lease: None,
             kept_in: Some(directory),
+            saved_in: None,
             newcomer: None,
         }
     }
@@ -145,6 +151,7 @@ impl Cluster {
             domains: Vec::new(),
             lease: None,
             kept_in: None,
+            saved_in: None,
             newcomer: None,
         }
     }
@@ -174,6 +181,14 @@ impl Cluster {
     /// replaced. Machines of one host keep it in the directory that they share.
     pub fn configuration_in(mut self, directory: impl Into<PathBuf>) -> Cluster {
         self.kept_in = Some(directory.into());
+        self
+    }
+
+    /// Saves the memory of machines of one host, where that outlives their processes, in a directory of a disk when all have
+    /// ended ([`Database::saver`](crate::Database::saver)), and begins with what was saved when memory is gone, as it is
+    /// after the host has booted. The same for all machines, and from the first time on.
+    pub fn save_in(mut self, directory: impl Into<PathBuf>) -> Cluster {
+        self.saved_in = Some(directory.into());
         self
     }
 
@@ -226,6 +241,10 @@ impl Cluster {
             return Err(OpenError::TooFewMachines { machines, replicas });
         }
         self.terms()?;
+        if self.saved_in.is_some() && !kept {
+            let why = "memory is saved in the nvram tier alone";
+            return Err(OpenError::Tier(why));
+        }
         match &self.between {
             Between::Memory(directory) if kept => self.join_kept(directory),
             Between::Network { .. } if kept => {
@@ -268,7 +287,8 @@ impl Cluster {
         let founders = self.configuration(0, names.collect())?;
         let replication = Replication::exactly(self.replicas as usize);
         let me = MachineId(self.machine);
-        let begun = restart::begin(directory, me, &founders, replication)?;
+        let places = (directory, self.saved_in.as_deref());
+        let begun = restart::begin(places, me, &founders, replication)?;
         let store = self.lease.is_some().then_some(begun.store);
         let between = (Box::new(|| None) as _, Box::new(String::new) as _);
         let part = Part {
@@ -284,6 +304,8 @@ impl Cluster {
                 ..joined.network
             },
             resumed: begun.resumed,
+            loaded: begun.loaded,
+            saver: begun.saver,
             ..joined
         })
     }
@@ -392,6 +414,8 @@ impl Cluster {
         let replication = Replication::exactly(self.replicas as usize);
         Ok(Joined {
             resumed: None,
+            loaded: Loaded::default(),
+            saver: None,
             network: NetworkOptions {
                 log_words: LOG_WORDS,
                 host: host(),

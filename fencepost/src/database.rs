@@ -19,6 +19,7 @@ use crate::cancels::Cancels;
 use crate::cluster::{Cluster, Joined};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, Options};
+use crate::saves::{Loaded, Saver};
 use crate::session::{Session, SessionOptions};
 use crate::ship::{Ship, Shipped};
 
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub cancels: Arc<Cancels>,
     /// Where there are other machines.
     pub ship: Option<Arc<Ship>>,
+    pub loaded: Loaded,
+    pub saver: Option<Saver>,
 }
 
 impl Drop for Shared {
@@ -98,6 +101,8 @@ impl Database {
             plans: PlanCache::default(),
             cancels,
             ship,
+            loaded: joined.map_or_else(Loaded::default, |joined| joined.loaded.clone()),
+            saver: joined.and_then(|joined| joined.saver.clone()),
         });
         if let Some(ship) = &shared.ship {
             ship.start(&shared).map_err(OpenError::Threads)?;
@@ -158,6 +163,16 @@ impl Database {
     /// The machine below, for tools and benchmarks.
     pub fn machine(&self) -> &Arc<Machine> {
         &self.shared.machine
+    }
+
+    /// What was loaded of what was saved when this machine began.
+    pub fn loaded(&self) -> &Loaded {
+        &self.shared.loaded
+    }
+
+    /// Saves the memory of this machine once the database is closed, where it is to be saved.
+    pub fn saver(&self) -> Option<Saver> {
+        self.shared.saver.clone()
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -34,6 +34,7 @@ mod options;
 mod prepared;
 mod restart;
 mod row;
+mod saves;
 mod services;
 mod session;
 mod ship;
@@ -55,6 +56,7 @@ pub use front::Parsed;
 pub use options::{Durability, Options};
 pub use prepared::{Column, Portal, Prepared};
 pub use row::{FromValue, Row, RowIndex, ToValue};
+pub use saves::{Loaded, SaveEnd, SaveError, Saver};
 pub use session::{
     CancelToken, Completion, CopyIn, Query, Session, SessionOptions, Statement, TransactionBody,
     TxStatus,

@@ -13,6 +13,7 @@ mod failover;
 mod failover_bench;
 mod histories;
 mod nvram;
+mod nvram_saves;
 mod pgbench;
 mod scenarios;
 mod stopped;

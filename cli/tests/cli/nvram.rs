@@ -17,7 +17,7 @@ use crate::crash_bank::{CLIENTS, Client, Journal, create, verify};
 const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "2"];
 
 /// Kills the machines and their parent.
-fn kill_all(mut cluster: DevCluster) {
+pub fn kill_all(mut cluster: DevCluster) {
     let machines = cluster.machines();
     // It would end them in good order if it saw one of them end.
     signal("-STOP", &cluster.child.id().to_string());
@@ -31,7 +31,7 @@ fn kill_all(mut cluster: DevCluster) {
     }
 }
 
-fn load_and_kill(cluster: DevCluster, round: u32, time: Duration, journal: &mut Journal) {
+pub fn load_and_kill(cluster: DevCluster, round: u32, time: Duration, journal: &mut Journal) {
     let stop = AtomicBool::new(false);
     let clients = (0..CLIENTS).map(|at| Client::connect(&cluster.url(at as u16 % MACHINES)));
     let clients: Vec<Client> = clients.collect();
@@ -57,7 +57,7 @@ fn start(directory: &Path) -> DevCluster {
 }
 
 /// A session whose statements do not wait for ever.
-fn session(cluster: &DevCluster, machine: u16) -> PgSession {
+pub fn session(cluster: &DevCluster, machine: u16) -> PgSession {
     let mut session = cluster.session(machine);
     session
         .script("SET statement_timeout = '10s'")

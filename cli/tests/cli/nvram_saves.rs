@@ -1,0 +1,213 @@
+//! Machines whose memory is saved to a disk when all have ended, and loaded when it is gone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use fencepost_benchmarks::sql::SqlSession;
+use fencepost_fabric::random::Random;
+
+use crate::common::dev_cluster::{DevCluster, MACHINES, signal};
+use crate::common::{program, said};
+use crate::crash_bank::{Journal, create, verify};
+use crate::nvram::{kill_all, load_and_kill, session};
+
+const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "3"];
+
+/// A host with memory and a disk.
+struct Host {
+    directory: tempfile::TempDir,
+}
+
+impl Host {
+    fn new() -> Host {
+        let directory = tempfile::tempdir().expect("a directory");
+        Host { directory }
+    }
+
+    fn memory(&self) -> PathBuf {
+        self.directory.path().join("memory")
+    }
+
+    fn saves(&self) -> PathBuf {
+        self.directory.path().join("saves")
+    }
+
+    fn start(&self) -> DevCluster {
+        let saves = self.saves();
+        let saves = saves.to_str().expect("a name");
+        let further = [&NVRAM[..], &["--save-dir", saves]].concat();
+        fs::create_dir_all(self.memory()).expect("a directory");
+        DevCluster::start_in(&self.memory(), "shm", &further)
+    }
+
+    /// Why the same does not start.
+    fn refused(&self) -> String {
+        let output = program(&["dev-cluster", "--listen", "127.0.0.1:6420", "--directory"])
+            .arg(self.memory())
+            .args(NVRAM)
+            .arg("--save-dir")
+            .arg(self.saves())
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
+        assert!(!output.status.success());
+        said(&output)
+    }
+
+    /// The host boots: what was in memory is gone.
+    fn boot(&self) {
+        fs::remove_dir_all(self.memory()).expect("it was there");
+    }
+
+    /// The files of what was saved last of each machine.
+    fn saved(&self, name: &str) -> Vec<PathBuf> {
+        let lives = fs::read_dir(self.saves().join("nvram")).expect("a list");
+        let lives = lives.map(|life| life.expect("an entry").path());
+        let of = |life: &Path, machine| life.join(format!("m{machine}")).join(name);
+        let all = lives.flat_map(|life| (1..=MACHINES).map(move |machine| of(&life, machine)));
+        all.filter(|file| file.exists()).collect()
+    }
+}
+
+fn end(mut cluster: DevCluster) {
+    signal("-TERM", &cluster.child.id().to_string());
+    assert!(cluster.ended());
+}
+
+#[test]
+fn what_was_saved_at_the_end_is_there_after_the_host_has_booted() {
+    let host = Host::new();
+    let mut journal = Journal::default();
+    let cluster = host.start();
+    create(&cluster.url(0));
+    load_and_kill(cluster, 0, Duration::from_millis(500), &mut journal);
+    // Nothing was saved, and memory is there.
+    assert_eq!(host.saved("manifest"), [""; 0].map(PathBuf::from));
+    for round in 0..2 {
+        let cluster = host.start();
+        verify(&cluster.url(round), &mut journal);
+        let mut session = session(&cluster, 2);
+        let table = format!("CREATE TABLE t{round} (a int PRIMARY KEY)");
+        session.script(&table).expect("is made");
+        drop(session);
+        end(cluster);
+        assert_eq!(host.saved("manifest").len(), usize::from(MACHINES));
+        host.boot();
+    }
+    let cluster = host.start();
+    for machine in 0..MACHINES {
+        verify(&cluster.url(machine), &mut journal);
+        let mut session = session(&cluster, machine);
+        session
+            .script("SELECT * FROM t0, t1")
+            .expect("they are there");
+    }
+    assert!(journal.has_any(), "some transfers were acknowledged");
+    // What was saved is of a life before: it is used once.
+    assert_eq!(host.saved("manifest"), [""; 0].map(PathBuf::from));
+    kill_all(cluster);
+    host.boot();
+    let said = host.refused();
+    assert!(said.contains("no machine has"), "{said}");
+}
+
+#[test]
+fn who_was_killed_before_is_saved_by_the_others() {
+    let host = Host::new();
+    let mut journal = Journal::default();
+    let cluster = host.start();
+    create(&cluster.url(0));
+    let machines = cluster.machines();
+    // It would end them before they are told to.
+    signal("-STOP", &cluster.child.id().to_string());
+    signal("-KILL", &machines[1]);
+    for machine in [&machines[0], &machines[2]] {
+        signal("-TERM", machine);
+    }
+    while host.saved("manifest").len() < usize::from(MACHINES) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    kill_all(cluster);
+    host.boot();
+    let cluster = host.start();
+    for machine in 0..MACHINES {
+        verify(&cluster.url(machine), &mut journal);
+    }
+}
+
+#[test]
+fn a_damaged_save_is_told_and_made_again_from_others_or_refused() {
+    let host = Host::new();
+    let mut journal = Journal::default();
+    let cluster = host.start();
+    create(&cluster.url(0));
+    end(cluster);
+    host.boot();
+    let memory = host.saved("memory");
+    let bend = |file: &Path| {
+        let mut bytes = fs::read(file).expect("is read");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(file, bytes).expect("is written");
+    };
+    memory.iter().for_each(|file| bend(file));
+    let said = host.refused();
+    for file in &memory {
+        let damaged = format!("{}: byte ", file.display());
+        assert!(said.contains(&damaged), "{said}");
+    }
+    assert!(said.contains("the checksum is not what it was"), "{said}");
+    // One that is whole is not enough, unless the others' are.
+    memory[1..].iter().for_each(|file| bend(file));
+    let cluster = host.start();
+    for machine in 0..MACHINES {
+        verify(&cluster.url(machine), &mut journal);
+    }
+}
+
+/// Either all is there, or nothing is, and that is said.
+#[test]
+fn who_is_killed_while_saving_has_saved_nothing_or_all() {
+    let host = Host::new();
+    let mut journal = Journal::default();
+    let cluster = host.start();
+    create(&cluster.url(0));
+    let mut random = Random::new(11);
+    let mut cluster = Some(cluster);
+    for round in 0..4 {
+        let running = cluster.take().unwrap_or_else(|| host.start());
+        verify(&running.url(round % 3), &mut journal);
+        signal("-STOP", &running.child.id().to_string());
+        for machine in running.machines() {
+            signal("-TERM", &machine);
+        }
+        while host.saved("saving").is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(random.below(40)));
+        kill_all(running);
+    }
+    let running = host.start();
+    verify(&running.url(0), &mut journal);
+    signal("-STOP", &running.child.id().to_string());
+    for machine in running.machines() {
+        signal("-TERM", &machine);
+    }
+    while host.saved("memory").is_empty() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    kill_all(running);
+    host.boot();
+    match host.saved("manifest").len() {
+        0 => {
+            let said = host.refused();
+            assert!(said.contains("no machine has"), "{said}");
+        }
+        saved if saved == usize::from(MACHINES) => verify(&host.start().url(0), &mut journal),
+        // As where the others' are damaged.
+        _ => {}
+    }
+}

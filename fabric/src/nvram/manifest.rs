@@ -1,0 +1,219 @@
+//! What says that the memory of a machine is saved as a whole, and what it is made of.
+//!
+//! ```text
+//! magic 8 | version 4 | machine 4 | life 8 | sources 4 | pieces 4 | chunks 4
+//! source: home 1 | bytes of the name 1 | name | length 8          piece: source 4 | offset 8 | bytes 8
+//! chunk: CRC-32C 4                                                CRC-32C of all before 4
+//! ```
+//! It is written when all else is on the disk. Numbers are in little-endian order.
+
+use super::is_segment;
+use super::layout::{BLOCK_BYTES, Home, Layout, Piece, Source};
+use crate::machine::MachineId;
+use crate::memory::WORD_BYTES;
+
+const MAGIC: &[u8; 8] = b"FENCSAVE";
+const VERSION: u32 = 1;
+
+/// The manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    pub machine: MachineId,
+    pub life: u64,
+    pub layout: Layout,
+    /// Of each chunk.
+    pub checksums: Vec<u32>,
+}
+
+fn u32_of(number: usize) -> [u8; 4] {
+    let number = u32::try_from(number);
+    number
+        .expect("fewer files than there are segments")
+        .to_le_bytes()
+}
+
+impl Manifest {
+    /// Its bytes.
+    pub fn seal(&self) -> Vec<u8> {
+        let Layout { sources, pieces } = &self.layout;
+        let mut out = MAGIC.to_vec();
+        out.extend(VERSION.to_le_bytes());
+        out.extend(self.machine.0.to_le_bytes());
+        out.extend(self.life.to_le_bytes());
+        for count in [sources.len(), pieces.len(), self.checksums.len()] {
+            out.extend(u32_of(count));
+        }
+        for source in sources {
+            // Names of segments are short.
+            out.extend([source.home as u8, source.name.len() as u8]);
+            out.extend(source.name.as_bytes());
+            out.extend(source.bytes.to_le_bytes());
+        }
+        for piece in pieces {
+            out.extend(piece.source.to_le_bytes());
+            out.extend(piece.offset.to_le_bytes());
+            out.extend(piece.bytes.to_le_bytes());
+        }
+        for checksum in &self.checksums {
+            out.extend(checksum.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&out);
+        out.extend(checksum.to_le_bytes());
+        out
+    }
+
+    /// What was sealed; `None` where that is not what it was.
+    pub fn unseal(bytes: &[u8]) -> Option<Manifest> {
+        let (body, checksum) = bytes.split_last_chunk::<4>()?;
+        let whole = crc32c::crc32c(body) == u32::from_le_bytes(*checksum);
+        let mut from = From(body);
+        let known = whole && from.take(8)? == MAGIC && from.u32()? == VERSION;
+        known.then_some(())?;
+        let (machine, life) = (MachineId(from.u32()?), from.u64()?);
+        let [sources, pieces, chunks] = [from.u32()?, from.u32()?, from.u32()?];
+        let layout = Layout {
+            sources: (0..sources).map(|_| from.source()).collect::<Option<_>>()?,
+            pieces: (0..pieces).map(|_| from.piece()).collect::<Option<_>>()?,
+        };
+        let checksums = (0..chunks)
+            .map(|_| from.u32())
+            .collect::<Option<Vec<_>>>()?;
+        let right = from.0.is_empty()
+            && layout.pieces.iter().all(|piece| fits(&layout, piece))
+            && layout.chunks().count() == checksums.len();
+        right.then_some(Manifest {
+            machine,
+            life,
+            layout,
+            checksums,
+        })
+    }
+}
+
+fn fits(layout: &Layout, piece: &Piece) -> bool {
+    let source = layout.sources.get(piece.source as usize);
+    let end = piece.offset.checked_add(piece.bytes);
+    let blocks = [piece.offset, piece.bytes];
+    source.is_some_and(|source| {
+        end.is_some_and(|end| end <= source.bytes.next_multiple_of(BLOCK_BYTES))
+            && blocks.iter().all(|bytes| bytes.is_multiple_of(BLOCK_BYTES))
+            && piece.bytes > 0
+    })
+}
+
+struct From<'a>(&'a [u8]);
+
+impl<'a> From<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (first, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(first)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        let bytes = self.take(4)?.try_into().ok()?;
+        Some(u32::from_le_bytes(bytes))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        let bytes = self.take(8)?.try_into().ok()?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    fn source(&mut self) -> Option<Source> {
+        let &[home, length] = self.take(2)? else {
+            return None;
+        };
+        let homes = [Home::Life, Home::Regions].into_iter();
+        let home = homes.into_iter().find(|known| *known as u8 == home)?;
+        let name = str::from_utf8(self.take(length.into())?).ok()?;
+        let bytes = self.u64()?;
+        let right = is_segment(name)
+            && bytes.is_multiple_of(WORD_BYTES as u64)
+            && i64::try_from(bytes).is_ok();
+        right.then(|| Source {
+            home,
+            name: name.into(),
+            bytes,
+        })
+    }
+
+    fn piece(&mut self) -> Option<Piece> {
+        Some(Piece {
+            source: self.u32()?,
+            offset: self.u64()?,
+            bytes: self.u64()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let source = |home, name: &str| Source {
+            home,
+            name: name.into(),
+            bytes: 6 << 20,
+        };
+        Manifest {
+            machine: MachineId(3),
+            life: 7,
+            layout: Layout {
+                sources: vec![
+                    source(Home::Life, "0002000000000002.m2"),
+                    source(Home::Regions, "0001000000000000"),
+                ],
+                pieces: vec![
+                    Piece {
+                        source: 0,
+                        offset: 4096,
+                        bytes: 8192,
+                    },
+                    Piece {
+                        source: 1,
+                        offset: 0,
+                        bytes: 6 << 20,
+                    },
+                ],
+            },
+            checksums: vec![1, 2],
+        }
+    }
+
+    fn again(bent: impl FnOnce(&mut Manifest)) -> Option<Manifest> {
+        let mut manifest = manifest();
+        bent(&mut manifest);
+        Manifest::unseal(&manifest.seal())
+    }
+
+    #[test]
+    fn what_is_sealed_is_what_it_was_or_refused() {
+        assert_eq!(again(|_| {}), Some(manifest()));
+        let sealed = manifest().seal();
+        for at in 0..sealed.len() {
+            let mut bent = sealed.clone();
+            bent[at] ^= 1;
+            assert_eq!(Manifest::unseal(&bent), None, "byte {at}");
+            assert_eq!(Manifest::unseal(&sealed[..at]), None, "{at} bytes");
+        }
+    }
+
+    #[test]
+    fn what_nobody_would_have_written_is_refused() {
+        let bents: [fn(&mut Manifest); 8] = [
+            |bent| bent.layout.sources[0].name = "../../secret".into(),
+            |bent| bent.layout.sources[0].name = "0002000000000002.new".into(),
+            |bent| bent.layout.sources[1].bytes = u64::MAX - 7,
+            |bent| bent.layout.pieces[0].source = 2,
+            |bent| bent.layout.pieces[0].offset = u64::MAX - 4095,
+            |bent| bent.layout.pieces[1].bytes = 8 << 20,
+            |bent| bent.layout.pieces[0].offset = 1,
+            |bent| bent.checksums.truncate(1),
+        ];
+        for (number, bent) in bents.into_iter().enumerate() {
+            assert_eq!(again(bent), None, "number {number}");
+        }
+    }
+}

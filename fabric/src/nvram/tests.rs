@@ -1,0 +1,142 @@
+use super::*;
+use crate::ring;
+use crate::{Fabric, Member, sync::Ordering};
+
+const LANE: u16 = 0;
+const WORDS: usize = 64;
+
+fn pair(nvram: &Nvram, life: u64, regions: &[u32]) -> [Arc<dyn Fabric>; 2] {
+    let members = [1, 2].map(|id| Member {
+        id: MachineId(id),
+        address: String::new(),
+    });
+    members.clone().map(|me| {
+        let living = nvram.join(life).expect("a life");
+        let fabric = nvram.fabric(life, me.id, regions.iter().copied(), living);
+        let fabric = fabric.expect("a machine");
+        fabric.set_members(&members).expect("a member");
+        Arc::new(fabric) as _
+    })
+}
+
+#[test]
+fn records_that_were_not_released_are_found_when_all_have_ended() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let nvram = Nvram::open(directory.path()).expect("a directory");
+    nvram.begin(3, b"map").expect("a life");
+    assert_eq!(nvram.map(3).expect("a map"), b"map");
+    let [one, two] = pair(&nvram, 3, &[]);
+    assert!(nvram.is_alive(3).expect("a lock"));
+    let mut writer = ring::send(&one, two.me(), LANE, WORDS).expect("its end");
+    let mut reader = ring::receive(&two, one.me(), LANE, WORDS).expect("its end");
+    let mut kept = Vec::new();
+    // Around the ring once and a half.
+    for number in 0..20 {
+        writer.push(5, &[&[number; 3]]).expect("room");
+        drop(writer.flush());
+        let (_, record) = reader.next(&mut Vec::new()).expect("whole").expect("one");
+        kept.push(record);
+        if number >= 4 {
+            reader.release(kept[number as usize - 4]);
+        }
+    }
+    // Released, but behind one that is not; and one that nobody has read.
+    reader.release(kept[18]);
+    writer.push(6, &[&[7]]).expect("room");
+    drop(writer.flush());
+    drop((writer, reader, one, two));
+    assert!(!nvram.is_alive(3).expect("a lock"));
+    let after = nvram.after(3);
+    let [one, two] = [1, 2].map(|id| after.remains(MachineId(id)).expect("is read"));
+    let word = |memory: &Memory| memory.words()[0].load(Ordering::Relaxed);
+    let segment = |kind, number| SegmentId::new(kind, LANE, number);
+    let head = word(two.get(segment(SegmentId::RELEASED, 1)).expect("there"));
+    let told = word(one.get(segment(SegmentId::HEAD, 2)).expect("there"));
+    let rings = two.of_kind(SegmentId::RING);
+    assert_eq!(rings.len(), 1);
+    let left = ring::left_in(rings[0].1, (head, told), MachineId(1)).expect("whole");
+    let expected = (16..20).map(|number| (5, vec![number; 3]));
+    let expected: Vec<_> = expected.chain([(6, vec![7])]).collect();
+    assert_eq!(left, expected);
+    let at = head as usize % WORDS;
+    rings[0].1.words()[at].store(u64::MAX >> 1, Ordering::Relaxed);
+    assert!(ring::left_in(rings[0].1, (head, told), MachineId(1)).is_err());
+}
+
+#[test]
+fn regions_go_from_life_to_life_and_nothing_else_does() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let nvram = Nvram::open(directory.path()).expect("a directory");
+    assert_eq!(nvram.last(9).expect("lives"), None);
+    let region = |number| SegmentId::new(SegmentId::REGION, 0, number);
+    let board = SegmentId::new(SegmentId::BOARD, 0, 0);
+    for life in [2, 5] {
+        nvram.begin(life, &[]).expect("a life");
+        let kept: &[u32] = if life == 2 { &[] } else { &[7] };
+        let [one, two] = pair(&nvram, life, kept);
+        assert!(nvram.has_lived(life, MachineId(1)));
+        for segment in [region(7), region(8), board] {
+            let memory = one.provide(segment, 8, Writer::Owner).expect("memory");
+            let before = memory.words()[0].fetch_add(life, Ordering::Relaxed);
+            let expected = if segment == region(7) && life == 5 {
+                2
+            } else {
+                0
+            };
+            assert_eq!(before, expected, "{segment:?}");
+            let seen = two.map(MachineId(1), segment).expect("it is found");
+            assert_eq!(seen.words()[0].load(Ordering::Relaxed), expected + life);
+        }
+        // What was kept is a region of that size or none.
+        let words = if life == 2 { 16 } else { 8 };
+        let torn = two.provide(region(7), words, Writer::Owner);
+        assert_eq!(torn.is_ok(), life == 2);
+    }
+    assert_eq!(nvram.last(4).expect("lives"), Some(2));
+    nvram.forget_before(5).expect("forgotten");
+    assert_eq!(nvram.last(4).expect("lives"), None);
+    let after = nvram.after(5);
+    let made = after.make_region(MachineId(2), 9, 8).expect("memory");
+    made.words()[3].store(4, Ordering::Relaxed);
+    let left = after.remains(MachineId(2)).expect("is read");
+    let there = left.get(region(9)).expect("it is there");
+    assert_eq!(there.words()[3].load(Ordering::Relaxed), 4);
+    assert!(left.get(region(10)).is_none());
+}
+
+#[test]
+fn memory_that_was_not_saved_is_none_after_another_boot() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let nvram = Nvram::open(directory.path()).expect("a directory");
+    nvram.begin(1, &[]).expect("a life");
+    let [one, two] = pair(&nvram, 1, &[]);
+    let region = SegmentId::new(SegmentId::REGION, 0, 7);
+    for machine in [&one, &two] {
+        machine.provide(region, 8, Writer::Owner).expect("memory");
+    }
+    // The second one ends in good order.
+    drop(two);
+    let there = |id| {
+        let left = nvram.after(1).remains(MachineId(id)).expect("is read");
+        left.get(region).is_some()
+    };
+    assert!(there(1) && there(2));
+    fs::write(nvram.life(1).join(BOOT), "another").expect("is written");
+    assert!(!there(1) && there(2));
+    drop(one);
+    assert!(there(1));
+}
+
+#[test]
+fn one_at_a_time_finds_out_whether_others_live() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let nvram = Nvram::open(directory.path()).expect("a directory");
+    let entered = nvram.enter().expect("nobody is in");
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| nvram.enter().map(drop));
+        std::thread::sleep(NAP);
+        assert!(!other.is_finished());
+        drop(entered);
+        other.join().expect("ends").expect("it was its turn");
+    });
+}
