@@ -145,7 +145,7 @@ impl Database {
 
     /// The role `name`.
     pub fn role(&self, name: &str) -> Option<Arc<RoleDef>> {
-        self.shared.newest_catalog().role(name).ok().flatten()
+        self.shared.newest_catalog().0.role(name).ok().flatten()
     }
 
     /// How many statements went to other machines to run there, and came from them.
@@ -197,16 +197,17 @@ impl Database {
 }
 
 impl Shared {
-    /// The catalog of now. A machine that is alone knows of every change; where there are others they
-    /// may have changed it.
-    pub fn newest_catalog(&self) -> Arc<Snapshot> {
-        if self.machine.number() != 0 {
-            let mut tx = self.machine.coordinator().begin(Mode::ReadOnly);
-            if let Some(Ok(newest)) = within(CATALOG_PATIENCE, self.catalog.snapshot(&mut tx)) {
-                return newest;
-            }
+    /// The catalog of now, or the newest that is known, and whether it is that of now. A machine that is alone knows of
+    /// every change; where there are others they may have changed it, and it may not be read in time.
+    pub fn newest_catalog(&self) -> (Arc<Snapshot>, bool) {
+        if self.machine.number() == 0 {
+            return (self.catalog.newest(), true);
         }
-        self.catalog.newest()
+        let mut tx = self.machine.coordinator().begin(Mode::ReadOnly);
+        match within(CATALOG_PATIENCE, self.catalog.snapshot(&mut tx)) {
+            Some(Ok(newest)) => (newest, true),
+            _ => (self.catalog.newest(), false),
+        }
     }
 
     /// A number for a new session.

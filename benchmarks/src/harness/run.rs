@@ -232,14 +232,17 @@ struct Seat<'a, W> {
 }
 
 impl<'a, W: Workload> Seat<'a, W> {
-    /// A client in place of one whose server is gone.
-    fn another_client(&self) -> Result<W::Client<'a>, BenchError> {
+    /// A new client, also where that succeeds only when it is tried again: the server is busy, or another one is to
+    /// take the place of one that is gone.
+    fn client(&self) -> Result<W::Client<'a>, BenchError> {
         let began = Instant::now();
+        let passes = |error: &BenchError| match error {
+            BenchError::Sql(failure) if failure.conflict().is_some() => true,
+            error => self.options.survives && error.is_connection_lost(),
+        };
         loop {
             match self.workload.client(self.index) {
-                Err(error) if error.is_connection_lost() && began.elapsed() < PATIENCE => {
-                    thread::sleep(LOOK);
-                }
+                Err(error) if passes(&error) && began.elapsed() < PATIENCE => thread::sleep(LOOK),
                 made => return made,
             }
         }
@@ -252,7 +255,7 @@ fn client_thread<W: Workload>(
     mut end: Ending<'_>,
 ) -> Result<Meter, BenchError> {
     let clients = 0..seat.options.in_flight.max(1);
-    let clients = clients.map(|_| Ok((seat.workload.client(seat.index)?, random.fork())));
+    let clients = clients.map(|_| Ok((seat.client()?, random.fork())));
     let mut clients = clients.collect::<Result<Vec<_>, BenchError>>()?;
     end.join_start();
     let shared = end.shared;
@@ -308,7 +311,7 @@ async fn run_client<'a, W: Workload>(
                 }
                 Err(error) if seat.options.survives && error.is_connection_lost() => {
                     meter.fail(LOST);
-                    client = seat.another_client()?;
+                    client = seat.client()?;
                 }
                 Err(error) => return Err(error),
             }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{Server, assert_clean, crash_rounds};
+use crate::common::{Server, assert_clean, crash_rounds, insist};
 use fencepost_benchmarks::BenchError;
 use fencepost_benchmarks::sql::{Arg, Cell, PgSession, Prepared, SqlFailure, SqlSession};
 use fencepost_fabric::random::Random;
@@ -159,8 +159,9 @@ pub fn create(url: &str) {
 }
 
 fn table(session: &mut PgSession, sql: &str) -> Vec<Vec<i64>> {
-    let statement = session.prepare(sql).expect("a statement");
-    let rows = session.query(statement, &[]).expect("rows");
+    // A machine that is busy, or new, may not know in time what tables there are.
+    let statement = insist("a statement", || session.prepare(sql));
+    let rows = insist("rows", || session.query(statement, &[]));
     let ints = |row: &Vec<Cell>| {
         row.iter()
             .map(|cell| cell.int().expect("a number"))

@@ -8,7 +8,9 @@ use fencepost_sql::bound;
 use fencepost_sql::catalog::Snapshot;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
+use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
+use fencepost_txn::{AbortReason, Stop};
 
 use super::copy::CopyIn;
 use super::{Block, Session};
@@ -139,8 +141,10 @@ impl Session {
         types: ParamTypes,
         cacheable: bool,
     ) -> Result<Arc<Planned>, SqlError> {
-        let snapshot = self.snapshot();
-        let mut planned = plan_statement(tree, &snapshot, types, &self.eval)?;
+        let (snapshot, newest) = self.snapshot();
+        let planned = plan_statement(tree, &snapshot, types, &self.eval);
+        // What an older catalog does not have may be there by now.
+        let mut planned = planned.map_err(|error| if newest { error } else { self.unread() })?;
         planned.key = cacheable.then(|| self.key.as_str().into());
         if let Body::Utility(statement) = &planned.body
             && let bound::Statement::Execute { name, .. } = &**statement
@@ -151,12 +155,22 @@ impl Session {
         Ok(Arc::new(planned))
     }
 
-    /// The catalog that statements are bound with: the newest, or what this transaction made of it.
-    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+    /// The catalog that statements are bound with: the newest that is known, or what this transaction made of it; and
+    /// whether there is no newer one.
+    pub(super) fn snapshot(&self) -> (Arc<Snapshot>, bool) {
         match &self.private {
-            Some(private) => Arc::clone(private),
+            Some(private) => (Arc::clone(private), true),
             None => self.db.newest_catalog(),
         }
+    }
+
+    /// Why the catalog was not read.
+    fn unread(&self) -> SqlError {
+        let stop = match self.db.machine.is_evicted() {
+            true => Stop::NotMember,
+            false => Stop::Retry(AbortReason::Unreachable),
+        };
+        Halt::from(stop).into_error()
     }
 
     /// The statement `name`, made by PREPARE or by [`Session::keep_statement`]; else 26000.

@@ -189,7 +189,7 @@ impl Session {
 
     /// CHECKPOINT: done when it is on disk; nothing to do in the memory tier.
     async fn checkpoint(&mut self) -> Result<&'static str, Halt> {
-        let asking = self.snapshot().role(&self.eval.user)?;
+        let asking = self.snapshot().0.role(&self.eval.user)?;
         if !asking.is_some_and(|role| role.superuser) {
             return Err(SqlError::new(
                 SqlState::INSUFFICIENT_PRIVILEGE,

@@ -217,7 +217,8 @@ fn bench(
     let mut lines = BufReader::new(bench.0.stderr.take().expect("a pipe"))
         .lines()
         .map_while(Result::ok);
-    let loaded = lines.any(|line| line.starts_with("loaded in"));
+    // All clients are at work then.
+    let loaded = lines.any(|line| line.starts_with("measured"));
     let began = Instant::now();
     let said = thread::spawn(move || lines.collect::<Vec<_>>().join("\n"));
     let served = match loaded {
