@@ -93,6 +93,12 @@ pub trait Fabric: Send + Sync {
         false
     }
 
+    /// Bytes that are left where the memory is that this machine provides, and where others may take them, too; nothing
+    /// where it is the process's own, as far as the system gives it.
+    fn room(&self) -> Option<u64> {
+        None
+    }
+
     /// Makes zeroed memory of `words` words that members may read, and `writer` may write; the first time after a
     /// restart that of a region which was kept for it.
     ///

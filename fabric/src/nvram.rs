@@ -377,7 +377,7 @@ impl Afterlife for After<'_> {
         let home = home_of(&self.nvram.regions(), machine);
         fs::create_dir_all(&home)?;
         let segment = SegmentId::new(SegmentId::REGION, 0, region);
-        make(&home.join(name_of(segment, Writer::Owner)), words).map(Arc::new)
+        make(&home.join(name_of(segment, Writer::Owner)), words, false).map(Arc::new)
     }
 }
 

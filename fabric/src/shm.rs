@@ -175,6 +175,12 @@ pub(crate) fn home_of(root: &Path, machine: MachineId) -> PathBuf {
     root.join(machine.to_string())
 }
 
+/// Whether all of a segment is written sooner or later. Regions and old versions are large, and are put to use piece by
+/// piece.
+fn is_whole(segment: SegmentId) -> bool {
+    ![SegmentId::REGION, SegmentId::OLD_VERSIONS].contains(&segment.kind())
+}
+
 pub(crate) fn name_of(segment: SegmentId, writer: Writer) -> String {
     match writer {
         Writer::Owner => format!("{:016x}", segment.raw()),
@@ -182,8 +188,9 @@ pub(crate) fn name_of(segment: SegmentId, writer: Writer) -> String {
     }
 }
 
-/// Makes a file of zeroed words and maps it.
-pub(crate) fn make(path: &Path, words: usize) -> io::Result<Memory> {
+/// Makes a file of zeroed words and maps it. What is `whole` has its room from the beginning; of the rest room is taken
+/// as pages are touched, which whoever does so has to know is there ([`Fabric::room`]): where it is not the process ends.
+pub(crate) fn make(path: &Path, words: usize, whole: bool) -> io::Result<Memory> {
     let unnamed = path.with_file_name(format!(
         "{}.new",
         path.file_name().unwrap_or_default().to_string_lossy()
@@ -194,11 +201,23 @@ pub(crate) fn make(path: &Path, words: usize) -> io::Result<Memory> {
         .create(true)
         .truncate(true)
         .open(&unnamed)?;
-    // Room is taken as pages are touched.
-    file.set_len((words * WORD_BYTES) as u64)?;
+    let bytes = (words * WORD_BYTES) as u64;
+    file.set_len(bytes)?;
+    if whole {
+        take_room(&file, bytes)?;
+    }
     let memory = Memory::of_file(&file, true)?;
     fs::rename(unnamed, path)?;
     Ok(memory)
+}
+
+/// Has the file system set bytes of a file aside, where it can.
+fn take_room(file: &File, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        taken => taken.map_err(io::Error::from),
+    }
 }
 
 /// Opens what a peer has made.
@@ -266,7 +285,7 @@ impl ShmFabric {
                 fs::remove_file(path)?;
             }
         }
-        let control = Arc::new(make(&home.join(CONTROL), CONTROL_WORDS)?);
+        let control = Arc::new(make(&home.join(CONTROL), CONTROL_WORDS, true)?);
         control.words()[MEMBERS].store(u64::from(me.0) + 1, Ordering::Release);
         control.words()[GENERATION].store(1, Ordering::Release);
         Ok(ShmFabric {
@@ -454,6 +473,11 @@ impl Fabric for ShmFabric {
         self.kept.is_some()
     }
 
+    fn room(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.home).ok()?;
+        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
     fn provide(
         &self,
         segment: SegmentId,
@@ -468,7 +492,7 @@ impl Fabric for ShmFabric {
         let path = place.join(name_of(segment, writer));
         let memory = match self.take_kept(segment, &path, words)? {
             Some(memory) => Arc::new(memory),
-            None => Arc::new(make(&path, words)?),
+            None => Arc::new(make(&path, words, is_whole(segment))?),
         };
         let provided = Own {
             memory: Arc::clone(&memory),

@@ -120,7 +120,11 @@ impl Machine {
             order.clock.raise(Timestamp::from_raw(resumed.newest + 1));
         }
         let lanes = Lanes::new(options.lanes);
-        let account = Account::new(options.memory_limit);
+        let mut account = Account::new(options.memory_limit);
+        if let Some(network) = network {
+            let fabric = Arc::clone(&network.fabric);
+            account = account.within(Box::new(move || fabric.room()));
+        }
         start::adopt_blocks(&regions, &lanes, &account);
         let (log, checkpointer, directory) = match found {
             Some(Recovered {

@@ -1,13 +1,15 @@
 //! A disk that is full, a real one: a small tmpfs. Where this host does not let it be mounted nothing is done.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fencepost_benchmarks::sql::{PgSession, SqlSession};
 
-use crate::common::{Server, assert_clean, insist};
+use crate::common::dev_cluster::{DevCluster, MACHINES};
+use crate::common::{Server, assert_clean, insist, program, said};
+use crate::nvram::kill_all;
 
 /// A small file system; dropping it takes it away.
 struct Disk {
@@ -39,6 +41,16 @@ impl Disk {
 
     fn ballast(&self) -> PathBuf {
         self.path().join("ballast")
+    }
+
+    /// Leaves room for so many bytes.
+    fn leave(&self, bytes: u64) {
+        let stat = rustix::fs::statvfs(self.path()).expect("it is mounted");
+        let free = stat.f_bavail * stat.f_frsize;
+        let ballast = free.checked_sub(bytes).expect("there is more room");
+        let zeroes = std::io::repeat(0).take(ballast);
+        let mut file = File::create(self.ballast()).expect("a file");
+        std::io::copy(&mut { zeroes }, &mut file).expect("there is room");
     }
 
     /// Leaves room for nothing.
@@ -142,4 +154,78 @@ fn of_the_ssd_tier() {
     drop(session);
     assert!(server.terminate(), "it ends well");
     assert_clean(&data);
+}
+
+const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "2"];
+
+/// Memory that is in files of a disk has no room where the disk has none: nobody may write where no page can be had.
+#[test]
+fn of_the_nvram_tier() {
+    const ROWS: i64 = 50;
+    let Some(disk) = Disk::mount("disk_full::of_the_nvram_tier", "320M") else {
+        return;
+    };
+    let start = || DevCluster::start_in(disk.path(), "shm", &NVRAM);
+    let cluster = start();
+    let sessions = (0..MACHINES).map(|machine| {
+        let mut session = cluster.session(machine);
+        let limit = "SET statement_timeout = '30s'";
+        session.script(limit).expect("is set");
+        session
+    });
+    let mut sessions: Vec<PgSession> = sessions.collect();
+    let table = "CREATE TABLE t (a bigint PRIMARY KEY, b text)";
+    sessions[0].script(table).expect("a table");
+    disk.leave(48 << 20);
+    let mut written = 0;
+    let mut refused = 0;
+    for round in 0..3000 {
+        let session = &mut sessions[round % usize::from(MACHINES)];
+        let rows = format!(
+            "INSERT INTO t SELECT {written} + g, repeat('x', 4096) FROM generate_series(1, {ROWS}) g"
+        );
+        match session.script(&rows) {
+            Ok(()) => written += ROWS,
+            Err(full) => {
+                assert_eq!(full.sqlstate, "53200", "{full}");
+                refused += 1;
+            }
+        }
+        if refused == 60 {
+            break;
+        }
+    }
+    assert_eq!(refused, 60, "the disk is never full: {written}");
+    assert!(written > 0, "there was room");
+    for session in &mut sessions {
+        assert_eq!(number(session, "SELECT count(*) FROM t"), written);
+        let long = "SELECT sum(length(b)) FROM t";
+        assert_eq!(number(session, long), 4096 * written);
+    }
+    disk.make_room();
+    insist("a write", || insert(&mut sessions[1], written + 1));
+    written += 1;
+    drop(sessions);
+    kill_all(cluster);
+    let cluster = start();
+    for machine in 0..MACHINES {
+        let mut session = cluster.session(machine);
+        assert_eq!(number(&mut session, "SELECT count(*) FROM t"), written);
+    }
+}
+
+#[test]
+fn where_memory_of_machines_is_to_be() {
+    let Some(disk) = Disk::mount("disk_full::where_memory_of_machines_is_to_be", "16M") else {
+        return;
+    };
+    let output = program(&["dev-cluster", "--directory"])
+        .arg(disk.path())
+        .args(NVRAM)
+        .args(["--listen", "127.0.0.1:6420", "--memory-limit", "64M"])
+        .output()
+        .expect("it runs");
+    assert!(!output.status.success());
+    let said = said(&output);
+    assert!(said.contains("No space left on device"), "{said}");
 }
