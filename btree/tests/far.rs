@@ -24,6 +24,7 @@ fn machines() -> Vec<Arc<Machine>> {
             secret: b"of a tree".to_vec(),
             listen: "127.0.0.1:0".into(),
             tls: None,
+            silence: None,
         };
         Arc::new(TcpFabric::start(&config).expect("a free port"))
     });

@@ -24,6 +24,8 @@ use crate::saves::{Loaded, Saver};
 const DRIFT_PPM: u32 = 200;
 /// Words of the log of each pair of machines.
 const LOG_WORDS: usize = 1 << 20;
+/// After as many leases a connection is broken over which nothing that was sent is acknowledged.
+const LEASES_OF_SILENCE: u32 = 4;
 /// How long a machine waits for the others to come up.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a machine goes on that every other one refuses.
@@ -337,6 +339,7 @@ impl Cluster {
             secret: secret.clone(),
             listen: listen.clone(),
             tls,
+            silence: self.lease.map(|lease| LEASES_OF_SILENCE * lease),
         };
         let started = TcpFabric::start(&config);
         let fabric = Arc::new(started.map_err(|error| OpenError::Listen {

@@ -76,6 +76,7 @@ impl Pair {
                         secret: b"of the calls".to_vec(),
                         listen: "127.0.0.1:0".into(),
                         tls: None,
+                        silence: None,
                     });
                     let fabric = fabric.expect("a free port");
                     address = fabric.address().to_string();

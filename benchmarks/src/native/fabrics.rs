@@ -60,6 +60,7 @@ pub(super) fn fabrics(ids: &[MachineId], kind: FabricKind) -> Result<Fabrics, Be
                     secret: secret.clone(),
                     listen: "127.0.0.1:0".to_string(),
                     tls: None,
+                    silence: None,
                 });
                 let fabric = fabric.map_err(network)?;
                 address = fabric.address().to_string();

@@ -338,7 +338,7 @@ impl Link {
             }
         }
         let stream = stream?;
-        super::prepare(&stream, Some(PATIENCE))?;
+        super::prepare(&stream, shared.silence)?;
         let shutter = stream.try_clone()?;
         let mut state = self.state.lock();
         if state.stopped {

@@ -11,10 +11,10 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Shared;
 use super::auth::{HandshakeError, Peer};
 use super::link::Link;
 use super::tls;
-use super::{PATIENCE, Shared};
 
 /// Reads from a caller that was refused.
 const PARTING_READS: usize = 16;
@@ -49,7 +49,7 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
 }
 
 fn greet(shared: &Arc<Shared>, stream: &TcpStream) -> Result<(), HandshakeError> {
-    super::prepare(stream, Some(PATIENCE))?;
+    super::prepare(stream, shared.silence)?;
     let admit = |peer: Peer| {
         let link = shared.link(peer.machine);
         let link = link.ok_or(HandshakeError::NotMember)?;

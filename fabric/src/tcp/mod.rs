@@ -90,6 +90,9 @@ pub struct TcpConfig {
     pub listen: String,
     /// Certificates, where all machines of the cluster have some; without them nothing is encrypted.
     pub tls: Option<TcpTls>,
+    /// How long a member may leave what was sent unacknowledged before the connection counts as broken: the network may
+    /// swallow what goes to it, or what comes back. Without it that is as long as the system likes.
+    pub silence: Option<Duration>,
 }
 
 /// One machine's end of a network.
@@ -108,6 +111,7 @@ pub struct TcpFabric {
 struct Shared {
     identity: Identity,
     tls: Option<TcpTls>,
+    silence: Option<Duration>,
     registry: Arc<Registry>,
     bell: Bell,
     lease_bell: Bell,
@@ -133,11 +137,17 @@ impl Shared {
     }
 }
 
-/// Sends at once, and waits no longer than this for the other end.
-fn prepare(stream: &TcpStream, patience: Option<Duration>) -> io::Result<()> {
+/// Sends at once, waits no longer than [`PATIENCE`] for the other end in the handshake, and no longer than `silence`
+/// for its acknowledgements.
+fn prepare(stream: &TcpStream, silence: Option<Duration>) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(patience)?;
-    stream.set_write_timeout(patience)
+    #[cfg(target_os = "linux")]
+    if let Some(silence) = silence {
+        let ms = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+        rustix::net::sockopt::set_tcp_user_timeout(stream, ms)?;
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))
 }
 
 impl TcpFabric {
@@ -153,6 +163,7 @@ impl TcpFabric {
         let shared = Arc::new(Shared {
             identity: Identity::new(config.me, config.cluster, &config.secret)?,
             tls: config.tls.clone(),
+            silence: config.silence,
             registry: Arc::new(Registry::new(config.me)),
             callers: Callers::default(),
             cards: [Card::new(&bell)?, Card::new(&lease_bell)?],

@@ -8,6 +8,7 @@ pub(super) fn config(me: u32) -> TcpConfig {
         secret: b"the secret of the tests".to_vec(),
         listen: "127.0.0.1:0".into(),
         tls: None,
+        silence: None,
     }
 }
 

@@ -119,6 +119,7 @@ impl Kind for Tcp {
             secret: b"of the suite".to_vec(),
             listen: address.to_string(),
             tls: self.authority.as_ref().map(Authority::tls),
+            silence: None,
         };
         let fabric = TcpFabric::start(&config).expect("a free port");
         addresses.insert(id, fabric.address());

@@ -22,6 +22,7 @@ fn start(id: u32, tls: Option<TcpTls>) -> TcpFabric {
         secret: b"of the suite".to_vec(),
         listen: "127.0.0.1:0".into(),
         tls,
+        silence: None,
     };
     TcpFabric::start(&config).expect("a free port")
 }

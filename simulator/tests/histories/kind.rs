@@ -38,6 +38,7 @@ impl Kind {
                         secret: b"of the histories".to_vec(),
                         listen: "127.0.0.1:0".into(),
                         tls: None,
+                        silence: None,
                     });
                     let fabric = fabric.expect("a free port");
                     address = fabric.address().to_string();

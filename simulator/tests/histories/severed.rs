@@ -74,6 +74,7 @@ fn over_a_wire() -> (Vec<Arc<Machine>>, Wire) {
             secret: b"of the wire that is cut".to_vec(),
             listen: "127.0.0.1:0".into(),
             tls: None,
+            silence: None,
         });
         Arc::new(fabric.expect("a free port"))
     });

@@ -39,6 +39,7 @@ fn fabrics(kind: Kind, ids: &[MachineId]) -> Vec<Arc<dyn Fabric>> {
                     secret: b"of new objects".to_vec(),
                     listen: "127.0.0.1:0".into(),
                     tls: None,
+                    silence: None,
                 });
                 let fabric = fabric.expect("a free port");
                 address = fabric.address().to_string();

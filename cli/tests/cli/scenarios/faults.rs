@@ -49,6 +49,8 @@ enum How {
     CutOff,
     /// The others do not hear of them.
     Unheard,
+    /// The two do not hear of each other, but of all others.
+    Apart,
 }
 
 const TWO: &[&str] = &["--replicas", "2", "--lease-ms", LEASE];
@@ -140,6 +142,12 @@ pub static UNHEARD_MANAGER: Fault = of_three(
     &[0],
     How::Unheard,
 );
+pub static APART: Fault = of_three(
+    "two of three that do not hear each other",
+    Between::Namespaces,
+    &[1, 2],
+    How::Apart,
+);
 pub static ALL: Fault = Fault {
     further: &["--replicas", "2", "--durability", "nvram"],
     ..of_three(
@@ -181,7 +189,7 @@ impl Fault {
     fn seconds(&self) -> u32 {
         match self.how {
             How::Killed | How::KilledAndBack => 12,
-            How::Stopped | How::CutOff | How::Unheard => 30,
+            How::Stopped | How::CutOff | How::Unheard | How::Apart => 30,
         }
     }
 
@@ -215,7 +223,11 @@ impl Fault {
                 for at in self.struck {
                     machines.signal(*at, "-CONT");
                 }
-                self.await_ends(machines);
+                self.await_ends(machines, self.struck);
+            }
+            How::Apart => {
+                let namespaces = namespaces.expect("they are made");
+                self.keep_apart(machines, namespaces);
             }
             How::CutOff | How::Unheard => {
                 let namespaces = namespaces.expect("they are made");
@@ -229,9 +241,25 @@ impl Fault {
                 if self.how == How::CutOff {
                     namespaces.heal(&others, self.struck);
                 }
-                self.await_ends(machines);
+                self.await_ends(machines, self.struck);
             }
         }
+    }
+
+    /// One of two has to leave, and comes back.
+    fn keep_apart(&self, machines: &mut Machines, namespaces: &Namespaces) {
+        let [one, other] = *self.struck else {
+            panic!("two are apart: {:?}", self.struck);
+        };
+        namespaces.cut(&[one], &[other]);
+        namespaces.cut(&[other], &[one]);
+        let left = insist("one of them leaves", || {
+            let left = self.struck.iter().find(|at| !machines.runs(**at));
+            left.copied().ok_or("both go on")
+        });
+        namespaces.heal(&[one], &[other]);
+        namespaces.heal(&[other], &[one]);
+        self.await_ends(machines, &[left]);
     }
 
     /// The others have gone on without those that were struck, and serve.
@@ -246,12 +274,12 @@ impl Fault {
     }
 
     /// They find that they are out, say so, end, and come back.
-    fn await_ends(&self, machines: &mut Machines) {
-        for at in self.struck {
+    fn await_ends(&self, machines: &mut Machines, left: &[usize]) {
+        for at in left {
             assert_eq!(machines.code(*at), Some(LEFT), "{}", machines.said(*at));
             let said = machines.said(*at);
             assert!(said.contains("no member of the cluster any more"), "{said}");
         }
-        machines.start_again(self.struck);
+        machines.start_again(left);
     }
 }

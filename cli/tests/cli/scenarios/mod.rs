@@ -112,6 +112,11 @@ fn the_manager_is_heard_by_nobody() {
 }
 
 #[test]
+fn two_that_do_not_hear_each_other_are_parted() {
+    scenario(&faults::APART, Load::Lists);
+}
+
+#[test]
 fn all_machines_are_killed_at_once() {
     scenario(&faults::ALL, Load::Lists);
 }
