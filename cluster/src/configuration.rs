@@ -28,6 +28,8 @@ pub struct Machine {
     pub address: Address,
     /// What it shares the fate of.
     pub domain: FailureDomain,
+    /// Whether it is to leave: others are given what it has, and it is given nothing any more.
+    pub leaving: bool,
 }
 
 /// Why there is no such configuration.
@@ -48,6 +50,9 @@ pub enum ConfigurationError {
     /// The CM is no member.
     #[error("the configuration manager {0} is not a member")]
     NoSuchManager(MachineId),
+    /// There is no such machine.
+    #[error("{0} is not a member")]
+    NoSuchMachine(MachineId),
     /// A machine has an id that is yet to be given.
     #[error("the id {0} has not been given yet")]
     IdNotGiven(MachineId),
@@ -77,6 +82,7 @@ impl Configuration {
                 id: founder,
                 address,
                 domain,
+                leaving: false,
             }],
             cm: founder,
             next_machine: MachineId(2),
@@ -96,6 +102,7 @@ impl Configuration {
             id: MachineId(id),
             address,
             domain,
+            leaving: false,
         });
         let machines: Vec<Machine> = machines.take(MAX_MACHINES + 1).collect();
         let next = MachineId(machines.len() as u32 + 1);
@@ -162,6 +169,7 @@ impl Configuration {
             id,
             address,
             domain,
+            leaving: false,
         });
         let next_machine = MachineId(id.0.checked_add(1).ok_or(ConfigurationError::Full)?);
         let next = Self::from_parts(
@@ -190,6 +198,24 @@ impl Configuration {
             self.id.next(),
             machines,
             cm,
+            self.next_machine,
+        )
+    }
+
+    /// The next configuration, in which a machine is to leave.
+    ///
+    /// # Errors
+    /// [`ConfigurationError::NoSuchMachine`].
+    pub fn with_leaving(&self, leaving: MachineId) -> Result<Self, ConfigurationError> {
+        let mut machines = self.machines.clone();
+        let machine = machines.iter_mut().find(|machine| machine.id == leaving);
+        let machine = machine.ok_or(ConfigurationError::NoSuchMachine(leaving))?;
+        machine.leaving = true;
+        Self::from_parts(
+            self.cluster,
+            self.id.next(),
+            machines,
+            self.cm,
             self.next_machine,
         )
     }
@@ -283,6 +309,24 @@ impl Configuration {
         self.machine(id).is_some()
     }
 
+    /// Whether a machine is a member that is to leave.
+    pub fn is_leaving(&self, id: MachineId) -> bool {
+        self.machine(id).is_some_and(|machine| machine.leaving)
+    }
+
+    /// The members that are to leave.
+    pub fn leaving(&self) -> BTreeSet<MachineId> {
+        let leaving = self.machines.iter().filter(|machine| machine.leaving);
+        leaving.map(|machine| machine.id).collect()
+    }
+
+    /// Failure domains of the members that are not to leave.
+    pub fn domains_that_stay(&self) -> usize {
+        let staying = self.machines.iter().filter(|machine| !machine.leaving);
+        let domains: BTreeSet<&FailureDomain> = staying.map(|machine| &machine.domain).collect();
+        domains.len()
+    }
+
     /// Whether a member has this address.
     pub fn has_address(&self, address: &Address) -> bool {
         self.machines.iter().any(|m| m.address == *address)
@@ -363,10 +407,33 @@ mod tests {
             id: MachineId(n),
             address: address(n),
             domain: domain(n),
+            leaving: false,
         });
         assert_eq!(
             parts(ConfigurationId(9), many.collect(), MachineId(u32::MAX)),
             Err(ConfigurationError::Full)
+        );
+    }
+
+    #[test]
+    fn a_machine_that_is_to_leave_is_a_member_until_it_has() {
+        let three = machines(3);
+        let leaving = three.with_leaving(MachineId(2)).unwrap();
+        assert_eq!(leaving.id(), three.id().next());
+        assert!(leaving.has(MachineId(2)) && leaving.is_leaving(MachineId(2)));
+        assert!(!three.is_leaving(MachineId(2)) && !leaving.is_leaving(MachineId(9)));
+        assert_eq!(leaving.leaving(), BTreeSet::from([MachineId(2)]));
+        assert_eq!(
+            (three.domains_that_stay(), leaving.domains_that_stay()),
+            (3, 2)
+        );
+        // Others may be lost meanwhile.
+        let lost = BTreeSet::from([MachineId(3)]);
+        let two = leaving.without(&lost, MachineId(1)).unwrap();
+        assert!(two.is_leaving(MachineId(2)));
+        assert_eq!(
+            three.with_leaving(MachineId(9)),
+            Err(ConfigurationError::NoSuchMachine(MachineId(9)))
         );
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! plain   | cluster 16 | id 8 | cm 4 | next machine 4 | count 4 | machine ... |
-//! machine | id 4 | length 1, address | length 1, failure domain |
+//! machine | id 4 | length 1, address | length 1, failure domain | whether it is to leave 1 |
 //! ```
 
 use crate::codec::{DecodeError, Reader, Wire, Writer, wire_structs};
@@ -10,12 +10,13 @@ use crate::configuration::{Configuration, Machine};
 use crate::seal::{seal, unseal};
 
 const MAGIC: [u8; 4] = *b"FpCf";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 wire_structs!(Machine {
     id,
     address,
-    domain
+    domain,
+    leaving
 });
 
 impl Wire for Configuration {
@@ -57,6 +58,7 @@ impl Configuration {
 
 #[cfg(test)]
 mod tests {
+    use fencepost_fabric::MachineId;
     use proptest::prelude::*;
 
     use super::*;
@@ -65,7 +67,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_configuration_survives_storing(machines in 1u32..40) {
-            let configuration = testing::machines(machines);
+            let configuration = testing::machines(machines).with_leaving(MachineId(1)).unwrap();
             let sealed = configuration.seal();
             prop_assert_eq!(Configuration::unseal(&sealed), Ok(configuration.clone()));
             prop_assert_eq!(Configuration::decode(&configuration.encode()), Ok(configuration));
@@ -103,11 +105,11 @@ mod tests {
     #[test]
     fn another_format_is_told_from_damage() {
         let mut bytes = testing::machines(2).seal();
-        bytes[4] = 2;
+        bytes[4] = 3;
         let crc_at = bytes.len() - 4;
         let crc = crc32c::crc32c(&bytes[..crc_at]);
         bytes[crc_at..].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(Configuration::unseal(&bytes), Err(DecodeError::Version(2)));
+        assert_eq!(Configuration::unseal(&bytes), Err(DecodeError::Version(3)));
         bytes[0] = b'x';
         assert_eq!(Configuration::unseal(&bytes), Err(DecodeError::Foreign));
     }

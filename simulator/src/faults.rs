@@ -25,6 +25,9 @@ pub const SWAP: &str = "SWAP";
 /// How often a task looks whether somebody is suspected.
 const LOOK_NS: u64 = 20_000;
 
+/// How often it is looked how far a machine is that leaves.
+const LEAVE_NS: u64 = 500_000;
+
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -38,6 +41,15 @@ pub enum Fault {
     Pause(usize, When, u64, Nic),
     /// Nothing gets to or from a machine for so many nanoseconds.
     CutOff(usize, When, u64, Direction),
+    /// Nothing goes wrong, but a machine is asked to leave; so many nanoseconds after it has nothing any more it does.
+    Leave(usize, When, u64),
+}
+
+impl Fault {
+    /// Whether anything goes wrong.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Fault::Leave(..))
+    }
 }
 
 /// When it does.
@@ -173,6 +185,8 @@ pub struct Scene {
     pub dooms: Vec<Doom>,
     /// Clients that are not done.
     pub clients: Rc<Cell<usize>>,
+    /// The same of each machine, from 0.
+    pub clients_at: Rc<Vec<Cell<usize>>>,
     /// What happens at steps.
     pub trips: Trips,
 }
@@ -210,6 +224,49 @@ impl Scene {
                     self.cut_off(machine, ns, direction).await;
                 }
             }
+            Fault::Leave(machine, when, ns) => {
+                if self.wait(when).await {
+                    self.leave(machine, ns).await;
+                }
+            }
+        }
+    }
+
+    /// Has a machine leave, unless it crashes before.
+    async fn leave(&self, machine: usize, ns: u64) {
+        let (leaver, doom) = (&self.machines[machine], &self.dooms[machine]);
+        let id = doom.machine();
+        let mut empty = false;
+        while !doom.has_come() && !leaver.is_evicted() {
+            let mut others = self.machines.iter().zip(&self.dooms);
+            let member = |(other, doom): &(&Arc<Machine>, &Doom)| {
+                other.number() != leaver.number() && !doom.has_come() && !other.is_evicted()
+            };
+            let Some((other, _)) = others.find(member) else {
+                return self.sim.report("nobody is left".into());
+            };
+            let members = other.members();
+            let mut members = members.machines.iter();
+            let leaves = members.any(|member| member.id == id.0 && member.leaving);
+            if !leaves {
+                other.ask_to_leave(id);
+            } else if leaver.is_to_part() {
+                if self.clients_at[machine].get() == 0 {
+                    leaver.ask_to_part_with(id);
+                }
+            } else if empty {
+                other.ask_to_part_with(id);
+            } else if let Ok(regions) = other.all_regions().await {
+                empty = !regions.iter().any(|mapping| mapping.replicas.has(id));
+                if empty {
+                    self.sim.nap(ns).await;
+                }
+            }
+            self.sim.nap(LEAVE_NS).await;
+        }
+        if !doom.has_come() && empty && !leaver.has_left() {
+            self.sim
+                .report(format!("{id} does not know that it has left"));
         }
     }
 

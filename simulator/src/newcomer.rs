@@ -73,8 +73,8 @@ impl Newcomer {
         lives.filter_map(|life| Some((life.place.get()?.clone(), life.doom.clone())))
     }
 
-    /// Reports if it is no backup of anything.
-    pub fn has_become_backup(&self, sim: &Sim) -> impl Future<Output = ()> + use<> {
+    /// Reports if it is no replica of anything.
+    pub fn has_become_replica(&self, sim: &Sim) -> impl Future<Output = ()> + use<> {
         let (sim, last) = (sim.clone(), self.machines().last());
         async move {
             let Some((machine, _)) = last else {
@@ -82,9 +82,9 @@ impl Newcomer {
             };
             let id = MachineId(machine.number());
             let regions = machine.all_regions().await;
-            let mut backups = regions.iter().flatten();
-            if !backups.any(|mapping| mapping.replicas.backups().contains(&id)) {
-                sim.report(format!("{id} is no backup of any of {regions:?}"));
+            let mut held = regions.iter().flatten();
+            if !held.any(|mapping| mapping.replicas.has(id)) {
+                sim.report(format!("{id} is no replica of any of {regions:?}"));
             }
         }
     }

@@ -340,6 +340,36 @@ impl Plan {
         }
     }
 
+    /// Draws a plan in which a machine leaves in good order.
+    pub fn draw_with_leaving(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        plan.machines = plan.machines.max(plan.replicas as u32 + 1);
+        plan.draw_leaving(&mut random);
+        plan
+    }
+
+    /// Draws a plan in which a machine leaves, and a machine crashes at about that time.
+    pub fn draw_with_leaving_and_crash(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 4, 2);
+        plan.machines = plan.machines.max(plan.replicas as u32 + 2);
+        plan.draw_leaving(&mut random);
+        let machine = random.below(plan.machines.into()) as usize;
+        let when = When::After(random.below(60_000_000));
+        plan.faults.push(Fault::Crash(machine, when));
+        plan
+    }
+
+    fn draw_leaving(&mut self, random: &mut Random) {
+        let (machine, when) = self.draw_victim(random);
+        let stays_ns = random.below(2) * random.below(20_000_000);
+        self.faults.push(Fault::Leave(machine, when, stays_ns));
+    }
+
+    /// Whether any machine fails.
+    pub fn has_failures(&self) -> bool {
+        self.next_crash.is_some() || self.faults.iter().any(|fault| fault.is_failure())
+    }
+
     /// How long something is not there that is found out: from half of a lease to three.
     fn draw_outage(&self, random: &mut Random) -> u64 {
         let lease = self.leases.map_or(0, LeaseTerms::duration_ns);
@@ -357,7 +387,7 @@ pub struct Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 14] = [
         Kind::of("nothing", Plan::draw),
         Kind::of("crash", Plan::draw_with_crash),
         Kind::of("two-crashes", Plan::draw_with_two_crashes),
@@ -370,6 +400,8 @@ impl Kind {
         Kind::of("bad-network", Plan::draw_with_bad_network),
         Kind::of("newcomer", Plan::draw_with_newcomer),
         Kind::of("newcomer-and-crash", Plan::draw_with_newcomer_and_crash),
+        Kind::of("leaving", Plan::draw_with_leaving),
+        Kind::of("leaving-and-crash", Plan::draw_with_leaving_and_crash),
     ];
 
     const fn of(name: &'static str, draw: fn(u64) -> Plan) -> Kind {

@@ -292,6 +292,8 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
     let log: Rc<RefCell<Logbook>> = Rc::default();
     let mut random = Random::new(seed ^ 0xC1_1E_27);
     let at_work = Rc::new(Cell::new(plan.clients));
+    let at_machines: Rc<Vec<Cell<usize>>> =
+        Rc::new(machines.iter().map(|_| Cell::new(0)).collect());
     for number in 0..plan.clients {
         let at = random.below(machines.len() as u64) as usize;
         let client = Client {
@@ -305,9 +307,12 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
             doom: dooms[at].clone(),
         };
         let (name, at_work) = (format!("client {number} of m{}", at + 1), at_work.clone());
+        let here = Rc::clone(&at_machines);
+        here[at].set(here[at].get() + 1);
         executor.spawn_on(Some(dooms[at].machine()), name, async move {
             client.run().await;
             at_work.set(at_work.get() - 1);
+            here[at].set(here[at].get() - 1);
         });
     }
     trips.arm(sim.net(), &plan.faults);
@@ -316,6 +321,7 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         machines: machines.clone(),
         dooms: dooms.clone(),
         clients: Rc::clone(&at_work),
+        clients_at: at_machines,
         trips: trips.clone(),
     };
     for fault in &plan.faults {
@@ -356,8 +362,8 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
         alive = come_to_rest(&mut executor, &machines, &dooms)?;
         if let Some(newcomer) = &newcomer {
             executor.spawn(
-                "who looks for backups".into(),
-                newcomer.has_become_backup(&sim),
+                "who looks for replicas".into(),
+                newcomer.has_become_replica(&sim),
             );
             executor.run()?;
         }

@@ -301,7 +301,8 @@ impl Lane {
 
     /// Gives a slot back that no reader can know: its transaction never committed.
     pub fn give_back(&mut self, regions: &Regions, addr: Addr) {
-        if let Some(class) = regions.class_of(addr) {
+        // In a region that this machine has parted with nothing is its own any more.
+        if let Some(class) = regions.class_of(addr).filter(|_| regions.is_own(addr)) {
             let slabs = &mut self.classes[class.0 as usize];
             let id = BlockId::of(addr);
             slabs.free += 1;

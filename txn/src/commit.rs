@@ -223,9 +223,11 @@ impl Context {
                 Err(failure)
             }
             Ok(durable_at) => {
-                // From here on the locks are released by the versions that replace what they guard.
-                self.locked = 0;
-                self.commit_primary(w);
+                if !self.put_in_place_alone(w) {
+                    self.unlock();
+                    self.log_abort();
+                    return Err(LockFailure::Abort(AbortReason::Unreachable));
+                }
                 self.slot.end_commit();
                 self.truncate(w);
                 self.machine.counters().count(self.lane, Event::CommitWrite);
@@ -250,6 +252,21 @@ impl Context {
         let locked = self.writes.writes.iter().filter(|write| write.takes_lock());
         let newest = locked.map(|write| write.base.timestamp()).max();
         newest.unwrap_or(Timestamp::ZERO)
+    }
+
+    /// COMMIT-PRIMARY where nobody else has part in it; `false`, and nothing is done, where somebody else has come to be
+    /// a replica of what is written.
+    fn put_in_place_alone(&mut self, w: Timestamp) -> bool {
+        let put = |context: &mut Context| {
+            // From here on the locks are released by the versions that replace what they guard.
+            context.locked = 0;
+            context.commit_primary(w);
+            true
+        };
+        match self.machine.network().map(Arc::clone) {
+            None => put(self),
+            Some(network) => network.in_configuration(|| self.spreads().is_none() && put(self)),
+        }
     }
 
     /// VALIDATE and the record in the log: the last steps that may fail.

@@ -41,7 +41,7 @@ impl Context {
             let write = &self.writes.writes[*at as usize];
             let place = machine
                 .regions()
-                .object(write.addr)
+                .own_object(write.addr)
                 .map_or(OldPlace::NONE, |object| {
                     let version = Replaced {
                         header: write.base,
@@ -73,13 +73,13 @@ impl Context {
     }
 
     fn install_new(&self, write: &Write, incarnation: u16, place: OldPlace, w: Timestamp) {
-        if let Some(object) = self.machine.regions().object(write.addr) {
+        if let Some(object) = self.machine.regions().own_object(write.addr) {
             object.finish_install(write.base.succeed(w, true), Link::new(incarnation, place));
         }
     }
 
     fn install(&self, write: &Write, place: OldPlace, w: Timestamp) {
-        let Some(object) = self.machine.regions().object(write.addr) else {
+        let Some(object) = self.machine.regions().own_object(write.addr) else {
             return;
         };
         let incarnation = object.link().incarnation();

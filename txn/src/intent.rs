@@ -333,7 +333,16 @@ impl Intents {
 
     /// Nobody of a machine that is lost stands in a line any more, or has an intent.
     pub(crate) fn leave_all(&self, machine: u64) {
-        let is_its = |holder: Holder| machine_of(holder) == machine;
+        self.leave_where(|_, holder| machine_of(holder) == machine);
+    }
+
+    /// The lines of rows that `is_gone` are at another machine from now on: nobody of others stands in them any more.
+    /// Those of this machine leave them by themselves.
+    pub(crate) fn leave_to_own(&self, is_gone: impl Fn(Addr) -> bool) {
+        self.leave_where(|row, holder| is_gone(row) && machine_of(holder) != 0);
+    }
+
+    fn leave_where(&self, leaves: impl Fn(Addr, Holder) -> bool) {
         for shard in &self.shards {
             let rows = shard.rows.lock();
             let its: Vec<(Addr, Holder)> = rows
@@ -343,7 +352,7 @@ impl Intents {
                     let all = waiting.chain([line.holder]);
                     all.map(|holder| (*row, holder)).collect::<Vec<_>>()
                 })
-                .filter(|(_, holder)| is_its(*holder))
+                .filter(|(row, holder)| leaves(*row, *holder))
                 .collect();
             drop(rows);
             for (row, holder) in its {

@@ -72,7 +72,7 @@ impl Context {
     #[inline]
     fn lock_at_once(&mut self, at: usize) -> bool {
         let write = &self.writes.writes[at];
-        let object = self.machine.regions().object(write.addr);
+        let object = self.machine.regions().own_object(write.addr);
         let taken = object.is_some_and(|object| object.try_lock(write.base).is_ok());
         self.locked += usize::from(taken);
         taken
@@ -94,7 +94,7 @@ impl Context {
     pub(crate) fn release_locks(&self) {
         for at in self.order.iter().take(self.locked) {
             let write = &self.writes.writes[*at as usize];
-            if let Some(object) = self.machine.regions().object(write.addr) {
+            if let Some(object) = self.machine.regions().own_object(write.addr) {
                 object.unlock(write.base);
             }
         }
@@ -102,7 +102,7 @@ impl Context {
 
     async fn lock_one(&mut self, at: usize) -> Result<(), LockFailure> {
         let write = self.writes.writes[at];
-        let Some(mut object) = self.machine.regions().object(write.addr) else {
+        let Some(mut object) = self.machine.regions().own_object(write.addr) else {
             // Freed, and its block given back since the snapshot moved past that.
             return Err(match write.what {
                 What::Patched(kind) => LockFailure::Stray((write.addr, kind)),
@@ -128,9 +128,7 @@ impl Context {
                     moment(round).await;
                     round += 1;
                     // Its region may have gone to another machine meanwhile.
-                    let there = self.machine.regions().object(write.addr);
-                    let own = there.filter(|_| self.machine.is_primary_of(write.addr));
-                    let Some(own) = own else {
+                    let Some(own) = self.machine.regions().own_object(write.addr) else {
                         return Err(self.abort_at(write.addr, AbortReason::LockBusy));
                     };
                     object = own;

@@ -9,7 +9,7 @@ use fencepost_fabric::memory::WORD_BYTES;
 use fencepost_storage::classes::Class;
 use fencepost_storage::lanes::{Lane, Supply};
 use fencepost_storage::layout::{LINE_WORDS, payload_words};
-use fencepost_storage::{Addr, FatPtr};
+use fencepost_storage::{Addr, FatPtr, ObjectRef};
 
 use crate::network::{Reserved, Slot, Wanted};
 use crate::stop::{AbortReason, Stop};
@@ -50,8 +50,7 @@ impl Transaction {
         context.note_change(at)?;
         match context.writes.writes[at].payload() {
             Payload::Slot(addr) => {
-                let object = context.machine.regions().object(addr);
-                object.ok_or(Stop::Damaged)?.put(0, payload);
+                context.slot_of_new(addr)?.put(0, payload);
             }
             Payload::Image(range) => {
                 let image = context.writes.image_mut(range);
@@ -124,31 +123,71 @@ impl Transaction {
         };
         match place {
             Place::Here(near) => {
-                let machine = &context.machine;
+                let (machine, since) = (&context.machine, context.slots_since());
                 let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
                 let addr = match machine.take_slots(context.lane, take) {
                     Ok(addr) => addr,
                     Err(_) => {
                         let lane = context.lane;
-                        Box::pin(self.take_of_new_region(lane, near, take)).await?
+                        match Box::pin(self.take_of_new_region(lane, near, take)).await {
+                            Err(Stop::OutOfMemory) if self.context().stand_in().is_some() => {
+                                let elsewhere = self.alloc_elsewhere(class, words, split_of);
+                                return Box::pin(elsewhere).await;
+                            }
+                            came => came?,
+                        }
                     }
                 };
                 let context = self.context_mut();
-                context.adopt_new(addr, (words, class), split_of)
+                context.adopt_new((addr, since), (words, class), split_of)
             }
             Place::At(machine, near) => {
                 let slot = match context.take_reserved(machine, class) {
                     Some(slot) => slot,
                     None => {
                         let wanted = Wanted::batch(class, near);
-                        let came = Box::pin(self.reserve_slots(machine, wanted)).await?;
-                        came.first().copied().ok_or(Stop::OutOfMemory)?
+                        match Box::pin(self.reserve_slots(machine, wanted)).await {
+                            Err(Stop::OutOfMemory) if self.context().is_leaving(machine) => {
+                                let elsewhere = self.alloc_elsewhere(class, words, split_of);
+                                return Box::pin(elsewhere).await;
+                            }
+                            came => came?.first().copied().ok_or(Stop::OutOfMemory)?,
+                        }
                     }
                 };
                 let context = self.context_mut();
                 context.adopt_reserved(slot, words, split_of)
             }
         }
+    }
+
+    /// Allocates what was to be on a machine that is to leave, and is given no further region, where there is room.
+    async fn alloc_elsewhere(
+        &mut self,
+        class: Class,
+        words: usize,
+        split_of: Addr,
+    ) -> Result<FatPtr, Stop> {
+        if !split_of.is_null() {
+            // It has to be beside that, which is going to be elsewhere soon.
+            return Err(Stop::Retry(AbortReason::Unreachable));
+        }
+        let context = self.context();
+        let (lane, since) = (context.lane, context.slots_since());
+        let Some(machine) = context.stand_in() else {
+            let near = Addr::NULL;
+            let take = |lane: &mut Lane, supply: Supply<'_>| lane.alloc(supply, class, near);
+            let addr = match self.machine().take_slots(lane, take) {
+                Ok(addr) => addr,
+                Err(_) => self.take_of_new_region(lane, near, take).await?,
+            };
+            let context = self.context_mut();
+            return context.adopt_new((addr, since), (words, class), split_of);
+        };
+        let wanted = Wanted::batch(class, Addr::NULL);
+        let came = self.reserve_slots(machine, wanted).await?;
+        let slot = came.first().copied().ok_or(Stop::OutOfMemory)?;
+        self.context_mut().adopt_reserved(slot, words, split_of)
     }
 
     /// Allocates `count` objects in consecutive slots of one block, [`slot_bytes`] apart, and answers
@@ -176,20 +215,21 @@ impl Transaction {
         // All of them become entries even if one is refused, so that all go back with the transaction.
         let mut taken: Vec<_> = match context.place(near) {
             Place::Here(near) => {
-                let machine = &context.machine;
+                let (machine, since) = (&context.machine, context.slots_since());
                 let take =
                     |lane: &mut Lane, supply: Supply<'_>| lane.alloc_run(supply, class, count);
                 let first = match machine.take_slots(context.lane, take) {
                     Ok(first) => first,
                     Err(_) => {
-                        let lane = context.lane;
-                        Box::pin(self.take_of_new_region(lane, near, take)).await?
+                        let (lane, here) = (context.lane, MachineId(machine.number()));
+                        let came = Box::pin(self.take_of_new_region(lane, near, take)).await;
+                        came.map_err(|stop| self.context().unless_leaving(here, stop))?
                     }
                 };
                 let context = self.context_mut();
                 let stride = slot_bytes(words)? as u64;
                 let slots = (0..count as u64).map(|i| Addr::from_raw(first.raw() + i * stride));
-                let adopt = |slot| context.adopt_new(slot, (words, class), Addr::NULL);
+                let adopt = |slot| context.adopt_new((slot, since), (words, class), Addr::NULL);
                 slots.map(adopt).collect()
             }
             Place::At(machine, near) => {
@@ -199,7 +239,8 @@ impl Transaction {
                     run: true,
                     near,
                 };
-                let slots = Box::pin(self.reserve_slots(machine, wanted)).await?;
+                let slots = Box::pin(self.reserve_slots(machine, wanted)).await;
+                let slots = slots.map_err(|stop| self.context().unless_leaving(machine, stop))?;
                 let context = self.context_mut();
                 let adopt = |slot| context.adopt_reserved(slot, words, Addr::NULL);
                 slots.into_iter().map(adopt).collect()
@@ -216,7 +257,7 @@ impl Context {
         out.clear();
         match write.payload() {
             Payload::Slot(addr) => {
-                if let Some(object) = self.machine.regions().object(addr) {
+                if let Ok(object) = self.slot_of_new(addr) {
                     out.resize(object.len(), 0);
                     object.copy(0, out);
                 }
@@ -235,13 +276,30 @@ impl Context {
             Payload::Image(range) => return Ok(f(self.writes.image_mut(range))),
             Payload::Slot(addr) => addr,
         };
-        let object = self.machine.regions().object(addr).ok_or(Stop::Damaged)?;
-        self.scratch.clear();
-        self.scratch.resize(object.len(), 0);
-        object.copy(0, &mut self.scratch);
-        let value = f(&mut self.scratch);
-        object.put(0, &self.scratch);
-        Ok(value)
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let changed = self.slot_of_new(addr).map(|object| {
+            scratch.clear();
+            scratch.resize(object.len(), 0);
+            object.copy(0, &mut scratch);
+            let value = f(&mut scratch);
+            object.put(0, &scratch);
+            value
+        });
+        self.scratch = scratch;
+        changed
+    }
+
+    /// The slot of a new object on this machine, which it may have parted with since.
+    pub fn slot_of_new(&self, addr: Addr) -> Result<ObjectRef<'_>, Stop> {
+        let network = self.machine.network();
+        if network.is_some_and(|network| network.is_stale(addr, self.reserved_since)) {
+            return Err(Stop::Retry(AbortReason::Unreachable));
+        }
+        let object = self.machine.regions().own_object(addr);
+        object.ok_or(match network {
+            Some(_) => Stop::Retry(AbortReason::Unreachable),
+            None => Stop::Damaged,
+        })
     }
 
     /// Puts the slots of new objects back: nobody has seen them.
@@ -249,7 +307,9 @@ impl Context {
         let mut lane = None;
         for write in &self.writes.writes {
             match (write.what, write.payload()) {
-                (What::New { .. } | What::Unborn(_), Payload::Slot(addr)) => {
+                (What::New { .. } | What::Unborn(_), Payload::Slot(addr))
+                    if self.slot_of_new(addr).is_ok() =>
+                {
                     lane.get_or_insert_with(|| self.machine.lanes().enter(self.lane))
                         .give_back(self.machine.regions(), addr);
                 }
@@ -301,8 +361,17 @@ impl Context {
             });
         };
         let (machine, near) = match near {
-            Near::Own => return Place::Here(Addr::NULL),
-            Near::OwnBeside(addr) => return Place::Here(addr),
+            Near::Own => match self.stand_in() {
+                None => return Place::Here(Addr::NULL),
+                Some(machine) => (machine, Addr::NULL),
+            },
+            Near::OwnBeside(addr) => match self.stand_in() {
+                None => return Place::Here(addr),
+                Some(_) if network.primary(addr) == Some(network.me()) => {
+                    return Place::Here(addr);
+                }
+                Some(machine) => (machine, Addr::NULL),
+            },
             Near::Object(addr) if addr.is_null() => return Place::Here(addr),
             Near::Object(addr) => (network.primary(addr).unwrap_or(network.me()), addr),
             Near::Machine(machine) => (machine, Addr::NULL),
@@ -314,22 +383,54 @@ impl Context {
         }
     }
 
+    /// The machine on which new objects are that would be on this one, where this one is to leave.
+    #[inline]
+    fn stand_in(&self) -> Option<MachineId> {
+        self.machine.network()?.stand_in()
+    }
+
+    /// Why there is no room on a machine: one that is to leave is given none, and what was near goes elsewhere soon.
+    fn unless_leaving(&self, machine: MachineId, stop: Stop) -> Stop {
+        match stop {
+            Stop::OutOfMemory if self.is_leaving(machine) => Stop::Retry(AbortReason::Unreachable),
+            stop => stop,
+        }
+    }
+
+    fn is_leaving(&self, machine: MachineId) -> bool {
+        let network = self.machine.network();
+        network.is_some_and(|network| network.is_leaving(machine))
+    }
+
     fn take_reserved(&self, machine: MachineId, class: Class) -> Option<Reserved> {
         let network = self.machine.network()?;
         network.take_slot(machine, class, self.machine.now())
     }
 
-    /// Makes a slot that was taken an entry, whatever the answer.
+    /// Since when slots are as they are that are taken now.
+    #[inline]
+    fn slots_since(&self) -> u64 {
+        let network = self.machine.network();
+        network.map_or(0, |network| network.slots_since())
+    }
+
+    /// Makes a slot that was taken, no sooner than `since`, an entry, or gives it back.
     fn adopt_new(
         &mut self,
-        addr: Addr,
+        (addr, since): (Addr, u64),
         (words, class): (usize, Class),
         split_of: Addr,
     ) -> Result<FatPtr, Stop> {
         self.new_words += words;
-        let (base, incarnation) = self.machine.empty_slot(addr).ok_or(Stop::Damaged)?;
+        let emptied = self.machine.empty_slot(addr);
+        let Some((base, incarnation)) = emptied.filter(|_| self.has_since(since)) else {
+            self.machine.give_back(self.lane, addr);
+            return Err(match self.machine.network() {
+                Some(_) => Stop::Retry(AbortReason::Unreachable),
+                None => Stop::Damaged,
+            });
+        };
         let slot = Slot { class, incarnation };
-        let since = 0;
         let reserved = Reserved {
             addr,
             base,
@@ -346,10 +447,7 @@ impl Context {
         words: usize,
         split_of: Addr,
     ) -> Result<FatPtr, Stop> {
-        if self.reserved_since == 0 {
-            self.reserved_since = reserved.since;
-        } else if self.reserved_since != reserved.since {
-            // A region has changed hands between: which of its slots are stale the transaction cannot tell.
+        if !self.has_since(reserved.since) {
             self.hand_back(reserved);
             return Err(Stop::Retry(AbortReason::Unreachable));
         }
@@ -358,6 +456,24 @@ impl Context {
         let whole = payload_words(at, reserved.slot.class.slot_words());
         let image = self.writes.new_image(whole);
         self.push_new(reserved, words, split_of, image)
+    }
+
+    /// Whether all slots that the transaction has are as good as one that is taken now, `since` then.
+    fn has_since(&mut self, since: u64) -> bool {
+        let before = self.reserved_since;
+        if before == since {
+            return true;
+        }
+        let network = self.machine.network();
+        let stale = |write: &Write| {
+            let new = matches!(write.what, What::New { .. } | What::Unborn(_));
+            new && network.is_some_and(|network| network.is_stale(write.addr, before))
+        };
+        let fresh = !self.writes.writes.iter().any(stale);
+        if fresh {
+            self.reserved_since = since;
+        }
+        fresh
     }
 
     fn push_new(

@@ -191,12 +191,10 @@ impl Transaction {
         let (view, seen) = match (write.what, write.payload()) {
             (What::Image { .. } | What::Patched(_), _) => (image(), seen),
             (What::New { .. }, Payload::Image(_)) => (image(), unseen),
-            (What::New { .. }, Payload::Slot(addr)) => {
-                match context.machine.regions().object(addr) {
-                    Some(object) => (View::Live(object), unseen),
-                    None => return Some(Err(Stop::Damaged)),
-                }
-            }
+            (What::New { .. }, Payload::Slot(addr)) => match context.slot_of_new(addr) {
+                Ok(object) => (View::Live(object), unseen),
+                Err(stop) => return Some(Err(stop)),
+            },
             (What::Freed | What::Unborn(_), _) => return Some(Ok(None)),
             (What::Idle, _) => return None,
         };

@@ -159,7 +159,7 @@ impl Transaction {
         context.prewritten_touched = true;
         match (write.what, write.payload()) {
             (What::New { .. }, Payload::Slot(addr)) => {
-                if let Some(object) = context.machine.regions().object(addr) {
+                if let Ok(object) = context.slot_of_new(addr) {
                     object.put(0, words);
                 }
             }

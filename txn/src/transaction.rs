@@ -213,7 +213,11 @@ impl Context {
         let holder = u64::from(self.number);
         while let Some(row) = self.intents.pop() {
             match self.machine.network() {
-                Some(network) if network.is_elsewhere(row) => network.give_back(row, holder),
+                Some(network) if network.is_elsewhere(row) => {
+                    network.give_back(row, holder);
+                    // The line may have been here when the intent was taken.
+                    self.machine.intents().release(row, holder);
+                }
                 _ => self.machine.intents().release(row, holder),
             }
         }

@@ -33,7 +33,8 @@ pub struct Allocator {
     end_of_regions: u32,
     /// Ids below that of attempts that failed and to which no answer is on its way.
     unused: BTreeSet<RegionId>,
-    unreachable: BTreeSet<MachineId>,
+    /// Machines that are given nothing: they cannot be reached, or are to leave.
+    closed: BTreeSet<MachineId>,
     preparing: BTreeMap<RegionId, Attempt>,
     /// Requests that are being worked on or were answered with a region.
     requests: BTreeMap<RequestId, RegionId>,
@@ -91,7 +92,7 @@ impl Allocator {
             next_region: next_region.0,
             end_of_regions: next_region.0.saturating_add(REGIONS_A_CONFIGURATION),
             unused: BTreeSet::new(),
-            unreachable: BTreeSet::new(),
+            closed: configuration.leaving(),
             preparing: BTreeMap::new(),
             requests: requests.into_iter().collect(),
             answered: BTreeMap::new(),
@@ -177,7 +178,7 @@ impl Allocator {
 
     /// A machine cannot be reached any more: it takes no regions in this configuration.
     pub fn unreachable(&mut self, machine: MachineId) -> Outgoing {
-        self.unreachable.insert(machine);
+        self.closed.insert(machine);
         if self.held_back.is_some() {
             return Vec::new();
         }
@@ -270,7 +271,7 @@ impl Allocator {
         if region.0 >= self.end_of_regions {
             return Err(AllocationError::OutOfIds);
         }
-        let excluded = wanted.refused.union(&self.unreachable).copied().collect();
+        let excluded = wanted.refused.union(&self.closed).copied().collect();
         let (group, replicas) = match (wanted.near, wanted.primary) {
             (None, None) => {
                 let chosen = self.placement.choose(region, self.replication, &excluded)?;
@@ -358,7 +359,7 @@ impl Allocator {
         }
         let mut outgoing = self.to_all(&mapping, &RegionBody::Abort { region });
         outgoing.retain(|(machine, _)| {
-            !wanted.refused.contains(machine) && !self.unreachable.contains(machine)
+            !wanted.refused.contains(machine) && !self.closed.contains(machine)
         });
         outgoing.extend(self.prepare(wanted));
         outgoing

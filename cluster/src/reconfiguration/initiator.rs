@@ -20,6 +20,12 @@ use crate::store::Swapped;
 #[derive(Clone, Debug)]
 pub(super) enum Wish {
     Add(Address, FailureDomain),
+    /// It is to leave, once others have what it has.
+    Leave(MachineId),
+    /// Replicas are given up that are to go, as others are whole; and regions go on to be moved to machines that have less.
+    Move {
+        balances: bool,
+    },
     Remove(MachineId),
 }
 
@@ -159,12 +165,8 @@ impl Reconfiguration {
         let order = LeaseOrder::Promise { to: me };
         self.out
             .extend([Action::Block, Action::Leases(order), Action::Survey(survey)]);
-        let removed = match wish {
-            Some(Wish::Remove(machine)) => Some(machine),
-            _ => None,
-        };
         let members = base.machines().iter().map(|machine| machine.id);
-        let waiting = members.filter(|m| !self.suspects.contains(m) && Some(*m) != removed);
+        let waiting = members.filter(|m| !self.suspects.contains(m));
         let waiting: BTreeSet<MachineId> = waiting.collect();
         for machine in waiting.iter().filter(|machine| **machine != me) {
             let base = base.clone();
@@ -245,23 +247,26 @@ impl Reconfiguration {
         };
         let base = &attempt.base;
         let members = base.machines().iter().map(|machine| machine.id);
-        let lost = members.filter(|machine| !attempt.answers.contains_key(machine));
+        let removed = match &attempt.wish {
+            Some(Wish::Remove(machine)) => Some(*machine),
+            _ => None,
+        };
+        let lost = members
+            .filter(|machine| !attempt.answers.contains_key(machine) || Some(*machine) == removed);
         let lost: BTreeSet<MachineId> = lost.collect();
-        let new = match attempt.wish.take() {
-            Some(Wish::Add(address, domain)) if lost.is_empty() && base.cm() == self.me => {
+        let calm = lost.is_empty() && base.cm() == self.me;
+        if !(calm || matches!(attempt.wish, Some(Wish::Remove(_)) | None)) {
+            // Those who are lost come first.
+            attempt.wish = None;
+            self.out.push(Action::Wished(false));
+        }
+        let new = match &attempt.wish {
+            Some(Wish::Add(address, domain)) => {
                 let with = base.with_machine(address.clone(), domain.clone());
-                attempt.wish = Some(Wish::Add(address, domain));
                 with.map(|(new, _)| new)
             }
-            Some(Wish::Add(..)) => {
-                // Those who are lost come first.
-                self.out.push(Action::Wished(false));
-                base.without(&lost, self.me)
-            }
-            wish => {
-                attempt.wish = wish;
-                base.without(&lost, self.me)
-            }
+            Some(Wish::Leave(machine)) => base.with_leaving(*machine),
+            Some(Wish::Move { .. } | Wish::Remove(_)) | None => base.without(&lost, self.me),
         };
         let Ok(new) = new else {
             return self.abandon();
@@ -385,6 +390,48 @@ impl Reconfiguration {
         Ok(self.done())
     }
 
+    /// To the CM: a machine is to leave. Others are given what it has, and then it has nothing any more.
+    ///
+    /// # Errors
+    /// [`WishError`] when it cannot begin.
+    pub fn leave(&mut self, now: u64, machine: MachineId) -> Result<Vec<Action>, WishError> {
+        self.may_wish()?;
+        if !self.applied.is_leaving(machine) {
+            let next = self.applied.with_leaving(machine)?;
+            let (need, have) = (self.options.replication.wanted(), next.domains_that_stay());
+            if have < need {
+                return Err(WishError::TooFew { need, have });
+            }
+            self.probe(now, Some(Wish::Leave(machine)));
+        }
+        Ok(self.done())
+    }
+
+    /// To the CM: a machine that has left all that it had to others is to be no member any more. If somebody else than
+    /// itself has said so, it is told to say so.
+    ///
+    /// # Errors
+    /// [`WishError`] when it cannot begin, or the machine has something still.
+    pub(super) fn part_with(
+        &mut self,
+        now: u64,
+        by: MachineId,
+        machine: MachineId,
+    ) -> Result<Vec<Action>, WishError> {
+        self.may_wish()?;
+        if self.applied.has(machine) && !self.has_nothing(machine) {
+            return Err(WishError::HasReplicas(machine));
+        }
+        if by == machine {
+            return self.remove(now, machine);
+        }
+        match machine == self.me {
+            true => self.out.push(Action::Part),
+            false => self.send(machine, ReconfigurationMessage::PartWith { machine }),
+        }
+        Ok(self.done())
+    }
+
     /// To the CM: removes a machine, by way of a reconfiguration. [`Action::Wished`] tells the end of it. A CM
     /// that is to be removed has a backup CM take over, and then learns that it is out.
     ///
@@ -407,7 +454,7 @@ impl Reconfiguration {
         }
     }
 
-    fn may_wish(&self) -> Result<(), WishError> {
+    pub(super) fn may_wish(&self) -> Result<(), WishError> {
         if self.newest.cm() != self.me || self.evicted {
             return Err(WishError::NotManager);
         }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use fencepost_fabric::MachineId;
 
 use super::gather::{Gathered, gather};
-use super::initiator::Swap;
+use super::initiator::{Swap, Wish};
 use super::message::{NewConfig, ReconfigurationMessage, Refused};
-use super::remap::{Remapped, remap_regions};
+use super::remap::{Occasion, Remapped, remap_regions};
 use super::state::Reconfiguration;
 use super::{Action, Leading, Report};
 use crate::allocation::{MovedRegion, REGIONS_A_CONFIGURATION};
@@ -27,6 +27,10 @@ pub(super) struct Lead {
     refused: BTreeSet<MachineId>,
     /// Members whose regions cannot all be used yet.
     inactive: BTreeSet<MachineId>,
+    /// Members that have not said that all of their replicas have all data.
+    lacking: BTreeSet<MachineId>,
+    /// Whether regions go on to be moved to machines that have less.
+    balances: bool,
     stage: Stage,
 }
 
@@ -89,7 +93,20 @@ impl Reconfiguration {
         answers.retain(|machine, _| new.has(*machine));
         let time_ns = answers.values().filter_map(|answer| answer.time_ns).max();
         let gathered = gather(&answers);
-        let remapped = remap_regions(&gathered, &new, self.options.replication, &self.full);
+        let all = attempt.base.machines().iter().all(|m| new.has(m.id));
+        let occasion = match &attempt.wish {
+            Some(Wish::Move { balances }) => Occasion {
+                settled: all,
+                balances: *balances && all,
+            },
+            Some(Wish::Add(..)) => Occasion {
+                settled: false,
+                balances: all,
+            },
+            _ => Occasion::default(),
+        };
+        let replication = self.options.replication;
+        let remapped = remap_regions(&gathered, &new, replication, &self.full, occasion);
         self.out.push(Action::Report(Report {
             configuration: new.id(),
             lost: remapped.lost.clone(),
@@ -114,7 +131,9 @@ impl Reconfiguration {
             remapped,
             waiting: members.clone(),
             refused: BTreeSet::new(),
-            inactive: members,
+            inactive: members.clone(),
+            lacking: members,
+            balances: occasion.balances,
             stage,
         };
         let suspects = std::mem::take(&mut self.suspects);
@@ -224,6 +243,37 @@ impl Reconfiguration {
         } else if lead.inactive.is_empty() {
             self.send(from, all);
         }
+    }
+
+    /// All replicas of a member have all data of their regions. Once all have, those are given up that are to go.
+    pub(super) fn whole_at(&mut self, now: u64, from: MachineId, configuration: ConfigurationId) {
+        let Some(lead) = &mut self.lead else {
+            return;
+        };
+        if lead.configuration.id() != configuration || lead.stage != Stage::Committed {
+            return;
+        }
+        let last = lead.lacking.remove(&from) && lead.lacking.is_empty();
+        let (moving, balances) = (lead.remapped.moving, lead.balances);
+        if last && moving && self.may_wish().is_ok() {
+            self.probe(now, Some(Wish::Move { balances }));
+        }
+    }
+
+    /// At the CM: whether replicas that are to go wait until others are whole.
+    pub fn is_moving(&self) -> bool {
+        let lead = self.lead.as_ref();
+        lead.is_some_and(|lead| lead.remapped.moving)
+    }
+
+    /// Whether a machine is a replica of nothing, and will not become one.
+    pub(super) fn has_nothing(&self, machine: MachineId) -> bool {
+        let lead = self.lead.as_ref();
+        lead.is_some_and(|lead| {
+            let mut mappings = lead.remapped.map.mappings();
+            lead.configuration.is_leaving(machine)
+                && !mappings.any(|mapping| mapping.replicas.has(machine))
+        })
     }
 
     /// What a machine has missed that asks.

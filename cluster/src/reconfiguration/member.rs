@@ -156,6 +156,40 @@ impl Reconfiguration {
         self.done()
     }
 
+    /// All replicas of this machine have all data of their regions, as of a configuration all of whose regions are
+    /// active.
+    pub fn is_whole(&mut self, now: u64, configuration: ConfigurationId) -> Vec<Action> {
+        if self.committed && configuration == self.applied_id() && !self.evicted {
+            let cm = self.applied.cm();
+            match cm == self.me {
+                true => self.whole_at(now, cm, configuration),
+                false => self.send(cm, ReconfigurationMessage::Whole { configuration }),
+            }
+        }
+        self.done()
+    }
+
+    /// A machine is to leave, or one that has nothing any more to be no member, which that one itself says in the end
+    /// ([`Action::Part`]): the CM is told. Whoever wants that looks whether it comes about, and asks again.
+    pub fn ask_to_leave(&mut self, now: u64, machine: MachineId, at_once: bool) -> Vec<Action> {
+        let cm = self.newest.cm();
+        let asked = match (cm == self.me, at_once) {
+            (true, false) => self.leave(now, machine),
+            (true, true) => self.part_with(now, self.me, machine),
+            (false, _) => {
+                self.send(
+                    cm,
+                    match at_once {
+                        false => ReconfigurationMessage::Leave { machine },
+                        true => ReconfigurationMessage::PartWith { machine },
+                    },
+                );
+                Ok(self.done())
+            }
+        };
+        asked.unwrap_or_default()
+    }
+
     pub(super) fn ask(&mut self, whom: MachineId) {
         let ask = ReconfigurationMessage::Ask {
             applied: self.applied_id(),

@@ -62,6 +62,22 @@ pub enum ReconfigurationMessage {
         /// The configuration.
         configuration: ConfigurationId,
     },
+    /// WHOLE, to the CM: all replicas that the sender has have all data of their regions.
+    Whole {
+        /// The configuration.
+        configuration: ConfigurationId,
+    },
+    /// LEAVE, to the CM: a machine is to leave.
+    Leave {
+        /// Which one.
+        machine: MachineId,
+    },
+    /// PART-WITH, to the CM: a machine that has nothing any more is to be a member no more. From the CM to that machine:
+    /// it is to say so itself.
+    PartWith {
+        /// Which one.
+        machine: MachineId,
+    },
     /// What is new?
     Ask {
         /// The configuration that the sender has applied.
@@ -156,6 +172,9 @@ impl ReconfigurationMessage {
             Self::NewConfigCommit { .. } => "NEW-CONFIG-COMMIT",
             Self::RegionsActive { .. } => "REGIONS-ACTIVE",
             Self::AllRegionsActive { .. } => "ALL-REGIONS-ACTIVE",
+            Self::Whole { .. } => "WHOLE",
+            Self::Leave { .. } => "LEAVE",
+            Self::PartWith { .. } => "PART-WITH",
             Self::Ask { .. } => "ASK",
             Self::Newer { .. } => "NEWER",
             Self::Severed { .. } => "SEVERED",
@@ -174,7 +193,10 @@ wire_enum!(ReconfigurationMessage, "message":
     7 AllRegionsActive { configuration },
     8 Ask { applied, committed },
     9 Newer { configuration },
-    10 Severed { configuration, machine }
+    10 Severed { configuration, machine },
+    11 Whole { configuration },
+    12 Leave { machine },
+    13 PartWith { machine }
 );
 
 wire_structs!(

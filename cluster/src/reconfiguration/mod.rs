@@ -39,6 +39,7 @@
 //! cannot be said again, [`Reconfiguration::severed`] has the CM, to which they turn, remove one of both. Without a majority, or without the store, nothing happens
 //! until they are back, and clients stay blocked.
 
+mod balance;
 mod gather;
 mod initiator;
 mod manager;
@@ -139,6 +140,9 @@ pub enum Action {
     Report(Report),
     /// What came of [`Reconfiguration::add`] or [`Reconfiguration::remove`]: whether it is in the store.
     Wished(bool),
+    /// This machine has nothing any more, and is to be no member once it has ended what it does: then it says so
+    /// ([`Reconfiguration::ask_to_leave`]).
+    Part,
     /// This machine is not in this configuration: stop.
     Evicted(Configuration),
 }
@@ -192,6 +196,17 @@ pub enum WishError {
     /// There is no such configuration.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
+    /// Of those who would stay there are too few for the replicas that regions have.
+    #[error("regions have {need} replicas, and without it there are {have} failure domains")]
+    TooFew {
+        /// Replicas of a region.
+        need: usize,
+        /// Domains of those who would stay.
+        have: usize,
+    },
+    /// What it has nobody else has been given yet.
+    #[error("{0} has replicas of regions")]
+    HasReplicas(MachineId),
     /// There is nobody who could do it.
     #[error("{0} is no member, or the only one")]
     NoSuchMachine(MachineId),

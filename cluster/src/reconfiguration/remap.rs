@@ -6,6 +6,13 @@
 //!    machines in other domains; regions that have fewer than they should are told.
 //! 3. REMAP-3: a region of which no replica with its data is left is lost, and is told. It is no part of
 //!    the map.
+//! 4. REMAP-4: a replica is given up only where those that stay are as many as are wanted and have all data of its
+//!    group, and in a configuration that nobody was lost on the way to.
+//!
+//! *Machines that are to leave* become replicas of nothing more, and primaries only where nobody else has the data. Their
+//! regions get other replicas first, which copy the data while all goes on as before; once those are whole the next
+//! configuration gives up the ones that were to go, and where one was the primary a whole backup takes over, as after a
+//! failure (SOSP'15 §5.2), but with everybody there who has anything of what is under way.
 //!
 //! The regions of a group stay together (MAP-2): they are promoted and completed on the same machines. Where
 //! a machine has no memory for some of them, that comes first and togetherness second.
@@ -14,13 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_fabric::MachineId;
 
+use super::balance::{Together, rank};
 use super::gather::{Found, Gathered};
 use crate::allocation::RequestId;
 use crate::configuration::Configuration;
+use crate::ids::ConfigurationId;
 use crate::placement::{Placement, Replication};
 use crate::region::{GroupId, MAX_REPLICAS, Mapping, RegionId, Replicas};
 use crate::region_map::{MapVersion, RegionMap};
-use crate::successors::mix;
 
 /// Where all regions are in the new configuration.
 #[derive(Debug)]
@@ -29,6 +37,8 @@ pub(super) struct Remapped {
     pub requests: BTreeMap<RegionId, RequestId>,
     pub lost: Vec<RegionId>,
     pub under_replicated: Vec<RegionId>,
+    /// Whether replicas wait to be given up until those that stay are whole.
+    pub moving: bool,
 }
 
 /// A region that is left, and the machines that still hold it in the new configuration.
@@ -49,19 +59,41 @@ impl Left<'_> {
     }
 }
 
+/// What a configuration may be used for besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Occasion {
+    /// Replicas are given up: everybody is there, and all is whole as far as it can be.
+    pub settled: bool,
+    /// Regions are moved to machines that have less.
+    pub balances: bool,
+}
+
+/// Where the regions of a group are to be.
+struct Goal {
+    machines: BTreeSet<MachineId>,
+    /// Who takes over from a primary that is not among them.
+    heir: Option<MachineId>,
+    /// Whether more machines are among them than will be.
+    moving: bool,
+}
+
 /// The regions of `gathered` in the configuration `next`; machines in `full` take no further ones.
 pub(super) fn remap_regions(
     gathered: &Gathered,
     next: &Configuration,
     replication: Replication,
     full: &BTreeSet<MachineId>,
+    occasion: Occasion,
 ) -> Remapped {
     let mut remapped = Remapped {
         map: RegionMap::new(next.id()),
         requests: BTreeMap::new(),
         lost: Vec::new(),
         under_replicated: Vec::new(),
+        moving: false,
     };
+    let leaving = next.leaving();
+    let closed = full.union(&leaving).copied().collect();
     let mut groups: BTreeMap<GroupId, Vec<Left<'_>>> = BTreeMap::new();
     for (region, found) in &gathered.regions {
         match what_is_left(found, next) {
@@ -81,16 +113,18 @@ pub(super) fn remap_regions(
             .for_each(|left| placement.hold(&left_replicas(left)));
     }
     for group in groups.values_mut().filter(|group| bereft(group)) {
-        promote(group, &placement);
+        promote(group, &placement, &leaving);
         group
             .iter()
             .for_each(|left| placement.hold(&left_replicas(left)));
     }
     let mut mappings = Vec::new();
     for group in groups.values() {
-        let machines = machines_for(group, &placement, replication, full);
+        let stay = machines_for(group, &placement, replication, (&closed, &leaving));
+        let goal = goal_of(group, &placement, replication, (stay, &leaving), occasion);
+        remapped.moving |= goal.moving;
         for left in group {
-            let mapping = mapping_of(left, &machines, full, next);
+            let mapping = mapping_of(left, &goal, &closed, next);
             placement.release(&left_replicas(left));
             placement.hold(&mapping.replicas);
             if mapping.replicas.count() < replication.wanted() {
@@ -100,6 +134,9 @@ pub(super) fn remap_regions(
             mappings.push(mapping);
         }
     }
+    if occasion.balances && !remapped.moving {
+        remapped.moving = balance(&groups, &mut mappings, &placement, &closed, next.id());
+    }
     remapped.under_replicated.sort_unstable();
     let version = MapVersion {
         configuration: next.id(),
@@ -107,6 +144,57 @@ pub(super) fn remap_regions(
     };
     remapped.map.learn(version, mappings);
     remapped
+}
+
+/// Has one group get a further replica, so that another one can be given up and all machines bear about as much; whether
+/// there is such a group. It waits until all is whole.
+fn balance(
+    groups: &BTreeMap<GroupId, Vec<Left<'_>>>,
+    mappings: &mut [Mapping],
+    placement: &Placement,
+    closed: &BTreeSet<MachineId>,
+    id: ConfigurationId,
+) -> bool {
+    let mut by_group: BTreeMap<GroupId, Vec<&mut Mapping>> = BTreeMap::new();
+    for mapping in mappings {
+        by_group.entry(mapping.group).or_default().push(mapping);
+    }
+    let step = |(group, mappings): (&GroupId, &Vec<&mut Mapping>)| {
+        let replicas = &mappings.first()?.replicas;
+        let same = |mapping: &&mut Mapping| {
+            let own = &mapping.replicas;
+            let same = own.count() == replicas.count() && own.primary() == replicas.primary();
+            same && own.all().all(|m| replicas.has(m))
+        };
+        let together = Together {
+            group: group.0,
+            count: mappings.len(),
+            primary: replicas.primary(),
+            placement,
+        };
+        // Who is giving it up does not become a backup before it has.
+        let holders = groups
+            .get(group)?
+            .iter()
+            .flat_map(|left| left.holders.keys());
+        let closed = closed.iter().chain(holders).copied().collect();
+        let (cost, to) = together.step(replicas, &closed)?;
+        mappings.iter().all(same).then_some((cost, *group, to))
+    };
+    let Some((_, group, to)) = by_group.iter().filter_map(step).min() else {
+        return false;
+    };
+    let is_whole = |left: &Left<'_>| left.holders.values().all(|whole| *whole);
+    let whole = groups.values().flatten().all(is_whole);
+    for mapping in by_group.remove(&group).into_iter().flatten() {
+        let replicas = &mapping.replicas;
+        let more = replicas.backups().iter().copied().chain([to]).collect();
+        if let Some(more) = Replicas::new(replicas.primary(), more).filter(|_| whole) {
+            mapping.replicas = more;
+            mapping.last_replica_change = id;
+        }
+    }
+    true
 }
 
 /// `None` for a region that is lost.
@@ -131,21 +219,23 @@ fn what_is_left<'a>(found: &'a Found, next: &Configuration) -> Option<Left<'a>> 
 }
 
 /// Chooses the backup that becomes the primary: the same one for all regions that it has the data of.
-fn promote(group: &mut [Left<'_>], placement: &Placement) {
+fn promote(group: &mut [Left<'_>], placement: &Placement, leaving: &BTreeSet<MachineId>) {
     let machines: BTreeSet<MachineId> = group
         .iter()
         .flat_map(|left| left.holders.keys().copied())
         .collect();
     let mut ranked: Vec<MachineId> = machines.into_iter().collect();
-    let seed = group.first().map_or(0, |left| left.found.mapping.group.0.0);
+    let group_id = group_of(group);
     ranked.sort_by_key(|machine| {
         let lacking = group
             .iter()
             .filter(|left| !left.is_whole_at(*machine))
             .count();
-        let primaries = placement.load(*machine).map_or(0, |load| load.primaries);
-        let lot = mix((u64::from(seed) << 32) | u64::from(machine.0));
-        (lacking, primaries, lot)
+        (
+            lacking,
+            leaving.contains(machine),
+            rank(*machine, group_id, placement),
+        )
     });
     for left in group {
         let was = left.found.mapping.replicas.primary();
@@ -168,12 +258,13 @@ fn replicas(primary: MachineId, machines: impl Iterator<Item = MachineId>) -> Re
     Replicas::new(primary, backups).expect("they are of a set, and few")
 }
 
-/// The machines that the regions of a group are to be on.
+/// The machines that the regions of a group are to stay on, or to come to; those in `closed`, among which are all that
+/// are `leaving`, take none that they do not have.
 fn machines_for(
     group: &[Left<'_>],
     placement: &Placement,
     replication: Replication,
-    full: &BTreeSet<MachineId>,
+    (closed, leaving): (&BTreeSet<MachineId>, &BTreeSet<MachineId>),
 ) -> BTreeSet<MachineId> {
     let all: BTreeSet<MachineId> = group
         .iter()
@@ -182,26 +273,81 @@ fn machines_for(
     let stays = |machine: &MachineId| {
         let in_all = || group.iter().all(|left| left.holders.contains_key(machine));
         let data_in_one = || group.iter().any(|left| left.is_whole_at(*machine));
-        !full.contains(machine) || in_all() || data_in_one()
+        !leaving.contains(machine) && (!closed.contains(machine) || in_all() || data_in_one())
     };
     let mut machines: BTreeSet<MachineId> = all.into_iter().filter(stays).collect();
     if let Some(founder) = group.first() {
         let having: Vec<MachineId> = machines.iter().copied().collect();
         let count = replication.wanted().saturating_sub(having.len());
-        machines.extend(placement.more(founder.region(), &having, count, full));
+        machines.extend(placement.more(founder.region(), &having, count, closed));
     }
     machines
 }
 
+/// The machines that the regions of a group are to be on, where they are to `stay` on these, and those that are `leaving`
+/// have something of it still.
+fn goal_of(
+    group: &[Left<'_>],
+    placement: &Placement,
+    replication: Replication,
+    (mut stay, leaving): (BTreeSet<MachineId>, &BTreeSet<MachineId>),
+    occasion: Occasion,
+) -> Goal {
+    let holders = group.iter().flat_map(|left| left.holders.keys().copied());
+    let parting: BTreeSet<MachineId> = holders.filter(|m| leaving.contains(m)).collect();
+    let wanted = replication.wanted();
+    let moving = stay.len() >= wanted && stay.len() + parting.len() > wanted;
+    let is_whole = |machine: &MachineId| group.iter().all(|left| left.is_whole_at(*machine));
+    if !(moving && occasion.settled && stay.iter().all(is_whole)) {
+        // REMAP-4.
+        stay.extend(parting);
+        return Goal {
+            machines: stay,
+            heir: None,
+            moving,
+        };
+    }
+    let together = together(group, placement);
+    while stay.len() > wanted {
+        let too_many = together.too_many(&stay);
+        too_many.map(|machine| stay.remove(&machine));
+    }
+    Goal {
+        heir: together.heir(&stay),
+        machines: stay,
+        moving: false,
+    }
+}
+
+fn group_of(group: &[Left<'_>]) -> RegionId {
+    let first = group.first();
+    first.map_or(RegionId(0), |left| left.found.mapping.group.0)
+}
+
+fn together<'a>(group: &[Left<'_>], placement: &'a Placement) -> Together<'a> {
+    let primary = group.first().map_or(MachineId(0), |left| left.primary);
+    Together {
+        group: group_of(group),
+        count: group.len(),
+        primary,
+        placement,
+    }
+}
+
 fn mapping_of(
     left: &Left<'_>,
-    machines: &BTreeSet<MachineId>,
-    full: &BTreeSet<MachineId>,
+    goal: &Goal,
+    closed: &BTreeSet<MachineId>,
     next: &Configuration,
 ) -> Mapping {
     let before = &left.found.mapping;
-    let able = |m: &MachineId| left.holders.contains_key(m) || !full.contains(m);
-    let replicas = replicas(left.primary, machines.iter().copied().filter(able));
+    let able = |m: &MachineId| left.holders.contains_key(m) || !closed.contains(m);
+    let machines = goal.machines.iter().copied().filter(able);
+    let primary = match goal.heir {
+        Some(heir) if !goal.machines.contains(&left.primary) => heir,
+        _ => left.primary,
+    };
+    let replicas = replicas(primary, machines);
     let same = |a: &Replicas, b: &Replicas| {
         a.count() == b.count() && a.all().all(|machine| b.has(machine))
     };

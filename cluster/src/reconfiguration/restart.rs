@@ -16,7 +16,7 @@ use fencepost_fabric::MachineId;
 
 use super::gather::gather;
 use super::message::Holdings;
-use super::remap::remap_regions;
+use super::remap::{Occasion, remap_regions};
 use crate::allocation::{HeldRegion, MovedRegion, RequestId};
 use crate::codec::{DecodeError, Wire, wire_structs};
 use crate::configuration::Configuration;
@@ -163,7 +163,13 @@ pub fn resume(
     let holdings = kept.iter();
     let holdings = holdings.map(|(machine, kept)| (*machine, kept.holdings.clone()));
     let gathered = gather(&holdings.collect());
-    let remapped = remap_regions(&gathered, next, replication, &BTreeSet::new());
+    let remapped = remap_regions(
+        &gathered,
+        next,
+        replication,
+        &BTreeSet::new(),
+        Occasion::default(),
+    );
     if !remapped.lost.is_empty() {
         return Err(remapped.lost);
     }

@@ -183,6 +183,18 @@ impl Reconfiguration {
                     self.out.push(Action::AllRegionsActive(configuration));
                 }
             }
+            Message::Whole { configuration } => self.whole_at(now, from, configuration),
+            // Whoever asks for it looks whether it comes about, and asks again.
+            Message::Leave { machine } if self.newest.has(from) => {
+                return self.leave(now, machine).unwrap_or_default();
+            }
+            Message::PartWith { machine } if machine == self.me && from == self.newest.cm() => {
+                self.out.push(Action::Part);
+            }
+            Message::PartWith { machine } if self.newest.has(from) => {
+                return self.part_with(now, from, machine).unwrap_or_default();
+            }
+            Message::Leave { .. } | Message::PartWith { .. } => {}
             Message::Ask { applied, committed } => self.asked(from, applied, committed),
             Message::Newer { configuration } => self.learn(now, configuration),
             Message::Severed {

@@ -36,6 +36,9 @@ fn everything_that_matters_happens_often() {
         new_cms,
         joined,
         removals,
+        leaving,
+        parted,
+        given_up,
         evicted,
         lost,
         refused,
@@ -46,6 +49,10 @@ fn everything_that_matters_happens_often() {
     assert!(committed > seeds && new_cms > seeds / 2, "{all:?}");
     assert!(evicted > seeds / 2 && filled > seeds / 2, "{all:?}");
     assert!(joined > seeds / 10 && removals > seeds / 20, "{all:?}");
+    assert!(
+        leaving > seeds / 10 && parted > seeds / 50 && given_up > seeds / 10,
+        "{all:?}"
+    );
     assert!(
         lost > seeds / 20 && refused > 0 && skipped > seeds / 20,
         "{all:?}"

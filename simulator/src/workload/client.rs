@@ -95,7 +95,7 @@ impl Client {
     pub async fn run(mut self) {
         let mut coordinator = self.machine.1.coordinator();
         for _ in 0..self.plan.transactions {
-            if self.doom.has_come() {
+            if self.doom.has_come() || self.machine.1.is_to_part() {
                 return;
             }
             let thought = self.random.below(self.plan.think_ns);
@@ -291,7 +291,7 @@ fn may_stop(stop: Stop, mode: Mode, plan: &Plan, evicted: bool) -> bool {
         // The new half of a node that was split from another machine does not lead to the past there.
         (Stop::Retry(AbortReason::SnapshotTooOld), _) => plan.few_old_versions || plan.machines > 1,
         // Whoever is asked for room while machines fail may have no region with room that is in use.
-        (Stop::OutOfMemory, Mode::ReadWrite) if !plan.faults.is_empty() => true,
+        (Stop::OutOfMemory, Mode::ReadWrite) if plan.has_failures() => true,
         // A machine is gone, and others are about to take what it had; or one has come.
         (Stop::Retry(_), _) if !plan.faults.is_empty() || plan.join_after_ns.is_some() => true,
         (_, Mode::ReadOnly) => false,

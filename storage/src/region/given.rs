@@ -39,6 +39,10 @@ impl Regions {
         if !self.table.has(id) {
             return Err(OutOfMemory);
         }
+        if self.parted.lock().remove(&id.0) == Some(true) {
+            // It comes back before everybody has heard that it was gone.
+            self.backing.withdraw(Piece::Region(id.0));
+        }
         let words = self.region_bytes / WORD_BYTES;
         let memory = self.backing.make(Piece::Region(id.0), words);
         let memory = memory.map_err(|_| OutOfMemory)?;

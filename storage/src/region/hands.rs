@@ -3,7 +3,8 @@
 //! ```text
 //! backup ── promote ─► own, nothing is handed out ── take_up, some blocks at a time ─► own as any other
 //! a peer's ── forget ─► looked for anew, where its primary is by then
-//! own or backup ── release ─► a peer's, or nobody's
+//! own or backup ── part_with ─► a peer's, or nobody's; peers that have not heard of it find the memory as it was
+//!                  release ─► they do not
 //! ```
 //! The *floor* of a region that was promoted is a time that no write of an older configuration is above. Old versions
 //! were with the primary before; so of what is below the floor only the newest is known. The free slots are found by
@@ -13,8 +14,9 @@
 //! # Who may
 //! Who carries out configurations, one call at a time for a region. A region is promoted whose backup is whole. It is
 //! taken up once no transaction of an older configuration is left that writes there: until then what backups are told
-//! is applied to it as to a backup. A region is released when no transaction holds a lock in it. Slots that are locked
-//! are not free: whoever holds the lock has the slot.
+//! is applied to it as to a backup. Slots that are locked are not free: whoever holds the lock has the slot. What is
+//! locked in a region that its machine parts with stays so, and nothing there is written any more: whoever looks there
+//! still sees what was, or waits and looks again. It is released when everybody looks elsewhere.
 
 use fencepost_fabric::sync::Ordering;
 
@@ -139,9 +141,24 @@ impl Regions {
         }
     }
 
+    /// As [`Self::part_with`], and peers do not find its memory here any more.
+    pub fn release(&self, id: RegionId, with: (&Lanes, &Account)) {
+        self.part_with(id, with);
+        let mut parted = self.parted.lock();
+        let found = parted.get_mut(&id.0);
+        if found.is_some_and(std::mem::take) {
+            self.backing.withdraw(Piece::Region(id.0));
+        }
+    }
+
+    /// Whether this machine has had a region, and has it no more.
+    pub fn has_parted_with(&self, id: RegionId) -> bool {
+        self.parted.lock().contains_key(&id.0)
+    }
+
     /// This machine has a region, or a backup of one, no more; what is in it is forgotten by the allocator, too.
     /// Whoever looks at it still may do so.
-    pub fn release(&self, id: RegionId, (lanes, account): (&Lanes, &Account)) {
+    pub fn part_with(&self, id: RegionId, (lanes, account): (&Lanes, &Account)) {
         if self.give_up(id) {
             return;
         }
@@ -161,7 +178,7 @@ impl Regions {
         if self.has_backup(id) {
             self.backups.replace(id, None);
         }
-        self.backing.withdraw(Piece::Region(id.0));
+        self.parted.lock().insert(id.0, true);
     }
 }
 

@@ -69,6 +69,8 @@ pub struct Regions {
     reserved: Mutex<HashMap<u32, Spare>>,
     /// Regions that were backups here before, and their floors ([`hands`]).
     promoted: Mutex<HashMap<u32, Timestamp>>,
+    /// Regions that this machine has parted with, and whether peers find their memory here still.
+    parted: Mutex<HashMap<u32, bool>>,
     backing: Arc<dyn Backing>,
 }
 
@@ -93,6 +95,7 @@ impl Regions {
             growth: Mutex::default(),
             reserved: Mutex::default(),
             promoted: Mutex::default(),
+            parted: Mutex::default(),
         }
     }
 
@@ -137,6 +140,14 @@ impl Regions {
     #[inline]
     pub fn object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
         self.region(addr.region())?.object(addr.offset() as usize)
+    }
+
+    /// As [`Self::object`], of a region whose primary this machine is: what may be written here.
+    #[inline]
+    pub fn own_object(&self, addr: Addr) -> Option<ObjectRef<'_>> {
+        let region = self.table.get(addr.region());
+        let own = region.filter(|region| region.is_own())?;
+        own.object(addr.offset() as usize)
     }
 
     /// Asks the processor for the first `bytes` at `addr`, which is about to be read.

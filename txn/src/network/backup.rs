@@ -368,8 +368,10 @@ fn apply_stamped(
     }
     let change = Change::of(write)?;
     let block = BlockId::of(write.addr);
-    if !regions.has_backup(block.region) && regions.is_own(write.addr) {
-        // BACKUP-4.
+    if !regions.has_backup(block.region)
+        && (regions.is_own(write.addr) || regions.has_parted_with(block.region))
+    {
+        // BACKUP-4; and what this machine has parted with others apply.
         return Ok(true);
     }
     let mut lives = changed.lives.lock();

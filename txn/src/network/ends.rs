@@ -192,6 +192,11 @@ impl End {
         self.lines.leave(machine.intents(), self.peer);
     }
 
+    /// Other machines have some regions from now on that this one had.
+    pub fn part_with(&mut self, are_gone: impl Fn(Addr) -> bool) {
+        self.lines.part_with(are_gone);
+    }
+
     /// Whether all records of configurations before `id` have been looked at.
     pub fn has_begun(&self, id: ConfigurationId) -> bool {
         self.begun >= id.0 || self.distrusted

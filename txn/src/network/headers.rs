@@ -214,8 +214,7 @@ pub(super) fn answer(machine: &Machine, link: &Link, words: &[u64]) -> Result<()
             break;
         }
         let (addr, seen) = (Addr::from_raw(reader.word()?), Header(reader.word()?));
-        let object = machine.regions().object(addr);
-        let object = object.filter(|_| machine.regions().is_own(addr));
+        let object = machine.regions().own_object(addr);
         match object.map(|object| object.header()) {
             Some(header) if header == seen => {}
             Some(header) => answer.extend([place, header.0]),

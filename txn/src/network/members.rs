@@ -30,6 +30,8 @@ pub struct MemberState {
     pub id: u32,
     /// What it shares the fate of.
     pub domain: String,
+    /// Whether it is to leave.
+    pub leaving: bool,
     /// Whether it could be written to when that was last tried.
     pub reachable: bool,
     /// Nanoseconds by which it was uncertain of the manager's time when it said so last; `None` where it has
@@ -50,6 +52,7 @@ impl Machine {
                 machines: vec![MemberState {
                     id: 1,
                     domain: "m1".into(),
+                    leaving: false,
                     reachable: true,
                     clock_uncertainty_ns: Some(0),
                 }],
@@ -92,6 +95,7 @@ impl Network {
             MemberState {
                 id: id.0,
                 domain: machine.domain.to_string(),
+                leaving: machine.leaving,
                 reachable: self.link(id).is_none_or(|link| link.was_up()),
                 clock_uncertainty_ns: match self.peer(id) {
                     Some(peer) => self.uncertainty_of(peer),

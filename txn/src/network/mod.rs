@@ -163,6 +163,10 @@ pub(crate) struct Network {
     leasing: Option<Arc<Leasing>>,
     suspicions: Arc<Suspicions>,
     joins: bool,
+    /// Whether this machine is to leave.
+    leaves: AtomicBool,
+    /// Whether it is to be no member once it has ended what it does.
+    parts: AtomicBool,
     driven: bool,
     poller: Mutex<Option<JoinHandle<()>>>,
     stopped: AtomicBool,
@@ -235,6 +239,8 @@ impl Network {
             gathering: Mutex::default(),
             asking: time::Asking::new(options),
             joins: options.joins,
+            leaves: AtomicBool::new(configuration.is_leaving(me)),
+            parts: AtomicBool::new(false),
             driven: options.driven,
             poller: Mutex::default(),
             stopped: AtomicBool::new(false),
@@ -273,6 +279,11 @@ impl Network {
     /// that has none may have been at another machine, which had the region before.
     pub fn floor(&self, region: RegionId) -> Timestamp {
         self.whereabouts.floor(region)
+    }
+
+    /// Does something while the machine stays in its configuration.
+    pub fn in_configuration<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.configured.within(|_| f())
     }
 
     /// Whether a peer is in the configuration that this machine is in.

@@ -127,7 +127,8 @@ impl Context {
             // the primary since.
             let replicas = network.replicas(write.addr.region());
             let replicas = replicas.ok_or(LockFailure::Abort(AbortReason::Unreachable))?;
-            if is_reserved(write) && network.reserves.is_stale(write.addr, self.reserved_since) {
+            let new = matches!(write.what, What::New { .. });
+            if new && network.is_stale(write.addr, self.reserved_since) {
                 // HANDS-2.
                 return Err(LockFailure::Abort(AbortReason::WriteConflict));
             }
@@ -149,7 +150,7 @@ impl Context {
         match write.what {
             What::New { .. } => match write.payload() {
                 Payload::Slot(addr) => {
-                    let object = self.machine.regions().object(addr);
+                    let object = self.machine.regions().own_object(addr);
                     object.map_or(0, |object| object.len())
                 }
                 Payload::Image((_, words)) => words,
@@ -300,7 +301,7 @@ impl Context {
         }
         let about = (write.addr, kind, slot.class.0, u64::from(slot.incarnation));
         let in_slot = match write.payload() {
-            Payload::Slot(addr) if kind == Kind::New => self.machine.regions().object(addr),
+            Payload::Slot(addr) if kind == Kind::New => self.machine.regions().own_object(addr),
             _ => None,
         };
         message::put_write(record, about, self.payload_words(write), |out| {

@@ -181,7 +181,7 @@ impl Primary {
             let awaits = |held: &&mut Held| held.addr == addr && held.kind.is_patched();
             let held = locked.held.iter_mut().find(awaits);
             let held = held.ok_or(BadRecord("LOCK-MOVED of what was not locked so"))?;
-            let object = machine.regions().object(addr);
+            let object = machine.regions().own_object(addr);
             let room = object.map_or(0, |object| object.len());
             let end = record.len() - reader.0.len();
             held.payload = match value {
@@ -392,8 +392,7 @@ impl Before {
 const NO_SPLIT: BadRecord = BadRecord("a new object does not say what it is split of");
 
 fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason> {
-    let own = machine.regions().is_own(write.addr);
-    let object = machine.regions().object(write.addr).filter(|_| own);
+    let object = machine.regions().own_object(write.addr);
     let object = object.ok_or(AbortReason::WriteConflict)?;
     let fits = match write.kind.is_ranges() {
         true => changes::check(write.payload, object.len()).is_ok(),
@@ -430,14 +429,14 @@ fn take_lock(machine: &Machine, write: &Write<'_>) -> Result<Header, AbortReason
 
 fn unlock(machine: &Machine, held: &[Held]) {
     for held in held {
-        if let Some(object) = machine.regions().object(held.addr) {
+        if let Some(object) = machine.regions().own_object(held.addr) {
             object.unlock(held.base);
         }
     }
 }
 
 fn keep_old(machine: &Machine, lane: &mut Lane, held: &Held, w: Timestamp) -> OldPlace {
-    let object = machine.regions().object(held.addr);
+    let object = machine.regions().own_object(held.addr);
     let Some(object) = object.filter(|_| held.kind != Kind::New) else {
         return OldPlace::NONE;
     };
@@ -451,7 +450,7 @@ fn keep_old(machine: &Machine, lane: &mut Lane, held: &Held, w: Timestamp) -> Ol
 }
 
 fn install(machine: &Machine, held: &Held, value: Value<'_>, place: OldPlace, w: Timestamp) {
-    let Some(object) = machine.regions().object(held.addr) else {
+    let Some(object) = machine.regions().own_object(held.addr) else {
         return;
     };
     let new = u16::from(held.kind == Kind::New);

@@ -284,6 +284,18 @@ impl Drop for Asked<'_> {
 }
 
 impl Network {
+    /// As [`Reserves::since`].
+    #[inline]
+    pub fn slots_since(&self) -> u64 {
+        self.reserves.since()
+    }
+
+    /// As [`Reserves::is_stale`].
+    #[inline]
+    pub fn is_stale(&self, addr: Addr, since: u64) -> bool {
+        self.reserves.is_stale(addr, since)
+    }
+
     /// A slot of `machine` from the stock, if there is one in a region that is known here.
     pub fn take_slot(&self, machine: MachineId, class: Class, now: Timestamp) -> Option<Reserved> {
         let mut stocks = self.reserves.stocks.lock();
@@ -315,10 +327,12 @@ impl Network {
     /// Finds out where the regions of slots are, which `machine` has lent.
     async fn find_all(&self, machine: MachineId, slots: &[Addr]) -> Result<(), Stop> {
         for slot in slots {
-            if !self.knows(slot.region()) && !self.find(slot.region()).await?
-                || self.primary(*slot) != Some(machine)
-            {
+            if !self.knows(slot.region()) && !self.find(slot.region()).await? {
                 return Err(Stop::Damaged);
+            }
+            // It may have changed hands meanwhile.
+            if self.primary(*slot) != Some(machine) {
+                return Err(UNREACHABLE);
             }
         }
         Ok(())
@@ -341,14 +355,13 @@ impl Network {
                 slot: Slot::from_word(reader.word()?),
                 since: self.reserves.since(),
             };
-            // Where that is not known, whoever takes the slot finds out.
+            // Where that is not known, whoever takes the slot finds out; its region may have changed hands meanwhile.
             if self
                 .primary(slot.addr)
-                .is_some_and(|primary| primary != peer)
+                .is_none_or(|primary| primary == peer)
             {
-                return Err(BadRecord("a peer lends what is not its own"));
+                slots.push(slot);
             }
-            slots.push(slot);
         }
         let mut stocks = self.reserves.stocks.lock();
         let Some(answer) = stocks.asked.get_mut(&ticket) else {

@@ -126,6 +126,11 @@ impl Lines {
         intents.leave_all(u64::from(peer.0));
     }
 
+    /// Rows of regions that `are_gone` have their lines at another machine: nobody stands in line for them here.
+    pub fn part_with(&mut self, are_gone: impl Fn(Addr) -> bool) {
+        self.standing.retain(|standing| !are_gone(standing.addr));
+    }
+
     /// Tells those whose wait has ended; whether there was one.
     pub fn tell(&mut self, intents: &Intents, link: &Link) -> bool {
         if !self.changed.any.swap(false, Ordering::AcqRel) {

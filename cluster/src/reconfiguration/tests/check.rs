@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fencepost_fabric::MachineId;
 
+use super::node::options;
 use super::world::World;
 use crate::allocation::RequestId;
 use crate::configuration::Configuration;
@@ -34,6 +35,11 @@ pub struct Seen {
     pub new_cms: u64,
     pub joined: u64,
     pub removals: u64,
+    /// Machines that were to leave, and that have, with nothing left.
+    pub leaving: u64,
+    pub parted: u64,
+    /// Replicas that were given up.
+    pub given_up: u64,
     pub evicted: u64,
     pub lost: u64,
     pub refused: u64,
@@ -51,6 +57,9 @@ impl Seen {
             (&mut self.new_cms, other.new_cms),
             (&mut self.joined, other.joined),
             (&mut self.removals, other.removals),
+            (&mut self.leaving, other.leaving),
+            (&mut self.parted, other.parted),
+            (&mut self.given_up, other.given_up),
             (&mut self.evicted, other.evicted),
             (&mut self.lost, other.lost),
             (&mut self.refused, other.refused),
@@ -210,6 +219,21 @@ impl World {
                 let stays = before.replicas.all().any(|m| mapping.replicas.has(m));
                 assert!(stays, "{region} keeps a replica");
                 assert!(before.replicas.has(primary), "{region} was at its primary");
+                let was = before.replicas.primary();
+                let demoted = primary != was && mapping.replicas.has(was);
+                let had = self.nodes[&was].memory.data.contains(&region)
+                    && before.last_replica_change <= self.checks.committed;
+                assert!(!(demoted && had), "{region} has left its primary there");
+                let given_up = before.replicas.all().filter(|machine| {
+                    let whole = self.nodes[machine].memory.data.contains(&region);
+                    configuration.has(*machine) && whole && !mapping.replicas.has(*machine)
+                });
+                if given_up.count() > 0 {
+                    self.checks.seen.given_up += 1;
+                    let has = |id: &MachineId| self.nodes[id].memory.data.contains(&region);
+                    let whole = mapping.replicas.all().filter(has).count();
+                    assert!(whole >= options().replication.wanted(), "REMAP-4: {region}");
+                }
                 let forward = before.last_replica_change <= mapping.last_replica_change;
                 assert!(
                     forward || before.last_replica_change > self.checks.committed,

@@ -12,7 +12,7 @@ impl World {
     }
 
     pub fn fault(&mut self) {
-        match self.random.below(14) {
+        match self.random.below(16) {
             0..=1 => {
                 let id = self.draw();
                 self.crash(id);
@@ -68,6 +68,25 @@ impl World {
                     let reconfiguration = &mut self.node(cm).reconfiguration;
                     let domain = testing::domain(n);
                     if let Ok(actions) = reconfiguration.add(at, testing::address(n), domain) {
+                        self.act(cm, actions);
+                    }
+                }
+            }
+            13..=14 => {
+                let (cm, id) = (self.store.cm(), self.draw());
+                let leaving = self.store.leaving().first().copied();
+                let time = self.time;
+                if let Some(node) = self.nodes.get_mut(&cm).filter(|n| n.up) {
+                    let now = node.now(time);
+                    let asked = match leaving {
+                        None => node.reconfiguration.leave(now, id),
+                        Some(id) => node.reconfiguration.part_with(now, cm, id),
+                    };
+                    if let Ok(actions) = asked {
+                        match leaving {
+                            None => self.checks.seen.leaving += 1,
+                            Some(_) => self.checks.seen.parted += 1,
+                        }
                         self.act(cm, actions);
                     }
                 }

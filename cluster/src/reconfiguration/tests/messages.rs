@@ -130,7 +130,7 @@ fn any_holdings(random: &mut Random) -> Holdings {
 fn any_message(random: &mut Random) -> ReconfigurationMessage {
     use ReconfigurationMessage as Message;
     let configuration = ConfigurationId(3 + random.below(4));
-    match random.below(11) {
+    match random.below(14) {
         0 => Message::Suspect { configuration },
         1 => Message::Probe {
             base: any_configuration(random),
@@ -177,6 +177,13 @@ fn any_message(random: &mut Random) -> ReconfigurationMessage {
         },
         9 => Message::Severed {
             configuration,
+            machine: MachineId(random.below(9) as u32),
+        },
+        10 => Message::Whole { configuration },
+        11 => Message::Leave {
+            machine: MachineId(random.below(9) as u32),
+        },
+        12 => Message::PartWith {
             machine: MachineId(random.below(9) as u32),
         },
         _ => Message::Newer {

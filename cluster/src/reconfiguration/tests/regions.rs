@@ -11,7 +11,7 @@ use crate::ids::ConfigurationId;
 use crate::placement::Replication;
 use crate::reconfiguration::Holdings;
 use crate::reconfiguration::gather::{Gathered, gather};
-use crate::reconfiguration::remap::{Remapped, remap_regions};
+use crate::reconfiguration::remap::{Occasion, Remapped, remap_regions};
 use crate::region::{GroupId, Mapping, RegionId, Replicas};
 use crate::testing;
 
@@ -178,7 +178,13 @@ fn remap_in(
     });
     let gathered = gather(&answers.collect());
     let full = full.iter().copied().map(MachineId).collect();
-    remap_regions(&gathered, next, Replication::new(f, 1), &full)
+    remap_regions(
+        &gathered,
+        next,
+        Replication::new(f, 1),
+        &full,
+        Occasion::default(),
+    )
 }
 
 fn of(remapped: &Remapped, region: u32) -> (u32, BTreeSet<u32>, u64, u64) {
@@ -286,7 +292,13 @@ fn who_has_the_data_is_promoted_and_who_is_full_takes_nothing() {
     });
     let gathered = gather(&answers.map(|(id, h)| (m(id), h)).into());
     let full = [m(5)].into();
-    let remapped = remap_regions(&gathered, &next, Replication::new(2, 1), &full);
+    let remapped = remap_regions(
+        &gathered,
+        &next,
+        Replication::new(2, 1),
+        &full,
+        Occasion::default(),
+    );
     assert_eq!(of(&remapped, 1).1, [2, 3, 4].into());
     assert_eq!(of(&remapped, 2).1, [2, 3, 4].into());
 }
@@ -305,6 +317,155 @@ fn a_machine_that_joins_makes_up_for_what_was_missing() {
         (m(1), &[joined][..])
     );
     assert_eq!(of(&remapped, 2), (2, [1, 2].into(), 3, 3));
+}
+
+/// The regions `of`, of which these are not whole everywhere, in the next configuration of four machines of which m1 is
+/// to leave.
+fn remap_leaving(of: &[Mapping], empty: &[(u32, u32)], settled: bool) -> Remapped {
+    let next = testing::machines(4).with_leaving(m(1)).unwrap();
+    let answers = next.machines().iter().map(|machine| {
+        let regions = of.iter().filter(|mapping| mapping.replicas.has(machine.id));
+        let regions = regions.map(|mapping| HeldRegion {
+            whole: !empty.contains(&(mapping.region.0, machine.id.0)),
+            ..held(mapping, u64::from(mapping.region.0), true)
+        });
+        (machine.id, holdings(regions.collect(), of.to_vec()))
+    });
+    let gathered = gather(&answers.collect());
+    let none = BTreeSet::new();
+    let occasion = Occasion {
+        settled,
+        balances: false,
+    };
+    remap_regions(&gathered, &next, Replication::exactly(2), &none, occasion)
+}
+
+#[test]
+fn a_machine_that_is_to_leave_keeps_its_replicas_until_others_are_whole() {
+    let own = [mapping(1, 1, &[1, 2], 3), mapping(2, 1, &[1, 2], 3)];
+    let others = [mapping(3, 3, &[2, 1], 3), mapping(4, 4, &[3, 2], 3)];
+    let regions = [own, others].concat();
+    let first = remap_leaving(&regions, &[], true);
+    assert!(first.moving && first.under_replicated.is_empty());
+    let (primary, machines, ..) = of(&first, 1);
+    assert_eq!((primary, machines.len()), (1, 3));
+    assert!(machines.is_superset(&[1, 2].into()));
+    assert_eq!(of(&first, 2).1, machines, "MAP-2");
+    assert_eq!(of(&first, 3).1.len(), 3);
+    assert_eq!(of(&first, 4), (3, [2, 3].into(), 3, 3), "it has none of it");
+    // One of those that came has not got all of it yet.
+    let moved: Vec<Mapping> = first.map.mappings().cloned().collect();
+    let added = machines.iter().copied().max().unwrap();
+    let empty = [(2, added)];
+    for (empty, settled) in [(&empty[..], true), (&empty[..], false), (&[][..], false)] {
+        let second = remap_leaving(&moved, empty, settled);
+        assert!(second.moving, "REMAP-4");
+        assert_eq!(of(&second, 1), of(&first, 1));
+    }
+    let last = remap_leaving(&moved, &[], true);
+    assert!(!last.moving);
+    let (primary, machines, change, _) = of(&last, 1);
+    assert!(primary != 1 && change > 4, "a backup takes over");
+    assert_eq!(machines, [2, added].into());
+    assert_eq!(of(&last, 2).0, primary, "of the whole group");
+    assert_eq!(of(&last, 3).0, 2, "the primary stays");
+    assert!(!of(&last, 3).1.contains(&1));
+    let nothing: Vec<Mapping> = last.map.mappings().cloned().collect();
+    let after = remap_leaving(&nothing, &[], true);
+    assert_eq!(of(&after, 1), of(&last, 1), "and it stays so");
+}
+
+#[test]
+fn without_others_who_could_a_machine_that_is_to_leave_stays_what_it_is() {
+    let regions = [mapping(1, 1, &[1, 2], 3)];
+    let next = testing::machines(3).with_leaving(m(1)).unwrap();
+    let remapped = remap_in(&regions, &[], &next, 1, &[3]);
+    assert_eq!(of(&remapped, 1), (1, [1, 2].into(), 3, 3));
+    assert!(!remapped.moving, "it waits for nothing");
+    // Its backups fail: it is the only one left.
+    let alone = next.without(&[m(2)].into(), m(3)).unwrap();
+    let remapped = remap_in(&regions, &[], &alone, 1, &[]);
+    assert_eq!(of(&remapped, 1).0, 1);
+}
+
+#[test]
+fn a_machine_that_has_joined_is_given_its_part_one_group_at_a_time() {
+    // Three machines with two groups each, of one region and of two; the fourth has nothing.
+    let mut regions: Vec<Mapping> = (1..=3)
+        .flat_map(|m| {
+            let replicas = [m, m % 3 + 1];
+            [
+                mapping(m, m, &replicas, 3),
+                mapping(10 * m, 10 * m, &replicas, 3),
+                mapping(10 * m + 1, 10 * m, &replicas, 3),
+            ]
+        })
+        .collect();
+    regions.sort_by_key(|mapping| mapping.region);
+    let four = testing::machines(4);
+    let remap = |regions: &[Mapping], empty: &[(u32, u32)]| {
+        let answers = four.machines().iter().map(|machine| {
+            let its = regions
+                .iter()
+                .filter(|mapping| mapping.replicas.has(machine.id));
+            let its = its.map(|mapping| HeldRegion {
+                whole: !empty.contains(&(mapping.region.0, machine.id.0)),
+                ..held(mapping, u64::from(mapping.region.0), true)
+            });
+            (machine.id, holdings(its.collect(), regions.to_vec()))
+        });
+        let gathered = gather(&answers.collect());
+        let (replication, none) = (Replication::exactly(2), BTreeSet::new());
+        let occasion = Occasion {
+            settled: true,
+            balances: true,
+        };
+        remap_regions(&gathered, &four, replication, &none, occasion)
+    };
+    let waits = remap(&regions, &[(1, 2)]);
+    assert!(waits.moving);
+    let same = waits
+        .map
+        .mappings()
+        .zip(&regions)
+        .all(|(a, b)| a.replicas == b.replicas);
+    assert!(same, "something is not whole");
+    let mut steps = 0;
+    loop {
+        let remapped = remap(&regions, &[]);
+        let before = regions;
+        regions = remapped.map.mappings().cloned().collect();
+        let changed = regions
+            .iter()
+            .zip(&before)
+            .filter(|(a, b)| a.replicas != b.replicas);
+        let added = changed.filter(|(a, b)| a.replicas.count() > b.replicas.count());
+        let groups: BTreeSet<GroupId> = added.map(|(a, _)| a.group).collect();
+        assert!(groups.len() <= 1, "one at a time");
+        for mapping in &regions {
+            let other = regions
+                .iter()
+                .find(|other| other.group == mapping.group)
+                .unwrap();
+            assert_eq!(mapping.replicas, other.replicas, "MAP-2");
+        }
+        if !remapped.moving {
+            break;
+        }
+        steps += 1;
+        assert!(steps < 20, "it comes to an end");
+    }
+    let replicas = |id: u32| regions.iter().filter(|r| r.replicas.has(m(id))).count();
+    let primaries = |id: u32| {
+        regions
+            .iter()
+            .filter(|r| r.replicas.primary() == m(id))
+            .count()
+    };
+    for id in 1..=4 {
+        assert!((4..=5).contains(&replicas(id)), "m{id}: {}", replicas(id));
+        assert!((1..=3).contains(&primaries(id)), "m{id}: {}", primaries(id));
+    }
 }
 
 #[test]

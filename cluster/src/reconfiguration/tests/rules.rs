@@ -497,10 +497,53 @@ fn machines_are_added_and_removed_by_the_same_steps() {
         Err(WishError::NoSuchMachine(_))
     ));
     let actions = cm.remove(0, m(2)).unwrap();
-    assert_eq!(told(&actions, "PROBE"), [3]);
+    assert_eq!(told(&actions, "PROBE"), [2, 3]);
+    cm.surveyed(0, survey_of(&actions), nothing());
+    answer(&mut cm, 2, 0);
+    let actions = answer(&mut cm, 3, 0);
+    let new = swap_of(&actions).unwrap();
+    assert_eq!(new, three.without(&[m(2)].into(), m(1)).unwrap());
     let mut cm = machine(1, &three);
     let actions = cm.remove(0, m(1)).unwrap();
     assert_eq!(told(&actions, "SUSPECT"), [2], "another one has to do it");
+}
+
+#[test]
+fn a_machine_leaves_where_enough_stay_and_parts_with_nothing_but_its_name() {
+    let two = testing::machines(2);
+    let mut cm = machine(1, &two);
+    let (need, have) = (2, 1);
+    let too_few = cm.leave(0, m(2));
+    assert!(
+        matches!(too_few, Err(WishError::TooFew { need: n, have: h }) if (n, h) == (need, have))
+    );
+    let three = testing::machines(3);
+    let mut member = machine(2, &three);
+    assert_eq!(told(&member.ask_to_leave(0, m(3), false), "LEAVE"), [1]);
+    assert_eq!(told(&member.ask_to_leave(0, m(3), true), "PART-WITH"), [1]);
+    let mut cm = machine(1, &three);
+    assert!(matches!(
+        cm.leave(0, m(9)),
+        Err(WishError::Configuration(_))
+    ));
+    assert!(matches!(
+        cm.part_with(0, m(2), m(3)),
+        Err(WishError::HasReplicas(_))
+    ));
+    let actions = cm.receive(0, m(2), Message::Leave { machine: m(3) });
+    cm.surveyed(0, survey_of(&actions), nothing());
+    answer(&mut cm, 2, 0);
+    let actions = answer(&mut cm, 3, 0);
+    let new = swap_of(&actions).unwrap();
+    assert_eq!(new, three.with_leaving(m(3)).unwrap());
+    // Who is lost on the way comes first.
+    let mut cm = machine(1, &three);
+    let actions = cm.leave(0, m(3)).unwrap();
+    cm.surveyed(0, survey_of(&actions), nothing());
+    answer(&mut cm, 3, 0);
+    let actions = cm.unreachable(0, m(2));
+    let new = swap_of(&actions).unwrap();
+    assert_eq!(new, three.without(&[m(2)].into(), m(1)).unwrap());
 }
 
 #[test]

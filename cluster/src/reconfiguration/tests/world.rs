@@ -421,7 +421,8 @@ impl World {
                 }
                 Action::AllRegionsActive(configuration) => {
                     node.all_active = Some(configuration);
-                    let held = node.replica.held().filter(|held| !held.whole);
+                    self.tell_whole(id);
+                    let held = self.nodes[&id].replica.held().filter(|held| !held.whole);
                     let regions: Vec<RegionId> = held.map(|held| held.mapping.region).collect();
                     for region in regions {
                         let delay = self.random.below(60 * MS);
@@ -431,6 +432,10 @@ impl World {
                 Action::Report(report) => self.report(report),
                 Action::Wished(true) => self.join(id),
                 Action::Wished(false) => {}
+                Action::Part => {
+                    let actions = node.reconfiguration.ask_to_leave(now, id, true);
+                    self.act(id, actions);
+                }
                 Action::Evicted(configuration) => {
                     assert!(!configuration.has(id));
                     self.checks.seen.evicted += 1;
@@ -478,6 +483,20 @@ impl World {
                 node.memory.data.insert(region);
                 self.checks.seen.filled += 1;
             }
+            self.tell_whole(id);
+        }
+    }
+
+    /// Says so if all of a machine's replicas are whole.
+    fn tell_whole(&mut self, id: MachineId) {
+        let now = self.nodes[&id].now(self.time);
+        let node = self.node(id);
+        let active = node.all_active.filter(|active| *active == node.applied());
+        if let Some(active) = active
+            && node.replica.held().all(|held| held.whole)
+        {
+            let actions = node.reconfiguration.is_whole(now, active);
+            self.act(id, actions);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! its new primary   floor ─► promote ─► whereabouts            who finds it the primary finds the region its own
 //! a reader          floor, whereabouts ─► forget               who looks for the memory anew finds the new primary's
-//! replica no more   floor, whereabouts ─► release
+//! replica no more   part_with ─► floor, whereabouts ─► release
 //! ```
 //! A region of which this machine is to become a backup gets its memory before ([`super::host`]). That nobody commits
 //! to a region, or reads what is about to be recovered, until its primary is ready is the business of who calls this.
@@ -76,6 +76,16 @@ impl Machine {
             network.reserves.forget(region);
         }
         self.release_region(region);
+    }
+
+    /// This machine is no replica of a region any more. Those who have not heard of it find what it had as it was, until
+    /// that is released.
+    pub(super) fn part_with_region(&self, region: RegionId) {
+        self.regions()
+            .part_with(region, (self.lanes(), self.account()));
+        if let Some(network) = self.network() {
+            network.changed.forget(region);
+        }
     }
 
     /// This machine is no replica of a region, or will not be one.

@@ -15,6 +15,8 @@ pub(super) struct Host<'a> {
     pub machine: &'a Machine,
     pub whereabouts: &'a Whereabouts,
     pub me: MachineId,
+    /// Regions that this machine has parted with.
+    pub parted: Vec<RegionId>,
 }
 
 impl RegionHost for Host<'_> {
@@ -43,6 +45,7 @@ impl RegionHost for Host<'_> {
     }
 
     fn release(&mut self, region: RegionId) {
-        self.machine.release_region(region);
+        self.machine.part_with_region(region);
+        self.parted.push(region);
     }
 }

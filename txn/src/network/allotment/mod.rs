@@ -324,6 +324,7 @@ impl Network {
             machine,
             whereabouts: &self.whereabouts,
             me: self.me,
+            parted: Vec::new(),
         }
     }
 

@@ -67,6 +67,11 @@ impl Allotment {
             .collect()
     }
 
+    /// Whether this machine is a replica of nothing.
+    pub fn has_nothing(&self) -> bool {
+        self.0.lock().replica.held().next().is_none()
+    }
+
     /// All data of such a region is here now; whether that comes in time for the next configuration, if one is made.
     pub fn filled(&self, region: RegionId) -> bool {
         let mut state = self.0.lock();
@@ -87,12 +92,12 @@ impl Allotment {
 }
 
 impl Network {
-    /// Applies a configuration: new replicas without room, and questions to be sent.
+    /// Applies a configuration: new replicas without room, questions to be sent, and regions that this machine has no more.
     pub(in crate::network) fn apply_to_regions(
         &self,
         machine: &Machine,
         new: &NewConfig,
-    ) -> (Vec<Refused>, Outgoing) {
+    ) -> (Vec<Refused>, Outgoing, Vec<RegionId>) {
         let id = new.configuration.id();
         self.with_allotment(|state, told| {
             state.cm = new.configuration.cm();
@@ -108,6 +113,7 @@ impl Network {
             let applied = state.regions().apply(new, &mut host);
             for region in &new.lost {
                 self.whereabouts.forget(*region);
+                machine.release_region(*region);
                 state.gone.insert(*region);
                 state.inactive.remove(region);
                 state.found(*region, false, told);
@@ -126,7 +132,7 @@ impl Network {
             for event in applied.events {
                 questions.extend(state.see(&host, event, told));
             }
-            (applied.refused, questions)
+            (applied.refused, questions, host.parted)
         })
     }
 

@@ -7,6 +7,7 @@ use fencepost_cluster::allocation::MovedRegion;
 use fencepost_cluster::lease::{LeaseEvent, LeaseOrder};
 use fencepost_cluster::reconfiguration::{Action, NewConfig, ReconfigurationMessage, Survey};
 use fencepost_cluster::{ConfigurationId, Replication, Wire};
+use fencepost_storage::{Addr, RegionId};
 
 use super::drain::Drain;
 use super::{Governor, Input, State, Step, parts};
@@ -66,7 +67,8 @@ impl Network {
                     machine.clock().go_on();
                     self.configured.unblock();
                 }
-                Action::AllRegionsActive(_) => {
+                Action::AllRegionsActive(configuration) => {
+                    state.whole_in = Some(configuration);
                     self.activate(machine, &std::mem::take(&mut state.moved));
                     governor.settled_in.store(true, Ordering::Release);
                     self.part_from_the_gone();
@@ -77,6 +79,7 @@ impl Network {
                 }
                 Action::Report(report) => self.allotment.report(report),
                 Action::Wished(stored) => self.wished(governor, state, stored),
+                Action::Part => self.parts.store(true, Ordering::Release),
                 Action::Evicted(_) => {
                     self.pause_refill(machine, state);
                     self.evict(governor, state);
@@ -135,20 +138,23 @@ impl Network {
             admission.apply(configuration.clone());
         }
         self.pause_refill(machine, state);
-        let (unanswered, (refused, outgoing)) = self.configured.apply(configuration, || {
-            self.change_clock(machine.clock(), &mut state.handover, new);
-            for peer in &self.peers {
-                match configuration.has(peer.id) {
-                    true => peer.link.begin_configuration(id),
-                    false => {
-                        peer.link.give_up();
-                        peer.gone.store(true, Ordering::Relaxed);
+        let (unanswered, (refused, outgoing, parted)) =
+            self.configured.apply(configuration, || {
+                self.change_clock(machine.clock(), &mut state.handover, new);
+                self.leaves
+                    .store(configuration.is_leaving(self.me), Ordering::Release);
+                for peer in &self.peers {
+                    match configuration.has(peer.id) {
+                        true => peer.link.begin_configuration(id),
+                        false => {
+                            peer.link.give_up();
+                            peer.gone.store(true, Ordering::Relaxed);
+                        }
                     }
                 }
-            }
-            let unanswered = std::mem::take(&mut *self.replies.lock());
-            (unanswered, self.apply_to_regions(machine, new))
-        });
+                let unanswered = std::mem::take(&mut *self.replies.lock());
+                (unanswered, self.apply_to_regions(machine, new))
+            });
         // Whoever waits for one of them begins anew.
         drop(unanswered);
         let gone = self.peers.iter();
@@ -158,6 +164,8 @@ impl Network {
             self.reserves.forget_machine(peer.id);
         }
         self.turns.lock().clear();
+        self.leave_lines(machine, &parted);
+        state.whole_in = None;
         let members = members(configuration);
         // This machine is among them: that is how it came to apply it.
         if !planted::is(Planted::AcceptLostMachines) {
@@ -187,6 +195,18 @@ impl Network {
         state.timelines.applied(id, now);
         let answer = state.reconfiguration.applied(now, id, refused);
         state.actions.extend(answer);
+    }
+
+    /// The lines of rows in these regions are at other machines from now on.
+    fn leave_lines(&self, machine: &Machine, parted: &[RegionId]) {
+        if parted.is_empty() {
+            return;
+        }
+        let are_gone = |row: Addr| parted.contains(&row.region());
+        for end in self.ends.lock().iter_mut() {
+            end.part_with(are_gone);
+        }
+        machine.intents().leave_to_own(are_gone);
     }
 
     fn begin_to_drain(&self, state: &mut State, configuration: ConfigurationId) {

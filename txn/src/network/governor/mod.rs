@@ -23,6 +23,7 @@ mod admit;
 mod carry_out;
 mod clock;
 mod drain;
+mod leave;
 mod parts;
 mod recover;
 mod refill;
@@ -69,6 +70,8 @@ pub(super) enum Input {
     Recovery(MachineId, RecoveryMessage),
     /// From somebody at the door.
     Stranger(Stranger, JoinMessage),
+    /// A machine is to leave; or, at once, one that has nothing any more.
+    Leave(MachineId, bool),
     /// What was on its way to a peer, or from it, may be lost.
     Severed(MachineId),
 }
@@ -123,6 +126,8 @@ struct State {
     moved: Vec<MovedRegion>,
     recovering: Recovering,
     refill: Refill,
+    /// The configuration of which the CM has yet to hear that all is whole here.
+    whole_in: Option<ConfigurationId>,
     admission: Option<Admission>,
     random: Random,
     handover: Handover,
@@ -174,6 +179,7 @@ impl Governor {
                 moved: Vec::new(),
                 recovering: Recovering::new(me),
                 refill: Refill::new(now),
+                whole_in: None,
                 admission: admit::admission(options),
                 random: match options.driven {
                     // Of a run that can be repeated.
@@ -227,11 +233,12 @@ impl Network {
         self.governor.as_ref().map(Governor::next_wake)
     }
 
-    /// Whether no reconfiguration and no recovery is under way here.
+    /// Whether no reconfiguration and no recovery is under way here, and none will be if nothing happens.
     pub(super) fn is_settled(&self) -> bool {
         self.governor.as_ref().is_none_or(|governor| {
             let state = governor.state.lock();
-            let reconfigures = state.drain.is_some() || !state.moved.is_empty();
+            let moves = state.whole_in.is_some() || state.reconfiguration.is_moving();
+            let reconfigures = state.drain.is_some() || !state.moved.is_empty() || moves;
             let whole = self.allotment.lacking().is_empty();
             let recovered = state.recovering.is_at_rest() && whole;
             !reconfigures && recovered && !self.configured.is_blocked()
@@ -312,6 +319,10 @@ impl Network {
                     state.actions.extend(actions);
                 }
                 Input::Severed(peer) => state.severed.note(peer),
+                Input::Leave(who, at_once) => {
+                    let actions = reconfiguration.ask_to_leave(now, who, at_once);
+                    state.actions.extend(actions);
+                }
                 Input::Recovery(from, message) => {
                     self.recovery_message(machine, governor, state, (from, message));
                 }
@@ -330,6 +341,7 @@ impl Network {
         self.carry_out(machine, governor, state);
         self.drain(machine, governor, state);
         self.refill(machine, governor, state);
+        self.tell_whole(governor, state);
         self.look_after_recovery(machine, governor, state);
         self.carry_out(machine, governor, state);
         // Whoever waits for a lease that has come back looks again.
