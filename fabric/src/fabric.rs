@@ -88,6 +88,10 @@ pub trait Fabric: Send + Sync {
     /// What went over the fabric from here.
     fn counters(&self) -> &FabricCounters;
 
+    /// Whatever peers have provided as a segment so far is not used any more: what they provide from now on may be another
+    /// memory by the same name.
+    fn forget(&self, _segment: SegmentId) {}
+
     /// Whether what this machine provides outlives it, and its process.
     fn keeps(&self) -> bool {
         false

@@ -514,6 +514,14 @@ impl Fabric for ShmFabric {
         }
     }
 
+    fn forget(&self, segment: SegmentId) {
+        for peer in self.peers.read().values() {
+            if let Some(life) = peer.life.read().as_ref() {
+                life.mapped.write().remove(&segment);
+            }
+        }
+    }
+
     fn set_members(&self, members: &[Member]) -> Result<(), FabricError> {
         if !members.iter().any(|member| member.id == self.me) {
             return Err(FabricError::Refused("this machine must be a member"));

@@ -47,6 +47,7 @@ macro_rules! of_one_thread {
             refused::a_length_that_no_memory_has
             refused::whoever_is_not_the_writer
             refused::a_segment_that_is_there_and_one_that_was_withdrawn
+            refused::a_segment_that_is_provided_anew_is_found_once_the_one_before_is_forgotten
             membership::a_machine_that_is_no_member_is_not_posted_to
             membership::a_machine_that_a_peer_does_not_count_reaches_nothing
             membership::a_machine_that_was_removed_reaches_nothing

@@ -1,5 +1,7 @@
 //! Places that are not there or not to be written, and FAB-6.
 
+use std::sync::atomic::Ordering;
+
 use fencepost_fabric::{FabricError, Place, SegmentId, Writer};
 
 use crate::kind::{Kind, SEGMENT, at, cluster, contents, provide, wait};
@@ -83,4 +85,18 @@ pub fn a_segment_that_is_there_and_one_that_was_withdrawn(kind: &impl Kind) {
         (contents(&old), contents(&new)),
         (vec![0, 0], vec![4, 0, 0])
     );
+}
+
+pub fn a_segment_that_is_provided_anew_is_found_once_the_one_before_is_forgotten(kind: &impl Kind) {
+    let machines = cluster(kind, 2);
+    let (a, b) = (&machines[0], &machines[1]);
+    let old = b.provide(SEGMENT, 2, Writer::Owner).expect("provided");
+    old.words()[0].store(7, Ordering::Release);
+    assert_eq!(wait(kind, a.read(at(b, 0), 1)).as_deref(), Ok(&[7][..]));
+    b.withdraw(SEGMENT);
+    a.forget(SEGMENT);
+    assert!(refused(wait(kind, a.read(at(b, 0), 1))));
+    let new = b.provide(SEGMENT, 2, Writer::Owner).expect("provided");
+    new.words()[0].store(8, Ordering::Release);
+    assert_eq!(wait(kind, a.read(at(b, 0), 1)).as_deref(), Ok(&[8][..]));
 }

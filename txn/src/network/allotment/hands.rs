@@ -14,9 +14,10 @@
 //! * HANDS-2: what was reserved in a region while another machine was its primary never becomes an object.
 
 use fencepost_cluster::Replicas;
-use fencepost_storage::{RegionId, Timestamp};
+use fencepost_storage::{Piece, RegionId, Timestamp};
 
 use crate::machine::Machine;
+use crate::network::backing::segment;
 use crate::planted::{self, Planted};
 
 impl Machine {
@@ -40,6 +41,7 @@ impl Machine {
             }
             whereabouts.learn(region, replicas, floor);
             self.regions().forget(region);
+            network.fabric.forget(segment(Piece::Region(region.0)));
             network.blocks.forget();
             network.reserves.forget(region);
         }
