@@ -8,6 +8,8 @@
 //!   fencepost backup        writes a running one to a directory
 //!   fencepost restore       reads it from there
 //!   fencepost status        shows a running one
+//!   fencepost drain         gives what one of its machines has to the others
+//!   fencepost remove        has that machine leave
 //! ```
 //! Exit codes: 0 done, 1 it failed or something is broken (stderr says what), 2 wrong usage, 3 the other machines of its
 //! cluster go on without this one.
@@ -20,6 +22,7 @@ mod check;
 mod dev_cluster;
 mod failover;
 mod failure;
+mod leave;
 mod signals;
 mod size;
 mod start;
@@ -60,6 +63,10 @@ enum Command {
     Restore(backup::Restore),
     /// Show a running database.
     Status(status::Status),
+    /// Give what a machine has to the others.
+    Drain(leave::Drain),
+    /// Have a machine that was drained leave.
+    Remove(leave::Remove),
     #[command(hide = true)]
     FailoverMachine(failover::FailoverMachine),
 }
@@ -73,6 +80,8 @@ fn main() -> ExitCode {
         Command::Backup(take) => take.run(),
         Command::Restore(restore) => restore.run(),
         Command::Status(status) => status.run(),
+        Command::Drain(drain) => drain.run(),
+        Command::Remove(remove) => remove.run(),
         Command::FailoverMachine(machine) => machine.run(),
     };
     match done {

@@ -17,6 +17,7 @@ use tokio::runtime::Builder;
 use tokio::task::{JoinError, spawn_blocking};
 
 use crate::failure::Failure;
+use crate::leave::{is_to_part, part};
 use crate::signals::Signals;
 use crate::size;
 
@@ -194,6 +195,11 @@ impl Start {
                 left = self.left(&database) => {
                     server.shutdown(Duration::ZERO).await;
                     return Err(left);
+                }
+                () = is_to_part(&database) => {
+                    eprintln!("fencepost: this machine is to leave: ending sessions");
+                    server.shutdown(PATIENCE).await;
+                    return part(&database).await;
                 }
             };
             eprintln!("fencepost: {name}: ending sessions");

@@ -55,20 +55,23 @@ fn machines(session: &mut PgSession) -> Result<(), BenchError> {
                 CASE WHEN is_this THEN 'this one' WHEN is_reachable THEN 'up' ELSE 'down' END,
                 CASE WHEN is_manager THEN ', configuration manager' ELSE '' END,
                 CASE WHEN clock_uncertainty_us > 0 THEN '; clock within ' || clock_uncertainty_us || ' us' ELSE '' END,
-                c.replicas::text
+                c.replicas::text,
+                CASE WHEN m.state = 'member' THEN '' ELSE '; ' || m.state || coalesce(', replica of ' || m.replicas || ' regions', '') END
          FROM pg_fencepost_machines m CROSS JOIN pg_fencepost_configurations c ORDER BY m.machine",
     )?;
     let rows = session.query(machines, &[])?;
     for (at, row) in rows.iter().enumerate().filter(|_| rows.len() > 1) {
         let shown: Vec<String> = row.iter().map(show).collect();
-        if let [machine, regions, state, manager, clock, replicas] = &shown[..] {
+        if let [machine, regions, state, manager, clock, replicas, leaving] = &shown[..] {
             if at == 0 {
                 println!(
                     "machines    {}, {replicas} of which have each region",
                     rows.len()
                 );
             }
-            println!("  m{machine:<8} {state}{manager}; primary of {regions} regions{clock}");
+            println!(
+                "  m{machine:<8} {state}{manager}; primary of {regions} regions{leaving}{clock}"
+            );
         }
     }
     Ok(())

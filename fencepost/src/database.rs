@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fencepost_sql::catalog::{Catalog, CatalogView, RoleDef, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
-use fencepost_txn::{Machine, MachineOptions, Mode, Outcome};
+use fencepost_txn::{Machine, MachineId, MachineOptions, Mode, Outcome};
 use pollster::FutureExt;
 
 use crate::blocking::BlockingSession;
@@ -158,6 +158,13 @@ impl Database {
     /// statements end with 57P03, and it is to be closed.
     pub fn is_member(&self) -> bool {
         !self.shared.machine.is_evicted()
+    }
+
+    /// To the other machines: this one, which was to leave and has nothing any more ([`Machine::is_to_part`]), serves
+    /// nobody, and is to be no member. It may be said again until it is none.
+    pub fn part(&self) {
+        let machine = &self.shared.machine;
+        machine.ask_to_part_with(MachineId(machine.number()));
     }
 
     /// The machine below, for tools and benchmarks.

@@ -63,7 +63,9 @@ impl SystemTable {
                 ("is_this", BOOL),
                 ("is_manager", BOOL),
                 ("is_reachable", BOOL),
+                ("state", TEXT),
                 ("regions", INT4),
+                ("replicas", INT4),
                 ("clock_uncertainty_us", INT8),
             ],
             SystemTable::Regions => &[

@@ -18,6 +18,7 @@
 
 mod block;
 mod copy;
+mod leave;
 mod parts;
 mod protocol;
 mod run;

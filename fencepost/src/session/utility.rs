@@ -102,6 +102,8 @@ impl Session {
             }
             Statement::Analyze => "ANALYZE",
             Statement::Checkpoint => self.checkpoint().await?,
+            Statement::DrainMachine(machine) => self.drain_machine(*machine)?,
+            Statement::RemoveMachine(machine) => self.remove_machine(*machine).await?,
             Statement::Unlisten => "UNLISTEN",
             Statement::LockTable => {
                 self.in_block("LOCK TABLE")?;
@@ -189,14 +191,9 @@ impl Session {
 
     /// CHECKPOINT: done when it is on disk; nothing to do in the memory tier.
     async fn checkpoint(&mut self) -> Result<&'static str, Halt> {
-        let asking = self.snapshot().0.role(&self.eval.user)?;
-        if !asking.is_some_and(|role| role.superuser) {
-            return Err(SqlError::new(
-                SqlState::INSUFFICIENT_PRIVILEGE,
-                "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
-            )
-            .into());
-        }
+        self.superuser_only(
+            "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+        )?;
         if let Some(wait) = self.db.machine.ask_checkpoint() {
             let taken = pin!(async { Ok(wait.await) });
             interruptible(&self.cancel, self.deadline, taken)
@@ -381,8 +378,17 @@ impl Session {
         })
     }
 
+    /// 42501 for others than superusers.
+    pub(super) fn superuser_only(&mut self, message: &str) -> Result<(), SqlError> {
+        let asking = self.snapshot().0.role(&self.eval.user)?;
+        match asking.is_some_and(|role| role.superuser) {
+            true => Ok(()),
+            false => Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)),
+        }
+    }
+
     /// 25001 inside a block.
-    fn outside_block(&self, command: &str) -> Result<(), SqlError> {
+    pub(super) fn outside_block(&self, command: &str) -> Result<(), SqlError> {
         match self.block {
             Block::Idle | Block::Implicit => Ok(()),
             Block::Explicit | Block::Failed => Err(SqlError::new(

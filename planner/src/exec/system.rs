@@ -7,7 +7,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::system::SystemTable;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
-use fencepost_txn::network::{Mapping, Members, Step, Timeline};
+use fencepost_txn::network::{Mapping, MemberState, Members, Step, Timeline};
 use fencepost_txn::{MachineId, Transaction};
 
 /// All rows of a table, as this machine and the configuration manager know them now; what the catalog says, as
@@ -100,13 +100,25 @@ fn machines(members: &Members, regions: Option<Vec<Mapping>>) -> Vec<Vec<Value>>
         let own = all.filter(|region| region.replicas.primary().0 == of);
         regions.as_ref().map(|_| Value::Int4(own.count() as i32))
     };
-    let row = |machine: &fencepost_txn::network::MemberState| {
+    let replicas = |of: u32| {
+        let all = regions.iter().flatten();
+        let held = all.filter(|region| region.replicas.has(MachineId(of)));
+        regions.as_ref().map(|_| held.count())
+    };
+    let state = |machine: &MemberState| match (machine.leaving, replicas(machine.id)) {
+        (false, _) => "member",
+        (true, Some(0)) => "drained",
+        (true, _) => "draining",
+    };
+    let row = |machine: &MemberState| {
         vec![
             Value::Int4(machine.id as i32),
             Value::Bool(machine.id == members.me),
             Value::Bool(machine.id == members.manager),
             Value::Bool(machine.reachable),
+            Value::text(state(machine)),
             primaries(machine.id).unwrap_or(Value::Null),
+            replicas(machine.id).map_or(Value::Null, |many| Value::Int4(many as i32)),
             microseconds(machine.clock_uncertainty_ns),
         ]
     };

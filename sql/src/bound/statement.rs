@@ -99,6 +99,10 @@ pub enum Statement {
     Analyze,
     /// CHECKPOINT.
     Checkpoint,
+    /// ALTER SYSTEM DRAIN MACHINE: it is to leave, and others are given what it has.
+    DrainMachine(u32),
+    /// ALTER SYSTEM REMOVE MACHINE: a machine that has nothing any more leaves.
+    RemoveMachine(u32),
     /// DISCARD.
     Discard(DiscardKind),
     /// CLOSE a cursor; `None` is ALL.

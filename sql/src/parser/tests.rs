@@ -203,6 +203,14 @@ fn settings_statements() {
     assert_eq!(ready("reset all"), bound::Statement::Reset(None));
     assert_eq!(ready("vacuum analyze t"), bound::Statement::Vacuum);
     assert_eq!(ready("unlisten *"), bound::Statement::Unlisten);
+    assert_eq!(
+        ready("ALTER SYSTEM DRAIN MACHINE 3"),
+        bound::Statement::DrainMachine(3)
+    );
+    assert_eq!(
+        ready("alter system remove machine 12"),
+        bound::Statement::RemoveMachine(12)
+    );
 }
 
 #[test]
@@ -223,6 +231,7 @@ fn syntax_errors_are_postgresqls() {
             10,
         ),
         ("begin foo", "syntax error at or near \"foo\"", 7),
+        ("alter system drain 3", "syntax error at or near \"3\"", 20),
     ] {
         let error = parse(sql).expect_err("it does not parse");
         assert_eq!(error.sqlstate(), SqlState::SYNTAX_ERROR, "{sql}");
@@ -232,6 +241,7 @@ fn syntax_errors_are_postgresqls() {
     for sql in [
         "do $$ $$",
         "move 1 in c",
+        "alter system set work_mem = 1",
         "create view v as select 1",
         "grant all on t to x",
     ] {

@@ -25,6 +25,7 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
             transaction::parse(&word, c)?
         }
         "set" | "show" | "reset" => settings::parse(&word, c)?,
+        "alter" if c.accept("system") => machine(c)?,
         "create" | "alter" | "drop" => match role::parse(&word, c)? {
             Some(statement) => statement,
             None => return Ok(None),
@@ -69,6 +70,27 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
 /// The options and tables of a statement that changes nothing here.
 fn skip(cursor: &mut Cursor<'_>) {
     while cursor.next_token().is_some() {}
+}
+
+/// `ALTER SYSTEM DRAIN MACHINE n`, `ALTER SYSTEM REMOVE MACHINE n`
+fn machine(cursor: &mut Cursor<'_>) -> Result<bound::Statement, SqlError> {
+    let statement = match () {
+        () if cursor.accept("drain") => bound::Statement::DrainMachine,
+        () if cursor.accept("remove") => bound::Statement::RemoveMachine,
+        () if cursor.sees("set") || cursor.sees("reset") => {
+            return Err(SqlError::unsupported("ALTER SYSTEM SET"));
+        }
+        () => return Err(cursor.unexpected()),
+    };
+    cursor.expect("machine")?;
+    let number = cursor.expect_kind(Kind::Integer)?;
+    let number = number.text(cursor.sql).parse();
+    number.map(statement).map_err(|_| {
+        SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "the number of a machine is a positive integer",
+        )
+    })
 }
 
 fn all_or_name(cursor: &mut Cursor<'_>) -> Result<Option<String>, SqlError> {
