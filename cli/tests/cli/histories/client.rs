@@ -137,6 +137,8 @@ pub struct Client<'a> {
     random: Random,
     /// Where else it goes when its server is gone.
     others: &'a [String],
+    /// How many of the visits were ended when its server was a member for sure.
+    member_until: usize,
     pub notes: Notes,
 }
 
@@ -148,6 +150,7 @@ impl<'a> Client<'a> {
             common,
             random: Random::new(seed),
             others: &[],
+            member_until: 0,
             notes: Notes::default(),
         }
     }
@@ -264,13 +267,14 @@ impl<'a> Client<'a> {
     }
 
     /// What was read before a conflict counts, too: it must have been one state. One whose server is gone may have
-    /// been told of a state that was the last one once.
+    /// been told of a state that was the last one once, as nothing but the end of a transaction says that it was not.
     fn end(&mut self, mut visit: Visit, appended: Vec<Object>, done: Result<(), SqlFailure>) {
         match self.ended(done) {
             End::Committed => {
                 visit.ended = self.common.now();
                 visit.appended = appended;
                 self.notes.committed += 1;
+                self.member_until = self.notes.visits.len() + 1;
             }
             End::Aborted => visit.ended = self.common.now(),
             End::Gone => {
@@ -286,6 +290,15 @@ impl<'a> Client<'a> {
         self.notes.visits.push(visit);
     }
 
+    /// The server was no member any more, for all that is known, since it last committed something: what it told since
+    /// then, none of which had an effect, may have been long gone.
+    fn forgive(&mut self) {
+        for visit in &mut self.notes.visits[self.member_until..] {
+            visit.began = SOMETIME;
+        }
+        self.member_until = self.notes.visits.len();
+    }
+
     /// How a transaction ended; where its server is gone the next one is at another.
     fn ended(&mut self, done: Result<(), SqlFailure>) -> End {
         match done {
@@ -293,6 +306,7 @@ impl<'a> Client<'a> {
             Err(failure) if failure.conflict().is_some() => End::Aborted,
             Err(failure) if failure.is_connection_lost() && !self.others.is_empty() => {
                 self.notes.lost += 1;
+                self.forgive();
                 self.desk = insist("another server", || {
                     let other = self.random.below(self.others.len() as u64);
                     Desk::at(&self.others[other as usize])
