@@ -16,6 +16,8 @@ use crate::network::Network;
 
 /// Nanoseconds between two looks at the door.
 const EVERY_NS: u64 = 20_000_000;
+/// When the next look is, while somebody looks.
+const NEVER: u64 = u64::MAX;
 
 impl Network {
     /// Looks who is at the door, if this machine is the CM and it is time.
@@ -33,12 +35,12 @@ impl Network {
             governor.clock.now_ns(),
             governor.door_at.load(Ordering::Relaxed),
         );
-        let next = now.saturating_add(EVERY_NS);
         let relaxed = Ordering::Relaxed;
+        // Nobody else looks meanwhile, however long it takes: a letter is taken once.
         let mine = || {
             governor
                 .door_at
-                .compare_exchange(due, next, relaxed, relaxed)
+                .compare_exchange(due, NEVER, Ordering::Acquire, relaxed)
         };
         if now < due || mine().is_err() {
             return;
@@ -46,6 +48,8 @@ impl Network {
         for (stranger, message) in door.letters() {
             self.inbox.push(Input::Stranger(stranger, message));
         }
+        let next = governor.clock.now_ns().saturating_add(EVERY_NS);
+        governor.door_at.store(next, Ordering::Release);
     }
 
     /// Takes a letter of somebody who wants to join.
