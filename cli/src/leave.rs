@@ -94,7 +94,11 @@ impl Remove {
                 None => asking.ask(&mut session)?,
                 Some(_) => {
                     was_there = true;
-                    asking.ask(&mut session)?;
+                    let asked = asking.ask(&mut session);
+                    // It may have gone just now.
+                    if asked.is_err() && standing(&mut session, looking)?.is_some() {
+                        return asked;
+                    }
                 }
             }
             std::thread::sleep(LOOK);
