@@ -12,6 +12,7 @@ mod disk_full;
 mod failover;
 mod failover_bench;
 mod histories;
+mod leaving;
 mod nvram;
 mod nvram_saves;
 mod pgbench;
