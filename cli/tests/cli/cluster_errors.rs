@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::dev_cluster::signal;
-use crate::common::{program, said};
+use crate::common::{free_port, program, said};
 
 /// Less than machines wait for others that may yet come.
 const SOON: Duration = Duration::from_secs(30);
@@ -79,10 +79,8 @@ impl Drop for Doomed {
 
 /// Addresses on which nobody listens, separated by commas.
 fn addresses(count: usize) -> String {
-    let free = |_| TcpListener::bind("127.0.0.1:0").expect("a port");
-    let listeners: Vec<TcpListener> = (0..count).map(free).collect();
-    let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
-    let addresses: Vec<String> = listeners.iter().map(address).collect();
+    let address = |_| format!("127.0.0.1:{}", free_port("127.0.0.1"));
+    let addresses: Vec<String> = (0..count).map(address).collect();
     addresses.join(",")
 }
 

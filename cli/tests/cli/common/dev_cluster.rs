@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fencepost_benchmarks::sql::PgSession;
 
-use super::{program, said};
+use super::{free_port, program, said};
 
 /// Machines of a cluster.
 pub const MACHINES: u16 = 3;
@@ -28,10 +28,8 @@ fn ports() -> u16 {
     let free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
     (0..100)
         .find_map(|_| {
-            let any = TcpListener::bind("127.0.0.1:0").expect("a port");
-            let port = any.local_addr().expect("bound").port();
-            drop(any);
-            (port < 65_000 && (port..port + MACHINES).all(free)).then_some(port)
+            let port = free_port("127.0.0.1");
+            (port..port + MACHINES).all(free).then_some(port)
         })
         .expect("three free ports in a row")
 }

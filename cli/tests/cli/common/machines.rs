@@ -2,7 +2,6 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use fencepost_benchmarks::sql::{PgSession, SqlSession};
 
 use super::dev_cluster::signal;
 use super::namespaces::Namespaces;
-use super::{insist, program};
+use super::{free_port, insist, program};
 
 /// Long enough for a host that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -30,12 +29,6 @@ struct Machine {
     port: u16,
 }
 
-/// An address of this host on which nobody listens.
-fn free(host: &str) -> u16 {
-    let listener = TcpListener::bind((host, 0)).expect("a port");
-    listener.local_addr().expect("bound").port()
-}
-
 fn words(text: &[&str]) -> Vec<String> {
     text.iter().map(|word| word.to_string()).collect()
 }
@@ -52,13 +45,13 @@ impl Machines {
             }
             _ => {
                 let address = |at| format!("127.0.2.{at}");
-                let address = |at| format!("{}:{}", address(at), free(&address(at)));
+                let address = |at| format!("{}:{}", address(at), free_port(&address(at)));
                 let addresses: Vec<String> = (1..=count).map(address).collect();
                 joined(directory.path(), &addresses)
             }
         };
         let command = |number: usize| {
-            let port = free("127.0.0.1");
+            let port = free_port("127.0.0.1");
             let command = of_one(Vec::new(), &together, number, further);
             (command, "127.0.0.1".to_string(), port)
         };

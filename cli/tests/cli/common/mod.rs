@@ -5,8 +5,10 @@ pub mod machines;
 pub mod namespaces;
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A `fencepost start` process; dropping it kills it.
@@ -157,6 +159,21 @@ pub fn crash_rounds() -> u32 {
 
 /// Long enough for a host that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A port of this host on which nobody listens, for a process that is about to. It is none of those that the system gives to
+/// connections: one of those may belong to a client of another test by then.
+pub fn free_port(host: &str) -> u16 {
+    const FIRST: u32 = 12_000;
+    const COUNT: u32 = 20_000;
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(97);
+    let mut ports = (0..COUNT).map(|_| {
+        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
+        (FIRST + begin.wrapping_add(tried) % COUNT) as u16
+    });
+    let free = ports.find(|port| TcpListener::bind((host, *port)).is_ok());
+    free.expect("a port")
+}
 
 /// Does something until it is done.
 pub fn insist<T, E: std::fmt::Debug>(what: &str, mut done: impl FnMut() -> Result<T, E>) -> T {
