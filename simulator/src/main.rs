@@ -40,8 +40,7 @@ struct Options {
     /// Threads; each runs one seed at a time.
     #[arg(long)]
     threads: Option<usize>,
-    /// What goes wrong: nothing, crash, two-crashes, crash-in-recovery, crash-in-commit, lost-record,
-    /// crash-at-recovery, late-writes, pause or partition.
+    /// What goes wrong, or what machines do besides; any other name is answered with those that there are.
     #[arg(long, default_value = "nothing", value_parser = kind)]
     kind: Kind,
     /// Runs all of them, whatever they find.
@@ -58,7 +57,10 @@ fn main() -> ExitCode {
 }
 
 fn kind(name: &str) -> Result<Kind, String> {
-    Kind::named(name).ok_or_else(|| "nothing of that name goes wrong".into())
+    Kind::named(name).ok_or_else(|| {
+        let all: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name).collect();
+        format!("there are {}", all.join(", "))
+    })
 }
 
 /// Runs a seed; what it found if it found something.

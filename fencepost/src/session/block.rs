@@ -106,16 +106,11 @@ impl Session {
             Some(number) => Box::pin(self.record_outcome(number)).await,
             None => Ok(()),
         };
-        if let Some(mut tx) = self.tx.take()
-            && outcome.is_ok()
-        {
-            tx.set_synchronous(self.eval.settings.synchronous_commit);
-            outcome = match tx.commit().await {
-                Ok(Outcome::Committed(_)) => Ok(()),
-                Ok(Outcome::Aborted(reason)) => Err(Halt::Stop(Stop::Retry(reason))),
-                Err(stop) => Err(Halt::Stop(stop)),
-            };
+        if outcome.is_ok() {
+            outcome = self.commit_below().await;
         }
+        // What could not be numbered is given up.
+        self.tx = None;
         let committed = outcome.is_ok();
         self.unsettled |= !committed;
         if let Some(private) = self.private.take()
@@ -134,21 +129,29 @@ impl Session {
 
     /// Has the open transaction leave word of its commit. One that cannot write is followed by another that does.
     async fn record_outcome(&mut self, number: i64) -> Result<(), Halt> {
-        if let Some(tx) = &mut self.tx
-            && tx.mode() == Mode::ReadOnly
-            && let Some(mut tx) = self.tx.take()
+        if self
+            .tx
+            .as_ref()
+            .is_some_and(|tx| tx.mode() == Mode::ReadOnly)
         {
-            tx.set_synchronous(self.eval.settings.synchronous_commit);
-            tx.commit().await?;
+            self.commit_below().await?;
         }
-        if self.tx.is_none() {
-            self.tx = Some(self.coordinator.begin(Mode::ReadWrite));
-        }
-        let Some(tx) = &mut self.tx else {
+        let coordinator = &mut self.coordinator;
+        let begin = || coordinator.begin(Mode::ReadWrite);
+        let tx = self.tx.get_or_insert_with(begin);
+        self.db.catalog.outcomes().record(tx, number).await
+    }
+
+    /// Commits the transaction below, if there is one.
+    async fn commit_below(&mut self) -> Result<(), Halt> {
+        let Some(mut tx) = self.tx.take() else {
             return Ok(());
         };
-        let outcomes = self.db.catalog.outcomes();
-        outcomes.record(tx, number).await
+        tx.set_synchronous(self.eval.settings.synchronous_commit);
+        match tx.commit().await? {
+            Outcome::Committed(_) => Ok(()),
+            Outcome::Aborted(reason) => Err(Halt::Stop(Stop::Retry(reason))),
+        }
     }
 
     /// Removes some outcomes that nobody is told of any more; if that fails, somebody else will.

@@ -65,9 +65,9 @@ impl Catalog {
         let tables = BTree::create(tx).await?;
         let roles = BTree::create(tx).await?;
         let outcomes = Outcomes::of(BTree::create(tx).await?);
-        let words = [heart, tables.root(), roles.root(), outcomes.root()];
-        let [heart_word, tables_word, roles_word, outcomes_word] = words.map(Addr::raw);
-        let words = [MAGIC, heart_word, tables_word, roles_word, outcomes_word];
+        let places = [heart, tables.root(), roles.root(), outcomes.root()];
+        let mut words = vec![MAGIC];
+        words.extend(places.map(Addr::raw));
         tx.write(root, &words).await?;
         let catalog = Catalog::at(heart, tables, roles, outcomes);
         let superuser = RoleDef {

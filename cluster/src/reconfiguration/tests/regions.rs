@@ -161,13 +161,8 @@ fn remap(
     remap_in(of, empty, &next, f, &[])
 }
 
-fn remap_in(
-    of: &[Mapping],
-    empty: &[(u32, u32)],
-    next: &Configuration,
-    f: usize,
-    full: &[u32],
-) -> Remapped {
+/// What the members of a configuration hold of these regions, but for those that are not whole.
+fn gathered_in(of: &[Mapping], empty: &[(u32, u32)], next: &Configuration) -> Gathered {
     let answers = next.machines().iter().map(|machine| {
         let regions = of.iter().filter(|mapping| mapping.replicas.has(machine.id));
         let regions = regions.map(|mapping| HeldRegion {
@@ -176,7 +171,17 @@ fn remap_in(
         });
         (machine.id, holdings(regions.collect(), of.to_vec()))
     });
-    let gathered = gather(&answers.collect());
+    gather(&answers.collect())
+}
+
+fn remap_in(
+    of: &[Mapping],
+    empty: &[(u32, u32)],
+    next: &Configuration,
+    f: usize,
+    full: &[u32],
+) -> Remapped {
+    let gathered = gathered_in(of, empty, next);
     let full = full.iter().copied().map(MachineId).collect();
     remap_regions(
         &gathered,
@@ -323,15 +328,7 @@ fn a_machine_that_joins_makes_up_for_what_was_missing() {
 /// to leave.
 fn remap_leaving(of: &[Mapping], empty: &[(u32, u32)], settled: bool) -> Remapped {
     let next = testing::machines(4).with_leaving(m(1)).unwrap();
-    let answers = next.machines().iter().map(|machine| {
-        let regions = of.iter().filter(|mapping| mapping.replicas.has(machine.id));
-        let regions = regions.map(|mapping| HeldRegion {
-            whole: !empty.contains(&(mapping.region.0, machine.id.0)),
-            ..held(mapping, u64::from(mapping.region.0), true)
-        });
-        (machine.id, holdings(regions.collect(), of.to_vec()))
-    });
-    let gathered = gather(&answers.collect());
+    let gathered = gathered_in(of, empty, &next);
     let none = BTreeSet::new();
     let occasion = Occasion {
         settled,
