@@ -24,6 +24,7 @@
 //!   of them before and after the others.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::bell::Bell;
 use crate::completion::Completion;
@@ -131,6 +132,13 @@ pub trait Fabric: Send + Sync {
 
     /// A peer's segment as memory, where the medium gives that; written only as FAB-6 says.
     fn map(&self, machine: MachineId, segment: SegmentId) -> Option<Arc<Memory>>;
+
+    /// Counts the connections over which this machine posted to a peer and that were lost: an operation that answered Ok
+    /// while the count is still what it was before another one was posted came after that (FAB-3). One that never counts
+    /// where nothing is lost but with the peer.
+    fn losses(&self, _peer: MachineId) -> Arc<AtomicU64> {
+        Arc::default()
+    }
 
     /// Reads `words` words from `at` on.
     fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>>;

@@ -47,10 +47,14 @@ pub struct SimKnobs {
     pub late_one_in: u64,
     /// See [`Self::late_one_in`].
     pub late_ns: u64,
+    /// Ways on which operations take so much longer than others, leases apart: from, to, nanoseconds.
+    pub slow: Vec<(MachineId, MachineId, u64)>,
     /// The shortest and the longest time that a new connection takes.
     pub connect_ns: (u64, u64),
     /// How long a connection hangs before it is given up.
     pub patience_ns: u64,
+    /// How long it takes at least until a connection to a machine that has ended is found broken.
+    pub unnoticed_ns: u64,
     /// One in so many operations breaks its connection; 0 for none.
     pub break_one_in: u64,
     /// What a machine has on its way to another when it crashes is lost, for one in so many others; 0 for none. Otherwise
@@ -64,8 +68,10 @@ impl Default for SimKnobs {
             delay_ns: (1_000, 20_000),
             late_one_in: 0,
             late_ns: 0,
+            slow: Vec::new(),
             connect_ns: (10_000, 1_000_000),
             patience_ns: 50_000_000,
+            unnoticed_ns: 0,
             break_one_in: 0,
             lose_one_in: 0,
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fencepost_fabric::{Fabric, MachineId, Random, SimDisk, SimNet};
 use fencepost_txn::network::{ClusterSecret, ConfigStore, Configuration, Door, LocalStore};
-use fencepost_txn::network::{NetworkOptions, Replication, members};
-use fencepost_txn::{Machine, MachineOptions, Timestamp, wait_for_tasks_only};
+use fencepost_txn::network::{NetworkOptions, Replication, Step, members};
+use fencepost_txn::{Machine, MachineOptions, Timestamp};
 
 use crate::doom::Doom;
 use crate::executor::Executor;
@@ -136,11 +136,16 @@ impl Ground {
     ) {
         let (sim, clock) = (sim.clone(), Arc::clone(&self.hosts[self.host_of(id)]));
         let (doom, mut due) = (self.doom(id), None);
+        let (trips, mut quiet) = (self.trips.clone(), [0; Step::ALL.len()]);
         let drive = move || {
             let Some(machine) = place.get().filter(|_| !doom.has_come()) else {
                 return false;
             };
             let any = machine.drive();
+            if trips.quiet_steps(machine, &mut quiet) {
+                doom.come();
+                return false;
+            }
             let next = machine.due_ns().filter(|next| due != Some(*next));
             if let Some(next) = next {
                 due = Some(next);
@@ -161,7 +166,6 @@ impl Cluster {
     /// # Errors
     /// Why one did not start.
     pub fn start(plan: &Plan) -> Result<Cluster, String> {
-        wait_for_tasks_only();
         let mut random = Random::new(plan.seed ^ 0xC1_05_7E_12);
         let net = SimNet::new(random.next_u64(), plan.net.clone());
         let sim = Sim::new(net.clone());

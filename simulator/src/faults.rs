@@ -4,8 +4,9 @@
 //! plan ─► Fault ──┬─ at a time, or soon after a suspicion ─► a task ─► crash, pause, cut off
 //!                 └─ at a step ─► Trips: a tap of the network, and the store ─► crash before it, or right after
 //! ```
-//! Steps are what machines write to one another ([`fencepost_txn::network::steps`]), and [`SWAP`], the compare-and-swap
-//! of a configuration. Whoever crashes at one does so in the middle of what it was at: what it does until it would have
+//! Steps are what machines write to one another ([`fencepost_txn::network::steps`]), [`SWAP`], the compare-and-swap
+//! of a configuration, and those of a reconfiguration that a machine remembers ([`Step`]), which send nothing: whoever
+//! crashes at one of these does so right after it was driven. Whoever crashes at one does so in the middle of what it was at: what it does until it would have
 //! let others run comes to nothing, and nobody sees it.
 
 use std::cell::Cell;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use fencepost_fabric::{MachineId, Nic, SimNet, Tapped};
 use fencepost_txn::Machine;
-use fencepost_txn::network::steps;
+use fencepost_txn::network::{Step, steps};
 use parking_lot::Mutex;
 
 use crate::doom::Doom;
@@ -35,12 +36,15 @@ pub enum Fault {
     Crash(usize, When),
     /// Whoever takes a step crashes then.
     CrashAt(StepAt),
-    /// A step is lost with the connection that it was to go over, and so many nanoseconds later its machine crashes.
-    LoseAt(StepAt, u64),
+    /// A step is lost with the connection that it was to go over, and so many nanoseconds later its machine crashes, if it
+    /// does.
+    LoseAt(StepAt, Option<u64>),
     /// A machine does not run for so many nanoseconds; what becomes of its network card meanwhile.
     Pause(usize, When, u64, Nic),
     /// Nothing gets to or from a machine for so many nanoseconds.
     CutOff(usize, When, u64, Direction),
+    /// Nothing gets from one machine to another for so many nanoseconds, or neither way.
+    Silence(usize, usize, When, u64, Direction),
     /// Nothing goes wrong, but a machine is asked to leave; so many nanoseconds after it has nothing any more it does.
     Leave(usize, When, u64),
 }
@@ -162,6 +166,25 @@ impl Trips {
         between
     }
 
+    /// A machine was driven, and had taken `before` of each step until then; whether it crashes.
+    pub fn quiet_steps(&self, machine: &Machine, before: &mut [usize; Step::ALL.len()]) -> bool {
+        let awaited = |step: Step| {
+            let trips = self.trips.lock();
+            trips.iter().any(|trip| trip.at.name == step.name())
+        };
+        let mut crashes = false;
+        for step in Step::ALL.into_iter().filter(|step| awaited(*step)) {
+            let timelines = machine.timelines();
+            let taken = timelines.iter().filter_map(|timeline| timeline.at_ns(step));
+            let taken = taken.count();
+            if taken > std::mem::replace(&mut before[step as usize], taken) {
+                let id = MachineId(machine.number());
+                crashes |= self.take(id, step.name()).is_some();
+            }
+        }
+        crashes
+    }
+
     /// Who has met a fault at a step.
     fn met(&self, fault: Fault) -> Option<MachineId> {
         let trips = self.trips.lock();
@@ -195,8 +218,8 @@ impl Scene {
     /// Has a fault happen, or its sequel where it is one at a step.
     pub async fn happen(self, fault: Fault) {
         match fault {
-            Fault::CrashAt(_) => {}
-            Fault::LoseAt(_, ns) => {
+            Fault::CrashAt(_) | Fault::LoseAt(_, None) => {}
+            Fault::LoseAt(_, Some(ns)) => {
                 let met = || self.trips.met(fault);
                 while met().is_none() && self.clients.get() > 0 {
                     self.sim.nap(LOOK_NS).await;
@@ -221,7 +244,13 @@ impl Scene {
             }
             Fault::CutOff(machine, when, ns, direction) => {
                 if self.wait(when).await {
-                    self.cut_off(machine, ns, direction).await;
+                    let others = (0..self.dooms.len()).filter(|other| *other != machine);
+                    self.cut_off(machine, others, ns, direction).await;
+                }
+            }
+            Fault::Silence(machine, other, when, ns, direction) => {
+                if self.wait(when).await {
+                    self.cut_off(machine, [other], ns, direction).await;
                 }
             }
             Fault::Leave(machine, when, ns) => {
@@ -292,10 +321,16 @@ impl Scene {
         all.any(|(machine, doom)| !doom.has_come() && !machine.is_answering())
     }
 
-    async fn cut_off(&self, machine: usize, ns: u64, direction: Direction) {
+    async fn cut_off(
+        &self,
+        machine: usize,
+        others: impl IntoIterator<Item = usize>,
+        ns: u64,
+        direction: Direction,
+    ) {
         let (net, id) = (self.sim.net(), self.dooms[machine].machine());
-        let others = self.dooms.iter().map(Doom::machine);
-        let ways = others.filter(|other| *other != id).flat_map(|other| {
+        let others = others.into_iter().map(|other| self.dooms[other].machine());
+        let ways = others.flat_map(|other| {
             let out = (direction != Direction::In).then_some((id, other));
             let back = (direction != Direction::Out).then_some((other, id));
             out.into_iter().chain(back)

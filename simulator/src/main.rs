@@ -43,6 +43,10 @@ struct Options {
     /// What goes wrong, or what machines do besides; any other name is answered with those that there are.
     #[arg(long, default_value = "nothing", value_parser = kind)]
     kind: Kind,
+    /// A mistake that is made (`fencepost_txn::planted`), where one seed is run.
+    #[cfg(feature = "planted")]
+    #[arg(long, requires = "seed")]
+    planted: Option<String>,
     /// Runs all of them, whatever they find.
     #[arg(long)]
     keep_going: bool,
@@ -50,10 +54,20 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    #[cfg(feature = "planted")]
+    let _planted = options.planted.as_deref().map(plant);
     match options.seed {
         Some(seed) => one(options.kind, seed),
         None => many(&options),
     }
+}
+
+#[cfg(feature = "planted")]
+fn plant(name: &str) -> fencepost_txn::planted::Plant {
+    use fencepost_txn::planted::{Planted, plant};
+    let mut all = Planted::ALL.iter();
+    let found = all.find(|planted| format!("{planted:?}") == name);
+    plant(*found.expect("a mistake of that name"))
 }
 
 fn kind(name: &str) -> Result<Kind, String> {

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use fencepost_fabric::{MachineId, Nic, Random, SimKnobs};
 use fencepost_txn::Near;
-use fencepost_txn::network::LeaseTerms;
+use fencepost_txn::network::{LeaseTerms, Step};
 
 use crate::executor::Pace;
 use crate::faults::{Direction, Fault, SWAP, StepAt, When};
 use crate::host::DRIFT_PPM;
+
+/// Longer than anything in a run is waited for.
+const LONG_NS: u64 = 100_000_000_000;
 
 /// Everything that is drawn before a run begins.
 #[derive(Clone, Debug)]
@@ -240,7 +243,32 @@ impl Plan {
             nth: 1 + random.below(8),
             after: false,
         };
-        plan.faults.push(Fault::LoseAt(at, random.below(2_000_000)));
+        let then = Some(random.below(2_000_000));
+        plan.faults.push(Fault::LoseAt(at, then));
+        plan
+    }
+
+    /// Draws a plan in which a record of a commit is lost with its connection, there is soon another one, and the manager
+    /// hears of that late; maybe the machine that lost it crashes before.
+    pub fn draw_with_hole(seed: u64) -> Plan {
+        const STEPS: [&str; 4] = ["LOCK", "COMMIT-BACKUP", "COMMIT-PRIMARY", "TRUNCATE"];
+        // Whoever was at the other end may be out by then.
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);
+        // The first one manages.
+        let machine = 1 + random.below(u64::from(plan.machines) - 1) as usize;
+        let at = StepAt {
+            name: STEPS[random.below(STEPS.len() as u64) as usize],
+            by: Some(machine),
+            nth: 1 + random.below(16),
+            after: false,
+        };
+        let (manager, machine) = (MachineId(1), MachineId(machine as u32 + 1));
+        let late = 1_000_000 + random.below(6_000_000);
+        plan.net.slow.push((machine, manager, late));
+        plan.net.connect_ns = (1_000, 50_000);
+        // Otherwise the manager says who of both leaves.
+        let crashes = [Some(late / 2), Some(late), None][random.below(3) as usize];
+        plan.faults.push(Fault::LoseAt(at, crashes));
         plan
     }
 
@@ -317,6 +345,121 @@ impl Plan {
         plan
     }
 
+    /// Draws a plan in which nothing fails, but some ways take much longer than others, while all are at the same few
+    /// things: what one machine has done last arrives long after what others have done since.
+    pub fn draw_with_slow_ways(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        plan.draw_slow_way(&mut random);
+        plan.draw_slow_way(&mut random);
+        Plan {
+            registers: 2,
+            accounts: 2,
+            lists: 1,
+            keys: 4,
+            clients: 8,
+            transactions: 30,
+            think_ns: 200_000,
+            drop_one_in: 0,
+            ..plan
+        }
+    }
+
+    /// Draws a plan in which ways of a machine take much longer than others, and it crashes with what is under way there,
+    /// at some step of a commit or at any time.
+    pub fn draw_with_crash_on_slow_ways(seed: u64) -> Plan {
+        const STEPS: [&str; 5] = [
+            "LOCK",
+            "COMMIT-BACKUP",
+            "COMMIT-PRIMARY",
+            "TRUNCATE",
+            "TRUNCATE",
+        ];
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let machine = plan.draw_slow_way(&mut random);
+        if random.below(2) == 0 {
+            plan.draw_slow_way(&mut random);
+        }
+        plan.net.lose_one_in = [0, 1, 2][random.below(3) as usize];
+        plan.faults.push(match random.below(3) {
+            0 => Fault::Crash(machine, When::After(random.below(20_000_000))),
+            _ => Fault::CrashAt(StepAt {
+                name: STEPS[random.below(STEPS.len() as u64) as usize],
+                by: Some(machine),
+                nth: 1 + random.below(20),
+                after: random.below(2) == 0,
+            }),
+        });
+        plan
+    }
+
+    /// One way takes up to some milliseconds longer; whose.
+    fn draw_slow_way(&mut self, random: &mut Random) -> usize {
+        const LONGER: [u64; 4] = [300_000, 1_000_000, 3_000_000, 8_000_000];
+        let from = random.below(self.machines.into()) as usize;
+        let to = self.draw_other(from, random);
+        let longer = LONGER[random.below(LONGER.len() as u64) as usize];
+        let id = |machine: usize| MachineId(machine as u32 + 1);
+        self.net.slow.push((id(from), id(to), longer));
+        from
+    }
+
+    /// Draws a plan in which a machine crashes, and nobody hears of that but by its lease.
+    pub fn draw_with_unnoticed_crash(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let (machine, when) = plan.draw_victim(&mut random);
+        plan.net.unnoticed_ns = LONG_NS;
+        plan.faults.push(Fault::Crash(machine, when));
+        plan
+    }
+
+    /// Draws a plan in which nothing gets from one machine to another for a while, or neither way, over connections that
+    /// hold; maybe a third one crashes meanwhile.
+    pub fn draw_with_silence(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 4, 2);
+        let (machine, when) = plan.draw_victim(&mut random);
+        let other = plan.draw_other(machine, &mut random);
+        let direction = match random.below(2) {
+            0 => Direction::Out,
+            _ => Direction::Both,
+        };
+        let ns = plan.draw_outage(&mut random);
+        plan.net.patience_ns = LONG_NS;
+        plan.faults
+            .push(Fault::Silence(machine, other, when, ns, direction));
+        if random.below(3) == 0 {
+            let third = plan.draw_other(machine, &mut random);
+            let (_, when) = plan.draw_victim(&mut random);
+            if third != other {
+                plan.faults.push(Fault::Crash(third, when));
+            }
+        }
+        plan
+    }
+
+    /// Draws a plan in which a machine crashes, and another one right after a step of its being replaced that sends nothing.
+    pub fn draw_with_crash_at_quiet_step(seed: u64) -> Plan {
+        const STEPS: [Step; 8] = [
+            Step::Suspect,
+            Step::Apply,
+            Step::Commit,
+            Step::Drain,
+            Step::Active,
+            Step::AllActive,
+            Step::Refill,
+            Step::Whole,
+        ];
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);
+        let (machine, when) = plan.draw_victim(&mut random);
+        plan.faults.push(Fault::Crash(machine, when));
+        plan.faults.push(Fault::CrashAt(StepAt {
+            name: STEPS[random.below(STEPS.len() as u64) as usize].name(),
+            by: None,
+            nth: 1 + random.below(4),
+            after: true,
+        }));
+        plan
+    }
+
     /// Draws a plan in which a machine joins at about the time when another one crashes.
     pub fn draw_with_newcomer_and_crash(seed: u64) -> Plan {
         let (plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
@@ -387,17 +530,23 @@ pub struct Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 20] = [
         Kind::of("nothing", Plan::draw),
         Kind::of("crash", Plan::draw_with_crash),
         Kind::of("two-crashes", Plan::draw_with_two_crashes),
         Kind::of("crash-in-recovery", Plan::draw_with_crash_in_recovery),
         Kind::of("crash-in-commit", Plan::draw_with_crash_in_commit),
         Kind::of("lost-record", Plan::draw_with_lost_record),
+        Kind::of("hole", Plan::draw_with_hole),
         Kind::of("crash-at-recovery", Plan::draw_with_crash_at_recovery),
         Kind::of("pause", Plan::draw_with_pause),
         Kind::of("partition", Plan::draw_with_partition),
         Kind::of("bad-network", Plan::draw_with_bad_network),
+        Kind::of("slow-ways", Plan::draw_with_slow_ways),
+        Kind::of("crash-on-slow-ways", Plan::draw_with_crash_on_slow_ways),
+        Kind::of("unnoticed-crash", Plan::draw_with_unnoticed_crash),
+        Kind::of("silence", Plan::draw_with_silence),
+        Kind::of("crash-at-quiet-step", Plan::draw_with_crash_at_quiet_step),
         Kind::of("newcomer", Plan::draw_with_newcomer),
         Kind::of("newcomer-and-crash", Plan::draw_with_newcomer_and_crash),
         Kind::of("leaving", Plan::draw_with_leaving),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fencepost_fabric::Random;
 use fencepost_txn::network::Posted;
-use fencepost_txn::{Machine, Timestamp};
+use fencepost_txn::{Machine, Timestamp, all_run_here};
 
 use crate::checker::check;
 use crate::cluster::Cluster;
@@ -260,6 +260,7 @@ pub fn record(seed: u64) -> Result<Recorded, Halted> {
 /// # Errors
 /// As [`run`].
 pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
+    all_run_here();
     let seed = plan.seed;
     let Cluster {
         sim,
@@ -346,7 +347,10 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
             let since = machines[0].now();
             Halted::Stuck(format!("{who}; {}", unrest(&machines, &dooms, since)))
         }
-        broken => broken,
+        Halted::Broken(what) => {
+            let since = machines[0].now();
+            Halted::Broken(format!("{what}; {}", unrest(&machines, &dooms, since)))
+        }
     })?;
     if let Some(newcomer) = &newcomer {
         for (machine, doom) in newcomer.machines() {

@@ -93,14 +93,14 @@ pub async fn make(
             sim.nap(10_000).await;
         }
     }
-    let made = make_all(&plan, &machines, markers, &world).await;
+    let made = make_all((&plan, &sim), &machines, markers, &world).await;
     if let Err(stop) = made {
         sim.report(format!("the world could not be made: {stop}"));
     }
 }
 
 async fn make_all(
-    plan: &Plan,
+    (plan, sim): (&Plan, &Sim),
     machines: &[Arc<Machine>],
     markers: usize,
     world: &RefCell<World>,
@@ -142,7 +142,7 @@ async fn make_all(
                 tx.write_new(object, &[first])?;
                 made.push(object.addr);
             }
-            commit(tx).await?;
+            commit((plan, sim), tx).await?;
             world.borrow_mut().cells(cells).extend(made);
         }
     }
@@ -157,7 +157,7 @@ async fn make_all(
         },
     )
     .await?;
-    commit(tx).await?;
+    commit((plan, sim), tx).await?;
     let mut tx = at(plan.seed / 7).coordinator().begin(Mode::ReadWrite);
     let options = HashOptions {
         key_bytes: 8,
@@ -169,7 +169,7 @@ async fn make_all(
         near: plan.place(&mut random),
     };
     let table = HashTable::create_with(&mut tx, &options).await?;
-    commit(tx).await?;
+    commit((plan, sim), tx).await?;
     let mut world = world.borrow_mut();
     (world.tree, world.table) = (Some(tree), Some(table));
     Ok(())
@@ -186,10 +186,14 @@ async fn use_blocks(machine: &Arc<Machine>, random: &mut Random) -> Result<(), S
     Ok(())
 }
 
-/// Nobody else is there who could be in the way.
-async fn commit(tx: Transaction) -> Result<(), Stop> {
+/// Nobody else is there who could be in the way, once all that is slow has arrived.
+async fn commit((plan, sim): (&Plan, &Sim), tx: Transaction) -> Result<(), Stop> {
     match tx.commit().await? {
-        Outcome::Committed(_) => Ok(()),
+        Outcome::Committed(_) => {
+            let slow = plan.net.slow.iter().map(|(_, _, ns)| *ns);
+            sim.nap(slow.max().unwrap_or(0)).await;
+            Ok(())
+        }
         Outcome::Aborted(reason) => Err(Stop::Retry(reason)),
     }
 }

@@ -61,7 +61,7 @@ pub use clock::ClockState;
 pub use inspect::Problem;
 pub use lockfree::LockFree;
 pub use machine::{Machine, ROOT_WORDS};
-pub use moment::{let_others_run, wait_for_tasks_only};
+pub use moment::{all_run_here, let_others_run};
 pub use new_objects::{Near, slot_bytes};
 pub use node::{NodeKind, Refusal, Rerouting, Revalidate};
 pub use options::{Durable, MachineOptions, OpenError, Started};

@@ -7,12 +7,18 @@
 use std::cell::Cell;
 use std::task::Poll;
 
+/// Moments before other threads and tasks are let run.
+pub(crate) const SPINS: u32 = 64;
+
 thread_local! {
+    /// Whether no other thread does what is waited for here.
     static ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Moments before other threads and tasks are let run.
-pub(crate) const SPINS: u32 = 64;
+/// From now on whoever waits in this thread leaves the processor to no other one: all machines there are run in it.
+pub fn all_run_here() {
+    ALONE.set(true);
+}
 
 /// Waits a moment; `round` counts the moments.
 #[inline]
@@ -25,12 +31,6 @@ pub(crate) async fn moment(round: u32) {
         }
         let_others_run().await;
     }
-}
-
-/// Says that whatever is waited for in this thread is done by other tasks of it, as in a simulation: giving up the processor
-/// to other threads helps nobody.
-pub fn wait_for_tasks_only() {
-    ALONE.set(true);
 }
 
 /// Lets other tasks of the executor run once.

@@ -63,6 +63,10 @@ mistakes! {
     ApplyOlderVersion in "network/backup.rs",
     /// A transaction is truncated before all primaries have COMMIT-PRIMARY.
     TruncateTooEarly in "network/committing.rs",
+    /// What is acknowledged behind something that was lost with its connection counts.
+    TrustAcksBehindHoles in "network/link.rs",
+    /// A commit that others may have seen is given up when nobody waits for it any more.
+    AbortWhatMayBeSeen in "network/participants.rs",
     /// Slots and old versions serve others while somebody may still read what was there.
     ReuseTooEarly in "machine.rs",
     // Reconfiguration.

@@ -238,6 +238,12 @@ impl Allocator {
             Ok(mapping) => mapping,
             Err(why) => {
                 self.requests.remove(&request);
+                let why = match why {
+                    AllocationError::Placement(_) if !self.unreachable.is_empty() => {
+                        AllocationError::Unreachable
+                    }
+                    why => why,
+                };
                 let body = RegionBody::NotAllocated { request, why };
                 return vec![self.to(request.machine, body)];
             }

@@ -191,6 +191,7 @@ impl Wire for AllocationError {
                 region.put(out);
             }
             Self::OutOfIds => 4u8.put(out),
+            Self::Unreachable => 6u8.put(out),
             Self::Placement(PlacementError::PrimaryUnavailable { machine }) => {
                 5u8.put(out);
                 machine.put(out);
@@ -214,6 +215,7 @@ impl Wire for AllocationError {
             }),
             3 => Self::NoSuchRegion(Wire::take(from)?),
             4 => Self::OutOfIds,
+            6 => Self::Unreachable,
             5 => Self::Placement(PlacementError::PrimaryUnavailable {
                 machine: Wire::take(from)?,
             }),

@@ -71,6 +71,9 @@ pub enum AllocationError {
     /// All numbers of regions have been used that this configuration has.
     #[error("all region ids are used")]
     OutOfIds,
+    /// No choice is left among the machines that can be reached; another may be once those are replaced that cannot.
+    #[error("machines that are needed for a region cannot be reached")]
+    Unreachable,
 }
 
 /// Why a machine does not take a replica.

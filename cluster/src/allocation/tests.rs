@@ -158,7 +158,7 @@ fn any_message(random: &mut Random) -> RegionMessage {
 
 fn any_error(random: &mut Random, region: RegionId) -> AllocationError {
     let (need, have) = (random.below(9) as u16, random.below(9) as u16);
-    match random.below(6) {
+    match random.below(7) {
         4 => PlacementError::PrimaryUnavailable {
             machine: MachineId(random.below(9) as u32),
         }
@@ -171,6 +171,7 @@ fn any_error(random: &mut Random, region: RegionId) -> AllocationError {
         }
         .into(),
         3 => AllocationError::NoSuchRegion(region),
+        5 => AllocationError::Unreachable,
         _ => AllocationError::OutOfIds,
     }
 }

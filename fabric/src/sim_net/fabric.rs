@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::flight::{Flight, Load, Operation};
 use super::state::Bells;
@@ -205,6 +206,11 @@ impl Fabric for SimFabric {
             word: 0,
         };
         self.own(at, false)?.ok()
+    }
+
+    fn losses(&self, peer: MachineId) -> Arc<AtomicU64> {
+        let mut state = self.machine.net.state.lock();
+        Arc::clone(&state.link(self.machine.me, peer).losses)
     }
 
     fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>> {

@@ -1,6 +1,8 @@
 //! The connection over which one machine posts to another.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::flight::Flight;
 use crate::waiting::Waiting;
@@ -21,6 +23,8 @@ pub(super) enum Way {
 #[derive(Debug, Default)]
 pub(super) struct Link {
     pub(super) up: bool,
+    /// Connections that were and are not any more.
+    pub(super) losses: Arc<AtomicU64>,
     /// A connection has been asked for.
     pub(super) connecting: bool,
     /// Which connection it is; what lands belongs to the newest, or is forgotten.
@@ -47,7 +51,9 @@ impl Link {
 
     /// Ends it; who waits is lost.
     pub(super) fn down(&mut self) -> BTreeMap<u64, Waiting> {
-        self.up = false;
+        if std::mem::take(&mut self.up) {
+            self.losses.fetch_add(1, Ordering::AcqRel);
+        }
         self.parked.clear();
         std::mem::take(&mut self.waiting)
     }

@@ -119,6 +119,11 @@ impl State {
         if !of_leases && self.random.one_in(self.knobs.late_one_in) {
             soonest += self.random.below(self.knobs.late_ns + 1);
         }
+        if !of_leases && flight.way() == Way::There {
+            let mut slow = self.knobs.slow.iter();
+            let found = slow.find(|(from, to, _)| (*from, *to) == (flight.from, flight.to));
+            soonest += found.map_or(0, |(_, _, ns)| *ns);
+        }
         let link = self.link(flight.from, flight.to);
         let time = link.arrival(flight.way(), flight.channel, soonest);
         self.at(time, Happening::Arrive(flight));
@@ -312,7 +317,12 @@ impl State {
         let soon = if self.hangs(from, to) {
             self.now.saturating_add(self.knobs.patience_ns)
         } else {
-            self.soon(self.knobs.delay_ns)
+            let unnoticed = match self.stations.contains_key(&to) {
+                true => 0,
+                false => self.knobs.unnoticed_ns,
+            };
+            let soon = self.soon(self.knobs.delay_ns);
+            soon.max(self.now.saturating_add(unnoticed))
         };
         self.at(soon, Happening::Break(from, to, epoch));
     }

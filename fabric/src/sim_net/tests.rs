@@ -314,6 +314,42 @@ fn what_is_late_keeps_its_place() {
 }
 
 #[test]
+fn a_slow_way_is_slow_in_one_direction_and_for_all_but_leases() {
+    let longer = 1_000_000;
+    let knobs = SimKnobs {
+        slow: vec![(A, B, longer)],
+        ..SimKnobs::default()
+    };
+    let (net, a, b, _memory) = pair_over(7, knobs);
+    let began = net.now_ns();
+    drop(a.write(at(B, 0), &[7]));
+    run(&net);
+    assert!(net.now_ns() >= began + longer);
+    let began = net.now_ns();
+    b.ring_bell(A);
+    a.ring_lease_bell(B);
+    run(&net);
+    assert!(net.now_ns() < began + longer);
+}
+
+#[test]
+fn the_end_of_a_machine_may_go_unnoticed_for_long() {
+    let long = 1_000_000_000;
+    let knobs = SimKnobs {
+        unnoticed_ns: long,
+        ..SimKnobs::default()
+    };
+    let (net, a, _b, _memory) = pair_over(8, knobs);
+    let began = net.now_ns();
+    net.crash(B);
+    let mut write = a.write(at(B, 0), &[7]);
+    while write.take().is_none() {
+        net.step().expect("it breaks");
+    }
+    assert!(net.now_ns() >= began + long);
+}
+
+#[test]
 fn a_write_may_be_lost_with_its_connection() {
     let (net, a, _b, memory) = pair(4);
     net.tap(Box::new(|_, _, words| match words {
@@ -332,8 +368,12 @@ fn a_write_may_be_lost_with_its_connection() {
 #[test]
 fn a_broken_connection_comes_back_and_forgets() {
     let (net, a, _b, memory) = pair(6);
+    let losses = a.losses(B);
+    assert_eq!(losses.load(Ordering::Relaxed), 0);
     let mut write = a.write(at(B, 0), &[7]);
     net.break_connection(A, B);
+    // Before there is another one.
+    assert_eq!(losses.load(Ordering::Relaxed), 1);
     assert_eq!(write.take(), Some(Err(FabricError::Lost)));
     while a.take_events().last() != Some(&Event::Connected(B)) {
         net.step().expect("connects");

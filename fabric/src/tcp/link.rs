@@ -16,6 +16,7 @@
 
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -45,6 +46,8 @@ pub(super) struct Link {
     peer: MachineId,
     state: Mutex<State>,
     wake: Condvar,
+    /// Pairs of connections that were used and are not any more, counted before there is another one.
+    losses: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -85,7 +88,7 @@ fn calls(me: MachineId, peer: MachineId) -> bool {
 
 impl Link {
     /// Not called yet.
-    pub(super) fn new(peer: MachineId, address: &str) -> Arc<Self> {
+    pub(super) fn new(peer: MachineId, address: &str, losses: Arc<AtomicU64>) -> Arc<Self> {
         let state = State {
             address: address.to_owned(),
             ..State::default()
@@ -94,6 +97,7 @@ impl Link {
             peer,
             state: Mutex::new(state),
             wake: Condvar::new(),
+            losses,
         })
     }
 
@@ -215,6 +219,7 @@ impl Link {
     fn down(&self, shared: &Shared, mut state: MutexGuard<'_, State>) {
         let up = state.up.take();
         if up.is_some() {
+            self.losses.fetch_add(1, Ordering::AcqRel);
             shared.tell(Event::Lost(self.peer));
         }
         drop(state);

@@ -47,6 +47,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -118,6 +119,8 @@ struct Shared {
     callers: Callers,
     cards: [Arc<Card>; LANES],
     links: RwLock<HashMap<MachineId, Arc<Link>>>,
+    /// Connections to each peer that were lost, whether or not it is a member.
+    losses: Mutex<HashMap<MachineId, Arc<AtomicU64>>>,
     events: Mutex<Vec<Event>>,
     threads: Arc<Threads>,
 }
@@ -125,6 +128,11 @@ struct Shared {
 impl Shared {
     fn tell(&self, event: Event) {
         self.events.lock().push(event);
+    }
+
+    /// See [`Fabric::losses`].
+    fn losses(&self, peer: MachineId) -> Arc<AtomicU64> {
+        Arc::clone(self.losses.lock().entry(peer).or_default())
     }
 
     /// What keeps the connections to a member.
@@ -170,6 +178,7 @@ impl TcpFabric {
             bell,
             lease_bell,
             links: RwLock::default(),
+            losses: Mutex::default(),
             events: Mutex::default(),
             threads: Arc::default(),
         });
@@ -331,7 +340,7 @@ impl Fabric for TcpFabric {
                 link.set_address(&member.address);
                 continue;
             }
-            let link = Link::new(member.id, &member.address);
+            let link = Link::new(member.id, &member.address, shared.losses(member.id));
             // Known before it calls, so that it is called back.
             shared.links.write().insert(member.id, Arc::clone(&link));
             let (keeper, keeps) = (Arc::clone(shared), Arc::clone(&link));
@@ -354,6 +363,10 @@ impl Fabric for TcpFabric {
         let own = machine == self.me();
         let memory = own.then(|| self.shared.registry.memory(segment, machine, false));
         memory?.ok()
+    }
+
+    fn losses(&self, peer: MachineId) -> Arc<AtomicU64> {
+        self.shared.losses(peer)
     }
 
     fn read(&self, at: Place, words: usize) -> Completion<Box<[u64]>> {

@@ -1,4 +1,5 @@
 use super::*;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 pub(super) fn config(me: u32) -> TcpConfig {
@@ -196,8 +197,11 @@ fn a_smaller_number_that_comes_back_is_called_again() {
     until(|| connected(&a, &b) && connected(&b, &a));
     first.listen = a.address().to_string();
     let both = members(&[&a, &b]);
+    let losses = b.losses(first.me);
+    assert_eq!(losses.load(Ordering::Relaxed), 0);
     drop(a);
     until(|| b.connection(first.me, ORDINARY).is_err());
+    assert_eq!(losses.load(Ordering::Relaxed), 1);
     let a = start(&first);
     a.set_members(&both).expect("is one of them");
     until(|| connected(&a, &b) && connected(&b, &a));

@@ -290,8 +290,6 @@ fn may_stop(stop: Stop, mode: Mode, plan: &Plan, evicted: bool) -> bool {
         (Stop::NotMember | Stop::InDoubt, _) if evicted => true,
         // The new half of a node that was split from another machine does not lead to the past there.
         (Stop::Retry(AbortReason::SnapshotTooOld), _) => plan.few_old_versions || plan.machines > 1,
-        // Whoever is asked for room while machines fail may have no region with room that is in use.
-        (Stop::OutOfMemory, Mode::ReadWrite) if plan.has_failures() => true,
         // A machine is gone, and others are about to take what it had; or one has come.
         (Stop::Retry(_), _) if !plan.faults.is_empty() || plan.join_after_ns.is_some() => true,
         (_, Mode::ReadOnly) => false,

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! begin ─► COMMIT-BACKUP ─┬─► shown: COMMIT-PRIMARY ─► all acks ─► TRUNCATE
-//!                         ├─► withdrawn: ABORT
 //!                         └─► in doubt: another configuration was applied ─► recovery decides ─► forgotten
 //! ```
 //! # Invariants
@@ -10,6 +9,9 @@
 //!   configuration is applied cannot have taken effect, and who runs it may say so.
 //! * COMMITTING-2: what is in doubt is decided by recovery alone; the locks that it holds here stay until then, whether
 //!   or not anybody waits for it.
+//! * COMMITTING-3: where machines are replaced no commit is given up that is here: if some were told to forget it and
+//!   others were not when its coordinator fails, recovery could let it take effect after what it had locked was changed.
+//!   One that nobody waits for any more is an *orphan*, and goes on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -87,7 +89,7 @@ impl Committing {
         self.0.lock().insert(id, commit);
     }
 
-    /// It is given up, in the configuration in which it began.
+    /// It is given up, where nobody is replaced.
     pub fn withdraw(&self, id: TxnId) {
         self.0.lock().remove(&id);
     }
@@ -156,7 +158,7 @@ impl Committing {
         }
     }
 
-    /// Nobody waits for it any more; it is done what is decided all the same.
+    /// Nobody waits for it any more; it goes on, or it is done what is decided, all the same.
     pub fn adopt(&self, id: TxnId, transaction: Transaction) {
         let mut commits = self.0.lock();
         let Some(commit) = commits.get_mut(&id) else {
@@ -276,7 +278,8 @@ impl Drop for Ending<'_> {
         let (id, mut acks) = (self.id, std::mem::take(&mut self.acks));
         let participants = std::mem::take(&mut self.participants);
         // Where nobody is replaced nobody recovers it either.
-        let lost = (take_acks(&mut acks) || self.lost) && self.network.replaces_machines();
+        let lost = take_acks(&mut acks) || self.lost || !self.network.reaches(&participants);
+        let lost = lost && self.network.replaces_machines();
         if planted::is(Planted::TruncateTooEarly) {
             acks.clear();
         }
@@ -292,7 +295,7 @@ impl Drop for Ending<'_> {
 }
 
 impl Network {
-    /// A commit that is in doubt and that nobody waits for.
+    /// A commit that others may have seen and that nobody waits for.
     pub fn adopt(&self, transaction: Transaction) {
         let id = transaction.context().txn_id();
         self.committing.adopt(id, transaction);
@@ -318,19 +321,33 @@ impl Network {
         truncated.is_some()
     }
 
-    /// Truncates what has been acknowledged by all meanwhile.
+    /// Truncates what has been acknowledged by all meanwhile, and goes on with what nobody waits for.
     pub(super) fn finish(&self, regions: &Regions) {
         let current = self.configured.id();
+        let mut going_on = Vec::new();
         let mut commits = self.committing.0.lock();
         commits.retain(|id, commit| {
-            if !commit.shown || commit.participants.is_empty() || id.configuration < current {
+            if id.configuration < current {
                 return true;
             }
-            commit.lost |= take_acks(&mut commit.acks) && self.replaces_machines();
+            let backed = |orphan: &mut Transaction| orphan.is_backed(self);
+            if let Some(orphan) = commit.orphan.take_if(backed) {
+                going_on.push((*id, commit.w, orphan));
+            }
+            if !commit.shown || commit.participants.is_empty() {
+                return true;
+            }
+            let lost = take_acks(&mut commit.acks) || !self.reaches(&commit.participants);
+            commit.lost |= lost && self.replaces_machines();
             let all = commit.acks.is_empty() && !commit.lost;
             !(all && self.may_truncate(regions, *id, &commit.participants))
         });
         drop(commits);
+        for (id, w, orphan) in going_on {
+            if let Err(orphan) = orphan.go_on(self, w) {
+                self.committing.adopt(id, orphan);
+            }
+        }
         let _ = self.home.lock().look_again(regions, &self.changed);
     }
 }

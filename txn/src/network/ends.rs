@@ -135,8 +135,18 @@ impl End {
     }
 
     /// Recovery has decided: a transaction takes effect at `w` in all regions whose primary this machine is, or has
-    /// none.
-    pub fn settle(&mut self, machine: &Machine, id: TxnId, w: Option<Timestamp>) {
+    /// none. What others had of it is `found`.
+    pub fn settle<'a>(
+        &mut self,
+        machine: &Machine,
+        id: TxnId,
+        w: Option<Timestamp>,
+        found: impl Iterator<Item = &'a [u64]>,
+    ) {
+        for content in found {
+            // What cannot be read comes of a peer that writes nonsense.
+            let _ = self.primary.supply(machine, id, content);
+        }
         self.primary.settle(machine, LANE, id, w);
     }
 

@@ -5,10 +5,12 @@
 //!   written (SOSP'15 §4), so no commit gets stuck half-way for want of room.
 //! * LINK-2: a transaction is truncated after all primaries have acknowledged its COMMIT-PRIMARY. Its
 //!   id goes out with the next record, in the same one-sided write, or on its own when nothing follows.
+//! * LINK-3: what is lost with a connection leaves a hole, and nobody sees what is written behind it, though the memory
+//!   acknowledges that. So no ack counts of a link that is not whole.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::ring;
@@ -19,6 +21,7 @@ use parking_lot::Mutex;
 use super::call::CALLS;
 use super::traffic::{Counting, Posted};
 use super::truncated::Numbers;
+use crate::planted::{self, Planted};
 use crate::record::{self, TxnId};
 
 /// Lane of the logs.
@@ -45,6 +48,9 @@ pub(crate) struct Link {
     /// Looks at its ends that [`Self::probe`] has begun.
     probing: Mutex<Vec<Completion<Box<[u64]>>>>,
     broken: AtomicBool,
+    /// How many connections to the peer have been lost, and how many before anything was written to it (LINK-3).
+    losses: Arc<AtomicU64>,
+    losses_before: AtomicU64,
 }
 
 struct MessageEnd {
@@ -88,6 +94,8 @@ impl Link {
             ready: Arc::default(),
             probing: Mutex::default(),
             broken: AtomicBool::new(false),
+            losses: fabric.losses(peer),
+            losses_before: AtomicU64::new(0),
         })
     }
 
@@ -107,6 +115,10 @@ impl Link {
     /// The peer has its ends: what has waited for that goes out.
     fn begin(&self) {
         let mut log = self.log.lock();
+        if !self.is_ready() {
+            let losses = self.losses.load(Ordering::Acquire);
+            self.losses_before.store(losses, Ordering::Release);
+        }
         // Under the lock: what is staged later is flushed by who stages it.
         self.ready.store(true, Ordering::Release);
         drop(log.ring.flush());
@@ -159,6 +171,14 @@ impl Link {
             self.begin();
         }
         self.was_up()
+    }
+
+    /// Whether no connection was lost since the peer was first written to (LINK-3). Who asks after an ack has come knows
+    /// that the peer sees, sooner or later, what it acknowledged.
+    pub fn is_whole(&self) -> bool {
+        let losses = self.losses.load(Ordering::Acquire);
+        losses == self.losses_before.load(Ordering::Acquire)
+            || planted::is(Planted::TrustAcksBehindHoles)
     }
 
     /// Whether the peer was there when it was last written to.

@@ -152,10 +152,9 @@ impl Context {
     }
 
     /// LOCK-MOVED at the primaries that need values; the acks.
-    pub(super) fn lock_moved_elsewhere(&mut self, network: &Network) -> Vec<Completion<()>> {
+    pub(super) fn lock_moved_elsewhere(&mut self, network: &Network) {
         let id = self.txn_id();
         let mut record = std::mem::take(&mut self.spread.record);
-        let mut acks = Vec::new();
         for at in 0..self.spread.participants.len() {
             let participant = &self.spread.participants[at];
             let link = network.link(participant.machine);
@@ -172,10 +171,10 @@ impl Context {
                 message::put_moved(&mut record, write.addr, image, put);
             }
             let promised = participant.promised[LOCK_MOVED];
-            acks.push(link.append(record::LOCK_MOVED, &record, &[promised]));
+            let ack = link.append(record::LOCK_MOVED, &record, &[promised]);
+            self.spread.acks.push(ack);
             self.spread.participants[at].promised[LOCK_MOVED] = 0;
         }
         self.spread.record = record;
-        acks
     }
 }

@@ -8,9 +8,10 @@ use fencepost_storage::Timestamp;
 use foldhash::fast::FixedState;
 
 use super::Network;
-use super::link::TRUNCATE_WORDS;
+use super::link::{Link, TRUNCATE_WORDS};
 use super::message::{self, Kind, Slot};
 use crate::lock::LockFailure;
+use crate::planted::{self, Planted};
 use crate::record::{self, TxnId};
 use crate::stop::{AbortReason, Stop};
 use crate::transaction::Context;
@@ -27,6 +28,8 @@ pub(crate) struct Spread {
     pub(super) record: Vec<u64>,
     /// Room for an image as a LOCK has it.
     pub(super) stamped: Vec<u64>,
+    /// Acks of what backups and primaries are to have before COMMIT-PRIMARY, from when COMMIT-BACKUP is written.
+    pub(super) acks: Vec<Completion<()>>,
     /// What the primaries elsewhere have said of the slots of entries, by the entries' places in the write
     /// set.
     pub(super) slots: HashMap<u32, Slot, FixedState>,
@@ -61,6 +64,13 @@ pub(super) const COMMIT_PRIMARY: usize = 3;
 pub(super) const TRUNCATE: usize = 4;
 
 impl Spread {
+    /// As [`Network::reaches`], of all that have part.
+    pub(super) fn reach_all(&self, network: &Network) -> bool {
+        let links = self.participants.iter();
+        let mut links = links.filter_map(|participant| network.link(participant.machine));
+        links.all(Link::is_whole)
+    }
+
     fn participant(&mut self, machine: MachineId) -> &mut Participant {
         let at = self.participants.iter().position(|p| p.machine == machine);
         let at = at.unwrap_or_else(|| {
@@ -116,6 +126,7 @@ impl Context {
     fn plan_in(&mut self, network: &Network, configuration: u64) -> Result<(), LockFailure> {
         self.spread.configuration = configuration;
         self.spread.participants.clear();
+        self.spread.acks.clear();
         self.spread.slots.clear();
         self.spread.regions.clear();
         for (at, write) in self.writes.writes.iter().enumerate() {
@@ -197,22 +208,38 @@ impl Context {
         sizes
     }
 
-    /// COMMIT-BACKUP (step 3) at every backup; the acks.
+    /// Words of the end of a COMMIT-BACKUP in parts.
+    pub(super) fn end_of_parts(&self) -> usize {
+        message::BACKUP_WORDS + self.spread.regions.len()
+    }
+
+    /// COMMIT-BACKUP (step 3) at every backup, or the end of one in parts; the acks are gathered.
     pub(super) fn commit_backup(
         &mut self,
         network: &Network,
         w: Timestamp,
-    ) -> Result<Vec<Completion<()>>, LockFailure> {
+    ) -> Result<(), LockFailure> {
         let id = self.txn_id();
         let mut record = std::mem::take(&mut self.spread.record);
-        let mut acks = Vec::new();
         // Whose record that is.
         let mut made: Option<usize> = None;
         for at in 0..self.spread.participants.len() {
             let entries = |of: usize| &self.spread.participants[of].backup;
             let participant = &self.spread.participants[at];
-            let elsewhere = network.link(participant.machine).is_some();
-            if participant.backup.is_empty() || participant.in_parts && elsewhere {
+            if participant.backup.is_empty() {
+                continue;
+            }
+            if participant.in_parts
+                && let Some(link) = network.link(participant.machine)
+            {
+                // All that it writes is there, in the parts before.
+                record.clear();
+                message::begin_backup(&mut record, id, w, &self.spread.regions);
+                made = None;
+                let promised = &mut self.spread.participants[at].promised[COMMIT_BACKUP];
+                let promised = std::mem::take(promised);
+                let ack = link.append(record::COMMIT_BACKUP_LAST, &record, &[promised]);
+                self.spread.acks.push(ack);
                 continue;
             }
             // Mostly all backups get the same.
@@ -227,7 +254,8 @@ impl Context {
             match network.link(participant.machine) {
                 Some(link) => {
                     let promised = participant.promised[COMMIT_BACKUP];
-                    acks.push(link.append(record::COMMIT_BACKUP, &record, &[promised]));
+                    let ack = link.append(record::COMMIT_BACKUP, &record, &[promised]);
+                    self.spread.acks.push(ack);
                 }
                 None => {
                     let held =
@@ -243,7 +271,7 @@ impl Context {
             participant.promised[COMMIT_BACKUP] = 0;
         }
         self.spread.record = record;
-        Ok(acks)
+        Ok(())
     }
 
     /// A part of COMMIT-BACKUP, from entry `next` on, and where the next part begins.
@@ -343,8 +371,9 @@ impl Context {
         acks
     }
 
-    /// Tells whoever has got a record of a commit that is given up, and takes all promises back. `false` where
-    /// only recovery can say what becomes of it.
+    /// Tells whoever has got a record of a commit that is given up, and takes all promises back. `false` where others may
+    /// have all of a COMMIT-BACKUP: who is told to forget it and who is not would depend on who fails, so it goes on, or
+    /// recovery says what becomes of it (COMMITTING-3).
     pub(crate) fn abort_spread(&mut self) -> bool {
         if self.spread.participants.is_empty() {
             return true;
@@ -354,13 +383,21 @@ impl Context {
         };
         let id = self.txn_id();
         let told = network.configured.during(id.configuration, || {
-            self.tell_abort(&network, id);
-            network.committing.withdraw(id);
+            // Where nobody is replaced nobody recovers it either.
+            let goes_on = network.replaces_machines()
+                && network.committing.has(id)
+                && !planted::is(Planted::AbortWhatMayBeSeen);
+            if !goes_on {
+                self.tell_abort(&network, id);
+                network.committing.withdraw(id);
+            }
+            !goes_on
         });
-        if told.is_none() && network.committing.has(id) {
+        if !told.unwrap_or_else(|| !network.committing.has(id)) {
             return false;
         }
         self.spread.participants.clear();
+        self.spread.acks.clear();
         // Answers that are still to come are not those of another try.
         self.local += 1;
         true

@@ -7,7 +7,8 @@
 //! * PRIMARY-2: the records stay in the log until the transaction is truncated; those of one whose
 //!   COMMIT-BACKUP comes in parts are copied out of it.
 //! * PRIMARY-3: what an object becomes is here before any COMMIT-PRIMARY of the transaction is written: in its LOCK,
-//!   or in the LOCK-MOVED that is acknowledged before. COMMIT-PRIMARY says only that, and when.
+//!   or in the LOCK-MOVED that is acknowledged before. COMMIT-PRIMARY says only that, and when. Recovery may find that a
+//!   transaction takes effect whose LOCK-MOVED was lost: what backups have of it is supplied first.
 //! * PRIMARY-4: a new object comes into a slot that was lent to the peer and is not allocated; it is locked as
 //!   others are, so whoever finds a pointer to it before it is there waits.
 
@@ -222,13 +223,50 @@ impl Primary {
         Ok(())
     }
 
+    /// What recovery has found elsewhere of what a transaction writes, as [`super::evidence`] has it: LOCK-MOVED may never
+    /// have come, and COMMIT-BACKUP have come to backups.
+    pub fn supply(
+        &mut self,
+        machine: &Machine,
+        id: TxnId,
+        content: &[u64],
+    ) -> Result<(), BadRecord> {
+        let Some(locked) = self.locked.get_mut(&id) else {
+            return Ok(());
+        };
+        let mut reader = Reader(content);
+        while let Some(write) = reader.write()? {
+            let awaits = |held: &&mut Held| {
+                held.addr == write.addr && matches!(held.payload, Where::Awaited)
+            };
+            let Some(held) = locked.held.iter_mut().find(awaits) else {
+                continue;
+            };
+            let object = machine.regions().object(held.addr);
+            let room = object.map_or(0, |object| object.len());
+            let (from, mut payload) = (locked.moved.len(), Reader(write.payload));
+            held.payload = match write.kind {
+                // Who backed it up knew which version was locked.
+                Kind::Ranges if payload.timestamp()? != held.base.timestamp() => continue,
+                Kind::Ranges => {
+                    changes::check(payload.0, room)?;
+                    Where::MovedRanges(from, payload.0.len())
+                }
+                _ if payload.0.len() > room => continue,
+                _ => Where::Moved(from, payload.0.len()),
+            };
+            locked.moved.extend_from_slice(payload.0);
+        }
+        Ok(())
+    }
+
     /// Recovery has decided: a transaction takes effect at `w`, or has none. Its records stay. Nothing is done where
     /// that was done before.
     pub fn settle(&mut self, machine: &Machine, lane: usize, id: TxnId, w: Option<Timestamp>) {
         let Some(locked) = self.locked.remove(&id) else {
             return;
         };
-        // Otherwise nobody may have committed (PRIMARY-3).
+        // Otherwise nobody may have committed: where it is known elsewhere it has been supplied.
         let whole = || locked.held.iter().all(|held| locked.value(held).is_ok());
         let Some(w) = w.filter(|_| whole()) else {
             return unlock(machine, &locked.held);

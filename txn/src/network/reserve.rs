@@ -168,7 +168,8 @@ struct Stocks {
 impl Stocks {
     fn is_stale(&self, addr: Addr, since: u64) -> bool {
         let changed = self.changed.get(&addr.region());
-        changed.is_some_and(|changed| *changed >= since)
+        let stale = changed.is_some_and(|changed| *changed >= since);
+        stale && !planted::is(Planted::KeepStaleSlots)
     }
 }
 
@@ -232,8 +233,7 @@ impl Reserves {
 
     /// Whether the region of a slot has changed hands since that was taken.
     pub fn is_stale(&self, addr: Addr, since: u64) -> bool {
-        let hands_changed = self.since() != since && !planted::is(Planted::KeepStaleSlots);
-        hands_changed && self.stocks.lock().is_stale(addr, since)
+        self.since() != since && self.stocks.lock().is_stale(addr, since)
     }
 }
 
@@ -438,7 +438,7 @@ impl Transaction {
             now: here.now(),
         };
         link.send_surely(RESERVE, &wanted.words(ticket));
-        let whole = self.answered(&network, answered).await;
+        let whole = network.answered(self.machine(), answered).await;
         let known = network.find_all(machine, &asked.places()).await;
         let mut slots = asked.came();
         let needed = if wanted.run { wanted.count } else { 1 };

@@ -13,7 +13,8 @@
 //! * SPREAD-3: what waits for the locks of a commit that awaits its peers lets other tasks run (MOMENT-1).
 //!
 //! What backups get of a large transaction goes out in parts, which they copy out of the log as they come: so
-//! room for them comes back without anybody's commit, and none is promised.
+//! room for them comes back without anybody's commit, and none is promised. No backup has all of it before its end
+//! (COMMIT_BACKUP_LAST), which every one gets at once, with the COMMIT-BACKUP of those that get one record.
 //!
 //! Objects whose primary is the coordinator's own machine are locked and replaced as those of a machine
 //! that is alone.
@@ -22,15 +23,17 @@ use std::borrow::BorrowMut;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencepost_fabric::{Completion, FabricError, RingFull};
+use fencepost_fabric::{Completion, FabricError, MachineId, RingFull};
 use fencepost_storage::Timestamp;
 
 use super::Network;
 use super::committing::Ending;
+use super::link::Link;
 use super::participants::{COMMIT_BACKUP, LOCK};
 use crate::commit::Done;
 use crate::counters::Event;
 use crate::lock::LockFailure;
+use crate::machine::Machine;
 use crate::moment::let_others_run;
 use crate::planted::{self, Planted};
 use crate::record::{self, TxnId};
@@ -95,7 +98,8 @@ impl Transaction {
         let replies = replies.ok_or(RECONFIGURED)?;
         context.lock().await?;
         for (machine, reply) in replies {
-            let Ok(reply) = self.answered(network, reply).await else {
+            let answer = network.answered(self.machine(), reply);
+            let Ok(reply) = answer.await else {
                 return Err(LockFailure::Abort(AbortReason::Unreachable).into());
             };
             let context = self.context_mut();
@@ -111,29 +115,58 @@ impl Transaction {
         if planted::is(Planted::UnlockTooEarly) {
             context.release_locks();
         }
-        let id = context.txn_id();
-        let acks = during.during(current, || {
-            network.committing.begin(id, &context.spread.regions, w);
-            let mut acks = context.lock_moved_elsewhere(network);
-            acks.extend(context.commit_backup(network, w)?);
-            Ok::<_, LockFailure>(acks)
-        });
-        let mut acks = acks.ok_or(RECONFIGURED)??;
         for at in 0..self.context().spread.participants.len() {
             if self.context().spread.participants[at].in_parts {
-                self.commit_backup_in_parts(network, at, w, &mut acks)
-                    .await?;
+                self.commit_backup_in_parts(network, at, w).await?;
             }
         }
+        let context = self.context_mut();
+        let id = context.txn_id();
+        // What others have of it ends with the configuration in which they were told.
+        let current = match planted::is(Planted::CommitInLaterConfiguration) {
+            true => network.configured.id(),
+            false => current,
+        };
+        let backed = during.during(current, || {
+            network.committing.begin(id, &context.spread.regions, w);
+            context.lock_moved_elsewhere(network);
+            context.commit_backup(network, w)
+        });
+        backed.ok_or(RECONFIGURED)??;
         if planted::is(Planted::SkipBackupAck) {
-            drop(acks.pop());
+            drop(context.spread.acks.pop());
         }
-        for ack in acks {
-            if self.answered(network, ack).await.is_err() {
-                return Err(self.not_acknowledged(network, id).await);
+        match self.backed(network).await {
+            true => Ok(w),
+            false => Err(self.not_acknowledged(network, id).await),
+        }
+    }
+
+    /// Waits until every backup has its COMMIT-BACKUP; `false` where that cannot be known any more.
+    async fn backed(&mut self, network: &Network) -> bool {
+        let context = self.context_mut();
+        // They stay with the transaction, which may be dropped meanwhile and goes on then.
+        while let Some(ack) = context.spread.acks.last_mut() {
+            if network.answered(&context.machine, &mut *ack).await.is_err() {
+                *ack = Completion::done(Err(FabricError::Lost));
+                return false;
             }
+            context.spread.acks.pop();
         }
-        Ok(w)
+        context.spread.reach_all(network)
+    }
+
+    /// Whether every backup has its COMMIT-BACKUP by now, for whoever does not wait.
+    pub(super) fn is_backed(&mut self, network: &Network) -> bool {
+        let spread = &mut self.context_mut().spread;
+        spread.acks.retain_mut(|ack| match ack.take() {
+            Some(Err(lost)) => {
+                *ack = Completion::done(Err(lost));
+                true
+            }
+            answer => answer.is_none(),
+        });
+        spread.acks.is_empty() && spread.reach_all(network)
     }
 
     /// Waits for regions that are changing hands.
@@ -194,14 +227,14 @@ impl Transaction {
         done
     }
 
-    /// COMMIT-BACKUP of a large transaction at one backup.
+    /// All of COMMIT-BACKUP of a large transaction at one backup but its end: it is worth nothing without, and the commit
+    /// may be given up.
     async fn commit_backup_in_parts(
         &mut self,
         network: &Network,
         at: usize,
         w: Timestamp,
-        acks: &mut Vec<Completion<()>>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), LockFailure> {
         let current = self.context().spread.configuration;
         let machine = self.context().spread.participants[at].machine;
         let Some(link) = network.link(machine) else {
@@ -212,25 +245,21 @@ impl Transaction {
         while next < self.context().spread.participants[at].backup.len() {
             let (record, upto) = self.context().backup_part(network, at, next, w)?;
             next = upto;
-            let tag = match next == self.context().spread.participants[at].backup.len() {
-                true => record::COMMIT_BACKUP_LAST,
-                false => record::COMMIT_BACKUP_PART,
-            };
             let mut round = 0;
             let ack = loop {
-                let append = || link.append_unpromised(tag, &record);
+                let append = || link.append_unpromised(record::COMMIT_BACKUP_PART, &record);
                 match network.configured.during(current, append) {
-                    None => return Err(Halt::InDoubt),
+                    None => return Err(RECONFIGURED),
                     Some(Ok(ack)) => break ack,
                     // Two large transactions may be in each other's way.
                     Some(Err(RingFull)) if round == ROOM_ROUNDS => {
-                        return Err(LockFailure::Abort(AbortReason::LockBusy).into());
+                        return Err(LockFailure::Abort(AbortReason::LockBusy));
                     }
                     Some(Err(RingFull)) => self.wait_a_moment(network, round).await,
                 }
                 round += 1;
             };
-            acks.push(ack);
+            self.context_mut().spread.acks.push(ack);
         }
         Ok(())
     }
@@ -242,7 +271,9 @@ impl Transaction {
             let Some(link) = network.link(machine) else {
                 continue;
             };
-            if !link.is_up().await {
+            // What is behind a hole is never seen; whoever replaces machines is about to replace one of both.
+            let reaches = || link.is_whole() || network.replaces_machines();
+            if !link.is_up().await || !reaches() {
                 return Err(LockFailure::Abort(AbortReason::Unreachable));
             }
             let longest = network.longest_record();
@@ -252,7 +283,7 @@ impl Transaction {
                 sizes = self.context().record_sizes(at);
             }
             if sizes[COMMIT_BACKUP] > longest || !network.takes(&sizes) {
-                sizes[COMMIT_BACKUP] = 0;
+                sizes[COMMIT_BACKUP] = self.context().end_of_parts();
                 self.context_mut().spread.participants[at].in_parts = true;
             }
             if sizes.iter().any(|words| *words > longest) || !network.takes(&sizes) {
@@ -313,50 +344,13 @@ impl Transaction {
         }
     }
 
-    /// Waits for a peer's answer; looks for it itself for a while rather than be woken.
-    pub(super) async fn answered<T>(
-        &self,
-        network: &Network,
-        mut reply: impl BorrowMut<Completion<T>>,
-    ) -> Result<T, FabricError> {
-        let reply = reply.borrow_mut();
-        for _ in 0..network.looks() {
-            if let Some(answer) = reply.take() {
-                return answer;
-            }
-            if !network.poll(self.machine()) {
-                if !network.driven {
-                    std::thread::yield_now();
-                }
-                let_others_run().await;
-            }
-        }
-        reply.await
-    }
-
     /// COMMIT-PRIMARY everywhere; the commit has taken effect when it answers Ok.
     async fn primaries(&mut self, network: &Network, w: Timestamp) -> Result<Done, Halt> {
-        let context = self.context_mut();
-        let id = context.txn_id();
-        let locked_here = context.locked > 0;
-        let current = match planted::is(Planted::CommitInLaterConfiguration) {
-            true => network.configured.id(),
-            false => id.configuration,
-        };
-        let shown = network.configured.during(current, || {
-            // Its own new objects are there before anything elsewhere leads to them.
-            context.put_in_place(w);
-            let acks = context.commit_primary_elsewhere(network, w);
-            network.committing.show(id);
-            acks
-        });
-        let acks = shown.ok_or(Halt::InDoubt)?;
+        let id = self.context().txn_id();
+        let locked_here = self.context().locked > 0;
+        let machine = Arc::clone(self.machine());
+        let (participants, acks) = self.show(network, w).ok_or(Halt::InDoubt)?;
         let known = locked_here || acks.is_empty();
-        let participants = context.spread.participants.drain(..);
-        let participants = participants.map(|participant| participant.machine);
-        let participants = participants.collect();
-        context.is_in_place(w);
-        let machine = Arc::clone(&context.machine);
         let mut ending = Ending {
             network,
             regions: machine.regions(),
@@ -367,7 +361,8 @@ impl Transaction {
         };
         let mut acknowledged = known;
         while !acknowledged && let Some(ack) = ending.acks.first_mut() {
-            acknowledged = self.answered(network, &mut *ack).await.is_ok();
+            let answer = network.answered(&machine, &mut *ack).await;
+            acknowledged = answer.is_ok() && network.reaches(&ending.participants);
             ending.lost |= !acknowledged;
             drop(ending.acks.swap_remove(0));
         }
@@ -379,6 +374,54 @@ impl Transaction {
             false if network.replaces_machines() => Err(Halt::InDoubt),
             false => Err(LockFailure::Stop(Stop::InDoubt).into()),
         }
+    }
+
+    /// Writes COMMIT-PRIMARY, and does it here, unless another configuration has been applied: who has records of the
+    /// commit, and the acks that are to come.
+    fn show(
+        &mut self,
+        network: &Network,
+        w: Timestamp,
+    ) -> Option<(Vec<MachineId>, Vec<Completion<()>>)> {
+        let context = self.context_mut();
+        let id = context.txn_id();
+        let current = match planted::is(Planted::CommitInLaterConfiguration) {
+            true => network.configured.id(),
+            false => id.configuration,
+        };
+        let shown = network.configured.during(current, || {
+            // Its own new objects are there before anything elsewhere leads to them.
+            context.put_in_place(w);
+            let acks = context.commit_primary_elsewhere(network, w);
+            network.committing.show(id);
+            acks
+        });
+        let acks = shown?;
+        let participants = context.spread.participants.drain(..);
+        let participants = participants.map(|participant| participant.machine);
+        let participants = participants.collect();
+        context.is_in_place(w);
+        Some((participants, acks))
+    }
+
+    /// Every backup has the COMMIT-BACKUP of a commit that nobody waits for: it goes on to its end. It comes back where
+    /// another configuration has been applied.
+    pub(super) fn go_on(mut self, network: &Network, w: Timestamp) -> Result<(), Transaction> {
+        let id = self.context().txn_id();
+        let machine = Arc::clone(self.machine());
+        let Some((participants, acks)) = self.show(network, w) else {
+            return Err(self);
+        };
+        drop(Ending {
+            network,
+            regions: machine.regions(),
+            id,
+            participants,
+            acks,
+            lost: false,
+        });
+        self.finish();
+        Ok(())
     }
 
     /// A commit that was in doubt is what recovery has decided, and nobody waits to hear of it.
@@ -426,6 +469,31 @@ impl Context {
 }
 
 impl Network {
+    /// Waits for a peer's answer; looks for it itself for a while rather than be woken.
+    pub(super) async fn answered<T>(
+        &self,
+        machine: &Machine,
+        mut reply: impl BorrowMut<Completion<T>>,
+    ) -> Result<T, FabricError> {
+        let reply = reply.borrow_mut();
+        for _ in 0..self.looks() {
+            if let Some(answer) = reply.take() {
+                return answer;
+            }
+            if !self.poll(machine) {
+                std::thread::yield_now();
+                let_others_run().await;
+            }
+        }
+        reply.await
+    }
+
+    /// Whether nothing is lost of what has been written to some machines: then they see what they acknowledge.
+    pub(super) fn reaches(&self, machines: &[MachineId]) -> bool {
+        let mut links = machines.iter().filter_map(|machine| self.link(*machine));
+        links.all(Link::is_whole)
+    }
+
     /// Looks for an answer before the poller is relied on to wake whoever waits.
     fn looks(&self) -> u32 {
         if self.driven || self.far { 0 } else { 4096 }

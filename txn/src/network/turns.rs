@@ -245,7 +245,7 @@ impl Transaction {
             ticket,
             ended: false,
         };
-        let turn = self.answered(&network, turn).await;
+        let turn = network.answered(self.machine(), turn).await;
         // Where no answer will come the line is left, should it still be there.
         asked.ended = turn.is_ok();
         match turn {

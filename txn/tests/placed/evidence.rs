@@ -260,3 +260,60 @@ fn a_lock_without_its_values_is_no_evidence() {
     assert!(content.contains(&113), "{content:?}");
     slow.rest();
 }
+
+/// A machine whose log has no room keeps the others from what would commit without it.
+#[test]
+fn nobody_has_all_of_a_large_commit_before_everybody_has_room_for_it() {
+    // Two records of this size are more than a log takes at once.
+    const WORDS: usize = 400;
+    for given_up in [false, true] {
+        let slow = Slow::new(4);
+        let large: Vec<Addr> = (0..20).map(|_| slow.object(0, WORDS)).collect();
+        let small = slow.object(1, 3);
+        let mut tx = slow.0[0].coordinator().begin(Mode::ReadWrite);
+        for addr in &large {
+            slow.run(tx.write(*addr, &[8; WORDS])).expect("there");
+        }
+        slow.run(tx.write(small, &[8; 3])).expect("there");
+        let (first, second) = (region(large[0]), region(small));
+        let mut commit = pin!(tx.commit());
+        assert!(poll(commit.as_mut()).is_pending());
+        slow.0[1].drive();
+        slow.0[0].drive();
+        // Parts go out until the log is full: nobody reads it.
+        let mut outcome = Poll::Pending;
+        for _ in 0..10 {
+            outcome = poll(commit.as_mut());
+        }
+        assert!(outcome.is_pending());
+        let nothing = |slow: &Slow| {
+            for machine in 1..4 {
+                slow.0[machine].drive();
+                for region in [first, second] {
+                    let evidence = slow.evidence(machine, region);
+                    assert!(!evidence.any_of(Evidence::COMMIT_BACKUP), "{evidence:?}");
+                }
+            }
+        };
+        if given_up {
+            while outcome.is_pending() {
+                outcome = poll(commit.as_mut());
+            }
+            let Poll::Ready(Ok(Outcome::Aborted(_))) = outcome else {
+                panic!("{outcome:?}");
+            };
+            nothing(&slow);
+        } else {
+            nothing(&slow);
+            slow.commits(commit);
+        }
+        slow.rest();
+        let mut tx = slow.0[3].coordinator().begin(Mode::ReadOnly);
+        let now = if given_up { 3 } else { 8 };
+        for addr in [large[0], large[19], small] {
+            let read = slow.run(tx.view(addr, None, |view| view.word(0)));
+            let read = read.expect("there").map(|(word, _)| word);
+            assert_eq!(read, Some(now));
+        }
+    }
+}

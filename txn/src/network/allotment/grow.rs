@@ -45,7 +45,8 @@ impl State {
         told.answers.extend(waiting.map(|waiting| (waiting, true)));
     }
 
-    /// There is none; what is asked for instead.
+    /// There is none; what is asked for instead. Where machines are replaced that cannot be reached whoever waits is to ask
+    /// again: it is no want of memory, and what is near together stays so.
     pub(super) fn not_grown(
         &mut self,
         request: RequestId,
@@ -53,9 +54,14 @@ impl State {
         told: &mut Told,
     ) -> Option<(MachineId, RegionMessage)> {
         let Growing { wish, waiting, .. } = self.answered(request)?;
+        if why == AllocationError::Unreachable && self.replaces {
+            told.unanswered.extend(waiting);
+            return None;
+        }
         let elsewhere = matches!(
             why,
             AllocationError::NoSuchRegion(_)
+                | AllocationError::Unreachable
                 | AllocationError::Placement(PlacementError::GroupUnavailable { .. })
         );
         if wish.near.is_some() && elsewhere {
@@ -125,7 +131,7 @@ impl Transaction {
         for _ in 0..ROUNDS {
             if regions.is_full() {
                 let grown = network.grow(machine, near);
-                match self.answered(network, grown).await {
+                match network.answered(self.machine(), grown).await {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(_) => return Err(Stop::Retry(AbortReason::Unreachable)),

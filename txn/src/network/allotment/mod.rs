@@ -76,6 +76,8 @@ struct State {
     /// Who waits for a part of the list of all regions, by the first region of the part.
     lists: HashMap<RegionId, Vec<Completer<Part>>, FixedState>,
     growing: Option<Growing>,
+    /// Whether machines that fail are replaced.
+    replaces: bool,
     lost: BTreeSet<MachineId>,
     /// Below this are the numbers of all regions.
     next_region: RegionId,
@@ -96,6 +98,8 @@ type Part = (Vec<Mapping>, bool);
 struct Told {
     answers: Vec<(Completer<bool>, bool)>,
     parts: Vec<(Completer<Part>, Part)>,
+    /// Who is told that there is no answer.
+    unanswered: Vec<Completer<bool>>,
 }
 
 impl Told {
@@ -106,6 +110,7 @@ impl Told {
         for (waiting, part) in self.parts {
             waiting.complete(Ok(part));
         }
+        drop(self.unanswered);
     }
 }
 
@@ -150,6 +155,7 @@ impl Allotment {
             lookups: HashMap::default(),
             lists: HashMap::default(),
             growing: None,
+            replaces: options.leases.is_some() && options.store.is_some(),
             lost: BTreeSet::new(),
             next_region: RegionId(next.0.saturating_add(REGIONS_A_CONFIGURATION)),
             inactive: BTreeSet::new(),

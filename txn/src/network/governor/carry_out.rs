@@ -191,6 +191,9 @@ impl Network {
         state.moved.extend(moved);
         self.send_regions(machine, outgoing);
         state.drain = None;
+        if planted::is(Planted::RecoverBeforeDrained) {
+            self.begin_to_drain(state, id);
+        }
         let now = governor.clock.now_ns();
         state.timelines.applied(id, now);
         let answer = state.reconfiguration.applied(now, id, refused);

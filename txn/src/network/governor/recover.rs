@@ -199,7 +199,9 @@ impl Network {
             let actions = recovering.protocol.tick(now, &around);
             self.carry_out_recovery(machine, state, actions);
         }
-        self.apply_what_waited(machine, state);
+        if !(planted::is(Planted::ServeBeforeApplied) && state.recovering.running) {
+            self.apply_what_waited(machine, state);
+        }
         self.finish_recovery(machine, governor, state);
         let recovering = &mut state.recovering;
         recovering
@@ -289,7 +291,9 @@ impl Network {
             if id.machine != self.me.0 {
                 let mut ends = self.ends.lock();
                 if let Some(end) = ends.iter_mut().find(|end| end.is_of(id.machine)) {
-                    end.settle(machine, id, w);
+                    let kept = state.recovering.kept.range((id, 0)..=(id, u32::MAX));
+                    let found = kept.filter_map(|(_, held)| held.content.as_deref());
+                    end.settle(machine, id, w, found);
                 }
             }
             return;
