@@ -35,6 +35,8 @@ pub struct Allocator {
     unused: BTreeSet<RegionId>,
     /// Machines that are given nothing: they cannot be reached, or are to leave.
     closed: BTreeSet<MachineId>,
+    /// How many of them are to leave.
+    leaving: usize,
     preparing: BTreeMap<RegionId, Attempt>,
     /// Requests that are being worked on or were answered with a region.
     requests: BTreeMap<RequestId, RegionId>,
@@ -92,6 +94,7 @@ impl Allocator {
             next_region: next_region.0,
             end_of_regions: next_region.0.saturating_add(REGIONS_A_CONFIGURATION),
             unused: BTreeSet::new(),
+            leaving: configuration.leaving().len(),
             closed: configuration.leaving(),
             preparing: BTreeMap::new(),
             requests: requests.into_iter().collect(),
@@ -239,7 +242,7 @@ impl Allocator {
             Err(why) => {
                 self.requests.remove(&request);
                 let why = match why {
-                    AllocationError::Placement(_) if !self.unreachable.is_empty() => {
+                    AllocationError::Placement(_) if self.closed.len() > self.leaving => {
                         AllocationError::Unreachable
                     }
                     why => why,
