@@ -5,7 +5,7 @@
 //! if the graph has no circle. A transaction that was aborted counts as one that only read: it, too, must
 //! have seen one state of the world.
 
-use crate::history::Seen;
+use crate::history::{SOMETIME, Seen};
 use crate::versions::Versions;
 
 /// Edges that follow from a history, then a search for a circle.
@@ -35,9 +35,14 @@ fn dependencies(history: &[Seen], versions: &Versions) -> Result<Vec<Vec<usize>>
         }
     }
     for (i, t) in history.iter().enumerate() {
+        let since = (t.began == SOMETIME).then(|| Seen {
+            at: versions.last_so(t),
+            ..t.clone()
+        });
+        let reader = since.as_ref().unwrap_or(t);
         for (object, saw) in &t.reads {
             let order = versions.order(*object);
-            let met = versions.met(t, *object, *saw)?;
+            let met = versions.met(reader, *object, *saw)?;
             let next = met.map_or(0, |position| position + 1);
             let from = met.map(|position| order[position].by);
             if let Some(from) = from.filter(|from| *from != i) {

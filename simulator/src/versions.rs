@@ -126,6 +126,41 @@ impl Versions {
         }
     }
 
+    /// The newest time, not after its own, at which all was as a transaction without effect saw it, whose timestamp
+    /// says nothing ([`crate::history::SOMETIME`]); its own where there is none.
+    pub fn last_so(&self, t: &Seen) -> Timestamp {
+        let just_before =
+            |version: &Version| Timestamp::from_raw(version.at.raw().saturating_sub(1));
+        let orders = t.reads.iter().map(|(object, _)| self.order(*object));
+        let mut times: Vec<Timestamp> = orders.flatten().map(just_before).collect();
+        times.retain(|time| *time < t.at);
+        times.push(t.at);
+        times.sort_unstable();
+        let was_so = |time: &&Timestamp| {
+            let mut reads = t.reads.iter();
+            reads.all(|(object, saw)| self.was_so(*object, *saw, **time))
+        };
+        times.iter().rev().find(was_so).copied().unwrap_or(t.at)
+    }
+
+    /// Whether who reads at a time meets this.
+    fn was_so(&self, object: Object, saw: Saw, time: Timestamp) -> bool {
+        let order = self.order(object);
+        let newest = order.partition_point(|version| version.at <= time);
+        let newest = newest.checked_sub(1).map(|position| order[position]);
+        match (saw, newest) {
+            (Saw::Absent, newest) => newest.is_none_or(|version| !version.stays),
+            (Saw::By(0), newest) => newest.is_none(),
+            (Saw::By(writer), newest) => newest.is_some_and(|version| {
+                let his = self
+                    .numbers
+                    .get(&writer)
+                    .is_some_and(|(by, _)| *by == version.by);
+                his && version.stays
+            }),
+        }
+    }
+
     /// Whether everything that was there, or was not, when a write took effect was so.
     fn conditions(&self, history: &[Seen]) -> Result<(), String> {
         for t in history {

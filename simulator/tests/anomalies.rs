@@ -1,7 +1,7 @@
 //! The checkers find what they are for: every classical anomaly, planted in a history of few transactions.
 
 use fencepost_simulator::checker::check;
-use fencepost_simulator::history::{NEVER, Object, Saw, Seen, Write};
+use fencepost_simulator::history::{NEVER, Object, SOMETIME, Saw, Seen, Write};
 use fencepost_simulator::lists::{Contents, check_lists};
 use fencepost_simulator::snapshots::check_snapshots;
 use fencepost_txn::Timestamp;
@@ -144,6 +144,33 @@ fn an_end_that_nobody_was_told_of_orders_nothing() {
     let mut again = before;
     (again.id, again.began, again.ended) = (4, 7, 8);
     assert!(check(&[dropped, after, again]).is_err());
+}
+
+#[test]
+fn who_is_out_of_touch_may_see_what_was_so_once() {
+    let reads = |reads: &[(Object, Saw)]| {
+        [
+            change(1, (1, 2), &[], true, false),
+            seen(2, (3, 4), &[], &[X]),
+            change(3, (5, 6), &[], false, true),
+            seen(4, (7, 8), &[], &[Y]),
+            seen(9, (SOMETIME, 20), reads, &[]),
+        ]
+    };
+    for so_once in [
+        // Before all of them, although the key is not there at the timestamp of the reader either.
+        [(KEY, Saw::Absent), (X, FIRST)],
+        [(KEY, Saw::By(1)), (X, Saw::By(2))],
+        [(KEY, Saw::Absent), (Y, Saw::By(4))],
+    ] {
+        assert_eq!(check(&reads(&so_once)), Ok(()));
+    }
+    for never_so in [
+        [(KEY, Saw::By(1)), (Y, Saw::By(4))],
+        [(X, FIRST), (Y, Saw::By(4))],
+    ] {
+        assert!(check(&reads(&never_so)).is_err(), "{never_so:?}");
+    }
 }
 
 #[test]
