@@ -37,7 +37,7 @@ use fencepost_cluster::allocation::{
     ReplicaRegions,
 };
 use fencepost_cluster::reconfiguration::{Report, Resumed};
-use fencepost_cluster::{Mapping, RegionMap, Wire};
+use fencepost_cluster::{Mapping, RegionMap, Replicas, Wire};
 use fencepost_fabric::{Completer, FabricError, MachineId};
 use fencepost_storage::RegionId;
 use foldhash::fast::FixedState;
@@ -81,6 +81,8 @@ struct State {
     lost: BTreeSet<MachineId>,
     /// Below this are the numbers of all regions.
     next_region: RegionId,
+    /// See [`Allotment::to_recover`].
+    to_recover: Vec<(u32, Replicas)>,
     /// Regions that have another primary, which has not recovered them yet.
     inactive: BTreeSet<RegionId>,
     /// Regions that no machine has any more.
@@ -158,6 +160,7 @@ impl Allotment {
             replaces: options.leases.is_some() && options.store.is_some(),
             lost: BTreeSet::new(),
             next_region: RegionId(next.0.saturating_add(REGIONS_A_CONFIGURATION)),
+            to_recover: Vec::new(),
             inactive: BTreeSet::new(),
             gone: BTreeSet::new(),
             report: None,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fencepost_cluster::allocation::{CacheEvent, Lookup, MovedRegion, RegionMessage};
 use fencepost_cluster::reconfiguration::{Holdings, Leading, NewConfig, Refused, Regions, Report};
-use fencepost_cluster::{ConfigurationId, Replicas, Replication};
+use fencepost_cluster::{ConfigurationId, Mapping, Replicas, Replication};
 use fencepost_fabric::MachineId;
 use fencepost_storage::{RegionId, Timestamp};
 
@@ -45,12 +45,10 @@ impl Allotment {
         self.0.lock().regions().commit()
     }
 
-    /// The regions of which this machine is a replica, and all replicas of each.
-    pub fn held(&self) -> Vec<(u32, Replicas)> {
-        let state = self.0.lock();
-        let held = state.replica.held();
-        held.map(|held| (held.mapping.region.0, held.mapping.replicas.clone()))
-            .collect()
+    /// The regions of which this machine was a replica when it applied the configuration, and all replicas of each. Those
+    /// that came since have nothing of earlier configurations, and their other replicas may not expect to hear of them.
+    pub fn to_recover(&self) -> Vec<(u32, Replicas)> {
+        self.0.lock().to_recover.clone()
     }
 
     /// Whether all data of a region is here.
@@ -111,6 +109,9 @@ impl Network {
             state.inactive.extend(moved);
             let mut host = self.host(machine);
             let applied = state.regions().apply(new, &mut host);
+            let held = state.replica.held().map(|held| &held.mapping);
+            let of = |mapping: &Mapping| (mapping.region.0, mapping.replicas.clone());
+            state.to_recover = held.map(of).collect();
             for region in &new.lost {
                 self.whereabouts.forget(*region);
                 machine.release_region(*region);

@@ -137,7 +137,7 @@ impl Network {
     pub(super) fn recover(&self, machine: &Machine, governor: &Governor, state: &mut State) {
         let now = governor.clock.now_ns();
         let configuration = state.last_drained;
-        let regions = self.allotment.held();
+        let regions = self.allotment.to_recover();
         let (found, awaited) = self.find_recovering(machine, state, configuration, &regions);
         let members = self.configured.current();
         let members = members.machines().iter().map(|machine| machine.id);
