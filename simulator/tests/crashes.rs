@@ -31,13 +31,7 @@ fn nothing_is_lost_with_a_machine_that_crashes_while_another_is_replaced() {
 
 #[test]
 fn commits_are_whole_whatever_step_their_machine_crashes_at() {
-    hold(6..200, Plan::draw_with_crash_in_commit);
-}
-
-#[test]
-#[ignore = "a known fault: a transaction that only reads does not find an object while a configuration is applied"]
-fn a_reader_finds_everything_while_a_configuration_is_applied() {
-    hold(5..6, Plan::draw_with_crash_in_commit);
+    hold(0..200, Plan::draw_with_crash_in_commit);
 }
 
 #[test]

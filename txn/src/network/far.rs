@@ -105,11 +105,6 @@ impl Network {
         Ok(!self.far && self.find(addr.region()).await?)
     }
 
-    /// Whose memory an object is to be read of; of a region that is not known there is nothing to be read.
-    fn holder(&self, addr: Addr) -> MachineId {
-        self.primary(addr).unwrap_or(self.me())
-    }
-
     /// Begins to read `words` words of a machine's memory.
     fn post(
         &self,
@@ -180,13 +175,16 @@ impl Network {
     /// # Errors
     /// As [`Self::fetch`].
     pub async fn fetch_of(&self, addr: Addr) -> Result<Option<(MachineId, ObjectCopy)>, Stop> {
-        if !self.knows(addr.region()) && !self.find(addr.region()).await? {
-            return Ok(None);
-        }
         for round in 0.. {
-            let machine = self.holder(addr);
+            // It may be changing hands since the last round.
+            if !self.knows(addr.region()) && !self.find(addr.region()).await? {
+                return Ok(None);
+            }
+            let Some(machine) = self.primary(addr) else {
+                continue;
+            };
             let (Some(class), forgotten) = self.class(machine, addr).await? else {
-                match self.holder(addr) == machine {
+                match self.primary(addr) == Some(machine) {
                     true => return Ok(None),
                     false => continue,
                 }
@@ -201,7 +199,7 @@ impl Network {
                 self.post(machine, piece, offset / WORD_BYTES, words)
             };
             let Some(words) = self.words(post(), post).await? else {
-                match self.holder(addr) == machine {
+                match self.primary(addr) == Some(machine) {
                     true => return Ok(None),
                     false => continue,
                 }
@@ -222,7 +220,11 @@ impl Network {
         self.counting.count(Posted::Header);
         let piece = Piece::Region(addr.region().0);
         let word = addr.offset() as usize / WORD_BYTES;
-        self.post(self.holder(addr), piece, word, 1)
+        match self.primary(addr) {
+            Some(machine) => self.post(machine, piece, word, 1),
+            // What this machine may have of it is a backup's.
+            None => Completion::done(Err(FabricError::Refused("nobody is known to have it"))),
+        }
     }
 
     /// The header that [`Self::post_header`] has asked for; `None` as [`Self::fetch`].
