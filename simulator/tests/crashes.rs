@@ -46,20 +46,12 @@ fn machines_are_replaced_whatever_step_of_that_another_crashes_at() {
 
 #[test]
 fn machines_that_stood_still_do_no_harm() {
-    hold(0..106, Plan::draw_with_pause);
+    hold(0..120, Plan::draw_with_pause);
 }
 
 #[test]
 fn machines_that_were_cut_off_do_no_harm() {
-    hold(1..106, Plan::draw_with_partition);
-}
-
-#[test]
-#[ignore = "a known fault: a history is not strictly serializable in which a machine is evicted that lives"]
-fn machines_that_are_evicted_do_no_harm() {
-    hold(0..1, Plan::draw_with_partition);
-    hold(106..107, Plan::draw_with_partition);
-    hold(106..107, Plan::draw_with_pause);
+    hold(0..120, Plan::draw_with_partition);
 }
 
 #[test]
