@@ -16,14 +16,15 @@
 //! a process has left behind, which is removed. A peer that has ended is noticed by a word of its control
 //! segment; one that was killed by its lease alone: until then its memory is written in vain.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
+mod files;
+mod peer;
+
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use foldhash::{HashMap, HashSet};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::bell::Bell;
 use crate::completion::Completion;
@@ -31,10 +32,13 @@ use crate::counters::FabricCounters;
 use crate::direct;
 use crate::fabric::{Event, Fabric, FabricError};
 use crate::machine::{MachineId, Member};
-use crate::memory::{Memory, WORD_BYTES};
+use crate::memory::Memory;
 use crate::nvram::{self, Living};
 use crate::segment::{Place, SegmentId, Writer};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
+use files::is_whole;
+pub(crate) use files::{home_of, make, name_of, open};
+use peer::{Life, Mapped, Peer};
 
 /// Most members that a machine counts.
 const MAX_MEMBERS: usize = 1000;
@@ -87,149 +91,6 @@ struct Keeping {
 struct Own {
     memory: Arc<Memory>,
     path: PathBuf,
-}
-
-/// A peer, and what has been mapped of it in its present life.
-#[derive(Debug)]
-struct Peer {
-    home: PathBuf,
-    life: RwLock<Option<Arc<Life>>>,
-    /// Whether it was connected when events were last taken.
-    connected: AtomicBool,
-}
-
-/// What has been mapped of a process.
-#[derive(Debug)]
-struct Life {
-    control: Arc<Memory>,
-    bell: Bell,
-    lease_bell: Bell,
-    mapped: RwLock<HashMap<SegmentId, Mapped>>,
-    /// The generation of the peer's members in which this machine was found among them.
-    counted: AtomicU64,
-}
-
-impl Life {
-    fn generation(&self) -> u64 {
-        self.control.words()[GENERATION].load(Ordering::Acquire)
-    }
-
-    fn lasts(&self) -> bool {
-        self.generation() != 0
-    }
-
-    /// Whether the peer counts `machine` as a member.
-    fn counts(&self, machine: MachineId) -> bool {
-        let generation = self.generation();
-        if generation == self.counted.load(Ordering::Relaxed) {
-            return true;
-        }
-        let members = &self.control.words()[MEMBERS..];
-        let number = u64::from(machine.0) + 1;
-        let found = members
-            .iter()
-            .map(|word| word.load(Ordering::Acquire))
-            .take_while(|member| *member != 0)
-            .any(|member| member == number);
-        if found {
-            self.counted.store(generation, Ordering::Relaxed);
-        }
-        found
-    }
-}
-
-impl Peer {
-    /// The process that is the peer now.
-    fn life(&self) -> Result<Arc<Life>, FabricError> {
-        if let Some(life) = self.life.read().as_ref().filter(|life| life.lasts()) {
-            return Ok(Arc::clone(life));
-        }
-        let mut known = self.life.write();
-        *known = None;
-        let control = Memory::of_file(&open_file(&self.home.join(CONTROL), true)?, true)?;
-        if control.len() < CONTROL_WORDS {
-            return Err(FabricError::Lost);
-        }
-        let control = Arc::new(control);
-        let life = Arc::new(Life {
-            bell: Bell::new(Arc::clone(&control), BELL),
-            lease_bell: Bell::new(Arc::clone(&control), LEASE_BELL),
-            control,
-            mapped: RwLock::default(),
-            counted: AtomicU64::new(0),
-        });
-        if !life.lasts() {
-            return Err(FabricError::Lost);
-        }
-        Ok(Arc::clone(known.insert(life)))
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Mapped {
-    memory: Arc<Memory>,
-    writable: bool,
-}
-
-pub(crate) fn home_of(root: &Path, machine: MachineId) -> PathBuf {
-    root.join(machine.to_string())
-}
-
-/// Whether all of a segment is written sooner or later. Regions and old versions are large, and are put to use piece by
-/// piece.
-fn is_whole(segment: SegmentId) -> bool {
-    ![SegmentId::REGION, SegmentId::OLD_VERSIONS].contains(&segment.kind())
-}
-
-pub(crate) fn name_of(segment: SegmentId, writer: Writer) -> String {
-    match writer {
-        Writer::Owner => format!("{:016x}", segment.raw()),
-        Writer::Peer(peer) => format!("{:016x}.{peer}", segment.raw()),
-    }
-}
-
-/// Makes a file of zeroed words and maps it. What is `whole` has its room from the beginning; of the rest room is taken
-/// as pages are touched, which whoever does so has to know is there ([`Fabric::room`]): where it is not the process ends.
-pub(crate) fn make(path: &Path, words: usize, whole: bool) -> io::Result<Memory> {
-    let unnamed = path.with_file_name(format!(
-        "{}.new",
-        path.file_name().unwrap_or_default().to_string_lossy()
-    ));
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&unnamed)?;
-    let bytes = (words * WORD_BYTES) as u64;
-    file.set_len(bytes)?;
-    if whole {
-        take_room(&file, bytes)?;
-    }
-    let memory = Memory::of_file(&file, true)?;
-    fs::rename(unnamed, path)?;
-    Ok(memory)
-}
-
-/// Has the file system set bytes of a file aside, where it can.
-fn take_room(file: &File, bytes: u64) -> io::Result<()> {
-    use rustix::fs::{FallocateFlags, fallocate};
-    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
-        taken => taken.map_err(io::Error::from),
-    }
-}
-
-/// Opens what a peer has made.
-fn open_file(path: &Path, writable: bool) -> Result<File, FabricError> {
-    let opened = OpenOptions::new().read(true).write(writable).open(path);
-    // It is not there yet, or no more.
-    opened.map_err(|_| FabricError::Lost)
-}
-
-pub(crate) fn open(path: &Path, writable: bool) -> Option<Memory> {
-    let file = open_file(path, writable).ok()?;
-    Memory::of_file(&file, writable).ok()
 }
 
 impl ShmFabric {
@@ -365,12 +226,13 @@ impl ShmFabric {
         work: impl FnOnce(&Mapped) -> T,
     ) -> Result<T, FabricError> {
         if machine != self.me {
-            let peers = self.peers.read();
+            let urgent = segment.lane() == SegmentId::LEASE_LANE;
+            let peers = look_at(&self.peers, urgent);
             let peer = peers.get(&machine).ok_or(FabricError::NotMember(machine))?;
-            let life = peer.life.read();
+            let life = look_at(&peer.life, urgent);
             if let Some(life) = life.as_ref().filter(|life| life.lasts())
                 && life.counts(self.me)
-                && let Some(mapped) = life.mapped.read().get(&segment)
+                && let Some(mapped) = look_at(&life.mapped, urgent).get(&segment)
             {
                 return Ok(work(mapped));
             }
@@ -430,8 +292,11 @@ impl ShmFabric {
     /// Rings one of the bells of a peer.
     #[inline]
     fn ring_at(&self, machine: MachineId, bell: impl Fn(&Life) -> &Bell) {
-        if let Some(peer) = self.peers.read().get(&machine) {
-            if let Some(life) = peer.life.read().as_ref().filter(|life| life.lasts()) {
+        if let Some(peer) = look_at(&self.peers, true).get(&machine) {
+            if let Some(life) = look_at(&peer.life, true)
+                .as_ref()
+                .filter(|life| life.lasts())
+            {
                 return bell(life).ring();
             }
             // A machine that is not there has nobody to wake.
@@ -449,6 +314,16 @@ impl ShmFabric {
             false => Completion::done(Err(NOT_THE_WRITER)),
         });
         done.unwrap_or_else(|error| Completion::done(Err(error)))
+    }
+}
+
+/// Looks at what is seldom changed. Who is `urgent`, as leases are, does not queue behind somebody who wants to change it and
+/// waits for readers that others keep from the processor.
+#[inline]
+fn look_at<T>(lock: &RwLock<T>, urgent: bool) -> RwLockReadGuard<'_, T> {
+    match urgent {
+        true => lock.read_recursive(),
+        false => lock.read(),
     }
 }
 
@@ -549,13 +424,9 @@ impl Fabric for ShmFabric {
             stays
         });
         for id in others {
-            peers.entry(id).or_insert_with(|| {
-                Arc::new(Peer {
-                    home: home_of(&self.root, id),
-                    life: RwLock::default(),
-                    connected: AtomicBool::new(false),
-                })
-            });
+            peers
+                .entry(id)
+                .or_insert_with(|| Arc::new(Peer::at(home_of(&self.root, id))));
         }
         Ok(())
     }

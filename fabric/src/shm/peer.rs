@@ -1,0 +1,111 @@
+//! A peer of the same host: the process that it is now, and what is mapped of that.
+//!
+//! A process that ends well says so in its control segment; one that comes after it is another life, of which everything is
+//! mapped anew.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use foldhash::HashMap;
+use parking_lot::RwLock;
+
+use super::files::open_file;
+use super::{BELL, CONTROL, CONTROL_WORDS, GENERATION, LEASE_BELL, MEMBERS};
+use crate::bell::Bell;
+use crate::fabric::FabricError;
+use crate::machine::MachineId;
+use crate::memory::Memory;
+use crate::segment::SegmentId;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A peer, and what has been mapped of it in its present life.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) home: PathBuf,
+    pub(super) life: RwLock<Option<Arc<Life>>>,
+    /// Whether it was connected when events were last taken.
+    pub(super) connected: AtomicBool,
+}
+
+/// What has been mapped of a process.
+#[derive(Debug)]
+pub(super) struct Life {
+    control: Arc<Memory>,
+    pub(super) bell: Bell,
+    pub(super) lease_bell: Bell,
+    pub(super) mapped: RwLock<HashMap<SegmentId, Mapped>>,
+    /// The generation of the peer's members in which this machine was found among them.
+    counted: AtomicU64,
+}
+
+impl Life {
+    fn generation(&self) -> u64 {
+        self.control.words()[GENERATION].load(Ordering::Acquire)
+    }
+
+    pub(super) fn lasts(&self) -> bool {
+        self.generation() != 0
+    }
+
+    /// Whether the peer counts `machine` as a member.
+    pub(super) fn counts(&self, machine: MachineId) -> bool {
+        let generation = self.generation();
+        if generation == self.counted.load(Ordering::Relaxed) {
+            return true;
+        }
+        let members = &self.control.words()[MEMBERS..];
+        let number = u64::from(machine.0) + 1;
+        let found = members
+            .iter()
+            .map(|word| word.load(Ordering::Acquire))
+            .take_while(|member| *member != 0)
+            .any(|member| member == number);
+        if found {
+            self.counted.store(generation, Ordering::Relaxed);
+        }
+        found
+    }
+}
+
+impl Peer {
+    /// Of a machine that has its files there; nothing is mapped yet.
+    pub(super) fn at(home: PathBuf) -> Peer {
+        Peer {
+            home,
+            life: RwLock::default(),
+            connected: AtomicBool::new(false),
+        }
+    }
+
+    /// The process that is the peer now.
+    pub(super) fn life(&self) -> Result<Arc<Life>, FabricError> {
+        if let Some(life) = self.life.read().as_ref().filter(|life| life.lasts()) {
+            return Ok(Arc::clone(life));
+        }
+        let mut known = self.life.write();
+        *known = None;
+        let control = Memory::of_file(&open_file(&self.home.join(CONTROL), true)?, true)?;
+        if control.len() < CONTROL_WORDS {
+            return Err(FabricError::Lost);
+        }
+        let control = Arc::new(control);
+        let life = Arc::new(Life {
+            bell: Bell::new(Arc::clone(&control), BELL),
+            lease_bell: Bell::new(Arc::clone(&control), LEASE_BELL),
+            control,
+            mapped: RwLock::default(),
+            counted: AtomicU64::new(0),
+        });
+        if !life.lasts() {
+            return Err(FabricError::Lost);
+        }
+        Ok(Arc::clone(known.insert(life)))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Mapped {
+    pub(super) memory: Arc<Memory>,
+    pub(super) writable: bool,
+}
