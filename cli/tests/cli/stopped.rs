@@ -36,6 +36,12 @@ fn others_go_on_and_it_ends(fabric: &str, stopped: usize) {
     script(&mut first, "BEGIN");
     script(&mut first, "UPDATE t SET b = 1000 WHERE a = 1");
     let mut asker = machines.session(stopped);
+    let mut reader = machines.session(stopped);
+    script(&mut reader, "BEGIN");
+    assert_eq!(
+        number(&mut reader, "SELECT b FROM t WHERE a = 2").ok(),
+        Some(0)
+    );
 
     machines.signal(stopped, "-STOP");
     for round in 1..=3 {
@@ -43,6 +49,7 @@ fn others_go_on_and_it_ends(fabric: &str, stopped: usize) {
         assert_eq!(insist(sum, || number(&mut other, sum)), round * 500);
     }
     let asks = std::thread::spawn(move || number(&mut asker, sum));
+    let reads = std::thread::spawn(move || number(&mut reader, sum));
     let commits = std::thread::spawn(move || first.script("COMMIT"));
     // What they ask for is there when it goes on.
     std::thread::sleep(Duration::from_millis(200));
@@ -50,6 +57,9 @@ fn others_go_on_and_it_ends(fabric: &str, stopped: usize) {
 
     let answer = asks.join().expect("no panic");
     assert!(!matches!(answer, Ok(found) if found != 1500), "{answer:?}");
+    // What the block has read need not be of one moment any more.
+    let read = reads.join().expect("no panic");
+    assert!(read.is_err(), "{read:?}");
     assert!(
         commits.join().expect("no panic").is_err(),
         "nobody is told that it has committed"

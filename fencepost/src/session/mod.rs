@@ -15,6 +15,8 @@
 //! - SES-3: a session that is dropped aborts its transaction.
 //! - SES-4: the end of a transaction, also by ROLLBACK or an error, is told once everything it saw is
 //!   durable ([`Session::settle`]), unless `synchronous_commit` is off.
+//! - SES-5: a statement of a transaction that goes on ends well only while the machine has its lease: else what it
+//!   has read need not be of one moment. At a commit the lease is asked for below.
 
 mod block;
 mod copy;

@@ -82,6 +82,14 @@ impl Session {
                 Box::pin(self.run_explain(planned.as_ref(), *analyze, portal, sink, last)).await
             }
         };
+        let result = match result {
+            // SES-5
+            Ok(done) if self.tx.is_some() && !self.db.machine.is_answering() => {
+                let told = Box::pin(self.db.machine.admitted()).await;
+                told.map(|()| done).map_err(Halt::Stop)
+            }
+            result => result,
+        };
         match result {
             Ok(done) => Ok(done),
             Err(halt) => Err(Box::pin(self.fail_with(halt)).await),

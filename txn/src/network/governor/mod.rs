@@ -395,6 +395,17 @@ impl Machine {
         self.network().is_none_or(|network| network.may_answer())
     }
 
+    /// Waits until [`Self::is_answering`]: then what was read here before was the newest.
+    ///
+    /// # Errors
+    /// [`Stop::NotMember`] where the machine stops, or is no member any more.
+    pub async fn admitted(&self) -> Result<(), Stop> {
+        match self.network() {
+            Some(network) => network.admitted().await,
+            None => Ok(()),
+        }
+    }
+
     /// Whether the machine has learned that it is no member any more. It answers nobody, and is to be stopped.
     pub fn is_evicted(&self) -> bool {
         self.network().is_some_and(|network| network.is_evicted())
