@@ -34,7 +34,7 @@ pub struct FailoverArgs {
     /// failover: what clients do.
     #[arg(long, value_name = "NAME", default_value = "tatp")]
     workload: Work,
-    /// failover: write timeline.svg, whole.svg and distribution.svg into this directory.
+    /// failover: write timeline.svg, whole.svg, longest.svg and distribution.svg into this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -190,7 +190,8 @@ impl Context<'_> {
             Told::Go(origin) => Some(origin),
             _ => None,
         })?;
-        self.run_clients(workload, &counts, origin)?;
+        let ran = self.run_clients(workload, &counts, origin);
+        ran.map_err(|error| BenchError::Load(format!("{error}{}", self.story())))?;
         self.measurer.say(&Said::Stopped)?;
         let check = |told| (told == Told::Check).then_some(());
         self.measurer.await_told(check)?;
@@ -252,6 +253,25 @@ impl Context<'_> {
                 .try_for_each(|end| end.unwrap_or(Err(BenchError::Panicked)));
             ended.and(stopped)
         })
+    }
+
+    /// What reconfigurations this machine has seen, for people.
+    fn story(&self) -> String {
+        let now = HostClock.now_ns();
+        let mut story = String::new();
+        for timeline in self.machine.timelines() {
+            let of = timeline.configuration;
+            story += &of.map_or("; next:".to_string(), |of| format!("; configuration {of}:"));
+            for step in Step::ALL {
+                if let Some(at) = timeline.at_ns(step) {
+                    let ago = now.saturating_sub(at) as f64 / 1e6;
+                    story += &format!(" {} {ago:.1} ms ago", step.name());
+                }
+            }
+        }
+        let leases = self.machine.lease_counts().unwrap_or_default();
+        let (expired, returned) = (leases.expired, leases.returned);
+        story + &format!("; {expired} leases have expired, {returned} came back")
     }
 
     fn tell_what_happened(&self) -> Result<(), BenchError> {

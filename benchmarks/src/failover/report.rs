@@ -115,13 +115,24 @@ impl FailoverReport {
         self.runs.iter().find(is_it).or(self.runs.first())
     }
 
-    /// Pictures, by their names: `timeline`, `whole` and `distribution`.
+    /// The run whose recovery took longest, or that did not recover.
+    fn longest(&self) -> Option<&Run> {
+        let took = |run: &Run| run.recovery.suspicion_to_served.unwrap_or(f64::INFINITY);
+        let mut runs: Vec<&Run> = self.runs.iter().collect();
+        runs.sort_by(|a, b| took(a).total_cmp(&took(b)));
+        runs.pop()
+    }
+
+    /// Pictures, by their names: `timeline` and `whole` of a typical run, `longest`, and `distribution`.
     pub fn pictures(&self) -> Vec<(&'static str, String)> {
         let title = self.title();
         let mut pictures = Vec::new();
         if let Some(run) = self.typical() {
             pictures.push(("timeline", charts::around_the_kill(&title, run)));
             pictures.push(("whole", charts::whole(&title, run)));
+        }
+        if let Some(run) = self.longest() {
+            pictures.push(("longest", charts::whole(&title, run)));
         }
         pictures.push(("distribution", charts::distribution(&title, &self.runs)));
         pictures
@@ -299,6 +310,8 @@ mod tests {
             assert!(text.contains(words), "{words} in {text}");
         }
         let names = report.pictures().into_iter().map(|(name, _)| name);
-        assert!(names.eq(["timeline", "whole", "distribution"]));
+        assert!(names.eq(["timeline", "whole", "longest", "distribution"]));
+        let longest = report.longest().expect("there are runs");
+        assert_eq!(longest.recovery.suspicion_to_served, None);
     }
 }
