@@ -32,6 +32,8 @@ pub struct Leases {
     /// The same, as far as anybody can know who has applied this configuration.
     before_until: u64,
     awaiting: bool,
+    /// Before that nobody is suspected.
+    excused_until: u64,
     counts: LeaseCounts,
     /// Room to find out what a majority grants.
     scratch: Vec<u64>,
@@ -91,6 +93,7 @@ impl Leases {
             old_until: 0,
             before_until: now.saturating_add(terms.expired_ns()),
             awaiting: false,
+            excused_until: 0,
             counts: LeaseCounts::default(),
             scratch: Vec::new(),
         };
@@ -138,6 +141,7 @@ impl Leases {
         }
         let watched = self.peers.iter().filter(|peer| !peer.suspected);
         let expiry = watched.filter_map(|peer| peer.granted_until).min();
+        let expiry = expiry.map(|expiry| expiry.max(self.excused_until));
         let renewal = Some(self.next_renewal).filter(|_| self.me != self.cm);
         // A CM that has no lease gets one by a message.
         let awaiting = self.awaiting && self.holds(self.old_until);
@@ -157,10 +161,11 @@ impl Leases {
             let body = self.request(0, now)?;
             return Some(LeaseStep::Send(self.cm, self.message(body)));
         }
-        if let Some(peer) = self
-            .peers
-            .iter_mut()
-            .find_map(|p| p.expires(now).then_some(p))
+        if now >= self.excused_until
+            && let Some(peer) = self
+                .peers
+                .iter_mut()
+                .find_map(|p| p.expires(now).then_some(p))
         {
             self.counts.suspicions += 1;
             return Some(LeaseStep::Event(LeaseEvent::Expired(peer.machine)));
@@ -188,6 +193,12 @@ impl Leases {
             duration_us,
         };
         Some(LeaseStep::Send(peer.machine, self.message(body)))
+    }
+
+    /// Suspects nobody before `until`: whoever calls this did not run for a while, and so it may have been for others, whose
+    /// messages are about to come. Leases are no longer for that.
+    pub fn excuse(&mut self, until: u64) {
+        self.excused_until = self.excused_until.max(until);
     }
 
     /// Takes a message.

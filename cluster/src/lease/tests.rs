@@ -437,3 +437,41 @@ fn who_is_asked_says_how_long_a_cm_may_yet_count_on_it() {
         assert_eq!(leases.granted_ns(id, now), whole);
     }
 }
+
+#[test]
+fn who_did_not_run_suspects_nobody_for_a_while() {
+    fn suspects(leases: &mut Leases, now: u64) -> bool {
+        std::iter::from_fn(|| leases.poll(now)).any(|step| matches!(step, LeaseStep::Event(_)))
+    }
+    let configuration = testing::machines(3);
+    let mut cm = leases(CM, &configuration);
+    let mut machine = leases(M2, &configuration);
+    shake_hands(&mut cm, &mut machine, M2, 0);
+    // Both stood still for longer than a lease.
+    let now = 25 * MS;
+    machine.excuse(now + 5 * MS);
+    assert_eq!(
+        machine.next_wake(),
+        2 * MS,
+        "its renewal is due all the same"
+    );
+    assert!(!machine.holds(now), "leases are no longer for that");
+    sent(&mut machine, now);
+    assert!(!suspects(&mut machine, now));
+    assert_eq!(machine.next_wake(), now + 2 * MS);
+    // The CM has only stood still, too: nothing has happened.
+    cm.excuse(now + 5 * MS);
+    assert!(!suspects(&mut cm, now + MS));
+    shake_hands(&mut cm, &mut machine, M2, now + 2 * MS);
+    assert!(!suspects(&mut cm, now + 6 * MS));
+    assert_eq!(machine.counts(), LeaseCounts::default());
+    // It has not come back.
+    let mut lonely = leases(CM, &configuration);
+    let mut gone = leases(M2, &configuration);
+    shake_hands(&mut lonely, &mut gone, M2, 0);
+    lonely.excuse(now + 5 * MS);
+    assert!(!suspects(&mut lonely, now));
+    assert_eq!(lonely.next_wake(), now + 5 * MS);
+    let expired = Some(LeaseStep::Event(LeaseEvent::Expired(M2)));
+    assert_eq!(lonely.poll(now + 5 * MS), expired);
+}

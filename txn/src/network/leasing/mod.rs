@@ -23,8 +23,8 @@
 //! [`Leasing::holds`] takes none.
 //!
 //! # Failure
-//! A thread that is not scheduled for as long as a lease lasts, here or at a peer, makes for a false suspicion: it
-//! asks for priority, and says whether it has it.
+//! A thread that is not scheduled for as long as a lease lasts makes for a false suspicion: it asks for priority, and
+//! says whether it has it. Who was not scheduled itself suspects nobody for a while.
 
 mod mailbox;
 mod suspicions;
@@ -165,6 +165,20 @@ impl Leasing {
             (self.sink)(event);
         }
         next
+    }
+
+    /// Whoever polls was to do so at `due` and did not run: it may have been so for others of this host, too. For as long
+    /// again, though no longer than a lease, nobody is suspected.
+    fn excuse(&self, due: u64) {
+        let now = self.clock.now_ns();
+        let late = now.saturating_sub(due);
+        if late < self.terms.renewal_ns() / 4 {
+            return;
+        }
+        if let Some(leases) = &mut self.state.lock().leases {
+            let long = late.min(self.terms.duration_ns());
+            leases.excuse(now.saturating_add(long));
+        }
     }
 
     /// Does what a reconfiguration wants.

@@ -11,9 +11,6 @@ use fencepost_fabric::{Fabric, ask_for_priority};
 
 use super::Leasing;
 
-/// The longest sleep: nothing is due then.
-const LONGEST_NS: u64 = 1_000_000_000;
-
 impl Leasing {
     /// Starts the thread.
     ///
@@ -54,20 +51,25 @@ impl Drop for Leasing {
 }
 
 fn run(weak: &Weak<Leasing>, fabric: &Arc<dyn Fabric>) {
+    // When it was to run again at the latest.
+    let mut due = u64::MAX;
     loop {
         let armed = fabric.lease_bell().arm();
         let Some(leasing) = weak.upgrade().filter(|leasing| !leasing.is_stopped()) else {
             return;
         };
+        leasing.excuse(due);
         let next = leasing.poll();
-        let rest = next.saturating_sub(leasing.clock.now_ns());
+        let now = leasing.clock.now_ns();
+        // It sleeps no longer than from one renewal to the next, and so knows for how long it did not run.
+        let rest = next.saturating_sub(now).min(leasing.terms.renewal_ns());
+        due = now.saturating_add(rest);
         // Asleep it does not keep the machine.
         drop(leasing);
         match rest {
             0 => fabric.lease_bell().disarm(),
             _ => {
-                let rest = Duration::from_nanos(rest.min(LONGEST_NS));
-                fabric.lease_bell().wait(armed, rest);
+                fabric.lease_bell().wait(armed, Duration::from_nanos(rest));
             }
         }
     }
