@@ -49,6 +49,11 @@ pub struct SimKnobs {
     pub late_ns: u64,
     /// Ways on which operations take so much longer than others, leases apart: from, to, nanoseconds.
     pub slow: Vec<(MachineId, MachineId, u64)>,
+    /// One in so many reads of more than one word takes up to `torn_ns` from the first of them to the last; 0 for none. What
+    /// is written meanwhile it has in part, or it says that the words changed (FAB-7).
+    pub torn_one_in: u64,
+    /// See [`Self::torn_one_in`].
+    pub torn_ns: u64,
     /// The shortest and the longest time that a new connection takes.
     pub connect_ns: (u64, u64),
     /// How long a connection hangs before it is given up.
@@ -69,6 +74,8 @@ impl Default for SimKnobs {
             late_one_in: 0,
             late_ns: 0,
             slow: Vec::new(),
+            torn_one_in: 0,
+            torn_ns: 0,
             connect_ns: (10_000, 1_000_000),
             patience_ns: 50_000_000,
             unnoticed_ns: 0,

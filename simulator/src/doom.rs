@@ -1,11 +1,12 @@
 //! Machines that crash in the middle of a run, and what becomes of their clients.
 //!
 //! A crashed machine is driven no more, and its clients are cut off at once: where their transaction was about to
-//! commit, nobody was told of its end.
+//! commit, nobody was told of its end. A client may also leave before its machine crashes, in the midst of its commit.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 
 use fencepost_fabric::{MachineId, SimNet};
@@ -17,6 +18,8 @@ pub struct Doom {
     net: SimNet,
     machine: MachineId,
     waiting: Arc<Mutex<Vec<Waker>>>,
+    /// Whoever commits there now leaves.
+    leaves: Arc<AtomicBool>,
 }
 
 impl Doom {
@@ -26,6 +29,7 @@ impl Doom {
             net: net.clone(),
             machine,
             waiting: Arc::default(),
+            leaves: Arc::default(),
         }
     }
 
@@ -49,6 +53,16 @@ impl Doom {
     pub fn tell(&self) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Who commits there now is to leave, and does not wait for the end of it.
+    pub fn dismiss(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether who asks is to leave; once.
+    pub fn is_dismissed(&self) -> bool {
+        self.leaves.swap(false, Ordering::Relaxed)
     }
 
     /// What a future answers, unless its machine crashes before or meanwhile.

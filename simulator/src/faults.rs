@@ -39,6 +39,8 @@ pub enum Fault {
     /// A step is lost with the connection that it was to go over, and so many nanoseconds later its machine crashes, if it
     /// does.
     LoseAt(StepAt, Option<u64>),
+    /// A client leaves at a step of its commit, and its machine crashes at another one that it takes after that.
+    LeaveAt(StepAt, StepAt),
     /// A machine does not run for so many nanoseconds; what becomes of its network card meanwhile.
     Pause(usize, When, u64, Nic),
     /// Nothing gets to or from a machine for so many nanoseconds.
@@ -99,6 +101,8 @@ pub struct Trips {
 struct Trip {
     fault: Fault,
     at: StepAt,
+    /// Where the machine crashes, once somebody's client has left at the step before.
+    then: Option<StepAt>,
     seen: u64,
     /// Who has taken the step.
     by: Option<MachineId>,
@@ -115,14 +119,19 @@ impl Trips {
 
     /// From now on there are these, if any.
     pub fn arm(&self, net: &SimNet, faults: &[Fault]) {
-        let trips = faults.iter().filter_map(|fault| match fault {
-            Fault::CrashAt(at) | Fault::LoseAt(at, _) => Some(Trip {
+        let trips = faults.iter().filter_map(|fault| {
+            let (at, then) = match fault {
+                Fault::CrashAt(at) | Fault::LoseAt(at, _) => (at, None),
+                Fault::LeaveAt(at, then) => (at, Some(*then)),
+                _ => return None,
+            };
+            Some(Trip {
                 fault: *fault,
                 at: *at,
+                then,
                 seen: 0,
                 by: None,
-            }),
-            _ => None,
+            })
         });
         let trips: Vec<Trip> = trips.collect();
         if trips.is_empty() {
@@ -151,6 +160,11 @@ impl Trips {
         for trip in trips.iter_mut().filter(|trip| is_at(&trip.at)) {
             trip.seen += 1;
             if trip.seen == trip.at.nth {
+                if let Some(then) = trip.then.take() {
+                    (trip.at, trip.seen) = (then, 0);
+                    self.dooms[number].dismiss();
+                    continue;
+                }
                 trip.by = Some(machine);
                 between = Some(match trip.fault {
                     Fault::LoseAt(..) => Tapped::Breaks,
@@ -218,7 +232,7 @@ impl Scene {
     /// Has a fault happen, or its sequel where it is one at a step.
     pub async fn happen(self, fault: Fault) {
         match fault {
-            Fault::CrashAt(_) | Fault::LoseAt(_, None) => {}
+            Fault::CrashAt(_) | Fault::LeaveAt(..) | Fault::LoseAt(_, None) => {}
             Fault::LoseAt(_, Some(ns)) => {
                 let met = || self.trips.met(fault);
                 while met().is_none() && self.clients.get() > 0 {

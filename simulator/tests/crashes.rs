@@ -56,7 +56,12 @@ fn machines_that_were_cut_off_do_no_harm() {
 
 #[test]
 fn who_acknowledges_what_it_never_sees_has_not_got_it() {
-    hold(0..100, Plan::draw_with_hole);
+    hold(0..60, Plan::draw_with_hole);
+}
+
+#[test]
+fn nothing_is_lost_where_memory_changes_while_it_is_read() {
+    hold(0..50, Plan::draw_with_torn_reads);
 }
 
 #[test]
@@ -67,6 +72,16 @@ fn nothing_is_lost_where_some_ways_are_much_longer_than_others() {
 #[test]
 fn nothing_is_lost_with_a_machine_that_is_far_ahead_of_what_it_has_written() {
     hold(0..150, Plan::draw_with_crash_on_slow_ways);
+}
+
+#[test]
+fn what_was_under_way_for_long_while_a_machine_was_replaced_is_whole_or_not_at_all() {
+    hold(0..50, Plan::draw_with_crash_beside_slow_ways);
+}
+
+#[test]
+fn commits_whose_clients_have_left_are_whole_whatever_becomes_of_their_machine() {
+    hold(0..50, Plan::draw_with_client_that_leaves);
 }
 
 #[test]

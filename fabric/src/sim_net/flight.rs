@@ -35,6 +35,14 @@ pub(super) enum Load {
     Answer { number: u64, answer: Answer },
 }
 
+/// The beginning of a read that takes a while.
+#[derive(Debug)]
+pub(super) struct Glimpse {
+    pub(super) number: u64,
+    pub(super) at: Place,
+    pub(super) words: usize,
+}
+
 /// What an operation does where it lands.
 #[derive(Debug)]
 pub(super) enum Operation {
@@ -44,6 +52,23 @@ pub(super) enum Operation {
 }
 
 impl Flight {
+    /// How it begins, where it is a read of several words.
+    pub(super) fn glimpse(&self) -> Option<Glimpse> {
+        let Load::Operation {
+            number,
+            at,
+            operation: Operation::Read(words),
+        } = &self.load
+        else {
+            return None;
+        };
+        (*words > 1).then_some(Glimpse {
+            number: *number,
+            at: *at,
+            words: *words,
+        })
+    }
+
     /// Which way it goes.
     pub(super) fn way(&self) -> Way {
         match self.load {

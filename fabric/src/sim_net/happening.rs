@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::flight::{Flight, Load};
+use super::flight::{Flight, Glimpse, Load, Operation};
 use super::link::Way;
 use super::state::State;
-use crate::fabric::Event;
+use crate::fabric::{Event, FabricError};
 use crate::machine::MachineId;
 use crate::waiting::{Answer, Waiting};
 
@@ -15,6 +15,8 @@ use crate::waiting::{Answer, Waiting};
 pub(super) enum Happening {
     /// Something arrives, or is parked where it cannot.
     Arrive(Flight),
+    /// A read comes to its first words; it has the others when it arrives.
+    Glimpse(MachineId, MachineId, Epoch, Glimpse),
     /// What is parked on one way of a connection goes on, one after the other.
     Release(MachineId, MachineId, Way),
     /// A connection is made, if it is still wanted.
@@ -60,6 +62,9 @@ impl State {
         self.note(self.now());
         match happening {
             Happening::Arrive(flight) => self.arrive(flight, effects),
+            Happening::Glimpse(from, to, epoch, glimpse) => {
+                self.glimpse(from, to, epoch, glimpse);
+            }
             Happening::Release(from, to, way) => self.release_one(from, to, way, effects),
             Happening::Connect(from, to) => self.connect(from, to, effects),
             Happening::Break(from, to, epoch) => {
@@ -92,6 +97,23 @@ impl State {
         if link.up {
             link.parked.entry(way).or_default().push_back(flight);
             self.watch(from, to);
+        }
+    }
+
+    /// Where nothing goes now the read takes no time when it arrives.
+    fn glimpse(&mut self, from: MachineId, to: MachineId, epoch: Epoch, glimpse: Glimpse) {
+        let Glimpse { number, at, words } = glimpse;
+        let counted = self.counts(to, from) && !self.way_blocked(from, to, Way::There);
+        let link = self.link(from, to);
+        let goes = link.epoch == epoch && !link.parked.contains_key(&Way::There);
+        let life = link.life;
+        let target = self.living(to, life).filter(|_| goes && counted);
+        let Some(target) = target else { return };
+        let registry = Arc::clone(&target.registry);
+        if let Answer::Words(first) = Operation::Read(words).apply(&registry, from, at) {
+            let last = self.below(words as u64) as usize;
+            let first = first[..=last].into();
+            self.link(from, to).glimpses.insert(number, first);
         }
     }
 
@@ -164,7 +186,10 @@ impl State {
             } => {
                 let registry = Arc::clone(&target.registry);
                 let digest = operation.digest();
-                let answer = operation.apply(&registry, from, at);
+                let mut answer = operation.apply(&registry, from, at);
+                if let Some(first) = self.link(from, to).glimpses.remove(&number) {
+                    answer = begun_with(&first, answer);
+                }
                 let pair = (u64::from(from.0) << 32) | u64::from(to.0);
                 for part in [pair, at.segment.raw(), at.word as u64, digest] {
                     self.note(part);
@@ -202,5 +227,19 @@ impl State {
             link.begin(life);
             self.tell(from, Event::Connected(to), effects);
         }
+    }
+}
+
+/// What a read answers that had these words before it came to the others.
+fn begun_with(first: &[u64], answer: Answer) -> Answer {
+    match answer {
+        Answer::Words(words) if words.first() != first.first() => {
+            Answer::Failed(FabricError::Unsteady)
+        }
+        Answer::Words(mut words) => {
+            words[..first.len()].copy_from_slice(first);
+            Answer::Words(words)
+        }
+        answer => answer,
     }
 }

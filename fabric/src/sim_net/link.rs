@@ -37,6 +37,8 @@ pub(super) struct Link {
     pub(super) parked: BTreeMap<Way, VecDeque<Flight>>,
     /// Something was parked; it is looked at again when patience has ended.
     pub(super) watched: bool,
+    /// The first words of reads that have not come to the others.
+    pub(super) glimpses: BTreeMap<u64, Box<[u64]>>,
     /// When the last on each channel arrives.
     last: BTreeMap<(Way, Channel), u64>,
 }
@@ -69,6 +71,7 @@ impl Link {
         self.epoch += 1;
         self.life = life;
         self.watched = false;
+        self.glimpses.clear();
         self.parked.clear();
     }
 }

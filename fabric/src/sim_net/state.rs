@@ -101,6 +101,11 @@ impl State {
         self.now.saturating_add(least).saturating_add(more)
     }
 
+    /// A number below another.
+    pub(super) fn below(&mut self, number: u64) -> u64 {
+        self.random.below(number)
+    }
+
     /// Whether chance breaks a connection now.
     pub(super) fn breaks(&mut self) -> bool {
         let one_in = self.knobs.break_one_in;
@@ -124,8 +129,15 @@ impl State {
             let found = slow.find(|(from, to, _)| (*from, *to) == (flight.from, flight.to));
             soonest += found.map_or(0, |(_, _, ns)| *ns);
         }
-        let link = self.link(flight.from, flight.to);
-        let time = link.arrival(flight.way(), flight.channel, soonest);
+        let (from, to, way, channel) = (flight.from, flight.to, flight.way(), flight.channel);
+        let mut time = self.link(from, to).arrival(way, channel, soonest);
+        if let Some(glimpse) = flight.glimpse()
+            && self.random.one_in(self.knobs.torn_one_in)
+        {
+            self.at(time, Happening::Glimpse(from, to, flight.epoch, glimpse));
+            let later = time + self.random.below(self.knobs.torn_ns + 1);
+            time = self.link(from, to).arrival(way, channel, later);
+        }
         self.at(time, Happening::Arrive(flight));
     }
 

@@ -314,6 +314,33 @@ fn what_is_late_keeps_its_place() {
 }
 
 #[test]
+fn a_read_may_be_of_two_moments_unless_its_first_word_changes() {
+    let knobs = SimKnobs {
+        torn_one_in: 1,
+        torn_ns: 1_000_000,
+        ..SimKnobs::default()
+    };
+    let mut torn = 0;
+    for seed in 0..100 {
+        let from = seed as usize % 2;
+        let (net, a, _b, memory) = pair_over(seed, knobs.clone());
+        let mut read = a.read(at(B, 0), 4);
+        net.step().expect("it comes to the first words");
+        assert!(memory.copy_in(from, &[1; 4][from..]));
+        run(&net);
+        match (from, read.take().expect("an answer")) {
+            (0, answer) => assert_eq!(answer, Err(FabricError::Unsteady)),
+            (_, Err(error)) => panic!("{error}"),
+            (_, Ok(words)) => {
+                assert!(words.is_sorted() && words[0] == 0, "{words:?}");
+                torn += u64::from(words[1] < words[3]);
+            }
+        }
+    }
+    assert!(torn > 0);
+}
+
+#[test]
 fn a_slow_way_is_slow_in_one_direction_and_for_all_but_leases() {
     let longer = 1_000_000;
     let knobs = SimKnobs {

@@ -153,8 +153,10 @@ impl Client {
         let (sim, doom) = (self.sim.clone(), self.doom.clone());
         let ended = {
             let counts = || only_commit == committing();
+            let leaves = || marker.is_some() && committing() && doom.is_dismissed();
             let run = self.transaction(coordinator, mode, &attempt, ending);
-            doom.or_cut(cut_off(run, polls, counts)).await
+            let run = cut_off(cut_off(run, polls, counts), 1, leaves);
+            doom.or_cut(async { run.await.flatten() }).await
         };
         let mut log = self.log.borrow_mut();
         let mut attempt = attempt.into_inner();

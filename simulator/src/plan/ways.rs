@@ -1,0 +1,189 @@
+//! Plans in which the ways between machines are at fault: what is lost on them, what is late, and who is cut off.
+
+use fencepost_fabric::{MachineId, Random};
+
+use super::{LONG_NS, Plan};
+use crate::faults::{Direction, Fault, StepAt, When};
+
+impl Plan {
+    /// Draws a plan in which a machine crashes and is replaced, some of what it has written never arrives, and some of
+    /// what all write comes late.
+    pub fn draw_with_bad_network(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let (machine, _) = plan.draw_victim(&mut random);
+        let mut of = |choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
+        plan.net.late_one_in = of(&[10, 50, 200]);
+        plan.net.late_ns = of(&[500_000, 2_000_000, 8_000_000]);
+        plan.net.lose_one_in = of(&[0, 1, 2]);
+        // Clients of a fast network are through with what they do in less than a millisecond.
+        let within = of(&[200_000, 1_000_000, 5_000_000, 20_000_000]);
+        let when = When::After(random.below(within));
+        plan.faults.push(Fault::Crash(machine, when));
+        plan
+    }
+
+    /// Draws a plan in which reads of other machines' memory take a while, in which that changes, and a machine crashes and
+    /// is replaced.
+    pub fn draw_with_torn_reads(seed: u64) -> Plan {
+        let mut plan = Plan::draw_with_crash(seed);
+        let mut random = Random::new(seed ^ 0x70_12);
+        plan.net.torn_one_in = 1 + random.below(4);
+        plan.net.torn_ns = [5_000, 50_000, 500_000][random.below(3) as usize];
+        plan.crowd();
+        plan
+    }
+
+    /// Draws a plan in which a record of a commit is lost with its connection, and soon after the coordinator's machine.
+    pub fn draw_with_lost_record(seed: u64) -> Plan {
+        const STEPS: [&str; 3] = ["LOCK", "COMMIT-BACKUP", "COMMIT-PRIMARY"];
+        // Whoever was at the other end may be out by then.
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);
+        let (machine, _) = plan.draw_victim(&mut random);
+        let at = StepAt {
+            name: STEPS[random.below(STEPS.len() as u64) as usize],
+            by: Some(machine),
+            nth: 1 + random.below(8),
+            after: false,
+        };
+        let then = Some(random.below(2_000_000));
+        plan.faults.push(Fault::LoseAt(at, then));
+        plan
+    }
+
+    /// Draws a plan in which a record of a commit is lost with its connection, there is soon another one, and the manager
+    /// hears of that late; maybe the machine that lost it crashes before.
+    pub fn draw_with_hole(seed: u64) -> Plan {
+        const STEPS: [&str; 4] = ["LOCK", "COMMIT-BACKUP", "COMMIT-PRIMARY", "TRUNCATE"];
+        // Whoever was at the other end may be out by then.
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 5, 3);
+        // The first one manages.
+        let machine = 1 + random.below(u64::from(plan.machines) - 1) as usize;
+        let at = StepAt {
+            name: STEPS[random.below(STEPS.len() as u64) as usize],
+            by: Some(machine),
+            nth: 1 + random.below(16),
+            after: false,
+        };
+        let (manager, machine) = (MachineId(1), MachineId(machine as u32 + 1));
+        let late = 1_000_000 + random.below(6_000_000);
+        // Some go on where others wait for what was lost.
+        (plan.clients, plan.transactions) = (16, 10);
+        plan.net.slow.push((machine, manager, late));
+        plan.net.connect_ns = (1_000, 50_000);
+        // Otherwise the manager says who of both leaves.
+        let crashes = [Some(late / 2), Some(late), None][random.below(3) as usize];
+        plan.faults.push(Fault::LoseAt(at, crashes));
+        plan
+    }
+
+    /// Draws a plan in which a machine, or two, are cut off for longer than leases last.
+    pub fn draw_with_partition(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let (machine, when) = plan.draw_victim(&mut random);
+        let mut cut = vec![machine];
+        if plan.machines == 5 && random.below(2) == 0 {
+            plan.replicas = 3;
+            cut.push(plan.draw_other(machine, &mut random));
+        }
+        for machine in cut {
+            let direction = match random.below(4) {
+                0 => Direction::Out,
+                1 => Direction::In,
+                _ => Direction::Both,
+            };
+            // Longer than a connection is waited for: it breaks, and what was on its way is lost.
+            let ns = 40_000_000 + plan.draw_outage(&mut random);
+            plan.faults
+                .push(Fault::CutOff(machine, when, ns, direction));
+        }
+        plan
+    }
+
+    /// Draws a plan in which nothing gets from one machine to another for a while, or neither way, over connections that
+    /// hold; maybe a third one crashes meanwhile.
+    pub fn draw_with_silence(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 4, 2);
+        let (machine, when) = plan.draw_victim(&mut random);
+        let other = plan.draw_other(machine, &mut random);
+        let direction = match random.below(2) {
+            0 => Direction::Out,
+            _ => Direction::Both,
+        };
+        let ns = plan.draw_outage(&mut random);
+        plan.net.patience_ns = LONG_NS;
+        plan.faults
+            .push(Fault::Silence(machine, other, when, ns, direction));
+        if random.below(3) == 0 {
+            let third = plan.draw_other(machine, &mut random);
+            let (_, when) = plan.draw_victim(&mut random);
+            if third != other {
+                plan.faults.push(Fault::Crash(third, when));
+            }
+        }
+        plan
+    }
+
+    /// Draws a plan in which nothing fails, but some ways take much longer than others, while all are at the same few
+    /// things: what one machine has done last arrives long after what others have done since.
+    pub fn draw_with_slow_ways(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        plan.draw_slow_way(&mut random);
+        plan.draw_slow_way(&mut random);
+        plan.crowd();
+        (plan.think_ns, plan.drop_one_in) = (200_000, 0);
+        plan
+    }
+
+    /// Draws a plan in which ways of a machine take much longer than others, and it crashes with what is under way there,
+    /// at some step of a commit or at any time.
+    pub fn draw_with_crash_on_slow_ways(seed: u64) -> Plan {
+        const STEPS: [&str; 5] = [
+            "LOCK",
+            "COMMIT-BACKUP",
+            "COMMIT-PRIMARY",
+            "TRUNCATE",
+            "TRUNCATE",
+        ];
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 3, 2);
+        let machine = plan.draw_slow_way(&mut random);
+        if random.below(2) == 0 {
+            plan.draw_slow_way(&mut random);
+        }
+        plan.net.lose_one_in = [0, 1, 2][random.below(3) as usize];
+        plan.faults.push(match random.below(3) {
+            0 => Fault::Crash(machine, When::After(random.below(20_000_000))),
+            _ => Fault::CrashAt(StepAt {
+                name: STEPS[random.below(STEPS.len() as u64) as usize],
+                by: Some(machine),
+                nth: 1 + random.below(20),
+                after: random.below(2) == 0,
+            }),
+        });
+        plan
+    }
+
+    /// Draws a plan in which a machine crashes while others are at commits that take long, because some ways do.
+    pub fn draw_with_crash_beside_slow_ways(seed: u64) -> Plan {
+        let (mut plan, mut random) = Plan::draw_to_fail(seed, 4, 2);
+        let machine = plan.draw_slow_way(&mut random);
+        if random.below(2) == 0 {
+            plan.draw_slow_way(&mut random);
+        }
+        let other = plan.draw_other(machine, &mut random);
+        let (_, when) = plan.draw_victim(&mut random);
+        plan.faults.push(Fault::Crash(other, when));
+        plan.crowd();
+        plan
+    }
+
+    /// One way takes up to some milliseconds longer; whose.
+    fn draw_slow_way(&mut self, random: &mut Random) -> usize {
+        const LONGER: [u64; 4] = [300_000, 1_000_000, 3_000_000, 8_000_000];
+        let from = random.below(self.machines.into()) as usize;
+        let to = self.draw_other(from, random);
+        let longer = LONGER[random.below(LONGER.len() as u64) as usize];
+        let id = |machine: usize| MachineId(machine as u32 + 1);
+        self.net.slow.push((id(from), id(to), longer));
+        from
+    }
+}
