@@ -52,6 +52,10 @@ pub struct DevCluster {
     /// Go on without machines that have not been heard of for so many milliseconds. [default: all end with one]
     #[arg(long, value_name = "N")]
     lease_ms: Option<u64>,
+    /// With --fabric tcp: where the machines keep who they are, a path of a ZooKeeper ensemble that nobody has used before,
+    /// zookeeper://HOST:PORT,…/PATH. [default: the directory]
+    #[arg(long, value_name = "URL", requires = "lease_ms")]
+    configuration_store: Option<String>,
     /// Start a machine that has ended again: it joins the others.
     #[arg(long, requires = "lease_ms")]
     restart: bool,
@@ -249,6 +253,11 @@ impl DevCluster {
     /// How each machine finds the others.
     fn together(&self, shared: &Path) -> Result<Vec<OsString>, Failure> {
         Ok(match self.fabric {
+            Between::Shm if self.configuration_store.is_some() => {
+                return Err(Failure::Broken(
+                    "--configuration-store is of machines that talk (--fabric tcp)".into(),
+                ));
+            }
             Between::Shm => {
                 let machines = self.machines.to_string();
                 vec![
@@ -270,13 +279,17 @@ impl DevCluster {
                 file.and_then(|mut file| file.write_all(random.as_bytes()))
                     .map_err(Failure::io("the cluster's secret"))?;
                 let addresses = free_addresses(self.machines)?;
+                let (place, of) = match &self.configuration_store {
+                    Some(url) => ("--configuration-store", url.into()),
+                    None => ("--configuration-dir", shared.into()),
+                };
                 vec![
                     "--join".into(),
                     addresses.join(",").into(),
                     "--cluster-secret".into(),
                     secret.into(),
-                    "--configuration-dir".into(),
-                    shared.into(),
+                    place.into(),
+                    of,
                 ]
             }
         })

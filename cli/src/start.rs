@@ -91,6 +91,10 @@ pub struct Start {
     /// not go on without one that fails. Those that share memory keep it there.
     #[arg(long, value_name = "DIR", requires = "join")]
     configuration_dir: Option<PathBuf>,
+    /// In place of --configuration-dir, a path of a ZooKeeper ensemble that is for this database alone:
+    /// zookeeper://HOST:PORT,…/PATH.
+    #[arg(long, value_name = "URL", requires_all = ["join", "lease_ms"], conflicts_with = "configuration_dir")]
+    configuration_store: Option<String>,
     /// Directory of a disk in which the memory of machines that share it is saved when all have ended, and from which
     /// they begin when it is gone, as it is once the host has booted; with --durability nvram, the same for all.
     #[arg(long, value_name = "DIR", requires = "cluster")]
@@ -276,6 +280,9 @@ impl Start {
             }
             if let Some(directory) = &self.configuration_dir {
                 cluster = cluster.configuration_in(directory);
+            }
+            if let Some(url) = &self.configuration_store {
+                cluster = cluster.configuration_store(url);
             }
             if let Some(directory) = &self.save_dir {
                 cluster = cluster.save_in(directory);

@@ -49,5 +49,5 @@ pub use store::local::LocalStore;
 #[cfg(feature = "raft")]
 pub use store::raft::{RaftStore, RaftTransport};
 #[cfg(feature = "zookeeper")]
-pub use store::zookeeper::ZookeeperStore;
+pub use store::zookeeper::{ZookeeperLetters, ZookeeperStore};
 pub use store::{ConfigStore, StoreError, Swapped};

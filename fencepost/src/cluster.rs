@@ -14,9 +14,10 @@ use fencepost_txn::network::{
 };
 use pollster::FutureExt;
 
+use crate::ensemble::Ensemble;
 use crate::error::OpenError;
 use crate::founding::Founders;
-use crate::newcomer::{Kept, Part, Who};
+use crate::newcomer::{Kept, Part, Place, Who};
 use crate::restart;
 use crate::saves::{Loaded, Saver};
 
@@ -53,11 +54,20 @@ pub struct Cluster {
     /// How long leases are, if there are some.
     lease: Option<Duration>,
     /// Where the configuration is kept.
-    kept_in: Option<PathBuf>,
+    kept_in: Option<KeptIn>,
     /// Where memory that outlives processes is saved.
     saved_in: Option<PathBuf>,
     /// The address of a machine that joins.
     newcomer: Option<String>,
+}
+
+/// Where the configuration is kept, if not in this process alone.
+#[derive(Clone, Debug)]
+enum KeptIn {
+    /// A directory that all machines see.
+    Directory(PathBuf),
+    /// A store that is named so.
+    Store(String),
 }
 
 /// What is between the machines.
@@ -114,6 +124,8 @@ pub(crate) struct Joined {
     refused: Refused,
     /// Who is not there, and what was the matter when that was last tried.
     missing: Missing,
+    /// Of a founder, given back where all others refuse it.
+    place: Option<Place>,
 }
 
 type Refused = Box<dyn Fn() -> Option<String>>;
@@ -131,7 +143,7 @@ impl Cluster {
             replicas: 1,
             domains: Vec::new(),
             lease: None,
-            kept_in: Some(directory),
+            kept_in: Some(KeptIn::Directory(directory)),
             saved_in: None,
             newcomer: None,
         }
@@ -182,7 +194,14 @@ impl Cluster {
     /// Keeps the configuration in a directory that all machines see, so that of a network, too, machines that fail are
     /// replaced. Machines of one host keep it in the directory that they share.
     pub fn configuration_in(mut self, directory: impl Into<PathBuf>) -> Cluster {
-        self.kept_in = Some(directory.into());
+        self.kept_in = Some(KeptIn::Directory(directory.into()));
+        self
+    }
+
+    /// Keeps the configuration in a ZooKeeper ensemble, `zookeeper://host:port,host:port/path`: as in a directory, for
+    /// machines of several hosts. The path is this database's alone; another one takes another path.
+    pub fn configuration_store(mut self, url: impl Into<String>) -> Cluster {
+        self.kept_in = Some(KeptIn::Store(url.into()));
         self
     }
 
@@ -342,9 +361,12 @@ impl Cluster {
             silence: self.lease.map(|lease| LEASES_OF_SILENCE * lease),
         };
         let started = TcpFabric::start(&config);
-        let fabric = Arc::new(started.map_err(|error| OpenError::Listen {
-            address: listen,
-            why: error.to_string(),
+        let fabric = Arc::new(started.map_err(|error| {
+            part.give_back();
+            OpenError::Listen {
+                address: listen,
+                why: error.to_string(),
+            }
         })?);
         let (asked, told) = (Arc::clone(&fabric), Arc::clone(&fabric));
         let others = part.configuration.machines().len() - 1;
@@ -366,13 +388,14 @@ impl Cluster {
             })?),
             None => Who::Founder(MachineId(self.machine)),
         };
-        match self.kept_in.as_ref().filter(|_| self.lease.is_some()) {
-            None => who.alone(first),
-            Some(directory) => {
-                let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
-                let secret = ClusterSecret::new(secret).map_err(short)?;
-                who.among_those_of(directory, first, secret)
-            }
+        let Some(kept_in) = self.kept_in.as_ref().filter(|_| self.lease.is_some()) else {
+            return who.alone(first);
+        };
+        let short = |_| OpenError::SecretTooShort(SECRET_BYTES_MIN);
+        let secret = ClusterSecret::new(secret).map_err(short)?;
+        match kept_in {
+            KeptIn::Directory(directory) => who.among_those_of(directory, first, secret),
+            KeptIn::Store(url) => url.parse::<Ensemble>()?.part(who, first, secret),
         }
     }
 
@@ -410,9 +433,9 @@ impl Cluster {
         let configuration = part.configuration;
         let members = members(&configuration);
         fabric.set_members(&members).map_err(network)?;
-        let (store, door) = match part.kept {
-            Some(Kept { store, door }) => (Some(store), Some(door)),
-            None => (None, None),
+        let (store, door, place) = match part.kept {
+            Some(Kept { store, door, place }) => (Some(store), Some(door), place),
+            None => (None, None, None),
         };
         let replication = Replication::exactly(self.replicas as usize);
         Ok(Joined {
@@ -430,6 +453,7 @@ impl Cluster {
             },
             refused,
             missing,
+            place,
         })
     }
 }
@@ -474,6 +498,9 @@ impl Joined {
                 Some(why) => {
                     let since = *refused_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > REFUSED_PATIENCE {
+                        if let Some(give_back) = &self.place {
+                            give_back();
+                        }
                         return Err(OpenError::Refused(why));
                     }
                 }

@@ -41,6 +41,9 @@ pub enum OpenError {
     /// The machines that were given are no configuration.
     #[error("the machines are no configuration: {0}")]
     Configuration(String),
+    /// The configuration that is kept cannot be used.
+    #[error(transparent)]
+    Store(fencepost_cluster::StoreError),
     /// Machines whose memory outlives them cannot begin with what they had.
     #[error("the machines cannot begin again: {0}")]
     Restart(String),

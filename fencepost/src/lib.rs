@@ -26,6 +26,7 @@ mod check;
 mod cluster;
 mod conflict;
 mod database;
+mod ensemble;
 mod error;
 mod founding;
 mod front;

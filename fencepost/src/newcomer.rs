@@ -57,6 +57,19 @@ pub(crate) struct Part {
 pub(crate) struct Kept {
     pub store: Arc<dyn ConfigStore>,
     pub door: Arc<Door>,
+    pub place: Option<Place>,
+}
+
+/// Gives the place of a founder back, which has never met any of the others, so that it can begin again.
+pub(crate) type Place = Box<dyn Fn()>;
+
+impl Part {
+    /// Gives the place of a founder back.
+    pub fn give_back(&self) {
+        if let Some(give_back) = self.kept.as_ref().and_then(|kept| kept.place.as_ref()) {
+            give_back();
+        }
+    }
 }
 
 /// What a machine is called: one of the first configuration, or another one.
@@ -115,6 +128,7 @@ impl Who {
                             kept: Some(Kept {
                                 store: Arc::new(kept),
                                 door,
+                                place: None,
                             }),
                         });
                     }
@@ -124,13 +138,7 @@ impl Who {
                 (founder.address.clone(), founder.domain.clone())
             }
         };
-        let request = JoinRequest {
-            version: PROTOCOL_VERSION,
-            cluster: Some(first.cluster()),
-            address,
-            domain,
-        };
-        let (me, configuration) = knock(&door, &request)?;
+        let (me, configuration) = knock(&door, &first, address, domain)?;
         let kept = HostStore::keeping(disk, me).map_err(store)?;
         Ok(Part {
             me,
@@ -139,6 +147,7 @@ impl Who {
             kept: Some(Kept {
                 store: Arc::new(kept),
                 door,
+                place: None,
             }),
         })
     }
@@ -156,7 +165,7 @@ fn standing_of(disk: &dyn Disk, me: MachineId) -> Result<Standing, OpenError> {
 }
 
 /// Whether the machines are still in their first configuration; puts it there if there is none.
-fn is_first(kept: &HostStore, first: &Configuration) -> Result<bool, OpenError> {
+pub(crate) fn is_first(kept: &dyn ConfigStore, first: &Configuration) -> Result<bool, OpenError> {
     if kept
         .compare_and_swap(None, first)
         .block_on()
@@ -169,12 +178,23 @@ fn is_first(kept: &HostStore, first: &Configuration) -> Result<bool, OpenError> 
     Ok(current.as_ref() == Some(first))
 }
 
-/// Asks to be let in until somebody does.
-fn knock(door: &Arc<Door>, request: &JoinRequest) -> Result<(MachineId, Configuration), OpenError> {
+/// Asks to be let into the cluster that began with `first`, until somebody does that.
+pub(crate) fn knock(
+    door: &Arc<Door>,
+    first: &Configuration,
+    address: Address,
+    domain: FailureDomain,
+) -> Result<(MachineId, Configuration), OpenError> {
+    let request = JoinRequest {
+        version: PROTOCOL_VERSION,
+        cluster: Some(first.cluster()),
+        address,
+        domain,
+    };
     let mut random = Random::new(entropy_seed());
     let began = Instant::now();
     loop {
-        let heard = hear(door, request, &mut random);
+        let heard = hear(door, &request, &mut random);
         let why = match heard {
             Ok(Some(admitted)) => return Ok(admitted),
             Ok(None) => None,
@@ -209,10 +229,10 @@ fn hear(
     Ok(None)
 }
 
-fn unusable(error: impl ToString) -> OpenError {
+pub(crate) fn unusable(error: impl ToString) -> OpenError {
     OpenError::Configuration(error.to_string())
 }
 
-fn store(error: StoreError) -> OpenError {
-    unusable(error)
+pub(crate) fn store(error: StoreError) -> OpenError {
+    OpenError::Store(error)
 }

@@ -1,81 +1,15 @@
 //! What keeps machines from being one database: the program says it and ends soon, and nothing is left.
 
-use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::dev_cluster::signal;
+use crate::common::doomed::{Doomed, SOON};
 use crate::common::{free_port, program, said};
 
-/// Less than machines wait for others that may yet come.
-const SOON: Duration = Duration::from_secs(30);
-
 const SECRET: &str = "correct horse battery staple";
-
-/// A program that is to end by itself; dropping it kills it.
-struct Doomed {
-    child: Child,
-    began: Instant,
-}
-
-impl Doomed {
-    fn start(arguments: &[&str]) -> Doomed {
-        let child = program(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        Doomed {
-            child: child.expect("the program starts"),
-            began: Instant::now(),
-        }
-    }
-
-    /// A machine of a network, with what follows its addresses.
-    fn join(addresses: &str, machine: &str, secret: &Path, further: &[&str]) -> Doomed {
-        let secret = secret.to_str().expect("a path");
-        let mut arguments = vec!["start", "--listen", "127.0.0.1:0", "--join", addresses];
-        arguments.extend(["--machine", machine, "--cluster-secret", secret]);
-        arguments.extend(further);
-        Doomed::start(&arguments)
-    }
-
-    /// It has failed soon and said why.
-    #[track_caller]
-    fn assert_fails(mut self, why: &str) {
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                break status;
-            }
-            assert!(self.began.elapsed() < SOON, "it goes on; expected: {why}");
-            thread::sleep(Duration::from_millis(10));
-        };
-        let mut output = Output {
-            status,
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-        };
-        let stdout = self.child.stdout.take().expect("a pipe");
-        let stderr = self.child.stderr.take().expect("a pipe");
-        let read = |mut pipe: Box<dyn Read>, to: &mut Vec<u8>| pipe.read_to_end(to);
-        read(Box::new(stdout), &mut output.stdout).expect("what it said");
-        read(Box::new(stderr), &mut output.stderr).expect("what it said");
-        let said = said(&output);
-        assert_eq!(status.code(), Some(1), "{said}");
-        assert!(said.contains(why), "{said}");
-    }
-}
-
-impl Drop for Doomed {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// Addresses on which nobody listens, separated by commas.
 fn addresses(count: usize) -> String {

@@ -18,3 +18,4 @@ mod nvram_saves;
 mod pgbench;
 mod scenarios;
 mod stopped;
+mod zookeeper;

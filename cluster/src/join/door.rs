@@ -1,7 +1,7 @@
-//! Where machines that want to join leave their letters: a directory that all machines see.
+//! Where machines that want to join leave their letters: a place that all machines see, such as a directory.
 //!
 //! ```text
-//!  joiner                          directory                      CM, now and then
+//!  joiner                            place                        CM, now and then
 //!    │── HELLO, JOIN ──► 00c3….ask ──────────────────────────────────► taken, removed
 //!    │◄──────────────── 00c3….answer ◄── CHALLENGE, ACCEPTED, REFUSED ──│
 //! ```
@@ -30,9 +30,51 @@ const ANSWER: &str = "answer";
 /// More than the largest configuration takes.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// Where letters lie, each under a name.
+pub trait Letterbox: Send + Sync {
+    /// Takes the letters that have come and whose names end so. Nobody is waited for: some may come later.
+    fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)>;
+
+    /// Leaves a letter.
+    ///
+    /// # Errors
+    /// Where it is known that it cannot be left.
+    fn leave(&self, name: &str, letter: &[u8]) -> io::Result<()>;
+
+    /// Removes a letter, if it is there.
+    fn remove(&self, name: &str);
+}
+
+/// A directory of letters.
+struct Directory(Arc<dyn Disk>);
+
+impl Letterbox for Directory {
+    fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
+        // It is looked again.
+        let names = self.0.list().unwrap_or_default();
+        let letters = names.into_iter().filter(|name| name.ends_with(end));
+        let letters = letters.filter_map(|name| {
+            let bytes = file::load(&*self.0, &name, MAX_BYTES);
+            if !matches!(bytes, Ok(None)) {
+                self.remove(&name);
+            }
+            Some((name, bytes.ok()??))
+        });
+        letters.collect()
+    }
+
+    fn leave(&self, name: &str, letter: &[u8]) -> io::Result<()> {
+        file::replace(&*self.0, name, letter)
+    }
+
+    fn remove(&self, name: &str) {
+        let _ = self.0.remove(name);
+    }
+}
+
 /// The door of a cluster, as one process has it.
 pub struct Door {
-    disk: Arc<dyn Disk>,
+    letters: Arc<dyn Letterbox>,
     secret: ClusterSecret,
 }
 
@@ -60,7 +102,12 @@ pub struct Knock {
 impl Door {
     /// The door in a directory that is for nothing else, of a cluster that has this secret.
     pub fn new(disk: Arc<dyn Disk>, secret: ClusterSecret) -> Door {
-        Door { disk, secret }
+        Door::at(Arc::new(Directory(disk)), secret)
+    }
+
+    /// The door whose letters lie there.
+    pub fn at(letters: Arc<dyn Letterbox>, secret: ClusterSecret) -> Door {
+        Door { letters, secret }
     }
 
     /// What the cluster's machines know.
@@ -70,14 +117,12 @@ impl Door {
 
     /// Takes the letters that have come, for the CM.
     pub fn letters(&self) -> Vec<(Stranger, JoinMessage)> {
-        // It is looked again.
-        let names = self.disk.list().unwrap_or_default();
-        let strangers = names.iter().filter_map(|name| {
-            let (number, kind) = name.split_once('.')?;
+        let letters = self.letters.take_all(&format!(".{ASK}")).into_iter();
+        let letters = letters.filter_map(|(name, bytes)| {
+            let (number, _) = name.split_once('.')?;
             let number = u64::from_str_radix(number, 16).ok()?;
-            (kind == ASK).then_some(Stranger(number))
+            Some((Stranger(number), JoinMessage::decode(&bytes).ok()?))
         });
-        let letters = strangers.filter_map(|stranger| Some((stranger, self.take(stranger, ASK)?)));
         letters.collect()
     }
 
@@ -106,17 +151,12 @@ impl Door {
     }
 
     fn leave(&self, to: Stranger, kind: &str, message: &JoinMessage) -> io::Result<()> {
-        file::replace(&*self.disk, &name(to, kind), &message.encode())
+        self.letters.leave(&name(to, kind), &message.encode())
     }
 
     fn take(&self, of: Stranger, kind: &str) -> Option<JoinMessage> {
-        let name = name(of, kind);
-        let bytes = file::load(&*self.disk, &name, MAX_BYTES);
-        let there = !matches!(bytes, Ok(None));
-        if there {
-            let _ = self.disk.remove(&name);
-        }
-        JoinMessage::decode(&bytes.ok()??).ok()
+        let (_, letter) = self.letters.take_all(&name(of, kind)).pop()?;
+        JoinMessage::decode(&letter).ok()
     }
 }
 
@@ -153,7 +193,7 @@ impl Drop for Knock {
     fn drop(&mut self) {
         for kind in [ASK, ANSWER] {
             // Mostly it has been taken.
-            let _ = self.door.disk.remove(&name(self.stranger, kind));
+            self.door.letters.remove(&name(self.stranger, kind));
         }
     }
 }
@@ -241,6 +281,6 @@ mod tests {
             file::replace(&*disk, name, bytes).expect("written");
         }
         assert_eq!(door.letters(), []);
-        assert_eq!(disk.list().expect("a list"), ["7.tmp", "x.ask"]);
+        assert_eq!(disk.list().expect("a list"), ["7.tmp"]);
     }
 }

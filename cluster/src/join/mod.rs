@@ -40,7 +40,7 @@ mod tests;
 use thiserror::Error;
 
 pub use self::admission::{Admission, Admitted, MAX_STRANGERS, Stranger};
-pub use self::door::{Door, Knock, NotAdmitted};
+pub use self::door::{Door, Knock, Letterbox, NotAdmitted};
 pub use self::joiner::{Joiner, Progress};
 pub use self::message::{JoinMessage, JoinRequest, PROTOCOL_VERSION};
 pub use self::secret::{ClusterSecret, Nonce, Proof, SecretTooShort};

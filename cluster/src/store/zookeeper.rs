@@ -10,13 +10,18 @@
 //! configuration as the current one means that it won. Trying is bounded; a session that expired is
 //! replaced by a new one.
 
+mod letters;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencepost_fabric::entropy_seed;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
-use zookeeper_client::{Acls, Client, CreateMode, Error};
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
+
+pub use letters::ZookeeperLetters;
 
 use super::{Answer, ConfigStore, StoreError, Swapped, follows};
 use crate::configuration::Configuration;
@@ -65,13 +70,34 @@ impl ZookeeperStore {
         })
     }
 
+    /// The letters that lie in a node of the same ensemble, for as long as the store is there.
+    pub fn letters(&self, node: &str) -> ZookeeperLetters {
+        let runtime = self.runtime().handle().clone();
+        ZookeeperLetters::new(Arc::clone(&self.shared), node, runtime)
+    }
+
+    /// Makes a node that nobody has made before; whether nobody had.
+    pub fn take_place(&self, node: &str) -> Answer<'static, bool> {
+        let (shared, node) = (Arc::clone(&self.shared), node.to_owned());
+        self.run(async move { shared.take_place(&node).await })
+    }
+
+    /// Removes a node that this process has made and nobody needs.
+    pub fn give_place_back(&self, node: &str) -> Answer<'static, ()> {
+        let (shared, node) = (Arc::clone(&self.shared), node.to_owned());
+        self.run(async move { shared.give_place_back(&node).await })
+    }
+
+    fn runtime(&self) -> &Runtime {
+        let runtime = self.runtime.as_ref();
+        runtime.expect("the runtime is there until the store is dropped")
+    }
+
     fn run<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Answer<'_, T> {
-        let runtime = self.runtime.as_ref();
-        let runtime = runtime.expect("the runtime is there until the store is dropped");
-        let running = runtime.spawn(request);
+    ) -> Answer<'static, T> {
+        let running = self.runtime().spawn(request);
         Box::pin(async move {
             let ended = running.await;
             ended.unwrap_or_else(|error| Err(StoreError::Unreachable(error.to_string())))
@@ -122,7 +148,7 @@ impl Shared {
                 Err(error) => failure = error,
             }
         }
-        Err(unreachable(failure))
+        Err(self.unreachable(failure))
     }
 
     async fn swap(
@@ -153,7 +179,7 @@ impl Shared {
                 Err(error) => failure = Some(error),
             }
         }
-        Err(unreachable(failure.unwrap_or(Error::Timeout)))
+        Err(self.unreachable(failure.unwrap_or(Error::Timeout)))
     }
 
     async fn set(&self, sealed: &[u8], version: i32) -> Result<(), Error> {
@@ -167,15 +193,51 @@ impl Shared {
     }
 
     async fn create(&self, sealed: &[u8]) -> Result<(), Error> {
-        let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-        let options = &options;
-        let created = self.ask(|client| async move {
-            if let Some((parent, _)) = self.node.rsplit_once('/').filter(|(p, _)| !p.is_empty()) {
-                client.mkdir(parent, options).await?;
+        self.make(&self.node, sealed).await
+    }
+
+    /// Makes a node, and those above it.
+    async fn make(&self, node: &str, bytes: &[u8]) -> Result<(), Error> {
+        let made = self.ask(|client| async move {
+            if let Some((parent, _)) = node.rsplit_once('/').filter(|(p, _)| !p.is_empty()) {
+                client.mkdir(parent, &options()).await?;
             }
-            client.create(&self.node, sealed, options).await.map(drop)
+            client.create(node, bytes, &options()).await.map(drop)
         });
-        created.await
+        made.await
+    }
+
+    async fn take_place(&self, node: &str) -> Result<bool, StoreError> {
+        let mine = entropy_seed().to_le_bytes();
+        let mut failure = Error::Timeout;
+        for _ in 0..TRIES {
+            match self.make(node, &mine).await {
+                Ok(()) => return Ok(true),
+                // It may be of a try whose answer was lost.
+                Err(Error::NodeExists) => {
+                    let there = self.ask(|client| async move { client.get_data(node).await });
+                    match there.await {
+                        Ok((there, _)) => return Ok(there == mine),
+                        Err(error) => failure = error,
+                    }
+                }
+                Err(error) => failure = error,
+            }
+        }
+        Err(self.unreachable(failure))
+    }
+
+    async fn give_place_back(&self, node: &str) -> Result<(), StoreError> {
+        let mut failure = Error::Timeout;
+        for _ in 0..TRIES {
+            let deleted = self.ask(|client| async move { client.delete(node, None).await });
+            match deleted.await {
+                // One whose answer was lost may have done it.
+                Ok(()) | Err(Error::NoNode) => return Ok(()),
+                Err(error) => failure = error,
+            }
+        }
+        Err(self.unreachable(failure))
     }
 
     /// Makes a request over the session, or over a new one where there is none that lives.
@@ -209,8 +271,12 @@ impl Shared {
             what,
         })
     }
+
+    fn unreachable(&self, error: Error) -> StoreError {
+        StoreError::Unreachable(format!("{}: {error}", self.ensemble))
+    }
 }
 
-fn unreachable(error: Error) -> StoreError {
-    StoreError::Unreachable(error.to_string())
+fn options() -> CreateOptions<'static> {
+    CreateMode::Persistent.with_acls(Acls::anyone_all())
 }

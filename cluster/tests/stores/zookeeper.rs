@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencepost_cluster::join::Letterbox;
 use fencepost_cluster::{ConfigStore, ConfigurationId, StoreError, Swapped, ZookeeperStore};
 use pollster::block_on;
 use tempfile::TempDir;
@@ -169,4 +170,36 @@ fn an_ensemble_that_is_down_is_unreachable() {
     let first = founded(1, "first");
     let swapped = block_on(store.compare_and_swap(None, &first));
     assert!(matches!(swapped, Err(StoreError::Unreachable(_))));
+}
+
+#[test]
+fn letters_are_taken_once_and_places_too() {
+    let Some(server) = Server::start("letters_are_taken_once_and_places_too") else {
+        return;
+    };
+    let [ours, theirs] = [(); 2].map(|()| store(server.address));
+    let [here, there] = [&ours, &theirs].map(|store| store.letters("/fencepost/tests/door"));
+    here.leave("1.ask", b"first").unwrap();
+    here.leave("2.answer", b"another").unwrap();
+    let take = |end: &str| loop {
+        match there.take_all(end) {
+            letters if letters.is_empty() => std::thread::sleep(Duration::from_millis(5)),
+            letters => return letters,
+        }
+    };
+    assert_eq!(take(".ask"), [("1.ask".to_owned(), b"first".to_vec())]);
+    here.leave("1.ask", b"second").unwrap();
+    // The first has been taken.
+    assert_eq!(take("1.ask"), [("1.ask".to_owned(), b"second".to_vec())]);
+    assert_eq!(
+        take(".answer"),
+        [("2.answer".to_owned(), b"another".to_vec())]
+    );
+    let place = "/fencepost/tests/founders/m1";
+    assert!(block_on(ours.take_place(place)).unwrap());
+    assert!(!block_on(theirs.take_place(place)).unwrap());
+    assert!(!block_on(ours.take_place(place)).unwrap());
+    block_on(ours.give_place_back(place)).unwrap();
+    assert!(block_on(theirs.take_place(place)).unwrap());
+    assert!(block_on(ours.take_place("/fencepost/tests/founders/m2")).unwrap());
 }

@@ -47,7 +47,7 @@ impl Machines {
                 let address = |at| format!("127.0.2.{at}");
                 let address = |at| format!("{}:{}", address(at), free_port(&address(at)));
                 let addresses: Vec<String> = (1..=count).map(address).collect();
-                joined(directory.path(), &addresses)
+                joined(directory.path(), &addresses, further)
             }
         };
         let command = |number: usize| {
@@ -64,7 +64,7 @@ impl Machines {
         let count = namespaces.count();
         let address = |at| format!("{}:7000", namespaces.address(at));
         let addresses: Vec<String> = (0..count).map(address).collect();
-        let together = joined(directory.path(), &addresses);
+        let together = joined(directory.path(), &addresses, further);
         let command = |at: usize| {
             let mut command = of_one(namespaces.prefix(at), &together, at + 1, further);
             command.args(["--auth", "trust"]);
@@ -209,19 +209,16 @@ fn said_by(directory: &tempfile::TempDir, machine: usize) -> PathBuf {
 }
 
 /// What all machines of a network are told.
-fn joined(directory: &Path, addresses: &[String]) -> Vec<String> {
+fn joined(directory: &Path, addresses: &[String], further: &[&str]) -> Vec<String> {
     let secret = directory.join("secret");
     std::fs::write(&secret, SECRET).expect("written");
     let [path, secret] = [directory, &secret].map(|path| path.to_str().expect("a path"));
     let addresses = addresses.join(",");
-    words(&[
-        "--join",
-        &addresses,
-        "--cluster-secret",
-        secret,
-        "--configuration-dir",
-        path,
-    ])
+    let mut told = words(&["--join", &addresses, "--cluster-secret", secret]);
+    if !further.contains(&"--configuration-store") {
+        told.extend(words(&["--configuration-dir", path]));
+    }
+    told
 }
 
 /// The command of one of them, with `before` before the program.

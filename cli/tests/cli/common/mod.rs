@@ -1,6 +1,7 @@
 //! What tests of the real program share: a server process, and the tools that drive it.
 
 pub mod dev_cluster;
+pub mod doomed;
 pub mod machines;
 pub mod namespaces;
 

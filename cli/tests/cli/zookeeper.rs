@@ -1,0 +1,448 @@
+//! Machines of a network that keep their configuration in ZooKeeper, a real server on the loopback where Debian's package is
+//! there: it is stopped, killed and started again while they serve and fail.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fencepost_benchmarks::sql::{PgSession, SqlSession};
+
+use crate::common::dev_cluster::signal;
+use crate::common::doomed::Doomed;
+use crate::common::machines::Machines;
+use crate::common::{free_port, insist, program};
+
+const JAR: &str = "/usr/share/java/zookeeper.jar";
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Long enough for a host that is busy with other tests.
+const LEASE: [&str; 4] = ["--replicas", "2", "--lease-ms", "2000"];
+const ACCOUNTS: i64 = 20;
+const OPENING: i64 = 1000;
+/// Longer than sessions of ZooKeeper last here, so that they have to begin anew.
+const AWAY: Duration = Duration::from_secs(4);
+const MACHINES: &str = "SELECT count(*) FROM pg_fencepost_machines";
+
+/// A ZooKeeper server of its own.
+struct ZooKeeper {
+    directory: tempfile::TempDir,
+    java: PathBuf,
+    address: SocketAddr,
+    child: Child,
+}
+
+impl ZooKeeper {
+    /// One that runs, or a line on stderr that says that the test is skipped, and why.
+    fn start(test: &str) -> Option<ZooKeeper> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut java = std::env::split_paths(&path).map(|directory| directory.join("java"));
+        let java = java.find(|java| java.is_file());
+        let Some(java) = java.filter(|_| Path::new(JAR).is_file()) else {
+            // Not eprintln: that is hidden while the test passes.
+            let why = format!("{test}: skipped, ZooKeeper or Java is not installed");
+            let _ = writeln!(std::io::stderr(), "{why}");
+            return None;
+        };
+        let directory = tempfile::tempdir().expect("a directory");
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port("127.0.0.1")));
+        let config = format!(
+            "tickTime=500\nmaxSessionTimeout=2000\ndataDir={}\nclientPort={}\n\
+             clientPortAddress=127.0.0.1\nadmin.enableServer=false\n",
+            directory.path().display(),
+            address.port(),
+        );
+        std::fs::write(directory.path().join("zoo.cfg"), config).expect("is written");
+        let child = run(&java, directory.path());
+        let mut started = ZooKeeper {
+            directory,
+            java,
+            address,
+            child,
+        };
+        started.await_it();
+        Some(started)
+    }
+
+    fn await_it(&mut self) {
+        while TcpStream::connect(self.address).is_err() {
+            let ended = self.child.try_wait().expect("a child");
+            assert!(ended.is_none(), "ZooKeeper ended with {ended:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it was running");
+    }
+
+    /// With what it had on its disk.
+    fn start_again(&mut self) {
+        self.child = run(&self.java, self.directory.path());
+        self.await_it();
+    }
+
+    fn url(&self) -> String {
+        format!("zookeeper://{}/fencepost/one", self.address)
+    }
+}
+
+impl Drop for ZooKeeper {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(java: &Path, directory: &Path) -> Child {
+    let main = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
+    Command::new(java)
+        .args(["-Xmx128m", "-cp", JAR, main])
+        .arg(directory.join("zoo.cfg"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("java runs")
+}
+
+/// Three machines that keep their configuration there.
+fn machines(zookeeper: &ZooKeeper) -> Machines {
+    let store = ["--configuration-store", &zookeeper.url()];
+    Machines::start("tcp", 3, &[&LEASE[..], &store].concat())
+}
+
+/// A session with a machine that may not be there yet.
+fn session(url: &str) -> PgSession {
+    insist("a session", || {
+        let mut session = PgSession::connect(url).map_err(|error| error.to_string())?;
+        let limit = session.script("SET statement_timeout = '30s'");
+        limit.map_err(|error| error.to_string()).map(|()| session)
+    })
+}
+
+/// Waits until a query answers this.
+fn becomes(url: &str, query: &str, expected: i64) {
+    let began = Instant::now();
+    loop {
+        let session: &mut dyn SqlSession = &mut session(url);
+        let answer = session.number(query);
+        if answer.as_ref().ok() == Some(&expected) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{query}: {answer:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Moves money until it is told to stop; what was acknowledged is counted and noted.
+fn move_money(url: &str, first: i64, stop: &AtomicBool, done: &AtomicU64) -> Vec<i64> {
+    let mut acknowledged = Vec::new();
+    let mut bank = session(url);
+    for id in first.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (from, to) = (id % ACCOUNTS, (id + 1 + id / 7 % (ACCOUNTS - 1)) % ACCOUNTS);
+        let moved = format!(
+            "BEGIN; UPDATE account SET balance = balance - 1 WHERE id = {from}; \
+             UPDATE account SET balance = balance + 1 WHERE id = {to}; \
+             INSERT INTO transfer VALUES ({id}); COMMIT"
+        );
+        match bank.script(&moved) {
+            Ok(()) => {
+                acknowledged.push(id);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            // What became of it is looked at in the end.
+            Err(_) => {
+                if bank.script("ROLLBACK").is_err() {
+                    bank = session(url);
+                }
+            }
+        }
+    }
+    acknowledged
+}
+
+/// Clients of some machines at work.
+struct Load<'a> {
+    done: &'a [AtomicU64; 2],
+}
+
+impl Load<'_> {
+    /// Waits until each client has done so many more.
+    fn goes_on(&self) {
+        for done in self.done {
+            let before = done.load(Ordering::Relaxed);
+            let began = Instant::now();
+            while done.load(Ordering::Relaxed) < before + 20 {
+                assert!(began.elapsed() < PATIENCE, "a client stands still");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// Clients of two machines move money while something `happens`; then all money is there, and all that was acknowledged.
+fn under_load(urls: [&str; 2], happens: impl FnOnce(Load<'_>)) {
+    let mut first = session(urls[0]);
+    first
+        .script(
+            "CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL);
+             CREATE TABLE transfer (id bigint PRIMARY KEY)",
+        )
+        .expect("tables");
+    let last = ACCOUNTS - 1;
+    let accounts =
+        format!("INSERT INTO account SELECT g, {OPENING} FROM generate_series(0, {last}) g");
+    first.script(&accounts).expect("rows");
+    let stop = AtomicBool::new(false);
+    let done = [AtomicU64::new(0), AtomicU64::new(0)];
+    let acknowledged: Vec<i64> = thread::scope(|scope| {
+        let clients = urls.into_iter().zip(&done).enumerate();
+        let clients: Vec<_> = clients
+            .map(|(at, (url, done))| {
+                let (first, stop) = ((at as i64) << 32, &stop);
+                scope.spawn(move || move_money(url, first, stop, done))
+            })
+            .collect();
+        // Clients end also where this does not hold.
+        let happened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            happens(Load { done: &done });
+        }));
+        stop.store(true, Ordering::Relaxed);
+        let all = clients
+            .into_iter()
+            .map(|client| client.join().expect("a client ends"));
+        let all = all.flatten().collect();
+        happened.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        all
+    });
+    for url in urls {
+        let total = ACCOUNTS * OPENING;
+        becomes(url, "SELECT sum(balance)::bigint FROM account", total);
+        let session: &mut dyn SqlSession = &mut session(url);
+        for ids in acknowledged.chunks(500) {
+            let list: Vec<String> = ids.iter().map(i64::to_string).collect();
+            let list = list.join(", ");
+            let there = format!("SELECT count(*) FROM transfer WHERE id IN ({list})");
+            assert_eq!(session.number(&there).ok(), Some(ids.len() as i64));
+        }
+    }
+}
+
+#[test]
+fn machines_serve_while_zookeeper_is_away_and_recover_when_it_is_back() {
+    let test = "machines_serve_while_zookeeper_is_away_and_recover_when_it_is_back";
+    let Some(mut zookeeper) = ZooKeeper::start(test) else {
+        return;
+    };
+    let mut machines = machines(&zookeeper);
+    let urls = machines.urls();
+    under_load([&urls[0], &urls[1]], |load| {
+        load.goes_on();
+        signal("-STOP", &zookeeper.pid());
+        let began = Instant::now();
+        while began.elapsed() < AWAY {
+            load.goes_on();
+        }
+        signal("-CONT", &zookeeper.pid());
+        load.goes_on();
+        zookeeper.kill();
+        load.goes_on();
+        // Nobody can decide what follows.
+        machines.kill(&[2]);
+        thread::sleep(AWAY);
+        zookeeper.start_again();
+        becomes(&urls[0], MACHINES, 2);
+        load.goes_on();
+    });
+}
+
+#[test]
+fn the_manager_is_killed_while_zookeeper_stands_still_and_comes_back_through_it() {
+    let test = "the_manager_is_killed_while_zookeeper_stands_still_and_comes_back_through_it";
+    let Some(zookeeper) = ZooKeeper::start(test) else {
+        return;
+    };
+    let mut machines = machines(&zookeeper);
+    let urls = machines.urls();
+    under_load([&urls[1], &urls[2]], |load| {
+        load.goes_on();
+        signal("-STOP", &zookeeper.pid());
+        machines.kill(&[0]);
+        thread::sleep(AWAY);
+        signal("-CONT", &zookeeper.pid());
+        becomes(&urls[1], MACHINES, 2);
+        load.goes_on();
+        machines.start_again(&[0]);
+        becomes(&urls[0], MACHINES, 3);
+        let last = "SELECT max(machine) FROM pg_fencepost_machines";
+        becomes(&urls[0], last, 4);
+        load.goes_on();
+    });
+}
+
+/// A machine of the test's own; dropping it kills it.
+struct Running(Child);
+
+impl Running {
+    fn start(arguments: &[&str]) -> Running {
+        let child = program(arguments).stdout(Stdio::piped()).spawn();
+        Running(child.expect("the program starts"))
+    }
+
+    /// Waits until it is ready; where clients connect.
+    fn url(&mut self) -> String {
+        let mut line = String::new();
+        let stdout = self.0.stdout.take().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        let address = line.split(" ready on ").nth(1);
+        let address = address.and_then(|rest| rest.split(' ').next());
+        let port = address.and_then(|address| address.rsplit(':').next());
+        let port = port.unwrap_or_else(|| panic!("no ready line but {line:?}"));
+        format!("host=127.0.0.1 port={port} user=postgres dbname=postgres")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A machine of two, as it is started.
+struct Of<'a> {
+    addresses: &'a str,
+    secret: &'a str,
+    store: &'a str,
+}
+
+impl<'a> Of<'a> {
+    fn arguments(&self, who: [&'a str; 2]) -> Vec<&'a str> {
+        let start = ["start", "--listen", "127.0.0.1:0", "--memory-limit", "64M"];
+        let store = [
+            "--configuration-store",
+            self.store,
+            "--join",
+            self.addresses,
+        ];
+        let secret = ["--workers", "1", "--cluster-secret", self.secret];
+        [&start[..], &LEASE, &store, &secret, &who].concat()
+    }
+
+    fn start(&self, who: [&'a str; 2]) -> Running {
+        Running::start(&self.arguments(who))
+    }
+
+    fn fails(&self, who: [&'a str; 2]) -> Doomed {
+        Doomed::start(&self.arguments(who))
+    }
+}
+
+/// Two files with secrets, in a directory.
+fn secrets() -> (tempfile::TempDir, [String; 2]) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let files = ["ours", "theirs"].map(|name| {
+        let file = directory.path().join(name);
+        std::fs::write(&file, format!("{name}: known to nobody else")).expect("is written");
+        file.to_str().expect("a path").to_owned()
+    });
+    (directory, files)
+}
+
+fn address(host: &str) -> String {
+    format!("{host}:{}", free_port(host))
+}
+
+const FIRST: [&str; 2] = ["--machine", "1"];
+const SECOND: [&str; 2] = ["--machine", "2"];
+
+#[test]
+fn who_belongs_to_a_path_is_let_in_and_nobody_else() {
+    let test = "who_belongs_to_a_path_is_let_in_and_nobody_else";
+    let Some(zookeeper) = ZooKeeper::start(test) else {
+        return;
+    };
+    let (_directory, [ours, theirs]) = secrets();
+    let [first, second, third] = ["127.0.3.1", "127.0.3.2", "127.0.3.3"].map(address);
+    let (addresses, store) = (format!("{first},{second}"), zookeeper.url());
+    let newcomer = ["--newcomer", third.as_str()];
+    let right = Of {
+        addresses: &addresses,
+        secret: &ours,
+        store: &store,
+    };
+    let wrong = Of {
+        secret: &theirs,
+        ..right
+    };
+    let nobody = "no machine of the cluster has been in /fencepost/one";
+    right.fails(newcomer).assert_fails(nobody);
+
+    // Whoever could not begin can do so later.
+    let taken = TcpListener::bind(&first).expect("free");
+    let why = format!("cannot listen for other machines on {first}");
+    right.fails(FIRST).assert_fails(&why);
+    drop(taken);
+    let both = [right.fails(FIRST), wrong.fails(SECOND)];
+    for one in both {
+        one.assert_fails("the secret is another one");
+    }
+    let mut both = [FIRST, SECOND].map(|who| right.start(who));
+    let [url, _] = both.each_mut().map(Running::url);
+    session(&url)
+        .script("CREATE TABLE kept (id int PRIMARY KEY); INSERT INTO kept VALUES (1)")
+        .expect("a table");
+
+    let why = "cannot join the cluster: the secret is not the cluster's";
+    wrong.fails(newcomer).assert_fails(why);
+    let three = format!("{addresses},{third}");
+    let other = Of {
+        addresses: &three,
+        ..right
+    };
+    for who in [FIRST, ["--machine", "3"], newcomer] {
+        other
+            .fails(who)
+            .assert_fails("the store belongs to cluster");
+    }
+    becomes(&url, MACHINES, 2);
+    let mut third = right.start(newcomer);
+    let url = third.url();
+    becomes(&url, MACHINES, 3);
+    becomes(&url, "SELECT count(*) FROM kept", 1);
+}
+
+#[test]
+fn what_keeps_a_machine_from_its_store_is_said() {
+    let (_directory, [secret, _]) = secrets();
+    let addresses = format!("{},{}", address("127.0.3.4"), address("127.0.3.5"));
+    let of = |store| Of {
+        addresses: &addresses,
+        secret: &secret,
+        store,
+    };
+    for store in ["etcd://127.0.0.1:2181/one", "zookeeper://127.0.0.1:2181"] {
+        let why = format!("{store}: not zookeeper://HOST:PORT,…/PATH");
+        of(store).fails(FIRST).assert_fails(&why);
+    }
+    let nobody = address("127.0.0.1");
+    let store = format!("zookeeper://{nobody}/fencepost/one");
+    let why = format!("the store of the configuration does not answer: {nobody}");
+    let all = [FIRST, ["--newcomer", "127.0.3.6:7000"]].map(|who| of(&store).fails(who));
+    for one in all {
+        one.assert_fails(&why);
+    }
+}

@@ -1,0 +1,143 @@
+//! The letters of machines that want to join, as nodes of a ZooKeeper ensemble.
+//!
+//! ```text
+//! PATH/00c3….ask        one letter a node, there as a whole or not at all
+//! PATH/00c3….answer
+//! ```
+//! The CM looks for letters on the thread that serves, which waits for nobody: letters are fetched behind its back, and it
+//! is given those that have come since it looked last. Who deletes a node has its letter, so it is taken once.
+//!
+//! *Failure.* While the ensemble does not answer no letter comes and none leaves; that is not told. Who waits for an answer
+//! knocks again.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use zookeeper_client::Error;
+
+use super::{Shared, options};
+use crate::join::Letterbox;
+
+/// Between two looks at the nodes.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// Where letters lie, in an ensemble.
+pub struct ZookeeperLetters {
+    fetching: Arc<Fetching>,
+    runtime: Handle,
+}
+
+struct Fetching {
+    shared: Arc<Shared>,
+    /// The node whose children are letters.
+    path: String,
+    come: Mutex<Vec<(String, Vec<u8>)>>,
+    /// Whether somebody looks.
+    looks: AtomicBool,
+}
+
+impl ZookeeperLetters {
+    pub(super) fn new(shared: Arc<Shared>, path: &str, runtime: Handle) -> ZookeeperLetters {
+        let fetching = Fetching {
+            shared,
+            path: path.to_owned(),
+            come: Mutex::default(),
+            looks: AtomicBool::new(false),
+        };
+        ZookeeperLetters {
+            fetching: Arc::new(fetching),
+            runtime,
+        }
+    }
+
+    /// Looks for letters whose names end so, unless that is being done.
+    fn fetch(&self, end: &str) {
+        if self.fetching.looks.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (fetching, end) = (Arc::clone(&self.fetching), end.to_owned());
+        self.runtime.spawn(async move {
+            // What does not come now comes later.
+            let _ = fetching.look(&end).await;
+            tokio::time::sleep(EVERY).await;
+            fetching.looks.store(false, Ordering::Release);
+        });
+    }
+}
+
+impl Fetching {
+    fn node(&self, name: &str) -> String {
+        format!("{}/{name}", self.path)
+    }
+
+    async fn look(&self, end: &str) -> Result<(), Error> {
+        let names = self
+            .shared
+            .ask(|client| async move { client.list_children(&self.path).await });
+        let names = names.await?;
+        for name in names.into_iter().filter(|name| name.ends_with(end)) {
+            let node = self.node(&name);
+            let node = &node;
+            let taken = self.shared.ask(|client| async move {
+                let (letter, stat) = client.get_data(node).await?;
+                client.delete(node, Some(stat.version)).await?;
+                Ok(letter)
+            });
+            match taken.await {
+                Ok(letter) => self.come.lock().push((name, letter)),
+                // Somebody else has taken it, or it is another one by now.
+                Err(Error::NoNode | Error::BadVersion) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn leave(&self, name: &str, letter: &[u8]) -> Result<(), Error> {
+        let node = self.node(name);
+        let node = &node;
+        let left = self.shared.ask(|client| async move {
+            client.mkdir(&self.path, &options()).await?;
+            match client.create(node, letter, &options()).await {
+                Err(Error::NodeExists) => client.set_data(node, letter, None).await.map(drop),
+                created => created.map(drop),
+            }
+        });
+        left.await
+    }
+}
+
+impl Letterbox for ZookeeperLetters {
+    fn take_all(&self, end: &str) -> Vec<(String, Vec<u8>)> {
+        self.fetch(end);
+        let mut come = self.fetching.come.lock();
+        come.extract_if(.., |(name, _)| name.ends_with(end))
+            .collect()
+    }
+
+    fn leave(&self, name: &str, letter: &[u8]) -> io::Result<()> {
+        let fetching = Arc::clone(&self.fetching);
+        let (name, letter) = (name.to_owned(), letter.to_owned());
+        self.runtime.spawn(async move {
+            let _ = fetching.leave(&name, &letter).await;
+        });
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) {
+        let fetching = Arc::clone(&self.fetching);
+        let node = fetching.node(name);
+        self.runtime.spawn(async move {
+            let node = &node;
+            let removed = fetching
+                .shared
+                .ask(|client| async move { client.delete(node, None).await });
+            // Mostly it has been taken.
+            let _ = removed.await;
+        });
+    }
+}

@@ -1,0 +1,213 @@
+//! A cluster whose configuration is in a ZooKeeper ensemble: how its machines begin, and join.
+//!
+//! ```text
+//! PATH/configuration     who the machines are
+//! PATH/founders/m1       m1 has been one of those that the cluster began with
+//! PATH/door/…            letters of those who want to join
+//! ```
+//! A path is one cluster's. A founder takes its place there once; one that finds it taken has run before, and joins as any
+//! other machine would that was never there. So nobody begins anew while others run, whatever the ensemble knows of them.
+//!
+//! # Failure
+//! While the ensemble is away nobody begins or joins; machines that run need it when one of them fails. What ended machines
+//! have left in the path stays, and keeps others from beginning there.
+
+use std::str::FromStr;
+
+use crate::error::OpenError;
+
+/// Where in which ensemble a configuration is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ensemble {
+    /// As the ensemble's clients write it: `host:port,host:port`.
+    servers: String,
+    /// Absolute.
+    path: String,
+}
+
+impl FromStr for Ensemble {
+    type Err = OpenError;
+
+    /// Of `zookeeper://host:port,host:port/path`.
+    fn from_str(url: &str) -> Result<Ensemble, OpenError> {
+        let wrong = || {
+            let why = format!("{url}: not zookeeper://HOST:PORT,…/PATH");
+            OpenError::Configuration(why)
+        };
+        let rest = url.strip_prefix("zookeeper://").ok_or_else(wrong)?;
+        let (servers, path) = rest.split_once('/').ok_or_else(wrong)?;
+        let is_server = |server: &str| {
+            let parts = server.rsplit_once(':');
+            parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        };
+        let is_name = |name: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            !name.is_empty() && ![".", "..", "zookeeper"].contains(&name) && name.bytes().all(plain)
+        };
+        let right = servers.split(',').all(is_server) && path.split('/').all(is_name);
+        right
+            .then(|| Ensemble {
+                servers: servers.into(),
+                path: format!("/{path}"),
+            })
+            .ok_or_else(wrong)
+    }
+}
+
+#[cfg(not(feature = "zookeeper"))]
+mod joining {
+    use fencepost_cluster::Configuration;
+    use fencepost_cluster::join::ClusterSecret;
+
+    use super::Ensemble;
+    use crate::error::OpenError;
+    use crate::newcomer::{Part, Who};
+
+    impl Ensemble {
+        /// The part of a machine of such a cluster.
+        pub fn part(&self, _: Who, _: Configuration, _: ClusterSecret) -> Result<Part, OpenError> {
+            let Ensemble { servers, path } = self;
+            let why = format!("{path} of {servers}: this program was built without ZooKeeper");
+            Err(OpenError::Configuration(why))
+        }
+    }
+}
+
+#[cfg(feature = "zookeeper")]
+mod joining {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use fencepost_cluster::join::{ClusterSecret, Door};
+    use fencepost_cluster::{
+        ConfigStore, Configuration, FailureDomain, StoreError, ZookeeperStore,
+    };
+    use pollster::FutureExt;
+
+    use super::Ensemble;
+    use crate::error::OpenError;
+    use crate::newcomer::{Kept, Part, Place, Who, is_first, knock, store, unusable};
+
+    /// How long each of a few requests to the ensemble may take.
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    impl Ensemble {
+        /// The part of a machine of such a cluster.
+        pub fn part(
+            &self,
+            who: Who,
+            first: Configuration,
+            secret: ClusterSecret,
+        ) -> Result<Part, OpenError> {
+            let Ensemble { servers, path } = self;
+            let kept = ZookeeperStore::new(servers, &format!("{path}/configuration"), PATIENCE);
+            let kept = Arc::new(kept.map_err(store)?);
+            let letters = Arc::new(kept.letters(&format!("{path}/door")));
+            let door = Arc::new(Door::at(letters, secret));
+            let current = kept.read().block_on().map_err(store)?;
+            if let Some(current) = &current
+                && current.cluster() != first.cluster()
+            {
+                let (theirs, ours) = (current.cluster(), first.cluster());
+                return Err(store(StoreError::OtherCluster { theirs, ours }));
+            }
+            let (address, domain) = match who {
+                Who::Newcomer(_) if current.is_none() => {
+                    let why = format!("no machine of the cluster has been in {path} of {servers}");
+                    return Err(OpenError::Configuration(why));
+                }
+                Who::Newcomer(address) => {
+                    // It shares the fate of nobody else.
+                    let domain = FailureDomain::new(address.as_str()).map_err(unusable)?;
+                    (address, domain)
+                }
+                Who::Founder(me) => {
+                    let place = format!("{path}/founders/{me}");
+                    if let Some(place) = begin(&kept, place, &first)? {
+                        return Ok(Part {
+                            me,
+                            configuration: first,
+                            joins: false,
+                            kept: Some(Kept {
+                                store: kept,
+                                door,
+                                place: Some(place),
+                            }),
+                        });
+                    }
+                    let founder = first.machine(me);
+                    let founder =
+                        founder.expect("CONFIG-1: founders are in the first configuration");
+                    (founder.address.clone(), founder.domain.clone())
+                }
+            };
+            let joined = knock(&door, &first, address, domain);
+            let (me, configuration) = joined.map_err(|why| match why {
+                OpenError::Incomplete(seconds, _) => {
+                    let why = format!(
+                        "no machine answers of the cluster that is in {path} of {servers}; where all have ended, others begin in another path"
+                    );
+                    OpenError::Incomplete(seconds, why)
+                }
+                why => why,
+            })?;
+            Ok(Part {
+                me,
+                configuration,
+                joins: true,
+                kept: Some(Kept {
+                    store: kept,
+                    door,
+                    place: None,
+                }),
+            })
+        }
+    }
+
+    /// A founder's place, where it may begin: nobody has in that place, and all machines are in their first configuration.
+    fn begin(
+        kept: &Arc<ZookeeperStore>,
+        place: String,
+        first: &Configuration,
+    ) -> Result<Option<Place>, OpenError> {
+        let taken = kept.take_place(&place).block_on().map_err(store)?;
+        if !taken || !is_first(&**kept, first)? {
+            return Ok(None);
+        }
+        let kept = Arc::clone(kept);
+        Ok(Some(Box::new(move || {
+            // One that cannot be given back stays taken.
+            let _ = kept.give_place_back(&place).block_on();
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ensemble_is_servers_and_a_path() {
+        let ensemble: Ensemble = "zookeeper://a:2181,10.0.0.2:2182/fencepost/one"
+            .parse()
+            .expect("it is one");
+        assert_eq!(ensemble.servers, "a:2181,10.0.0.2:2182");
+        assert_eq!(ensemble.path, "/fencepost/one");
+        for wrong in [
+            "a:2181/x",
+            "etcd://a:2181/x",
+            "zookeeper://a:2181",
+            "zookeeper://a:2181/",
+            "zookeeper:///x",
+            "zookeeper://a/x",
+            "zookeeper://a:2181,/x",
+            "zookeeper://a:99999/x",
+            "zookeeper://a:2181/x//y",
+            "zookeeper://a:2181/x/../y",
+            "zookeeper://a:2181/zookeeper",
+        ] {
+            let refused = Ensemble::from_str(wrong).expect_err(wrong);
+            assert!(refused.to_string().contains(wrong), "{refused}");
+        }
+    }
+}
