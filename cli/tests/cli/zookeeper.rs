@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fencepost_benchmarks::sql::{Cell, PgSession, SqlSession};
 
-use crate::common::dev_cluster::signal;
+use crate::common::dev_cluster::{DevCluster, signal};
 use crate::common::doomed::Doomed;
 use crate::common::machines::Machines;
 use crate::common::{free_port, insist, program};
@@ -433,6 +433,20 @@ fn who_belongs_to_a_path_is_let_in_and_nobody_else() {
 }
 
 #[test]
+fn a_dev_cluster_starts_a_machine_again_that_asks_there_to_be_let_in() {
+    let test = "a_dev_cluster_starts_a_machine_again_that_asks_there_to_be_let_in";
+    let Some(zookeeper) = ZooKeeper::start(test) else {
+        return;
+    };
+    let store = ["--restart", "--configuration-store", &zookeeper.url()];
+    let cluster = DevCluster::start_with("tcp", &[&LEASE[..], &store].concat());
+    signal("-KILL", &cluster.machines()[2]);
+    let last = "SELECT max(machine) FROM pg_fencepost_machines";
+    becomes(&cluster.url(2), last, 4);
+    becomes(&cluster.url(0), MACHINES, 3);
+}
+
+#[test]
 fn what_keeps_a_machine_from_its_store_is_said() {
     let (_directory, [secret, _]) = secrets();
     let addresses = format!("{},{}", address("127.0.3.4"), address("127.0.3.5"));
@@ -445,6 +459,10 @@ fn what_keeps_a_machine_from_its_store_is_said() {
         let why = format!("{store}: not zookeeper://HOST:PORT,…/PATH");
         of(store).fails(FIRST).assert_fails(&why);
     }
+    let of_host = ["dev-cluster", "--lease-ms", "2000", "--configuration-store"];
+    let store = ["zookeeper://127.0.0.1:2181/one"];
+    let why = "--configuration-store is of machines that talk";
+    Doomed::start(&[&of_host[..], &store].concat()).assert_fails(why);
     let nobody = address("127.0.0.1");
     let store = format!("zookeeper://{nobody}/fencepost/one");
     let why = format!("the store of the configuration does not answer: {nobody}");
