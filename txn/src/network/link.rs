@@ -408,3 +408,73 @@ impl LogEnd {
         any
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fencepost_fabric::ring::RingReader;
+    use fencepost_fabric::{Member, SimKnobs, SimNet, Tapped};
+
+    use super::*;
+
+    const A: MachineId = MachineId(1);
+    const B: MachineId = MachineId(2);
+    const WORDS: usize = 1 << 10;
+
+    /// What a reader of the log sees that has not seen it before.
+    fn seen(log: &mut RingReader) -> Vec<u64> {
+        let (mut seen, mut record) = (Vec::new(), Vec::new());
+        while let Ok(Some((tag, kept))) = log.next(&mut record) {
+            if tag == record::ABORT {
+                seen.push(record[0]);
+            }
+            log.release(kept);
+        }
+        seen
+    }
+
+    #[test]
+    fn what_is_acknowledged_behind_a_hole_does_not_count() {
+        let net = SimNet::new(1, SimKnobs::default());
+        let members = [A, B].map(|id| Member {
+            id,
+            address: String::new(),
+        });
+        let [a, b] = [A, B].map(|id| {
+            let fabric: Arc<dyn Fabric> = Arc::new(net.join(id).expect("new"));
+            fabric.set_members(&members).expect("a member");
+            fabric
+        });
+        let ends = LANES.map(|lane| ring::receive(&b, A, lane, WORDS).expect("memory"));
+        let [mut log, ..] = ends;
+        let run = || while net.step().is_some() {};
+        run();
+        let (counting, numbers) = (Arc::default(), Arc::default());
+        let link = Link::new(&a, &counting, B, WORDS, &numbers).expect("memory");
+        while !link.probe() {
+            net.step().expect("its answer comes");
+        }
+        let append = |number| {
+            link.append_unpromised(record::ABORT, &[number])
+                .expect("room")
+        };
+        let mut before = append(1);
+        run();
+        assert_eq!((before.take(), seen(&mut log)), (Some(Ok(())), vec![1]));
+        assert!(link.is_whole());
+        let breaks = Arc::new(AtomicBool::new(true));
+        net.tap(Box::new(move |_, _, _| {
+            match breaks.swap(false, Ordering::Relaxed) {
+                true => Tapped::Breaks,
+                false => Tapped::Goes,
+            }
+        }));
+        let mut lost = append(2);
+        run();
+        assert_eq!(lost.take(), Some(Err(FabricError::Lost)));
+        let mut after = append(3);
+        run();
+        assert_eq!(after.take(), Some(Ok(())), "the memory has it");
+        assert_eq!(seen(&mut log), [0; 0], "and nobody sees it");
+        assert!(!link.is_whole(), "LINK-3");
+    }
+}
