@@ -118,6 +118,8 @@ impl Plan {
             let (_, when) = plan.draw_victim(&mut random);
             if third != other {
                 plan.faults.push(Fault::Crash(third, when));
+                // Two may be gone before what they had has other replicas.
+                plan.replicas = plan.replicas.max(3);
             }
         }
         plan
