@@ -22,7 +22,6 @@ use crate::lists::check_lists;
 use crate::newcomer::Newcomer;
 use crate::plan::Plan;
 use crate::rest::{self, LastReader};
-use crate::sim::Sim;
 use crate::snapshots::check_snapshots;
 use crate::workload::{Client, Logbook};
 use crate::world::{self, World};
@@ -214,21 +213,14 @@ fn rest(machines: &[Arc<Machine>], dooms: &[Doom], since: Timestamp) -> bool {
     )
 }
 
-/// Runs until all rests, and what is on slow ways has arrived; the machines that are members then.
+/// Runs until all rests; the machines that are members then.
 fn come_to_rest(
-    (plan, sim): (&Plan, &Sim),
     executor: &mut Executor,
     machines: &[Arc<Machine>],
     dooms: &[Doom],
 ) -> Result<Vec<Arc<Machine>>, Halted> {
     let since = machines[0].now();
-    let slow = plan.net.slow.iter().map(|(_, _, ns)| *ns);
-    let (longest, mut began) = (slow.max().unwrap_or(0), None);
-    let rest = executor.run_until(|_| {
-        let rests = rest(machines, dooms, since);
-        began = began.filter(|_| rests).or(rests.then(|| sim.now_ns()));
-        began.is_some_and(|began| sim.now_ns() >= began + longest)
-    });
+    let rest = executor.run_until(|_| rest(machines, dooms, since));
     let living = machines.iter().zip(dooms);
     let living = living.filter(|(machine, doom)| !doom.has_come() && !machine.is_evicted());
     let living: Vec<_> = living.map(|(machine, _)| Arc::clone(machine)).collect();
@@ -366,12 +358,12 @@ pub fn record_plan(plan: Rc<Plan>) -> Result<Recorded, Halted> {
             dooms.push(doom);
         }
     }
-    let mut alive = come_to_rest((&plan, &sim), &mut executor, &machines, &dooms)?;
+    let mut alive = come_to_rest(&mut executor, &machines, &dooms)?;
     if let Some(machine) = plan.next_crash {
         let crash = Fault::Crash(machine, When::After(0));
         executor.spawn("the next crash".into(), scene.clone().happen(crash));
         executor.run()?;
-        alive = come_to_rest((&plan, &sim), &mut executor, &machines, &dooms)?;
+        alive = come_to_rest(&mut executor, &machines, &dooms)?;
         if let Some(newcomer) = &newcomer {
             executor.spawn(
                 "who looks for replicas".into(),

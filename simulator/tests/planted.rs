@@ -95,7 +95,7 @@ impl Line {
         format!("| {planted:?} |")
     }
 
-    /// What the README says of a mistake; nothing where no run finds it yet.
+    /// What the README says of a mistake, if it does.
     fn read(planted: Planted) -> Option<Line> {
         let begin = Line::begin(planted);
         let readme = readme();
@@ -119,10 +119,10 @@ impl Line {
 
 #[test]
 fn each_is_found_by_its_seed_and_nothing_is_without_it() {
-    let (mut wrong, mut not_found) = (Vec::new(), Vec::new());
+    let mut wrong = Vec::new();
     for planted in Planted::ALL {
         let Some(line) = Line::read(*planted) else {
-            not_found.push(format!("`{planted:?}`"));
+            wrong.push(format!("{planted:?} is found by no seed"));
             continue;
         };
         let Line {
@@ -140,10 +140,6 @@ fn each_is_found_by_its_seed_and_nothing_is_without_it() {
         }
     }
     assert_eq!(wrong, [""; 0]);
-    if !not_found.is_empty() {
-        let said = format!("Not found yet: {}.", not_found.join(", "));
-        assert!(readme().contains(&said), "{said}");
-    }
 }
 
 /// Whether a seed finds a mistake, and nothing without it: who finds it, and what it says.
