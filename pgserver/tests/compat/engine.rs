@@ -1,0 +1,262 @@
+//! A connection, as the runner sees it, and the databases that files get.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fencepost::Database;
+use fencepost_pgserver::{ListenOptions, Server, listen};
+use sqllogictest::{AsyncDB, ColumnType, DBOutput};
+use tokio_postgres::types::{Kind, Type};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
+
+/// Longer than any statement of a file takes.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Where files run.
+pub enum Place {
+    /// In a database in memory, which this process serves.
+    Here,
+    /// On a PostgreSQL.
+    Server(String),
+}
+
+/// The database that a file got.
+pub struct Home {
+    config: Config,
+    /// Serves it, or has others beside it.
+    kept: Kept,
+}
+
+enum Kept {
+    Serving(Server),
+    Beside { first: Config, name: String },
+}
+
+impl Place {
+    /// An empty database.
+    pub async fn make(&self, file: &str) -> Home {
+        match self {
+            Place::Here => {
+                let database = Database::in_memory().expect("a database in memory");
+                let server = listen(&database, ListenOptions::new("127.0.0.1:0"));
+                let server = server.expect("a free port");
+                let mut config = Config::new();
+                config.host("127.0.0.1").port(server.local_addr().port());
+                config.user("postgres").dbname("postgres");
+                Home {
+                    config,
+                    kept: Kept::Serving(server),
+                }
+            }
+            Place::Server(url) => {
+                let mut first: Config = url.parse().expect("a URL in COMPAT_URL");
+                if first.get_dbname().is_none() {
+                    first.dbname("postgres");
+                }
+                let name = format!("compat_{file}");
+                let drop = format!("DROP DATABASE IF EXISTS {name}");
+                let make = format!("CREATE DATABASE {name}");
+                on(&first, &[&drop, &make]).await;
+                let mut config = first.clone();
+                config.dbname(&name);
+                Home {
+                    config,
+                    kept: Kept::Beside { first, name },
+                }
+            }
+        }
+    }
+}
+
+impl Home {
+    /// How it is reached.
+    pub fn config(&self) -> Config {
+        self.config.clone()
+    }
+
+    /// It goes.
+    pub async fn remove(self) {
+        match self.kept {
+            Kept::Serving(server) => drop(server),
+            Kept::Beside { first, name } => {
+                let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+                on(&first, &[&drop]).await;
+            }
+        }
+    }
+}
+
+async fn on(config: &Config, statements: &[&str]) {
+    let engine = Engine::connect(config.clone(), false).await;
+    let client = engine.expect("a server").client;
+    for statement in statements {
+        let done = client.simple_query(statement).await;
+        done.expect("a database is made or dropped");
+    }
+}
+
+/// A connection.
+pub struct Engine {
+    client: Client,
+    name: &'static str,
+    brief: bool,
+}
+
+/// What a statement failed with.
+#[derive(Debug)]
+pub struct Failure {
+    state: Option<String>,
+    message: String,
+    brief: bool,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.state {
+            Some(state) if self.brief => write!(f, "({state})"),
+            Some(state) => write!(f, "{state}: {}", self.message),
+            None => write!(f, "the connection: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Whether there is no connection any more.
+pub fn is_lost(error: &(dyn std::error::Error + 'static)) -> bool {
+    let failure = error.downcast_ref::<Failure>();
+    failure.is_some_and(|failure| failure.state.is_none())
+}
+
+/// What kind of type a column has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Letter(char);
+
+impl ColumnType for Letter {
+    fn from_char(letter: char) -> Option<Letter> {
+        Some(Letter(letter))
+    }
+
+    fn to_char(&self) -> char {
+        self.0
+    }
+}
+
+impl Letter {
+    fn of(ty: &Type) -> Letter {
+        Letter(match *ty {
+            Type::BOOL => 'B',
+            Type::INT2 | Type::INT4 | Type::INT8 => 'I',
+            Type::NUMERIC | Type::FLOAT4 | Type::FLOAT8 => 'R',
+            Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME => 'T',
+            Type::DATE | Type::TIME | Type::TIMETZ | Type::TIMESTAMP | Type::TIMESTAMPTZ => 'D',
+            Type::INTERVAL => 'D',
+            _ => match ty.kind() {
+                Kind::Array(_) => 'A',
+                _ => '?',
+            },
+        })
+    }
+}
+
+impl Engine {
+    /// A connection; `brief` is whether failures say no more than their SQLSTATE.
+    pub async fn connect(config: Config, brief: bool) -> Result<Engine, Failure> {
+        let failed = |error: tokio_postgres::Error| failure(&error, brief);
+        let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
+        tokio::spawn(connection);
+        let version = client.simple_query("SELECT version()").await;
+        let version = version.map_err(failed)?;
+        let is_here = version.iter().any(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).is_some_and(|v| v.contains("Fencepost")),
+            _ => false,
+        });
+        let name = if is_here { "fencepost" } else { "postgres" };
+        Ok(Engine {
+            client,
+            name,
+            brief,
+        })
+    }
+
+    /// The types of the columns that a statement gives.
+    async fn letters(&self, sql: &str, columns: usize) -> Vec<Letter> {
+        match self.client.prepare(sql).await {
+            Ok(prepared) if prepared.columns().len() == columns => {
+                let columns = prepared.columns().iter();
+                columns.map(|column| Letter::of(column.type_())).collect()
+            }
+            _ => vec![Letter('?'); columns],
+        }
+    }
+}
+
+fn failure(error: &tokio_postgres::Error, brief: bool) -> Failure {
+    let db = error.as_db_error();
+    Failure {
+        state: db.map(|db| db.code().code().to_owned()),
+        message: db.map_or_else(|| error.to_string(), |db| db.message().to_owned()),
+        brief,
+    }
+}
+
+#[async_trait]
+impl AsyncDB for Engine {
+    type Error = Failure;
+    type ColumnType = Letter;
+
+    async fn run(&mut self, sql: &str) -> Result<DBOutput<Letter>, Failure> {
+        let run = tokio::time::timeout(STATEMENT_TIMEOUT, self.client.simple_query(sql));
+        let run = run.await.map_err(|_| Failure {
+            state: None,
+            message: format!("no answer within {STATEMENT_TIMEOUT:?}"),
+            brief: false,
+        })?;
+        let messages = run.map_err(|error| failure(&error, self.brief))?;
+        let (mut width, mut rows, mut count) = (None, Vec::new(), 0);
+        for message in messages {
+            match message {
+                SimpleQueryMessage::RowDescription(columns) => {
+                    width = Some(columns.len());
+                    rows.clear();
+                }
+                SimpleQueryMessage::Row(row) => {
+                    let cells = (0..row.len()).map(|column| cell(row.get(column)));
+                    rows.push(cells.collect());
+                }
+                SimpleQueryMessage::CommandComplete(number) => count = number,
+                _ => {}
+            }
+        }
+        Ok(match width {
+            None => DBOutput::StatementComplete(count),
+            Some(width) => DBOutput::Rows {
+                types: self.letters(sql, width).await,
+                rows,
+            },
+        })
+    }
+
+    async fn shutdown(&mut self) {}
+
+    fn engine_name(&self) -> &str {
+        self.name
+    }
+
+    async fn sleep(duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+
+    fn error_sql_state(error: &Failure) -> Option<String> {
+        error.state.clone()
+    }
+}
+
+/// A value, as the files have it.
+fn cell(value: Option<&str>) -> String {
+    match value {
+        None => "NULL".to_owned(),
+        Some("") => "(empty)".to_owned(),
+        Some(text) => text.replace('\n', "\\n"),
+    }
+}

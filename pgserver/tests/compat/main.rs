@@ -1,0 +1,149 @@
+//! What is the same here as on PostgreSQL: statements with their results, and with the SQLSTATE where they fail.
+//!
+//! The files beside this one are in the format of sqllogictest, an area of SQL each. A file gets an empty database, and
+//! its statements go over the wire, in text. All of it passes on PostgreSQL 15 as well: what only one of both is to run
+//! stands behind `onlyif fencepost` or `skipif fencepost`, and says why.
+//!
+//! ```text
+//! statement ok                 statement count 2            statement error (23505)
+//! CREATE TABLE t (i int)       INSERT INTO t VALUES (1), (2)  INSERT INTO t VALUES (1)
+//!
+//! query IT rowsort             one letter a column: B boolean, I integers, R other numbers, T text, D dates and times,
+//! SELECT i, v FROM t           ? all else; without ORDER BY the rows are sorted here (`rowsort`)
+//! ----
+//! 1 a
+//! 2 NULL
+//! ```
+//! NULL is `NULL`, an empty text `(empty)`, a line break in a text `\n`.
+//!
+//! ```sh
+//! cargo test -p fencepost-pgserver --test compat                # here; COMPAT=joins for the files with that in their name
+//! COMPAT_URL='host=127.0.0.1 port=5432 user=postgres' cargo test …   # on a PostgreSQL: databases compat_… are made there
+//! COMPAT_FILL=1 COMPAT_URL=… cargo test …                       # results and SQLSTATEs as PostgreSQL has them, into the files
+//! ```
+
+mod engine;
+mod postgres;
+
+use std::path::{Path, PathBuf};
+
+use engine::{Engine, Place};
+use sqllogictest::{Record, Runner, TestErrorKind, parse_file};
+
+/// Mistakes of a file that are shown.
+const SHOWN: usize = 20;
+
+#[test]
+fn statements_do_here_what_the_files_say() {
+    match std::env::var("COMPAT_URL") {
+        Ok(url) if std::env::var("COMPAT_FILL").is_ok() => fill(&Place::Server(url)),
+        Ok(url) => run(&Place::Server(url)),
+        Err(_) => run(&Place::Here),
+    }
+}
+
+#[test]
+fn statements_do_the_same_on_postgresql() {
+    match postgres::start() {
+        Ok(server) => run(&Place::Server(server.url())),
+        Err(why) => println!("skipped: {why}"),
+    }
+}
+
+fn run(place: &Place) {
+    let (mut statements, mut failed) = (0, Vec::new());
+    for file in files() {
+        let (ran, mistakes) = run_file(place, &file);
+        statements += ran;
+        let name = name_of(&file);
+        println!("{name}: {ran} statements, {} mistakes", mistakes.len());
+        failed.extend(mistakes.into_iter().take(SHOWN));
+    }
+    println!("{statements} statements");
+    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
+    assert!(statements > 0, "no file");
+}
+
+/// Runs a file in a database of its own: how many statements it has, and what is not as it says.
+fn run_file(place: &Place, file: &Path) -> (usize, Vec<String>) {
+    runtime().block_on(async {
+        let home = place.make(&name_of(file)).await;
+        let mut runner = Runner::new(|| Engine::connect(home.config(), false));
+        runner.with_column_validator(sqllogictest::strict_column_validator);
+        let records = parse_file(file).expect("a file that can be read");
+        let (mut ran, mut mistakes) = (0, Vec::new());
+        for record in records {
+            if matches!(record, Record::Halt { .. }) {
+                break;
+            }
+            ran += usize::from(matches!(
+                record,
+                Record::Statement { .. } | Record::Query { .. }
+            ));
+            if let Err(error) = runner.run_async(record).await {
+                let lost = matches!(error.kind(), TestErrorKind::Fail { err, .. } if engine::is_lost(&*err));
+                mistakes.push(error.display(false).to_string());
+                if lost {
+                    break;
+                }
+            }
+        }
+        runner.shutdown_async().await;
+        home.remove().await;
+        (ran, mistakes)
+    })
+}
+
+/// Writes into the files what a server answers.
+fn fill(place: &Place) {
+    for file in files() {
+        let text = std::fs::read_to_string(&file).expect("the file");
+        // Any failure would do where none is named, and is to be named.
+        let unnamed = text.replace(" error\n", " error unnamed\n");
+        std::fs::write(&file, unnamed).expect("the file");
+        let filled = runtime().block_on(async {
+            let home = place.make(&name_of(&file)).await;
+            let mut runner = Runner::new(|| Engine::connect(home.config(), true));
+            let filled = runner
+                .update_test_file(
+                    &file,
+                    " ",
+                    sqllogictest::default_validator,
+                    sqllogictest::default_normalizer,
+                    sqllogictest::strict_column_validator,
+                )
+                .await;
+            runner.shutdown_async().await;
+            home.remove().await;
+            filled.map_err(|error| error.to_string())
+        });
+        filled.expect("a file that can be filled");
+        let text = std::fs::read_to_string(&file).expect("the file");
+        // A SQLSTATE is written as a pattern that finds it.
+        let text = text.replace("error \\(", "error (").replace("\\)\n", ")\n");
+        std::fs::write(&file, text).expect("the file");
+        println!("{} is filled", name_of(&file));
+    }
+}
+
+fn files() -> Vec<PathBuf> {
+    let wanted = std::env::var("COMPAT").unwrap_or_default();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat");
+    let entries = std::fs::read_dir(folder).expect("the folder of the files");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let slt = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "slt");
+    let mut files: Vec<PathBuf> = paths.filter(slt).collect();
+    files.retain(|file| name_of(file).contains(&wanted));
+    files.sort();
+    files
+}
+
+fn name_of(file: &Path) -> String {
+    let stem = file.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().expect("a runtime")
+}
