@@ -39,7 +39,7 @@ pub struct Database {
 /// What all sessions of a database share.
 pub(crate) struct Shared {
     pub machine: Arc<Machine>,
-    pub catalog: Catalog,
+    pub catalog: Arc<Catalog>,
     pub plans: PlanCache,
     pub cancels: Arc<Cancels>,
     /// Where there are other machines.
@@ -97,7 +97,7 @@ impl Database {
         let ship = (machine.number() != 0).then(Ship::new);
         let shared = Arc::new(Shared {
             machine,
-            catalog,
+            catalog: Arc::new(catalog),
             plans: PlanCache::default(),
             cancels,
             ship,

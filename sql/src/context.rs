@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::catalog::outcomes;
+use crate::catalog::{Catalog, Snapshot, outcomes};
 use crate::error::SqlError;
 use crate::settings::Settings;
 
@@ -32,6 +32,10 @@ pub struct EvalContext {
     pub backend_pid: i32,
     /// The machine's number.
     pub machine: u32,
+    /// The catalog of the database, where there is one.
+    pub database_catalog: Option<Arc<Catalog>>,
+    /// The catalog as the transaction has changed it.
+    pub private: Option<Arc<Snapshot>>,
     /// `txid_current()`, 0 until it is asked for.
     transaction_number: AtomicI64,
     /// The state of `random()`.
@@ -53,6 +57,8 @@ impl EvalContext {
             elapsed_at_start: 0,
             backend_pid: 0,
             machine: 0,
+            database_catalog: None,
+            private: None,
             transaction_number: AtomicI64::new(0),
             random: AtomicU64::new(random_seed),
             changes: Mutex::new(Vec::new()),
@@ -67,6 +73,13 @@ impl EvalContext {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// The catalog as the transaction has changed it, or else the newest that is known.
+    pub fn catalog(&self) -> Arc<Snapshot> {
+        let newest = || self.database_catalog.as_ref().map(|of| of.newest());
+        let snapshot = self.private.clone().or_else(newest);
+        snapshot.unwrap_or_default()
     }
 
     /// The number of the transaction, which has one from now on.

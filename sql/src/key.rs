@@ -212,6 +212,8 @@ fn encode_value(value: &Value, blank_padded: bool, out: &mut Vec<u8>) {
         Value::Text(s) => push_bytes(s.as_bytes(), out),
         Value::Bytea(b) => push_bytes(b, out),
         Value::Uuid(u) => out.extend_from_slice(u),
+        Value::Oid(oid) => out.extend_from_slice(&oid.to_be_bytes()),
+        Value::Object(object) => out.extend_from_slice(&object.oid.to_be_bytes()),
     }
 }
 

@@ -15,6 +15,7 @@ pub mod functions;
 pub mod key;
 pub mod parser;
 pub mod password;
+pub mod pg_catalog;
 pub mod row;
 pub mod settings;
 pub mod stop;

@@ -322,6 +322,9 @@ fn is_of(value: &Value, kind: TypeKind) -> bool {
         Value::Timestamp(_) => kind == TypeKind::Timestamp,
         Value::TimestampTz(_) => kind == TypeKind::TimestampTz,
         Value::Uuid(_) => kind == TypeKind::Uuid,
+        Value::Oid(_) => kind == TypeKind::Oid,
+        // No table has columns of these types.
+        Value::Object(_) => false,
     }
 }
 
@@ -329,7 +332,7 @@ fn fixed_width(kind: TypeKind) -> Option<usize> {
     match kind {
         TypeKind::Bool => Some(1),
         TypeKind::Int2 => Some(2),
-        TypeKind::Int4 | TypeKind::Float4 | TypeKind::Date => Some(4),
+        TypeKind::Int4 | TypeKind::Float4 | TypeKind::Date | TypeKind::Oid => Some(4),
         TypeKind::Int8 | TypeKind::Float8 | TypeKind::Timestamp | TypeKind::TimestampTz => Some(8),
         TypeKind::Uuid => Some(16),
         _ => None,
@@ -347,7 +350,8 @@ fn put_fixed(value: &Value, out: &mut [u8]) {
         Value::Float4(f) => out[..4].copy_from_slice(&f.to_le_bytes()),
         Value::Float8(f) => out[..8].copy_from_slice(&f.to_le_bytes()),
         Value::Uuid(u) => out[..16].copy_from_slice(u),
-        Value::Null | Value::Numeric(_) | Value::Text(_) | Value::Bytea(_) => {}
+        Value::Oid(oid) => out[..4].copy_from_slice(&oid.to_le_bytes()),
+        Value::Null | Value::Numeric(_) | Value::Text(_) | Value::Bytea(_) | Value::Object(_) => {}
     }
 }
 
@@ -364,6 +368,7 @@ fn get_fixed(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
         TypeKind::Float4 => Value::Float4(f32::from_le_bytes(take(bytes)?)),
         TypeKind::Float8 => Value::Float8(f64::from_le_bytes(take(bytes)?)),
         TypeKind::Uuid => Value::Uuid(take(bytes)?),
+        TypeKind::Oid => Value::Oid(u32::from_le_bytes(take(bytes)?)),
         _ => return None,
     })
 }

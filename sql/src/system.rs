@@ -1,6 +1,7 @@
 //! Tables of the system: what the machines of a database know of themselves, as rows. They are in the
 //! schema `pg_catalog`, take no name from a user's table, and cannot be written.
 
+use crate::pg_catalog::Relation;
 use crate::types::{Type, TypeKind};
 
 /// A table of the system.
@@ -19,6 +20,8 @@ pub enum SystemTable {
     Partitions,
     /// `pg_fencepost_ddl`: the statements that make all tables again, empty, and then their indexes.
     Ddl,
+    /// A relation that PostgreSQL has.
+    Catalog(&'static Relation),
 }
 
 impl SystemTable {
@@ -33,6 +36,9 @@ impl SystemTable {
 
     /// The table of this name, which is folded already.
     pub fn named(schema: Option<&str>, name: &str) -> Option<SystemTable> {
+        if let Some(relation) = Relation::named(schema, name) {
+            return Some(SystemTable::Catalog(relation));
+        }
         if schema.is_some_and(|schema| schema != "pg_catalog") {
             return None;
         }
@@ -48,6 +54,23 @@ impl SystemTable {
             SystemTable::Reconfigurations => "pg_fencepost_reconfigurations",
             SystemTable::Partitions => "pg_fencepost_partitions",
             SystemTable::Ddl => "pg_fencepost_ddl",
+            SystemTable::Catalog(relation) => relation.name,
+        }
+    }
+
+    /// Its schema.
+    pub const fn schema(self) -> &'static str {
+        match self {
+            SystemTable::Catalog(relation) => relation.schema,
+            _ => "pg_catalog",
+        }
+    }
+
+    /// Its oid; 0 for one that PostgreSQL does not have.
+    pub const fn oid(self) -> u32 {
+        match self {
+            SystemTable::Catalog(relation) => relation.oid,
+            _ => 0,
         }
     }
 
@@ -96,6 +119,7 @@ impl SystemTable {
                 ("is_table", BOOL),
                 ("statement", TEXT),
             ],
+            SystemTable::Catalog(relation) => &relation.columns,
         }
     }
 }

@@ -42,6 +42,19 @@ pub enum Value {
     TimestampTz(i64),
     /// uuid
     Uuid([u8; 16]),
+    /// oid
+    Oid(u32),
+    /// regclass and the other types of catalog objects
+    Object(Box<Object>),
+}
+
+/// An object of the catalog: what it is shown as was found when the value was made. It is its oid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its oid; 0 for none.
+    pub oid: u32,
+    /// Its name, with its schema where that is not on the search path; `-` for none, digits for one that is not there.
+    pub name: CompactString,
 }
 
 impl Value {
@@ -56,13 +69,15 @@ impl Value {
         Value::Text(CompactString::new(s.as_ref()))
     }
 
-    /// The value of any of the three integer types.
+    /// The value of any of the three integer types, or an oid.
     #[inline]
     pub fn as_int(&self) -> Option<i64> {
         match *self {
             Value::Int2(v) => Some(i64::from(v)),
             Value::Int4(v) => Some(i64::from(v)),
             Value::Int8(v) => Some(v),
+            Value::Oid(v) => Some(i64::from(v)),
+            Value::Object(ref object) => Some(i64::from(object.oid)),
             _ => None,
         }
     }

@@ -113,7 +113,7 @@ impl Session {
         self.tx = None;
         let committed = outcome.is_ok();
         self.unsettled |= !committed;
-        if let Some(private) = self.private.take()
+        if let Some(private) = self.eval.private.take()
             && committed
         {
             self.db.catalog.publish(&private);
@@ -168,7 +168,7 @@ impl Session {
     /// Aborts what is open.
     pub(super) fn abort_transaction(&mut self) {
         self.abort_below();
-        self.private = None;
+        self.eval.private = None;
         self.close_block(false);
     }
 
@@ -427,10 +427,10 @@ impl Session {
         self.eval.settings = Arc::clone(&savepoint.current);
         self.settings_changed();
         self.block = Block::Explicit;
-        if self.private.is_some()
+        if self.eval.private.is_some()
             && let Some(tx) = &mut self.tx
         {
-            self.private = Some(self.db.catalog.snapshot(tx).await?);
+            self.eval.private = Some(self.db.catalog.snapshot(tx).await?);
         }
         Ok("ROLLBACK")
     }

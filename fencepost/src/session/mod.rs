@@ -36,7 +36,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fencepost_fabric::entropy_seed;
 use fencepost_planner::{Came, CancelFlag, Cx, Notice, Scratch};
-use fencepost_sql::catalog::Snapshot;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::settings::Settings;
 use fencepost_sql::value::Value;
@@ -121,8 +120,6 @@ pub struct Session {
     /// What transactions begin with, by the settings.
     default_modes: Modes,
     savepoints: Vec<OpenSavepoint>,
-    /// The catalog as a transaction that changed it sees it.
-    private: Option<Arc<Snapshot>>,
     /// Settings that outlive the transaction if it commits.
     lasting: Arc<Settings>,
     /// Settings at the start of the transaction.
@@ -182,6 +179,7 @@ impl Session {
         eval.database = options.database;
         eval.backend_pid = pid;
         eval.machine = db.machine.number();
+        eval.database_catalog = Some(Arc::clone(&db.catalog));
         let mut session = Session {
             db: Arc::clone(db),
             coordinator: db.machine.coordinator(),
@@ -194,7 +192,6 @@ impl Session {
             modes: Modes::default(),
             default_modes: Modes::default(),
             savepoints: Vec::new(),
-            private: None,
             lasting: Arc::clone(&settings),
             before: None,
             reported: settings,

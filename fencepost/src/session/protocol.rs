@@ -69,7 +69,7 @@ impl Session {
 
     fn parse_typed(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Prepared>, SqlError> {
         self.set_key(sql, param_oids);
-        if self.private.is_none()
+        if self.eval.private.is_none()
             && let Some(planned) = self.db.plans.get(&self.key)
         {
             return Ok(Prepared::new(planned, Vec::new()));
@@ -95,7 +95,7 @@ impl Session {
     /// `None` where the lifted text does not do: then the text as written is prepared.
     fn prepare_lifted(&mut self, lifted: &parser::Lifted) -> Option<Arc<Prepared>> {
         self.set_key(&lifted.text, &[]);
-        let cached = match self.private {
+        let cached = match self.eval.private {
             None => self.db.plans.get(&self.key),
             Some(_) => None,
         };
@@ -126,7 +126,7 @@ impl Session {
 
     /// Puts a plan into the cache, where other sessions may use it.
     pub(super) fn keep(&self, planned: &Arc<Planned>) {
-        if self.private.is_none()
+        if self.eval.private.is_none()
             && matches!(planned.body, Body::Plan(..))
             && let Some(key) = &planned.key
         {
@@ -158,7 +158,7 @@ impl Session {
     /// The catalog that statements are bound with: the newest that is known, or what this transaction made of it; and
     /// whether there is no newer one.
     pub(super) fn snapshot(&self) -> (Arc<Snapshot>, bool) {
-        match &self.private {
+        match &self.eval.private {
             Some(private) => (Arc::clone(private), true),
             None => self.db.newest_catalog(),
         }

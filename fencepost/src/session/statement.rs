@@ -243,5 +243,6 @@ fn natural_type(value: &Value) -> Type {
         Value::Timestamp(_) => TypeKind::Timestamp,
         Value::TimestampTz(_) => TypeKind::TimestampTz,
         Value::Uuid(_) => TypeKind::Uuid,
+        Value::Oid(_) | Value::Object(_) => TypeKind::Oid,
     })
 }

@@ -184,7 +184,7 @@ impl Session {
         );
         let work = run_ddl(statement, &mut cx, &mut ddl);
         let tag = interruptible(&self.cancel, self.deadline, pin!(work)).await?;
-        self.private = Some(self.db.catalog.snapshot(tx).await?);
+        self.eval.private = Some(self.db.catalog.snapshot(tx).await?);
         self.notices.append(&mut notices);
         Ok(tag)
     }

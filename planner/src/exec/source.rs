@@ -157,7 +157,7 @@ impl SourceState {
                     let left = match left {
                         Some(left) => left,
                         None => {
-                            let mut rows = system::rows(*table, cx.tx).await?;
+                            let mut rows = system::rows(*table, cx).await?;
                             rows.reverse();
                             left.insert(rows)
                         }

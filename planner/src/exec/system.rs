@@ -3,16 +3,29 @@
 use std::sync::Arc;
 
 use fencepost_sql::catalog::{Catalog, Ddl, Snapshot, statements};
+use fencepost_sql::pg_catalog::{self, Around};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::system::SystemTable;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
+use fencepost_txn::MachineId;
 use fencepost_txn::network::{Mapping, MemberState, Members, Step, Timeline};
-use fencepost_txn::{MachineId, Transaction};
+
+use super::Cx;
 
 /// All rows of a table, as this machine and the configuration manager know them now; what the catalog says, as
 /// the transaction sees it.
-pub async fn rows(table: SystemTable, tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
+pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
+    if let SystemTable::Catalog(relation) = table {
+        let snapshot = catalog(cx).await?;
+        let around = Around {
+            snapshot: &snapshot,
+            settings: &cx.eval.settings,
+            database: &cx.eval.database,
+        };
+        return Ok(pg_catalog::rows(relation, &around));
+    }
+    let tx = &mut *cx.tx;
     let members = tx.machine().members();
     Ok(match table {
         // The machines are shown also where the manager cannot be asked.
@@ -26,8 +39,9 @@ pub async fn rows(table: SystemTable, tx: &mut Transaction) -> Result<Vec<Vec<Va
             list(members.machines.iter().map(|machine| &machine.domain)),
         ]],
         SystemTable::Reconfigurations => reconfigurations(&tx.machine().timelines()),
-        SystemTable::Partitions => partitions(tx).await?,
-        SystemTable::Ddl => ddl(tx).await?,
+        SystemTable::Partitions => partitions(cx).await?,
+        SystemTable::Ddl => ddl(cx).await?,
+        SystemTable::Catalog(_) => Vec::new(),
     })
 }
 
@@ -54,13 +68,18 @@ fn reconfigurations(timelines: &[Timeline]) -> Vec<Vec<Value>> {
 }
 
 /// The catalog, as the transaction sees it.
-async fn catalog(tx: &mut Transaction) -> Result<Arc<Snapshot>, Halt> {
-    let root = tx.machine().root();
-    Catalog::open(tx, root).await?.snapshot(tx).await
+async fn catalog(cx: &mut Cx<'_>) -> Result<Arc<Snapshot>, Halt> {
+    match &cx.eval.database_catalog {
+        Some(catalog) => catalog.snapshot(cx.tx).await,
+        None => {
+            let root = cx.tx.machine().root();
+            Catalog::open(cx.tx, root).await?.snapshot(cx.tx).await
+        }
+    }
 }
 
-async fn ddl(tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
-    let tables = catalog(tx).await?.tables();
+async fn ddl(cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
+    let tables = catalog(cx).await?.tables();
     let all = statements(tables.iter().map(|table| &**table));
     let row = |(at, ddl): (usize, Ddl)| {
         vec![
@@ -73,8 +92,9 @@ async fn ddl(tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
     Ok(all.into_iter().enumerate().map(row).collect())
 }
 
-async fn partitions(tx: &mut Transaction) -> Result<Vec<Vec<Value>>, Halt> {
-    let snapshot = catalog(tx).await?;
+async fn partitions(cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
+    let snapshot = catalog(cx).await?;
+    let tx = &mut *cx.tx;
     let mut rows = Vec::new();
     for table in snapshot.tables() {
         if table.partitioning.is_none() {

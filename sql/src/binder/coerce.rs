@@ -58,6 +58,11 @@ impl Binder<'_> {
     fn tell(&mut self, expr: Expr, to: Type, context: CastContext) -> Result<Expr, SqlError> {
         let plain = Type::of(to.kind);
         match expr.node {
+            // Names are looked up by whoever runs it.
+            Node::Param(index) if to.kind.is_object() => {
+                self.params.set(index, Type::TEXT)?;
+                Ok(self.cast_node(Expr::new(Type::TEXT, Node::Param(index)), to, context))
+            }
             Node::Param(index) => {
                 self.params.set(index, plain)?;
                 let typed = Expr::new(plain, Node::Param(index));

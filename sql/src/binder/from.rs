@@ -425,18 +425,22 @@ pub(super) fn table_leaf(table: &TableDef, alias: Option<String>, first_slot: us
 
 /// A table of the system as an expression sees it.
 fn system_leaf(table: SystemTable, alias: Option<String>, first_slot: usize) -> ScopeLeaf {
-    let column = |(name, ty): &(&str, Type)| ScopeColumn {
+    let oid = table.oid();
+    let column = |(number, (name, ty)): (i16, &(&str, Type))| ScopeColumn {
         name: (*name).to_owned(),
         ty: *ty,
-        origin: None,
+        origin: (oid != 0).then_some(ColumnOrigin {
+            table: oid,
+            attnum: number,
+        }),
         hidden: false,
     };
     ScopeLeaf {
         table_name: alias.as_ref().map(|_| table.name().to_owned()),
         alias: alias.unwrap_or_else(|| table.name().to_owned()),
-        schema: Some("pg_catalog".to_owned()),
+        schema: Some(table.schema().to_owned()),
         first_slot,
-        columns: table.columns().iter().map(column).collect(),
+        columns: (1..).zip(table.columns()).map(column).collect(),
         key: Vec::new(),
     }
 }

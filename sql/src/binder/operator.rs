@@ -246,10 +246,13 @@ impl Binder<'_> {
 /// The type both sides of a comparison get.
 fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
     use TypeKind as T;
-    if left == right {
+    if left == right && !left.is_object() {
         return Some(if left == T::Unknown { T::Text } else { left });
     }
+    let is_oid = |kind: T| kind == T::Oid || kind.is_object();
     match (left, right) {
+        (a, b) if is_oid(a) && (is_oid(b) || b.is_integer() || b == T::Unknown) => Some(T::Oid),
+        (a, b) if is_oid(b) && (a.is_integer() || a == T::Unknown) => Some(T::Oid),
         (T::Unknown, T::VarChar) | (T::VarChar, T::Unknown) => Some(T::Text),
         (T::Unknown, known) | (known, T::Unknown) => Some(known),
         (a, b) if a.is_string() && b.is_string() => Some(T::Text),
@@ -269,7 +272,7 @@ fn arith_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
     };
     if [left, right]
         .iter()
-        .any(|k| k.category() != TypeCategory::Numeric)
+        .any(|k| k.category() != TypeCategory::Numeric || *k == T::Oid || k.is_object())
     {
         return None;
     }

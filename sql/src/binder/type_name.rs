@@ -42,6 +42,7 @@ pub fn type_of(data_type: &DataType) -> Result<Type, SqlError> {
         }
         D::Timestamp(precision, _) => timed(TypeKind::TimestampTz, *precision),
         D::Uuid => Type::UUID,
+        D::Regclass => Type::of(TypeKind::RegClass),
         D::Custom(name, arguments) => return custom(name, arguments),
         other => return Err(unsupported(&other.to_string())),
     })
@@ -104,9 +105,13 @@ fn custom(name: &sqlparser::ast::ObjectName, arguments: &[String]) -> Result<Typ
         return Err(unsupported(""));
     };
     let folded = names::fold(last);
-    let kind = TypeKind::COLUMN_TYPES
-        .into_iter()
-        .find(|k| k.catalog_name() == folded);
+    let all = TypeKind::COLUMN_TYPES.into_iter();
+    let mut all = all.chain(TypeKind::OBJECT_TYPES);
+    // Without quotes it is the type that SQL calls so.
+    let kind = match (folded.as_str(), last.quote_style) {
+        ("char", None) => return Ok(Type::char(1)),
+        _ => all.find(|kind| kind.catalog_name() == folded),
+    };
     match (kind, arguments) {
         (Some(kind), []) => Ok(Type::of(kind)),
         (Some(kind @ (TypeKind::VarChar | TypeKind::BpChar)), [length]) => match length.parse() {
@@ -143,19 +148,13 @@ fn invalid(message: &str) -> SqlError {
 }
 
 fn is_postgres_type(name: &str) -> bool {
-    const KNOWN: [&str; 40] = [
+    const KNOWN: [&str; 34] = [
         "serial",
         "bigserial",
         "smallserial",
         "serial4",
         "serial8",
         "serial2",
-        "oid",
-        "regclass",
-        "regtype",
-        "regproc",
-        "regnamespace",
-        "regrole",
         "xid",
         "xid8",
         "cid",

@@ -13,6 +13,7 @@ pub struct Snapshot {
     version: u64,
     tables: HashMap<String, Arc<TableDef>>,
     index_owner: HashMap<String, Arc<TableDef>>,
+    by_oid: HashMap<u32, Arc<TableDef>>,
     roles: HashMap<String, Arc<RoleDef>>,
 }
 
@@ -29,7 +30,9 @@ impl Snapshot {
             for index in table.indexes.iter().filter(|i| !i.is_hidden()) {
                 let owner = Arc::clone(&table);
                 snapshot.index_owner.insert(index.name.clone(), owner);
+                snapshot.by_oid.insert(index.id, Arc::clone(&table));
             }
+            snapshot.by_oid.insert(table.id, Arc::clone(&table));
             snapshot.tables.insert(table.name.clone(), table);
         }
         for role in roles {
@@ -48,6 +51,18 @@ impl Snapshot {
         let mut tables: Vec<_> = self.tables.values().cloned().collect();
         tables.sort_by(|a, b| a.name.cmp(&b.name));
         tables
+    }
+
+    /// The table of an oid, or that of the index that has it.
+    pub fn relation(&self, oid: u32) -> Option<Arc<TableDef>> {
+        self.by_oid.get(&oid).cloned()
+    }
+
+    /// Every role, by name.
+    pub fn roles(&self) -> Vec<Arc<RoleDef>> {
+        let mut roles: Vec<_> = self.roles.values().cloned().collect();
+        roles.sort_by(|a, b| a.name.cmp(&b.name));
+        roles
     }
 
     /// Is `name` taken by a table or an index? They share one name space.

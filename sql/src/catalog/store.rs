@@ -57,6 +57,12 @@ pub struct Catalog {
     newest: RwLock<Arc<Snapshot>>,
 }
 
+impl std::fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Catalog at {:?}", self.heart)
+    }
+}
+
 impl Catalog {
     /// Lays out an empty catalog with the superuser `postgres` under the root object.
     pub async fn create(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {

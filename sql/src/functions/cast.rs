@@ -2,7 +2,7 @@
 
 use rust_decimal::Decimal;
 
-use super::{mismatch, out_of_range};
+use super::{mismatch, objects, out_of_range};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
@@ -51,6 +51,16 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
             Some(Assignment)
         }
         (T::Name, T::VarChar | T::BpChar) => Some(Assignment),
+        (T::Text | T::VarChar, T::RegClass) => Some(Implicit),
+        (T::Oid, b) if b.is_object() => Some(Implicit),
+        (a, T::Oid) if a.is_object() => Some(Implicit),
+        (a, b) if a.is_integer() && (b == T::Oid || b.is_object()) => Some(Implicit),
+        (a, T::Int4 | T::Int8) if a == T::Oid || a.is_object() => Some(Assignment),
+        (T::RegProc | T::RegType | T::RegClass | T::RegNamespace | T::RegRole, b)
+            if b.is_object() =>
+        {
+            None
+        }
         (a, b) if a.is_string() && b.is_string() => Some(Implicit),
         // The rest goes through text.
         (_, b) if b.is_string() => Some(Assignment),
@@ -68,7 +78,10 @@ pub fn cast_volatility(from: Type, to: Type) -> Volatility {
             TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampTz
         )
     };
-    let reads_settings = zoned(from) != zoned(to)
+    // Names of objects change.
+    let names_objects = to.kind.is_object();
+    let reads_settings = names_objects
+        || zoned(from) != zoned(to)
         || (from.kind.is_string() && timed(to))
         || (to.kind.is_string()
             && matches!(
@@ -114,6 +127,9 @@ fn convert(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Val
     if to.kind.is_string() {
         return to_string(value, from, to, cx);
     }
+    if to.kind.is_object() {
+        return objects::named(&value, to.kind, cx);
+    }
     match (value, to.kind) {
         (Value::Text(text), _) => {
             let plain = Type::of(to.kind);
@@ -121,6 +137,10 @@ fn convert(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Val
         }
         (Value::Bool(b), T::Int4) => Ok(Value::Int4(i32::from(b))),
         (Value::Int4(v), T::Bool) => Ok(Value::Bool(v != 0)),
+        (Value::Oid(oid), _) => from_int(i64::from(oid), to.kind),
+        (Value::Object(object), _) => from_int(i64::from(object.oid), to.kind),
+        // A negative int4 is the oid with the same bits.
+        (Value::Int4(v), T::Oid) => Ok(Value::Oid(v as u32)),
         (Value::Int2(v), _) => from_int(i64::from(v), to.kind),
         (Value::Int4(v), _) => from_int(i64::from(v), to.kind),
         (Value::Int8(v), _) => from_int(v, to.kind),
@@ -166,8 +186,8 @@ fn to_string(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<V
     };
     Ok(match to.kind {
         TypeKind::BpChar if to.typmod == -1 => Value::text(text.trim_end_matches(' ')),
-        TypeKind::Name => {
-            return types::text_in(&Type::NAME, &text, &cx.settings);
+        TypeKind::Name | TypeKind::Char => {
+            return types::text_in(&Type::of(to.kind), &text, &cx.settings);
         }
         _ => Value::Text(text),
     })
@@ -182,6 +202,9 @@ fn from_int(v: i64, to: TypeKind) -> Result<Value, SqlError> {
             .map(Value::Int4)
             .map_err(|_| out_of_range("integer")),
         TypeKind::Int8 => Ok(Value::Int8(v)),
+        TypeKind::Oid => u32::try_from(v)
+            .map(Value::Oid)
+            .map_err(|_| out_of_range("OID")),
         TypeKind::Float4 => Ok(Value::Float4(v as f32)),
         TypeKind::Float8 => Ok(Value::Float8(v as f64)),
         TypeKind::Numeric => Ok(Value::Numeric(Decimal::from(v))),

@@ -48,7 +48,7 @@ fn float(a: f64, b: f64) -> Ordering {
 fn rank(value: &Value) -> u8 {
     match value {
         Value::Bool(_) => 0,
-        Value::Int2(_) | Value::Int4(_) | Value::Int8(_) => 1,
+        Value::Int2(_) | Value::Int4(_) | Value::Int8(_) | Value::Oid(_) | Value::Object(_) => 1,
         Value::Float4(_) => 2,
         Value::Float8(_) => 3,
         Value::Numeric(_) => 4,
@@ -108,7 +108,12 @@ pub fn hash_value(value: &Value, hasher: &mut impl Hasher) {
         Value::Date(v) => v.hash(hasher),
         Value::Timestamp(v) | Value::TimestampTz(v) => v.hash(hasher),
         Value::Uuid(v) => v.hash(hasher),
-        Value::Null | Value::Int2(_) | Value::Int4(_) | Value::Int8(_) => {
+        Value::Null
+        | Value::Int2(_)
+        | Value::Int4(_)
+        | Value::Int8(_)
+        | Value::Oid(_)
+        | Value::Object(_) => {
             rank(value).hash(hasher);
         }
     }

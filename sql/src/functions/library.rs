@@ -1,6 +1,6 @@
 //! The tables of named functions, and finding the signatures of a name.
 
-use super::{ScalarFunction, datetime, extract, math, session, string};
+use super::{ScalarFunction, catalog, datetime, extract, math, session, string};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -68,18 +68,21 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 5] = [
+static TABLES: [&[ScalarFunction]; 6] = [
     string::FUNCTIONS,
     math::FUNCTIONS,
     datetime::FUNCTIONS,
     extract::FUNCTIONS,
     session::FUNCTIONS,
+    catalog::FUNCTIONS,
 ];
+
+/// All functions.
+pub fn library() -> impl Iterator<Item = &'static ScalarFunction> {
+    TABLES.iter().flat_map(|table| table.iter())
+}
 
 /// All signatures of a function name.
 pub fn candidates(name: &str) -> impl Iterator<Item = &'static ScalarFunction> {
-    TABLES
-        .iter()
-        .flat_map(|table| table.iter())
-        .filter(move |f| f.name == name)
+    library().filter(move |f| f.name == name)
 }

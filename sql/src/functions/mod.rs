@@ -7,6 +7,7 @@
 mod aggregate;
 mod arith;
 mod cast;
+mod catalog;
 mod compare;
 mod datetime;
 mod decimal;
@@ -16,6 +17,7 @@ mod library;
 mod like;
 mod math;
 mod md5;
+mod objects;
 mod series;
 mod session;
 mod string;
@@ -31,9 +33,10 @@ pub(crate) use cast::no_cast;
 pub use cast::{CastContext, assign, cast, cast_context, cast_volatility};
 pub use compare::{compare, hash_value, same, sort_compare};
 pub use eval::{eval, eval_predicate, eval_row_count};
-pub use library::candidates;
+pub use library::{candidates, library};
 pub use like::{LikeEscape, like, like_prefix};
 pub use series::Series;
+pub use string::quote_ident;
 
 /// A scalar function of one signature.
 pub struct ScalarFunction {

@@ -336,7 +336,8 @@ fn chr(args: &[Value], _: &EvalContext) -> Outcome {
     }
 }
 
-fn quote_ident(name: &str) -> String {
+/// An identifier, in quotes where it needs them.
+pub fn quote_ident(name: &str) -> String {
     let plain = name
         .bytes()
         .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')

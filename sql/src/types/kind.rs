@@ -47,6 +47,20 @@ pub enum TypeKind {
     TimestampTz,
     /// uuid
     Uuid,
+    /// oid: what the catalog calls its rows
+    Oid,
+    /// "char": one byte, which the catalog uses for kinds of things
+    Char,
+    /// regclass: the oid of a relation, shown by its name
+    RegClass,
+    /// regtype
+    RegType,
+    /// regproc
+    RegProc,
+    /// regnamespace
+    RegNamespace,
+    /// regrole
+    RegRole,
     /// A literal or parameter whose type nothing has told yet.
     Unknown,
     /// The result of a function that returns nothing.
@@ -74,7 +88,7 @@ pub enum TypeCategory {
 
 impl TypeKind {
     /// Every type a column can have.
-    pub const COLUMN_TYPES: [TypeKind; 16] = [
+    pub const COLUMN_TYPES: [TypeKind; 18] = [
         TypeKind::Bool,
         TypeKind::Int2,
         TypeKind::Int4,
@@ -91,6 +105,17 @@ impl TypeKind {
         TypeKind::Timestamp,
         TypeKind::TimestampTz,
         TypeKind::Uuid,
+        TypeKind::Oid,
+        TypeKind::Char,
+    ];
+
+    /// Types of catalog objects, which are shown by name and which no column of a user's table has.
+    pub const OBJECT_TYPES: [TypeKind; 5] = [
+        TypeKind::RegClass,
+        TypeKind::RegType,
+        TypeKind::RegProc,
+        TypeKind::RegNamespace,
+        TypeKind::RegRole,
     ];
 
     /// PostgreSQL's OID of the type.
@@ -98,11 +123,14 @@ impl TypeKind {
         match self {
             TypeKind::Bool => 16,
             TypeKind::Bytea => 17,
+            TypeKind::Char => 18,
             TypeKind::Name => 19,
             TypeKind::Int8 => 20,
             TypeKind::Int2 => 21,
             TypeKind::Int4 => 23,
+            TypeKind::RegProc => 24,
             TypeKind::Text => 25,
+            TypeKind::Oid => 26,
             TypeKind::Float4 => 700,
             TypeKind::Float8 => 701,
             TypeKind::Unknown => 705,
@@ -112,8 +140,12 @@ impl TypeKind {
             TypeKind::Timestamp => 1114,
             TypeKind::TimestampTz => 1184,
             TypeKind::Numeric => 1700,
+            TypeKind::RegClass => 2205,
+            TypeKind::RegType => 2206,
             TypeKind::Void => 2278,
             TypeKind::Uuid => 2950,
+            TypeKind::RegNamespace => 4089,
+            TypeKind::RegRole => 4096,
         }
     }
 
@@ -122,7 +154,10 @@ impl TypeKind {
         if oid == TypeKind::Unknown.oid() {
             return Some(TypeKind::Unknown);
         }
-        TypeKind::COLUMN_TYPES.into_iter().find(|k| k.oid() == oid)
+        let mut all = TypeKind::COLUMN_TYPES
+            .into_iter()
+            .chain(TypeKind::OBJECT_TYPES);
+        all.find(|kind| kind.oid() == oid)
     }
 
     /// The name in messages and in `format_type`.
@@ -144,6 +179,13 @@ impl TypeKind {
             TypeKind::Timestamp => "timestamp without time zone",
             TypeKind::TimestampTz => "timestamp with time zone",
             TypeKind::Uuid => "uuid",
+            TypeKind::Oid => "oid",
+            TypeKind::Char => "\"char\"",
+            TypeKind::RegClass => "regclass",
+            TypeKind::RegType => "regtype",
+            TypeKind::RegProc => "regproc",
+            TypeKind::RegNamespace => "regnamespace",
+            TypeKind::RegRole => "regrole",
             TypeKind::Unknown => "unknown",
             TypeKind::Void => "void",
         }
@@ -160,6 +202,7 @@ impl TypeKind {
             TypeKind::Float8 => "float8",
             TypeKind::VarChar => "varchar",
             TypeKind::BpChar => "bpchar",
+            TypeKind::Char => "char",
             TypeKind::Timestamp => "timestamp",
             TypeKind::TimestampTz => "timestamptz",
             other => other.name(),
@@ -169,8 +212,14 @@ impl TypeKind {
     /// The size on the wire: bytes, or -1 for a varying one.
     pub const fn size(self) -> i16 {
         match self {
-            TypeKind::Bool => 1,
+            TypeKind::Bool | TypeKind::Char => 1,
             TypeKind::Int2 => 2,
+            TypeKind::Oid
+            | TypeKind::RegClass
+            | TypeKind::RegType
+            | TypeKind::RegProc
+            | TypeKind::RegNamespace
+            | TypeKind::RegRole => 4,
             TypeKind::Int4 | TypeKind::Float4 | TypeKind::Date | TypeKind::Void => 4,
             TypeKind::Int8 | TypeKind::Float8 | TypeKind::Timestamp | TypeKind::TimestampTz => 8,
             TypeKind::Uuid => 16,
@@ -193,10 +242,18 @@ impl TypeKind {
             | TypeKind::Int8
             | TypeKind::Float4
             | TypeKind::Float8
-            | TypeKind::Numeric => TypeCategory::Numeric,
-            TypeKind::Text | TypeKind::VarChar | TypeKind::BpChar | TypeKind::Name => {
-                TypeCategory::String
-            }
+            | TypeKind::Numeric
+            | TypeKind::Oid
+            | TypeKind::RegClass
+            | TypeKind::RegType
+            | TypeKind::RegProc
+            | TypeKind::RegNamespace
+            | TypeKind::RegRole => TypeCategory::Numeric,
+            TypeKind::Text
+            | TypeKind::VarChar
+            | TypeKind::BpChar
+            | TypeKind::Name
+            | TypeKind::Char => TypeCategory::String,
             TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampTz => TypeCategory::DateTime,
             TypeKind::Bytea | TypeKind::Uuid => TypeCategory::UserDefined,
             TypeKind::Unknown => TypeCategory::Unknown,
@@ -225,7 +282,20 @@ impl TypeKind {
                 | TypeKind::VarChar
                 | TypeKind::BpChar
                 | TypeKind::Name
+                | TypeKind::Char
                 | TypeKind::Unknown
+        )
+    }
+
+    /// A type of catalog objects.
+    pub const fn is_object(self) -> bool {
+        matches!(
+            self,
+            TypeKind::RegClass
+                | TypeKind::RegType
+                | TypeKind::RegProc
+                | TypeKind::RegNamespace
+                | TypeKind::RegRole
         )
     }
 }
@@ -259,6 +329,8 @@ impl Type {
     pub const TIMESTAMPTZ: Type = Type::of(TypeKind::TimestampTz);
     /// uuid
     pub const UUID: Type = Type::of(TypeKind::Uuid);
+    /// oid
+    pub const OID: Type = Type::of(TypeKind::Oid);
     /// not known yet
     pub const UNKNOWN: Type = Type::of(TypeKind::Unknown);
 

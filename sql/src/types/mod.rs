@@ -13,6 +13,7 @@ mod float;
 mod integer;
 mod kind;
 pub mod numeric;
+mod oid;
 mod string;
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,13 @@ pub fn text_in_at(
         TypeKind::Timestamp => Value::Timestamp(datetime_in::timestamp(text, settings, now)?),
         TypeKind::TimestampTz => Value::TimestampTz(datetime_in::timestamptz(text, settings, now)?),
         TypeKind::Uuid => Value::Uuid(uuid::parse(text)?),
+        TypeKind::Oid => Value::Oid(oid::parse(text)?),
+        TypeKind::Char => Value::text(string::clip_char(text)),
+        kind @ (TypeKind::RegClass
+        | TypeKind::RegType
+        | TypeKind::RegProc
+        | TypeKind::RegNamespace
+        | TypeKind::RegRole) => return Err(oid::no_names(kind)),
         TypeKind::Void => Value::Null,
     };
     match ty.typmod {
@@ -89,6 +97,8 @@ pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>
         Value::Timestamp(us) => datetime_out::timestamp(*us, out),
         Value::TimestampTz(us) => datetime_out::timestamptz(*us, &settings.time_zone, out),
         Value::Uuid(bytes) => uuid::format(bytes, out),
+        Value::Oid(oid) => integer::format(i64::from(*oid), out),
+        Value::Object(object) => out.extend_from_slice(object.name.as_bytes()),
     }
 }
 
@@ -124,6 +134,13 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
             i64::from_be_bytes(fixed(bytes)?),
         )?),
         TypeKind::Uuid => Value::Uuid(fixed(bytes)?),
+        TypeKind::Oid => Value::Oid(u32::from_be_bytes(fixed(bytes)?)),
+        TypeKind::Char => Value::text(string::clip_char(check_utf8(bytes)?)),
+        kind @ (TypeKind::RegClass
+        | TypeKind::RegType
+        | TypeKind::RegProc
+        | TypeKind::RegNamespace
+        | TypeKind::RegRole) => return Err(oid::no_names(kind)),
         TypeKind::Void => Value::Null,
     };
     match ty.typmod {
@@ -153,6 +170,8 @@ pub fn binary_out(value: &Value, ty: &Type, out: &mut Vec<u8>) {
         Value::Date(days) => out.extend_from_slice(&days.to_be_bytes()),
         Value::Timestamp(us) | Value::TimestampTz(us) => out.extend_from_slice(&us.to_be_bytes()),
         Value::Uuid(bytes) => out.extend_from_slice(bytes),
+        Value::Oid(oid) => out.extend_from_slice(&oid.to_be_bytes()),
+        Value::Object(object) => out.extend_from_slice(&object.oid.to_be_bytes()),
     }
 }
 

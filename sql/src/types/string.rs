@@ -43,6 +43,11 @@ pub(super) fn clip_name(text: &str) -> &str {
     &text[..text.floor_char_boundary(NAME_BYTES_MAX)]
 }
 
+/// Cuts a "char" to its one byte, or character.
+pub(super) fn clip_char(text: &str) -> &str {
+    text.chars().next().map_or("", |c| &text[..c.len_utf8()])
+}
+
 /// Appends the blanks that `char(n)` is short of.
 pub(super) fn pad(text: &str, ty: &Type, out: &mut Vec<u8>) {
     if let Some(length) = ty.length() {

@@ -66,8 +66,12 @@ impl Binder<'_> {
             ));
         }
         let position = table.columns.len();
+        let ty = type_of(&column.data_type).and_then(|ty| match ty.kind.is_object() {
+            true => Err(SqlError::unsupported(format!("a column of type {ty}"))),
+            false => Ok(ty),
+        });
         let mut definition = ColumnDef {
-            ty: type_of(&column.data_type).map_err(|e| e.or_at(self.position(column.name.span)))?,
+            ty: ty.map_err(|e| e.or_at(self.position(column.name.span)))?,
             name,
             not_null: false,
             default: None,

@@ -1,0 +1,161 @@
+//! Functions about objects of the catalog, which clients describe a database with.
+
+use super::library::{pure, stable};
+use super::{ScalarFunction, objects};
+use crate::catalog::TableDef;
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::pg_catalog as pg;
+use crate::types::TypeKind::{Bool, Int4, Int8, Name, Oid, RegClass, RegNamespace, RegType, Text};
+use crate::types::{Type, TypeKind};
+use crate::value::Value;
+
+type Outcome = Result<Value, SqlError>;
+
+#[rustfmt::skip]
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    ScalarFunction { strict: false, ..stable("format_type", &[Oid, Int4], Text, format_type) },
+    stable("pg_table_is_visible", &[Oid], Bool, is_visible),
+    stable("pg_type_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_function_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_collation_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_opclass_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_operator_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_get_userbyid", &[Oid], Name, user_by_id),
+    stable("pg_get_expr", &[Text, Oid], Text, |a, _| Ok(first(a))),
+    stable("pg_get_expr", &[Text, Oid, Bool], Text, |a, _| Ok(first(a))),
+    stable("pg_get_indexdef", &[Oid], Text, index_definition),
+    stable("pg_get_indexdef", &[Oid, Int4, Bool], Text, index_definition),
+    stable("pg_get_constraintdef", &[Oid], Text, constraint_definition),
+    stable("pg_get_constraintdef", &[Oid, Bool], Text, constraint_definition),
+    stable("pg_get_viewdef", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_viewdef", &[Oid, Bool], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_ruledef", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_ruledef", &[Oid, Bool], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_triggerdef", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_triggerdef", &[Oid, Bool], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_statisticsobjdef_columns", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_partkeydef", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_serial_sequence", &[Text, Text], Text, |_, _| Ok(Value::Null)),
+    stable("pg_relation_is_publishable", &[RegClass], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("obj_description", &[Oid, Name], Text, |_, _| Ok(Value::Null)),
+    stable("obj_description", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("shobj_description", &[Oid, Name], Text, |_, _| Ok(Value::Null)),
+    stable("col_description", &[Oid, Int4], Text, |_, _| Ok(Value::Null)),
+    stable("to_regclass", &[Text], RegClass, |a, cx| to_object(a, RegClass, cx)),
+    stable("to_regtype", &[Text], RegType, |a, cx| to_object(a, RegType, cx)),
+    stable("to_regnamespace", &[Text], RegNamespace, |a, cx| to_object(a, RegNamespace, cx)),
+    stable("has_database_privilege", &[Name, Text], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("has_schema_privilege", &[Name, Text], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("has_table_privilege", &[Name, Text], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("has_table_privilege", &[Oid, Text], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("has_schema_privilege", &[Oid, Text], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_char_to_encoding", &[Name], Int4, |a, _| {
+        let utf8 = a.first().and_then(Value::as_text).is_some_and(|name| name.eq_ignore_ascii_case("utf8"));
+        Ok(Value::Int4(if utf8 { 6 } else { -1 }))
+    }),
+    stable("pg_tablespace_location", &[Oid], Text, |_, _| Ok(Value::text(""))),
+    pure("pg_size_pretty", &[Int8], Text, size_pretty),
+    stable("pg_my_temp_schema", &[], Oid, |_, _| Ok(Value::Oid(0))),
+    stable("pg_is_other_temp_schema", &[Oid], Bool, |_, _| Ok(Value::Bool(false))),
+];
+
+fn first(args: &[Value]) -> Value {
+    args.first().cloned().unwrap_or_default()
+}
+
+fn oid(args: &[Value]) -> u32 {
+    let oid = args.first().and_then(Value::as_int);
+    oid.and_then(|oid| u32::try_from(oid).ok()).unwrap_or(0)
+}
+
+fn text(text: Option<String>) -> Value {
+    text.map_or(Value::Null, Value::text)
+}
+
+/// The name of a type with its modifier, as SQL writes it.
+fn format_type(args: &[Value], _: &EvalContext) -> Outcome {
+    let of = match args {
+        [Value::Null, ..] => return Ok(Value::Null),
+        _ => oid(args),
+    };
+    let typmod = args.get(1).and_then(Value::as_int);
+    let typmod = typmod.and_then(|typmod| i32::try_from(typmod).ok());
+    let known = TypeKind::from_oid(of).filter(|kind| *kind != TypeKind::Unknown);
+    let name = match (known, typmod) {
+        (Some(kind), Some(typmod)) if typmod >= 0 => Some(Type::with(kind, typmod).name()),
+        // Of which nothing is known but the kind of type.
+        (Some(TypeKind::BpChar), Some(_)) => Some("bpchar".to_owned()),
+        _ => pg::type_name(of),
+    };
+    Ok(Value::text(match (of, name) {
+        (0, _) => "-".to_owned(),
+        (_, name) => name.unwrap_or_else(|| "???".to_owned()),
+    }))
+}
+
+fn is_visible(args: &[Value], cx: &EvalContext) -> Outcome {
+    let name = pg::relation_name(&cx.catalog(), oid(args));
+    Ok(name.map_or(Value::Null, |(schema, _)| {
+        Value::Bool(pg::namespace_oid(&schema) != Some(pg::INFORMATION_NAMESPACE))
+    }))
+}
+
+fn user_by_id(args: &[Value], cx: &EvalContext) -> Outcome {
+    let name = pg::role_name(&cx.catalog(), oid(args));
+    let unknown = || format!("unknown (OID={})", oid(args));
+    Ok(Value::text(name.unwrap_or_else(unknown)))
+}
+
+fn index_definition(args: &[Value], cx: &EvalContext) -> Outcome {
+    let of = oid(args);
+    let Some(table) = cx.catalog().relation(of) else {
+        return Ok(Value::Null);
+    };
+    let Some(index) = table.indexes.iter().find(|index| index.id == of) else {
+        return Ok(Value::Null);
+    };
+    let column = args.get(1).and_then(Value::as_int).unwrap_or(0);
+    Ok(match usize::try_from(column) {
+        Ok(0) => Value::text(pg::index_definition(&table, index)),
+        Ok(column) => text(pg::index_column(&table, index, column - 1)),
+        Err(_) => Value::Null,
+    })
+}
+
+fn constraint_definition(args: &[Value], cx: &EvalContext) -> Outcome {
+    let of = oid(args);
+    let definition = |table: &TableDef| {
+        let mut indexes = table.indexes.iter();
+        let index = indexes.find(|index| index.id == of && index.constraint)?;
+        Some(pg::constraint_definition(table, index))
+    };
+    let table = cx.catalog().relation(of);
+    Ok(text(table.and_then(|table| definition(&table))))
+}
+
+fn to_object(args: &[Value], kind: TypeKind, cx: &EvalContext) -> Outcome {
+    match args.first().and_then(Value::as_text) {
+        Some(name) => objects::find_or_null(name, kind, cx),
+        None => Ok(Value::Null),
+    }
+}
+
+/// In the unit that leaves at most five digits.
+fn size_pretty(args: &[Value], _: &EvalContext) -> Outcome {
+    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    const MOST: i64 = 10 * 1024;
+    let mut size = args.first().and_then(Value::as_int).unwrap_or(0);
+    if size.abs() < MOST {
+        return Ok(Value::text(format!("{size} bytes")));
+    }
+    // Twice as much is carried along, so that it is rounded once, at the end.
+    size >>= 9;
+    let mut unit = 1;
+    while size.abs() >= 2 * MOST - 1 && unit + 1 < UNITS.len() {
+        size >>= 10;
+        unit += 1;
+    }
+    let half_up = (size + size.signum()) / 2;
+    Ok(Value::text(format!("{half_up} {}", UNITS[unit])))
+}

@@ -1,0 +1,150 @@
+//! regclass and its kin: catalog objects by their names, and names by oids.
+
+use super::quote_ident as quoted;
+use crate::catalog::{CATALOG_SCHEMA, PUBLIC_SCHEMA, Snapshot};
+use crate::context::EvalContext;
+use crate::error::{SqlError, SqlState};
+use crate::pg_catalog;
+use crate::types::TypeKind;
+use crate::value::{Object, Value};
+
+/// The object that a text names or a number is the oid of.
+pub fn named(value: &Value, kind: TypeKind, cx: &EvalContext) -> Result<Value, SqlError> {
+    let snapshot = cx.catalog();
+    let oid = match (value, value.as_int()) {
+        (Value::Text(text), _) => find(&snapshot, text.trim_ascii(), kind)?,
+        (_, Some(number)) => u32::try_from(number)
+            .or_else(|_| i32::try_from(number).map(|negative| negative as u32))
+            .map_err(|_| super::out_of_range("OID"))?,
+        _ => return Err(super::mismatch("a cast to a catalog object")),
+    };
+    let name = match oid {
+        0 => "-".to_owned(),
+        _ => shown(&snapshot, oid, kind).unwrap_or_else(|| oid.to_string()),
+    };
+    let name = name.into();
+    Ok(Value::Object(Box::new(Object { oid, name })))
+}
+
+/// The object that a text names, or NULL.
+pub fn find_or_null(text: &str, kind: TypeKind, cx: &EvalContext) -> Result<Value, SqlError> {
+    match named(&Value::text(text), kind, cx) {
+        Err(error) if is_missing(&error) => Ok(Value::Null),
+        found => found,
+    }
+}
+
+fn is_missing(error: &SqlError) -> bool {
+    [
+        SqlState::UNDEFINED_TABLE,
+        SqlState::UNDEFINED_OBJECT,
+        SqlState::UNDEFINED_FUNCTION,
+        SqlState::INVALID_SCHEMA_NAME,
+    ]
+    .contains(&error.sqlstate())
+}
+
+fn find(snapshot: &Snapshot, text: &str, kind: TypeKind) -> Result<u32, SqlError> {
+    if text == "-" {
+        return Ok(0);
+    }
+    if let Ok(oid) = text.parse() {
+        return Ok(oid);
+    }
+    let missing = |state, what: &str| {
+        let text = text.to_owned();
+        let what = what.to_owned();
+        move || SqlError::new(state, format!("{what} \"{text}\" does not exist"))
+    };
+    if kind == TypeKind::RegType {
+        let name = text.strip_prefix("pg_catalog.").unwrap_or(text);
+        let found = pg_catalog::type_oid(name);
+        return found.ok_or_else(missing(SqlState::UNDEFINED_OBJECT, "type"));
+    }
+    let parts = parts(text)?;
+    let (schema, name) = match parts.as_slice() {
+        [name] => (None, name.as_str()),
+        [schema, name] => (Some(schema.as_str()), name.as_str()),
+        _ => {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("improper qualified name (too many dotted names): {text}"),
+            ));
+        }
+    };
+    let schema_is_there = schema.is_none_or(|schema| pg_catalog::namespace_oid(schema).is_some());
+    match kind {
+        _ if !schema_is_there => {
+            let schema = schema.unwrap_or_default();
+            Err(SqlError::new(
+                SqlState::INVALID_SCHEMA_NAME,
+                format!("schema \"{schema}\" does not exist"),
+            ))
+        }
+        TypeKind::RegClass => pg_catalog::relation_oid(snapshot, schema, name)
+            .ok_or_else(missing(SqlState::UNDEFINED_TABLE, "relation")),
+        TypeKind::RegNamespace => pg_catalog::namespace_oid(name)
+            .ok_or_else(missing(SqlState::INVALID_SCHEMA_NAME, "schema")),
+        TypeKind::RegRole => pg_catalog::role_oid(snapshot, name)
+            .ok_or_else(missing(SqlState::UNDEFINED_OBJECT, "role")),
+        _ => pg_catalog::procedure_oid(name)
+            .ok_or_else(missing(SqlState::UNDEFINED_FUNCTION, "function")),
+    }
+}
+
+/// The identifiers of a name, folded unless they are in quotes.
+pub fn parts(text: &str) -> Result<Vec<String>, SqlError> {
+    let invalid = || SqlError::new(SqlState::INVALID_NAME, "invalid name syntax");
+    let mut parts = Vec::new();
+    let mut rest = text.trim_ascii();
+    loop {
+        let part;
+        if let Some(inside) = rest.strip_prefix('"') {
+            let mut name = String::new();
+            let mut chars = inside.char_indices().peekable();
+            let end = loop {
+                match chars.next().ok_or_else(invalid)? {
+                    (_, '"') if chars.peek().is_some_and(|(_, next)| *next == '"') => {
+                        chars.next();
+                        name.push('"');
+                    }
+                    (at, '"') => break at,
+                    (_, other) => name.push(other),
+                }
+            };
+            part = name;
+            rest = inside[end + 1..].trim_ascii_start();
+        } else {
+            let end = rest.find('.').unwrap_or(rest.len());
+            part = rest[..end].trim_ascii_end().to_ascii_lowercase();
+            rest = &rest[end..];
+        }
+        if part.is_empty() {
+            return Err(invalid());
+        }
+        parts.push(part);
+        match rest.strip_prefix('.') {
+            Some(more) => rest = more.trim_ascii_start(),
+            None if rest.is_empty() => return Ok(parts),
+            None => return Err(invalid()),
+        }
+    }
+}
+
+/// How an object is shown.
+fn shown(snapshot: &Snapshot, oid: u32, kind: TypeKind) -> Option<String> {
+    match kind {
+        TypeKind::RegClass => {
+            let (schema, name) = pg_catalog::relation_name(snapshot, oid)?;
+            let found = schema == CATALOG_SCHEMA || schema == PUBLIC_SCHEMA;
+            Some(match found {
+                true => quoted(&name),
+                false => format!("{}.{}", quoted(&schema), quoted(&name)),
+            })
+        }
+        TypeKind::RegType => pg_catalog::type_name(oid),
+        TypeKind::RegNamespace => pg_catalog::namespace_name(oid).map(quoted),
+        TypeKind::RegRole => pg_catalog::role_name(snapshot, oid).map(|name| quoted(&name)),
+        _ => pg_catalog::procedure_name(oid).map(str::to_owned),
+    }
+}

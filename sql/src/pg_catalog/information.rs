@@ -1,0 +1,245 @@
+//! `information_schema`.
+
+use super::names::NAMESPACES;
+use super::rows::Rows;
+use super::{Around, role_name};
+use crate::catalog::{CATALOG_SCHEMA, IndexDef, SUPERUSER_OID, TableDef};
+use crate::types::{Type, TypeKind};
+use crate::value::Value;
+
+fn yes(it_is: bool) -> Value {
+    Value::text(if it_is { "YES" } else { "NO" })
+}
+
+fn number(number: u32) -> Value {
+    Value::Int4(number as i32)
+}
+
+/// `schemata`.
+pub fn schemata(rows: &mut Rows, around: &Around<'_>) {
+    let owner = role_name(around.snapshot, SUPERUSER_OID).unwrap_or_default();
+    for (_, name) in NAMESPACES {
+        rows.add([
+            ("catalog_name", Value::text(around.database)),
+            ("schema_name", Value::text(name)),
+            ("schema_owner", Value::text(&owner)),
+        ]);
+    }
+}
+
+/// `information_schema_catalog_name`.
+pub fn catalog_name(rows: &mut Rows, around: &Around<'_>) {
+    rows.add([("catalog_name", Value::text(around.database))]);
+}
+
+/// `enabled_roles`.
+pub fn enabled_roles(rows: &mut Rows, around: &Around<'_>) {
+    for role in around.snapshot.roles() {
+        rows.add([("role_name", Value::text(&role.name))]);
+    }
+}
+
+/// `tables`.
+pub fn tables(rows: &mut Rows, around: &Around<'_>) {
+    let mut add = |schema: &str, name: &str, kind: &str, users: bool| {
+        rows.add([
+            ("table_catalog", Value::text(around.database)),
+            ("table_schema", Value::text(schema)),
+            ("table_name", Value::text(name)),
+            ("table_type", Value::text(kind)),
+            ("is_insertable_into", yes(users)),
+            ("is_typed", yes(false)),
+        ]);
+    };
+    for relation in super::Relation::all() {
+        let kind = if relation.kind == "v" {
+            "VIEW"
+        } else {
+            "BASE TABLE"
+        };
+        add(relation.schema, relation.name, kind, false);
+    }
+    for table in around.snapshot.tables() {
+        add(&table.schema, &table.name, "BASE TABLE", true);
+    }
+}
+
+/// What is known of a column of a type, by the names of `columns`.
+fn of_type(ty: Type) -> Vec<(&'static str, Value)> {
+    use TypeKind as T;
+    let mut all = vec![
+        ("data_type", Value::text(ty.kind.name())),
+        ("udt_schema", Value::text(CATALOG_SCHEMA)),
+        ("udt_name", Value::text(ty.kind.catalog_name())),
+    ];
+    let digits = |precision: u32, radix: u32, scale: Option<u32>| {
+        [
+            ("numeric_precision", number(precision)),
+            ("numeric_precision_radix", number(radix)),
+            ("numeric_scale", scale.map_or(Value::Null, number)),
+        ]
+    };
+    match ty.kind {
+        T::Int2 => all.extend(digits(16, 2, Some(0))),
+        T::Int4 => all.extend(digits(32, 2, Some(0))),
+        T::Int8 => all.extend(digits(64, 2, Some(0))),
+        T::Float4 => all.extend(digits(24, 2, None)),
+        T::Float8 => all.extend(digits(53, 2, None)),
+        T::Numeric => match ty.precision_scale() {
+            Some((precision, scale)) => all.extend(digits(precision, 10, Some(scale))),
+            None => all.push(("numeric_precision_radix", number(10))),
+        },
+        T::Date => all.push(("datetime_precision", number(0))),
+        T::Timestamp | T::TimestampTz => {
+            let digits = u32::try_from(ty.typmod).unwrap_or(6);
+            all.push(("datetime_precision", number(digits)));
+        }
+        T::VarChar | T::BpChar | T::Text => {
+            /// What no text is longer than.
+            const OCTETS_MAX: u32 = 1 << 30;
+            let length = ty.length().map(|length| length as u32);
+            let octets = length.map_or(OCTETS_MAX, |length| length.saturating_mul(4));
+            all.push((
+                "character_maximum_length",
+                length.map_or(Value::Null, number),
+            ));
+            all.push(("character_octet_length", number(octets)));
+        }
+        _ => {}
+    }
+    all
+}
+
+/// `columns`. What is not said is NULL there, and not 0.
+pub fn columns(rows: &mut Rows, around: &Around<'_>) {
+    const NUMBERS: [&str; 8] = [
+        "character_maximum_length",
+        "character_octet_length",
+        "numeric_precision",
+        "numeric_precision_radix",
+        "numeric_scale",
+        "datetime_precision",
+        "interval_precision",
+        "maximum_cardinality",
+    ];
+    let mut add = |schema: &str, table: &str, (name, ty): (&str, Type), more: [Value; 4]| {
+        let [position, default, nullable, updatable] = more;
+        let own = [
+            ("table_catalog", Value::text(around.database)),
+            ("table_schema", Value::text(schema)),
+            ("table_name", Value::text(table)),
+            ("column_name", Value::text(name)),
+            ("ordinal_position", position.clone()),
+            ("column_default", default),
+            ("is_nullable", nullable),
+            ("udt_catalog", Value::text(around.database)),
+            (
+                "dtd_identifier",
+                Value::text(position.as_int().unwrap_or(0).to_string()),
+            ),
+            ("is_self_referencing", yes(false)),
+            ("is_identity", yes(false)),
+            ("identity_cycle", yes(false)),
+            ("is_generated", Value::text("NEVER")),
+            ("is_updatable", updatable),
+        ];
+        let nothing = NUMBERS.map(|column| (column, Value::Null));
+        rows.add(nothing.into_iter().chain(own).chain(of_type(ty)));
+    };
+    for relation in super::Relation::all() {
+        for (at, (name, ty)) in (1..).zip(&relation.columns) {
+            let more = [Value::Int4(at), Value::Null, yes(true), yes(false)];
+            add(relation.schema, relation.name, (name, *ty), more);
+        }
+    }
+    for table in around.snapshot.tables() {
+        for column in &table.columns {
+            let default = column.default.as_ref();
+            let more = [
+                Value::Int4(i32::from(column.attnum)),
+                default.map_or(Value::Null, Value::text),
+                yes(!column.not_null),
+                yes(true),
+            ];
+            add(&table.schema, &table.name, (&column.name, column.ty), more);
+        }
+    }
+}
+
+/// Calls `add` with each constraint, whose names are the first columns.
+fn constraints(
+    around: &Around<'_>,
+    mut add: impl FnMut(&TableDef, &IndexDef, [(&'static str, Value); 3]),
+) {
+    for table in around.snapshot.tables() {
+        for index in table.indexes.iter().filter(|index| index.constraint) {
+            let names = [
+                ("constraint_catalog", Value::text(around.database)),
+                ("constraint_schema", Value::text(&table.schema)),
+                ("constraint_name", Value::text(&index.name)),
+            ];
+            add(&table, index, names);
+        }
+    }
+}
+
+fn table_names(around: &Around<'_>, table: &TableDef) -> [(&'static str, Value); 3] {
+    [
+        ("table_catalog", Value::text(around.database)),
+        ("table_schema", Value::text(&table.schema)),
+        ("table_name", Value::text(&table.name)),
+    ]
+}
+
+/// `table_constraints`.
+pub fn table_constraints(rows: &mut Rows, around: &Around<'_>) {
+    constraints(around, |table, index, names| {
+        let kind = if index.primary {
+            "PRIMARY KEY"
+        } else {
+            "UNIQUE"
+        };
+        let own = [
+            ("constraint_type", Value::text(kind)),
+            ("is_deferrable", yes(false)),
+            ("initially_deferred", yes(false)),
+            ("enforced", yes(true)),
+            (
+                "nulls_distinct",
+                if index.primary {
+                    Value::Null
+                } else {
+                    yes(true)
+                },
+            ),
+        ];
+        let names = names.into_iter().chain(table_names(around, table));
+        rows.add(names.chain(own));
+    });
+}
+
+/// `key_column_usage`.
+pub fn key_column_usage(rows: &mut Rows, around: &Around<'_>) {
+    constraints(around, |table, index, names| {
+        for (at, key) in (1..).zip(&index.columns) {
+            let own = [
+                ("column_name", Value::text(&table.columns[key.column].name)),
+                ("ordinal_position", Value::Int4(at)),
+                ("position_in_unique_constraint", Value::Null),
+            ];
+            let names = names.clone().into_iter().chain(table_names(around, table));
+            rows.add(names.chain(own));
+        }
+    });
+}
+
+/// `constraint_column_usage`.
+pub fn constraint_column_usage(rows: &mut Rows, around: &Around<'_>) {
+    constraints(around, |table, index, names| {
+        for key in &index.columns {
+            let own = [("column_name", Value::text(&table.columns[key.column].name))];
+            let names = names.clone().into_iter().chain(table_names(around, table));
+            rows.add(names.chain(own));
+        }
+    });
+}

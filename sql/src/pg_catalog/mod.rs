@@ -1,0 +1,86 @@
+//! The schemas `pg_catalog` and `information_schema`: what is stored, as PostgreSQL's clients ask for it.
+//!
+//! # Picture
+//! ```text
+//! relations.txt ─► relation.rs  which relations there are, and their columns
+//! Snapshot ──────► objects.rs   pg_class, pg_attribute, pg_index, pg_constraint, pg_attrdef
+//! types.txt ─────► types.rs     pg_type
+//!                  server.rs    namespaces, roles, databases, settings, access methods and their kin
+//!                  views.rs     pg_tables and pg_indexes          information.rs  information_schema
+//!                  names.rs     names and oids of objects         shown.rs        definitions as SQL
+//! ```
+//! Nothing is stored for it: rows are made of a catalog's snapshot when they are asked for. A relation that has no
+//! rows here is about something that is not there, and is empty. Objects have PostgreSQL's oids where PostgreSQL has them, and
+//! are the user's from 16384 on.
+
+mod information;
+mod names;
+mod objects;
+mod relation;
+mod rows;
+mod server;
+mod shown;
+mod types;
+mod views;
+
+use crate::catalog::Snapshot;
+use crate::settings::Settings;
+use crate::value::Value;
+
+pub use names::{
+    INFORMATION_NAMESPACE, PG_CATALOG_NAMESPACE, PUBLIC_NAMESPACE, namespace_name, namespace_oid,
+    procedure_name, procedure_oid, relation_name, relation_oid, role_name, role_oid, type_name,
+    type_oid,
+};
+pub use relation::Relation;
+pub use shown::{constraint_definition, index_column, index_definition};
+
+/// What rows are made of.
+pub struct Around<'a> {
+    /// The catalog, as whoever asks sees it.
+    pub snapshot: &'a Snapshot,
+    /// The session's settings.
+    pub settings: &'a Settings,
+    /// The database's name.
+    pub database: &'a str,
+}
+
+/// All rows of a relation.
+pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>> {
+    let mut rows = rows::Rows::of(relation);
+    let make: fn(&mut rows::Rows, &Around<'_>) = match (relation.schema, relation.name) {
+        ("pg_catalog", "pg_class") => objects::classes,
+        ("pg_catalog", "pg_attribute") => objects::attributes,
+        ("pg_catalog", "pg_attrdef") => objects::defaults,
+        ("pg_catalog", "pg_index") => objects::indexes,
+        ("pg_catalog", "pg_constraint") => objects::constraints,
+        ("pg_catalog", "pg_type") => types::types,
+        ("pg_catalog", "pg_namespace") => server::namespaces,
+        ("pg_catalog", "pg_roles") => server::roles,
+        ("pg_catalog", "pg_authid") => server::roles,
+        ("pg_catalog", "pg_user") => server::users,
+        ("pg_catalog", "pg_database") => server::databases,
+        ("pg_catalog", "pg_tablespace") => server::tablespaces,
+        ("pg_catalog", "pg_settings") => server::settings,
+        ("pg_catalog", "pg_am") => server::access_methods,
+        ("pg_catalog", "pg_language") => server::languages,
+        ("pg_catalog", "pg_collation") => server::collations,
+        ("pg_catalog", "pg_proc") => server::functions,
+        ("pg_catalog", "pg_tables") => views::tables,
+        ("pg_catalog", "pg_indexes") => views::indexes,
+        ("information_schema", "schemata") => information::schemata,
+        ("information_schema", "tables") => information::tables,
+        ("information_schema", "columns") => information::columns,
+        ("information_schema", "table_constraints") => information::table_constraints,
+        ("information_schema", "key_column_usage") => information::key_column_usage,
+        ("information_schema", "constraint_column_usage") => information::constraint_column_usage,
+        ("information_schema", "information_schema_catalog_name") => information::catalog_name,
+        ("information_schema", "enabled_roles") => information::enabled_roles,
+        _ => return Vec::new(),
+    };
+    make(&mut rows, around);
+    rows.made
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Names and oids of objects.
+
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::Parser;
+
+use super::{Relation, types};
+use crate::binder::type_of;
+use crate::catalog::{CATALOG_SCHEMA, CatalogView, PUBLIC_SCHEMA, RoleDef, Snapshot};
+use crate::functions::library;
+
+/// The oid of the schema `pg_catalog`.
+pub const PG_CATALOG_NAMESPACE: u32 = 11;
+/// The oid of the schema `public`.
+pub const PUBLIC_NAMESPACE: u32 = 2200;
+/// The oid of `information_schema`.
+pub const INFORMATION_NAMESPACE: u32 = 13207;
+/// The first oid of a function of the library; they are in its order.
+const FIRST_PROCEDURE: u32 = 10_000;
+
+/// The schemas, with their oids.
+pub const NAMESPACES: [(u32, &str); 3] = [
+    (PG_CATALOG_NAMESPACE, CATALOG_SCHEMA),
+    (PUBLIC_NAMESPACE, PUBLIC_SCHEMA),
+    (INFORMATION_NAMESPACE, "information_schema"),
+];
+
+/// The oid of a schema.
+pub fn namespace_oid(name: &str) -> Option<u32> {
+    let mut all = NAMESPACES.iter();
+    all.find(|(_, of)| *of == name).map(|(oid, _)| *oid)
+}
+
+/// The name of a schema.
+pub fn namespace_name(oid: u32) -> Option<&'static str> {
+    let mut all = NAMESPACES.iter();
+    all.find(|(of, _)| *of == oid).map(|(_, name)| *name)
+}
+
+/// The oid of a table, an index or a relation of the catalog.
+pub fn relation_oid(snapshot: &Snapshot, schema: Option<&str>, name: &str) -> Option<u32> {
+    if let Some(relation) = Relation::named(schema, name) {
+        return Some(relation.oid);
+    }
+    if let Some(table) = snapshot.table(schema, name).ok()? {
+        return Some(table.id);
+    }
+    let table = snapshot.table_of_index(schema, name).ok()??;
+    table.index(name).map(|index| index.id)
+}
+
+/// Schema and name of a relation.
+pub fn relation_name(snapshot: &Snapshot, oid: u32) -> Option<(String, String)> {
+    let mut of_catalog = Relation::all().iter();
+    if let Some(relation) = of_catalog.find(|relation| relation.oid == oid) {
+        return Some((relation.schema.to_owned(), relation.name.to_owned()));
+    }
+    let table = snapshot.relation(oid)?;
+    let mut indexes = table.indexes.iter();
+    let name = match indexes.find(|index| index.id == oid) {
+        Some(index) => &index.name,
+        None => &table.name,
+    };
+    Some((table.schema.clone(), name.clone()))
+}
+
+/// The oid of a type, as SQL or the catalog calls it.
+pub fn type_oid(name: &str) -> Option<u32> {
+    if let Some(oid) = types::by_name(name) {
+        return Some(oid);
+    }
+    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(name).ok()?;
+    let written = parser.parse_data_type().ok()?;
+    type_of(&written).ok().map(|ty| ty.oid())
+}
+
+/// The name of a type, as SQL calls it.
+pub fn type_name(oid: u32) -> Option<String> {
+    types::sql_name(oid)
+}
+
+/// The oid of a role.
+pub fn role_oid(snapshot: &Snapshot, name: &str) -> Option<u32> {
+    let role = snapshot.role(name).ok()??;
+    Some(role.id)
+}
+
+/// The name of a role.
+pub fn role_name(snapshot: &Snapshot, oid: u32) -> Option<String> {
+    let roles = snapshot.roles();
+    let of = |role: &&std::sync::Arc<RoleDef>| role.id == oid;
+    roles.iter().find(of).map(|role| role.name.clone())
+}
+
+/// The oid of a function of a name, if there is only one.
+pub fn procedure_oid(name: &str) -> Option<u32> {
+    if let Some(oid) = types::procedure_oid(name) {
+        return Some(oid);
+    }
+    let mut found = procedures().filter(|(_, function)| function.name == name);
+    let (oid, _) = found.next()?;
+    found.next().is_none().then_some(oid)
+}
+
+/// The name of a function.
+pub fn procedure_name(oid: u32) -> Option<&'static str> {
+    let of_types = types::procedure_name(oid);
+    of_types.or_else(|| {
+        let mut all = procedures();
+        let found = all.find(|(of, _)| *of == oid);
+        found.map(|(_, function)| function.name)
+    })
+}
+
+/// The functions of the library with their oids.
+pub fn procedures() -> impl Iterator<Item = (u32, &'static crate::functions::ScalarFunction)> {
+    (FIRST_PROCEDURE..).zip(library())
+}

@@ -1,0 +1,264 @@
+//! Tables, their columns, indexes and constraints.
+
+use super::rows::{Rows, numbers};
+use super::{Around, Relation, namespace_oid};
+use crate::catalog::{IndexDef, IndexKind, SUPERUSER_OID, TableDef};
+use crate::types::{Type, TypeKind};
+use crate::value::Value;
+
+/// Access methods.
+const HEAP: u32 = 2;
+const BTREE: u32 = 403;
+const HASH: u32 = 405;
+/// The collation `default`.
+const DEFAULT_COLLATION: u32 = 100;
+
+fn namespace(schema: &str) -> Value {
+    Value::Oid(namespace_oid(schema).unwrap_or(0))
+}
+
+/// The indexes that users know of.
+pub fn shown(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
+    table.indexes.iter().filter(|index| !index.is_hidden())
+}
+
+/// `pg_class`.
+pub fn classes(rows: &mut Rows, around: &Around<'_>) {
+    let common = |oid: u32, name: &str, kind: &str, columns: usize| {
+        [
+            ("oid", Value::Oid(oid)),
+            ("relname", Value::text(name)),
+            ("relowner", Value::Oid(SUPERUSER_OID)),
+            ("reltuples", Value::Float4(-1.0)),
+            ("relpersistence", Value::text("p")),
+            ("relkind", Value::text(kind)),
+            ("relnatts", Value::Int2(columns as i16)),
+            ("relispopulated", Value::Bool(true)),
+        ]
+    };
+    for relation in Relation::all() {
+        let own = [
+            ("relnamespace", namespace(relation.schema)),
+            ("relreplident", Value::text("n")),
+            ("relhasrules", Value::Bool(relation.kind == "v")),
+            ("relfilenode", Value::Oid(0)),
+        ];
+        let all = common(
+            relation.oid,
+            relation.name,
+            relation.kind,
+            relation.columns.len(),
+        );
+        rows.add(all.into_iter().chain(own));
+    }
+    for table in around.snapshot.tables() {
+        let own = [
+            ("relnamespace", namespace(&table.schema)),
+            ("relam", Value::Oid(HEAP)),
+            ("relfilenode", Value::Oid(table.id)),
+            ("relhasindex", Value::Bool(shown(&table).next().is_some())),
+            ("relreplident", Value::text("d")),
+        ];
+        let all = common(table.id, &table.name, "r", table.columns.len());
+        rows.add(all.into_iter().chain(own));
+        for index in shown(&table) {
+            let own = [
+                ("relnamespace", namespace(&table.schema)),
+                ("relam", Value::Oid(method(index))),
+                ("relfilenode", Value::Oid(index.id)),
+                ("relreplident", Value::text("n")),
+            ];
+            let all = common(index.id, &index.name, "i", index.columns.len());
+            rows.add(all.into_iter().chain(own));
+        }
+    }
+}
+
+fn method(index: &IndexDef) -> u32 {
+    match index.kind {
+        IndexKind::BTree => BTREE,
+        IndexKind::Hash => HASH,
+    }
+}
+
+/// What PostgreSQL keeps of a type with each column.
+fn column(name: &str, ty: Type, number: i16) -> [(&'static str, Value); 13] {
+    let (by_value, align, storage) = match ty.kind.size() {
+        1 => (true, "c", "p"),
+        2 => (true, "s", "p"),
+        4 => (true, "i", "p"),
+        8 => (true, "d", "p"),
+        16 => (false, "c", "p"),
+        64 => (false, "c", "p"),
+        _ if ty.kind == TypeKind::Numeric => (false, "i", "m"),
+        _ => (false, "i", "x"),
+    };
+    let collation = match ty.kind {
+        TypeKind::Text | TypeKind::VarChar | TypeKind::BpChar => DEFAULT_COLLATION,
+        // C, for names.
+        TypeKind::Name => 950,
+        _ => 0,
+    };
+    [
+        ("attname", Value::text(name)),
+        ("atttypid", Value::Oid(ty.oid())),
+        ("attstattarget", Value::Int4(-1)),
+        ("attlen", Value::Int2(ty.kind.size())),
+        ("attnum", Value::Int2(number)),
+        ("attcacheoff", Value::Int4(-1)),
+        ("atttypmod", Value::Int4(ty.typmod)),
+        ("attbyval", Value::Bool(by_value)),
+        ("attalign", Value::text(align)),
+        ("attstorage", Value::text(storage)),
+        ("attislocal", Value::Bool(true)),
+        ("attcollation", Value::Oid(collation)),
+        ("attisdropped", Value::Bool(false)),
+    ]
+}
+
+/// `pg_attribute`.
+pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
+    for relation in Relation::all() {
+        for (number, (name, ty)) in (1..).zip(&relation.columns) {
+            let own = [("attrelid", Value::Oid(relation.oid))];
+            rows.add(column(name, *ty, number).into_iter().chain(own));
+        }
+    }
+    for table in around.snapshot.tables() {
+        for of in &table.columns {
+            let own = [
+                ("attrelid", Value::Oid(table.id)),
+                ("attnotnull", Value::Bool(of.not_null)),
+                ("atthasdef", Value::Bool(of.default.is_some())),
+            ];
+            rows.add(column(&of.name, of.ty, of.attnum).into_iter().chain(own));
+        }
+        for index in shown(&table) {
+            for (number, key) in (1..).zip(&index.columns) {
+                let of = &table.columns[key.column];
+                let own = [("attrelid", Value::Oid(index.id))];
+                rows.add(column(&of.name, of.ty, number).into_iter().chain(own));
+            }
+        }
+    }
+}
+
+/// `pg_attrdef`: the expressions are kept as they were written.
+pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
+    for table in around.snapshot.tables() {
+        for column in &table.columns {
+            let Some(default) = &column.default else {
+                continue;
+            };
+            rows.add([
+                ("oid", Value::Oid(part_oid(table.id, column.attnum))),
+                ("adrelid", Value::Oid(table.id)),
+                ("adnum", Value::Int2(column.attnum)),
+                ("adbin", Value::text(default)),
+            ]);
+        }
+    }
+}
+
+/// What has no oid of its own has one of its table's, which no other of its kind has.
+fn part_oid(table: u32, number: i16) -> u32 {
+    const COLUMNS_MAX: u32 = 1600;
+    table
+        .wrapping_mul(COLUMNS_MAX)
+        .wrapping_add(u32::from(number.unsigned_abs()))
+}
+
+/// `pg_index`.
+pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
+    for table in around.snapshot.tables() {
+        for index in shown(&table) {
+            let keys = index.columns.iter();
+            let numbers_of = |of: &dyn Fn(usize) -> i64| {
+                Value::text(numbers((0..index.columns.len()).map(of), " "))
+            };
+            let option = |at: usize| {
+                let key = index.columns[at];
+                i64::from(key.desc) | i64::from(key.nulls_first) << 1
+            };
+            let ty = |at: usize| table.columns[index.columns[at].column].ty;
+            let number = |at: usize| i64::from(table.columns[index.columns[at].column].attnum);
+            let collation = |at: usize| match ty(at).kind.is_string() {
+                true => i64::from(DEFAULT_COLLATION),
+                false => 0,
+            };
+            let class = |at: usize| i64::from(class_of(ty(at).kind, index.kind));
+            rows.add([
+                ("indexrelid", Value::Oid(index.id)),
+                ("indrelid", Value::Oid(table.id)),
+                ("indnatts", Value::Int2(keys.len() as i16)),
+                ("indnkeyatts", Value::Int2(keys.len() as i16)),
+                ("indisunique", Value::Bool(index.unique)),
+                ("indisprimary", Value::Bool(index.primary)),
+                ("indimmediate", Value::Bool(true)),
+                ("indisvalid", Value::Bool(true)),
+                ("indisready", Value::Bool(true)),
+                ("indislive", Value::Bool(true)),
+                ("indkey", numbers_of(&number)),
+                ("indcollation", numbers_of(&collation)),
+                ("indclass", numbers_of(&class)),
+                ("indoption", numbers_of(&option)),
+            ]);
+        }
+    }
+}
+
+/// The operator class by which an index compares values of a type.
+fn class_of(kind: TypeKind, index: IndexKind) -> u32 {
+    use TypeKind as T;
+    let (btree, hash) = match kind {
+        T::Bool => (10003, 10048),
+        T::Bytea => (10006, 10049),
+        T::Char => (10007, 10008),
+        T::Name => (10028, 10029),
+        T::Int8 => (3124, 10021),
+        T::Int2 => (1979, 10019),
+        T::Int4 => (1978, 10020),
+        T::Float4 => (10012, 10013),
+        T::Float8 => (3123, 10014),
+        T::Numeric => (3125, 10030),
+        T::BpChar => (10004, 10005),
+        T::Date => (3122, 10011),
+        T::Timestamp => (3128, 10046),
+        T::TimestampTz => (3127, 10040),
+        T::Uuid => (10065, 10066),
+        T::Oid => (1981, 10031),
+        _ => (3126, 10037),
+    };
+    match index {
+        IndexKind::BTree => btree,
+        IndexKind::Hash => hash,
+    }
+}
+
+/// `pg_constraint`: those that indexes keep have the oids of these.
+pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
+    for table in around.snapshot.tables() {
+        for index in table.indexes.iter().filter(|index| index.constraint) {
+            let keys = index.columns.iter();
+            let keys = keys.map(|key| i64::from(table.columns[key.column].attnum));
+            rows.add([
+                ("oid", Value::Oid(index.id)),
+                ("conname", Value::text(&index.name)),
+                ("connamespace", namespace(&table.schema)),
+                (
+                    "contype",
+                    Value::text(if index.primary { "p" } else { "u" }),
+                ),
+                ("convalidated", Value::Bool(true)),
+                ("conrelid", Value::Oid(table.id)),
+                ("conindid", Value::Oid(index.id)),
+                ("confupdtype", Value::text(" ")),
+                ("confdeltype", Value::text(" ")),
+                ("confmatchtype", Value::text(" ")),
+                ("conislocal", Value::Bool(true)),
+                ("connoinherit", Value::Bool(true)),
+                ("conkey", Value::text(format!("{{{}}}", numbers(keys, ",")))),
+            ]);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Which relations there are.
+
+use std::sync::LazyLock;
+
+use crate::types::{Type, TypeKind};
+
+/// A relation of the catalog.
+#[derive(Debug)]
+pub struct Relation {
+    /// Its oid.
+    pub oid: u32,
+    /// Its schema.
+    pub schema: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// `r` for a table, `v` for a view.
+    pub kind: &'static str,
+    /// Names and types of its columns.
+    pub columns: Vec<(&'static str, Type)>,
+}
+
+impl Eq for Relation {}
+
+impl PartialEq for Relation {
+    fn eq(&self, other: &Relation) -> bool {
+        self.oid == other.oid
+    }
+}
+
+static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
+    let lines = include_str!("relations.txt").lines();
+    lines.filter_map(relation).collect()
+});
+
+/// A line that says nothing is a remark.
+fn relation(line: &'static str) -> Option<Relation> {
+    let mut words = line.split(' ');
+    let (schema, oid) = (words.next()?, words.next()?.parse().ok()?);
+    let (kind, name) = (words.next()?, words.next()?);
+    let columns = words.filter_map(|word| word.split_once(':'));
+    Some(Relation {
+        oid,
+        schema,
+        name,
+        kind,
+        columns: columns.map(|(name, ty)| (name, type_of(ty))).collect(),
+    })
+}
+
+/// What is of a type that is not there is shown as text.
+fn type_of(name: &str) -> Type {
+    let all = TypeKind::COLUMN_TYPES.into_iter();
+    let mut all = all.chain(TypeKind::OBJECT_TYPES);
+    let kind = all.find(|kind| kind.catalog_name() == name);
+    Type::of(match name {
+        "xid" => TypeKind::Oid,
+        _ => kind.unwrap_or(TypeKind::Text),
+    })
+}
+
+impl Relation {
+    /// All of them.
+    pub fn all() -> &'static [Relation] {
+        &RELATIONS
+    }
+
+    /// The one of this name; without a schema those of `pg_catalog` are found.
+    pub fn named(schema: Option<&str>, name: &str) -> Option<&'static Relation> {
+        let schema = schema.unwrap_or("pg_catalog");
+        let mut all = Relation::all().iter();
+        all.find(|relation| relation.name == name && relation.schema == schema)
+    }
+}

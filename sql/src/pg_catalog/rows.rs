@@ -1,0 +1,62 @@
+//! Rows, made column by column; what is not said is nothing: false, 0, `-`, or NULL where that may be.
+
+use super::Relation;
+use crate::types::TypeKind;
+use crate::value::{Object, Value};
+
+/// Rows of a relation.
+pub struct Rows {
+    relation: &'static Relation,
+    empty: Vec<Value>,
+    /// Those that are made.
+    pub made: Vec<Vec<Value>>,
+}
+
+impl Rows {
+    /// None yet.
+    pub fn of(relation: &'static Relation) -> Rows {
+        let columns = relation.columns.iter();
+        let empty = columns.map(|(_, ty)| match ty.kind {
+            TypeKind::Bool => Value::Bool(false),
+            TypeKind::Int2 => Value::Int2(0),
+            TypeKind::Int4 => Value::Int4(0),
+            TypeKind::Int8 => Value::Int8(0),
+            TypeKind::Float4 => Value::Float4(0.0),
+            TypeKind::Oid => Value::Oid(0),
+            TypeKind::Char => Value::text(""),
+            kind if kind.is_object() => object(0, "-"),
+            _ => Value::Null,
+        });
+        Rows {
+            relation,
+            empty: empty.collect(),
+            made: Vec::new(),
+        }
+    }
+
+    /// One more row, with these columns.
+    pub fn add<'a>(&mut self, columns: impl IntoIterator<Item = (&'a str, Value)>) {
+        let mut row = self.empty.clone();
+        for (name, value) in columns {
+            let mut all = self.relation.columns.iter();
+            let at = all.position(|(column, _)| *column == name);
+            debug_assert!(at.is_some(), "{}.{name}", self.relation.name);
+            if let Some(at) = at {
+                row[at] = value;
+            }
+        }
+        self.made.push(row);
+    }
+}
+
+/// An object with its name.
+pub fn object(oid: u32, name: &str) -> Value {
+    let name = name.into();
+    Value::Object(Box::new(Object { oid, name }))
+}
+
+/// Numbers as int2vector and arrays are written.
+pub fn numbers(all: impl Iterator<Item = i64>, between: &str) -> String {
+    let all: Vec<String> = all.map(|number| number.to_string()).collect();
+    all.join(between)
+}

@@ -1,0 +1,53 @@
+use super::*;
+use crate::types::TypeKind;
+
+fn around(snapshot: &Snapshot, settings: &Settings) -> Vec<(&'static str, usize)> {
+    let around = Around {
+        snapshot,
+        settings,
+        database: "postgres",
+    };
+    let of = |relation: &'static Relation| {
+        let made = rows(relation, &around);
+        let width = relation.columns.len();
+        assert!(
+            made.iter().all(|row| row.len() == width),
+            "{}",
+            relation.name
+        );
+        (relation.name, made.len())
+    };
+    Relation::all().iter().map(of).collect()
+}
+
+#[test]
+fn every_relation_has_rows_of_its_width_and_the_catalog_describes_itself() {
+    let counts = around(&Snapshot::default(), &Settings::new());
+    let of = |wanted: &str| {
+        let mut counts = counts.iter();
+        counts
+            .find(|(name, _)| *name == wanted)
+            .map(|(_, count)| *count)
+    };
+    assert_eq!(of("pg_class"), Some(Relation::all().len()));
+    let columns = Relation::all()
+        .iter()
+        .map(|relation| relation.columns.len());
+    assert_eq!(of("pg_attribute"), Some(columns.sum()));
+    assert_eq!(of("pg_am"), Some(3));
+    assert_eq!(of("pg_publication"), Some(0));
+}
+
+#[test]
+fn every_type_of_columns_is_in_pg_type_under_its_oid() {
+    let all = TypeKind::COLUMN_TYPES.into_iter();
+    for kind in all.chain(TypeKind::OBJECT_TYPES) {
+        assert_eq!(type_oid(kind.catalog_name()), Some(kind.oid()), "{kind}");
+        assert_eq!(type_name(kind.oid()).as_deref(), Some(kind.name()));
+        assert!(types::array_of(kind.oid()) != 0, "{kind}");
+    }
+    assert_eq!(type_oid("integer"), Some(23));
+    assert_eq!(type_name(1007).as_deref(), Some("integer[]"));
+    assert_eq!(procedure_oid("array_in"), Some(750));
+    assert_eq!(procedure_name(750), Some("array_in"));
+}

@@ -1,0 +1,126 @@
+//! `pg_type`.
+
+use std::sync::LazyLock;
+
+use super::rows::{Rows, object};
+use super::{Around, PG_CATALOG_NAMESPACE};
+use crate::catalog::SUPERUSER_OID;
+use crate::types::TypeKind;
+use crate::value::Value;
+
+/// A row of `types.txt`, by its words.
+struct Row(Vec<&'static str>);
+
+const OID: usize = 0;
+const NAME: usize = 1;
+const ELEMENT: usize = 8;
+const ARRAY: usize = 9;
+/// Where pairs of oid and name of a function are, and the columns that they belong to.
+const FUNCTIONS: [(usize, &str); 6] = [
+    (10, "typinput"),
+    (12, "typoutput"),
+    (14, "typreceive"),
+    (16, "typsend"),
+    (18, "typmodin"),
+    (20, "typmodout"),
+];
+const WORDS: usize = 26;
+
+static TYPES: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let lines = include_str!("types.txt").lines();
+    let lines = lines.filter(|line| !line.starts_with('#'));
+    let rows = lines.map(|line| Row(line.split(' ').collect()));
+    rows.filter(|row| row.0.len() == WORDS).collect()
+});
+
+impl Row {
+    fn number<T: std::str::FromStr + Default>(&self, at: usize) -> T {
+        self.0[at].parse().unwrap_or_default()
+    }
+
+    fn flag(&self, at: usize) -> Value {
+        Value::Bool(self.0[at] == "t")
+    }
+
+    fn text(&self, at: usize) -> Value {
+        Value::text(self.0[at])
+    }
+}
+
+/// The oid of the type that the catalog calls so.
+pub fn by_name(name: &str) -> Option<u32> {
+    let mut rows = TYPES.iter();
+    rows.find(|row| row.0[NAME] == name)
+        .map(|row| row.number(OID))
+}
+
+/// The name that SQL has for a type: the elements', with brackets, for an array.
+pub fn sql_name(oid: u32) -> Option<String> {
+    let row = TYPES.iter().find(|row| row.number::<u32>(OID) == oid)?;
+    let element: u32 = row.number(ELEMENT);
+    if element != 0 && row.0[NAME].starts_with('_') {
+        return sql_name(element).map(|name| name + "[]");
+    }
+    Some(match TypeKind::from_oid(oid) {
+        Some(kind) => kind.name().to_owned(),
+        None => match row.0[NAME] {
+            "time" => "time without time zone".to_owned(),
+            "timetz" => "time with time zone".to_owned(),
+            name => name.to_owned(),
+        },
+    })
+}
+
+/// The oid of an array of a type.
+#[cfg(test)]
+pub fn array_of(oid: u32) -> u32 {
+    let mut rows = TYPES.iter();
+    let row = rows.find(|row| row.number::<u32>(OID) == oid);
+    row.map_or(0, |row| row.number(ARRAY))
+}
+
+fn functions() -> impl Iterator<Item = (u32, &'static str)> {
+    let of = |row: &'static Row| FUNCTIONS.map(|(at, _)| (row.number(at), row.0[at + 1]));
+    TYPES.iter().flat_map(of)
+}
+
+/// The oid of a function that reads or writes a type.
+pub fn procedure_oid(name: &str) -> Option<u32> {
+    let mut all = functions();
+    all.find(|(_, of)| *of == name).map(|(oid, _)| oid)
+}
+
+/// The name of such a function.
+pub fn procedure_name(oid: u32) -> Option<&'static str> {
+    let mut all = functions();
+    all.find(|(of, _)| *of == oid && oid != 0)
+        .map(|(_, name)| name)
+}
+
+/// `pg_type`.
+pub fn types(rows: &mut Rows, _: &Around<'_>) {
+    for row in TYPES.iter() {
+        let own = [
+            ("oid", Value::Oid(row.number(OID))),
+            ("typname", row.text(NAME)),
+            ("typnamespace", Value::Oid(PG_CATALOG_NAMESPACE)),
+            ("typowner", Value::Oid(SUPERUSER_OID)),
+            ("typlen", Value::Int2(row.number(2))),
+            ("typbyval", row.flag(3)),
+            ("typtype", row.text(4)),
+            ("typcategory", row.text(5)),
+            ("typispreferred", row.flag(6)),
+            ("typisdefined", Value::Bool(true)),
+            ("typdelim", row.text(7)),
+            ("typelem", Value::Oid(row.number(ELEMENT))),
+            ("typarray", Value::Oid(row.number(ARRAY))),
+            ("typalign", row.text(22)),
+            ("typstorage", row.text(23)),
+            ("typtypmod", Value::Int4(-1)),
+            ("typcollation", Value::Oid(row.number(24))),
+        ];
+        let functions =
+            FUNCTIONS.map(|(at, column)| (column, object(row.number(at), row.0[at + 1])));
+        rows.add(own.into_iter().chain(functions));
+    }
+}
