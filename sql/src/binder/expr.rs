@@ -241,6 +241,11 @@ impl Binder<'_> {
             ast::UnaryOperator::PGAbs => self.call("abs", vec![bound]),
             ast::UnaryOperator::PGSquareRoot => self.call("sqrt", vec![bound]),
             ast::UnaryOperator::PGCubeRoot => self.call("cbrt", vec![bound]),
+            ast::UnaryOperator::BitwiseNot => {
+                let ty = bound.ty;
+                self.call("~", vec![bound])
+                    .map_err(|_| super::operator::no_prefix_operator("~", &ty))
+            }
             other => Err(SqlError::unsupported(format!("operator {other}"))),
         }
     }

@@ -6,7 +6,7 @@ use super::Binder;
 use super::coerce::common_type;
 use crate::bound::{ArithClass, ArithOp, CompareClass, CompareOp, Expr, Node};
 use crate::error::{SqlError, SqlState};
-use crate::functions::CastContext;
+use crate::functions::{CastContext, candidates};
 use crate::types::{Type, TypeCategory, TypeKind};
 use crate::value::Value;
 
@@ -38,8 +38,28 @@ impl Binder<'_> {
             BinaryOperator::Modulo => ArithOp::Mod,
             BinaryOperator::StringConcat => return self.concat(left, right),
             BinaryOperator::PGExp => return self.call("power", vec![left, right]),
+            BinaryOperator::PGCustomBinaryOperator(parts) => {
+                let plain = match parts.as_slice() {
+                    [schema, symbol] if schema == "pg_catalog" => plain(symbol),
+                    _ => None,
+                };
+                return match plain {
+                    Some(plain) => self.binary(&plain, left, right),
+                    None => Err(SqlError::unsupported(format!("operator {op}"))),
+                };
+            }
             other => {
-                return Err(SqlError::unsupported(format!("operator {other}")));
+                let symbol = other.to_string();
+                if candidates(&symbol).next().is_none() {
+                    return Err(SqlError::unsupported(format!("operator {other}")));
+                }
+                let types = (left.ty, right.ty);
+                return self.call(&symbol, vec![left, right]).map_err(|e| {
+                    match e.sqlstate() == SqlState::UNDEFINED_FUNCTION {
+                        true => no_operator(&symbol, &types.0, &types.1),
+                        false => e,
+                    }
+                });
             }
         };
         self.arith(arith, left, right)
@@ -263,6 +283,32 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
     }
 }
 
+/// The operator that is written `OPERATOR(pg_catalog.symbol)`.
+fn plain(symbol: &str) -> Option<BinaryOperator> {
+    use BinaryOperator as O;
+    let all = [
+        O::Eq,
+        O::NotEq,
+        O::Lt,
+        O::LtEq,
+        O::Gt,
+        O::GtEq,
+        O::Plus,
+        O::Minus,
+        O::Multiply,
+        O::Divide,
+        O::Modulo,
+        O::StringConcat,
+        O::PGRegexMatch,
+        O::PGRegexIMatch,
+        O::PGRegexNotMatch,
+        O::PGRegexNotIMatch,
+        O::BitwiseAnd,
+        O::BitwiseOr,
+    ];
+    all.into_iter().find(|op| op.to_string() == symbol)
+}
+
 /// The type both sides of arithmetic get.
 fn arith_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
     use TypeKind as T;
@@ -339,7 +385,7 @@ pub(super) fn no_operator(symbol: &str, left: &Type, right: &Type) -> SqlError {
     .hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
 }
 
-fn no_prefix_operator(symbol: &str, operand: &Type) -> SqlError {
+pub(super) fn no_prefix_operator(symbol: &str, operand: &Type) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_FUNCTION,
         format!("operator does not exist: {symbol} {}", operand.kind),

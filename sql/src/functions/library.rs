@@ -1,6 +1,6 @@
 //! The tables of named functions, and finding the signatures of a name.
 
-use super::{ScalarFunction, catalog, datetime, extract, math, session, string};
+use super::{ScalarFunction, bits, catalog, datetime, extract, math, regex, session, string};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -68,13 +68,15 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 6] = [
+static TABLES: [&[ScalarFunction]; 8] = [
     string::FUNCTIONS,
     math::FUNCTIONS,
     datetime::FUNCTIONS,
     extract::FUNCTIONS,
     session::FUNCTIONS,
     catalog::FUNCTIONS,
+    bits::FUNCTIONS,
+    regex::FUNCTIONS,
 ];
 
 /// All functions.

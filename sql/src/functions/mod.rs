@@ -6,6 +6,7 @@
 
 mod aggregate;
 mod arith;
+mod bits;
 mod cast;
 mod catalog;
 mod compare;
@@ -18,6 +19,7 @@ mod like;
 mod math;
 mod md5;
 mod objects;
+mod regex;
 mod series;
 mod session;
 mod string;
