@@ -12,6 +12,7 @@ use crate::access::{Path, WantedOrder, choose};
 use crate::join::plan_join;
 use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
 use crate::split::Split;
+use crate::subplans::{any_deep, inits};
 use crate::terms::{SlotRange, conjunction, conjuncts, reads_only, terms};
 
 /// The table whose rows a statement changes.
@@ -46,10 +47,13 @@ pub struct Planned {
 }
 
 /// The plan of `select`.
-pub fn plan_select(select: Select) -> SelectPlan {
-    let width = select.from.width();
-    let mut needed = vec![false; width];
+pub fn plan_select(mut select: Select) -> SelectPlan {
+    let from_width = select.from.width();
+    let computed = take_computed(&mut select);
+    let width = from_width + computed.len();
+    let mut needed = vec![false; from_width];
     mark_select(&select, &mut needed);
+    computed.iter().for_each(|expr| mark(expr, &mut needed));
     let wanted = wanted_order(&select);
     let builder = Builder {
         needed,
@@ -75,13 +79,46 @@ pub fn plan_select(select: Select) -> SelectPlan {
         visible: select.visible,
         distinct: select.distinct,
         sort,
+        computed,
+        deep: false,
+        inits: Vec::new(),
+        queries: None,
         limit: select.limit,
         offset: select.offset,
         home: None,
         split: None,
     };
-    plan.split = Split::of(&plan, order);
+    plan.inits = inits(&plan.source);
+    let ends = plan.limit.iter().chain(&plan.offset);
+    let conditions = plan.filter.iter().chain(&plan.having);
+    let targets = plan.targets.iter().map(|target| &target.expr);
+    plan.deep = any_deep(conditions.chain(targets).chain(ends).chain(&plan.computed));
+    if !plan.deep && plan.inits.is_empty() {
+        plan.split = Split::of(&plan, order);
+    }
     plan
+}
+
+/// Takes what grouping reads and has a query in it out of a SELECT, which finds it in slots behind the from row's.
+fn take_computed(select: &mut Select) -> Vec<Expr> {
+    let width = select.from.width();
+    let mut computed = Vec::new();
+    let mut take = |expr: &mut Expr| {
+        if expr.has_subquery() {
+            let slot = Expr::column(expr.ty, width + computed.len());
+            computed.push(std::mem::replace(expr, slot));
+        }
+    };
+    if let Some(grouping) = &mut select.grouping {
+        grouping.keys.iter_mut().for_each(&mut take);
+        for aggregate in &mut grouping.aggregates {
+            aggregate.args.iter_mut().for_each(&mut take);
+            aggregate.filter.iter_mut().for_each(&mut take);
+            let order = aggregate.order_by.iter_mut();
+            order.for_each(|(key, ..)| take(key));
+        }
+    }
+    computed
 }
 
 /// Marks the slots that `expr` reads.
@@ -213,13 +250,14 @@ impl Builder<'_> {
             if path.served.contains(&position) {
                 continue;
             }
-            match reads_only(&condition, own) {
+            match reads_only(&condition, own) && !condition.has_subquery() {
                 true => mine.push(condition),
                 false => rest.push(condition),
             }
         }
         let ordered = path.ordered;
-        let scan = self.scan(table, leaf, path, conjunction(mine));
+        let mut scan = self.scan(table, leaf, path, conjunction(mine));
+        scan.chosen_above = any_deep(&rest);
         Planned {
             source: Source::Scan(Box::new(scan)),
             rest,
@@ -243,6 +281,7 @@ impl Builder<'_> {
             merged: path.merged,
             filter,
             locks: self.locks || changed.is_some(),
+            chosen_above: false,
             pointer_slot: changed.map(|c| c.pointer_slot),
         }
     }

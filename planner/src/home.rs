@@ -6,6 +6,8 @@
 //! machine. What the value is depends on the parameters; where to find it is known when the statement is
 //! planned.
 //!
+//! One with queries in expressions has none: what those read is not looked at.
+//!
 //! It is a guess in one direction only: a statement of which it is not seen has no home. One that has a home
 //! may run anywhere.
 
@@ -56,7 +58,9 @@ impl Plan {
         match &mut self {
             Plan::Row(_) | Plan::CopyIn(_) => {}
             Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
-                plan.home = of_source(&plan.source);
+                if plan.queries.is_none() {
+                    plan.home = of_source(&plan.source);
+                }
             }
             Plan::Insert(insert) => insert.home = of_insert(insert),
             Plan::Update(change) | Plan::Delete(change) => change.home = of_change(change),
@@ -169,7 +173,7 @@ fn of_source(source: &Source) -> Option<HomeKey> {
 }
 
 fn of_change(change: &ChangePlan) -> Option<HomeKey> {
-    if !writes_in_partition(&change.table) {
+    if !writes_in_partition(&change.table) || change.queries.is_some() {
         return None;
     }
     if let Action::Update { columns, .. } = &change.action
@@ -183,7 +187,7 @@ fn of_change(change: &ChangePlan) -> Option<HomeKey> {
 }
 
 fn of_insert(insert: &InsertPlan) -> Option<HomeKey> {
-    if !writes_in_partition(&insert.table) {
+    if !writes_in_partition(&insert.table) || insert.queries.is_some() {
         return None;
     }
     let by = insert.table.def.partitioning?;

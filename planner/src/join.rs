@@ -8,6 +8,7 @@ use fencepost_sql::bound::{CompareClass, CompareOp, Expr, From, Join, JoinKind, 
 use crate::access::choose;
 use crate::build::{Builder, Planned, estimate};
 use crate::plan::{self, Carried, JoinMethod, Source};
+use crate::subplans::any_deep;
 use crate::terms::{SlotRange, Term, conjunction, conjuncts, reads_any, reads_only, terms};
 
 /// Conditions by the sides they read.
@@ -197,6 +198,7 @@ fn assemble(
         right,
         left_slots: sides.0,
         right_slots: sides.1,
+        deep: any_deep(&both),
         on: conjunction(both),
         carried,
     }))
@@ -224,6 +226,9 @@ fn key_pair(condition: &Expr, sides: (SlotRange, SlotRange)) -> Option<(&Expr, &
     else {
         return None;
     };
+    if condition.has_subquery() {
+        return None;
+    }
     let fits = |a: &Expr, b: &Expr| {
         reads_any(a, sides.0)
             && reads_only(a, sides.0)

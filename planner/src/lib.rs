@@ -27,6 +27,7 @@ mod sink;
 mod split;
 mod statement;
 mod store;
+mod subplans;
 mod tag;
 mod terms;
 mod volatile;

@@ -21,6 +21,7 @@ use fencepost_txn::Near;
 
 use crate::home::HomeKey;
 use crate::split::Split;
+use crate::subplans::Subplans;
 
 /// A table as plans use it: its definition and its codecs.
 #[derive(Debug)]
@@ -89,6 +90,14 @@ pub struct SelectPlan {
     pub distinct: bool,
     /// The sort to do; empty when there is none or an index gives the order.
     pub sort: Vec<OrderKey>,
+    /// Expressions with queries in them that grouping reads: they are put into the slots behind the from row's.
+    pub computed: Vec<Expr>,
+    /// There are queries in its own expressions.
+    pub deep: bool,
+    /// Queries that keys of its scans read: they run first.
+    pub inits: Vec<Expr>,
+    /// The queries in expressions of the statement that it is, if it is one.
+    pub queries: Option<Arc<Subplans>>,
     /// LIMIT.
     pub limit: Option<Expr>,
     /// OFFSET.
@@ -172,6 +181,8 @@ pub struct Scan {
     pub filter: Option<Expr>,
     /// FOR UPDATE, UPDATE, DELETE: take an intent on each row, before it is read where possible.
     pub locks: bool,
+    /// Queries above it choose among its rows.
+    pub chosen_above: bool,
     /// The slot that takes the row's fat pointer, for UPDATE and DELETE.
     pub pointer_slot: Option<usize>,
 }
@@ -220,6 +231,8 @@ pub struct Join {
     pub right_slots: (usize, usize),
     /// The rest of the condition, over the from row.
     pub on: Option<Expr>,
+    /// There is a query in the condition.
+    pub deep: bool,
     /// A slot outside both sides' that goes along: the pointer of the row to change.
     pub carried: Option<Carried>,
 }
@@ -270,12 +283,17 @@ impl Scan {
 impl SelectPlan {
     /// Does a scan in it take intents?
     pub fn locks(&self) -> bool {
-        self.source.locks()
+        self.source.locks() || self.subplans().any(SelectPlan::locks)
     }
 
     /// Calls `f` on each table that the plan uses.
     pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
         self.source.for_each_table(f);
+        self.subplans().for_each(|plan| plan.for_each_table(f));
+    }
+
+    fn subplans(&self) -> impl Iterator<Item = &SelectPlan> {
+        self.queries.iter().flat_map(|queries| queries.all())
     }
 }
 

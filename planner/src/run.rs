@@ -1,15 +1,18 @@
 //! Plans run: rows to the sink, a count for the command tag.
 
+use std::sync::Arc;
+
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 
 use crate::copy::CopyWriter;
-use crate::exec::{Batch, Cx, SelectState, fetch_point, point_key};
+use crate::exec::{Batch, Cx, Queries, SelectState, fetch_point, point_key};
 use crate::plan::SelectPlan;
 use crate::sink::RowSink;
 use crate::statement::Plan;
-use crate::write::{Returning, run_change, run_insert};
+use crate::subplans::Subplans;
+use crate::write::{ChangePlan, InsertPlan, Returning, run_change, run_insert};
 
 const CHUNK: usize = 256;
 const COPY_BYTES: usize = 64 * 1024;
@@ -31,6 +34,8 @@ pub struct Execution {
     given: u64,
     /// Bytes that its operators hold.
     held: usize,
+    /// What its queries in expressions have given.
+    queries: Option<Box<Queries>>,
 }
 
 enum State {
@@ -88,15 +93,32 @@ impl Execution {
             }
             // The rest is boxed, which keeps the future of a point statement short: it is moved
             // from caller to caller before it runs.
-            Plan::Select(select) => Box::pin(self.run_select(select, cx, sink, max_rows)).await,
+            Plan::Select(select) => {
+                self.lend_queries(select.queries.as_ref(), cx);
+                let progress = Box::pin(self.run_select(select, cx, sink, max_rows)).await;
+                self.queries = cx.queries.take();
+                progress
+            }
             Plan::CopyOut(copy, select) => {
+                self.lend_queries(select.queries.as_ref(), cx);
                 let count = Box::pin(run_copy_out(copy, select, cx, sink)).await?;
                 Ok(Progress::Done(count))
             }
-            Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => {
+            Plan::Insert(InsertPlan { queries, .. })
+            | Plan::Update(ChangePlan { queries, .. })
+            | Plan::Delete(ChangePlan { queries, .. }) => {
+                self.lend_queries(queries.as_ref(), cx);
                 Box::pin(self.run_write(plan, cx, sink, max_rows)).await
             }
             Plan::Row(_) | Plan::Point(_) | Plan::CopyIn(_) => Ok(Progress::Done(0)),
+        }
+    }
+
+    /// Gives what is kept for the statement's queries in expressions to where it is used.
+    fn lend_queries(&mut self, plans: Option<&Arc<Subplans>>, cx: &mut Cx<'_>) {
+        if let Some(plans) = plans {
+            let kept = self.queries.take();
+            cx.queries = kept.or_else(|| Some(Box::new(Queries::new(plans, cx.params))));
         }
     }
 

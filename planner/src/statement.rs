@@ -10,6 +10,7 @@ use fencepost_sql::error::SqlError;
 
 use crate::build::plan_select;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
+use crate::subplans::Subplans;
 use crate::tag::Tag;
 use crate::write::{ChangePlan, InsertPlan, InsertSource, plan_delete, plan_insert, plan_update};
 
@@ -36,7 +37,8 @@ pub enum Plan {
 
 /// The plan of a statement, or the statement back if it has none.
 pub fn plan(statement: Statement) -> Result<Plan, Box<Statement>> {
-    let plan = match statement {
+    let queries = Subplans::of(&statement);
+    let mut plan = match statement {
         Statement::Select(select) => {
             let plan = plan_select(*select);
             match plan.point_scan() {
@@ -57,6 +59,14 @@ pub fn plan(statement: Statement) -> Result<Plan, Box<Statement>> {
         },
         other => return Err(Box::new(other)),
     };
+    match &mut plan {
+        Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
+            plan.queries = queries;
+        }
+        Plan::Insert(insert) => insert.set_queries(queries),
+        Plan::Update(change) | Plan::Delete(change) => change.queries = queries,
+        Plan::CopyIn(_) => {}
+    }
     Ok(plan.find_home())
 }
 
@@ -134,6 +144,8 @@ impl SelectPlan {
             && !self.distinct
             && self.limit.is_none()
             && self.offset.is_none()
+            && !self.deep
+            && self.inits.is_empty()
     }
 }
 
@@ -155,10 +167,18 @@ impl Plan {
                 if let InsertSource::Select { plan, .. } = &insert.source {
                     plan.for_each_table(&mut add);
                 }
+                insert
+                    .queries
+                    .iter()
+                    .for_each(|q| q.for_each_table(&mut add));
             }
             Plan::Update(change) | Plan::Delete(change) => {
                 add(&change.table);
                 change.source.for_each_table(&mut add);
+                change
+                    .queries
+                    .iter()
+                    .for_each(|q| q.for_each_table(&mut add));
             }
             Plan::CopyIn(copy) => {
                 if let CopySource::Table { table, .. } = &copy.source {
@@ -167,6 +187,19 @@ impl Plan {
             }
         }
         tables
+    }
+
+    /// The plans of its queries in expressions.
+    pub fn queries(&self) -> Option<&Subplans> {
+        let queries = match self {
+            Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
+                &plan.queries
+            }
+            Plan::Insert(insert) => &insert.queries,
+            Plan::Update(change) | Plan::Delete(change) => &change.queries,
+            Plan::CopyIn(_) => &None,
+        };
+        queries.as_deref()
     }
 
     /// RETURNING, where the plan changes rows; empty for none.
@@ -231,12 +264,36 @@ impl Plan {
 /// 0A000 for what the executor does not do.
 pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
     use fencepost_sql::bound::{CopyFormat, WaitPolicy};
+    let mut refused = None;
+    statement.for_each_query(&mut |select| match select.locking.map(|l| l.wait) {
+        Some(WaitPolicy::NoWait) => refused = Some("NOWAIT"),
+        Some(WaitPolicy::Skip) => refused = Some("SKIP LOCKED"),
+        Some(WaitPolicy::Block) | None => {}
+    });
+    let changed = match statement {
+        Statement::Insert(insert) => Some((&insert.table, &insert.returning)),
+        Statement::Update(update) => Some((&update.table, &update.returning)),
+        Statement::Delete(delete) => Some((&delete.table, &delete.returning)),
+        _ => None,
+    };
+    if let Some((table, returning)) = changed {
+        // It would see the changes, which it must not.
+        let mut check = |select: &Select| {
+            select.for_each_table(&mut |read| {
+                if read.id == table.id {
+                    refused = Some("a query of the changed table in RETURNING");
+                }
+            });
+        };
+        for target in returning {
+            let expr = &target.expr;
+            expr.for_each_subquery(&mut |sub| sub.query.for_each_query(&mut check));
+        }
+    }
+    if let Some(feature) = refused {
+        return Err(SqlError::unsupported(feature));
+    }
     match statement {
-        Statement::Select(select) => match select.locking.map(|l| l.wait) {
-            Some(WaitPolicy::NoWait) => Err(SqlError::unsupported("NOWAIT")),
-            Some(WaitPolicy::Skip) => Err(SqlError::unsupported("SKIP LOCKED")),
-            Some(WaitPolicy::Block) | None => Ok(()),
-        },
         Statement::Copy(copy) if copy.options.format == CopyFormat::Binary => {
             Err(SqlError::unsupported("COPY in binary format"))
         }

@@ -171,6 +171,10 @@ fn same_values(from: &Type, to: &Type) -> bool {
     plain(from.kind) && plain(to.kind) && to.typmod < 0
 }
 
+/// Whether a scan may take the value for its keys: a query in it has run before, so it reads no columns.
 fn is_known(expr: &Expr, own: SlotRange, known: SlotRange) -> bool {
+    if expr.has_subquery() && expr.has_columns() {
+        return false;
+    }
     expr.volatility() < Volatility::Volatile && !reads_any(expr, own) && reads_only(expr, known)
 }

@@ -286,5 +286,6 @@ fn cx<'a>(
         held: 0,
         part: None,
         parts: None,
+        queries: None,
     }
 }

@@ -15,6 +15,7 @@ use fencepost_storage::Addr;
 use fencepost_txn::{Stop, Transaction};
 
 use super::gather::Parts;
+use super::subquery::Queries;
 
 const BATCHES_A_BREATH: u32 = 8;
 const RUNNING: u8 = 0;
@@ -137,6 +138,8 @@ pub struct Cx<'a> {
     pub part: Option<Vec<u32>>,
     /// The parts of the plan that other machines run.
     pub parts: Option<Box<dyn Parts>>,
+    /// The statement's queries in expressions, if it has any.
+    pub queries: Option<Box<Queries>>,
 }
 
 impl Cx<'_> {
@@ -147,10 +150,19 @@ impl Cx<'_> {
         part.is_none_or(|part| part.binary_search(&partition).is_ok())
     }
 
+    /// The parameters, and the outer slots behind them.
+    #[inline]
+    pub fn params(&self) -> &[Value] {
+        match &self.queries {
+            None => self.params,
+            Some(queries) => &queries.params,
+        }
+    }
+
     /// The value of `expr` over `row`.
     #[inline]
     pub fn value(&self, expr: &Expr, row: &[Value]) -> Result<Value, SqlError> {
-        eval(expr, row, self.params, self.eval)
+        eval(expr, row, self.params(), self.eval)
     }
 
     /// Does `filter` hold for `row`? NULL does not.
@@ -158,7 +170,7 @@ impl Cx<'_> {
     pub fn holds(&self, filter: Option<&Expr>, row: &[Value]) -> Result<bool, SqlError> {
         match filter {
             None => Ok(true),
-            Some(filter) => eval_predicate(filter, row, self.params, self.eval),
+            Some(filter) => eval_predicate(filter, row, self.params(), self.eval),
         }
     }
 

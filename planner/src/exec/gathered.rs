@@ -31,6 +31,11 @@ impl Gathered {
         self.add(cx, fixed + apart)
     }
 
+    /// What was gathered is gone, and room for as much stays counted.
+    pub fn restart(&mut self) {
+        self.bytes = 0;
+    }
+
     /// An entry under a key of `key` bytes was added to a hash table.
     pub fn add_entry(&mut self, cx: &mut Cx<'_>, key: usize) -> Result<(), Stop> {
         self.add(cx, key + ENTRY_BYTES)

@@ -66,7 +66,7 @@ impl Groups {
             };
             let first = group as usize * grouping.aggregates.len();
             for (nth, aggregate) in grouping.aggregates.iter().enumerate() {
-                self.accumulators[first + nth].update(aggregate, row, cx.params, cx.eval)?;
+                self.accumulators[first + nth].update(aggregate, row, cx.params(), cx.eval)?;
             }
         }
         self.count(cx, from)

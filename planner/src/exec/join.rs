@@ -95,7 +95,7 @@ impl JoinState {
             }
             let done = match join.method {
                 JoinMethod::Index => self.partners_by_index(join, cx, out, target).await?,
-                _ => self.partners_in_memory(join, cx, out, target)?,
+                _ => self.partners_in_memory(join, cx, out, target).await?,
             };
             if done {
                 if !self.matched && matches!(join.kind, JoinKind::Left | JoinKind::Full) {
@@ -175,7 +175,7 @@ impl JoinState {
     ) -> Result<bool, Halt> {
         loop {
             let rows = self.right_at..self.right_rows.len();
-            if !self.pair(join, cx, out, target, rows)? {
+            if !self.pair(join, cx, out, target, rows).await? {
                 return Ok(false);
             }
             if !self.right_more {
@@ -190,10 +190,10 @@ impl JoinState {
         }
     }
 
-    fn partners_in_memory(
+    async fn partners_in_memory(
         &mut self,
         join: &Join,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         out: &mut Batch,
         target: usize,
     ) -> Result<bool, Halt> {
@@ -201,14 +201,14 @@ impl JoinState {
             JoinMethod::Hash { .. } => self.bucket.len(),
             _ => self.right_rows.len(),
         };
-        self.pair(join, cx, out, target, self.right_at..end)
+        self.pair(join, cx, out, target, self.right_at..end).await
     }
 
     /// Pairs the current left row with candidates; false when `out` is full before they end.
-    fn pair(
+    async fn pair(
         &mut self,
         join: &Join,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         out: &mut Batch,
         target: usize,
         candidates: Range<usize>,
@@ -232,7 +232,11 @@ impl JoinState {
                 };
                 row[carried.slot] = from[carried.slot].clone();
             }
-            if cx.holds(join.on.as_ref(), row)? {
+            let holds = match join.deep {
+                true => cx.deep_holds(join.on.as_ref(), row).await?,
+                false => cx.holds(join.on.as_ref(), row)?,
+            };
+            if holds {
                 self.matched = true;
                 if let Some(matched) = self.right_matched.get_mut(right) {
                     *matched = true;

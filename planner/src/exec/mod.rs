@@ -17,6 +17,7 @@ mod select;
 mod sort;
 mod source;
 mod status;
+mod subquery;
 mod system;
 
 pub use batch::Batch;
@@ -27,3 +28,4 @@ pub use range::{Fit, fit, point_key};
 pub use scan::{fetch_point, pointer_of};
 pub use select::SelectState;
 pub use source::SourceState;
+pub use subquery::Queries;

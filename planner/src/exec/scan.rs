@@ -208,7 +208,7 @@ pub async fn fetch_point(
 
 /// A locking scan queues for a row before it reads it, where its access decides on the row alone.
 fn queues_first(scan: &Scan) -> bool {
-    scan.locks && (scan.filter.is_none() || scan.is_point())
+    scan.locks && ((scan.filter.is_none() && !scan.chosen_above) || scan.is_point())
 }
 
 /// Decodes a row, and takes it back if the filter rejects it.

@@ -91,7 +91,12 @@ impl SelectState {
     ) -> Result<bool, Halt> {
         let limits = match self.limits {
             Some(limits) => limits,
-            None => *self.limits.insert(limits(plan, cx)?),
+            None => {
+                if plan.deep || !plan.inits.is_empty() {
+                    self.begin_deep(plan, cx).await?;
+                }
+                *self.limits.insert(limits(plan, cx)?)
+            }
         };
         if limits.take == 0 {
             return Ok(false);
@@ -212,6 +217,10 @@ impl SelectState {
         let more = self.next_input(plan, cx, max).await?;
         for i in 0..self.input.len() {
             let row = self.input.row(i);
+            if plan.deep {
+                deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
+                continue;
+            }
             target_row(plan, cx, row, out, &mut self.seen, &mut self.key)?;
         }
         if plan.distinct {
@@ -241,7 +250,12 @@ impl SelectState {
         };
         let (rows, more) = rows;
         for i in 0..rows.len() {
-            if cx.holds(plan.having.as_ref(), rows.row(i))? {
+            if plan.deep {
+                if cx.deep_holds(plan.having.as_ref(), rows.row(i)).await? {
+                    let row = rows.row(i);
+                    deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
+                }
+            } else if cx.holds(plan.having.as_ref(), rows.row(i))? {
                 target_row(plan, cx, rows.row(i), out, &mut self.seen, &mut self.key)?;
             }
         }
@@ -413,15 +427,43 @@ impl SelectState {
         self.input_more = next.await?;
         if let Some(filter) = &plan.filter {
             let mut kept = 0;
+            let deep = filter.has_subquery();
             for i in 0..self.input.len() {
-                if cx.holds(Some(filter), self.input.row(i))? {
+                let row = self.input.row(i);
+                let holds = match deep {
+                    true => cx.deep_holds(Some(filter), row).await?,
+                    false => cx.holds(Some(filter), row)?,
+                };
+                if holds {
                     self.input.swap(kept, i);
                     kept += 1;
                 }
             }
             self.input.truncate(kept);
         }
+        if !plan.computed.is_empty() {
+            for i in 0..self.input.len() {
+                for (nth, expr) in plan.computed.iter().enumerate() {
+                    let value = cx.deep_value(expr, self.input.row(i)).await?;
+                    let slot = plan.width - plan.computed.len() + nth;
+                    self.input.row_mut(i)[slot] = value;
+                }
+            }
+        }
         Ok(self.input_more)
+    }
+
+    /// Runs the queries that the keys of scans and the limits read.
+    async fn begin_deep(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        for init in &plan.inits {
+            cx.deep_value(init, &[]).await?;
+        }
+        for count in plan.limit.iter().chain(&plan.offset) {
+            if count.has_subquery() {
+                cx.deep_value(count, &[]).await?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -437,6 +479,28 @@ fn target_row(
     let slots = out.push();
     for (slot, target) in slots.iter_mut().zip(&plan.targets) {
         *slot = cx.value(&target.expr, row)?;
+    }
+    if plan.distinct {
+        keep_new(plan, out, seen, key);
+    }
+    Ok(())
+}
+
+/// As [`target_row`], with queries in the targets.
+async fn deep_target_row(
+    plan: &SelectPlan,
+    cx: &mut Cx<'_>,
+    row: &[Value],
+    out: &mut Batch,
+    seen: &mut HashSet<Vec<u8>>,
+    key: &mut Vec<u8>,
+) -> Result<(), Halt> {
+    let mut values = Vec::with_capacity(plan.targets.len());
+    for target in &plan.targets {
+        values.push(cx.deep_value(&target.expr, row).await?);
+    }
+    for (slot, value) in out.push().iter_mut().zip(values) {
+        *slot = value;
     }
     if plan.distinct {
         keep_new(plan, out, seen, key);
@@ -460,7 +524,7 @@ fn keep_new(plan: &SelectPlan, out: &mut Batch, seen: &mut HashSet<Vec<u8>>, key
 fn limits(plan: &SelectPlan, cx: &Cx<'_>) -> Result<Limits, SqlError> {
     let count = |expr: Option<&Expr>, offset| match expr {
         None => Ok(None),
-        Some(expr) => eval_row_count(expr, cx.params, cx.eval, offset),
+        Some(expr) => eval_row_count(expr, cx.params(), cx.eval, offset),
     };
     Ok(Limits {
         skip: count(plan.offset.as_ref(), true)?.unwrap_or(0),

@@ -4,7 +4,6 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 
 use fencepost_sql::bound::{Expr, TableFunction};
-use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::Series;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -16,6 +15,7 @@ use super::scan::ScanState;
 use super::select::SelectState;
 use super::{status, system};
 use crate::plan::Source;
+use crate::subplans::any_deep;
 
 /// A batch in the making: true when there may be more.
 pub type NextBatch<'a> = Pin<Box<dyn Future<Output = Result<bool, Halt>> + Send + 'a>>;
@@ -28,6 +28,8 @@ pub enum SourceState {
     Scan(Box<ScanState>),
     /// The next row of VALUES.
     Values(usize),
+    /// The next row of VALUES with queries in them.
+    DeepValues(usize),
     /// generate_series.
     Series(Option<Series>),
     /// txid_status, which has not been asked yet, or nothing.
@@ -48,7 +50,10 @@ impl SourceState {
         match source {
             Source::One => SourceState::One(true),
             Source::Scan(_) => SourceState::Scan(Box::default()),
-            Source::Values { .. } => SourceState::Values(0),
+            Source::Values { rows, .. } => match any_deep(rows.iter().flatten()) {
+                true => SourceState::DeepValues(0),
+                false => SourceState::Values(0),
+            },
             Source::Function { function, .. } => match function {
                 TableFunction::GenerateSeries => SourceState::Series(None),
                 TableFunction::TxidStatus => SourceState::Status(true),
@@ -121,6 +126,9 @@ impl SourceState {
             (SourceState::Values(at), Source::Values { rows, first_slot }) => {
                 Box::pin(ready(values(at, (rows, *first_slot), cx, out, max)))
             }
+            (SourceState::DeepValues(at), Source::Values { rows, first_slot }) => {
+                Box::pin(deep_values(at, (rows, *first_slot), cx, out, max))
+            }
             (
                 SourceState::Series(state),
                 Source::Function {
@@ -129,7 +137,7 @@ impl SourceState {
             ) => Box::pin(async move {
                 let series = match state {
                     Some(series) => series,
-                    None => state.insert(start_series(args, cx)?),
+                    None => state.insert(start_series(args, cx).await?),
                 };
                 cx.breathe().await?;
                 for _ in 0..max {
@@ -195,12 +203,33 @@ fn values(
     Ok(end < rows.len())
 }
 
-fn start_series(args: &[Expr], cx: &Cx<'_>) -> Result<Series, SqlError> {
+async fn deep_values(
+    at: &mut usize,
+    (rows, first_slot): (&[Vec<Expr>], usize),
+    cx: &mut Cx<'_>,
+    out: &mut Batch,
+    max: usize,
+) -> Result<bool, Halt> {
+    let end = rows.len().min(*at + max);
+    for row in &rows[*at..end] {
+        let mut values = Vec::with_capacity(row.len());
+        for expr in row {
+            values.push(cx.deep_value(expr, &[]).await?);
+        }
+        for (slot, value) in out.push()[first_slot..].iter_mut().zip(values) {
+            *slot = value;
+        }
+    }
+    *at = end;
+    Ok(end < rows.len())
+}
+
+async fn start_series(args: &[Expr], cx: &mut Cx<'_>) -> Result<Series, Halt> {
     let mut values = Vec::with_capacity(args.len());
     for arg in args {
-        values.push(cx.value(arg, &[])?);
+        values.push(cx.deep_value(arg, &[]).await?);
     }
-    Series::new(&values)
+    Ok(Series::new(&values)?)
 }
 
 async fn filtered(
@@ -214,8 +243,13 @@ async fn filtered(
     let start = out.len();
     let more = state.next(input, cx, out, max).await?;
     let mut kept = start;
+    let deep = filter.has_subquery();
     for i in start..out.len() {
-        if cx.holds(Some(filter), out.row(i))? {
+        let holds = match deep {
+            true => cx.deep_holds(Some(filter), out.row(i)).await?,
+            false => cx.holds(Some(filter), out.row(i))?,
+        };
+        if holds {
             out.swap(kept, i);
             kept += 1;
         }

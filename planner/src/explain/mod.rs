@@ -9,6 +9,7 @@ use fencepost_txn::MachineId;
 use crate::plan::{Access, Join, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
 use crate::split::Gives;
 use crate::statement::Plan;
+use crate::subplans::Subplans;
 use crate::write::{ChangePlan, InsertSource};
 pub use partitions::Known;
 use text::Names;
@@ -44,6 +45,9 @@ pub fn explain(plan: &Plan, known: &Known<'_>) -> Vec<String> {
         Plan::Delete(change) => out.change("Delete", change),
         Plan::CopyIn(_) => out.node(0, "Copy".into()),
     }
+    if let Some(queries) = plan.queries() {
+        out.queries(queries);
+    }
     out.lines
 }
 
@@ -73,6 +77,14 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
+    /// The queries in expressions, under the statement.
+    fn queries(&mut self, queries: &Subplans) {
+        for (id, plan) in queries.numbered() {
+            self.lines.push(format!("  SubPlan {}", id + 1));
+            self.select(plan, 1);
+        }
+    }
+
     /// A node at `depth`: the root is bare, each child has an arrow.
     fn node(&mut self, depth: usize, text: String) {
         let line = match depth {

@@ -1,6 +1,8 @@
 //! Expressions as text, the way EXPLAIN shows them.
 
-use fencepost_sql::bound::{AggregateKind, BoolTest, Expr, Grouping, LikeKind, Node};
+use fencepost_sql::bound::{
+    AggregateKind, BoolTest, Expr, Grouping, LikeKind, Node, Subquery, SubqueryKind,
+};
 use fencepost_sql::settings::Settings;
 use fencepost_sql::types::to_text;
 
@@ -27,6 +29,8 @@ impl Names {
             }
             Node::Column(slot) => self.0.get(*slot).cloned().unwrap_or_default(),
             Node::Param(n) => format!("${}", n + 1),
+            Node::Outer(slot) => format!(":{slot}"),
+            Node::Subquery(sub) => self.query(sub),
             Node::Compare {
                 op, left, right, ..
             } => self.binary(left, op.symbol(), right),
@@ -105,6 +109,17 @@ impl Names {
                 format!("{name}({})", self.list(args))
             }
             Node::Call { function, args } => format!("{}({})", function.name, self.list(args)),
+        }
+    }
+
+    fn query(&self, sub: &Subquery) -> String {
+        let name = format!("SubPlan {}", sub.id + 1);
+        match &sub.kind {
+            SubqueryKind::Scalar { .. } => format!("({name})"),
+            SubqueryKind::Exists => format!("EXISTS({name})"),
+            SubqueryKind::Any { all, .. } => {
+                format!("({} {name})", if *all { "ALL" } else { "ANY" })
+            }
         }
     }
 

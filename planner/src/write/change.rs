@@ -21,6 +21,7 @@ use crate::build::{Builder, Changed, mark, mark_joins};
 use crate::exec::{Batch, Cx, SourceState, fetch_point, point_key, pointer_of};
 use crate::home::HomeKey;
 use crate::plan::{Scan, Source, TablePlan};
+use crate::subplans::{Subplans, any_deep, inits};
 use crate::terms::{conjunction, conjuncts};
 
 const CHUNK: usize = 1024;
@@ -40,6 +41,14 @@ pub struct ChangePlan {
     pub returning: Vec<Target>,
     /// What tells its home.
     pub home: Option<HomeKey>,
+    /// Its queries in expressions.
+    pub queries: Option<Arc<Subplans>>,
+    /// Queries that keys of its scans read: they run first.
+    inits: Vec<Expr>,
+    /// There are queries in SET.
+    deep_set: bool,
+    /// There are queries in RETURNING.
+    deep_returning: bool,
     /// Width of the from row, without the pointer.
     width: usize,
 }
@@ -135,7 +144,15 @@ fn plan_change(
     let mut conditions = Vec::new();
     conjuncts(filter, &mut conditions);
     let planned = builder.plan_from(from, conditions, (0, 0));
+    let deep_set = match &action {
+        Action::Update { assignments, .. } => any_deep(assignments.iter().map(|a| &a.value)),
+        Action::Delete => false,
+    };
     ChangePlan {
+        queries: None,
+        inits: inits(&planned.source),
+        deep_set,
+        deep_returning: any_deep(returning.iter().map(|target| &target.expr)),
         table: Arc::new(TablePlan::new(&table)),
         source: planned.source,
         filter: conjunction(planned.rest),
@@ -150,7 +167,7 @@ impl ChangePlan {
     /// The scan, where it reaches one row by a whole unique key and nothing else is to be checked.
     fn single_point(&self) -> Option<&Scan> {
         match &self.source {
-            Source::Scan(scan) if self.filter.is_none() => {
+            Source::Scan(scan) if self.filter.is_none() && self.queries.is_none() => {
                 scan.single_point().is_some().then_some(scan)
             }
             _ => None,
@@ -166,6 +183,9 @@ pub async fn run_change(
 ) -> Result<u64, Halt> {
     if let Some(scan) = plan.single_point() {
         return change_point(plan, scan, cx, returning).await;
+    }
+    for init in &plan.inits {
+        cx.deep_value(init, &[]).await?;
     }
     let rows = Box::pin(find_rows(plan, cx)).await?;
     let held = rows.weight();
@@ -183,8 +203,15 @@ pub async fn run_change(
         cx.check_cancel()?;
         cx.queue(place(i)?.addr).await?;
     }
+    let mut set = match &plan.action {
+        Action::Update { assignments, .. } if plan.deep_set => {
+            Some(deep_values(assignments, cx, &rows).await?)
+        }
+        _ => None,
+    };
     for i in 0..rows.len() {
         cx.check_cancel()?;
+        changer.set = set.as_mut().map(|set| std::mem::take(&mut set[i]));
         let (row, place) = (rows.row(i), place(i)?);
         // A row with several join partners is changed once.
         if joined && !seen.insert(place.addr.raw()) {
@@ -248,7 +275,11 @@ async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
         }
         let mut kept = start;
         for i in start..rows.len() {
-            if cx.holds(plan.filter.as_ref(), rows.row(i))? {
+            let holds = match plan.queries.is_some() {
+                true => cx.deep_holds(plan.filter.as_ref(), rows.row(i)).await?,
+                false => cx.holds(plan.filter.as_ref(), rows.row(i))?,
+            };
+            if holds {
                 rows.swap(kept, i);
                 kept += 1;
             }
@@ -258,10 +289,30 @@ async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
     Ok(rows)
 }
 
+/// What SET gives each row, where it has queries, which see the tables as they were before the first change.
+async fn deep_values(
+    assignments: &[Assignment],
+    cx: &mut Cx<'_>,
+    rows: &Batch,
+) -> Result<Vec<Vec<Value>>, Halt> {
+    let mut all = Vec::with_capacity(rows.len());
+    for i in 0..rows.len() {
+        cx.check_cancel()?;
+        let mut values = Vec::with_capacity(assignments.len());
+        for assignment in assignments {
+            values.push(cx.deep_value(&assignment.value, rows.row(i)).await?);
+        }
+        all.push(values);
+    }
+    Ok(all)
+}
+
 /// Buffers for changing rows, kept from row to row.
 struct Changer {
     writer: RowWriter,
     new: Vec<Value>,
+    /// What SET gives the next row, where that is known.
+    set: Option<Vec<Value>>,
 }
 
 impl Changer {
@@ -269,6 +320,7 @@ impl Changer {
         Changer {
             writer: RowWriter::default(),
             new: Vec::with_capacity(plan.width),
+            set: None,
         }
     }
 
@@ -286,6 +338,9 @@ impl Changer {
         match &plan.action {
             Action::Delete => {
                 writer.delete(cx, table, place, &row[..columns]).await?;
+                if plan.deep_returning {
+                    return returning.deep_row(&plan.returning, cx, row).await;
+                }
                 returning.row(&plan.returning, cx, row)?;
             }
             Action::Update {
@@ -294,11 +349,23 @@ impl Changer {
             } => {
                 self.new.clear();
                 self.new.extend_from_slice(&row[..plan.width]);
-                for assignment in assignments {
-                    self.new[assignment.column] = cx.value(&assignment.value, row)?;
+                match self.set.take() {
+                    Some(values) => {
+                        for (assignment, value) in assignments.iter().zip(values) {
+                            self.new[assignment.column] = value;
+                        }
+                    }
+                    None => {
+                        for assignment in assignments {
+                            self.new[assignment.column] = cx.value(&assignment.value, row)?;
+                        }
+                    }
                 }
                 let rows = (&row[..columns], &self.new[..columns]);
                 writer.update(cx, table, place, rows, changed).await?;
+                if plan.deep_returning {
+                    return returning.deep_row(&plan.returning, cx, &self.new).await;
+                }
                 returning.row(&plan.returning, cx, &self.new)?;
             }
         }

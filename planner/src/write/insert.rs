@@ -12,6 +12,7 @@ use crate::build::plan_select;
 use crate::exec::{Batch, Cx, SelectState};
 use crate::home::HomeKey;
 use crate::plan::{SelectPlan, TablePlan};
+use crate::subplans::{Subplans, any_deep};
 
 const CHUNK: usize = 1024;
 
@@ -28,6 +29,10 @@ pub struct InsertPlan {
     pub returning: Vec<Target>,
     /// What tells its home.
     pub home: Option<HomeKey>,
+    /// Its queries in expressions.
+    pub queries: Option<Arc<Subplans>>,
+    /// There are queries in RETURNING.
+    deep_returning: bool,
 }
 
 /// Where the rows come from.
@@ -69,8 +74,23 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
             Some(bound::OnConflict { index: None }) => Yield::Any,
             Some(bound::OnConflict { index: Some(index) }) => Yield::Index(index),
         },
+        deep_returning: any_deep(insert.returning.iter().map(|t| &t.expr)),
         returning: insert.returning,
         home: None,
+        queries: None,
+    }
+}
+
+impl InsertPlan {
+    /// Notes its queries in expressions, which may read the table it fills.
+    pub fn set_queries(&mut self, queries: Option<Arc<Subplans>>) {
+        if let (InsertSource::Select { reads_target, .. }, Some(queries)) =
+            (&mut self.source, &queries)
+        {
+            let target = self.table.def.id;
+            queries.for_each_table(&mut |t| *reads_target |= t.def.id == target);
+        }
+        self.queries = queries;
     }
 }
 
@@ -83,6 +103,25 @@ pub async fn run_insert(
     let mut writer = RowWriter::default();
     let mut row = vec![Value::Null; plan.table.layout.width()];
     match &plan.source {
+        InsertSource::Values(rows) if plan.queries.is_some() => {
+            let mut count = 0;
+            // The queries see the table as it was before the first row goes in.
+            let mut all = Batch::new(row.len());
+            for exprs in rows {
+                let mut values = Vec::with_capacity(row.len());
+                for expr in exprs {
+                    values.push(cx.deep_value(expr, &[]).await?);
+                }
+                for (slot, value) in all.push().iter_mut().zip(values) {
+                    *slot = value;
+                }
+            }
+            for i in 0..all.len() {
+                cx.check_cancel()?;
+                count += insert_row(plan, cx, &mut writer, all.row(i), returning).await?;
+            }
+            Ok(count)
+        }
         InsertSource::Values(rows) => {
             let mut count = 0;
             for exprs in rows {
@@ -135,8 +174,22 @@ async fn insert_one(
     for (slot, expr) in row.iter_mut().zip(exprs) {
         *slot = cx.value(expr, from)?;
     }
+    insert_row(plan, cx, writer, row, returning).await
+}
+
+async fn insert_row(
+    plan: &InsertPlan,
+    cx: &mut Cx<'_>,
+    writer: &mut RowWriter,
+    row: &[Value],
+    returning: &mut Returning<'_>,
+) -> Result<u64, Halt> {
     match writer.insert(cx, &plan.table, row, plan.yields).await? {
         Inserted::Conflict => Ok(0),
+        Inserted::Done if plan.deep_returning => {
+            returning.deep_row(&plan.returning, cx, row).await?;
+            Ok(1)
+        }
         Inserted::Done => {
             returning.row(&plan.returning, cx, row)?;
             Ok(1)

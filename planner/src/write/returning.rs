@@ -2,6 +2,7 @@
 
 use fencepost_sql::bound::Target;
 use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 
 use crate::exec::{Batch, Cx};
@@ -33,6 +34,28 @@ impl Returning<'_> {
                 let slots = batch.push();
                 for (slot, target) in slots.iter_mut().zip(targets) {
                     *slot = cx.value(&target.expr, row)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// As [`Returning::row`], with queries in the targets.
+    pub async fn deep_row(
+        &mut self,
+        targets: &[Target],
+        cx: &mut Cx<'_>,
+        row: &[Value],
+    ) -> Result<(), Halt> {
+        let mut values = Vec::with_capacity(targets.len());
+        for target in targets {
+            values.push(cx.deep_value(&target.expr, row).await?);
+        }
+        match self {
+            Returning::Sink(sink, _) => Ok(sink.row(&values)?),
+            Returning::Keep(batch) => {
+                for (slot, value) in batch.push().iter_mut().zip(values) {
+                    *slot = value;
                 }
                 Ok(())
             }

@@ -83,6 +83,13 @@ impl Binder<'_> {
                 args.push(self.scalar(plain_argument(arg)?, around.scope, Clause::Argument)?);
             }
         }
+        if !args.is_empty()
+            && args
+                .iter()
+                .all(|arg| reads_around(arg) && !arg.has_columns())
+        {
+            return Err(SqlError::unsupported("an aggregate of an outer query"));
+        }
         let distinct = matches!(
             list.duplicate_treatment,
             Some(ast::DuplicateTreatment::Distinct)
@@ -197,6 +204,13 @@ impl Binder<'_> {
             _ => Err(missing()),
         }
     }
+}
+
+/// Does the expression read the rows around its query?
+fn reads_around(expr: &Expr) -> bool {
+    let mut found = matches!(expr.node, Node::Outer(_));
+    expr.for_each_part(|part| found |= reads_around(part));
+    found
 }
 
 /// Is the slot an aggregate's placeholder?

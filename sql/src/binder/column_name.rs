@@ -9,6 +9,29 @@ pub(super) fn column_name(expr: &ast::Expr) -> String {
     name_of(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }
 
+/// A query's one column gives its name.
+fn of_query(query: &ast::Query) -> Option<(String, bool)> {
+    match query.body.as_ref() {
+        ast::SetExpr::Select(select) => match select.projection.first()? {
+            ast::SelectItem::UnnamedExpr(expr) => name_of(expr),
+            ast::SelectItem::ExprWithAlias { alias, .. } => Some((names::fold(alias), true)),
+            _ => None,
+        },
+        ast::SetExpr::Query(inner) => of_query(inner),
+        ast::SetExpr::SetOperation { left, .. } => match left.as_ref() {
+            ast::SetExpr::Query(inner) => of_query(inner),
+            ast::SetExpr::Select(select) => match select.projection.first()? {
+                ast::SelectItem::UnnamedExpr(expr) => name_of(expr),
+                ast::SelectItem::ExprWithAlias { alias, .. } => Some((names::fold(alias), true)),
+                _ => None,
+            },
+            _ => None,
+        },
+        ast::SetExpr::Values(_) => Some(("column1".to_owned(), true)),
+        _ => None,
+    }
+}
+
 /// The name, and whether it is a good one: not just that of a type.
 fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
     use ast::Expr as E;
@@ -45,7 +68,8 @@ fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
         E::Position { .. } => good("position"),
         E::Substring { shorthand, .. } => good(if *shorthand { "substr" } else { "substring" }),
         E::AtTimeZone { .. } => good("timezone"),
-        E::Exists { .. } => good("exists"),
+        E::Exists { negated: false, .. } => good("exists"),
+        E::Subquery(query) => of_query(query),
         E::Trim { trim_where, .. } => good(match trim_where {
             Some(ast::TrimWhereField::Leading) => "ltrim",
             Some(ast::TrimWhereField::Trailing) => "rtrim",

@@ -130,6 +130,12 @@ impl Binder<'_> {
         {
             return Ok(found.expr);
         }
+        if let Some(expr) = self
+            .surrounding(|scope| scope.unqualified(&name))
+            .map_err(|e| e.or_at(self.position(ident.span)))?
+        {
+            return Ok(expr);
+        }
         if ident.quote_style.is_none() {
             // A few functions are called without brackets.
             if matches!(
@@ -160,12 +166,29 @@ impl Binder<'_> {
     ) -> Result<Expr, SqlError> {
         let position = idents.first().map_or(0, |i| self.position(i.span));
         let folded: Vec<String> = idents.iter().map(names::fold).collect();
-        let found = match folded.as_slice() {
-            [alias, column] => around.scope.qualified(None, alias, column),
-            [schema, table, column] => around.scope.qualified(Some(schema), table, column),
-            _ => Err(SqlError::unsupported("a name with more than three parts")),
+        let (schema, alias, column) = match folded.as_slice() {
+            [alias, column] => (None, alias, column),
+            [schema, table, column] => (Some(schema.as_str()), table, column),
+            _ => {
+                let refused = SqlError::unsupported("a name with more than three parts");
+                return Err(refused.or_at(position));
+            }
         };
-        found.map(|f| f.expr).map_err(|e| e.or_at(position))
+        let error = match around.scope.qualified(schema, alias, column) {
+            Ok(found) => return Ok(found.expr),
+            Err(error) if error.sqlstate() == SqlState::UNDEFINED_TABLE => error,
+            Err(error) => return Err(error.or_at(position)),
+        };
+        let around = self.surrounding(|scope| match scope.qualified(schema, alias, column) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.sqlstate() == SqlState::UNDEFINED_TABLE => Ok(None),
+            Err(error) => Err(error),
+        });
+        match around {
+            Ok(Some(expr)) => Ok(expr),
+            Ok(None) => Err(error.or_at(position)),
+            Err(error) => Err(error.or_at(position)),
+        }
     }
 
     /// AND and OR chains are walked along their left spine, which may be long.

@@ -36,13 +36,31 @@ impl Grouper<'_> {
             expr.node = Node::Column(self.keys.len() - 1);
             return Ok(());
         }
+        let is_query = matches!(expr.node, Node::Subquery(_));
         let mut result = Ok(());
         expr.for_each_part_mut(|part| {
             if result.is_ok() {
-                result = self.rewrite(part);
+                result = match (is_query, &part.node) {
+                    (true, Node::Column(slot)) => {
+                        let slot = *slot;
+                        self.rewrite(part).map_err(|_| self.ungrouped_around(slot))
+                    }
+                    _ => self.rewrite(part),
+                };
             }
         });
         result
+    }
+
+    /// 42803 for what a query in an expression reads.
+    fn ungrouped_around(&self, slot: usize) -> SqlError {
+        SqlError::new(
+            SqlState::GROUPING_ERROR,
+            format!(
+                "subquery uses ungrouped column \"{}\" from outer query",
+                self.scope.slot_name(slot)
+            ),
+        )
     }
 
     /// Is the slot a column of a table whose whole primary key is among the keys?

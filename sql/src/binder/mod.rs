@@ -27,6 +27,7 @@ mod query;
 mod scope;
 mod select;
 mod special;
+mod subquery;
 #[cfg(test)]
 mod tests;
 mod type_name;
@@ -62,6 +63,9 @@ pub fn bind(
         params,
         cx,
         depth: 0,
+        surroundings: Vec::new(),
+        outer_slots: 0,
+        subqueries: 0,
     };
     let bound = binder
         .statement(&parsed.statement)
@@ -79,6 +83,12 @@ struct Binder<'a> {
     params: &'a mut ParamTypes,
     cx: &'a EvalContext,
     depth: usize,
+    /// What is around the query in hand, from the outside in.
+    surroundings: Vec<subquery::Surroundings>,
+    /// How many outer slots there are.
+    outer_slots: usize,
+    /// How many queries in expressions there are.
+    subqueries: usize,
 }
 
 impl Binder<'_> {

@@ -4,6 +4,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::expr::Around;
+use super::subquery::query_of;
 use crate::bound::{CompareOp, Expr, LikeKind, Node};
 use crate::error::SqlError;
 use crate::types::Type;
@@ -116,8 +117,27 @@ impl Binder<'_> {
                     _ => Err(SqlError::unsupported(format!("collation {collation}"))),
                 }
             }
-            E::Subquery(_) | E::Exists { .. } | E::InSubquery { .. } => {
-                Err(SqlError::unsupported("a subquery in an expression"))
+            E::Subquery(query) => self.scalar_subquery(query, around),
+            E::Exists { subquery, negated } => self.exists(subquery, *negated, around),
+            E::InSubquery {
+                expr,
+                subquery,
+                negated,
+            } => self.in_subquery(expr, subquery, *negated, around),
+            E::AnyOp {
+                left,
+                compare_op,
+                right,
+                ..
+            } if let Some(query) = query_of(right) => {
+                self.quantified(left, compare_op, query, false, around)
+            }
+            E::AllOp {
+                left,
+                compare_op,
+                right,
+            } if let Some(query) = query_of(right) => {
+                self.quantified(left, compare_op, query, true, around)
             }
             E::Array(_) | E::AnyOp { .. } | E::AllOp { .. } | E::CompoundFieldAccess { .. } => {
                 Err(SqlError::unsupported("an array expression"))

@@ -2,10 +2,11 @@
 
 use sqlparser::ast;
 
-use super::expr::Clause;
+use super::expr::{Around, Clause};
 use super::from::table_leaf;
 use super::insert::is_default;
 use super::scope::Scope;
+use super::subquery::query_of;
 use super::{Binder, names};
 use crate::bound::{Assignment, From, Statement, Update};
 use crate::catalog::TableDef;
@@ -86,6 +87,29 @@ impl Binder<'_> {
                 }
                 Ok(())
             }
+            (ast::AssignmentTarget::Tuple(columns), value) if query_of(value).is_some() => {
+                let Some(query) = query_of(value) else {
+                    return Err(SqlError::internal("a query that is none"));
+                };
+                let around = Around {
+                    scope,
+                    clause: Clause::Set,
+                    aggregates: None,
+                };
+                let values = self.row_subquery(query, &around)?;
+                if columns.len() != values.len() {
+                    return Err(SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        "number of columns does not match number of values",
+                    ));
+                }
+                for (name, value) in columns.iter().zip(values) {
+                    let column = self.assigned_column(table, name, out)?;
+                    let value = self.assign(value, &table.columns[column])?;
+                    out.push(Assignment { column, value });
+                }
+                Ok(())
+            }
             _ => Err(SqlError::unsupported(
                 "UPDATE of several columns from one source",
             )),
@@ -100,6 +124,26 @@ impl Binder<'_> {
         scope: &Scope,
         out: &mut Vec<Assignment>,
     ) -> Result<(), SqlError> {
+        let column = self.assigned_column(table, name, out)?;
+        let definition = &table.columns[column];
+        let value = if is_default(value) {
+            self.default_of(definition)?
+        } else {
+            let bound = self.scalar(value, scope, Clause::Set)?;
+            self.assign(bound, definition)
+                .map_err(|e| e.or_at(self.position_near(value)))?
+        };
+        out.push(Assignment { column, value });
+        Ok(())
+    }
+
+    /// The column that an assignment means, which has none yet.
+    fn assigned_column(
+        &self,
+        table: &TableDef,
+        name: &ast::ObjectName,
+        out: &[Assignment],
+    ) -> Result<usize, SqlError> {
         let parts = names::parts(name)?;
         let Some(first) = parts.first() else {
             return Err(SqlError::internal("an assignment without a column"));
@@ -117,15 +161,6 @@ impl Binder<'_> {
                 ),
             ));
         }
-        let definition = &table.columns[column];
-        let value = if is_default(value) {
-            self.default_of(definition)?
-        } else {
-            let bound = self.scalar(value, scope, Clause::Set)?;
-            self.assign(bound, definition)
-                .map_err(|e| e.or_at(self.position_near(value)))?
-        };
-        out.push(Assignment { column, value });
-        Ok(())
+        Ok(column)
     }
 }

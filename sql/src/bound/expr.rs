@@ -3,6 +3,7 @@
 //! The common cases have their own nodes, so that evaluating `aid = $1` is one match and one
 //! comparison; the rest are calls through a function pointer.
 
+use super::subquery::{Subquery, SubqueryKind};
 use crate::functions::ScalarFunction;
 use crate::types::Type;
 use crate::value::Value;
@@ -168,6 +169,10 @@ pub enum Node {
         /// The arguments, of the function's types.
         args: Vec<Expr>,
     },
+    /// A value from outside the query that the expression stands in: see [`Subquery`].
+    Outer(usize),
+    /// A query.
+    Subquery(Box<Subquery>),
 }
 
 /// A comparison operator.
@@ -345,7 +350,7 @@ impl Expr {
     /// Calls `f` on each direct part.
     pub fn for_each_part<'a>(&'a self, mut f: impl FnMut(&'a Expr)) {
         match &self.node {
-            Node::Const(_) | Node::Column(_) | Node::Param(_) => {}
+            Node::Const(_) | Node::Column(_) | Node::Param(_) | Node::Outer(_) => {}
             Node::Compare { left, right, .. }
             | Node::Distinct { left, right, .. }
             | Node::Arith { left, right, .. } => {
@@ -404,13 +409,19 @@ impl Expr {
                 f(right);
                 f(result);
             }
+            Node::Subquery(sub) => {
+                sub.args.iter().for_each(|(_, arg)| f(arg));
+                if let SubqueryKind::Any { test, .. } = &sub.kind {
+                    f(test);
+                }
+            }
         }
     }
 
     /// Calls `f` on each direct part, to change it.
     pub fn for_each_part_mut(&mut self, mut f: impl FnMut(&mut Expr)) {
         match &mut self.node {
-            Node::Const(_) | Node::Column(_) | Node::Param(_) => {}
+            Node::Const(_) | Node::Column(_) | Node::Param(_) | Node::Outer(_) => {}
             Node::Compare { left, right, .. }
             | Node::Distinct { left, right, .. }
             | Node::Arith { left, right, .. } => {
@@ -469,6 +480,12 @@ impl Expr {
                 f(right);
                 f(result);
             }
+            Node::Subquery(sub) => {
+                sub.args.iter_mut().for_each(|(_, arg)| f(arg));
+                if let SubqueryKind::Any { test, .. } = &mut sub.kind {
+                    f(test);
+                }
+            }
         }
     }
 
@@ -498,7 +515,9 @@ impl Expr {
     /// The least stable thing in it. A parameter counts as stable.
     pub fn volatility(&self) -> Volatility {
         let mut volatility = match &self.node {
-            Node::Param(_) => Volatility::Stable,
+            Node::Param(_) | Node::Outer(_) => Volatility::Stable,
+            Node::Subquery(sub) if sub.volatile => Volatility::Volatile,
+            Node::Subquery(_) => Volatility::Stable,
             Node::Call { function, .. } => function.volatility,
             Node::Cast { input, .. } => crate::functions::cast_volatility(input.ty, self.ty),
             _ => Volatility::Immutable,

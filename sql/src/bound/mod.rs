@@ -20,6 +20,7 @@ mod role;
 mod select;
 mod session;
 mod statement;
+mod subquery;
 
 pub use ddl::{
     AlterAction, AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint,
@@ -39,3 +40,4 @@ pub use session::{
     DiscardKind, Explain, Isolation, SetScope, SetStatement, SetValue, TransactionModes,
 };
 pub use statement::{ResultColumn, Statement};
+pub use subquery::{Subquery, SubqueryKind};

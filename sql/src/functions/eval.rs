@@ -74,6 +74,7 @@ impl<'a> Scope<'a> {
             Node::Column(slot) => self.row.get(*slot).ok_or_else(no_slot),
             Node::Param(index) => self.params.get(*index).ok_or_else(no_param),
             Node::Const(value) => Ok(value),
+            Node::Outer(slot) => self.outer(*slot),
             _ => {
                 *space = self.eval(expr)?;
                 Ok(space)
@@ -127,8 +128,19 @@ impl<'a> Scope<'a> {
                 }
             }
             Node::Extreme { greatest, args, .. } => self.extreme(*greatest, args),
+            Node::Outer(slot) => self.outer(*slot).cloned(),
+            // Whoever evaluates one that may have changed has run it before.
+            Node::Subquery(sub) => self.outer(sub.result).cloned(),
             _ => Ok(self.truth(expr)?.map_or(Value::Null, Value::Bool)),
         }
+    }
+
+    /// Outer slots lie behind the parameters, the first one last: so a text may have any number of parameters.
+    fn outer(&self, slot: usize) -> Result<&'a Value, SqlError> {
+        let place = self.params.len().checked_sub(slot + 1);
+        place
+            .and_then(|place| self.params.get(place))
+            .ok_or_else(no_param)
     }
 
     /// A boolean expression; `None` for NULL.

@@ -188,9 +188,9 @@ fn errors_are_postgresqls() {
             0,
         ),
         (
-            "select * from t where id in (select 1)",
-            "0A000",
-            "a subquery in an expression is not supported",
+            "select * from t where id in (select 1, 2)",
+            "42601",
+            "subquery has too many columns",
             0,
         ),
         (

@@ -1,0 +1,384 @@
+//! Queries in expressions at work.
+//!
+//! `functions::eval` knows rows and parameters and waits for nothing. An expression with a query in it is evaluated
+//! here instead: node by node as far as there are queries below, in the order and with the short cuts that `eval`
+//! has; what has none goes to `eval`. A query's rows are kept with the arguments that it was run with, so that it
+//! runs again only where those have changed. One without arguments runs once in a statement.
+//!
+//! Only statements that have such queries have [`Queries`]; all others never come here.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use fencepost_sql::bound::{CompareOp, Expr, Node, Subquery, SubqueryKind};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions::compare;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use foldhash::HashSet;
+
+use super::batch::Batch;
+use super::cx::Cx;
+use super::gathered::Gathered;
+use super::join::push_comparable;
+use super::select::SelectState;
+use crate::subplans::Subplans;
+
+const CHUNK: usize = 1024;
+
+/// A value in the making.
+pub type Evaluation<'a> = Pin<Box<dyn Future<Output = Result<Value, Halt>> + Send + 'a>>;
+
+/// What a statement with queries in expressions keeps while it runs.
+#[derive(Debug)]
+pub struct Queries {
+    plans: Arc<Subplans>,
+    /// The parameters, then the outer slots, the first of them last.
+    pub params: Vec<Value>,
+    kept: Vec<Kept>,
+}
+
+/// The rows of a query as it was last run.
+#[derive(Debug, Default)]
+struct Kept {
+    /// The arguments that it was run with; `None`: never.
+    args: Option<Vec<Value>>,
+    rows: Batch,
+    /// What its rows are equal to, where that is all that is asked.
+    members: Option<Members>,
+    gathered: Gathered,
+}
+
+/// The values of a query's one column.
+#[derive(Debug, Default)]
+struct Members {
+    keys: HashSet<Vec<u8>>,
+    null: bool,
+}
+
+impl Queries {
+    /// Before any has run.
+    pub fn new(plans: &Arc<Subplans>, params: &[Value]) -> Queries {
+        let mut all = params.to_vec();
+        all.resize(params.len() + plans.outer_slots, Value::Null);
+        Queries {
+            plans: Arc::clone(plans),
+            params: all,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Fills an outer slot.
+    pub fn set(&mut self, slot: usize, value: Value) {
+        let place = self.params.len().checked_sub(slot + 1);
+        if let Some(place) = place.and_then(|place| self.params.get_mut(place)) {
+            *place = value;
+        }
+    }
+
+    fn kept(&mut self, id: usize) -> &mut Kept {
+        if self.kept.len() <= id {
+            self.kept.resize_with(id + 1, Kept::default);
+        }
+        &mut self.kept[id]
+    }
+}
+
+impl Cx<'_> {
+    /// The value of `expr` over `row`, queries in it included.
+    pub fn deep_value<'a>(&'a mut self, expr: &'a Expr, row: &'a [Value]) -> Evaluation<'a> {
+        Box::pin(async move {
+            if !expr.has_subquery() {
+                return Ok(self.value(expr, row)?);
+            }
+            match &expr.node {
+                Node::Subquery(sub) => self.query(sub, row).await,
+                Node::And(parts) => self.junction(parts, true, row).await,
+                Node::Or(parts) => self.junction(parts, false, row).await,
+                Node::Coalesce(args) => {
+                    for arg in args {
+                        let value = self.deep_value(arg, row).await?;
+                        if !value.is_null() {
+                            return Ok(value);
+                        }
+                    }
+                    Ok(Value::Null)
+                }
+                Node::Case { .. } => self.deep_case(expr, row).await,
+                _ => self.strict(expr, row).await,
+            }
+        })
+    }
+
+    /// Does `filter` hold for `row`? NULL does not.
+    pub async fn deep_holds(&mut self, filter: Option<&Expr>, row: &[Value]) -> Result<bool, Halt> {
+        match filter {
+            None => Ok(true),
+            Some(filter) => Ok(self.deep_value(filter, row).await?.as_bool() == Some(true)),
+        }
+    }
+
+    /// A node that needs all of its parts: they are computed first.
+    async fn strict(&mut self, expr: &Expr, row: &[Value]) -> Result<Value, Halt> {
+        let mut parts = Vec::new();
+        expr.for_each_part(|part| parts.push(part));
+        let mut values = Vec::with_capacity(parts.len());
+        for part in parts {
+            values.push(match part.has_subquery() {
+                true => Some(self.deep_value(part, row).await?),
+                false => None,
+            });
+        }
+        let mut known = expr.clone();
+        let mut values = values.into_iter();
+        known.for_each_part_mut(|part| {
+            if let Some(Some(value)) = values.next() {
+                part.node = Node::Const(value);
+            }
+        });
+        Ok(self.value(&known, row)?)
+    }
+
+    /// AND or OR.
+    async fn junction(&mut self, parts: &[Expr], and: bool, row: &[Value]) -> Result<Value, Halt> {
+        let mut result = Value::Bool(and);
+        for part in parts {
+            match self.deep_value(part, row).await?.as_bool() {
+                Some(b) if b != and => return Ok(Value::Bool(b)),
+                Some(_) => {}
+                None => result = Value::Null,
+            }
+        }
+        Ok(result)
+    }
+
+    async fn deep_case(&mut self, expr: &Expr, row: &[Value]) -> Result<Value, Halt> {
+        let Node::Case {
+            operand,
+            branches,
+            otherwise,
+        } = &expr.node
+        else {
+            return Ok(Value::Null);
+        };
+        let operand = match operand {
+            Some((operand, _)) => Some(self.deep_value(operand, row).await?),
+            None => None,
+        };
+        for (when, then) in branches {
+            let when = self.deep_value(when, row).await?;
+            let chosen = match &operand {
+                None => when.as_bool() == Some(true),
+                Some(operand) => {
+                    !operand.is_null() && !when.is_null() && compare(operand, &when).is_eq()
+                }
+            };
+            if chosen {
+                return self.deep_value(then, row).await;
+            }
+        }
+        match otherwise {
+            Some(otherwise) => self.deep_value(otherwise, row).await,
+            None => Ok(Value::Null),
+        }
+    }
+
+    /// What a query gives.
+    async fn query(&mut self, sub: &Subquery, row: &[Value]) -> Result<Value, Halt> {
+        let mut args = Vec::with_capacity(sub.args.len());
+        for (_, arg) in &sub.args {
+            args.push(self.value(arg, row)?);
+        }
+        let value = match &sub.kind {
+            SubqueryKind::Scalar { column } => {
+                self.run_query(sub, args, 2).await?;
+                let rows = &self.kept(sub.id)?.rows;
+                match rows.len() {
+                    0 => Value::Null,
+                    1 => rows.row(0)[*column].clone(),
+                    _ => return Err(too_many_rows().into()),
+                }
+            }
+            SubqueryKind::Exists => {
+                self.run_query(sub, args, 1).await?;
+                Value::Bool(self.kept(sub.id)?.rows.len() > 0)
+            }
+            SubqueryKind::Any { all, test, columns } => {
+                self.run_query(sub, args, usize::MAX).await?;
+                match member_test(test, columns).filter(|_| !all) {
+                    Some((input, candidate)) => {
+                        let input = self.deep_value(input, row).await?;
+                        self.is_member(sub, &input, candidate, columns)?
+                    }
+                    None => self.quantified(sub.id, (*all, test, columns), row).await?,
+                }
+            }
+        };
+        if let Some(queries) = &mut self.queries {
+            queries.set(sub.result, value.clone());
+        }
+        Ok(value)
+    }
+
+    fn kept(&mut self, id: usize) -> Result<&mut Kept, SqlError> {
+        match &mut self.queries {
+            Some(queries) => Ok(queries.kept(id)),
+            None => Err(SqlError::internal("a query without a plan")),
+        }
+    }
+
+    /// Sees that the rows of the query under these arguments are kept: all of them, or the first few.
+    async fn run_query(
+        &mut self,
+        sub: &Subquery,
+        args: Vec<Value>,
+        wanted: usize,
+    ) -> Result<(), Halt> {
+        let kept = self.kept(sub.id)?;
+        let again = args.is_empty() || !sub.volatile;
+        if again && kept.args.as_ref() == Some(&args) {
+            return Ok(());
+        }
+        let mut kept = std::mem::take(kept);
+        kept.members = None;
+        kept.gathered.restart();
+        let Some(queries) = &mut self.queries else {
+            return Err(SqlError::internal("a query without a plan").into());
+        };
+        for ((slot, _), value) in sub.args.iter().zip(&args) {
+            queries.set(*slot, value.clone());
+        }
+        let plans = Arc::clone(&queries.plans);
+        let Some(plan) = plans.get(sub.id) else {
+            return Err(SqlError::internal("a query without a plan").into());
+        };
+        let mut state = SelectState::new(plan);
+        if kept.rows.width() == plan.targets.len() {
+            kept.rows.clear();
+        } else {
+            kept.rows = Batch::new(plan.targets.len());
+        }
+        while kept.rows.len() < wanted {
+            let from = kept.rows.len();
+            let max = CHUNK.min(wanted - from);
+            let more = state.next(plan, self, &mut kept.rows, max).await?;
+            kept.gathered.add_rows(self, &kept.rows, from)?;
+            if !more {
+                break;
+            }
+        }
+        kept.args = Some(args);
+        *self.kept(sub.id)? = kept;
+        Ok(())
+    }
+
+    /// `input = ANY (…)` by a hash table of the candidates.
+    fn is_member(
+        &mut self,
+        sub: &Subquery,
+        input: &Value,
+        candidate: &Expr,
+        columns: &[usize],
+    ) -> Result<Value, Halt> {
+        let mut kept = std::mem::take(self.kept(sub.id)?);
+        if kept.members.is_none() {
+            let mut members = Members::default();
+            let mut key = Vec::new();
+            for i in 0..kept.rows.len() {
+                if let (Some(queries), [slot, ..]) = (&mut self.queries, columns) {
+                    queries.set(*slot, kept.rows.row(i)[0].clone());
+                }
+                let value = self.value(candidate, &[])?;
+                if value.is_null() {
+                    members.null = true;
+                    continue;
+                }
+                key.clear();
+                push_comparable(&value, &mut key);
+                if !members.keys.contains(&key) {
+                    kept.gathered.add_entry(self, key.len())?;
+                    members.keys.insert(key.clone());
+                }
+            }
+            kept.members = Some(members);
+        }
+        let value = match &kept.members {
+            Some(_) if kept.rows.len() == 0 => Value::Bool(false),
+            Some(_) if input.is_null() => Value::Null,
+            Some(members) => {
+                let mut key = Vec::new();
+                push_comparable(input, &mut key);
+                match members.keys.contains(&key) {
+                    true => Value::Bool(true),
+                    false if members.null => Value::Null,
+                    false => Value::Bool(false),
+                }
+            }
+            None => Value::Null,
+        };
+        *self.kept(sub.id)? = kept;
+        Ok(value)
+    }
+
+    /// ANY or ALL, row by row.
+    async fn quantified(
+        &mut self,
+        id: usize,
+        (all, test, columns): (bool, &Expr, &[usize]),
+        row: &[Value],
+    ) -> Result<Value, Halt> {
+        // A query within the test may be run for each row: this one's rows stand aside meanwhile.
+        let kept = std::mem::take(self.kept(id)?);
+        let mut result = Value::Bool(all);
+        for i in 0..kept.rows.len() {
+            if let Some(queries) = &mut self.queries {
+                for (slot, value) in columns.iter().zip(kept.rows.row(i)) {
+                    queries.set(*slot, value.clone());
+                }
+            }
+            match self.deep_value(test, row).await?.as_bool() {
+                Some(b) if b != all => {
+                    result = Value::Bool(b);
+                    break;
+                }
+                Some(_) => {}
+                None => result = Value::Null,
+            }
+        }
+        *self.kept(id)? = kept;
+        Ok(result)
+    }
+}
+
+/// The sides of a test that asks whether a value is among the rows: what is looked for, and what a row has.
+pub fn member_test<'a>(test: &'a Expr, columns: &[usize]) -> Option<(&'a Expr, &'a Expr)> {
+    let (
+        Node::Compare {
+            op: CompareOp::Eq,
+            left,
+            right,
+            ..
+        },
+        [slot],
+    ) = (&test.node, columns)
+    else {
+        return None;
+    };
+    let plain = !right.has_columns() && !right.has_subquery();
+    (plain && reads(right, *slot) && !reads(left, *slot)).then_some((left, right))
+}
+
+fn reads(expr: &Expr, slot: usize) -> bool {
+    let mut found = matches!(expr.node, Node::Outer(outer) if outer == slot);
+    expr.for_each_part(|part| found |= reads(part, slot));
+    found
+}
+
+#[cold]
+fn too_many_rows() -> SqlError {
+    SqlError::new(
+        SqlState::CARDINALITY_VIOLATION,
+        "more than one row returned by a subquery used as an expression",
+    )
+}

@@ -1,0 +1,128 @@
+//! The plans of a statement's queries in expressions, by their numbers.
+//!
+//! They belong to the statement as a whole: a query in a query in an expression is one of them too.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{Expr, Node, Select, Statement, Subquery, SubqueryKind};
+
+use crate::build::plan_select;
+use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
+
+/// What a statement needs to run its queries in expressions.
+#[derive(Debug, Default)]
+pub struct Subplans {
+    /// By number; `None` for a number that no expression has any more.
+    plans: Vec<Option<SelectPlan>>,
+    /// How many outer slots there are.
+    pub outer_slots: usize,
+}
+
+impl Subplans {
+    /// Those of `statement`, if it has any.
+    pub fn of(statement: &Statement) -> Option<Arc<Subplans>> {
+        let mut queries: Vec<Option<Arc<Select>>> = Vec::new();
+        let mut outer_slots = 0;
+        statement.for_each_subquery(&mut |sub| {
+            if queries.len() <= sub.id {
+                queries.resize(sub.id + 1, None);
+            }
+            queries[sub.id] = Some(Arc::clone(&sub.query));
+            let slots = slots_of(sub).into_iter().max();
+            outer_slots = outer_slots.max(slots.map_or(0, |slot| slot + 1));
+        });
+        if outer_slots == 0 {
+            return None;
+        }
+        let plan = |query: Option<Arc<Select>>| query.map(|q| plan_select(Select::clone(&q)));
+        Some(Arc::new(Subplans {
+            plans: queries.into_iter().map(plan).collect(),
+            outer_slots,
+        }))
+    }
+
+    /// The plan of a query.
+    pub fn get(&self, id: usize) -> Option<&SelectPlan> {
+        self.plans.get(id)?.as_ref()
+    }
+
+    /// All of them with their numbers.
+    pub fn numbered(&self) -> impl Iterator<Item = (usize, &SelectPlan)> {
+        let plans = self.plans.iter().enumerate();
+        plans.filter_map(|(id, plan)| Some((id, plan.as_ref()?)))
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &SelectPlan> {
+        self.plans.iter().flatten()
+    }
+
+    /// Calls `f` on each table that they use.
+    pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
+        self.all().for_each(|plan| plan.for_each_table(f));
+    }
+}
+
+fn slots_of(sub: &Subquery) -> Vec<usize> {
+    let mut slots: Vec<usize> = sub.args.iter().map(|(slot, _)| *slot).collect();
+    slots.push(sub.result);
+    if let SubqueryKind::Any { columns, .. } = &sub.kind {
+        slots.extend(columns);
+    }
+    slots
+}
+
+/// Is there a query in one of these?
+pub fn any_deep<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> bool {
+    exprs.into_iter().any(Expr::has_subquery)
+}
+
+/// Expressions that must have run before a scan of `source` opens: the queries in its keys.
+pub fn inits(source: &Source) -> Vec<Expr> {
+    let mut found = Vec::new();
+    collect(source, &mut found);
+    found
+}
+
+fn collect(source: &Source, out: &mut Vec<Expr>) {
+    match source {
+        Source::Scan(scan) => for_each_key(scan, &mut |expr| queries(expr, out)),
+        Source::Filter { input, .. } => collect(input, out),
+        Source::Join(join) => {
+            collect(&join.left, out);
+            collect(&join.right, out);
+        }
+        Source::One
+        | Source::Values { .. }
+        | Source::Function { .. }
+        | Source::System { .. }
+        | Source::Subquery { .. } => {}
+    }
+}
+
+fn queries(expr: &Expr, out: &mut Vec<Expr>) {
+    if matches!(expr.node, Node::Subquery(_)) {
+        out.push(expr.clone());
+        return;
+    }
+    expr.for_each_part(|part| queries(part, out));
+}
+
+fn for_each_key<'a>(scan: &'a Scan, f: &mut dyn FnMut(&'a Expr)) {
+    let mut term = |term: &'a KeyTerm| match term {
+        KeyTerm::One(value) => f(value),
+        KeyTerm::Any(values) => values.iter().for_each(&mut *f),
+    };
+    match &scan.access {
+        Access::Full => {}
+        Access::Points(terms) => terms.iter().for_each(term),
+        Access::Ranges {
+            prefix,
+            lower,
+            upper,
+        } => {
+            prefix.iter().for_each(&mut term);
+            lower.iter().chain(upper).for_each(|(value, _)| f(value));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Queries in expressions, and the columns that they read of the queries around them.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::Binder;
+use super::expr::{Around, Clause};
+use super::scope::{Found, Scope};
+use crate::bound::{Expr, Node, Select, Subquery, SubqueryKind, Volatility};
+use crate::error::{SqlError, SqlState};
+use crate::types::Type;
+
+/// The surroundings of a query that is being bound.
+pub(super) struct Surroundings {
+    pub(super) scope: Scope,
+    /// What the query reads of them: outer slots, and what goes into them.
+    pub(super) args: Vec<(usize, Expr)>,
+}
+
+impl Binder<'_> {
+    /// A query that stands in an expression, and what it takes from around it.
+    fn inner_query(
+        &mut self,
+        query: &ast::Query,
+        around: &Around<'_>,
+    ) -> Result<(Select, Vec<(usize, Expr)>), SqlError> {
+        let refused = match around.clause {
+            Clause::Default => Some("DEFAULT expression"),
+            Clause::Execute => Some("EXECUTE parameter"),
+            _ => None,
+        };
+        if let Some(place) = refused {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("cannot use subquery in {place}"),
+            ));
+        }
+        self.within(around.scope.clone(), |binder| binder.query(query))
+    }
+
+    /// Runs `bind` for something that sees `scope` around it; what it takes from there comes with its result.
+    pub(super) fn within<T>(
+        &mut self,
+        scope: Scope,
+        bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
+    ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
+        self.surroundings.push(Surroundings {
+            scope,
+            args: Vec::new(),
+        });
+        let bound = bind(self);
+        let args = self.surroundings.pop().map_or(Vec::new(), |s| s.args);
+        Ok((bound?, args))
+    }
+
+    /// What `find` finds in the surroundings, the nearest first, as the query in hand reads it.
+    pub(super) fn surrounding(
+        &mut self,
+        find: impl Fn(&Scope) -> Result<Option<Found>, SqlError>,
+    ) -> Result<Option<Expr>, SqlError> {
+        for level in (0..self.surroundings.len()).rev() {
+            if let Some(found) = find(&self.surroundings[level].scope)? {
+                return Ok(Some(self.carried(level, found.expr)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A value of the surroundings `level`, handed from each to the next.
+    fn carried(&mut self, level: usize, mut expr: Expr) -> Expr {
+        for level in level..self.surroundings.len() {
+            let ty = expr.ty;
+            let args = &self.surroundings[level].args;
+            let slot = match args.iter().find(|(_, arg)| *arg == expr) {
+                Some((slot, _)) => *slot,
+                None => {
+                    let slot = self.outer_slot();
+                    self.surroundings[level].args.push((slot, expr));
+                    slot
+                }
+            };
+            expr = Expr::new(ty, Node::Outer(slot));
+        }
+        expr
+    }
+
+    /// A new outer slot.
+    pub(super) fn outer_slot(&mut self) -> usize {
+        self.outer_slots += 1;
+        self.outer_slots - 1
+    }
+
+    fn new_subquery(
+        &mut self,
+        ty: Type,
+        kind: SubqueryKind,
+        (query, args): (Select, Vec<(usize, Expr)>),
+    ) -> Expr {
+        self.subqueries += 1;
+        let sub = Subquery {
+            id: self.subqueries - 1,
+            kind,
+            args,
+            volatile: query.volatility() == Volatility::Volatile,
+            query: Arc::new(query),
+            result: self.outer_slot(),
+        };
+        Expr::new(ty, Node::Subquery(Box::new(sub)))
+    }
+
+    /// `(SELECT …)`
+    pub(super) fn scalar_subquery(
+        &mut self,
+        query: &ast::Query,
+        around: &Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let found = self.inner_query(query, around)?;
+        let [target] = found.0.columns() else {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "subquery must return only one column",
+            ));
+        };
+        let ty = target.expr.ty;
+        Ok(self.new_subquery(ty, SubqueryKind::Scalar { column: 0 }, found))
+    }
+
+    /// `(SELECT …)` with several columns: one expression for each.
+    pub(super) fn row_subquery(
+        &mut self,
+        query: &ast::Query,
+        around: &Around<'_>,
+    ) -> Result<Vec<Expr>, SqlError> {
+        let found = self.inner_query(query, around)?;
+        let types: Vec<Type> = found.0.columns().iter().map(|t| t.expr.ty).collect();
+        let first = self.new_subquery(Type::UNKNOWN, SubqueryKind::Scalar { column: 0 }, found);
+        let mut columns = Vec::with_capacity(types.len());
+        for (column, ty) in types.into_iter().enumerate() {
+            let mut expr = first.clone();
+            expr.ty = ty;
+            if let Node::Subquery(sub) = &mut expr.node {
+                sub.kind = SubqueryKind::Scalar { column };
+                sub.result = self.outer_slot();
+            }
+            columns.push(expr);
+        }
+        Ok(columns)
+    }
+
+    /// `[NOT] EXISTS (SELECT …)`
+    pub(super) fn exists(
+        &mut self,
+        query: &ast::Query,
+        negated: bool,
+        around: &Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let found = self.inner_query(query, around)?;
+        let exists = self.new_subquery(Type::BOOL, SubqueryKind::Exists, found);
+        Ok(negated_if(negated, exists))
+    }
+
+    /// `input [NOT] IN (SELECT …)`
+    pub(super) fn in_subquery(
+        &mut self,
+        input: &ast::Expr,
+        query: &ast::Query,
+        negated: bool,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let any = self.quantified(input, &ast::BinaryOperator::Eq, query, false, around)?;
+        Ok(negated_if(negated, any))
+    }
+
+    /// `input op ANY (SELECT …)` or ALL.
+    pub(super) fn quantified(
+        &mut self,
+        input: &ast::Expr,
+        op: &ast::BinaryOperator,
+        query: &ast::Query,
+        all: bool,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let inputs: Vec<&ast::Expr> = match unwrapped(input) {
+            ast::Expr::Tuple(parts) => parts.iter().collect(),
+            one => vec![one],
+        };
+        let mut left = Vec::with_capacity(inputs.len());
+        for input in &inputs {
+            left.push(self.expr(input, around)?);
+        }
+        let found = self.inner_query(query, around)?;
+        let types: Vec<Type> = found.0.columns().iter().map(|t| t.expr.ty).collect();
+        if types.len() != left.len() {
+            let what = match types.len() > left.len() {
+                true => "subquery has too many columns",
+                false => "subquery has too few columns",
+            };
+            return Err(
+                SqlError::new(SqlState::SYNTAX_ERROR, what).or_at(self.position_near(input))
+            );
+        }
+        let mut columns = Vec::with_capacity(types.len());
+        let mut tests = Vec::with_capacity(types.len());
+        for (left, ty) in left.into_iter().zip(types) {
+            let slot = self.outer_slot();
+            columns.push(slot);
+            let right = Expr::new(ty, Node::Outer(slot));
+            let test = self
+                .binary(op, left, right)
+                .map_err(|e| e.or_at(self.position_near(input)))?;
+            if test.ty != Type::BOOL {
+                return Err(SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    "op ANY/ALL (subquery) requires operator to yield boolean",
+                ));
+            }
+            tests.push(test);
+        }
+        let test = match (tests.len(), op) {
+            (1, _) => tests.remove(0),
+            (_, ast::BinaryOperator::Eq) => Expr::new(Type::BOOL, Node::And(tests)),
+            (_, ast::BinaryOperator::NotEq) => Expr::new(Type::BOOL, Node::Or(tests)),
+            _ => return Err(SqlError::unsupported("an ordering of rows and a subquery")),
+        };
+        let kind = SubqueryKind::Any {
+            all,
+            test: Box::new(test),
+            columns,
+        };
+        Ok(self.new_subquery(Type::BOOL, kind, found))
+    }
+}
+
+fn negated_if(negated: bool, expr: Expr) -> Expr {
+    match negated {
+        true => Expr::new(Type::BOOL, Node::Not(Box::new(expr))),
+        false => expr,
+    }
+}
+
+fn unwrapped(expr: &ast::Expr) -> &ast::Expr {
+    match expr {
+        ast::Expr::Nested(inner) => unwrapped(inner),
+        other => other,
+    }
+}
+
+/// The query of `(SELECT …)`, in brackets or not.
+pub(super) fn query_of(expr: &ast::Expr) -> Option<&ast::Query> {
+    match unwrapped(expr) {
+        ast::Expr::Subquery(query) => Some(query),
+        _ => None,
+    }
+}

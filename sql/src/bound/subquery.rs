@@ -1,0 +1,222 @@
+//! A query inside an expression, and what it takes from the row around it.
+//!
+//! ```text
+//!   SELECT a, (SELECT max(y) FROM u WHERE u.x = t.x) FROM t
+//!                                           └── slot 0: `Node::Outer(0)` inside, argument `t.x` outside
+//! ```
+//! Whatever a query reads of the rows around it goes through numbered *outer slots*, which belong to the whole
+//! statement: the expression around has the values as arguments, and who runs the query puts them into the slots
+//! first. So a query depends on its arguments and on nothing else of its surroundings, also where several are
+//! nested, and running it twice with the same arguments gives the same rows.
+
+use std::sync::Arc;
+
+use super::expr::{Expr, Volatility};
+use super::select::{From, LeafSource, Select};
+use super::statement::Statement;
+use super::{CopySource, InsertSource, Target};
+
+/// A query inside an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subquery {
+    /// Its number within the statement. Expressions that read columns of one query's row share it.
+    pub id: usize,
+    /// What it gives.
+    pub kind: SubqueryKind,
+    /// The outer slots that it reads, and what goes into them.
+    pub args: Vec<(usize, Expr)>,
+    /// The query.
+    pub query: Arc<Select>,
+    /// It may give something else each time that it runs.
+    pub volatile: bool,
+    /// The outer slot that takes the value, for those who read it again.
+    pub result: usize,
+}
+
+/// What a query in an expression gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SubqueryKind {
+    /// A column of its one row; NULL without a row, 21000 with more than one.
+    Scalar {
+        /// Which column.
+        column: usize,
+    },
+    /// Whether it has rows.
+    Exists,
+    /// Whether a condition holds for some of its rows, or for all.
+    Any {
+        /// For all.
+        all: bool,
+        /// The condition, over the row around and the outer slots below.
+        test: Box<Expr>,
+        /// The outer slots that take the columns of a row.
+        columns: Vec<usize>,
+    },
+}
+
+impl Subquery {
+    /// Does it read no columns of the row around?
+    pub fn stands_alone(&self) -> bool {
+        self.args.iter().all(|(_, arg)| !arg.has_columns())
+    }
+}
+
+impl Select {
+    /// Calls `f` on each expression of its own: not those of subqueries in FROM, but those of VALUES, of functions in
+    /// FROM and of ON.
+    pub fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        of_from(&self.from, f);
+        self.filter.iter().for_each(&mut *f);
+        if let Some(grouping) = &self.grouping {
+            grouping.keys.iter().for_each(&mut *f);
+            for aggregate in &grouping.aggregates {
+                aggregate.args.iter().for_each(&mut *f);
+                aggregate.filter.iter().for_each(&mut *f);
+                aggregate.order_by.iter().for_each(|(key, ..)| f(key));
+            }
+        }
+        self.having.iter().for_each(&mut *f);
+        self.targets.iter().for_each(|target| f(&target.expr));
+        self.limit.iter().for_each(&mut *f);
+        self.offset.iter().for_each(&mut *f);
+    }
+
+    /// Calls `f` on each query in it, itself first: subqueries in FROM and in expressions, at every depth.
+    pub fn for_each_query<'a>(&'a self, f: &mut dyn FnMut(&'a Select)) {
+        f(self);
+        self.from.for_each_leaf(&mut |leaf| {
+            if let LeafSource::Subquery(select) = leaf.source.inner() {
+                select.for_each_query(f);
+            }
+        });
+        self.for_each_expr(&mut |expr| {
+            expr.for_each_subquery(&mut |sub| sub.query.for_each_query(f))
+        });
+    }
+
+    /// The least stable thing in it.
+    pub fn volatility(&self) -> Volatility {
+        let mut volatility = Volatility::Stable;
+        let mut inner = |expr: &Expr| volatility = volatility.max(expr.volatility());
+        self.for_each_expr(&mut inner);
+        self.from.for_each_leaf(&mut |leaf| {
+            if let LeafSource::Subquery(select) = leaf.source.inner() {
+                volatility = volatility.max(select.volatility());
+            }
+        });
+        volatility
+    }
+}
+
+fn of_from<'a>(from: &'a From, f: &mut dyn FnMut(&'a Expr)) {
+    match from {
+        From::Nothing => {}
+        From::Leaf(leaf) => leaf.source.for_each_expr(f),
+        From::Join(join) => {
+            of_from(&join.left, f);
+            of_from(&join.right, f);
+            join.on.iter().for_each(f);
+        }
+    }
+}
+
+impl LeafSource {
+    fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        match self {
+            LeafSource::Table(_) | LeafSource::Subquery(_) | LeafSource::System(_) => {}
+            LeafSource::Function { args, .. } => args.iter().for_each(f),
+            LeafSource::Values(rows) => rows.iter().flatten().for_each(f),
+        }
+    }
+
+    /// The source itself.
+    pub fn inner(&self) -> &LeafSource {
+        self
+    }
+}
+
+impl Expr {
+    /// Calls `f` on each query in the expression that no other query of it contains.
+    pub fn for_each_subquery<'a>(&'a self, f: &mut dyn FnMut(&'a Subquery)) {
+        if let super::Node::Subquery(sub) = &self.node {
+            f(sub);
+        }
+        self.for_each_part(|part| part.for_each_subquery(f));
+    }
+
+    /// Is there a query in it?
+    pub fn has_subquery(&self) -> bool {
+        let mut found = false;
+        self.for_each_subquery(&mut |_| found = true);
+        found
+    }
+}
+
+impl Statement {
+    /// Calls `f` on each expression that stands in the statement itself, and not in a query of it.
+    fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        let returned = |targets: &'a [Target], f: &mut dyn FnMut(&'a Expr)| {
+            targets.iter().for_each(|target| f(&target.expr));
+        };
+        match self {
+            Statement::Insert(insert) => {
+                match &insert.source {
+                    InsertSource::Values(rows) => rows.iter().flatten().for_each(&mut *f),
+                    InsertSource::Select { row, .. } => row.iter().for_each(&mut *f),
+                }
+                returned(&insert.returning, f);
+            }
+            Statement::Update(update) => {
+                update.from.iter().for_each(|from| of_from(from, f));
+                update.filter.iter().for_each(&mut *f);
+                update.assignments.iter().for_each(|a| f(&a.value));
+                returned(&update.returning, f);
+            }
+            Statement::Delete(delete) => {
+                delete.using.iter().for_each(|from| of_from(from, f));
+                delete.filter.iter().for_each(&mut *f);
+                returned(&delete.returning, f);
+            }
+            _ => {}
+        }
+    }
+
+    /// Calls `f` on each query in the statement, at every depth.
+    pub fn for_each_query<'a>(&'a self, f: &mut dyn FnMut(&'a Select)) {
+        let of_leaves = |from: &'a From, f: &mut dyn FnMut(&'a Select)| {
+            from.for_each_leaf(&mut |leaf| {
+                if let LeafSource::Subquery(select) = leaf.source.inner() {
+                    select.for_each_query(f);
+                }
+            });
+        };
+        match self {
+            Statement::Select(select) => select.for_each_query(f),
+            Statement::Insert(insert) => {
+                if let InsertSource::Select { select, .. } = &insert.source {
+                    select.for_each_query(f);
+                }
+            }
+            Statement::Update(update) => update.from.iter().for_each(|from| of_leaves(from, f)),
+            Statement::Delete(delete) => delete.using.iter().for_each(|from| of_leaves(from, f)),
+            Statement::Copy(copy) => {
+                if let CopySource::Query(select) = &copy.source {
+                    select.for_each_query(f);
+                }
+            }
+            Statement::Explain(explain) => explain.statement.for_each_query(f),
+            _ => {}
+        }
+        self.for_each_expr(&mut |expr| {
+            expr.for_each_subquery(&mut |sub| sub.query.for_each_query(f))
+        });
+    }
+
+    /// Calls `f` on each query in an expression of the statement, at every depth.
+    pub fn for_each_subquery<'a>(&'a self, f: &mut dyn FnMut(&'a Subquery)) {
+        self.for_each_expr(&mut |expr| expr.for_each_subquery(f));
+        self.for_each_query(&mut |select| {
+            select.for_each_expr(&mut |expr| expr.for_each_subquery(f));
+        });
+    }
+}
