@@ -5,6 +5,8 @@
 //! marker   00 NULL first   01 a value   02 NULL last     (left out where NULL cannot be)
 //! int      big endian, sign flipped          bool     00 / 01
 //! float    IEEE bits, sign folded, -0 = 0    date, timestamp   as their integers
+//! time     as its integer                    timetz   as in UTC, then the offset
+//! interval as microseconds, 16 bytes
 //! uuid     as it is                          text, bytea       00 -> 00 FF, ends with 00 01
 //! numeric  sign, exponent, digit pairs + 1, ends with 00 (complemented when negative)
 //! ```
@@ -204,7 +206,16 @@ fn encode_value(value: &Value, blank_padded: bool, out: &mut Vec<u8>) {
         Value::Bool(b) => out.push(u8::from(*b)),
         Value::Int2(i) => out.extend_from_slice(&((*i as u16) ^ (1 << 15)).to_be_bytes()),
         Value::Int4(i) | Value::Date(i) => push_i32(*i, out),
-        Value::Int8(i) | Value::Timestamp(i) | Value::TimestampTz(i) => push_i64(*i, out),
+        Value::Int8(i) | Value::Timestamp(i) | Value::TimestampTz(i) | Value::Time(i) => {
+            push_i64(*i, out);
+        }
+        Value::TimeTz(time) => {
+            push_i64(time.utc_us(), out);
+            push_i32(time.west, out);
+        }
+        Value::Interval(span) => {
+            out.extend_from_slice(&((span.span() as u128) ^ (1 << 127)).to_be_bytes());
+        }
         Value::Float4(f) => out.extend_from_slice(&fold_f32(*f).to_be_bytes()),
         Value::Float8(f) => out.extend_from_slice(&fold_f64(*f).to_be_bytes()),
         Value::Numeric(d) => push_numeric(d, out),
@@ -315,6 +326,7 @@ fn exponent_of(d: &Decimal) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::{Interval, TimeTz};
 
     fn key(value: &Value, desc: bool, nulls_first: bool) -> Vec<u8> {
         let column = KeyColumn {
@@ -453,6 +465,15 @@ mod tests {
             ),
             9 => Value::Bool(n.is_multiple_of(2)),
             10 => Value::Date(wide as i32),
+            11 => Value::Interval(Interval {
+                months: small(n) as i32,
+                days: small(next()) as i32 * 30,
+                us: small(next()) * 86_400_000_000,
+            }),
+            12 => Value::TimeTz(TimeTz {
+                us: (3 + small(n)) * 3_600_000_000,
+                west: small(next()) as i32 * 3600,
+            }),
             _ => Value::Null,
         }
     }
@@ -467,7 +488,7 @@ mod tests {
             z ^ (z >> 31)
         };
         for round in 0..20_000 {
-            let kind = round % 11;
+            let kind = round % 13;
             let pick = |next: &mut dyn FnMut() -> u64| match next() % 10 {
                 0 => Value::Null,
                 _ => random_value(kind, &mut &mut *next),

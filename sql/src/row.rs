@@ -23,7 +23,7 @@ use rust_decimal::Decimal;
 use crate::catalog::ColumnDef;
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind;
-use crate::value::Value;
+use crate::value::{Interval, TimeTz, Value};
 
 const DATA_CORRUPTED: SqlState = SqlState::new(b"XX001");
 const HEADER_BYTES: usize = 8;
@@ -321,6 +321,9 @@ fn is_of(value: &Value, kind: TypeKind) -> bool {
         Value::Date(_) => kind == TypeKind::Date,
         Value::Timestamp(_) => kind == TypeKind::Timestamp,
         Value::TimestampTz(_) => kind == TypeKind::TimestampTz,
+        Value::Time(_) => kind == TypeKind::Time,
+        Value::TimeTz(_) => kind == TypeKind::TimeTz,
+        Value::Interval(_) => kind == TypeKind::Interval,
         Value::Uuid(_) => kind == TypeKind::Uuid,
         Value::Oid(_) => kind == TypeKind::Oid,
         // No table has columns of these types.
@@ -333,8 +336,12 @@ fn fixed_width(kind: TypeKind) -> Option<usize> {
         TypeKind::Bool => Some(1),
         TypeKind::Int2 => Some(2),
         TypeKind::Int4 | TypeKind::Float4 | TypeKind::Date | TypeKind::Oid => Some(4),
-        TypeKind::Int8 | TypeKind::Float8 | TypeKind::Timestamp | TypeKind::TimestampTz => Some(8),
-        TypeKind::Uuid => Some(16),
+        TypeKind::Int8
+        | TypeKind::Float8
+        | TypeKind::Timestamp
+        | TypeKind::TimestampTz
+        | TypeKind::Time => Some(8),
+        TypeKind::Uuid | TypeKind::TimeTz | TypeKind::Interval => Some(16),
         _ => None,
     }
 }
@@ -344,11 +351,20 @@ fn put_fixed(value: &Value, out: &mut [u8]) {
         Value::Bool(b) => out[0] = u8::from(*b),
         Value::Int2(i) => out[..2].copy_from_slice(&i.to_le_bytes()),
         Value::Int4(i) | Value::Date(i) => out[..4].copy_from_slice(&i.to_le_bytes()),
-        Value::Int8(i) | Value::Timestamp(i) | Value::TimestampTz(i) => {
+        Value::Int8(i) | Value::Timestamp(i) | Value::TimestampTz(i) | Value::Time(i) => {
             out[..8].copy_from_slice(&i.to_le_bytes());
         }
         Value::Float4(f) => out[..4].copy_from_slice(&f.to_le_bytes()),
         Value::Float8(f) => out[..8].copy_from_slice(&f.to_le_bytes()),
+        Value::TimeTz(time) => {
+            out[..8].copy_from_slice(&time.us.to_le_bytes());
+            out[8..12].copy_from_slice(&time.west.to_le_bytes());
+        }
+        Value::Interval(span) => {
+            out[..8].copy_from_slice(&span.us.to_le_bytes());
+            out[8..12].copy_from_slice(&span.days.to_le_bytes());
+            out[12..16].copy_from_slice(&span.months.to_le_bytes());
+        }
         Value::Uuid(u) => out[..16].copy_from_slice(u),
         Value::Oid(oid) => out[..4].copy_from_slice(&oid.to_le_bytes()),
         Value::Null | Value::Numeric(_) | Value::Text(_) | Value::Bytea(_) | Value::Object(_) => {}
@@ -367,6 +383,16 @@ fn get_fixed(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
         TypeKind::TimestampTz => Value::TimestampTz(i64::from_le_bytes(take(bytes)?)),
         TypeKind::Float4 => Value::Float4(f32::from_le_bytes(take(bytes)?)),
         TypeKind::Float8 => Value::Float8(f64::from_le_bytes(take(bytes)?)),
+        TypeKind::Time => Value::Time(i64::from_le_bytes(take(bytes)?)),
+        TypeKind::TimeTz => Value::TimeTz(TimeTz {
+            us: i64::from_le_bytes(take(bytes)?),
+            west: i32::from_le_bytes(take(bytes.get(8..)?)?),
+        }),
+        TypeKind::Interval => Value::Interval(Interval {
+            us: i64::from_le_bytes(take(bytes)?),
+            days: i32::from_le_bytes(take(bytes.get(8..)?)?),
+            months: i32::from_le_bytes(take(bytes.get(12..)?)?),
+        }),
         TypeKind::Uuid => Value::Uuid(take(bytes)?),
         TypeKind::Oid => Value::Oid(u32::from_le_bytes(take(bytes)?)),
         _ => return None,
@@ -486,6 +512,9 @@ mod tests {
             Type::TIMESTAMP,
             Type::TIMESTAMPTZ,
             Type::INT4,
+            Type::TIME,
+            Type::TIMETZ,
+            Type::INTERVAL,
         ]);
         let row = vec![
             Value::Bool(true),
@@ -502,6 +531,16 @@ mod tests {
             Value::Timestamp(1),
             Value::TimestampTz(-1),
             Value::Int4(42),
+            Value::Time(86_399_999_999),
+            Value::TimeTz(TimeTz {
+                us: 5,
+                west: -19_800,
+            }),
+            Value::Interval(Interval {
+                months: -14,
+                days: 3,
+                us: 1,
+            }),
         ];
         (layout, row)
     }

@@ -40,6 +40,12 @@ pub enum Value {
     Timestamp(i64),
     /// timestamptz: microseconds from 2000-01-01 00:00 UTC; infinities as for timestamp
     TimestampTz(i64),
+    /// time: microseconds from midnight, 24:00 included
+    Time(i64),
+    /// timetz
+    TimeTz(TimeTz),
+    /// interval
+    Interval(Interval),
     /// uuid
     Uuid([u8; 16]),
     /// oid
@@ -55,6 +61,41 @@ pub struct Object {
     pub oid: u32,
     /// Its name, with its schema where that is not on the search path; `-` for none, digits for one that is not there.
     pub name: CompactString,
+}
+
+/// A time of day and its offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeTz {
+    /// Local microseconds from midnight.
+    pub us: i64,
+    /// Seconds west of UTC, as PostgreSQL keeps it.
+    pub west: i32,
+}
+
+impl TimeTz {
+    /// Microseconds from midnight UTC; may be of the day before or after.
+    pub fn utc_us(&self) -> i64 {
+        self.us + i64::from(self.west) * 1_000_000
+    }
+}
+
+/// A span of time. Months and days are kept apart, because they are not all of one length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interval {
+    /// Months; a year is 12 of them.
+    pub months: i32,
+    /// Days.
+    pub days: i32,
+    /// Microseconds.
+    pub us: i64,
+}
+
+impl Interval {
+    /// Microseconds, with a month of 30 days of 24 hours: what intervals are compared by.
+    pub fn span(&self) -> i128 {
+        let days = i128::from(self.months) * 30 + i128::from(self.days);
+        days * 86_400_000_000 + i128::from(self.us)
+    }
 }
 
 impl Value {

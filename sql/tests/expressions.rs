@@ -1,6 +1,6 @@
 //! Expressions against what PostgreSQL 15 answers.
 //!
-//! `expressions.txt` holds, for each statement, the column names and types and the values (or the
+//! `expressions.txt` and the files of `expressions/` hold, for each statement, the column names and types and the values (or the
 //! SQLSTATE and message) that PostgreSQL 15 gave with `TimeZone` America/New_York. Each is run as
 //! it is and with its literals lifted.
 
@@ -11,6 +11,12 @@ use fencepost_sql::bound::Statement;
 use fencepost_sql::catalog::{CatalogView, RoleDef, TableDef};
 use fencepost_sql::parser::{Literal, lift, parse};
 use fencepost_sql::{EvalContext, Settings, SqlError, functions, types};
+
+/// What is asked, and what PostgreSQL answers.
+const FILES: [&str; 2] = [
+    include_str!("expressions.txt"),
+    include_str!("expressions/interval.txt"),
+];
 
 struct NoTables;
 
@@ -69,7 +75,8 @@ fn expressions_are_as_in_postgresql() {
     let cx = EvalContext::new(Arc::new(settings), 0, 1);
     let mut wrong = Vec::new();
     let mut count = 0;
-    for entry in include_str!("expressions.txt").split("## ").skip(1) {
+    let entries = FILES.iter().flat_map(|file| file.split("## ").skip(1));
+    for entry in entries {
         let mut lines = entry.lines();
         let sql = lines.next().unwrap_or("");
         let expected: Vec<&str> = lines.collect();
@@ -80,7 +87,7 @@ fn expressions_are_as_in_postgresql() {
             };
             if got != expected {
                 wrong.push(format!(
-                    "{sql}\n  got      {got:?}\n  expected {expected:?}"
+                    "{sql} (lifted {lifted})\n  got      {got:?}\n  expected {expected:?}"
                 ));
             }
         }

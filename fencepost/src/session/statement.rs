@@ -242,6 +242,9 @@ fn natural_type(value: &Value) -> Type {
         Value::Date(_) => TypeKind::Date,
         Value::Timestamp(_) => TypeKind::Timestamp,
         Value::TimestampTz(_) => TypeKind::TimestampTz,
+        Value::Time(_) => TypeKind::Time,
+        Value::TimeTz(_) => TypeKind::TimeTz,
+        Value::Interval(_) => TypeKind::Interval,
         Value::Uuid(_) => TypeKind::Uuid,
         Value::Oid(_) | Value::Object(_) => TypeKind::Oid,
     })

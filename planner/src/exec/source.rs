@@ -229,7 +229,7 @@ async fn start_series(args: &[Expr], cx: &mut Cx<'_>) -> Result<Series, Halt> {
     for arg in args {
         values.push(cx.deep_value(arg, &[]).await?);
     }
-    Ok(Series::new(&values)?)
+    Ok(Series::new(&values, &cx.eval.settings.time_zone)?)
 }
 
 async fn filtered(

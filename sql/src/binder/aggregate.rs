@@ -162,6 +162,11 @@ impl Binder<'_> {
                     T::Int2 | T::Int4 | T::Int8 | T::Numeric => Type::NUMERIC,
                     T::Float4 if !average => Type::FLOAT4,
                     T::Float4 | T::Float8 => Type::FLOAT8,
+                    T::Interval => Type::INTERVAL,
+                    T::Time if !average => {
+                        let arg = self.coerce(arg, Type::INTERVAL, CastContext::Implicit)?;
+                        return Ok((Type::INTERVAL, vec![arg]));
+                    }
                     T::Unknown => {
                         let arg = self.coerce(arg, Type::FLOAT8, CastContext::Implicit)?;
                         return Ok((Type::FLOAT8, vec![arg]));

@@ -60,8 +60,11 @@ impl Binder<'_> {
                 if list.duplicate_treatment.is_some() {
                     return Err(refused("DISTINCT"));
                 }
-                for arg in &list.args {
-                    args.push(self.expr(plain_argument(arg)?, around)?);
+                for arg in super::named_args::in_order(&name, &list.args)? {
+                    args.push(match arg {
+                        Some(arg) => self.expr(arg, around)?,
+                        None => Expr::constant(Type::INT4, crate::value::Value::Int4(0)),
+                    });
                 }
             }
         }
@@ -81,7 +84,9 @@ impl Binder<'_> {
                 };
                 self.call(&name, vec![arg])
             }
-            "current_timestamp" | "localtimestamp" if args.len() == 1 => {
+            "current_timestamp" | "localtimestamp" | "current_time" | "localtime"
+                if args.len() == 1 =>
+            {
                 self.clock_with_precision(&name, &args[0])
             }
             _ => self.call(&name, args),
@@ -187,7 +192,15 @@ impl Binder<'_> {
     /// A call of the function that fits best.
     pub(super) fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
-        let function = choose(name, &types)?;
+        self.call_of(choose(name, &types)?, args)
+    }
+
+    /// A call of this function, its arguments cast as it wants them.
+    pub(super) fn call_of(
+        &mut self,
+        function: &'static ScalarFunction,
+        args: Vec<Expr>,
+    ) -> Result<Expr, SqlError> {
         let mut cast = Vec::with_capacity(args.len());
         for (i, arg) in args.into_iter().enumerate() {
             cast.push(self.coerce(arg, Type::of(parameter(function, i)), CastContext::Implicit)?);
@@ -250,7 +263,7 @@ fn parameter(function: &ScalarFunction, i: usize) -> TypeKind {
 
 /// PostgreSQL's choice among functions of one name: exact types first, then what casts allow,
 /// then the preferred types, then what the unknown literals may be.
-fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFunction, SqlError> {
+pub(super) fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFunction, SqlError> {
     let arity = |f: &&ScalarFunction| f.args.len() == types.len() && !f.variadic;
     let exact = candidates(name)
         .filter(arity)
@@ -315,6 +328,10 @@ fn by_unknowns(fitting: &mut Vec<&'static ScalarFunction>, types: &[Type]) {
             true => TypeCategory::String,
             false => fitting[0].args[i].category(),
         };
+        let agreed = |f: &&ScalarFunction| f.args[i].category() == category;
+        if !takes_string && !fitting.iter().all(agreed) {
+            break;
+        }
         let narrowed: Vec<_> = fitting
             .iter()
             .copied()
@@ -334,7 +351,7 @@ fn by_unknowns(fitting: &mut Vec<&'static ScalarFunction>, types: &[Type]) {
             let same: Vec<_> = fitting
                 .iter()
                 .copied()
-                .filter(|f| f.args.iter().all(|a| *a == first.kind))
+                .filter(|f| f.args.iter().all(|a| implicitly(first.kind, *a)))
                 .collect();
             if same.len() == 1 {
                 *fitting = same;

@@ -41,7 +41,10 @@ impl Binder<'_> {
         // These have the same values; a char(n) is stored without its padding.
         let relabel = expr.ty.kind == to.kind
             || (expr.ty.kind.is_string() && matches!(to.kind, TypeKind::Text | TypeKind::VarChar));
-        if relabel && to.typmod == -1 {
+        // What a cast makes is its type: one under another name would do something else.
+        let is_cast = matches!(expr.node, Node::Cast { .. })
+            && (expr.ty.kind != to.kind || expr.ty.typmod != -1);
+        if relabel && to.typmod == -1 && !is_cast {
             expr.ty = to;
             return expr;
         }

@@ -62,6 +62,7 @@ fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
             Some((name, true)) => Some((name, true)),
             _ => Some(("case".to_owned(), false)),
         },
+        E::Interval(_) => Some(("interval".to_owned(), false)),
         E::Extract { .. } => good("extract"),
         E::Ceil { .. } => good("ceil"),
         E::Floor { .. } => good("floor"),

@@ -260,6 +260,9 @@ impl Binder<'_> {
             ast::UnaryOperator::Minus => self
                 .negate(bound)
                 .map_err(|e| e.or_at(self.position_near(input))),
+            ast::UnaryOperator::Plus if bound.ty.kind == TypeKind::Interval => {
+                Err(super::operator::no_prefix_operator("+", &bound.ty))
+            }
             ast::UnaryOperator::Plus => Ok(bound),
             ast::UnaryOperator::PGAbs => self.call("abs", vec![bound]),
             ast::UnaryOperator::PGSquareRoot => self.call("sqrt", vec![bound]),

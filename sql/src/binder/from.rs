@@ -13,7 +13,7 @@ use crate::catalog::TableDef;
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
 use crate::system::SystemTable;
-use crate::types::{Type, TypeKind};
+use crate::types::{Type, TypeCategory, TypeKind};
 
 impl Binder<'_> {
     /// A FROM list; its relations are added to the scope.
@@ -326,6 +326,12 @@ impl Binder<'_> {
         if args.len() < 2 || args.len() > 3 {
             return Err(super::call::no_function("generate_series", &types));
         }
+        if types
+            .iter()
+            .any(|t| t.kind.category() == TypeCategory::DateTime)
+        {
+            return self.series_of_moments(args);
+        }
         let widest = types
             .iter()
             .map(|t| t.kind)
@@ -335,9 +341,6 @@ impl Binder<'_> {
                 TypeKind::Int8 if widest == TypeKind::Int4 => Ok(TypeKind::Int8),
                 TypeKind::Int8 => Ok(widest),
                 TypeKind::Numeric => Ok(TypeKind::Numeric),
-                TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampTz => Err(
-                    SqlError::unsupported("generate_series over dates and timestamps"),
-                ),
                 _ => Err(super::call::no_function("generate_series", &types)),
             })?;
         let ty = Type::of(widest);
@@ -348,6 +351,33 @@ impl Binder<'_> {
         let source = LeafSource::Function {
             function: TableFunction::GenerateSeries,
             args: cast,
+        };
+        Ok((ty, source))
+    }
+
+    /// The arguments of generate_series over timestamps, dates becoming `timestamptz` as in PostgreSQL.
+    fn series_of_moments(&mut self, args: Vec<Expr>) -> Result<(Type, LeafSource), SqlError> {
+        let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+        let Ok([start, stop, step]) = <[Expr; 3]>::try_from(args) else {
+            return Err(super::call::no_function("generate_series", &types));
+        };
+        let local = |ty: &Type| matches!(ty.kind, TypeKind::Timestamp | TypeKind::Unknown);
+        let ty = match types[..2].iter().all(local) {
+            true => Type::TIMESTAMP,
+            false => Type::TIMESTAMPTZ,
+        };
+        let args = vec![
+            self.coerce(start, ty, CastContext::Implicit)?,
+            self.coerce(stop, ty, CastContext::Implicit)?,
+            self.coerce(step, Type::INTERVAL, CastContext::Implicit)
+                .map_err(|e| match e.sqlstate() {
+                    SqlState::CANNOT_COERCE => super::call::no_function("generate_series", &types),
+                    _ => e,
+                })?,
+        ];
+        let source = LeafSource::Function {
+            function: TableFunction::GenerateSeries,
+            args,
         };
         Ok((ty, source))
     }

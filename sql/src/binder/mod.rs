@@ -19,7 +19,9 @@ mod expr;
 mod from;
 mod group;
 mod insert;
+mod interval;
 mod literal;
+mod named_args;
 mod names;
 mod operator;
 mod params;
@@ -28,6 +30,7 @@ mod scope;
 mod select;
 mod special;
 mod subquery;
+mod symbol;
 #[cfg(test)]
 mod tests;
 mod type_name;

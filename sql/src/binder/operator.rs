@@ -53,13 +53,7 @@ impl Binder<'_> {
                 if candidates(&symbol).next().is_none() {
                     return Err(SqlError::unsupported(format!("operator {other}")));
                 }
-                let types = (left.ty, right.ty);
-                return self.call(&symbol, vec![left, right]).map_err(|e| {
-                    match e.sqlstate() == SqlState::UNDEFINED_FUNCTION {
-                        true => no_operator(&symbol, &types.0, &types.1),
-                        false => e,
-                    }
-                });
+                return self.symbol(&symbol, left, right);
             }
         };
         self.arith(arith, left, right)
@@ -151,10 +145,12 @@ impl Binder<'_> {
         if l == TypeKind::Unknown && r == TypeKind::Unknown {
             return Err(not_unique(op.symbol(), &left.ty, &right.ty));
         }
-        if [l, r]
-            .iter()
-            .any(|k| k.category() == TypeCategory::DateTime)
-        {
+        if [l, r].iter().any(|k| {
+            matches!(
+                k.category(),
+                TypeCategory::DateTime | TypeCategory::Timespan
+            )
+        }) {
             return self.date_arith(op, left, right);
         }
         let Some(kind) = arith_type(l, r) else {
@@ -186,17 +182,7 @@ impl Binder<'_> {
                 let left = self.coerce(left, Type::INT4, CastContext::Implicit)?;
                 Ok(self.arith_node(Type::DATE, op, ArithClass::DateDays, right, left))
             }
-            (ArithOp::Add, _, T::Unknown) | (ArithOp::Add, T::Unknown, _) => {
-                Err(not_unique(op.symbol(), &left.ty, &right.ty))
-            }
-            (ArithOp::Sub, a, b)
-                if [a, b]
-                    .iter()
-                    .all(|k| k.category() == TypeCategory::DateTime || *k == T::Unknown) =>
-            {
-                Err(SqlError::unsupported("type interval"))
-            }
-            _ => Err(no_operator(op.symbol(), &left.ty, &right.ty)),
+            _ => self.symbol(op.symbol(), left, right),
         }
     }
 
@@ -227,6 +213,9 @@ impl Binder<'_> {
                 "operator is not unique: - unknown",
             )
             .hint("Could not choose a best candidate operator. You might need to add explicit type casts."));
+        }
+        if input.ty.kind == TypeKind::Interval {
+            return self.call("-", vec![input]);
         }
         if input.ty.kind.category() != TypeCategory::Numeric {
             return Err(no_prefix_operator("-", &input.ty));
@@ -276,9 +265,10 @@ fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
         (T::Unknown, T::VarChar) | (T::VarChar, T::Unknown) => Some(T::Text),
         (T::Unknown, known) | (known, T::Unknown) => Some(known),
         (a, b) if a.is_string() && b.is_string() => Some(T::Text),
+        (T::Interval, T::Time) | (T::Time, T::Interval) => Some(T::Interval),
         (a, b) if a.category() != b.category() => None,
         (a, _) if a.category() == TypeCategory::Numeric => arith_type(left, right),
-        (a, _) if a.category() == TypeCategory::DateTime => Some(left.max_time(right)),
+        (a, _) if a.category() == TypeCategory::DateTime => left.max_time(right),
         _ => None,
     }
 }
@@ -393,7 +383,7 @@ pub(super) fn no_prefix_operator(symbol: &str, operand: &Type) -> SqlError {
     .hint("No operator matches the given name and argument type. You might need to add an explicit type cast.")
 }
 
-fn not_unique(symbol: &str, left: &Type, right: &Type) -> SqlError {
+pub(super) fn not_unique(symbol: &str, left: &Type, right: &Type) -> SqlError {
     SqlError::new(
         SqlState::AMBIGUOUS_FUNCTION,
         format!(
@@ -406,12 +396,18 @@ fn not_unique(symbol: &str, left: &Type, right: &Type) -> SqlError {
 
 impl TypeKind {
     /// Of two date types, the one the other converts to.
-    fn max_time(self, other: TypeKind) -> TypeKind {
+    fn max_time(self, other: TypeKind) -> Option<TypeKind> {
         use TypeKind as T;
-        match (self, other) {
+        let clocks = [self, other]
+            .iter()
+            .filter(|k| matches!(k, T::Time | T::TimeTz))
+            .count();
+        Some(match (self, other) {
+            _ if clocks == 2 => T::TimeTz,
+            _ if clocks == 1 => return None,
             (T::TimestampTz, _) | (_, T::TimestampTz) => T::TimestampTz,
             (T::Timestamp, _) | (_, T::Timestamp) => T::Timestamp,
             _ => T::Date,
-        }
+        })
     }
 }

@@ -142,7 +142,7 @@ impl Binder<'_> {
             E::Array(_) | E::AnyOp { .. } | E::AllOp { .. } | E::CompoundFieldAccess { .. } => {
                 Err(SqlError::unsupported("an array expression"))
             }
-            E::Interval(_) => Err(SqlError::unsupported("type interval")),
+            E::Interval(interval) => self.interval_literal(interval, around),
             E::Tuple(_) => Err(SqlError::unsupported("a row expression")),
             _ => Err(SqlError::unsupported("this kind of expression")),
         }

@@ -2,6 +2,7 @@
 
 use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 
+use super::interval::interval_type;
 use super::names;
 use crate::error::{SqlError, SqlState};
 use crate::types::numeric::MAX_SCALE;
@@ -41,6 +42,15 @@ pub fn type_of(data_type: &DataType) -> Result<Type, SqlError> {
             timed(TypeKind::Timestamp, *precision)
         }
         D::Timestamp(precision, _) => timed(TypeKind::TimestampTz, *precision),
+        D::Time(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            timed(TypeKind::Time, *precision)
+        }
+        D::Time(precision, _) => timed(TypeKind::TimeTz, *precision),
+        D::Interval { fields, precision } => {
+            let text = fields.as_ref().map(ToString::to_string).unwrap_or_default();
+            let mut words = text.split(" TO ").filter(|w| !w.is_empty());
+            interval_type(words.next(), words.next(), *precision)?
+        }
         D::Uuid => Type::UUID,
         D::Regclass => Type::of(TypeKind::RegClass),
         D::Custom(name, arguments) => return custom(name, arguments),
@@ -121,9 +131,15 @@ fn custom(name: &sqlparser::ast::ObjectName, arguments: &[String]) -> Result<Typ
             ),
             Err(_) => Err(invalid(&format!("invalid length \"{length}\""))),
         },
-        (Some(kind @ (TypeKind::Timestamp | TypeKind::TimestampTz)), [digits]) => {
-            Ok(timed(kind, digits.parse().ok()))
-        }
+        (
+            Some(
+                kind @ (TypeKind::Timestamp
+                | TypeKind::TimestampTz
+                | TypeKind::Time
+                | TypeKind::TimeTz),
+            ),
+            [digits],
+        ) => Ok(timed(kind, digits.parse().ok())),
         (Some(_), _) => Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
             format!("type modifier is not allowed for type \"{folded}\""),
@@ -148,7 +164,7 @@ fn invalid(message: &str) -> SqlError {
 }
 
 fn is_postgres_type(name: &str) -> bool {
-    const KNOWN: [&str; 34] = [
+    const KNOWN: [&str; 31] = [
         "serial",
         "bigserial",
         "smallserial",
@@ -175,9 +191,6 @@ fn is_postgres_type(name: &str) -> bool {
         "path",
         "polygon",
         "circle",
-        "interval",
-        "time",
-        "timetz",
         "bit",
         "varbit",
         "tsvector",

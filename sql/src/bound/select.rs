@@ -90,7 +90,7 @@ pub enum LeafSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFunction {
     /// generate_series(start, stop [, step]) over integer, bigint or numeric: the leaf's one column
-    /// type, which all arguments have. NULL anywhere gives no rows, step 0 is 22023.
+    /// type, which all arguments have; over timestamps the step is an interval. NULL anywhere gives no rows, step 0 is 22023.
     GenerateSeries,
     /// txid_status(number): how a transaction ended, in one row of text; NULL where the number is, or where that is too
     /// long ago.

@@ -15,7 +15,7 @@ use crate::bound::{Aggregate, AggregateKind};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::types::TypeKind;
-use crate::value::Value;
+use crate::value::{Interval, Value};
 
 /// The state of one aggregate over one group.
 #[derive(Clone, Debug)]
@@ -28,14 +28,37 @@ pub struct Accumulator {
 #[derive(Clone, Debug)]
 enum State {
     Count(i64),
-    SumInt { total: i64, seen: bool },
+    SumInt {
+        total: i64,
+        seen: bool,
+    },
     SumFloat4(Option<f32>),
     SumFloat8(Option<f64>),
-    SumNumeric { sum: Sum, seen: bool },
-    AvgNumeric { sum: Sum, count: i64 },
-    AvgFloat { sum: f64, count: i64 },
-    Extreme { best: Value, wanted: Ordering },
-    Bool { result: Option<bool>, and: bool },
+    SumNumeric {
+        sum: Sum,
+        seen: bool,
+    },
+    AvgNumeric {
+        sum: Sum,
+        count: i64,
+    },
+    AvgFloat {
+        sum: f64,
+        count: i64,
+    },
+    Span {
+        sum: Interval,
+        count: i64,
+        average: bool,
+    },
+    Extreme {
+        best: Value,
+        wanted: Ordering,
+    },
+    Bool {
+        result: Option<bool>,
+        and: bool,
+    },
     Text(Option<CompactString>),
 }
 
@@ -51,6 +74,11 @@ impl Accumulator {
             },
             (AggregateKind::Sum, Some(TypeKind::Float4)) => State::SumFloat4(None),
             (AggregateKind::Sum, Some(TypeKind::Float8)) => State::SumFloat8(None),
+            (AggregateKind::Sum | AggregateKind::Avg, Some(TypeKind::Interval)) => State::Span {
+                sum: Interval::default(),
+                count: 0,
+                average: aggregate.kind == AggregateKind::Avg,
+            },
             (AggregateKind::Sum, _) => State::SumNumeric {
                 sum: Sum::default(),
                 seen: false,
@@ -156,7 +184,14 @@ impl Accumulator {
             State::SumInt { seen: false, .. }
             | State::SumNumeric { seen: false, .. }
             | State::AvgNumeric { count: 0, .. }
-            | State::AvgFloat { count: 0, .. } => Value::Null,
+            | State::AvgFloat { count: 0, .. }
+            | State::Span { count: 0, .. } => Value::Null,
+            State::Span {
+                sum,
+                count,
+                average: true,
+            } => Value::Interval(super::interval::divided(&sum, count as f64)?),
+            State::Span { sum, .. } => Value::Interval(sum),
             State::SumInt { total, .. } => Value::Int8(total),
             State::SumFloat4(total) => total.map_or(Value::Null, Value::Float4),
             State::SumFloat8(total) => total.map_or(Value::Null, Value::Float8),
@@ -213,8 +248,16 @@ impl Accumulator {
                 };
                 *count += 1;
             }
+            State::Span { sum, count, .. } => {
+                let Value::Interval(span) = value else {
+                    return Err(mismatch("a sum of intervals"));
+                };
+                *sum = super::interval::plus(sum, span)?;
+                *count += 1;
+            }
             State::Extreme { best, wanted } => {
-                if best.is_null() || compare(value, best) == *wanted {
+                // Of equal ones that look different the last is kept, as in PostgreSQL.
+                if best.is_null() || compare(value, best) != wanted.reverse() {
                     *best = value.clone();
                 }
             }

@@ -6,8 +6,9 @@ use super::{mismatch, objects, out_of_range};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
+use crate::types::calendar::DAY_US;
 use crate::types::{self, Type, TypeKind, calendar, numeric, zone};
-use crate::value::Value;
+use crate::value::{Interval, TimeTz, Value};
 
 /// How much asking a cast needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +51,9 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
         (T::TimestampTz, T::Timestamp) | (T::Timestamp | T::TimestampTz, T::Date) => {
             Some(Assignment)
         }
+        (T::Time, T::Interval | T::TimeTz) => Some(Implicit),
+        (T::Interval | T::TimeTz | T::Timestamp | T::TimestampTz, T::Time) => Some(Assignment),
+        (T::TimestampTz, T::TimeTz) => Some(Assignment),
         (T::Name, T::VarChar | T::BpChar) => Some(Assignment),
         (T::Text | T::VarChar, T::RegClass) => Some(Implicit),
         (T::Oid, b) if b.is_object() => Some(Implicit),
@@ -75,18 +79,24 @@ pub fn cast_volatility(from: Type, to: Type) -> Volatility {
     let timed = |t: Type| {
         matches!(
             t.kind,
-            TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampTz
+            TypeKind::Date
+                | TypeKind::Timestamp
+                | TypeKind::TimestampTz
+                | TypeKind::Time
+                | TypeKind::TimeTz
+                | TypeKind::Interval
         )
     };
     // Names of objects change.
     let names_objects = to.kind.is_object();
     let reads_settings = names_objects
         || zoned(from) != zoned(to)
+        || (from.kind == TypeKind::Time && to.kind == TypeKind::TimeTz)
         || (from.kind.is_string() && timed(to))
         || (to.kind.is_string()
             && matches!(
                 from.kind,
-                TypeKind::Bytea | TypeKind::Float4 | TypeKind::Float8
+                TypeKind::Bytea | TypeKind::Float4 | TypeKind::Float8 | TypeKind::Interval
             ));
     if reads_settings {
         Volatility::Stable
@@ -133,6 +143,8 @@ fn convert(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Val
     match (value, to.kind) {
         (Value::Text(text), _) => {
             let plain = Type::of(to.kind);
+            // What the modifier of an interval says matters to how a number without a unit is read.
+            let plain = if to.kind == T::Interval { *to } else { plain };
             types::text_in_at(&plain, &text, &cx.settings, Some(cx.transaction_start))
         }
         (Value::Bool(b), T::Int4) => Ok(Value::Int4(i32::from(b))),
@@ -174,6 +186,37 @@ fn convert_time(value: Value, to: TypeKind, cx: &EvalContext) -> Result<Value, S
         (Value::TimestampTz(us), T::Date) => Ok(Value::Date(calendar::date_of_timestamp(
             zone::to_local(zone, us),
         ))),
+        (value, _) => convert_clock(value, to, cx),
+    }
+}
+
+/// Casts to and from times of day.
+fn convert_clock(value: Value, to: TypeKind, cx: &EvalContext) -> Result<Value, SqlError> {
+    use TypeKind as T;
+    let zone = &cx.settings.time_zone;
+    let of_day = |us: i64| us.rem_euclid(DAY_US);
+    let infinite = |us: i64| us == i64::MIN || us == i64::MAX;
+    match (value, to) {
+        (Value::Timestamp(us) | Value::TimestampTz(us), _) if infinite(us) => Ok(Value::Null),
+        (Value::Timestamp(us), T::Time) => Ok(Value::Time(of_day(us))),
+        (Value::TimestampTz(us), T::Time) => Ok(Value::Time(of_day(zone::to_local(zone, us)))),
+        (Value::TimestampTz(us), T::TimeTz) => Ok(Value::TimeTz(TimeTz {
+            us: of_day(zone::to_local(zone, us)),
+            west: -zone::offset_at(zone, us),
+        })),
+        (Value::Interval(span), T::Time) => Ok(Value::Time(of_day(span.us))),
+        (Value::TimeTz(time), T::Time) => Ok(Value::Time(time.us)),
+        (Value::Time(us), T::Interval) => Ok(Value::Interval(Interval {
+            us,
+            ..Interval::default()
+        })),
+        (Value::Time(us), T::TimeTz) => {
+            let day = zone::to_local(zone, cx.transaction_start).div_euclid(DAY_US) * DAY_US;
+            Ok(Value::TimeTz(TimeTz {
+                us,
+                west: -zone::offset_at_local(zone, day + us),
+            }))
+        }
         _ => Err(mismatch("a cast")),
     }
 }

@@ -33,6 +33,9 @@ fn compare_rest(a: &Value, b: &Value) -> Ordering {
         (Value::Date(a), Value::Date(b)) => a.cmp(b),
         (Value::Timestamp(a), Value::Timestamp(b))
         | (Value::TimestampTz(a), Value::TimestampTz(b)) => a.cmp(b),
+        (Value::Time(a), Value::Time(b)) => a.cmp(b),
+        (Value::TimeTz(a), Value::TimeTz(b)) => (a.utc_us(), a.west).cmp(&(b.utc_us(), b.west)),
+        (Value::Interval(a), Value::Interval(b)) => a.span().cmp(&b.span()),
         (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
         _ => rank(a).cmp(&rank(b)),
     }
@@ -58,7 +61,10 @@ fn rank(value: &Value) -> u8 {
         Value::Timestamp(_) => 8,
         Value::TimestampTz(_) => 9,
         Value::Uuid(_) => 10,
-        Value::Null => 11,
+        Value::Time(_) => 11,
+        Value::TimeTz(_) => 12,
+        Value::Interval(_) => 13,
+        Value::Null => u8::MAX,
     }
 }
 
@@ -106,7 +112,9 @@ pub fn hash_value(value: &Value, hasher: &mut impl Hasher) {
         Value::Text(v) => v.as_bytes().hash(hasher),
         Value::Bytea(v) => v.hash(hasher),
         Value::Date(v) => v.hash(hasher),
-        Value::Timestamp(v) | Value::TimestampTz(v) => v.hash(hasher),
+        Value::Timestamp(v) | Value::TimestampTz(v) | Value::Time(v) => v.hash(hasher),
+        Value::TimeTz(v) => (v.utc_us(), v.west).hash(hasher),
+        Value::Interval(v) => v.span().hash(hasher),
         Value::Uuid(v) => v.hash(hasher),
         Value::Null
         | Value::Int2(_)

@@ -4,13 +4,15 @@ use super::library::{pure, stable, volatile};
 use super::{ScalarFunction, mismatch};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
-use crate::types::TypeKind::{Bool, Date, Float8, Int4, Text, Timestamp, TimestampTz};
+use crate::types::TypeKind::{
+    Bool, Date, Float8, Int4, Text, Time, TimeTz, Timestamp, TimestampTz,
+};
 use crate::types::calendar::{
     DAY_US, EPOCH_SHIFT_SECONDS, SECOND_US, civil_from_days, date_of_timestamp, days_from_civil,
     days_in_month,
 };
 use crate::types::zone;
-use crate::value::Value;
+use crate::value::{TimeTz as ZonedTime, Value};
 
 type Outcome = Result<Value, SqlError>;
 
@@ -27,6 +29,15 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("localtimestamp", &[], Timestamp, |_, cx| {
         Ok(Value::Timestamp(zone::to_local(&cx.settings.time_zone, cx.transaction_start)))
     }),
+    stable("localtime", &[], Time, |_, cx| {
+        let local = zone::to_local(&cx.settings.time_zone, cx.transaction_start);
+        Ok(Value::Time(local.rem_euclid(DAY_US)))
+    }),
+    stable("current_time", &[], TimeTz, |_, cx| {
+        let offset = zone::offset_at(&cx.settings.time_zone, cx.transaction_start);
+        let local = cx.transaction_start.saturating_add(i64::from(offset) * SECOND_US);
+        Ok(Value::TimeTz(ZonedTime { us: local.rem_euclid(DAY_US), west: -offset }))
+    }),
     pure("date_trunc", &[Text, Timestamp], Timestamp, |a, _| match a {
         [Value::Text(unit), Value::Timestamp(us)] => truncated(unit, *us).map(Value::Timestamp),
         _ => Err(mismatch("date_trunc")),
@@ -35,6 +46,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         [Value::Text(unit), Value::TimestampTz(us)] => {
             let local = zone::to_local(&cx.settings.time_zone, *us);
             Ok(Value::TimestampTz(zone::to_absolute(&cx.settings.time_zone, truncated(unit, local)?)))
+        }
+        _ => Err(mismatch("date_trunc")),
+    }),
+    stable("date_trunc", &[Text, TimestampTz, Text], TimestampTz, |a, _| match a {
+        [Value::Text(unit), Value::TimestampTz(us), Value::Text(name)] => {
+            let zone = named(name)?;
+            let local = zone::to_local(&zone, *us);
+            Ok(Value::TimestampTz(zone::to_absolute(&zone, truncated(unit, local)?)))
         }
         _ => Err(mismatch("date_trunc")),
     }),
@@ -53,7 +72,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("isfinite", &[TimestampTz], Bool, |a, _| Ok(Value::Bool(!matches!(a, [Value::TimestampTz(i64::MIN | i64::MAX)])))),
 ];
 
-fn named(name: &str) -> Result<jiff::tz::TimeZone, SqlError> {
+pub(super) fn named(name: &str) -> Result<jiff::tz::TimeZone, SqlError> {
     crate::settings::parse_zone(name).map_err(|_| {
         SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,

@@ -1,6 +1,9 @@
 //! The tables of named functions, and finding the signatures of a name.
 
-use super::{ScalarFunction, bits, catalog, datetime, extract, math, regex, session, string};
+use super::{
+    ScalarFunction, bits, catalog, datetime, extract, interval, math, regex, session, span_fields,
+    string,
+};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -68,11 +71,13 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 8] = [
+static TABLES: [&[ScalarFunction]; 10] = [
     string::FUNCTIONS,
     math::FUNCTIONS,
     datetime::FUNCTIONS,
     extract::FUNCTIONS,
+    interval::FUNCTIONS,
+    span_fields::FUNCTIONS,
     session::FUNCTIONS,
     catalog::FUNCTIONS,
     bits::FUNCTIONS,

@@ -14,6 +14,7 @@ mod datetime;
 mod decimal;
 mod eval;
 mod extract;
+mod interval;
 mod library;
 mod like;
 mod math;
@@ -22,6 +23,7 @@ mod objects;
 mod regex;
 mod series;
 mod session;
+mod span_fields;
 mod string;
 
 use crate::bound::Volatility;

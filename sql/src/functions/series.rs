@@ -1,10 +1,11 @@
-//! generate_series over numbers.
+//! generate_series over numbers and timestamps.
 
+use jiff::tz::TimeZone;
 use rust_decimal::Decimal;
 
-use super::decimal;
+use super::{decimal, interval};
 use crate::error::{SqlError, SqlState};
-use crate::value::Value;
+use crate::value::{Interval, Value};
 
 /// The values of a generate_series, made as they are asked for.
 #[derive(Clone, Debug)]
@@ -12,11 +13,13 @@ pub struct Series {
     next: Value,
     stop: Value,
     step: Value,
+    /// Where the days of a series of timestamptz begin.
+    zone: TimeZone,
 }
 
 impl Series {
     /// A series from its arguments: start, stop and maybe step, of one type. NULL gives no rows.
-    pub fn new(args: &[Value]) -> Result<Series, SqlError> {
+    pub fn new(args: &[Value], zone: &TimeZone) -> Result<Series, SqlError> {
         let (Some(start), Some(stop)) = (args.first(), args.get(1)) else {
             return Err(super::mismatch("generate_series"));
         };
@@ -27,7 +30,12 @@ impl Series {
             (None, _) => Value::Numeric(Decimal::ONE),
         };
         let empty = [start, stop, &step].iter().any(|v| v.is_null());
-        if !empty && (step.as_int() == Some(0) || step == Value::Numeric(Decimal::ZERO)) {
+        let none = match &step {
+            Value::Numeric(step) => step.is_zero(),
+            Value::Interval(step) => step.span() == 0,
+            step => step.as_int() == Some(0),
+        };
+        if !empty && none {
             return Err(SqlError::new(
                 SqlState::INVALID_PARAMETER_VALUE,
                 "step size cannot equal zero",
@@ -37,6 +45,7 @@ impl Series {
             next: if empty { Value::Null } else { start.clone() },
             stop: stop.clone(),
             step,
+            zone: zone.clone(),
         })
     }
 
@@ -74,10 +83,33 @@ impl Series {
                 let following = decimal::add(next, step)?;
                 (Value::Numeric(*next), Value::Numeric(following))
             }
+            (Value::Timestamp(next), Value::Timestamp(stop), Value::Interval(step)) => {
+                if passed(*next, *stop, step) {
+                    return Ok(None);
+                }
+                let following = interval::add_local(*next, step)?;
+                (Value::Timestamp(*next), Value::Timestamp(following))
+            }
+            (Value::TimestampTz(next), Value::TimestampTz(stop), Value::Interval(step)) => {
+                if passed(*next, *stop, step) {
+                    return Ok(None);
+                }
+                let following = interval::add_zoned(*next, step, &self.zone)?;
+                (Value::TimestampTz(*next), Value::TimestampTz(following))
+            }
             (Value::Null, _, _) => return Ok(None),
             _ => return Err(super::mismatch("generate_series")),
         };
         self.next = following;
         Ok(Some(value))
+    }
+}
+
+/// Is a moment behind the last one of a series?
+fn passed(next: i64, stop: i64, step: &Interval) -> bool {
+    if step.span() > 0 {
+        next > stop
+    } else {
+        next < stop
     }
 }

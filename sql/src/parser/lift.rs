@@ -101,7 +101,7 @@ const BEFORE_EXPRESSION: [&str; 19] = [
 ];
 
 /// Words that a type modifier may follow in brackets.
-const TYPES_WITH_MODIFIER: [&str; 17] = [
+const TYPES_WITH_MODIFIER: [&str; 18] = [
     "char",
     "character",
     "varchar",
@@ -117,6 +117,7 @@ const TYPES_WITH_MODIFIER: [&str; 17] = [
     "timestamp",
     "timestamptz",
     "interval",
+    "second",
     "current_timestamp",
     "localtimestamp",
 ];

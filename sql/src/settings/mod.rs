@@ -18,6 +18,19 @@ pub(crate) use table::parse_bool;
 use table::{Kind, Known, known};
 pub use zone::parse_zone;
 
+/// How intervals are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntervalStyle {
+    /// `1 year 2 mons -3 days 04:05:06`
+    Postgres,
+    /// `@ 1 year 2 mons -3 days 4 hours 5 mins 6 secs`
+    Verbose,
+    /// `+1-2 -3 +4:05:06`
+    Sql,
+    /// `P1Y2M-3DT4H5M6S`
+    Iso,
+}
+
 /// How bytea is written as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteaOutput {
@@ -57,6 +70,8 @@ pub enum Shipping {
 pub struct Settings {
     /// `TimeZone`, ready for use.
     pub time_zone: TimeZone,
+    /// `IntervalStyle`
+    pub interval_style: IntervalStyle,
     /// `bytea_output`
     pub bytea_output: ByteaOutput,
     /// `extra_float_digits`: above 0 floats are written shortest-exact.
@@ -86,6 +101,7 @@ impl Settings {
     pub fn new() -> Settings {
         Settings {
             time_zone: TimeZone::UTC,
+            interval_style: IntervalStyle::Postgres,
             bytea_output: ByteaOutput::Hex,
             extra_float_digits: 1,
             date_order: DateOrder::Mdy,
@@ -218,6 +234,14 @@ impl Settings {
     fn apply(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         match name {
             "timezone" => self.time_zone = parse_zone(value)?,
+            "intervalstyle" => {
+                self.interval_style = match value {
+                    "postgres_verbose" => IntervalStyle::Verbose,
+                    "sql_standard" => IntervalStyle::Sql,
+                    "iso_8601" => IntervalStyle::Iso,
+                    _ => IntervalStyle::Postgres,
+                }
+            }
             "bytea_output" => {
                 self.bytea_output = match value {
                     "escape" => ByteaOutput::Escape,

@@ -12,6 +12,7 @@ use super::calendar::{
 use super::zone;
 use crate::error::{SqlError, SqlState};
 use crate::settings::{DateOrder, Settings, parse_zone};
+use crate::value::TimeTz;
 
 mod fields;
 
@@ -27,6 +28,7 @@ pub(super) fn date(text: &str, settings: &Settings, now: Option<i64>) -> Result<
             Special::Epoch => Ok(-super::calendar::EPOCH_SHIFT_DAYS),
             Special::Now => Ok(today(settings, now, NAME, text)?),
             Special::Day(shift) => Ok(today(settings, now, NAME, text)? + shift),
+            Special::AllBalls => Err(fault(Fault::Syntax, NAME, text)),
         };
     }
     let days = days_of(&fields).map_err(|f| fault(f, NAME, text))?;
@@ -56,6 +58,7 @@ pub(super) fn timestamp(
                 let day = today(settings, now, NAME, text)? + shift;
                 Ok(i64::from(day) * DAY_US + fields.time_us.unwrap_or(0))
             }
+            Special::AllBalls => Err(fault(Fault::Syntax, NAME, text)),
             other => Ok(fixed_moment(other)),
         };
     }
@@ -75,6 +78,7 @@ pub(super) fn timestamptz(
             let day = today(settings, now, NAME, text)? + shift;
             i64::from(day) * DAY_US + fields.time_us.unwrap_or(0)
         }
+        Some(Special::AllBalls) => return Err(fault(Fault::Syntax, NAME, text)),
         Some(other) => return Ok(fixed_moment(other)),
         None => local(&fields, NAME, text)?,
     };
@@ -84,6 +88,63 @@ pub(super) fn timestamptz(
         Some(Zone::Named(zone)) => zone::to_absolute(zone, local_us),
     };
     in_range(us, text)
+}
+
+/// A time of day; a date or zone beside it does not count.
+pub(super) fn time(text: &str, settings: &Settings, now: Option<i64>) -> Result<i64, SqlError> {
+    const NAME: &str = "time";
+    let fields = read_time(text, NAME, settings)?;
+    match fields.special {
+        Some(Special::Now) => {
+            let local = zone::to_local(&settings.time_zone, clock(now, NAME, text)?);
+            Ok(local.rem_euclid(DAY_US))
+        }
+        Some(Special::Day(_) | Special::AllBalls) => Ok(fields.time_us.unwrap_or(0)),
+        Some(_) => Err(fault(Fault::Syntax, NAME, text)),
+        None => fields
+            .time_us
+            .ok_or_else(|| fault(Fault::Syntax, NAME, text)),
+    }
+}
+
+/// A time of day with its offset, which is the session's where the text has none.
+pub(super) fn timetz(
+    text: &str,
+    settings: &Settings,
+    now: Option<i64>,
+) -> Result<TimeTz, SqlError> {
+    const NAME: &str = "time with time zone";
+    let fields = read_time(text, NAME, settings)?;
+    let syntax = || fault(Fault::Syntax, NAME, text);
+    let us = match fields.special {
+        Some(Special::Now) => {
+            let local = zone::to_local(&settings.time_zone, clock(now, NAME, text)?);
+            local.rem_euclid(DAY_US)
+        }
+        Some(Special::Day(_)) => fields.time_us.unwrap_or(0),
+        Some(Special::AllBalls) => return Ok(TimeTz { us: 0, west: 0 }),
+        Some(_) => return Err(syntax()),
+        None => fields.time_us.ok_or_else(syntax)?,
+    };
+    let offset_there = |zone: &TimeZone| {
+        let day = match days_of(&fields) {
+            Ok(days) => days * DAY_US,
+            Err(_) => zone::to_local(zone, now.unwrap_or(0)).div_euclid(DAY_US) * DAY_US,
+        };
+        zone::offset_at_local(zone, day.saturating_add(us))
+    };
+    let east = match &fields.zone {
+        Some(Zone::Offset(seconds)) => *seconds,
+        // Without a date it cannot be told whether it is summer there.
+        Some(Zone::Named(_)) if fields.day.is_none() => return Err(syntax()),
+        Some(Zone::Named(zone)) => offset_there(zone),
+        None => offset_there(&settings.time_zone),
+    };
+    Ok(TimeTz { us, west: -east })
+}
+
+fn read_time(text: &str, name: &str, settings: &Settings) -> Result<Fields, SqlError> {
+    Fields::read_time(text, settings.date_order).map_err(|f| fault(f, name, text))
 }
 
 fn fixed_moment(special: Special) -> i64 {
@@ -130,10 +191,7 @@ fn read(text: &str, name: &str, settings: &Settings) -> Result<Fields, SqlError>
 
 fn fault(fault: Fault, name: &str, text: &str) -> SqlError {
     match fault {
-        Fault::Syntax => SqlError::new(
-            SqlState::INVALID_DATETIME_FORMAT,
-            format!("invalid input syntax for type {name}: \"{text}\""),
-        ),
+        Fault::Syntax => super::invalid_datetime(name, text),
         Fault::Range => SqlError::new(
             SqlState::DATETIME_FIELD_OVERFLOW,
             format!("date/time field value out of range: \"{text}\""),

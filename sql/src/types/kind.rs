@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::interval;
+
 /// A type with its modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Type {
@@ -45,6 +47,12 @@ pub enum TypeKind {
     Timestamp,
     /// timestamp with time zone
     TimestampTz,
+    /// time without time zone
+    Time,
+    /// time with time zone
+    TimeTz,
+    /// interval
+    Interval,
     /// uuid
     Uuid,
     /// oid: what the catalog calls its rows
@@ -76,8 +84,10 @@ pub enum TypeCategory {
     Numeric,
     /// the texts
     String,
-    /// date and timestamps
+    /// dates, times and timestamps
     DateTime,
+    /// interval
+    Timespan,
     /// the rest
     UserDefined,
     /// unknown
@@ -88,7 +98,7 @@ pub enum TypeCategory {
 
 impl TypeKind {
     /// Every type a column can have.
-    pub const COLUMN_TYPES: [TypeKind; 18] = [
+    pub const COLUMN_TYPES: [TypeKind; 21] = [
         TypeKind::Bool,
         TypeKind::Int2,
         TypeKind::Int4,
@@ -104,6 +114,9 @@ impl TypeKind {
         TypeKind::Date,
         TypeKind::Timestamp,
         TypeKind::TimestampTz,
+        TypeKind::Time,
+        TypeKind::TimeTz,
+        TypeKind::Interval,
         TypeKind::Uuid,
         TypeKind::Oid,
         TypeKind::Char,
@@ -137,8 +150,11 @@ impl TypeKind {
             TypeKind::BpChar => 1042,
             TypeKind::VarChar => 1043,
             TypeKind::Date => 1082,
+            TypeKind::Time => 1083,
             TypeKind::Timestamp => 1114,
             TypeKind::TimestampTz => 1184,
+            TypeKind::Interval => 1186,
+            TypeKind::TimeTz => 1266,
             TypeKind::Numeric => 1700,
             TypeKind::RegClass => 2205,
             TypeKind::RegType => 2206,
@@ -178,6 +194,9 @@ impl TypeKind {
             TypeKind::Date => "date",
             TypeKind::Timestamp => "timestamp without time zone",
             TypeKind::TimestampTz => "timestamp with time zone",
+            TypeKind::Time => "time without time zone",
+            TypeKind::TimeTz => "time with time zone",
+            TypeKind::Interval => "interval",
             TypeKind::Uuid => "uuid",
             TypeKind::Oid => "oid",
             TypeKind::Char => "\"char\"",
@@ -205,6 +224,8 @@ impl TypeKind {
             TypeKind::Char => "char",
             TypeKind::Timestamp => "timestamp",
             TypeKind::TimestampTz => "timestamptz",
+            TypeKind::Time => "time",
+            TypeKind::TimeTz => "timetz",
             other => other.name(),
         }
     }
@@ -221,8 +242,13 @@ impl TypeKind {
             | TypeKind::RegNamespace
             | TypeKind::RegRole => 4,
             TypeKind::Int4 | TypeKind::Float4 | TypeKind::Date | TypeKind::Void => 4,
-            TypeKind::Int8 | TypeKind::Float8 | TypeKind::Timestamp | TypeKind::TimestampTz => 8,
-            TypeKind::Uuid => 16,
+            TypeKind::Int8
+            | TypeKind::Float8
+            | TypeKind::Timestamp
+            | TypeKind::TimestampTz
+            | TypeKind::Time => 8,
+            TypeKind::TimeTz => 12,
+            TypeKind::Uuid | TypeKind::Interval => 16,
             TypeKind::Name => 64,
             TypeKind::Unknown => -2,
             TypeKind::Numeric
@@ -254,7 +280,12 @@ impl TypeKind {
             | TypeKind::BpChar
             | TypeKind::Name
             | TypeKind::Char => TypeCategory::String,
-            TypeKind::Date | TypeKind::Timestamp | TypeKind::TimestampTz => TypeCategory::DateTime,
+            TypeKind::Date
+            | TypeKind::Timestamp
+            | TypeKind::TimestampTz
+            | TypeKind::Time
+            | TypeKind::TimeTz => TypeCategory::DateTime,
+            TypeKind::Interval => TypeCategory::Timespan,
             TypeKind::Bytea | TypeKind::Uuid => TypeCategory::UserDefined,
             TypeKind::Unknown => TypeCategory::Unknown,
             TypeKind::Void => TypeCategory::Pseudo,
@@ -265,7 +296,11 @@ impl TypeKind {
     pub const fn is_preferred(self) -> bool {
         matches!(
             self,
-            TypeKind::Bool | TypeKind::Float8 | TypeKind::Text | TypeKind::TimestampTz
+            TypeKind::Bool
+                | TypeKind::Float8
+                | TypeKind::Text
+                | TypeKind::TimestampTz
+                | TypeKind::Interval
         )
     }
 
@@ -327,6 +362,12 @@ impl Type {
     pub const TIMESTAMP: Type = Type::of(TypeKind::Timestamp);
     /// timestamptz
     pub const TIMESTAMPTZ: Type = Type::of(TypeKind::TimestampTz);
+    /// time
+    pub const TIME: Type = Type::of(TypeKind::Time);
+    /// timetz
+    pub const TIMETZ: Type = Type::of(TypeKind::TimeTz);
+    /// interval
+    pub const INTERVAL: Type = Type::of(TypeKind::Interval);
     /// uuid
     pub const UUID: Type = Type::of(TypeKind::Uuid);
     /// oid
@@ -408,6 +449,9 @@ impl fmt::Display for Type {
         match (self.kind, self.typmod) {
             (TypeKind::Timestamp, p) if p >= 0 => write!(f, "timestamp({p}) without time zone"),
             (TypeKind::TimestampTz, p) if p >= 0 => write!(f, "timestamp({p}) with time zone"),
+            (TypeKind::Time, p) if p >= 0 => write!(f, "time({p}) without time zone"),
+            (TypeKind::TimeTz, p) if p >= 0 => write!(f, "time({p}) with time zone"),
+            (TypeKind::Interval, p) if p >= 0 => interval::write_typmod(p, f),
             (kind, _) => f.write_str(kind.name()),
         }
     }

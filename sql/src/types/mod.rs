@@ -11,12 +11,15 @@ mod datetime_in;
 mod datetime_out;
 mod float;
 mod integer;
+pub mod interval;
+mod interval_in;
 mod kind;
 pub mod numeric;
 mod oid;
 mod string;
 #[cfg(test)]
 mod tests;
+mod time;
 mod typmod;
 mod uuid;
 pub mod zone;
@@ -59,6 +62,9 @@ pub fn text_in_at(
         TypeKind::Date => Value::Date(datetime_in::date(text, settings, now)?),
         TypeKind::Timestamp => Value::Timestamp(datetime_in::timestamp(text, settings, now)?),
         TypeKind::TimestampTz => Value::TimestampTz(datetime_in::timestamptz(text, settings, now)?),
+        TypeKind::Time => Value::Time(datetime_in::time(text, settings, now)?),
+        TypeKind::TimeTz => Value::TimeTz(datetime_in::timetz(text, settings, now)?),
+        TypeKind::Interval => Value::Interval(interval_in::parse(text, ty.typmod, settings)?),
         TypeKind::Uuid => Value::Uuid(uuid::parse(text)?),
         TypeKind::Oid => Value::Oid(oid::parse(text)?),
         TypeKind::Char => Value::text(string::clip_char(text)),
@@ -96,6 +102,9 @@ pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>
         Value::Date(days) => datetime_out::date(*days, out),
         Value::Timestamp(us) => datetime_out::timestamp(*us, out),
         Value::TimestampTz(us) => datetime_out::timestamptz(*us, &settings.time_zone, out),
+        Value::Time(us) => time::format(*us, out),
+        Value::TimeTz(time) => time::format_tz(time, out),
+        Value::Interval(span) => interval::format(span, settings.interval_style, out),
         Value::Uuid(bytes) => uuid::format(bytes, out),
         Value::Oid(oid) => integer::format(i64::from(*oid), out),
         Value::Object(object) => out.extend_from_slice(object.name.as_bytes()),
@@ -133,6 +142,9 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         TypeKind::TimestampTz => Value::TimestampTz(calendar::check_timestamp(
             i64::from_be_bytes(fixed(bytes)?),
         )?),
+        TypeKind::Time => Value::Time(time::check(i64::from_be_bytes(fixed(bytes)?))?),
+        TypeKind::TimeTz => Value::TimeTz(time::from_binary(&fixed(bytes)?)?),
+        TypeKind::Interval => Value::Interval(interval::from_binary(&fixed(bytes)?)),
         TypeKind::Uuid => Value::Uuid(fixed(bytes)?),
         TypeKind::Oid => Value::Oid(u32::from_be_bytes(fixed(bytes)?)),
         TypeKind::Char => Value::text(string::clip_char(check_utf8(bytes)?)),
@@ -169,6 +181,9 @@ pub fn binary_out(value: &Value, ty: &Type, out: &mut Vec<u8>) {
         Value::Bytea(bytes) => out.extend_from_slice(bytes),
         Value::Date(days) => out.extend_from_slice(&days.to_be_bytes()),
         Value::Timestamp(us) | Value::TimestampTz(us) => out.extend_from_slice(&us.to_be_bytes()),
+        Value::Time(us) => out.extend_from_slice(&us.to_be_bytes()),
+        Value::TimeTz(time) => time::to_binary(time, out),
+        Value::Interval(span) => interval::to_binary(span, out),
         Value::Uuid(bytes) => out.extend_from_slice(bytes),
         Value::Oid(oid) => out.extend_from_slice(&oid.to_be_bytes()),
         Value::Object(object) => out.extend_from_slice(&object.oid.to_be_bytes()),
@@ -189,6 +204,15 @@ fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], SqlError> {
             )
         }
     })
+}
+
+/// 22007 for a date, time or interval.
+#[cold]
+fn invalid_datetime(type_name: &str, text: &str) -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_DATETIME_FORMAT,
+        format!("invalid input syntax for type {type_name}: \"{text}\""),
+    )
 }
 
 /// 22P02 as every input function words it.

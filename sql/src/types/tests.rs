@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{Type, TypeKind, binary_in, binary_out, calendar, numeric, text_in, to_text};
 use crate::settings::Settings;
-use crate::value::Value;
+use crate::value::{Interval, TimeTz, Value};
 
 /// One value of every kind, and its type.
 fn any_value() -> impl Strategy<Value = (Type, Value)> {
@@ -26,6 +26,13 @@ fn any_value() -> impl Strategy<Value = (Type, Value)> {
             .prop_map(|us| (Type::TIMESTAMP, Value::Timestamp(us))),
         (calendar::TIMESTAMP_MIN..calendar::TIMESTAMP_END)
             .prop_map(|us| (Type::TIMESTAMPTZ, Value::TimestampTz(us))),
+        (0..=calendar::DAY_US).prop_map(|us| (Type::TIME, Value::Time(us))),
+        (0..=calendar::DAY_US, -57_599..57_600)
+            .prop_map(|(us, west)| (Type::TIMETZ, Value::TimeTz(TimeTz { us, west }))),
+        (any::<i32>(), any::<i32>(), -i64::MAX..i64::MAX).prop_map(|(months, days, us)| {
+            let span = Interval { months, days, us };
+            (Type::INTERVAL, Value::Interval(span))
+        }),
         any::<[u8; 16]>().prop_map(|b| (Type::UUID, Value::Uuid(b))),
     ]
 }

@@ -2,9 +2,9 @@
 
 use rust_decimal::Decimal;
 
-use super::{Type, TypeKind, numeric};
+use super::{Type, TypeKind, interval, numeric};
 use crate::error::{SqlError, SqlState};
-use crate::value::Value;
+use crate::value::{TimeTz, Value};
 
 /// Makes a value of the type's kind fit the type's modifier. An explicit cast cuts text that is too
 /// long, else it is 22001 unless only blanks are lost.
@@ -33,6 +33,14 @@ pub fn apply_typmod(value: Value, ty: &Type, explicit: bool) -> Result<Value, Sq
         }
         (Value::TimestampTz(us), TypeKind::TimestampTz) => {
             Ok(Value::TimestampTz(round_fraction(us, ty.typmod)))
+        }
+        (Value::Time(us), TypeKind::Time) => Ok(Value::Time(round_fraction(us, ty.typmod))),
+        (Value::TimeTz(time), TypeKind::TimeTz) => Ok(Value::TimeTz(TimeTz {
+            us: round_fraction(time.us, ty.typmod),
+            ..time
+        })),
+        (Value::Interval(span), TypeKind::Interval) => {
+            interval::fit(span, ty.typmod).map(Value::Interval)
         }
         (other, _) => Ok(other),
     }
@@ -81,7 +89,7 @@ fn fit(number: &Decimal, precision: u32, scale: u32) -> Result<Decimal, SqlError
 }
 
 /// Rounds microseconds to `digits` fractional digits of a second.
-fn round_fraction(us: i64, digits: i32) -> i64 {
+pub(super) fn round_fraction(us: i64, digits: i32) -> i64 {
     if !(0..6).contains(&digits) || us == i64::MIN || us == i64::MAX {
         return us;
     }

@@ -17,7 +17,7 @@ use crate::bound::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::functions::compare;
 use crate::functions::decimal::Sum;
-use crate::types::TypeKind;
+use crate::types::TypeKind::{self, Interval};
 use crate::value::Value;
 
 const SUM_BYTES: usize = 20;
@@ -33,6 +33,9 @@ impl Aggregate {
         Some(match (self.kind, input) {
             (AggregateKind::CountStar | AggregateKind::Count, _) => vec![Int8],
             (AggregateKind::Sum, Some(Int2 | Int4)) => vec![Int8],
+            (AggregateKind::Sum, Some(Interval)) | (AggregateKind::Avg, Some(Interval)) => {
+                vec![Interval, Int8]
+            }
             (AggregateKind::Sum, Some(float @ (Float4 | Float8))) => vec![float],
             (AggregateKind::Sum, _) => vec![Bytea],
             (AggregateKind::Avg, Some(Float4 | Float8)) => vec![Float8, Int8],
@@ -48,7 +51,7 @@ impl Accumulator {
     /// How many values stand for what was taken in.
     pub fn partial_width(&self) -> usize {
         match self.state {
-            State::AvgNumeric { .. } | State::AvgFloat { .. } => 2,
+            State::AvgNumeric { .. } | State::AvgFloat { .. } | State::Span { .. } => 2,
             _ => 1,
         }
     }
@@ -69,6 +72,9 @@ impl Accumulator {
             }
             State::AvgFloat { sum, count } => {
                 out.extend([Value::Float8(*sum), Value::Int8(*count)]);
+            }
+            State::Span { sum, count, .. } => {
+                out.extend([Value::Interval(*sum), Value::Int8(*count)]);
             }
             State::Extreme { best, .. } => out.push(best.clone()),
             State::Bool { result, .. } => out.push(result.map_or(Value::Null, Value::Bool)),
@@ -109,6 +115,15 @@ impl Accumulator {
                     return Err(wrong());
                 };
                 *sum += part;
+                *count = count
+                    .checked_add(more)
+                    .ok_or_else(|| out_of_range("bigint"))?;
+            }
+            State::Span { sum, count, .. } => {
+                let (Value::Interval(part), more) = (first, number(rest)?) else {
+                    return Err(wrong());
+                };
+                *sum = crate::functions::interval::plus(sum, part)?;
                 *count = count
                     .checked_add(more)
                     .ok_or_else(|| out_of_range("bigint"))?;

@@ -16,6 +16,8 @@ pub(super) struct Fields {
     pub(super) zone: Option<Zone>,
     pub(super) bc: bool,
     pub(super) special: Option<Special>,
+    /// A time is read: a date may be left out.
+    time_only: bool,
 }
 
 /// A word that is a whole moment.
@@ -25,6 +27,8 @@ pub(super) enum Special {
     MinusInfinity,
     Epoch,
     Now,
+    /// Midnight UTC.
+    AllBalls,
     /// Days from today.
     Day(i32),
 }
@@ -72,7 +76,20 @@ const DAYS: [&str; 7] = [
 
 impl Fields {
     pub(super) fn read(text: &str, order: DateOrder) -> Result<Fields, Fault> {
-        let mut fields = Fields::default();
+        Fields::default().fill(text, order)
+    }
+
+    /// A time of day, perhaps behind a date.
+    pub(super) fn read_time(text: &str, order: DateOrder) -> Result<Fields, Fault> {
+        let fields = Fields {
+            time_only: true,
+            ..Fields::default()
+        };
+        fields.fill(text, order)
+    }
+
+    fn fill(mut self, text: &str, order: DateOrder) -> Result<Fields, Fault> {
+        let fields = &mut self;
         let mut rest = text;
         let mut numbers: Vec<&str> = Vec::new();
         loop {
@@ -88,10 +105,10 @@ impl Fields {
             };
         }
         fields.place(&numbers, order)?;
-        if fields.special.is_none() && fields.day.is_none() {
+        if fields.special.is_none() && fields.day.is_none() && !fields.time_only {
             return Err(Fault::Syntax);
         }
-        Ok(fields)
+        Ok(self)
     }
 
     /// A field that starts with a digit: a time, a date, or a number whose place is found later.
@@ -115,6 +132,9 @@ impl Fields {
             _ => {}
         }
         match number.len() {
+            6 | 4 if self.time_only && self.time_us.is_none() => {
+                return self.packed_time(text, number);
+            }
             8 if !date_known && numbers.is_empty() && self.month.is_none() => {
                 self.packed_date(number, 4)?;
             }
@@ -328,6 +348,7 @@ impl Fields {
             "epoch" => Some(Special::Epoch),
             "infinity" | "inf" => Some(Special::Infinity),
             "now" => Some(Special::Now),
+            "allballs" => Some(Special::AllBalls),
             "today" => Some(Special::Day(0)),
             "tomorrow" => Some(Special::Day(1)),
             "yesterday" => Some(Special::Day(-1)),

@@ -1,0 +1,38 @@
+//! Operators that are rows of the function library, under their symbols.
+
+use super::Binder;
+use super::call::choose;
+use super::operator::{no_operator, not_unique};
+use crate::bound::Expr;
+use crate::error::{SqlError, SqlState};
+use crate::functions::{ScalarFunction, candidates};
+use crate::types::{Type, TypeKind};
+
+impl Binder<'_> {
+    /// A call of the operator that fits the types best.
+    pub(super) fn symbol(
+        &mut self,
+        symbol: &str,
+        left: Expr,
+        right: Expr,
+    ) -> Result<Expr, SqlError> {
+        let types = [left.ty, right.ty];
+        let function = match same_on_both_sides(symbol, &types) {
+            Some(function) => function,
+            None => choose(symbol, &types).map_err(|e| match e.sqlstate() {
+                SqlState::AMBIGUOUS_FUNCTION => not_unique(symbol, &types[0], &types[1]),
+                _ => no_operator(symbol, &types[0], &types[1]),
+            })?,
+        };
+        self.call_of(function, vec![left, right])
+    }
+}
+
+/// An unknown is first taken for what the other side is.
+fn same_on_both_sides(symbol: &str, types: &[Type; 2]) -> Option<&'static ScalarFunction> {
+    let kind = match types.map(|t| t.kind) {
+        [TypeKind::Unknown, known] | [known, TypeKind::Unknown] => known,
+        _ => return None,
+    };
+    candidates(symbol).find(|f| f.args == [kind, kind])
+}

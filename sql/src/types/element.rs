@@ -1,0 +1,81 @@
+//! The types of arrays: one for each type that elements can have.
+
+use super::TypeKind;
+
+/// Element type, OID, name and catalog name of each array type.
+const ARRAYS: [(TypeKind, u32, &str, &str); 21] = [
+    (TypeKind::Bool, 1000, "boolean[]", "_bool"),
+    (TypeKind::Bytea, 1001, "bytea[]", "_bytea"),
+    (TypeKind::Name, 1003, "name[]", "_name"),
+    (TypeKind::Int2, 1005, "smallint[]", "_int2"),
+    (TypeKind::Int4, 1007, "integer[]", "_int4"),
+    (TypeKind::Text, 1009, "text[]", "_text"),
+    (TypeKind::BpChar, 1014, "character[]", "_bpchar"),
+    (TypeKind::VarChar, 1015, "character varying[]", "_varchar"),
+    (TypeKind::Int8, 1016, "bigint[]", "_int8"),
+    (TypeKind::Float4, 1021, "real[]", "_float4"),
+    (TypeKind::Float8, 1022, "double precision[]", "_float8"),
+    (TypeKind::Timestamp, 1115, "timestamp without time zone[]", "_timestamp"),
+    (TypeKind::Date, 1182, "date[]", "_date"),
+    (TypeKind::Time, 1183, "time without time zone[]", "_time"),
+    (TypeKind::TimestampTz, 1185, "timestamp with time zone[]", "_timestamptz"),
+    (TypeKind::Interval, 1187, "interval[]", "_interval"),
+    (TypeKind::Numeric, 1231, "numeric[]", "_numeric"),
+    (TypeKind::TimeTz, 1270, "time with time zone[]", "_timetz"),
+    (TypeKind::Uuid, 2951, "uuid[]", "_uuid"),
+    (TypeKind::Json, 199, "json[]", "_json"),
+    (TypeKind::Jsonb, 3807, "jsonb[]", "_jsonb"),
+];
+
+/// The type of an array's elements, by its place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Element(u8);
+
+impl Element {
+    /// The type itself.
+    pub const fn kind(self) -> TypeKind {
+        ARRAYS[self.0 as usize].0
+    }
+
+    pub(super) const fn array_oid(self) -> u32 {
+        ARRAYS[self.0 as usize].1
+    }
+
+    pub(super) const fn array_name(self) -> &'static str {
+        ARRAYS[self.0 as usize].2
+    }
+
+    pub(super) const fn array_catalog_name(self) -> &'static str {
+        ARRAYS[self.0 as usize].3
+    }
+
+    /// The elements of the array type that `matches` its OID and catalog name.
+    pub(super) fn find(matches: impl Fn(u32, &str) -> bool) -> Option<Element> {
+        let place = ARRAYS.iter().position(|a| matches(a.1, a.3))?;
+        Some(Element(place as u8))
+    }
+}
+
+impl TypeKind {
+    /// The type of arrays of this; `None` for arrays themselves and what no column can be.
+    pub fn array(self) -> Option<TypeKind> {
+        let place = ARRAYS.iter().position(|a| a.0 == self)?;
+        Some(TypeKind::Array(Element(place as u8)))
+    }
+
+    /// The type of an array's elements.
+    pub const fn element(self) -> Option<TypeKind> {
+        match self {
+            TypeKind::Array(element) => Some(element.kind()),
+            _ => None,
+        }
+    }
+
+    /// Stands for several types in the signature of a function.
+    pub const fn is_polymorphic(self) -> bool {
+        matches!(
+            self,
+            TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement
+        )
+    }
+}
