@@ -61,14 +61,8 @@ pub fn sql_name(oid: u32) -> Option<String> {
     if element != 0 && row.0[NAME].starts_with('_') {
         return sql_name(element).map(|name| name + "[]");
     }
-    Some(match TypeKind::from_oid(oid) {
-        Some(kind) => kind.name().to_owned(),
-        None => match row.0[NAME] {
-            "time" => "time without time zone".to_owned(),
-            "timetz" => "time with time zone".to_owned(),
-            name => name.to_owned(),
-        },
-    })
+    let name = TypeKind::from_oid(oid).map(TypeKind::name);
+    Some(name.unwrap_or(row.0[NAME]).to_owned())
 }
 
 /// The oid of an array of a type.
