@@ -10,7 +10,7 @@ use fencepost_sql::catalog::TableDef;
 
 use crate::access::{Path, WantedOrder, choose};
 use crate::join::plan_join;
-use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
+use crate::plan::{Access, KeyTerm, RecursivePlan, Scan, SelectPlan, SetPlan, Source, TablePlan};
 use crate::split::Split;
 use crate::subplans::{any_deep, inits};
 use crate::terms::{SlotRange, conjunction, conjuncts, reads_only, terms};
@@ -149,8 +149,13 @@ fn mark_select(select: &Select, needed: &mut [bool]) {
     }
 }
 
-/// Marks the slots that the ON conditions of `from` read.
+/// Marks the slots that the ON conditions and relations of `from` read.
 pub fn mark_joins(from: &From, needed: &mut [bool]) {
+    if let From::Leaf(leaf) = from
+        && let LeafSource::Lateral(lateral) = &leaf.source
+    {
+        lateral.args.iter().for_each(|(_, arg)| mark(arg, needed));
+    }
     if let From::Join(join) = from {
         if let Some(on) = &join.on {
             mark(on, needed);
@@ -206,18 +211,7 @@ impl Builder<'_> {
                 let table = Arc::clone(table);
                 return self.plan_scan(&table, leaf, conditions, own, known);
             }
-            LeafSource::Subquery(select) => Source::Subquery {
-                plan: Box::new(plan_select(*select)),
-                first_slot,
-                alias: leaf.alias,
-            },
-            LeafSource::Function { function, args } => Source::Function {
-                function,
-                args,
-                first_slot,
-            },
-            LeafSource::Values(rows) => Source::Values { rows, first_slot },
-            LeafSource::System(table) => Source::System { table, first_slot },
+            other => plan_relation(other, first_slot, (leaf.alias, leaf.column_names)),
         };
         let (mine, rest) = conditions.into_iter().partition(|c| reads_only(c, own));
         let source = match conjunction(mine) {
@@ -287,6 +281,59 @@ impl Builder<'_> {
     }
 }
 
+/// A source other than a table.
+fn plan_relation(
+    source: LeafSource,
+    first_slot: usize,
+    (alias, columns): (String, Vec<String>),
+) -> Source {
+    match source {
+        LeafSource::Subquery(select) => Source::Subquery {
+            plan: Box::new(plan_select(*select)),
+            first_slot,
+            alias,
+        },
+        LeafSource::Function { function, args } => Source::Function {
+            function,
+            args,
+            first_slot,
+        },
+        LeafSource::Values(rows) => Source::Values { rows, first_slot },
+        LeafSource::System(table) => Source::System { table, first_slot },
+        LeafSource::Set(set) => Source::Set(Box::new(SetPlan {
+            op: set.op,
+            all: set.all,
+            left: plan_select(set.left),
+            right: plan_select(set.right),
+            first_slot,
+        })),
+        LeafSource::Cte(cte) => Source::Cte {
+            cte,
+            first_slot,
+            alias,
+        },
+        LeafSource::Recursive(recursive) => Source::Recursive(Box::new(RecursivePlan {
+            work: recursive.work,
+            all: recursive.all,
+            base: plan_select(recursive.base),
+            step: plan_select(recursive.step),
+            first_slot,
+        })),
+        LeafSource::Work(work) => Source::Work {
+            work,
+            columns,
+            first_slot,
+            alias,
+        },
+        LeafSource::Lateral(lateral) => Source::Lateral {
+            args: lateral.args,
+            input: Box::new(plan_relation(lateral.source, first_slot, (alias, columns))),
+        },
+        // Tables are scanned, and never here.
+        LeafSource::Table(_) => Source::One,
+    }
+}
+
 /// A guess at how many rows `from` gives under `conditions`, with `known` slots given.
 pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
     const TABLE_ROWS: f64 = 10_000.0;
@@ -303,9 +350,14 @@ pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
                 access_rows(&choose(table, &found, &[]).access, TABLE_ROWS)
             }
             LeafSource::Values(rows) => rows.len() as f64,
-            LeafSource::Subquery(_) | LeafSource::Function { .. } | LeafSource::System(_) => {
-                TABLE_ROWS / 10.0
-            }
+            LeafSource::Work(_) => TABLE_ROWS / 100.0,
+            LeafSource::Subquery(_)
+            | LeafSource::Function { .. }
+            | LeafSource::System(_)
+            | LeafSource::Set(_)
+            | LeafSource::Cte(_)
+            | LeafSource::Recursive(_)
+            | LeafSource::Lateral(_) => TABLE_ROWS / 10.0,
         },
     }
 }

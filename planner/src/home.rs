@@ -131,6 +131,16 @@ impl Pins {
             Source::One | Source::Values { .. } | Source::Function { .. } => true,
             // What the machine knows that is asked.
             Source::System { .. } => false,
+            Source::Cte { .. }
+            | Source::Work { .. }
+            | Source::Recursive(_)
+            | Source::Lateral { .. } => false,
+            Source::Set(set) => [&set.left, &set.right].into_iter().all(|side| {
+                let slots = std::mem::take(&mut self.slots);
+                let known = self.source(&side.source);
+                self.slots = slots;
+                known
+            }),
             Source::Scan(scan) => self.scan(scan),
             Source::Filter { input, .. } => self.source(input),
             Source::Join(join) => self.source(&join.left) && self.source(&join.right),

@@ -42,6 +42,14 @@ pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Pl
     conjuncts(on, &mut on_conditions);
     let (mut split, rest) =
         distribute(kind, slots(&left), slots(&right), on_conditions, conditions);
+    if reads_left(&right, slots(&left)) {
+        let source = assemble(builder, kind, left, right, split, Method::Index);
+        return Planned {
+            source,
+            rest,
+            ordered: false,
+        };
+    }
     let forward = best(kind, &left, &right, &split);
     let mut method = forward.0;
     if kind == JoinKind::Inner {
@@ -62,6 +70,17 @@ pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Pl
         rest,
         ordered: false,
     }
+}
+
+/// Does a relation of `right` read columns of the left side, so that it has other rows for each left row?
+fn reads_left(right: &From, left: SlotRange) -> bool {
+    let mut found = false;
+    right.for_each_leaf(&mut |leaf| {
+        if let LeafSource::Lateral(lateral) = &leaf.source {
+            found |= lateral.args.iter().any(|(_, arg)| reads_any(arg, left));
+        }
+    });
+    found
 }
 
 /// Sends conditions to the sides of the join where that changes no result; the second part stays
@@ -162,6 +181,10 @@ fn assemble(
     let left = closed(builder.plan_from(left, split.left, (0, 0)));
     let mut both = split.both;
     let (right, method) = match method {
+        Method::Index if !matches!(right, From::Leaf(_)) => {
+            let right = closed(builder.plan_from(right, split.right, (0, 0)));
+            (right, JoinMethod::Index)
+        }
         Method::Index => {
             let conditions = split.right.into_iter().chain(both).collect();
             let planned = builder.plan_from(right, conditions, sides.0);

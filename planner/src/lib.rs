@@ -19,6 +19,7 @@ mod exec;
 mod explain;
 mod home;
 mod index;
+mod inline;
 mod join;
 mod place;
 mod plan;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! SelectPlan   source ─▶ filter ─▶ group ─▶ having ─▶ targets ─▶ distinct ─▶ sort ─▶ offset, limit
-//! Source       Scan | Values | Series | Subquery | Join(Source, Source) | One
+//! Source       Scan | Values | Series | Subquery | Set | Cte | Recursive | Join(Source, Source) | One
 //! Access       how a scan reaches its rows: points, ranges, or the whole primary index
 //! ```
 //!
@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Expr, Grouping, JoinKind, OrderKey, TableFunction, Target};
+use fencepost_sql::bound::{Cte, Expr, Grouping, JoinKind, OrderKey, SetOp, TableFunction, Target};
 use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::row::RowLayout;
@@ -147,6 +147,37 @@ pub enum Source {
         /// Its name.
         alias: String,
     },
+    /// Two queries put together.
+    Set(Box<SetPlan>),
+    /// A query of WITH, whose rows are kept.
+    Cte {
+        /// Which.
+        cte: Arc<Cte>,
+        /// The first slot it fills.
+        first_slot: usize,
+        /// The name it goes by.
+        alias: String,
+    },
+    /// A query that reads its own rows.
+    Recursive(Box<RecursivePlan>),
+    /// What the last round of a recursive query gave.
+    Work {
+        /// The number of its work table.
+        work: usize,
+        /// The names of its columns.
+        columns: Vec<String>,
+        /// The first slot it fills.
+        first_slot: usize,
+        /// The name it goes by.
+        alias: String,
+    },
+    /// A source that reads what stands left of it, or around its query.
+    Lateral {
+        /// The outer slots that it reads, and what goes into them.
+        args: Vec<(usize, Expr)>,
+        /// The source.
+        input: Box<Source>,
+    },
     /// A join.
     Join(Box<Join>),
     /// A source whose rows are filtered: a leaf other than a table under a join.
@@ -156,6 +187,36 @@ pub enum Source {
         /// The condition.
         filter: Expr,
     },
+}
+
+/// Two queries put together.
+#[derive(Debug)]
+pub struct SetPlan {
+    /// How.
+    pub op: SetOp,
+    /// ALL.
+    pub all: bool,
+    /// The left query.
+    pub left: SelectPlan,
+    /// The right query.
+    pub right: SelectPlan,
+    /// The first slot it fills.
+    pub first_slot: usize,
+}
+
+/// A query that reads its own rows.
+#[derive(Debug)]
+pub struct RecursivePlan {
+    /// The number of its work table.
+    pub work: usize,
+    /// UNION ALL.
+    pub all: bool,
+    /// The first round.
+    pub base: SelectPlan,
+    /// Each further round.
+    pub step: SelectPlan,
+    /// The first slot it fills.
+    pub first_slot: usize,
 }
 
 /// A scan of one table.
@@ -303,7 +364,12 @@ impl Source {
             Source::One
             | Source::Values { .. }
             | Source::Function { .. }
+            | Source::Cte { .. }
+            | Source::Work { .. }
             | Source::System { .. } => false,
+            Source::Set(set) => set.left.locks() || set.right.locks(),
+            Source::Recursive(plan) => plan.base.locks() || plan.step.locks(),
+            Source::Lateral { input, .. } => input.locks(),
             Source::Scan(scan) => scan.locks,
             Source::Subquery { plan, .. } => plan.locks(),
             Source::Filter { input, .. } => input.locks(),
@@ -317,7 +383,18 @@ impl Source {
             Source::One
             | Source::Values { .. }
             | Source::Function { .. }
+            | Source::Cte { .. }
+            | Source::Work { .. }
             | Source::System { .. } => {}
+            Source::Set(set) => {
+                set.left.for_each_table(f);
+                set.right.for_each_table(f);
+            }
+            Source::Recursive(plan) => {
+                plan.base.for_each_table(f);
+                plan.step.for_each_table(f);
+            }
+            Source::Lateral { input, .. } => input.for_each_table(f),
             Source::Scan(scan) => f(&scan.table),
             Source::Subquery { plan, .. } => plan.for_each_table(f),
             Source::Filter { input, .. } => input.for_each_table(f),

@@ -9,6 +9,7 @@ use fencepost_sql::bound::{
 use fencepost_sql::error::SqlError;
 
 use crate::build::plan_select;
+use crate::inline::inline_queries;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
 use crate::subplans::Subplans;
 use crate::tag::Tag;
@@ -36,7 +37,8 @@ pub enum Plan {
 }
 
 /// The plan of a statement, or the statement back if it has none.
-pub fn plan(statement: Statement) -> Result<Plan, Box<Statement>> {
+pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
+    inline_queries(&mut statement);
     let queries = Subplans::of(&statement);
     let mut plan = match statement {
         Statement::Select(select) => {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Expr, Node, Select, Statement, Subquery, SubqueryKind};
+use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, SubqueryKind};
 
 use crate::build::plan_select;
 use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
@@ -31,7 +31,32 @@ impl Subplans {
             let slots = slots_of(sub).into_iter().max();
             outer_slots = outer_slots.max(slots.map_or(0, |slot| slot + 1));
         });
-        if outer_slots == 0 {
+        let mut any = outer_slots > 0;
+        statement.for_each_leaf(&mut |leaf| {
+            let mut args: &[(usize, Expr)] = &[];
+            if let LeafSource::Lateral(lateral) = &leaf.source {
+                args = &lateral.args;
+            }
+            any |= !args.is_empty();
+            for (slot, _) in args {
+                outer_slots = outer_slots.max(slot + 1);
+            }
+            match leaf.source.inner() {
+                LeafSource::Cte(cte) => {
+                    any = true;
+                    if queries.len() <= cte.id {
+                        queries.resize(cte.id + 1, None);
+                    }
+                    queries[cte.id] = Some(Arc::clone(&cte.query));
+                    for (slot, _) in &cte.args {
+                        outer_slots = outer_slots.max(slot + 1);
+                    }
+                }
+                LeafSource::Recursive(_) => any = true,
+                _ => {}
+            }
+        });
+        if !any {
             return None;
         }
         let plan = |query: Option<Arc<Select>>| query.map(|q| plan_select(Select::clone(&q)));
@@ -92,10 +117,15 @@ fn collect(source: &Source, out: &mut Vec<Expr>) {
             collect(&join.left, out);
             collect(&join.right, out);
         }
+        Source::Lateral { input, .. } => collect(input, out),
         Source::One
         | Source::Values { .. }
         | Source::Function { .. }
         | Source::System { .. }
+        | Source::Set(_)
+        | Source::Cte { .. }
+        | Source::Recursive(_)
+        | Source::Work { .. }
         | Source::Subquery { .. } => {}
     }
 }

@@ -70,7 +70,11 @@ fn grouping(grouping: &Grouping) -> bool {
 
 fn source(from: &Source) -> bool {
     match from {
-        Source::One | Source::System { .. } => false,
+        Source::One | Source::System { .. } | Source::Work { .. } => false,
+        Source::Cte { cte, .. } => cte.volatile,
+        Source::Set(set) => select(&set.left) || select(&set.right),
+        Source::Recursive(plan) => select(&plan.base) || select(&plan.step),
+        Source::Lateral { input, .. } => source(input),
         Source::Scan(scan) => any(&scan.filter) || access(scan),
         Source::Values { rows, .. } => rows.iter().any(any),
         Source::Function { function, args, .. } => {

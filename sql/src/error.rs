@@ -96,6 +96,7 @@ states! {
     SYNTAX_ERROR = b"42601", "The text is not SQL.";
     INSUFFICIENT_PRIVILEGE = b"42501", "Not allowed for this role.";
     INVALID_NAME = b"42602", "A name that is not allowed.";
+    INVALID_RECURSION = b"42P19", "A recursive query that is not of the form it must have.";
     NAME_TOO_LONG = b"42622", "A name too long.";
     DUPLICATE_COLUMN = b"42701", "A column twice.";
     AMBIGUOUS_COLUMN = b"42702", "A column name that fits several.";

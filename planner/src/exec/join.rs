@@ -142,13 +142,14 @@ impl JoinState {
     }
 
     /// Begins the search for partners of the current left row.
-    fn open_row(&mut self, join: &Join, cx: &Cx<'_>) -> Result<(), Halt> {
+    fn open_row(&mut self, join: &Join, cx: &mut Cx<'_>) -> Result<(), Halt> {
         self.open = true;
         self.matched = false;
         self.right_at = 0;
         let left = self.left_rows.row(self.current);
         match &join.method {
             JoinMethod::Index => {
+                let left = (left, join.left_slots);
                 self.right.reopen(&join.right, cx, left)?;
                 self.right_rows.clear();
                 self.right_more = true;

@@ -2,6 +2,7 @@
 
 use std::future::{Future, ready};
 use std::pin::Pin;
+use std::sync::Arc;
 
 use fencepost_sql::bound::{Expr, TableFunction};
 use fencepost_sql::functions::Series;
@@ -11,8 +12,10 @@ use fencepost_sql::value::Value;
 use super::batch::Batch;
 use super::cx::Cx;
 use super::join::JoinState;
+use super::recursive::RecursiveState;
 use super::scan::ScanState;
 use super::select::SelectState;
+use super::set::SetState;
 use super::{status, system};
 use crate::plan::Source;
 use crate::subplans::any_deep;
@@ -38,6 +41,16 @@ pub enum SourceState {
     System(Option<Vec<Vec<Value>>>),
     /// A subquery and its last batch.
     Subquery(Box<SelectState>, Batch),
+    /// Two queries put together.
+    Set(Box<SetState>),
+    /// The next row of a query of WITH.
+    Cte(usize),
+    /// A query that reads its own rows.
+    Recursive(Box<RecursiveState>),
+    /// A work table, and its next row.
+    Work(Option<Arc<Batch>>, usize),
+    /// A source that reads outer slots, and whether it has begun.
+    Lateral(Box<SourceState>, bool),
     /// A join.
     Join(Box<JoinState>),
     /// A filtered source.
@@ -63,6 +76,13 @@ impl SourceState {
                 Box::new(SelectState::new(plan)),
                 Batch::new(plan.targets.len()),
             ),
+            Source::Set(set) => SourceState::Set(Box::new(SetState::new(set))),
+            Source::Cte { .. } => SourceState::Cte(0),
+            Source::Recursive(plan) => SourceState::Recursive(Box::new(RecursiveState::new(plan))),
+            Source::Work { .. } => SourceState::Work(None, 0),
+            Source::Lateral { input, .. } => {
+                SourceState::Lateral(Box::new(SourceState::new(input, width)), false)
+            }
             Source::Join(join) => SourceState::Join(Box::new(JoinState::new(join, width))),
             Source::Filter { input, .. } => {
                 SourceState::Filter(Box::new(SourceState::new(input, width)))
@@ -70,11 +90,17 @@ impl SourceState {
         }
     }
 
-    /// Starts again, with keys taken from `row`; only a scan can.
-    pub fn reopen(&mut self, source: &Source, cx: &Cx<'_>, row: &[Value]) -> Result<(), Halt> {
+    /// Starts again, with keys and outer slots taken from `row`, of which the columns within `slots` are there.
+    pub fn reopen(
+        &mut self,
+        source: &Source,
+        cx: &mut Cx<'_>,
+        (row, slots): (&[Value], (usize, usize)),
+    ) -> Result<(), Halt> {
         match (self, source) {
             (SourceState::Scan(state), Source::Scan(scan)) => state.open(scan, cx, row),
             (state, _) => {
+                fill_slots(source, cx, (row, slots))?;
                 *state = SourceState::new(source, row.len());
                 Ok(())
             }
@@ -114,6 +140,45 @@ impl SourceState {
                 }
                 Ok(more)
             }),
+            (SourceState::Set(state), Source::Set(set)) => Box::pin(state.next(set, cx, out, max)),
+            (SourceState::Recursive(state), Source::Recursive(plan)) => {
+                Box::pin(state.next(plan, cx, out, max))
+            }
+            (
+                SourceState::Cte(at),
+                Source::Cte {
+                    cte, first_slot, ..
+                },
+            ) => Box::pin(async move { cx.cte_rows((cte, *first_slot), at, out, max).await }),
+            (
+                SourceState::Work(rows, at),
+                Source::Work {
+                    work, first_slot, ..
+                },
+            ) => {
+                if rows.is_none() {
+                    let queries = cx.queries.as_ref();
+                    *rows = queries.and_then(|queries| queries.works.get(work).cloned());
+                }
+                let more = rows.as_ref().is_some_and(|rows| {
+                    let end = rows.len().min(*at + max);
+                    for i in *at..end {
+                        let row = rows.row(i);
+                        out.push()[*first_slot..][..row.len()].clone_from_slice(row);
+                    }
+                    *at = end;
+                    end < rows.len()
+                });
+                Box::pin(ready(Ok(more)))
+            }
+            (SourceState::Lateral(state, begun), Source::Lateral { args, input }) => {
+                Box::pin(async move {
+                    if !std::mem::replace(begun, true) {
+                        cx.fill_slots(args, &[], (0, 0))?;
+                    }
+                    state.next(input, cx, out, max).await
+                })
+            }
             (SourceState::Filter(state), Source::Filter { input, filter }) => {
                 Box::pin(filtered(state, input, filter, cx, out, max))
             }
@@ -230,6 +295,23 @@ async fn start_series(args: &[Expr], cx: &mut Cx<'_>) -> Result<Series, Halt> {
         values.push(cx.deep_value(arg, &[]).await?);
     }
     Ok(Series::new(&values, &cx.eval.settings.time_zone)?)
+}
+
+/// Fills the outer slots that relations of `source` read of what stands left of them.
+fn fill_slots(
+    source: &Source,
+    cx: &mut Cx<'_>,
+    row: (&[Value], (usize, usize)),
+) -> Result<(), Halt> {
+    match source {
+        Source::Lateral { args, .. } => cx.fill_slots(args, row.0, row.1),
+        Source::Filter { input, .. } => fill_slots(input, cx, row),
+        Source::Join(join) => {
+            fill_slots(&join.left, cx, row)?;
+            fill_slots(&join.right, cx, row)
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn filtered(

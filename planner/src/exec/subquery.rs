@@ -11,12 +11,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use fencepost_sql::bound::{CompareOp, Expr, Node, Subquery, SubqueryKind};
+use fencepost_sql::bound::{CompareOp, Cte, Expr, Node, Subquery, SubqueryKind};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::compare;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
-use foldhash::HashSet;
+use foldhash::{HashMap, HashSet};
 
 use super::batch::Batch;
 use super::cx::Cx;
@@ -24,6 +24,7 @@ use super::gathered::Gathered;
 use super::join::push_comparable;
 use super::select::SelectState;
 use crate::subplans::Subplans;
+use crate::terms::reads_only;
 
 const CHUNK: usize = 1024;
 
@@ -37,6 +38,8 @@ pub struct Queries {
     /// The parameters, then the outer slots, the first of them last.
     pub params: Vec<Value>,
     kept: Vec<Kept>,
+    /// The last round's rows of each recursive query.
+    pub works: HashMap<usize, Arc<Batch>>,
 }
 
 /// The rows of a query as it was last run.
@@ -66,6 +69,7 @@ impl Queries {
             plans: Arc::clone(plans),
             params: all,
             kept: Vec::new(),
+            works: HashMap::default(),
         }
     }
 
@@ -184,6 +188,52 @@ impl Cx<'_> {
         }
     }
 
+    /// Fills the outer slots that a relation reads of columns within `slots`, or of none.
+    pub fn fill_slots(
+        &mut self,
+        args: &[(usize, Expr)],
+        row: &[Value],
+        slots: (usize, usize),
+    ) -> Result<(), Halt> {
+        for (slot, arg) in args {
+            if reads_only(arg, slots) {
+                let value = self.value(arg, row)?;
+                if let Some(queries) = &mut self.queries {
+                    queries.set(*slot, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of a query of WITH from `from` on, up to `max`, into the slots from `first_slot` on; false when there are
+    /// no more after them.
+    pub async fn cte_rows(
+        &mut self,
+        (cte, first_slot): (&Cte, usize),
+        from: &mut usize,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, Halt> {
+        if *from == 0 {
+            let mut args = Vec::with_capacity(cte.args.len());
+            for (_, arg) in &cte.args {
+                args.push(self.value(arg, &[])?);
+            }
+            let slots: Vec<usize> = cte.args.iter().map(|(slot, _)| *slot).collect();
+            self.run_kept((cte.id, &slots), args, usize::MAX, true)
+                .await?;
+        }
+        let rows = &self.kept(cte.id)?.rows;
+        let end = rows.len().min(*from + max);
+        for i in *from..end {
+            let row = &rows.row(i)[..cte.query.visible];
+            out.push()[first_slot..][..row.len()].clone_from_slice(row);
+        }
+        *from = end;
+        Ok(end < rows.len())
+    }
+
     /// What a query gives.
     async fn query(&mut self, sub: &Subquery, row: &[Value]) -> Result<Value, Halt> {
         let mut args = Vec::with_capacity(sub.args.len());
@@ -235,8 +285,20 @@ impl Cx<'_> {
         args: Vec<Value>,
         wanted: usize,
     ) -> Result<(), Halt> {
-        let kept = self.kept(sub.id)?;
+        let slots: Vec<usize> = sub.args.iter().map(|(slot, _)| *slot).collect();
         let again = args.is_empty() || !sub.volatile;
+        self.run_kept((sub.id, &slots), args, wanted, again).await
+    }
+
+    /// As [`Cx::run_query`]; rows that are kept may do `again`, or not.
+    async fn run_kept(
+        &mut self,
+        (id, slots): (usize, &[usize]),
+        args: Vec<Value>,
+        wanted: usize,
+        again: bool,
+    ) -> Result<(), Halt> {
+        let kept = self.kept(id)?;
         if again && kept.args.as_ref() == Some(&args) {
             return Ok(());
         }
@@ -246,11 +308,11 @@ impl Cx<'_> {
         let Some(queries) = &mut self.queries else {
             return Err(SqlError::internal("a query without a plan").into());
         };
-        for ((slot, _), value) in sub.args.iter().zip(&args) {
+        for (slot, value) in slots.iter().zip(&args) {
             queries.set(*slot, value.clone());
         }
         let plans = Arc::clone(&queries.plans);
-        let Some(plan) = plans.get(sub.id) else {
+        let Some(plan) = plans.get(id) else {
             return Err(SqlError::internal("a query without a plan").into());
         };
         let mut state = SelectState::new(plan);
@@ -269,7 +331,7 @@ impl Cx<'_> {
             }
         }
         kept.args = Some(args);
-        *self.kept(sub.id)? = kept;
+        *self.kept(id)? = kept;
         Ok(())
     }
 

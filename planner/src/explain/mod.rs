@@ -3,7 +3,7 @@
 mod partitions;
 mod text;
 
-use fencepost_sql::bound::{JoinKind, OrderKey, Target};
+use fencepost_sql::bound::{JoinKind, OrderKey, SetOp, Target};
 use fencepost_txn::MachineId;
 
 use crate::plan::{Access, Join, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
@@ -219,6 +219,38 @@ impl Lines<'_> {
                 self.node(depth, format!("Subquery Scan on {alias}"));
                 self.select(plan, depth + 1);
             }
+            Source::Set(set) => {
+                let all = if set.all { " All" } else { "" };
+                let mut depth = depth;
+                match set.op {
+                    SetOp::Union => {
+                        if !set.all {
+                            self.node(depth, "HashAggregate".into());
+                            depth += 1;
+                        }
+                        self.node(depth, "Append".into());
+                    }
+                    SetOp::Intersect => self.node(depth, format!("HashSetOp Intersect{all}")),
+                    SetOp::Except => self.node(depth, format!("HashSetOp Except{all}")),
+                }
+                self.select(&set.left, depth + 1);
+                self.select(&set.right, depth + 1);
+            }
+            Source::Cte { cte, alias, .. } => {
+                let on = match *alias == cte.name {
+                    true => alias.clone(),
+                    false => format!("{} {alias}", cte.name),
+                };
+                self.node(depth, format!("CTE Scan on {on}"));
+                self.detail(depth, "Rows of", &format!("SubPlan {}", cte.id + 1));
+            }
+            Source::Recursive(plan) => {
+                self.node(depth, "Recursive Union".into());
+                self.select(&plan.base, depth + 1);
+                self.select(&plan.step, depth + 1);
+            }
+            Source::Work { alias, .. } => self.node(depth, format!("WorkTable Scan on {alias}")),
+            Source::Lateral { input, .. } => self.source(input, names, depth),
             Source::Filter { input, filter } => {
                 self.source(input, names, depth);
                 self.detail(depth, "Filter", &names.text(filter));
@@ -406,6 +438,31 @@ fn collect(source: &Source, out: &mut Vec<(usize, String, Vec<String>)>) {
             let names = visible.map(|t| t.name.clone()).collect();
             out.push((*first_slot, alias.clone(), names));
         }
+        Source::Set(set) => {
+            let visible = set.left.targets[..set.left.visible].iter();
+            let names = visible.map(|t| t.name.clone()).collect();
+            out.push((set.first_slot, "*SELECT*".into(), names));
+        }
+        Source::Recursive(plan) => {
+            let visible = plan.base.targets[..plan.base.visible].iter();
+            let names = visible.map(|t| t.name.clone()).collect();
+            out.push((plan.first_slot, "*SELECT*".into(), names));
+        }
+        Source::Cte {
+            cte,
+            first_slot,
+            alias,
+        } => {
+            let names = cte.query.columns().iter().map(|t| t.name.clone());
+            out.push((*first_slot, alias.clone(), names.collect()));
+        }
+        Source::Work {
+            columns,
+            first_slot,
+            alias,
+            ..
+        } => out.push((*first_slot, alias.clone(), columns.clone())),
+        Source::Lateral { input, .. } => collect(input, out),
         Source::Filter { input, .. } => collect(input, out),
         Source::Join(join) => {
             collect(&join.left, out);

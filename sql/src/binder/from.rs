@@ -7,7 +7,8 @@ use super::expr::Clause;
 use super::scope::{Merged, Scope, ScopeColumn, ScopeLeaf};
 use super::{Binder, names};
 use crate::bound::{
-    ColumnOrigin, CompareOp, Expr, From, Join, JoinKind, Leaf, LeafSource, Node, TableFunction,
+    ColumnOrigin, CompareOp, Expr, From, Join, JoinKind, Lateral, Leaf, LeafSource, Node,
+    TableFunction,
 };
 use crate::catalog::TableDef;
 use crate::error::{SqlError, SqlState};
@@ -27,7 +28,7 @@ impl Binder<'_> {
         }
         let mut from = From::Nothing;
         for item in list {
-            let right = self.joined(item, scope)?;
+            let right = self.joined(item, scope, &[])?;
             from = match from {
                 From::Nothing => right,
                 left => inner(left, right, None),
@@ -37,7 +38,12 @@ impl Binder<'_> {
     }
 
     /// One item of a FROM list. Its ON clauses see only the item's own relations.
-    fn joined(&mut self, item: &ast::TableWithJoins, outer: &mut Scope) -> Result<From, SqlError> {
+    fn joined(
+        &mut self,
+        item: &ast::TableWithJoins,
+        outer: &mut Scope,
+        left: &[&Scope],
+    ) -> Result<From, SqlError> {
         let mut scope = Scope {
             width: outer.width,
             ..Scope::default()
@@ -46,9 +52,11 @@ impl Binder<'_> {
         if item.joins.len() > super::EXPR_DEPTH_MAX {
             return Err(crate::parser::too_deep());
         }
-        let mut from = self.factor(&item.relation, &mut scope)?;
+        let mut left = left.to_vec();
+        left.push(outer);
+        let mut from = self.factor(&item.relation, &mut scope, &left)?;
         for join in &item.joins {
-            from = self.join(from, join, &mut scope)?;
+            from = self.join(from, join, &mut scope, &left)?;
         }
         for leaf in scope.leaves {
             outer.push(leaf)?;
@@ -58,7 +66,13 @@ impl Binder<'_> {
         Ok(from)
     }
 
-    fn join(&mut self, left: From, join: &ast::Join, scope: &mut Scope) -> Result<From, SqlError> {
+    fn join(
+        &mut self,
+        left: From,
+        join: &ast::Join,
+        scope: &mut Scope,
+        around: &[&Scope],
+    ) -> Result<From, SqlError> {
         use ast::JoinOperator as J;
         let (kind, constraint) = match &join.join_operator {
             J::Join(c) | J::Inner(c) | J::CrossJoin(c) => (JoinKind::Inner, c),
@@ -71,7 +85,18 @@ impl Binder<'_> {
             width: scope.width,
             ..Scope::default()
         };
-        let right = self.factor(&join.relation, &mut right_scope)?;
+        let mut beside = around.to_vec();
+        beside.push(scope);
+        let right = self.factor(&join.relation, &mut right_scope, &beside)?;
+        if matches!(kind, JoinKind::Right | JoinKind::Full)
+            && let Some(table) = reads_left(&right, scope)
+        {
+            return Err(SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                format!("invalid reference to FROM-clause entry for table \"{table}\""),
+            )
+            .detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference."));
+        }
         let shared: Vec<String> = match constraint {
             ast::JoinConstraint::Using(columns) => columns
                 .iter()
@@ -158,7 +183,13 @@ impl Binder<'_> {
         })
     }
 
-    fn factor(&mut self, factor: &TableFactor, scope: &mut Scope) -> Result<From, SqlError> {
+    /// One relation, which may read what stands `left` of it.
+    fn factor(
+        &mut self,
+        factor: &TableFactor,
+        scope: &mut Scope,
+        left: &[&Scope],
+    ) -> Result<From, SqlError> {
         match factor {
             TableFactor::Table {
                 name,
@@ -172,6 +203,10 @@ impl Binder<'_> {
                 ..
             } if with_hints.is_empty() && partitions.is_empty() => {
                 let alias_name = alias.as_ref().map(|a| names::fold(&a.name));
+                let called = alias_name.as_deref();
+                if let Some((leaf, source)) = self.named_query(name, called, scope.width)? {
+                    return self.leaf(leaf, source, alias.as_ref(), scope);
+                }
                 let table = match self.table(name) {
                     Err(missing) => {
                         let Some(table) = names::system_table(name) else {
@@ -191,24 +226,22 @@ impl Binder<'_> {
                 args: Some(args),
                 with_ordinality: false,
                 ..
-            } => self.table_function(name, &args.args, alias.as_ref(), scope),
+            } => self.table_function(name, &args.args, alias.as_ref(), (scope, left)),
             TableFactor::Function {
                 lateral: _,
                 name,
                 args,
                 with_ordinality: false,
                 alias,
-            } => self.table_function(name, args, alias.as_ref(), scope),
+            } => self.table_function(name, args, alias.as_ref(), (scope, left)),
             TableFactor::Derived {
                 lateral,
                 subquery,
                 alias,
                 sample: None,
             } => {
-                if *lateral {
-                    return Err(SqlError::unsupported("LATERAL"));
-                }
-                self.derived(subquery, alias.as_ref(), scope)
+                let left = lateral.then_some(left);
+                self.derived(subquery, alias.as_ref(), scope, left)
             }
             TableFactor::NestedJoin {
                 table_with_joins,
@@ -217,7 +250,7 @@ impl Binder<'_> {
                 if alias.is_some() {
                     return Err(SqlError::unsupported("an alias of a join"));
                 }
-                self.deeper(|binder| binder.joined(table_with_joins, scope))
+                self.deeper(|binder| binder.joined(table_with_joins, scope, left))
             }
             _ => Err(SqlError::unsupported("this kind of FROM item")),
         }
@@ -229,6 +262,7 @@ impl Binder<'_> {
         subquery: &ast::Query,
         alias: Option<&ast::TableAlias>,
         scope: &mut Scope,
+        left: Option<&[&Scope]>,
     ) -> Result<From, SqlError> {
         let Some(table_alias) = alias else {
             let what = match subquery.body.as_ref() {
@@ -238,7 +272,10 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, what)
                 .hint("For example, FROM (SELECT ...) [AS] foo."));
         };
-        let select = self.query(subquery)?;
+        let (select, args) = match left {
+            None => (self.query(subquery)?, Vec::new()),
+            Some(left) => self.beside(left, |binder| binder.query(subquery))?,
+        };
         let columns = select
             .columns()
             .iter()
@@ -257,7 +294,8 @@ impl Binder<'_> {
             columns,
             key: Vec::new(),
         };
-        self.leaf(leaf, LeafSource::Subquery(Box::new(select)), alias, scope)
+        let source = lateral(args, LeafSource::Subquery(Box::new(select)));
+        self.leaf(leaf, source, alias, scope)
     }
 
     /// A function in FROM: one that is a source of rows, or any other, which gives one row.
@@ -266,14 +304,17 @@ impl Binder<'_> {
         name: &ast::ObjectName,
         args: &[ast::FunctionArg],
         alias: Option<&ast::TableAlias>,
-        scope: &mut Scope,
+        (scope, left): (&mut Scope, &[&Scope]),
     ) -> Result<From, SqlError> {
         let name = function_name(name)?;
         let empty = Scope::default();
-        let mut bound = Vec::with_capacity(args.len());
-        for arg in args {
-            bound.push(self.scalar(plain_argument(arg)?, &empty, Clause::FromFunction)?);
-        }
+        let (bound, read) = self.beside(left, |binder| {
+            let mut bound = Vec::with_capacity(args.len());
+            for arg in args {
+                bound.push(binder.scalar(plain_argument(arg)?, &empty, Clause::FromFunction)?);
+            }
+            Ok(bound)
+        })?;
         let (ty, source) = match TableFunction::of(&name) {
             Some(function) => self.rows_of(function, bound)?,
             None => {
@@ -298,7 +339,21 @@ impl Binder<'_> {
             }],
             key: Vec::new(),
         };
-        self.leaf(leaf, source, alias, scope)
+        self.leaf(leaf, lateral(read, source), alias, scope)
+    }
+
+    /// Runs `bind` for a relation that may read what stands `left` of it; what it reads comes with its result.
+    fn beside<T>(
+        &mut self,
+        left: &[&Scope],
+        bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
+    ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
+        let mut all = Scope::default();
+        for scope in left {
+            all.leaves.extend(scope.leaves.iter().cloned());
+            all.merged.extend(scope.merged.iter().cloned());
+        }
+        self.within_lateral(all, bind)
     }
 
     /// The source that a function is, and the type of its column.
@@ -416,6 +471,29 @@ impl Binder<'_> {
         scope.push(leaf)?;
         Ok(from)
     }
+}
+
+/// A source, and what it reads of what stands left of it.
+fn lateral(args: Vec<(usize, Expr)>, source: LeafSource) -> LeafSource {
+    match args.is_empty() {
+        true => source,
+        false => LeafSource::Lateral(Box::new(Lateral { args, source })),
+    }
+}
+
+/// The relation of `scope` that another reads.
+fn reads_left(from: &From, scope: &Scope) -> Option<String> {
+    let mut found = None;
+    from.for_each_leaf(&mut |leaf| {
+        if let LeafSource::Lateral(lateral) = &leaf.source {
+            for (_, arg) in &lateral.args {
+                arg.for_each_column(&mut |slot| {
+                    found = scope.leaf_of_slot(slot).map(|(leaf, _)| leaf.alias.clone());
+                });
+            }
+        }
+    });
+    found
 }
 
 /// A table as an expression sees it.

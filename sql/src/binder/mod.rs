@@ -28,6 +28,7 @@ mod params;
 mod query;
 mod scope;
 mod select;
+mod set;
 mod special;
 mod subquery;
 mod symbol;
@@ -35,6 +36,7 @@ mod symbol;
 mod tests;
 mod type_name;
 mod update;
+mod with;
 
 use sqlparser::ast;
 use sqlparser::tokenizer::Span;
@@ -67,6 +69,8 @@ pub fn bind(
         cx,
         depth: 0,
         surroundings: Vec::new(),
+        named: Vec::new(),
+        unsettled: false,
         outer_slots: 0,
         subqueries: 0,
     };
@@ -88,6 +92,10 @@ struct Binder<'a> {
     depth: usize,
     /// What is around the query in hand, from the outside in.
     surroundings: Vec<subquery::Surroundings>,
+    /// The names that WITH has given, the nearest last.
+    named: Vec<with::Named>,
+    /// The select list that comes next leaves literals without a type.
+    unsettled: bool,
     /// How many outer slots there are.
     outer_slots: usize,
     /// How many queries in expressions there are.
@@ -116,7 +124,14 @@ impl Binder<'_> {
 
     fn sql(&mut self, statement: &ast::Statement) -> Result<Statement, SqlError> {
         match statement {
-            ast::Statement::Query(query) => Ok(Statement::Select(Box::new(self.query(query)?))),
+            ast::Statement::Query(query) => match query.body.as_ref() {
+                ast::SetExpr::Insert(changing)
+                | ast::SetExpr::Update(changing)
+                | ast::SetExpr::Delete(changing) => {
+                    self.under(query.with.as_ref(), |binder| binder.sql(changing))
+                }
+                _ => Ok(Statement::Select(Box::new(self.query(query)?))),
+            },
             ast::Statement::Insert(insert) => self.insert(insert),
             ast::Statement::Update(update) => self.update(update),
             ast::Statement::Delete(delete) => self.delete(delete),

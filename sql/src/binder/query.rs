@@ -4,7 +4,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::expr::Clause;
-use super::scope::Scope;
+use super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use crate::bound::{
     Expr, From, Leaf, LeafSource, Locking, Node, OrderKey, Select, Target, WaitPolicy,
 };
@@ -32,9 +32,18 @@ impl Binder<'_> {
         query: &ast::Query,
         wanted: Option<&[Type]>,
     ) -> Result<Select, SqlError> {
-        if query.with.is_some() {
-            return Err(SqlError::unsupported("WITH"));
-        }
+        let unsettled = std::mem::take(&mut self.unsettled);
+        self.under(query.with.as_ref(), |binder| {
+            binder.query_under(query, wanted, unsettled)
+        })
+    }
+
+    fn query_under(
+        &mut self,
+        query: &ast::Query,
+        wanted: Option<&[Type]>,
+        unsettled: bool,
+    ) -> Result<Select, SqlError> {
         if query.for_clause.is_some()
             || query.settings.is_some()
             || query.format_clause.is_some()
@@ -44,7 +53,10 @@ impl Binder<'_> {
         }
         let order_by = order_keys(query)?;
         let mut select = match query.body.as_ref() {
-            ast::SetExpr::Select(select) => self.select(select, order_by, wanted)?,
+            ast::SetExpr::Select(select) => {
+                self.unsettled = unsettled;
+                self.select(select, order_by, wanted)?
+            }
             ast::SetExpr::Values(values) => self.values(values, order_by)?,
             ast::SetExpr::Query(inner) => {
                 let inner = self.query_for(inner, wanted)?;
@@ -54,9 +66,12 @@ impl Binder<'_> {
                     self.wrapped(inner, order_by)?
                 }
             }
-            ast::SetExpr::SetOperation { op, .. } => {
-                return Err(SqlError::unsupported(op.to_string()));
-            }
+            ast::SetExpr::SetOperation {
+                op,
+                set_quantifier,
+                left,
+                right,
+            } => self.set_operation((op, set_quantifier), left, right, order_by)?,
             _ => return Err(SqlError::unsupported("this kind of query")),
         };
         self.limits(query, &mut select)?;
@@ -91,7 +106,7 @@ impl Binder<'_> {
     }
 
     /// A select of all columns of one relation.
-    fn over_leaf(
+    pub(super) fn over_leaf(
         &mut self,
         leaf: Leaf,
         targets: Vec<Target>,
@@ -114,9 +129,9 @@ impl Binder<'_> {
             let target = match self.output_reference(&key.expr, &select.targets)? {
                 Some(target) => target,
                 None => {
-                    return Err(SqlError::unsupported(
-                        "ORDER BY an expression over a bracketed query or VALUES",
-                    ));
+                    let target = self.over_key(&key.expr, &select)?;
+                    select.targets.push(target);
+                    select.targets.len() - 1
                 }
             };
             select.order_by.push(order_key(key, target));
@@ -124,8 +139,50 @@ impl Binder<'_> {
         Ok(select)
     }
 
+    /// What an ORDER BY sorts one relation by, where that is no column of it.
+    fn over_key(&mut self, key: &ast::Expr, select: &Select) -> Result<Target, SqlError> {
+        let From::Leaf(leaf) = &select.from else {
+            return Err(SqlError::internal("a relation that is none"));
+        };
+        let column = |(name, ty): (&String, &Type)| ScopeColumn {
+            name: name.clone(),
+            ty: *ty,
+            origin: None,
+            hidden: false,
+        };
+        let mut scope = Scope::default();
+        scope.push(ScopeLeaf {
+            alias: leaf.alias.clone(),
+            table_name: None,
+            schema: None,
+            first_slot: 0,
+            columns: leaf
+                .column_names
+                .iter()
+                .zip(&leaf.column_types)
+                .map(column)
+                .collect(),
+            key: Vec::new(),
+        })?;
+        let bound = self.scalar(key, &scope, Clause::OrderBy)?;
+        if matches!(leaf.source, LeafSource::Set(_)) {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "invalid UNION/INTERSECT/EXCEPT ORDER BY clause",
+            )
+            .detail("Only result column names can be used, not expressions or functions.")
+            .hint("Add the expression/function to every SELECT, or move the UNION into a FROM clause.")
+            .or_at(self.position_near(key)));
+        }
+        Ok(Target {
+            name: String::new(),
+            expr: self.settle(bound)?,
+            origin: None,
+        })
+    }
+
     /// VALUES as a query: columns are called column1 and so on.
-    fn values(
+    pub(super) fn values(
         &mut self,
         values: &ast::Values,
         order_by: &[ast::OrderByExpr],
@@ -172,7 +229,11 @@ impl Binder<'_> {
         self.over_leaf(leaf, targets, order_by)
     }
 
-    fn limits(&mut self, query: &ast::Query, select: &mut Select) -> Result<(), SqlError> {
+    pub(super) fn limits(
+        &mut self,
+        query: &ast::Query,
+        select: &mut Select,
+    ) -> Result<(), SqlError> {
         let (limit, offset) = match &query.limit_clause {
             None => (None, None),
             Some(ast::LimitClause::LimitOffset {
@@ -237,6 +298,17 @@ impl Binder<'_> {
                     format!("{name} is not allowed with {what}"),
                 )
             };
+            if let From::Leaf(leaf) = &select.from
+                && matches!(leaf.source, LeafSource::Set(_) | LeafSource::Values(_))
+            {
+                return Err(match leaf.source {
+                    LeafSource::Set(_) => refused("UNION/INTERSECT/EXCEPT"),
+                    _ => SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        format!("{name} cannot be applied to VALUES"),
+                    ),
+                });
+            }
             if select.distinct {
                 return Err(refused("DISTINCT clause"));
             }
@@ -321,7 +393,7 @@ impl Binder<'_> {
 }
 
 /// The keys of a query's ORDER BY.
-fn order_keys(query: &ast::Query) -> Result<&[ast::OrderByExpr], SqlError> {
+pub(super) fn order_keys(query: &ast::Query) -> Result<&[ast::OrderByExpr], SqlError> {
     let Some(order_by) = &query.order_by else {
         return Ok(&[]);
     };

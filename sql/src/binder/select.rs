@@ -21,9 +21,19 @@ impl Binder<'_> {
         order_by: &[ast::OrderByExpr],
         wanted: Option<&[Type]>,
     ) -> Result<Select, SqlError> {
+        let unsettled = std::mem::take(&mut self.unsettled);
         check_supported(select)?;
         let mut scope = Scope::default();
         let mut from = self.relations(&select.from, &mut scope)?;
+        let unknown = match unsettled {
+            true => vec![Type::UNKNOWN; select.projection.len() + scope.width],
+            false => Vec::new(),
+        };
+        let wanted = if unsettled {
+            Some(unknown.as_slice())
+        } else {
+            wanted
+        };
         let mut aggregates = Aggregates::default();
         let mut targets = match self.function_target(select, &mut scope)? {
             Some((leaf, targets)) => {

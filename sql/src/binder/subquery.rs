@@ -16,6 +16,8 @@ pub(super) struct Surroundings {
     pub(super) scope: Scope,
     /// What the query reads of them: outer slots, and what goes into them.
     pub(super) args: Vec<(usize, Expr)>,
+    /// It is what stands left of a relation in FROM.
+    pub(super) lateral: bool,
 }
 
 impl Binder<'_> {
@@ -45,9 +47,28 @@ impl Binder<'_> {
         scope: Scope,
         bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
     ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
+        self.surrounded(scope, false, bind)
+    }
+
+    /// As [`Binder::within`], for a relation that reads what stands left of it in FROM.
+    pub(super) fn within_lateral<T>(
+        &mut self,
+        scope: Scope,
+        bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
+    ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
+        self.surrounded(scope, true, bind)
+    }
+
+    fn surrounded<T>(
+        &mut self,
+        scope: Scope,
+        lateral: bool,
+        bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
+    ) -> Result<(T, Vec<(usize, Expr)>), SqlError> {
         self.surroundings.push(Surroundings {
             scope,
             args: Vec::new(),
+            lateral,
         });
         let bound = bind(self);
         let args = self.surroundings.pop().map_or(Vec::new(), |s| s.args);
@@ -68,7 +89,7 @@ impl Binder<'_> {
     }
 
     /// A value of the surroundings `level`, handed from each to the next.
-    fn carried(&mut self, level: usize, mut expr: Expr) -> Expr {
+    pub(super) fn carried(&mut self, level: usize, mut expr: Expr) -> Expr {
         for level in level..self.surroundings.len() {
             let ty = expr.ty;
             let args = &self.surroundings[level].args;

@@ -16,6 +16,7 @@
 mod ddl;
 mod dml;
 mod expr;
+mod relation;
 mod role;
 mod select;
 mod session;
@@ -31,6 +32,7 @@ pub use dml::{Insert, InsertSource, OnConflict, Update};
 pub use expr::{
     ArithClass, ArithOp, BoolTest, CompareClass, CompareOp, Expr, LikeKind, Node, Volatility,
 };
+pub use relation::{Cte, Lateral, Recursive, SetOp, SetOperation};
 pub use role::{AlterRole, CreateRole, DropRole, RoleOptions, RoleRef};
 pub use select::{
     Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,

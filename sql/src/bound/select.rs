@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::expr::Expr;
+use super::relation::{Cte, Lateral, Recursive, SetOperation};
 use crate::catalog::TableDef;
 use crate::system::SystemTable;
 use crate::types::Type;
@@ -84,6 +85,16 @@ pub enum LeafSource {
     System(SystemTable),
     /// VALUES; the expressions read no columns and have the leaf's column types.
     Values(Vec<Vec<Expr>>),
+    /// Two queries put together.
+    Set(Box<SetOperation>),
+    /// A query of WITH.
+    Cte(Arc<Cte>),
+    /// A query that reads its own rows.
+    Recursive(Box<Recursive>),
+    /// What the last round of a recursive query gave, by the number of its work table.
+    Work(usize),
+    /// A source that reads columns of what stands left of it.
+    Lateral(Box<Lateral>),
 }
 
 /// A function that gives rows.
@@ -258,6 +269,18 @@ impl From {
         }
     }
 
+    /// Calls `f` on each leaf, from left to right, to change it.
+    pub fn for_each_leaf_mut(&mut self, f: &mut dyn FnMut(&mut Leaf)) {
+        match self {
+            From::Nothing => {}
+            From::Leaf(leaf) => f(leaf),
+            From::Join(join) => {
+                join.left.for_each_leaf_mut(f);
+                join.right.for_each_leaf_mut(f);
+            }
+        }
+    }
+
     /// Calls `f` on each leaf, from left to right.
     pub fn for_each_leaf<'a>(&'a self, f: &mut dyn FnMut(&'a Leaf)) {
         match self {
@@ -284,12 +307,14 @@ impl Select {
         &self.targets[..self.visible]
     }
 
-    /// Calls `f` on each table it reads, those of subqueries too.
+    /// Calls `f` on each table it reads, those of all queries in it too.
     pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TableDef>)) {
-        self.from.for_each_leaf(&mut |leaf| match &leaf.source {
-            LeafSource::Table(table) => f(table),
-            LeafSource::Subquery(select) => select.for_each_table(f),
-            LeafSource::Function { .. } | LeafSource::System(_) | LeafSource::Values(_) => {}
+        self.for_each_query(&mut |query| {
+            query.from.for_each_leaf(&mut |leaf| {
+                if let LeafSource::Table(table) = &leaf.source {
+                    f(table);
+                }
+            });
         });
     }
 }

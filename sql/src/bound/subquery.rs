@@ -9,10 +9,12 @@
 //! first. So a query depends on its arguments and on nothing else of its surroundings, also where several are
 //! nested, and running it twice with the same arguments gives the same rows.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::expr::{Expr, Volatility};
-use super::select::{From, LeafSource, Select};
+use super::relation::Part;
+use super::select::{From, Leaf, LeafSource, Select};
 use super::statement::Statement;
 use super::{CopySource, InsertSource, Target};
 
@@ -81,31 +83,37 @@ impl Select {
         self.offset.iter().for_each(&mut *f);
     }
 
-    /// Calls `f` on each query in it, itself first: subqueries in FROM and in expressions, at every depth.
+    /// Calls `f` on each query in it, itself first: in FROM and in expressions, at every depth; on those of WITH once.
     pub fn for_each_query<'a>(&'a self, f: &mut dyn FnMut(&'a Select)) {
+        self.walk(&mut HashSet::new(), f);
+    }
+
+    fn walk<'a>(&'a self, seen: &mut HashSet<usize>, f: &mut dyn FnMut(&'a Select)) {
         f(self);
-        self.from.for_each_leaf(&mut |leaf| {
-            if let LeafSource::Subquery(select) = leaf.source.inner() {
-                select.for_each_query(f);
-            }
-        });
+        walk_from(&self.from, seen, f);
         self.for_each_expr(&mut |expr| {
-            expr.for_each_subquery(&mut |sub| sub.query.for_each_query(f))
+            expr.for_each_subquery(&mut |sub| sub.query.walk(seen, f));
         });
     }
 
     /// The least stable thing in it.
     pub fn volatility(&self) -> Volatility {
         let mut volatility = Volatility::Stable;
-        let mut inner = |expr: &Expr| volatility = volatility.max(expr.volatility());
-        self.for_each_expr(&mut inner);
-        self.from.for_each_leaf(&mut |leaf| {
-            if let LeafSource::Subquery(select) = leaf.source.inner() {
-                volatility = volatility.max(select.volatility());
-            }
+        self.for_each_query(&mut |query| {
+            query.for_each_expr(&mut |expr| volatility = volatility.max(expr.volatility()));
         });
         volatility
     }
+}
+
+fn walk_from<'a>(from: &'a From, seen: &mut HashSet<usize>, f: &mut dyn FnMut(&'a Select)) {
+    from.for_each_leaf(&mut |leaf| {
+        leaf.source.for_each_part(&mut |part| match part {
+            Part::Query(query) => query.walk(seen, f),
+            Part::Cte(cte) if seen.insert(cte.id) => cte.query.walk(seen, f),
+            Part::Cte(_) => {}
+        });
+    });
 }
 
 fn of_from<'a>(from: &'a From, f: &mut dyn FnMut(&'a Expr)) {
@@ -123,15 +131,20 @@ fn of_from<'a>(from: &'a From, f: &mut dyn FnMut(&'a Expr)) {
 impl LeafSource {
     fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         match self {
-            LeafSource::Table(_) | LeafSource::Subquery(_) | LeafSource::System(_) => {}
             LeafSource::Function { args, .. } => args.iter().for_each(f),
             LeafSource::Values(rows) => rows.iter().flatten().for_each(f),
+            LeafSource::Cte(cte) => cte.args.iter().for_each(|(_, arg)| f(arg)),
+            LeafSource::Lateral(lateral) => {
+                lateral.args.iter().for_each(|(_, arg)| f(arg));
+                lateral.source.for_each_expr(f);
+            }
+            LeafSource::Table(_)
+            | LeafSource::Subquery(_)
+            | LeafSource::System(_)
+            | LeafSource::Set(_)
+            | LeafSource::Recursive(_)
+            | LeafSource::Work(_) => {}
         }
-    }
-
-    /// The source itself.
-    pub fn inner(&self) -> &LeafSource {
-        self
     }
 }
 
@@ -181,34 +194,36 @@ impl Statement {
         }
     }
 
-    /// Calls `f` on each query in the statement, at every depth.
-    pub fn for_each_query<'a>(&'a self, f: &mut dyn FnMut(&'a Select)) {
-        let of_leaves = |from: &'a From, f: &mut dyn FnMut(&'a Select)| {
-            from.for_each_leaf(&mut |leaf| {
-                if let LeafSource::Subquery(select) = leaf.source.inner() {
-                    select.for_each_query(f);
-                }
-            });
-        };
+    /// Calls `f` on the statement's own FROM, where it is no query.
+    fn for_each_from<'a>(&'a self, f: &mut dyn FnMut(&'a From)) {
         match self {
-            Statement::Select(select) => select.for_each_query(f),
+            Statement::Update(update) => update.from.iter().for_each(f),
+            Statement::Delete(delete) => delete.using.iter().for_each(f),
+            _ => {}
+        }
+    }
+
+    /// Calls `f` on each query in the statement, at every depth; on those of WITH once.
+    pub fn for_each_query<'a>(&'a self, f: &mut dyn FnMut(&'a Select)) {
+        let seen = &mut HashSet::new();
+        match self {
+            Statement::Select(select) => select.walk(seen, f),
             Statement::Insert(insert) => {
                 if let InsertSource::Select { select, .. } = &insert.source {
-                    select.for_each_query(f);
+                    select.walk(seen, f);
                 }
             }
-            Statement::Update(update) => update.from.iter().for_each(|from| of_leaves(from, f)),
-            Statement::Delete(delete) => delete.using.iter().for_each(|from| of_leaves(from, f)),
             Statement::Copy(copy) => {
                 if let CopySource::Query(select) = &copy.source {
-                    select.for_each_query(f);
+                    select.walk(seen, f);
                 }
             }
             Statement::Explain(explain) => explain.statement.for_each_query(f),
             _ => {}
         }
+        self.for_each_from(&mut |from| walk_from(from, seen, f));
         self.for_each_expr(&mut |expr| {
-            expr.for_each_subquery(&mut |sub| sub.query.for_each_query(f))
+            expr.for_each_subquery(&mut |sub| sub.query.walk(seen, f));
         });
     }
 
@@ -218,5 +233,11 @@ impl Statement {
         self.for_each_query(&mut |select| {
             select.for_each_expr(&mut |expr| expr.for_each_subquery(f));
         });
+    }
+
+    /// Calls `f` on each leaf of a FROM, at every depth.
+    pub fn for_each_leaf<'a>(&'a self, f: &mut dyn FnMut(&'a Leaf)) {
+        self.for_each_from(&mut |from| from.for_each_leaf(f));
+        self.for_each_query(&mut |select| select.from.for_each_leaf(f));
     }
 }

@@ -194,9 +194,9 @@ fn errors_are_postgresqls() {
             0,
         ),
         (
-            "select 1 union select 2",
-            "0A000",
-            "UNION is not supported",
+            "select 1 union select 2, 3",
+            "42601",
+            "each UNION query must have the same number of columns",
             0,
         ),
         (

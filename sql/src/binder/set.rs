@@ -1,0 +1,161 @@
+//! UNION, INTERSECT and EXCEPT.
+
+use sqlparser::ast;
+
+use super::Binder;
+use crate::bound::{Expr, Leaf, LeafSource, Select, SetOp, SetOperation, Target};
+use crate::error::{SqlError, SqlState};
+use crate::functions::CastContext;
+use crate::types::Type;
+
+impl Binder<'_> {
+    /// `left UNION right` and the like.
+    pub(super) fn set_operation(
+        &mut self,
+        set: (&ast::SetOperator, &ast::SetQuantifier),
+        left: &ast::SetExpr,
+        right: &ast::SetExpr,
+        order_by: &[ast::OrderByExpr],
+    ) -> Result<Select, SqlError> {
+        let (op, all) = operation(set)?;
+        let left = self.set_side(left)?;
+        let right = self.set_side(right)?;
+        let (left, right) = self.matched(op, left, right)?;
+        let set = SetOperation {
+            op,
+            all,
+            left,
+            right,
+        };
+        self.over_set(LeafSource::Set(Box::new(set)), order_by)
+    }
+
+    /// A select of all that a relation of the same columns as the first query in it gives.
+    pub(super) fn over_set(
+        &mut self,
+        source: LeafSource,
+        order_by: &[ast::OrderByExpr],
+    ) -> Result<Select, SqlError> {
+        let first = match &source {
+            LeafSource::Set(set) => &set.left,
+            LeafSource::Recursive(recursive) => &recursive.base,
+            _ => return Err(SqlError::internal("no queries to put together")),
+        };
+        let targets: Vec<Target> = first
+            .columns()
+            .iter()
+            .enumerate()
+            .map(|(slot, t)| Target {
+                name: t.name.clone(),
+                expr: Expr::column(t.expr.ty, slot),
+                origin: None,
+            })
+            .collect();
+        let leaf = Leaf {
+            alias: "*SELECT*".to_owned(),
+            column_names: targets.iter().map(|t| t.name.clone()).collect(),
+            column_types: targets.iter().map(|t| t.expr.ty).collect(),
+            first_slot: 0,
+            source,
+        };
+        self.over_leaf(leaf, targets, order_by)
+    }
+
+    /// One side. What a literal or parameter is in its select list the other side may tell.
+    pub(super) fn set_side(&mut self, side: &ast::SetExpr) -> Result<Select, SqlError> {
+        self.deeper(|binder| match side {
+            ast::SetExpr::Select(select) => {
+                binder.unsettled = true;
+                let bound = binder.select(select, &[], None);
+                binder.unsettled = false;
+                bound
+            }
+            ast::SetExpr::Values(values) => binder.values(values, &[]),
+            ast::SetExpr::Query(query) => {
+                binder.unsettled = matches!(query.body.as_ref(), ast::SetExpr::Select(_));
+                let bound = binder.query(query);
+                binder.unsettled = false;
+                bound
+            }
+            ast::SetExpr::SetOperation {
+                op,
+                set_quantifier,
+                left,
+                right,
+            } => binder.set_operation((op, set_quantifier), left, right, &[]),
+            _ => Err(SqlError::unsupported("this kind of query")),
+        })
+    }
+
+    /// Both sides with the types that their columns have in common.
+    pub(super) fn matched(
+        &mut self,
+        op: SetOp,
+        mut left: Select,
+        mut right: Select,
+    ) -> Result<(Select, Select), SqlError> {
+        if left.visible != right.visible {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!(
+                    "each {} query must have the same number of columns",
+                    op.name()
+                ),
+            ));
+        }
+        for column in 0..left.visible {
+            let sides = [&left, &right].map(|side| side.targets[column].expr.clone());
+            let (ty, _) = self.unify(sides.to_vec(), op.name())?;
+            for side in [&mut left, &mut right] {
+                self.retype(side, column, ty)?;
+            }
+        }
+        Ok((left, right))
+    }
+
+    /// Gives a column of a query another type.
+    pub(super) fn retype(
+        &mut self,
+        select: &mut Select,
+        column: usize,
+        ty: Type,
+    ) -> Result<(), SqlError> {
+        let target = &mut select.targets[column];
+        if target.expr.ty != ty {
+            let old = std::mem::replace(
+                &mut target.expr,
+                Expr::constant(ty, crate::value::Value::Null),
+            );
+            target.expr = self.coerce(old, ty, CastContext::Implicit)?;
+        }
+        Ok(())
+    }
+
+    /// What is still unknown of a query's columns becomes text.
+    pub(super) fn settle_columns(&mut self, select: &mut Select) -> Result<(), SqlError> {
+        for column in 0..select.visible {
+            if select.targets[column].expr.ty == Type::UNKNOWN {
+                self.retype(select, column, Type::TEXT)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The operation that is written, and whether ALL is.
+pub(super) fn operation(
+    (op, quantifier): (&ast::SetOperator, &ast::SetQuantifier),
+) -> Result<(SetOp, bool), SqlError> {
+    let op = match op {
+        ast::SetOperator::Union => SetOp::Union,
+        ast::SetOperator::Intersect => SetOp::Intersect,
+        ast::SetOperator::Except => SetOp::Except,
+        other => return Err(SqlError::unsupported(other.to_string())),
+    };
+    let all = match quantifier {
+        ast::SetQuantifier::All => true,
+        ast::SetQuantifier::None | ast::SetQuantifier::Distinct => false,
+        other => return Err(SqlError::unsupported(format!("{} {other}", op.name()))),
+    };
+    Ok((op, all))
+}

@@ -1,0 +1,308 @@
+//! WITH: queries that have a name within another.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::Binder;
+use super::names;
+use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::set::operation;
+use crate::bound::{Cte, Expr, LeafSource, Node, Recursive, Select, SetOp, Volatility};
+use crate::error::{SqlError, SqlState};
+use crate::types::Type;
+
+/// A name that WITH gives.
+pub(super) struct Named {
+    name: String,
+    columns: Vec<(String, Type)>,
+    stage: Stage,
+    /// How many queries in expressions were around the one that has the WITH.
+    level: usize,
+    /// As many, without relations that read what stands left of them.
+    depth: usize,
+}
+
+/// How far the query of a name is.
+enum Stage {
+    /// It is bound.
+    Bound(Arc<Cte>),
+    /// The recursive term is being bound: it reads this work table; whether it has.
+    Recursive { work: usize, used: bool },
+    /// What is being bound must not read it.
+    Forbidden(&'static str),
+}
+
+impl Binder<'_> {
+    /// Binds the queries of a WITH, whose names hold until `forget` takes them back.
+    pub(super) fn with(&mut self, with: &ast::With) -> Result<(), SqlError> {
+        let first = self.named.len();
+        for cte in &with.cte_tables {
+            let name = names::fold(&cte.alias.name);
+            if self.named[first..].iter().any(|n| n.name == name) {
+                return Err(SqlError::new(
+                    SqlState::DUPLICATE_ALIAS,
+                    format!("WITH query name \"{name}\" specified more than once"),
+                )
+                .or_at(self.position(cte.alias.name.span)));
+            }
+            let named = match with.recursive {
+                true => self.perhaps_recursive(cte, name)?,
+                false => self.plain(cte, name)?,
+            };
+            self.named.push(named);
+        }
+        Ok(())
+    }
+
+    /// Runs `bind` under the names of `with`.
+    pub(super) fn under<T>(
+        &mut self,
+        with: Option<&ast::With>,
+        bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        let Some(with) = with else {
+            return bind(self);
+        };
+        let names = self.named.len();
+        let bound = self.with(with).and_then(|()| bind(self));
+        self.named.truncate(names);
+        bound
+    }
+
+    fn plain(&mut self, cte: &ast::Cte, name: String) -> Result<Named, SqlError> {
+        let level = self.surroundings.len();
+        let (query, args) = self.within(Scope::default(), |binder| binder.query(&cte.query))?;
+        self.finished(cte, name, level, query, args)
+    }
+
+    fn perhaps_recursive(&mut self, cte: &ast::Cte, name: String) -> Result<Named, SqlError> {
+        let level = self.surroundings.len();
+        let ast::SetExpr::SetOperation {
+            op,
+            set_quantifier,
+            left,
+            right,
+        } = cte.query.body.as_ref()
+        else {
+            self.named.push(Named {
+                name: name.clone(),
+                columns: Vec::new(),
+                stage: Stage::Forbidden(
+                    "does not have the form non-recursive-term UNION [ALL] recursive-term",
+                ),
+                level,
+                depth: self.levels(),
+            });
+            let named = self.plain(cte, name);
+            self.named.pop();
+            return named;
+        };
+        let (op, all) = operation((op, set_quantifier))?;
+        let forbidden = match op {
+            SetOp::Union => "must not appear within its non-recursive term",
+            _ => "does not have the form non-recursive-term UNION [ALL] recursive-term",
+        };
+        let place = self.named.len();
+        self.named.push(Named {
+            name: name.clone(),
+            columns: Vec::new(),
+            stage: Stage::Forbidden(forbidden),
+            level,
+            depth: self.levels(),
+        });
+        let bound = self.within(Scope::default(), |binder| {
+            binder.under(cte.query.with.as_ref(), |binder| {
+                let left = binder.set_side(left)?;
+                if op != SetOp::Union {
+                    let right = binder.set_side(right)?;
+                    let (left, right) = binder.matched(op, left, right)?;
+                    return Ok((op, left, right, None));
+                }
+                let mut settled = left.clone();
+                binder.settle_columns(&mut settled)?;
+                let work = binder.subqueries;
+                binder.subqueries += 1;
+                let renamed = cte.alias.columns.iter().map(|c| Some(names::fold(&c.name)));
+                let renamed = renamed.chain(std::iter::repeat(None));
+                let columns = settled.columns().iter().zip(renamed);
+                let columns = columns.map(|(t, name)| (name.unwrap_or(t.name.clone()), t.expr.ty));
+                let columns: Vec<(String, Type)> = columns.collect();
+                binder.named[place].columns = columns;
+                binder.named[place].stage = Stage::Recursive { work, used: false };
+                let right = binder.set_side(right)?;
+                let used = matches!(
+                    binder.named[place].stage,
+                    Stage::Recursive { used: true, .. }
+                );
+                if !used {
+                    let (left, right) = binder.matched(op, left, right)?;
+                    return Ok((op, left, right, None));
+                }
+                let types: Vec<Type> = settled.columns().iter().map(|t| t.expr.ty).collect();
+                let (left, right) = binder.matched(op, settled, right)?;
+                for (nth, (target, ty)) in left.columns().iter().zip(types).enumerate() {
+                    if target.expr.ty != ty {
+                        return Err(SqlError::new(
+                            SqlState::DATATYPE_MISMATCH,
+                            format!(
+                                "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
+                                nth + 1,
+                                ty.name(),
+                                target.expr.ty.name(),
+                            ),
+                        )
+                        .hint("Cast the output of the non-recursive term to the correct type."));
+                    }
+                }
+                Ok((op, left, right, Some(work)))
+            })
+        });
+        self.named.truncate(place);
+        let ((op, left, right, work), args) = bound?;
+        let mut query = match work {
+            Some(work) => {
+                if cte.query.order_by.is_some() {
+                    return Err(SqlError::unsupported("ORDER BY in a recursive query"));
+                }
+                if cte.query.limit_clause.is_some() || cte.query.fetch.is_some() {
+                    return Err(SqlError::unsupported("LIMIT in a recursive query"));
+                }
+                let recursive = Recursive {
+                    work,
+                    all,
+                    base: left,
+                    step: right,
+                };
+                self.over_set(LeafSource::Recursive(Box::new(recursive)), &[])?
+            }
+            None => {
+                let set = crate::bound::SetOperation {
+                    op,
+                    all,
+                    left,
+                    right,
+                };
+                let order_by = super::query::order_keys(&cte.query)?;
+                self.over_set(LeafSource::Set(Box::new(set)), order_by)?
+            }
+        };
+        if work.is_none() {
+            self.limits(&cte.query, &mut query)?;
+        }
+        self.finished(cte, name, level, query, args)
+    }
+
+    fn finished(
+        &mut self,
+        cte: &ast::Cte,
+        name: String,
+        level: usize,
+        query: Select,
+        args: Vec<(usize, Expr)>,
+    ) -> Result<Named, SqlError> {
+        let mut columns: Vec<(String, Type)> = query
+            .columns()
+            .iter()
+            .map(|t| (t.name.clone(), t.expr.ty))
+            .collect();
+        let given = &cte.alias.columns;
+        if given.len() > columns.len() {
+            return Err(SqlError::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                format!(
+                    "WITH query \"{name}\" has {} columns available but {} columns specified",
+                    columns.len(),
+                    given.len()
+                ),
+            )
+            .or_at(self.position(cte.alias.name.span)));
+        }
+        for ((column, _), renamed) in columns.iter_mut().zip(given) {
+            *column = names::fold(&renamed.name);
+        }
+        self.subqueries += 1;
+        let bound = Cte {
+            id: self.subqueries - 1,
+            name: name.clone(),
+            materialized: cte.materialized == Some(ast::CteAsMaterialized::Materialized),
+            volatile: query.volatility() == Volatility::Volatile,
+            args,
+            query: Arc::new(query),
+        };
+        Ok(Named {
+            name,
+            columns,
+            stage: Stage::Bound(Arc::new(bound)),
+            level,
+            depth: self.levels(),
+        })
+    }
+
+    /// The relation that a name of WITH is; `None` if it is none.
+    pub(super) fn named_query(
+        &mut self,
+        name: &ast::ObjectName,
+        alias: Option<&str>,
+        first_slot: usize,
+    ) -> Result<Option<(ScopeLeaf, LeafSource)>, SqlError> {
+        let (None, called) = names::table_name(name)? else {
+            return Ok(None);
+        };
+        let Some(place) = self.named.iter().rposition(|n| n.name == called) else {
+            return Ok(None);
+        };
+        let inner = self.levels();
+        let named = &mut self.named[place];
+        let (level, depth) = (named.level, named.depth);
+        let recursion = |what: String| SqlError::new(SqlState::INVALID_RECURSION, what);
+        let source = match &mut named.stage {
+            Stage::Bound(cte) => LeafSource::Cte(Arc::clone(cte)),
+            Stage::Recursive { work, used } => {
+                if inner > depth + 1 {
+                    return Err(recursion(format!(
+                        "recursive reference to query \"{called}\" must not appear within a subquery"
+                    )));
+                }
+                *used = true;
+                LeafSource::Work(*work)
+            }
+            Stage::Forbidden(why) if why.starts_with("does") => {
+                return Err(recursion(format!("recursive query \"{called}\" {why}")));
+            }
+            Stage::Forbidden(why) => {
+                return Err(recursion(format!(
+                    "recursive reference to query \"{called}\" {why}"
+                )));
+            }
+        };
+        let columns = named.columns.iter().map(|(name, ty)| ScopeColumn {
+            name: name.clone(),
+            ty: *ty,
+            origin: None,
+            hidden: false,
+        });
+        let leaf = ScopeLeaf {
+            alias: alias.unwrap_or(&called).to_owned(),
+            table_name: None,
+            schema: None,
+            first_slot,
+            columns: columns.collect(),
+            key: Vec::new(),
+        };
+        if let LeafSource::Cte(cte) = &source {
+            // Queries between depend on what it depends on.
+            for (_, arg) in &cte.args {
+                if matches!(arg.node, Node::Outer(_)) {
+                    self.carried(level, arg.clone());
+                }
+            }
+        }
+        Ok(Some((leaf, source)))
+    }
+
+    /// How many queries in expressions are around, without relations that read what stands left of them.
+    fn levels(&self) -> usize {
+        self.surroundings.iter().filter(|s| !s.lateral).count()
+    }
+}
