@@ -22,6 +22,9 @@ impl Plan {
     /// The index by whose whole key the statement finds its one row, or the first index of the table that it
     /// puts rows of its own into; `None` for any other statement.
     pub fn by_key(&self) -> Option<&IndexDef> {
+        if self.has_references() {
+            return None;
+        }
         match self {
             Plan::Point(select) => select.point_scan().map(index),
             Plan::Update(change) | Plan::Delete(change) => match &change.source {

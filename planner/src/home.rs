@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Expr, Node};
+use fencepost_sql::bound::{Assignment, Expr, Node};
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
@@ -183,7 +183,10 @@ fn of_source(source: &Source) -> Option<HomeKey> {
 }
 
 fn of_change(change: &ChangePlan) -> Option<HomeKey> {
-    if !writes_in_partition(&change.table) || change.queries.is_some() {
+    if change.references.is_some()
+        || !writes_in_partition(&change.table)
+        || change.queries.is_some()
+    {
         return None;
     }
     if let Action::Update { columns, .. } = &change.action
@@ -197,7 +200,13 @@ fn of_change(change: &ChangePlan) -> Option<HomeKey> {
 }
 
 fn of_insert(insert: &InsertPlan) -> Option<HomeKey> {
-    if !writes_in_partition(&insert.table) || insert.queries.is_some() {
+    let moves = |a: &Assignment| insert.table.def.is_partition_column(a.column);
+    let mut updates = insert.update.iter().flat_map(|u| &u.assignments);
+    if insert.references.is_some()
+        || updates.any(moves)
+        || !writes_in_partition(&insert.table)
+        || insert.queries.is_some()
+    {
         return None;
     }
     let by = insert.table.def.partitioning?;

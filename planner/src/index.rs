@@ -91,7 +91,8 @@ pub async fn insert(
     }
 }
 
-async fn try_insert(
+/// As [`insert`], for who looks again by itself.
+pub async fn try_insert(
     tx: &mut Transaction,
     (index, partition): (&IndexDef, u32),
     key: &[u8],

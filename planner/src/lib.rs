@@ -46,4 +46,4 @@ pub use split::Split;
 pub use statement::{Plan, check_supported, plan};
 pub use store::{chunks_of, read_row};
 pub use tag::Tag;
-pub use write::key_text;
+pub use write::{Deferred, DeferredMark, key_text};

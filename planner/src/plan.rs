@@ -11,7 +11,9 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Cte, Expr, Grouping, JoinKind, OrderKey, SetOp, TableFunction, Target};
+use fencepost_sql::bound::{
+    Cte, Expr, Grouping, JoinKind, OrderKey, RowRules, SetOp, TableFunction, Target,
+};
 use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::row::RowLayout;
@@ -32,12 +34,20 @@ pub struct TablePlan {
     pub layout: RowLayout,
     /// How the keys of each index are made, in the order of `def.indexes`.
     pub keys: Vec<KeyCodec>,
+    /// What rows that are written have to satisfy; nothing where the table is only read.
+    pub rules: RowRules,
 }
 
 impl TablePlan {
-    /// The codecs of `def`.
+    /// A table that is read.
     pub fn new(def: &Arc<TableDef>) -> TablePlan {
+        TablePlan::written(def, RowRules::default())
+    }
+
+    /// A table whose rows are written.
+    pub fn written(def: &Arc<TableDef>, rules: RowRules) -> TablePlan {
         TablePlan {
+            rules,
             layout: RowLayout::new(&def.columns),
             keys: def.indexes.iter().map(|i| KeyCodec::new(def, i)).collect(),
             def: Arc::clone(def),

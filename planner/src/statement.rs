@@ -166,6 +166,10 @@ impl Plan {
             }
             Plan::Insert(insert) => {
                 add(&insert.table);
+                insert
+                    .references
+                    .iter()
+                    .for_each(|r| r.tables.iter().for_each(&mut add));
                 if let InsertSource::Select { plan, .. } = &insert.source {
                     plan.for_each_table(&mut add);
                 }
@@ -176,6 +180,10 @@ impl Plan {
             }
             Plan::Update(change) | Plan::Delete(change) => {
                 add(&change.table);
+                change
+                    .references
+                    .iter()
+                    .for_each(|r| r.tables.iter().for_each(&mut add));
                 change.source.for_each_table(&mut add);
                 change
                     .queries
@@ -183,8 +191,14 @@ impl Plan {
                     .for_each(|q| q.for_each_table(&mut add));
             }
             Plan::CopyIn(copy) => {
-                if let CopySource::Table { table, .. } = &copy.source {
-                    tables.push(Arc::new(TablePlan::new(table)));
+                if let CopySource::Table {
+                    table, integrity, ..
+                } = &copy.source
+                {
+                    add(&Arc::new(TablePlan::new(table)));
+                    for related in &integrity.related {
+                        add(&Arc::new(TablePlan::new(&related.table)));
+                    }
                 }
             }
         }
@@ -214,6 +228,15 @@ impl Plan {
             | Plan::Select(_)
             | Plan::CopyOut(..)
             | Plan::CopyIn(_) => &[],
+        }
+    }
+
+    /// Has it to do with other tables by foreign keys?
+    pub fn has_references(&self) -> bool {
+        match self {
+            Plan::Insert(insert) => insert.references.is_some(),
+            Plan::Update(change) | Plan::Delete(change) => change.references.is_some(),
+            _ => false,
         }
     }
 

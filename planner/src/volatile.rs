@@ -19,7 +19,10 @@ impl Plan {
                     InsertSource::Values(rows) => rows.iter().any(any),
                     InsertSource::Select { plan, row, .. } => select(plan) || any(row),
                 };
-                source || targets(&insert.returning)
+                let update = insert.update.as_ref().is_some_and(|update| {
+                    any(update.assignments.iter().map(|a| &a.value)) || any(&update.filter)
+                });
+                source || update || targets(&insert.returning)
             }
             Plan::Update(change) | Plan::Delete(change) => {
                 let action = match &change.action {

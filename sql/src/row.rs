@@ -491,6 +491,7 @@ mod tests {
                 not_null: false,
                 default: None,
                 attnum: i as i16 + 1,
+                more: crate::catalog::ColumnMore::default(),
             })
             .collect();
         RowLayout::new(&columns)

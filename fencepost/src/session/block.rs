@@ -96,6 +96,12 @@ impl Session {
 
     /// Commits what is open.
     pub(super) async fn commit_transaction(&mut self) -> Result<(), Halt> {
+        if !self.deferred.is_empty()
+            && let Err(halt) = Box::pin(self.check_deferred(true)).await
+        {
+            self.abort_transaction();
+            return Err(halt);
+        }
         let tracked =
             self.eval.settings.track_outcomes && self.tx.as_ref().is_some_and(|tx| tx.has_writes());
         let number = match tracked {
@@ -238,6 +244,7 @@ impl Session {
     fn close_block(&mut self, committed: bool) {
         self.block = Block::Idle;
         self.savepoints.clear();
+        self.deferred.clear();
         self.transaction += 1;
         let after = match (committed, self.before.take()) {
             (false, Some(before)) => before,
@@ -391,6 +398,7 @@ impl Session {
         self.savepoints.push(OpenSavepoint {
             name: name.to_owned(),
             point,
+            deferred: self.deferred.mark(),
             lasting: Arc::clone(&self.lasting),
             current: Arc::clone(&self.eval.settings),
         });
@@ -423,6 +431,7 @@ impl Session {
         if let (Some(point), Some(tx)) = (&savepoint.point, &mut self.tx) {
             tx.rollback_to(point);
         }
+        self.deferred.back_to(savepoint.deferred);
         self.lasting = Arc::clone(&savepoint.lasting);
         self.eval.settings = Arc::clone(&savepoint.current);
         self.settings_changed();

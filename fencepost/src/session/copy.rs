@@ -56,6 +56,7 @@ impl CopyIn {
                     session.deadline,
                     intents,
                 );
+                cx.deferred = Some(&mut session.deferred);
                 let work = pin!(async {
                     match data {
                         Some(data) => self.input.data(&mut cx, data).await.map(|()| 0),

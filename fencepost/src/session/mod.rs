@@ -19,6 +19,7 @@
 //!   has read need not be of one moment. At a commit the lease is asked for below.
 
 mod block;
+mod constraints;
 mod copy;
 mod leave;
 mod parts;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fencepost_fabric::entropy_seed;
-use fencepost_planner::{Came, CancelFlag, Cx, Notice, Scratch};
+use fencepost_planner::{Came, CancelFlag, Cx, Deferred, DeferredMark, Notice, Scratch};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::settings::Settings;
 use fencepost_sql::value::Value;
@@ -120,6 +121,8 @@ pub struct Session {
     /// What transactions begin with, by the settings.
     default_modes: Modes,
     savepoints: Vec<OpenSavepoint>,
+    /// What the transaction has still to check.
+    deferred: Deferred,
     /// Settings that outlive the transaction if it commits.
     lasting: Arc<Settings>,
     /// Settings at the start of the transaction.
@@ -147,6 +150,7 @@ struct OpenSavepoint {
     name: String,
     /// Where the transaction goes back to; taken when the transaction had not begun.
     point: Option<Savepoint>,
+    deferred: DeferredMark,
     lasting: Arc<Settings>,
     current: Arc<Settings>,
 }
@@ -192,6 +196,7 @@ impl Session {
             modes: Modes::default(),
             default_modes: Modes::default(),
             savepoints: Vec::new(),
+            deferred: Deferred::default(),
             lasting: Arc::clone(&settings),
             before: None,
             reported: settings,
@@ -284,6 +289,7 @@ fn cx<'a>(
         deadline,
         batches: 0,
         held: 0,
+        deferred: None,
         part: None,
         parts: None,
         queries: None,

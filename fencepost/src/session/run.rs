@@ -299,6 +299,7 @@ impl Session {
                 intents,
             );
             cx.parts = parts;
+            cx.deferred = Some(&mut self.deferred);
             let progress = {
                 let work = pin!(portal.execution.run(plan, &mut cx, sink, max_rows));
                 interruptible(&self.cancel, self.deadline, work).await?

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fencepost_fabric::Random;
 use fencepost_planner::{
-    Came, Collected, DdlCx, Known, Notice, Plan, RowSink, Tag, ddl_command, explain, run_ddl,
+    Came, Collected, DdlCx, Known, Plan, RowSink, Tag, ddl_command, explain, run_ddl,
 };
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Statement};
@@ -45,12 +45,7 @@ impl Session {
             Statement::Release(name) => self.release(name)?,
             Statement::RollbackTo(name) => self.rollback_to(name).await?,
             Statement::SetTransaction(modes) => {
-                if self.block != Block::Explicit {
-                    self.notices.push(Notice::warning(
-                        SqlState::NO_ACTIVE_SQL_TRANSACTION,
-                        "SET TRANSACTION can only be used in transaction blocks",
-                    ));
-                }
+                self.in_block_or_warn("SET TRANSACTION");
                 self.enter();
                 self.set_modes(modes)?;
                 "SET"
@@ -58,6 +53,12 @@ impl Session {
             Statement::SetSessionCharacteristics(modes) => {
                 self.set_characteristics(modes)?;
                 "SET"
+            }
+            Statement::SetConstraints { names, deferred } => {
+                self.in_block_or_warn("SET CONSTRAINTS");
+                self.enter();
+                Box::pin(self.set_constraints(names, *deferred)).await?;
+                "SET CONSTRAINTS"
             }
             Statement::Set(set) => {
                 self.enter();
@@ -182,6 +183,7 @@ impl Session {
             self.deadline,
             true,
         );
+        cx.deferred = Some(&mut self.deferred);
         let work = run_ddl(statement, &mut cx, &mut ddl);
         let tag = interruptible(&self.cancel, self.deadline, pin!(work)).await?;
         self.eval.private = Some(self.db.catalog.snapshot(tx).await?);

@@ -11,11 +11,12 @@ use fencepost_sql::value::Value;
 use super::records::{Lines, Record, fields};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
-use crate::write::{RowWriter, Yield};
+use crate::write::{Referee, References, RowWriter, Yield, generate};
 
 /// A COPY FROM under way.
 pub struct CopyInput {
     table: Arc<TablePlan>,
+    referee: Option<Referee>,
     columns: Vec<usize>,
     defaults: Vec<Option<Expr>>,
     options: CopyOptions,
@@ -36,12 +37,14 @@ impl CopyInput {
             table,
             columns,
             defaults,
+            integrity,
         } = &copy.source
         else {
             return Err(SqlError::internal("COPY FROM into a query"));
         };
         Ok(CopyInput {
-            table: Arc::new(TablePlan::new(table)),
+            table: Arc::new(TablePlan::written(table, integrity.rules.clone())),
+            referee: References::of(integrity.related.clone()).map(|r| Referee::new(&r)),
             columns: columns.clone(),
             defaults: defaults.clone(),
             options: copy.options.clone(),
@@ -77,6 +80,9 @@ impl CopyInput {
         self.rows(cx, true).await?;
         let finished = self.writer.finish(cx, &self.table).await;
         finished.map_err(|halt| self.name_duplicate(halt))?;
+        if let Some(referee) = &mut self.referee {
+            referee.finish(cx).await?;
+        }
         Ok(self.count)
     }
 
@@ -91,7 +97,12 @@ impl CopyInput {
             self.parse(cx).map_err(Halt::Error)?;
             let inserted = self.writer.insert(cx, &self.table, &self.row, Yield::Never);
             match inserted.await {
-                Ok(_) => self.count += 1,
+                Ok(_) => {
+                    self.count += 1;
+                    if let Some(referee) = &mut self.referee {
+                        referee.inserted(cx, &self.row).await?;
+                    }
+                }
                 Err(halt) if self.writer.duplicate().is_some() => {
                     return Err(self.name_duplicate(halt));
                 }
@@ -143,6 +154,7 @@ impl CopyInput {
             });
             self.row[column] = value.map_err(|e| e.context(self.field_context(nth)))?;
         }
+        generate(cx, &self.table, &mut self.row).map_err(|e| line_context(e, self))?;
         Ok(())
     }
 

@@ -2,13 +2,16 @@
 
 use fencepost_sql::bound::{AlterAction, AlterTable, CreateIndex, CreateTable, KeyConstraint};
 use fencepost_sql::catalog::{
-    Guards, IndexColumn, IndexDef, IndexKind, Partitioning, Roots, TableDef, guard_table,
+    Guards, IndexColumn, IndexDef, IndexKind, Partitioning, Roots, TableDef, TableRules,
+    guard_table,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
 use super::build_index::build;
+use super::changes::{Changes, check_settled};
 use super::names::choose_name;
+use super::rules::{add_check, add_foreign_key, constraint_name};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index::{create, drop_index};
@@ -25,10 +28,8 @@ pub async fn create_table(
         exists(&statement.name, statement.if_not_exists, ddl)?;
         return Ok(TAG);
     }
-    let version = ddl
-        .catalog
-        .begin_change(cx.tx, ddl.snapshot.version())
-        .await?;
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let version = changes.version;
     let id = ddl.catalog.next_oid(cx.tx).await?;
     let mut table = TableDef {
         id,
@@ -45,6 +46,7 @@ pub async fn create_table(
                 None => id,
             },
         }),
+        rules: TableRules::default(),
         version,
         guards: Guards::create(cx.tx, id, version).await?,
     };
@@ -67,7 +69,14 @@ pub async fn create_table(
     for key in &statement.unique {
         add_constraint(cx, ddl, &mut table, key, None, empty).await?;
     }
+    for check in &statement.checks {
+        add_check(cx, ddl, &mut table, check, false).await?;
+    }
+    for key in &statement.foreign_keys {
+        add_foreign_key(cx, ddl, &mut changes, &mut table, (key, false)).await?;
+    }
     ddl.catalog.insert_table(cx.tx, &table).await?;
+    changes.finish(cx, ddl).await?;
     Ok(TAG)
 }
 
@@ -123,10 +132,18 @@ pub async fn alter_table(
             .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
         return Ok(TAG);
     };
-    let mut table = begin_alter(table, cx, ddl).await?;
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let mut table = changes.take(cx, table).await?.clone();
     for action in &statement.actions {
         match action {
             AlterAction::Nothing => {}
+            AlterAction::AddCheck(check, validate) => {
+                add_check(cx, ddl, &mut table, check, *validate).await?;
+            }
+            AlterAction::AddForeignKey(key, validate) => {
+                let key = (key, *validate);
+                add_foreign_key(cx, ddl, &mut changes, &mut table, key).await?;
+            }
             AlterAction::AddUnique(key) => {
                 add_constraint(cx, ddl, &mut table, key, None, None).await?;
             }
@@ -145,7 +162,8 @@ pub async fn alter_table(
             }
         }
     }
-    ddl.catalog.replace_table(cx.tx, &table).await?;
+    changes.put(table);
+    changes.finish(cx, ddl).await?;
     Ok(TAG)
 }
 
@@ -162,6 +180,7 @@ pub async fn begin_alter(
     if !guard_table(cx.tx, table).await? {
         return Err(Halt::Stale);
     }
+    check_settled(cx, table)?;
     Ok(TableDef {
         version,
         ..table.clone()
@@ -201,6 +220,9 @@ async fn add_constraint(
 ) -> Result<(), Halt> {
     let name = match &key.name {
         Some(name) => {
+            if table.has_constraint(name) {
+                constraint_name(table, Some(name), &[], "")?;
+            }
             let taken = table.index(name).is_some() || ddl.snapshot.relation_exists(name);
             if taken {
                 return Ok(exists(name, false, ddl)?);

@@ -1,12 +1,14 @@
 //! DROP TABLE, DROP INDEX, TRUNCATE.
 
 use fencepost_sql::bound::{DropIndex, DropTable, Truncate};
-use fencepost_sql::catalog::{TableDef, guard_table};
+use fencepost_sql::catalog::{CatalogView, TableDef, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
 use super::build_index::RowWalk;
+use super::changes::{Changes, check_settled};
 use super::create::begin_alter;
+use super::rules::drop_references;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
@@ -19,29 +21,60 @@ pub async fn drop_table(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
+    const TAG: &str = "DROP TABLE";
     missing(&statement.missing, "table", ddl);
-    if !statement.tables.is_empty() {
-        ddl.catalog
-            .begin_change(cx.tx, ddl.snapshot.version())
-            .await?;
+    if statement.tables.is_empty() {
+        return Ok(TAG);
     }
-    for (position, table) in statement.tables.iter().enumerate() {
-        if statement.tables[..position]
-            .iter()
-            .any(|t| t.id == table.id)
-        {
-            continue;
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let goes = |id: &u32| statement.tables.iter().any(|table| table.id == *id);
+    for table in &statement.tables {
+        let referencing = table.rules.referenced_by.iter().filter(|id| !goes(id));
+        for child in referencing {
+            let child = changes.by_id(cx, ddl, *child).await?;
+            if !statement.cascade {
+                return Err(still_needed(table, child).into());
+            }
+            drop_references(child, table.id, ddl);
         }
+        for key in &table.rules.foreign_keys {
+            if !goes(&key.parent) {
+                let parent = changes.by_id(cx, ddl, key.parent).await?;
+                parent.rules.referenced_by.retain(|id| *id != table.id);
+            }
+        }
+    }
+    for table in &statement.tables {
         if !guard_table(cx.tx, table).await? {
             return Err(Halt::Stale);
         }
+        check_settled(cx, table)?;
         free_rows(cx, table).await?;
         for index in &table.indexes {
             index::drop_index(cx.tx, index).await?;
         }
         ddl.catalog.remove_table(cx.tx, table).await?;
     }
-    Ok("DROP TABLE")
+    changes.finish(cx, ddl).await?;
+    Ok(TAG)
+}
+
+/// 2BP01: `child` has foreign keys to `table`.
+fn still_needed(table: &TableDef, child: &TableDef) -> SqlError {
+    let keys = child.rules.foreign_keys.iter();
+    let keys = keys.filter(|key| key.parent == table.id).map(|key| {
+        format!(
+            "constraint {} on table {} depends on table {}",
+            key.name, child.name, table.name
+        )
+    });
+    let message = format!(
+        "cannot drop table {} because other objects depend on it",
+        table.name
+    );
+    SqlError::new(SqlState::DEPENDENT_OBJECTS, message)
+        .detail(keys.collect::<Vec<_>>().join("\n"))
+        .hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }
 
 /// DROP INDEX.
@@ -104,6 +137,14 @@ pub async fn truncate(
     if statement.tables.is_empty() {
         return Ok(TAG);
     }
+    for table in &statement.tables {
+        check_not_referenced(table, statement, ddl)?;
+    }
+    for table in &statement.tables[statement.named..] {
+        let message = format!("truncate cascades to table \"{}\"", table.name);
+        ddl.notices
+            .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+    }
     let version = ddl
         .catalog
         .begin_change(cx.tx, ddl.snapshot.version())
@@ -118,6 +159,7 @@ pub async fn truncate(
         if !guard_table(cx.tx, table).await? {
             return Err(Halt::Stale);
         }
+        check_settled(cx, table)?;
         free_rows(cx, table).await?;
         let mut emptied = TableDef {
             version,
@@ -131,6 +173,29 @@ pub async fn truncate(
         ddl.catalog.replace_table(cx.tx, &emptied).await?;
     }
     Ok(TAG)
+}
+
+/// 0A000 where a table that keeps its rows references one that does not.
+fn check_not_referenced(
+    table: &TableDef,
+    statement: &Truncate,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), SqlError> {
+    let goes = |id: &u32| statement.tables.iter().any(|table| table.id == *id);
+    let mut children = table.rules.referenced_by.iter();
+    let Some(child) = children.find(|id| !goes(id)) else {
+        return Ok(());
+    };
+    let child = ddl.snapshot.table_by_id(*child)?;
+    let child = child.map_or_else(String::new, |child| child.name.clone());
+    Err(SqlError::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        "cannot truncate a table referenced in a foreign key constraint",
+    )
+    .detail(format!("Table \"{child}\" references \"{}\".", table.name))
+    .hint(format!(
+        "Truncate table \"{child}\" at the same time, or use TRUNCATE ... CASCADE."
+    )))
 }
 
 async fn free_rows(cx: &mut Cx<'_>, table: &TableDef) -> Result<(), Halt> {

@@ -1,10 +1,12 @@
 //! Statements that change the catalog. They run inside the user's transaction like any other.
 
 mod build_index;
+mod changes;
 mod create;
 mod drop;
 mod names;
 mod role;
+mod rules;
 
 use fencepost_sql::bound::Statement;
 use fencepost_sql::catalog::{Catalog, Snapshot};

@@ -30,7 +30,7 @@ pub fn choose_name(
 }
 
 /// The longer of the two first parts gives way until the whole fits.
-fn fit(table: &str, middle: &str, suffix: &str) -> String {
+pub fn fit(table: &str, middle: &str, suffix: &str) -> String {
     let mut parts = [table.to_owned(), middle.to_owned()];
     let joints = if middle.is_empty() { 1 } else { 2 };
     while parts[0].len() + parts[1].len() + suffix.len() + joints > NAME_BYTES_MAX {

@@ -16,6 +16,7 @@ use fencepost_txn::{Stop, Transaction};
 
 use super::gather::Parts;
 use super::subquery::Queries;
+use crate::write::Deferred;
 
 const BATCHES_A_BREATH: u32 = 8;
 const RUNNING: u8 = 0;
@@ -136,6 +137,8 @@ pub struct Cx<'a> {
     pub held: usize,
     /// The partitions, in order, that the scan of a plan that is split reads; `None`: all.
     pub part: Option<Vec<u32>>,
+    /// Checks that wait for the end of the transaction; where there is nobody to keep them, none wait.
+    pub deferred: Option<&'a mut Deferred>,
     /// The parts of the plan that other machines run.
     pub parts: Option<Box<dyn Parts>>,
     /// The statement's queries in expressions, if it has any.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    self, Assignment, Expr, From, Join, JoinKind, Leaf, LeafSource, Target,
+    self, Assignment, Expr, From, Integrity, Join, JoinKind, Leaf, LeafSource, Target,
 };
 use fencepost_sql::catalog::TableDef;
 use fencepost_sql::error::SqlError;
@@ -15,8 +15,11 @@ use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 use foldhash::{HashSet, HashSetExt};
 
+use super::referee::Referee;
+use super::references::References;
 use super::returning::Returning;
 use super::rows::RowWriter;
+use super::rules::generate;
 use crate::build::{Builder, Changed, mark, mark_joins};
 use crate::exec::{Batch, Cx, SourceState, fetch_point, point_key, pointer_of};
 use crate::home::HomeKey;
@@ -31,6 +34,8 @@ const CHUNK: usize = 1024;
 pub struct ChangePlan {
     /// The table.
     pub table: Arc<TablePlan>,
+    /// Foreign keys that it may meet.
+    pub references: Option<Arc<References>>,
     /// Its rows, and those they are joined with.
     pub source: Source,
     /// What of WHERE the source does not do.
@@ -69,34 +74,33 @@ pub enum Action {
 
 /// The plan of `update`.
 pub fn plan_update(update: bound::Update) -> ChangePlan {
-    let columns = update.assignments.iter().map(|a| a.column).collect();
+    let set = update.assignments.iter().map(|a| a.column);
+    let generated = update.integrity.rules.generated.iter();
+    let columns = set.chain(generated.map(|g| g.column)).collect();
     let action = Action::Update {
         assignments: update.assignments,
         columns,
     };
     let target = (update.table, update.alias);
-    plan_change(target, update.from, update.filter, action, update.returning)
+    let integrity = update.integrity;
+    let rest = (update.from, update.filter, update.returning);
+    plan_change(target, rest, action, integrity)
 }
 
 /// The plan of `delete`.
 pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
     let target = (delete.table, delete.alias);
-    plan_change(
-        target,
-        delete.using,
-        delete.filter,
-        Action::Delete,
-        delete.returning,
-    )
+    let rest = (delete.using, delete.filter, delete.returning);
+    plan_change(target, rest, Action::Delete, delete.integrity)
 }
 
 fn plan_change(
     (table, alias): (Arc<TableDef>, String),
-    others: Option<From>,
-    filter: Option<Expr>,
+    (others, filter, returning): (Option<From>, Option<Expr>, Vec<Target>),
     action: Action,
-    returning: Vec<Target>,
+    integrity: Integrity,
 ) -> ChangePlan {
+    let references = References::of(integrity.related);
     let leaf = From::Leaf(Leaf {
         source: LeafSource::Table(Arc::clone(&table)),
         alias,
@@ -121,7 +125,8 @@ fn plan_change(
         // To find its index entries.
         Action::Delete => {
             for (column, needed) in needed[..table.columns.len()].iter_mut().enumerate() {
-                *needed = table.is_partition_column(column)
+                *needed = references.is_some()
+                    || table.is_partition_column(column)
                     || table.indexes.iter().any(|index| index.covers(column));
             }
         }
@@ -153,7 +158,8 @@ fn plan_change(
         inits: inits(&planned.source),
         deep_set,
         deep_returning: any_deep(returning.iter().map(|target| &target.expr)),
-        table: Arc::new(TablePlan::new(&table)),
+        table: Arc::new(TablePlan::written(&table, integrity.rules)),
+        references,
         source: planned.source,
         filter: conjunction(planned.rest),
         action,
@@ -220,6 +226,7 @@ pub async fn run_change(
         changer.change(plan, cx, place, row, returning).await?;
         count += 1;
     }
+    changer.finish(cx).await?;
     cx.tx.release_memory(held);
     Ok(count)
 }
@@ -252,6 +259,7 @@ async fn change_point(
         }
         let mut changer = Changer::new(plan);
         changer.change(plan, cx, place, &row, returning).await?;
+        changer.finish(cx).await?;
         Ok(1)
     }
     .await;
@@ -310,6 +318,7 @@ async fn deep_values(
 /// Buffers for changing rows, kept from row to row.
 struct Changer {
     writer: RowWriter,
+    referee: Option<Referee>,
     new: Vec<Value>,
     /// What SET gives the next row, where that is known.
     set: Option<Vec<Value>>,
@@ -319,6 +328,7 @@ impl Changer {
     fn new(plan: &ChangePlan) -> Changer {
         Changer {
             writer: RowWriter::default(),
+            referee: plan.references.as_ref().map(Referee::new),
             new: Vec::with_capacity(plan.width),
             set: None,
         }
@@ -338,6 +348,9 @@ impl Changer {
         match &plan.action {
             Action::Delete => {
                 writer.delete(cx, table, place, &row[..columns]).await?;
+                if let Some(referee) = &mut self.referee {
+                    referee.deleted(&row[..columns]);
+                }
                 if plan.deep_returning {
                     return returning.deep_row(&plan.returning, cx, row).await;
                 }
@@ -361,8 +374,12 @@ impl Changer {
                         }
                     }
                 }
+                generate(cx, table, &mut self.new)?;
                 let rows = (&row[..columns], &self.new[..columns]);
                 writer.update(cx, table, place, rows, changed).await?;
+                if let Some(referee) = &mut self.referee {
+                    Box::pin(referee.updated(cx, rows)).await?;
+                }
                 if plan.deep_returning {
                     return returning.deep_row(&plan.returning, cx, &self.new).await;
                 }
@@ -370,5 +387,13 @@ impl Changer {
             }
         }
         Ok(())
+    }
+
+    /// All rows are changed.
+    async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        match &mut self.referee {
+            None => Ok(()),
+            Some(referee) => Box::pin(referee.finish(cx)).await,
+        }
     }
 }

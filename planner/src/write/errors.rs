@@ -1,6 +1,6 @@
 //! The errors of constraints, with the fields that clients read.
 
-use fencepost_sql::catalog::{IndexDef, TableDef};
+use fencepost_sql::catalog::{ForeignKeyDef, IndexDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::settings::Settings;
 use fencepost_sql::types::text_out;
@@ -45,16 +45,116 @@ pub fn not_unique(
     .constraint(&index.name)
 }
 
+/// 23514: a CHECK rejects `row`.
+#[cold]
+pub fn check_violated(
+    table: &TableDef,
+    name: &str,
+    row: &[Value],
+    settings: &Settings,
+) -> SqlError {
+    SqlError::new(
+        SqlState::CHECK_VIOLATION,
+        format!(
+            "new row for relation \"{}\" violates check constraint \"{name}\"",
+            table.name
+        ),
+    )
+    .detail(failing_row(table, row, settings))
+    .table(&table.schema, &table.name)
+    .constraint(name)
+}
+
+fn failing_row(table: &TableDef, row: &[Value], settings: &Settings) -> String {
+    let columns = table.columns.iter().zip(row);
+    let values: Vec<String> = columns
+        .map(|(c, v)| shortened(text(v, c.ty, settings)))
+        .collect();
+    format!("Failing row contains ({}).", values.join(", "))
+}
+
+/// 23503 of a row that references: there is no such row.
+#[cold]
+pub fn not_present(
+    key: &ForeignKeyDef,
+    (child, parent): (&TableDef, &TableDef),
+    values: &[Value],
+    settings: &Settings,
+) -> SqlError {
+    let (names, shown) = values_text(child, &key.columns, values, settings);
+    foreign_key_error(
+        format!(
+            "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+            child.name, key.name
+        ),
+        (child, &key.name),
+    )
+    .detail(format!(
+        "Key ({names})=({shown}) is not present in table \"{}\".",
+        parent.name
+    ))
+}
+
+/// 23503 of a row that is referenced.
+#[cold]
+pub fn still_referenced(
+    key: &ForeignKeyDef,
+    (child, parent): (&TableDef, &TableDef),
+    values: &[Value],
+    settings: &Settings,
+) -> SqlError {
+    let (names, shown) = values_text(parent, &key.parent_columns, values, settings);
+    foreign_key_error(
+        format!(
+            "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
+            parent.name, key.name, child.name
+        ),
+        (child, &key.name),
+    )
+    .detail(format!(
+        "Key ({names})=({shown}) is still referenced from table \"{}\".",
+        child.name
+    ))
+}
+
+/// 23503 of MATCH FULL where some columns are NULL and others not.
+#[cold]
+pub fn partly_null(key: &ForeignKeyDef, child: &TableDef) -> SqlError {
+    foreign_key_error(
+        format!(
+            "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+            child.name, key.name
+        ),
+        (child, &key.name),
+    )
+    .detail("MATCH FULL does not allow mixing of null and nonnull key values.")
+}
+
+fn foreign_key_error(message: String, (table, name): (&TableDef, &str)) -> SqlError {
+    SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message)
+        .table(&table.schema, &table.name)
+        .constraint(name)
+}
+
+fn values_text(
+    table: &TableDef,
+    columns: &[usize],
+    values: &[Value],
+    settings: &Settings,
+) -> (String, String) {
+    let defs = columns.iter().map(|c| &table.columns[*c]);
+    let names: Vec<&str> = defs.clone().map(|c| c.name.as_str()).collect();
+    let shown: Vec<String> = defs
+        .zip(values)
+        .map(|(c, v)| text(v, c.ty, settings))
+        .collect();
+    (names.join(", "), shown.join(", "))
+}
+
 /// 23502: `row` has NULL in a NOT NULL column.
 #[cold]
 pub fn null_value(table: &TableDef, column: usize, row: &[Value], settings: &Settings) -> SqlError {
     let name = &table.columns[column].name;
-    let values: Vec<String> = table
-        .columns
-        .iter()
-        .zip(row)
-        .map(|(c, v)| shortened(text(v, c.ty, settings)))
-        .collect();
     SqlError::new(
         SqlState::NOT_NULL_VIOLATION,
         format!(
@@ -62,7 +162,7 @@ pub fn null_value(table: &TableDef, column: usize, row: &[Value], settings: &Set
             table.name
         ),
     )
-    .detail(format!("Failing row contains ({}).", values.join(", ")))
+    .detail(failing_row(table, row, settings))
     .table(&table.schema, &table.name)
     .column(name)
 }

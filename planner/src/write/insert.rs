@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{self, Expr, Target};
+use fencepost_sql::bound::{self, ConflictUpdate, Expr, Target};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 
+use super::referee::Referee;
+use super::references::References;
 use super::returning::Returning;
 use super::rows::{Inserted, RowWriter, Yield};
+use super::rules::generate;
+use super::upsert::Upsert;
 use crate::build::plan_select;
 use crate::exec::{Batch, Cx, SelectState};
 use crate::home::HomeKey;
@@ -21,10 +25,14 @@ const CHUNK: usize = 1024;
 pub struct InsertPlan {
     /// Into this table.
     pub table: Arc<TablePlan>,
+    /// Foreign keys that it may meet.
+    pub references: Option<Arc<References>>,
     /// The rows.
     pub source: InsertSource,
-    /// ON CONFLICT DO NOTHING.
+    /// ON CONFLICT.
     pub yields: Yield,
+    /// DO UPDATE.
+    pub update: Option<ConflictUpdate>,
     /// RETURNING.
     pub returning: Vec<Target>,
     /// What tells its home.
@@ -66,15 +74,20 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
             }
         }
     };
+    let (yields, update) = match insert.on_conflict {
+        None => (Yield::Never, None),
+        Some(conflict) => (
+            conflict.index.map_or(Yield::Any, Yield::Index),
+            conflict.update,
+        ),
+    };
     InsertPlan {
-        table: Arc::new(TablePlan::new(&insert.table)),
+        table: Arc::new(TablePlan::written(&insert.table, insert.integrity.rules)),
+        references: References::of(insert.integrity.related),
         source,
-        yields: match insert.on_conflict {
-            None => Yield::Never,
-            Some(bound::OnConflict { index: None }) => Yield::Any,
-            Some(bound::OnConflict { index: Some(index) }) => Yield::Index(index),
-        },
+        yields,
         deep_returning: any_deep(insert.returning.iter().map(|t| &t.expr)),
+        update,
         returning: insert.returning,
         home: None,
         queries: None,
@@ -100,7 +113,11 @@ pub async fn run_insert(
     cx: &mut Cx<'_>,
     returning: &mut Returning<'_>,
 ) -> Result<u64, Halt> {
-    let mut writer = RowWriter::default();
+    let mut inserter = Inserter {
+        writer: RowWriter::default(),
+        referee: plan.references.as_ref().map(Referee::new),
+        upsert: Upsert::default(),
+    };
     let mut row = vec![Value::Null; plan.table.layout.width()];
     match &plan.source {
         InsertSource::Values(rows) if plan.queries.is_some() => {
@@ -118,16 +135,21 @@ pub async fn run_insert(
             }
             for i in 0..all.len() {
                 cx.check_cancel()?;
-                count += insert_row(plan, cx, &mut writer, all.row(i), returning).await?;
+                row.clone_from_slice(all.row(i));
+                count += inserter.put(plan, cx, &mut row, returning).await?;
             }
+            inserter.finish(plan, cx).await?;
             Ok(count)
         }
         InsertSource::Values(rows) => {
             let mut count = 0;
             for exprs in rows {
                 cx.check_cancel()?;
-                count += insert_one(plan, cx, &mut writer, exprs, &[], &mut row, returning).await?;
+                let values = (exprs.as_slice(), [].as_slice());
+                let inserted = inserter.one(plan, cx, values, &mut row, returning);
+                count += inserted.await?;
             }
+            inserter.finish(plan, cx).await?;
             Ok(count)
         }
         InsertSource::Select {
@@ -136,7 +158,7 @@ pub async fn run_insert(
             reads_target,
         } => {
             if plan.yields == Yield::Never {
-                writer = RowWriter::of_many();
+                inserter.writer = RowWriter::of_many();
             }
             let mut state = SelectState::new(select);
             let mut batch = Batch::new(select.targets.len());
@@ -151,48 +173,80 @@ pub async fn run_insert(
                     more = state.next(select, cx, &mut batch, CHUNK).await?;
                 }
                 for i in 0..batch.len() {
-                    let from = &batch.row(i)[..select.visible];
-                    count +=
-                        insert_one(plan, cx, &mut writer, exprs, from, &mut row, returning).await?;
+                    let values = (exprs.as_slice(), &batch.row(i)[..select.visible]);
+                    let inserted = inserter.one(plan, cx, values, &mut row, returning);
+                    count += inserted.await?;
                 }
             }
-            writer.finish(cx, &plan.table).await?;
+            inserter.finish(plan, cx).await?;
             Ok(count)
         }
     }
 }
 
-async fn insert_one(
-    plan: &InsertPlan,
-    cx: &mut Cx<'_>,
-    writer: &mut RowWriter,
-    exprs: &[Expr],
-    from: &[Value],
-    row: &mut [Value],
-    returning: &mut Returning<'_>,
-) -> Result<u64, Halt> {
-    for (slot, expr) in row.iter_mut().zip(exprs) {
-        *slot = cx.value(expr, from)?;
-    }
-    insert_row(plan, cx, writer, row, returning).await
+/// What an INSERT keeps from row to row.
+struct Inserter {
+    writer: RowWriter,
+    referee: Option<Referee>,
+    upsert: Upsert,
 }
 
-async fn insert_row(
-    plan: &InsertPlan,
-    cx: &mut Cx<'_>,
-    writer: &mut RowWriter,
-    row: &[Value],
-    returning: &mut Returning<'_>,
-) -> Result<u64, Halt> {
-    match writer.insert(cx, &plan.table, row, plan.yields).await? {
-        Inserted::Conflict => Ok(0),
-        Inserted::Done if plan.deep_returning => {
-            returning.deep_row(&plan.returning, cx, row).await?;
-            Ok(1)
+impl Inserter {
+    /// One row, of expressions over `from`.
+    async fn one(
+        &mut self,
+        plan: &InsertPlan,
+        cx: &mut Cx<'_>,
+        (exprs, from): (&[Expr], &[Value]),
+        row: &mut [Value],
+        returning: &mut Returning<'_>,
+    ) -> Result<u64, Halt> {
+        for (slot, expr) in row.iter_mut().zip(exprs) {
+            *slot = cx.value(expr, from)?;
         }
-        Inserted::Done => {
-            returning.row(&plan.returning, cx, row)?;
-            Ok(1)
+        self.put(plan, cx, row, returning).await
+    }
+
+    /// A row, as it is given.
+    async fn put(
+        &mut self,
+        plan: &InsertPlan,
+        cx: &mut Cx<'_>,
+        row: &mut [Value],
+        returning: &mut Returning<'_>,
+    ) -> Result<u64, Halt> {
+        let table = &plan.table;
+        generate(cx, table, row)?;
+        if let (Yield::Index(index), Some(update)) = (plan.yields, &plan.update) {
+            let at = (&**table, index);
+            let (writer, rest) = (&mut self.writer, (&mut *row, &mut self.referee));
+            let put = Box::pin(self.upsert.put(cx, at, update, writer, rest)).await?;
+            if !put {
+                return Ok(0);
+            }
+        } else {
+            match self.writer.insert(cx, table, row, plan.yields).await? {
+                Inserted::Conflict => return Ok(0),
+                Inserted::Done => {
+                    if let Some(referee) = &mut self.referee {
+                        Box::pin(referee.inserted(cx, row)).await?;
+                    }
+                }
+            }
+        }
+        match plan.deep_returning {
+            true => Box::pin(returning.deep_row(&plan.returning, cx, row)).await?,
+            false => returning.row(&plan.returning, cx, row)?,
+        }
+        Ok(1)
+    }
+
+    /// All rows are in.
+    async fn finish(&mut self, plan: &InsertPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        self.writer.finish(cx, &plan.table).await?;
+        match &mut self.referee {
+            None => Ok(()),
+            Some(referee) => Box::pin(referee.finish(cx)).await,
         }
     }
 }

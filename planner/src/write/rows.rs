@@ -8,15 +8,17 @@
 
 use fencepost_btree::Insert;
 use fencepost_sql::catalog::{IndexDef, IndexKind};
+use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::Near;
 
-use super::errors::{duplicate, null_value};
+use super::errors::duplicate;
 use super::gather::Gather;
+use super::rules::check_row;
 use crate::exec::Cx;
-use crate::index::{insert, is_taken, remove, replace, trees};
+use crate::index::{find, insert, is_taken, remove, replace, trees, try_insert};
 use crate::plan::TablePlan;
 use crate::store::{free_row, insert_row, read_row, update_row};
 
@@ -132,10 +134,45 @@ impl RowWriter {
         row: &[Value],
         yields: Yield,
     ) -> Result<Inserted, Halt> {
-        check_not_null(cx, table, row)?;
-        if yields != Yield::Never && self.conflicts(cx, table, row, yields).await? {
+        check_row(cx, table, row)?;
+        if yields != Yield::Never {
+            return Box::pin(self.insert_yielding(cx, table, row, yields)).await;
+        }
+        match self.put(cx, table, row, yields).await? {
+            Inserted::Done => Ok(Inserted::Done),
+            // What does not yield is told of duplicates otherwise.
+            Inserted::Conflict => Err(SqlError::internal("an insert yielded").into()),
+        }
+    }
+
+    /// Inserts `row` unless that is a conflict, also with a row that has come since it was looked for.
+    async fn insert_yielding(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        row: &[Value],
+        yields: Yield,
+    ) -> Result<Inserted, Halt> {
+        if self.conflicts(cx, table, row, yields).await? {
             return Ok(Inserted::Conflict);
         }
+        let before = cx.tx.savepoint();
+        let put = self.put(cx, table, row, yields).await;
+        if matches!(put, Ok(Inserted::Conflict)) {
+            cx.tx.rollback_to(&before);
+        }
+        cx.tx.release(before);
+        put
+    }
+
+    /// The row and its entries.
+    async fn put(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        row: &[Value],
+        yields: Yield,
+    ) -> Result<Inserted, Halt> {
         table.layout.encode(row, &mut self.words)?;
         let partition = table.def.partition_of(row, &mut self.new_key);
         let near = self.near(table, partition);
@@ -158,9 +195,52 @@ impl RowWriter {
         }
         for position in 0..table.keys.len() {
             let at = (position, partition);
+            if yields == Yield::Any || yields == Yield::Index(position) {
+                if !self.add_entry(cx, table, at, row, place).await? {
+                    return Ok(Inserted::Conflict);
+                }
+                continue;
+            }
             self.insert_entry(cx, table, at, row, place).await?;
         }
         Ok(Inserted::Done)
+    }
+
+    /// The address of the row that was put in last.
+    pub fn last_row(&self) -> Option<u64> {
+        self.last.map(|(_, addr)| addr.raw())
+    }
+
+    /// The row that has the key of `row` in a unique index, as the index says.
+    pub async fn holder(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (table, position): (&TablePlan, usize),
+        row: &[Value],
+    ) -> Result<Option<FatPtr>, Halt> {
+        if table.keys[position].encode_row(row, &mut self.old_key) {
+            return Ok(None);
+        }
+        let partition = table.def.partition_of(row, &mut self.new_key);
+        let at = (table.index_def(position), partition);
+        let entry = find(cx.tx, at, &self.old_key).await?;
+        Ok(entry.map(FatPtr::from_words))
+    }
+
+    /// Adds an entry; false where its key is taken.
+    async fn add_entry(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        (position, partition): (usize, u32),
+        row: &[Value],
+        place: FatPtr,
+    ) -> Result<bool, Halt> {
+        let index = table.index_def(position);
+        table.keys[position].encode_entry(row, place.addr.raw(), &mut self.new_key);
+        let at = (index, partition);
+        let added = try_insert(cx.tx, at, &self.new_key, place.to_words()).await?;
+        Ok(matches!(added, Insert::Done))
     }
 
     /// Where a new row of a partition goes.
@@ -207,7 +287,7 @@ impl RowWriter {
         }
     }
 
-    /// Puts `new` in the place of `old`, which lives at `place`; `changed` columns may differ.
+    /// Puts `new` in the place of `old`, which lives at `place`; `changed` columns may differ. Where it is now.
     pub async fn update(
         &mut self,
         cx: &mut Cx<'_>,
@@ -215,8 +295,8 @@ impl RowWriter {
         place: FatPtr,
         (old, new): (&[Value], &[Value]),
         changed: &[usize],
-    ) -> Result<(), Halt> {
-        check_not_null(cx, table, new)?;
+    ) -> Result<Addr, Halt> {
+        check_row(cx, table, new)?;
         table.layout.encode(new, &mut self.words)?;
         let partition = table.def.partition_of(old, &mut self.new_key);
         let leaves = table.def.partitioning.is_some()
@@ -231,7 +311,7 @@ impl RowWriter {
             let at = (place, partition);
             Box::pin(self.update_entries(cx, table, at, (old, new), changed)).await?;
         }
-        Ok(())
+        Ok(place.addr)
     }
 
     /// The entries of a row that stays where it is, and in its partition.
@@ -268,7 +348,7 @@ impl RowWriter {
         from: FatPtr,
         old: &[Value],
         new: &[Value],
-    ) -> Result<(), Halt> {
+    ) -> Result<Addr, Halt> {
         let leaves = table.def.partition_of(old, &mut self.old_key);
         let enters = table.def.partition_of(new, &mut self.new_key);
         let near = match leaves == enters {
@@ -290,7 +370,7 @@ impl RowWriter {
                 self.insert_entry(cx, table, at, new, to).await?;
             }
         }
-        Ok(())
+        Ok(to.addr)
     }
 
     /// Deletes `old`, which lives at `place`.
@@ -310,13 +390,4 @@ impl RowWriter {
         free_row(cx.tx, place.addr).await?;
         Ok(())
     }
-}
-
-fn check_not_null(cx: &Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), Halt> {
-    for (column, def) in table.def.columns.iter().enumerate() {
-        if def.not_null && row[column].is_null() {
-            return Err(null_value(&table.def, column, row, &cx.eval.settings).into());
-        }
-    }
-    Ok(())
 }

@@ -1,7 +1,8 @@
 //! COPY.
 
+use super::rules::Change;
 use super::{Binder, names};
-use crate::bound::{Copy, CopyDirection, CopySource, Statement};
+use crate::bound::{Copy, CopyDirection, CopySource, Integrity, Statement};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{CopyFrom, CopySyntax};
 
@@ -77,10 +78,21 @@ impl Binder<'_> {
                 }
             }
         }
+        let integrity = match direction {
+            CopyDirection::In => {
+                let change = Change {
+                    inserts: true,
+                    ..Change::default()
+                };
+                self.integrity(&table, change)?
+            }
+            CopyDirection::Out => Integrity::default(),
+        };
         let source = CopySource::Table {
             table,
             columns,
             defaults,
+            integrity,
         };
         Ok((source, copied))
     }

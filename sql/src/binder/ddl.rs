@@ -1,7 +1,11 @@
 //! CREATE, DROP, ALTER and TRUNCATE.
 
+mod alter;
+mod constraint;
 mod partition;
 mod table;
+
+use std::sync::Arc;
 
 use sqlparser::ast;
 
@@ -94,9 +98,10 @@ impl Binder<'_> {
         object_type: &ast::ObjectType,
         if_exists: bool,
         list: &[ast::ObjectName],
+        cascade: bool,
     ) -> Result<Statement, SqlError> {
         match object_type {
-            ast::ObjectType::Table => self.drop_tables(if_exists, list),
+            ast::ObjectType::Table => self.drop_tables(if_exists, list, cascade),
             ast::ObjectType::Index => self.drop_indexes(if_exists, list),
             other => Err(SqlError::unsupported(format!("DROP {other}"))),
         }
@@ -106,9 +111,11 @@ impl Binder<'_> {
         &mut self,
         if_exists: bool,
         list: &[ast::ObjectName],
+        cascade: bool,
     ) -> Result<Statement, SqlError> {
         let mut drop = DropTable {
             tables: Vec::new(),
+            cascade,
             missing: Vec::new(),
         };
         for name in list {
@@ -159,14 +166,21 @@ impl Binder<'_> {
         let mut tables = Vec::with_capacity(truncate.table_names.len());
         for target in &truncate.table_names {
             let table = self.table(&target.name)?;
-            if !tables
-                .iter()
-                .any(|t: &std::sync::Arc<TableDef>| t.id == table.id)
-            {
+            if !tables.iter().any(|t: &Arc<TableDef>| t.id == table.id) {
                 tables.push(table);
             }
         }
-        Ok(Statement::Truncate(Truncate { tables }))
+        let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
+        let (named, mut next) = (tables.len(), 0);
+        while cascade && next < tables.len() {
+            for child in &Arc::clone(&tables[next]).rules.referenced_by {
+                if tables.iter().all(|t: &Arc<TableDef>| t.id != *child) {
+                    tables.extend(self.catalog.table_by_id(*child)?);
+                }
+            }
+            next += 1;
+        }
+        Ok(Statement::Truncate(Truncate { tables, named }))
     }
 
     pub(super) fn alter_table(&mut self, alter: &ast::AlterTable) -> Result<Statement, SqlError> {
@@ -180,7 +194,7 @@ impl Binder<'_> {
         let mut actions = Vec::with_capacity(alter.operations.len());
         for operation in &alter.operations {
             let action = match &table {
-                Some(table) => alter_action(table, operation)?,
+                Some(table) => self.alter_action(table, operation)?,
                 None => AlterAction::Nothing,
             };
             actions.push(action);
@@ -190,37 +204,6 @@ impl Binder<'_> {
             name,
             actions,
         }))
-    }
-}
-
-fn alter_action(
-    table: &TableDef,
-    operation: &ast::AlterTableOperation,
-) -> Result<AlterAction, SqlError> {
-    use ast::AlterTableOperation as Op;
-    match operation {
-        Op::AddConstraint { constraint, .. } => match constraint {
-            ast::TableConstraint::PrimaryKey(key) => {
-                let key = key_constraint(table, key.name.as_ref(), &key.columns, "PRIMARY KEY")?;
-                Ok(AlterAction::AddPrimaryKey(key))
-            }
-            ast::TableConstraint::Unique(key) => {
-                let key = key_constraint(table, key.name.as_ref(), &key.columns, "UNIQUE")?;
-                Ok(AlterAction::AddUnique(key))
-            }
-            ast::TableConstraint::ForeignKey(_) => Err(SqlError::unsupported("FOREIGN KEY")),
-            ast::TableConstraint::Check(_) => Err(SqlError::unsupported("CHECK")),
-            _ => Err(SqlError::unsupported("this kind of constraint")),
-        },
-        Op::SetOptionsParens { .. } | Op::OwnerTo { .. } => Ok(AlterAction::Nothing),
-        other => {
-            let text = other.to_string();
-            let words: Vec<&str> = text.split_whitespace().take(2).collect();
-            Err(SqlError::unsupported(format!(
-                "ALTER TABLE {}",
-                words.join(" ")
-            )))
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use sqlparser::ast;
 
 use super::expr::Clause;
 use super::from::table_leaf;
+use super::rules::Change;
 use super::scope::Scope;
 use super::{Binder, names};
 use crate::bound::{Delete, From, Statement};
@@ -43,6 +44,11 @@ impl Binder<'_> {
                 from => Some(from),
             },
         };
+        let change = Change {
+            deletes: true,
+            ..Change::default()
+        };
+        let integrity = self.integrity(&table, change)?;
         let filter = match &delete.selection {
             Some(filter) => Some(self.filter(filter, &scope)?),
             None => None,
@@ -56,6 +62,7 @@ impl Binder<'_> {
             alias: shown,
             using,
             filter,
+            integrity,
             returning,
         })))
     }

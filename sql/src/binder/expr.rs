@@ -29,6 +29,8 @@ pub(super) enum Clause {
     FromFunction,
     Argument,
     Filter,
+    Check,
+    Generated,
 }
 
 impl Clause {
@@ -50,6 +52,8 @@ impl Clause {
             Clause::FromFunction => "functions in FROM",
             Clause::Argument => "aggregate arguments",
             Clause::Filter => "FILTER",
+            Clause::Check => "check constraints",
+            Clause::Generated => "column generation expressions",
         }
     }
 }

@@ -6,6 +6,8 @@ use sqlparser::ast;
 
 use super::expr::Clause;
 use super::from::table_leaf;
+use super::given::takes_given;
+use super::rules::Change;
 use super::scope::Scope;
 use super::{Binder, names};
 use crate::bound::{Expr, Insert, InsertSource, OnConflict, Statement, Target};
@@ -43,14 +45,27 @@ impl Binder<'_> {
         };
         let on_conflict = match &insert.on {
             None => None,
-            Some(ast::OnInsert::OnConflict(conflict)) => Some(self.conflict(&table, conflict)?),
+            Some(ast::OnInsert::OnConflict(conflict)) => {
+                Some(self.conflict(&table, alias.as_deref(), conflict)?)
+            }
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
         };
+        let updates = on_conflict.iter().flat_map(|on: &OnConflict| &on.update);
+        let updates: Vec<usize> = updates
+            .flat_map(|update| update.assignments.iter().map(|a| a.column))
+            .collect();
+        let change = Change {
+            inserts: true,
+            deletes: false,
+            updates: &updates,
+        };
+        let integrity = self.integrity(&table, change)?;
         let returning = self.returning(&table, alias, insert.returning.as_deref())?;
         Ok(Statement::Insert(Box::new(Insert {
             table,
             source,
             on_conflict,
+            integrity,
             returning,
         })))
     }
@@ -90,6 +105,7 @@ impl Binder<'_> {
         values: &ast::Values,
     ) -> Result<InsertSource, SqlError> {
         let scope = Scope::default();
+        let overriding = self.overriding();
         let width = values.rows.first().map_or(0, |row| row.content.len());
         let mut rows = Vec::with_capacity(values.rows.len());
         for row in &values.rows {
@@ -105,11 +121,12 @@ impl Binder<'_> {
                 if is_default(expr) {
                     continue;
                 }
+                let given = takes_given(&table.columns[*column], overriding)?;
                 let bound = self.scalar(expr, &scope, Clause::Values)?;
                 let bound = self
                     .assign(bound, &table.columns[*column])
                     .map_err(|e| e.or_at(self.position_near(expr)))?;
-                whole[*column] = Some(bound);
+                whole[*column] = Some(bound).filter(|_| given);
             }
             rows.push(self.filled(table, whole)?);
         }
@@ -127,7 +144,11 @@ impl Binder<'_> {
         let select = self.query_for(query, Some(&wanted))?;
         check_count(select.visible, columns.len(), explicit)?;
         let mut whole: Vec<Option<Expr>> = vec![None; table.columns.len()];
+        let overriding = self.overriding();
         for (slot, (column, target)) in columns.iter().zip(select.columns()).enumerate() {
+            if !takes_given(&table.columns[*column], overriding)? {
+                continue;
+            }
             let value = Expr::column(target.expr.ty, slot);
             whole[*column] = Some(self.assign(value, &table.columns[*column])?);
         }
@@ -177,60 +198,6 @@ impl Binder<'_> {
         let parsed = crate::parser::parse_expression(text)?;
         let bound = self.scalar(&parsed, &Scope::default(), Clause::Default)?;
         self.assign(bound, column)
-    }
-
-    fn conflict(
-        &self,
-        table: &TableDef,
-        conflict: &ast::OnConflict,
-    ) -> Result<OnConflict, SqlError> {
-        if !matches!(conflict.action, ast::OnConflictAction::DoNothing) {
-            return Err(SqlError::unsupported("ON CONFLICT DO UPDATE"));
-        }
-        let index = match &conflict.conflict_target {
-            None => None,
-            Some(ast::ConflictTarget::Columns(idents)) => {
-                let mut wanted = Vec::with_capacity(idents.len());
-                for ident in idents {
-                    let name = names::fold(ident);
-                    wanted.push(table.column(&name).ok_or_else(|| {
-                        SqlError::new(
-                            SqlState::UNDEFINED_COLUMN,
-                            format!("column \"{name}\" does not exist"),
-                        )
-                    })?);
-                }
-                let fits = table.indexes.iter().position(|index| {
-                    index.unique
-                        && !index.is_hidden()
-                        && index.columns.iter().all(|c| wanted.contains(&c.column))
-                        && wanted.iter().all(|c| index.covers(*c))
-                });
-                Some(fits.ok_or_else(|| {
-                    SqlError::new(
-                        SqlState::INVALID_COLUMN_REFERENCE,
-                        "there is no unique or exclusion constraint matching the ON CONFLICT specification",
-                    )
-                })?)
-            }
-            Some(ast::ConflictTarget::OnConstraint(name)) => {
-                let (_, name) = names::table_name(name)?;
-                let fits = table
-                    .indexes
-                    .iter()
-                    .position(|index| index.constraint && index.name == name);
-                Some(fits.ok_or_else(|| {
-                    SqlError::new(
-                        SqlState::UNDEFINED_OBJECT,
-                        format!(
-                            "constraint \"{name}\" for table \"{}\" does not exist",
-                            table.name
-                        ),
-                    )
-                })?)
-            }
-        };
-        Ok(OnConflict { index })
     }
 
     /// RETURNING over the rows of one table.

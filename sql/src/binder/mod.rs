@@ -12,11 +12,13 @@ mod aggregate;
 mod call;
 mod coerce;
 mod column_name;
+mod conflict;
 mod copy;
 mod ddl;
 mod delete;
 mod expr;
 mod from;
+mod given;
 mod group;
 mod insert;
 mod interval;
@@ -26,6 +28,7 @@ mod names;
 mod operator;
 mod params;
 mod query;
+mod rules;
 mod scope;
 mod select;
 mod set;
@@ -143,8 +146,9 @@ impl Binder<'_> {
                 object_type,
                 if_exists,
                 names,
+                cascade,
                 ..
-            } => self.drop(object_type, *if_exists, names),
+            } => self.drop(object_type, *if_exists, names, *cascade),
             ast::Statement::Execute {
                 name: Some(name),
                 parameters,

@@ -4,7 +4,9 @@ use sqlparser::ast;
 
 use super::expr::{Around, Clause};
 use super::from::table_leaf;
+use super::given::check_settable;
 use super::insert::is_default;
+use super::rules::Change;
 use super::scope::Scope;
 use super::subquery::query_of;
 use super::{Binder, names};
@@ -45,6 +47,12 @@ impl Binder<'_> {
         for assignment in &update.assignments {
             self.assignments(&table, assignment, &scope, &mut assignments)?;
         }
+        let columns: Vec<usize> = assignments.iter().map(|a| a.column).collect();
+        let change = Change {
+            updates: &columns,
+            ..Change::default()
+        };
+        let integrity = self.integrity(&table, change)?;
         let filter = match &update.selection {
             Some(filter) => Some(self.filter(filter, &scope)?),
             None => None,
@@ -59,12 +67,13 @@ impl Binder<'_> {
             from,
             filter,
             assignments,
+            integrity,
             returning,
         })))
     }
 
     /// `column = value` or `(columns) = (values)`.
-    fn assignments(
+    pub(super) fn assignments(
         &mut self,
         table: &TableDef,
         assignment: &ast::Assignment,
@@ -105,6 +114,7 @@ impl Binder<'_> {
                 }
                 for (name, value) in columns.iter().zip(values) {
                     let column = self.assigned_column(table, name, out)?;
+                    check_settable(&table.columns[column])?;
                     let value = self.assign(value, &table.columns[column])?;
                     out.push(Assignment { column, value });
                 }
@@ -129,6 +139,7 @@ impl Binder<'_> {
         let value = if is_default(value) {
             self.default_of(definition)?
         } else {
+            check_settable(definition)?;
             let bound = self.scalar(value, scope, Clause::Set)?;
             self.assign(bound, definition)
                 .map_err(|e| e.or_at(self.position_near(value)))?

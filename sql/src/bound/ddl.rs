@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::catalog::{ColumnDef, IndexColumn, IndexKind, TableDef};
+use super::expr::Expr;
+use crate::catalog::{ColumnDef, IndexColumn, IndexKind, Referential, TableDef};
 
 /// CREATE TABLE.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,10 @@ pub struct CreateTable {
     pub primary_key: Option<KeyConstraint>,
     /// UNIQUE constraints.
     pub unique: Vec<KeyConstraint>,
+    /// CHECK constraints.
+    pub checks: Vec<NewCheck>,
+    /// FOREIGN KEY constraints.
+    pub foreign_keys: Vec<NewForeignKey>,
     /// The access method of the primary key: `WITH (index = hash)`.
     pub index_kind: IndexKind,
     /// PARTITION BY HASH.
@@ -45,11 +50,49 @@ pub struct KeyConstraint {
     pub columns: Vec<usize>,
 }
 
+/// A CHECK constraint to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewCheck {
+    /// Its name if given, else the catalog makes one.
+    pub name: Option<String>,
+    /// The condition as SQL text.
+    pub text: String,
+    /// The columns that it reads, by position in the table.
+    pub columns: Vec<usize>,
+    /// The condition, over the table's row.
+    pub condition: Expr,
+}
+
+/// A FOREIGN KEY constraint to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewForeignKey {
+    /// Its name if given, else the catalog makes one.
+    pub name: Option<String>,
+    /// The referencing columns, by position in the table.
+    pub columns: Vec<usize>,
+    /// The table it leads to; `None` is the table itself.
+    pub parent: Option<Arc<TableDef>>,
+    /// The referenced columns, by position in that table.
+    pub parent_columns: Vec<usize>,
+    /// ON DELETE.
+    pub on_delete: Referential,
+    /// ON UPDATE.
+    pub on_update: Referential,
+    /// MATCH FULL.
+    pub full: bool,
+    /// DEFERRABLE.
+    pub deferrable: bool,
+    /// INITIALLY DEFERRED.
+    pub deferred: bool,
+}
+
 /// DROP TABLE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropTable {
     /// The tables that exist.
     pub tables: Vec<Arc<TableDef>>,
+    /// What depends on them goes, too.
+    pub cascade: bool,
     /// The names that do not exist and were allowed not to (IF EXISTS): a notice each.
     pub missing: Vec<String>,
 }
@@ -98,6 +141,10 @@ pub enum AlterAction {
     AddPrimaryKey(KeyConstraint),
     /// ADD [CONSTRAINT name] UNIQUE (…)
     AddUnique(KeyConstraint),
+    /// ADD [CONSTRAINT name] CHECK (…), and whether the rows that are there are looked at.
+    AddCheck(NewCheck, bool),
+    /// ADD [CONSTRAINT name] FOREIGN KEY (…), and whether the rows that are there are looked at.
+    AddForeignKey(NewForeignKey, bool),
     /// SET (fillfactor = …) and other accepted storage options: nothing happens.
     Nothing,
 }
@@ -105,6 +152,8 @@ pub enum AlterAction {
 /// TRUNCATE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Truncate {
-    /// The tables.
+    /// The tables, with CASCADE also those that reference them.
     pub tables: Vec<Arc<TableDef>>,
+    /// How many of them were named.
+    pub named: usize,
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::expr::Expr;
+use super::rules::Integrity;
 use super::select::{From, Select, Target};
 use crate::catalog::TableDef;
 
@@ -15,6 +16,8 @@ pub struct Insert {
     pub source: InsertSource,
     /// ON CONFLICT.
     pub on_conflict: Option<OnConflict>,
+    /// What the rows have to satisfy.
+    pub integrity: Integrity,
     /// RETURNING, over the new row; empty for none.
     pub returning: Vec<Target>,
 }
@@ -34,11 +37,22 @@ pub enum InsertSource {
     },
 }
 
-/// ON CONFLICT … DO NOTHING.
+/// ON CONFLICT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnConflict {
     /// The unique index the conflict must be on, by position in `TableDef::indexes`; `None` is any.
     pub index: Option<usize>,
+    /// DO UPDATE, which has an index; `None` is DO NOTHING.
+    pub update: Option<ConflictUpdate>,
+}
+
+/// `DO UPDATE SET … WHERE …`, over the row that is there and, behind it, the one that was to go in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConflictUpdate {
+    /// SET.
+    pub assignments: Vec<Assignment>,
+    /// WHERE.
+    pub filter: Option<Expr>,
 }
 
 /// UPDATE.
@@ -54,6 +68,8 @@ pub struct Update {
     pub filter: Option<Expr>,
     /// SET, over the old row.
     pub assignments: Vec<Assignment>,
+    /// What the rows have to satisfy.
+    pub integrity: Integrity,
     /// RETURNING, over the new row; empty for none.
     pub returning: Vec<Target>,
 }
@@ -78,6 +94,8 @@ pub struct Delete {
     pub using: Option<From>,
     /// WHERE.
     pub filter: Option<Expr>,
+    /// What the rows that are left have to satisfy.
+    pub integrity: Integrity,
     /// RETURNING, over the old row; empty for none.
     pub returning: Vec<Target>,
 }
@@ -114,6 +132,8 @@ pub enum CopySource {
         /// For COPY FROM: the value of each table column that the file does not have, in its
         /// column's place; `None` for those it has.
         defaults: Vec<Option<Expr>>,
+        /// For COPY FROM: what the rows have to satisfy.
+        integrity: Integrity,
     },
     /// A query's result (COPY TO only).
     Query(Box<Select>),

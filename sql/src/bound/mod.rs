@@ -18,6 +18,7 @@ mod dml;
 mod expr;
 mod relation;
 mod role;
+mod rules;
 mod select;
 mod session;
 mod statement;
@@ -25,15 +26,18 @@ mod subquery;
 
 pub use ddl::{
     AlterAction, AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint,
-    PartitionBy, Truncate,
+    NewCheck, NewForeignKey, PartitionBy, Truncate,
 };
-pub use dml::{Assignment, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource, Delete};
+pub use dml::{
+    Assignment, ConflictUpdate, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource, Delete,
+};
 pub use dml::{Insert, InsertSource, OnConflict, Update};
 pub use expr::{
     ArithClass, ArithOp, BoolTest, CompareClass, CompareOp, Expr, LikeKind, Node, Volatility,
 };
 pub use relation::{Cte, Lateral, Recursive, SetOp, SetOperation};
 pub use role::{AlterRole, CreateRole, DropRole, RoleOptions, RoleRef};
+pub use rules::{Integrity, Related, RowCheck, RowRules};
 pub use select::{
     Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,
     Locking, OrderKey, Select, TableFunction, Target, WaitPolicy,

@@ -85,6 +85,13 @@ pub enum Statement {
     },
     /// DEALLOCATE; `None` is ALL.
     Deallocate(Option<String>),
+    /// SET CONSTRAINTS.
+    SetConstraints {
+        /// Which; none is ALL.
+        names: Vec<String>,
+        /// DEFERRED, not IMMEDIATE.
+        deferred: bool,
+    },
     /// SET.
     Set(SetStatement),
     /// RESET; `None` is ALL.

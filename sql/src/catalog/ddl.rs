@@ -1,12 +1,13 @@
 //! Definitions as the statements that make them again.
 //!
-//! A table comes with its constraints; other indexes have statements of their own, so that they can be made once
-//! there are rows. Tables come in the order in which they were made: one that is kept together with others names one
+//! A table comes with its constraints; other indexes and foreign keys have statements of their own, so that they can
+//! be made once there are rows. Tables come in the order in which they were made: one that is kept together with others names one
 //! that comes before it.
 //!
 //! Every name is in quotes, whatever it is.
 
 use super::def::{IndexDef, IndexKind, TableDef};
+use super::rules::ForeignKeyDef;
 
 /// A statement that makes something of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,47 @@ pub fn statements<'a>(tables: impl IntoIterator<Item = &'a TableDef>) -> Vec<Ddl
             statement: create_index(table, index),
         })
     });
-    made.chain(indexes).collect()
+    let keys = tables.iter().flat_map(|table| {
+        let own = table.rules.foreign_keys.iter();
+        own.filter_map(|key| {
+            let parent = tables.iter().find(|parent| parent.id == key.parent)?;
+            Some(Ddl {
+                table: table.name.clone(),
+                is_table: false,
+                statement: add_foreign_key(table, key, parent),
+            })
+        })
+    });
+    made.chain(indexes).chain(keys).collect()
+}
+
+fn add_foreign_key(table: &TableDef, key: &ForeignKeyDef, parent: &TableDef) -> String {
+    let columns = |table: &TableDef, columns: &[usize]| {
+        list(columns.iter().map(|position| column(table, *position)))
+    };
+    let mut text = format!(
+        "ALTER TABLE {} ADD CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {} ({})",
+        name(table),
+        quoted(&key.name),
+        columns(table, &key.columns),
+        name(parent),
+        columns(parent, &key.parent_columns)
+    );
+    if key.full {
+        text += " MATCH FULL";
+    }
+    for (when, action) in [("DELETE", key.on_delete), ("UPDATE", key.on_update)] {
+        if let Some(action) = action.written() {
+            text += &format!(" ON {when} {action}");
+        }
+    }
+    if key.deferrable {
+        text += " DEFERRABLE";
+    }
+    if key.deferred {
+        text += " INITIALLY DEFERRED";
+    }
+    text
 }
 
 fn create_table(table: &TableDef, with: Option<&TableDef>) -> String {
@@ -54,6 +95,9 @@ fn create_table(table: &TableDef, with: Option<&TableDef>) -> String {
         if let Some(default) = &column.default {
             text += " DEFAULT ";
             text += default;
+        }
+        if let Some(generated) = &column.more.generated {
+            text += &format!(" GENERATED ALWAYS AS ({generated}) STORED");
         }
         text
     });
@@ -70,10 +114,13 @@ fn create_table(table: &TableDef, with: Option<&TableDef>) -> String {
             list(columns)
         )
     });
+    let checks = table.rules.checks.iter();
+    let checks =
+        checks.map(|check| format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.text));
     let mut text = format!(
         "CREATE TABLE {} ({})",
         name(table),
-        list(columns.chain(constraints))
+        list(columns.chain(constraints).chain(checks))
     );
     let mut options = Vec::new();
     if let Some(by) = table.partitioning {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::guard::Guards;
 use super::partition::{Partitioning, Roots};
+use super::rules::{ColumnMore, TableRules};
 use crate::error::SqlError;
 use crate::types::Type;
 use crate::value::Value;
@@ -39,6 +40,8 @@ pub struct TableDef {
     pub indexes: Vec<IndexDef>,
     /// How it is cut into partitions, if it is.
     pub partitioning: Option<Partitioning>,
+    /// CHECK and FOREIGN KEY constraints.
+    pub rules: TableRules,
     /// Raised by each DDL statement that changes the table.
     pub version: u64,
     /// The objects that hold `version`; each transaction that uses the table guards one of them.
@@ -58,6 +61,8 @@ pub struct ColumnDef {
     pub default: Option<String>,
     /// Its number, from 1.
     pub attnum: i16,
+    /// What else it is.
+    pub more: ColumnMore,
 }
 
 /// The access method of an index.
@@ -139,6 +144,14 @@ impl TableDef {
             .find(|index| !index.is_hidden() && index.name == name)
     }
 
+    /// Has it a constraint called `name`, be it an index or a rule?
+    pub fn has_constraint(&self, name: &str) -> bool {
+        let mut keys = self.indexes.iter().filter(|index| index.constraint);
+        keys.any(|index| index.name == name)
+            || self.rules.checks.iter().any(|check| check.name == name)
+            || self.rules.foreign_keys.iter().any(|key| key.name == name)
+    }
+
     /// The partition of `row`, one value a column; 0 where there are none. `scratch` comes back as it
     /// was.
     #[inline]
@@ -180,6 +193,11 @@ impl IndexDef {
 pub trait CatalogView {
     /// The table `name`, in `schema` or along the search path.
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TableDef>>, SqlError>;
+
+    /// The table with the oid `id`.
+    fn table_by_id(&self, _id: u32) -> Result<Option<Arc<TableDef>>, SqlError> {
+        Ok(None)
+    }
 
     /// The table that owns the index `name`.
     fn table_of_index(

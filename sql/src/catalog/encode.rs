@@ -3,16 +3,22 @@
 //! Numbers are little endian, strings and lists carry their length first, and the first byte is the
 //! format's version. Bytes that make no definition are an error, never a panic.
 //!
-//! Tables of format 2 have one guard; those of format 1 no partitions either, and each index has one root. They
-//! are still read.
+//! Tables of format 3 have no constraints but their keys, and plain columns; those of format 2 one guard besides;
+//! those of format 1 no partitions either, and each index has one root. They are still read. A program that knows
+//! less than format 4 refuses it.
 
 use super::def::{ColumnDef, IndexColumn, IndexDef, IndexKind, RoleDef, TableDef};
 use super::guard::Guards;
 use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
+use super::rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
 use crate::error::{SqlError, SqlState};
+use crate::row::RowLayout;
 use crate::types::{Type, TypeKind};
+use crate::value::Value;
 
-const TABLE_FORMAT: u8 = 3;
+const TABLE_FORMAT: u8 = 4;
+/// Of tables without rules, all of whose columns are plain.
+const TABLE_FORMAT_NO_RULES: u8 = 3;
 /// Of tables with one guard.
 const TABLE_FORMAT_ONE_GUARD: u8 = 2;
 /// Of tables before there were partitions.
@@ -45,12 +51,70 @@ pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
         out.u32(column.ty.typmod as u32);
         out.flag(column.not_null);
         out.optional(column.default.as_deref());
+        encode_more(column, &mut out);
     }
     out.u32(table.indexes.len() as u32);
     for index in &table.indexes {
         encode_index(index, &mut out);
     }
+    encode_rules(&table.rules, &mut out);
     out.0
+}
+
+fn encode_more(column: &ColumnDef, out: &mut Writer) {
+    let more = &column.more;
+    out.optional(more.generated.as_deref());
+    out.0.push(match more.identity {
+        None => 0,
+        Some(Identity::Always) => 1,
+        Some(Identity::ByDefault) => 2,
+    });
+    let mut words = Vec::new();
+    let layout = RowLayout::of_types([column.ty.kind]);
+    // A value that no row can have was refused when the column was added.
+    let row = [more.missing.clone()];
+    if more.missing.is_null() || layout.encode(&row, &mut words).is_err() {
+        words.clear();
+    }
+    out.u32(words.len() as u32);
+    words.iter().for_each(|word| out.u64(*word));
+}
+
+fn encode_rules(rules: &TableRules, out: &mut Writer) {
+    out.u32(rules.checks.len() as u32);
+    for check in &rules.checks {
+        out.u32(check.id);
+        out.text(&check.name);
+        out.text(&check.text);
+    }
+    out.u32(rules.foreign_keys.len() as u32);
+    for key in &rules.foreign_keys {
+        out.u32(key.id);
+        out.text(&key.name);
+        out.list(key.columns.iter().map(|c| *c as u32));
+        out.u32(key.parent);
+        out.list(key.parent_columns.iter().map(|c| *c as u32));
+        out.0.push(referential_byte(key.on_delete));
+        out.0.push(referential_byte(key.on_update));
+        out.flag(key.full);
+        out.flag(key.deferrable);
+        out.flag(key.deferred);
+    }
+    out.list(rules.referenced_by.iter().copied());
+}
+
+/// What can become of a row that references, as it is stored.
+const REFERENTIAL: [Referential; 5] = [
+    Referential::NoAction,
+    Referential::Restrict,
+    Referential::Cascade,
+    Referential::SetNull,
+    Referential::SetDefault,
+];
+
+fn referential_byte(action: Referential) -> u8 {
+    let mut all = (0..).zip(REFERENTIAL);
+    all.find(|(_, a)| *a == action).map_or(0, |(byte, _)| byte)
 }
 
 fn encode_index(index: &IndexDef, out: &mut Writer) {
@@ -78,12 +142,14 @@ pub(super) fn decode_table(bytes: &[u8]) -> Result<TableDef, SqlError> {
 }
 
 fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
-    let (whole, one_guard) = match input.u8()? {
-        TABLE_FORMAT => (false, false),
+    let format = input.u8()?;
+    let (whole, one_guard) = match format {
+        TABLE_FORMAT | TABLE_FORMAT_NO_RULES => (false, false),
         TABLE_FORMAT_ONE_GUARD => (false, true),
         TABLE_FORMAT_WHOLE => (true, true),
         _ => return None,
     };
+    let has_rules = format == TABLE_FORMAT;
     let id = input.u32()?;
     let schema = input.text()?;
     let name = input.text()?;
@@ -103,7 +169,7 @@ fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
     };
     let mut columns = Vec::new();
     for attnum in 0..input.u32()? {
-        columns.push(ColumnDef {
+        let mut column = ColumnDef {
             name: input.text()?,
             ty: Type {
                 kind: TypeKind::from_oid(input.u32()?)?,
@@ -112,7 +178,12 @@ fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
             not_null: input.flag()?,
             default: input.optional()?,
             attnum: i16::try_from(attnum + 1).ok()?,
-        });
+            more: ColumnMore::default(),
+        };
+        if has_rules {
+            column.more = read_more(input, column.ty.kind)?;
+        }
+        columns.push(column);
     }
     let partitioning = match by {
         None => None,
@@ -130,6 +201,7 @@ fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
         columns,
         indexes: Vec::new(),
         partitioning,
+        rules: TableRules::default(),
         version,
         guards,
     };
@@ -137,9 +209,71 @@ fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
         let index = read_index(input, &table, whole)?;
         table.indexes.push(index);
     }
+    if has_rules {
+        table.rules = read_rules(input, table.columns.len())?;
+    }
     let first = table.indexes.first()?;
     let reached = first.roots.are_partitioned() == partitioning.is_some();
     (input.0.is_empty() && reached).then_some(table)
+}
+
+fn read_more(input: &mut Reader<'_>, kind: TypeKind) -> Option<ColumnMore> {
+    let generated = input.optional()?;
+    let identity = match input.u8()? {
+        0 => None,
+        1 => Some(Identity::Always),
+        2 => Some(Identity::ByDefault),
+        _ => return None,
+    };
+    let words: Option<Vec<u64>> = (0..input.u32()?).map(|_| input.u64()).collect();
+    let words = words?;
+    let layout = RowLayout::of_types([kind]);
+    let missing = match words.is_empty() {
+        true => Value::Null,
+        false => layout.reader(&words).and_then(|row| row.get(0)).ok()?,
+    };
+    Some(ColumnMore {
+        generated,
+        identity,
+        missing,
+    })
+}
+
+/// The rules of a table of so many columns.
+fn read_rules(input: &mut Reader<'_>, width: usize) -> Option<TableRules> {
+    let mut rules = TableRules::default();
+    for _ in 0..input.u32()? {
+        rules.checks.push(CheckDef {
+            id: input.u32()?,
+            name: input.text()?,
+            text: input.text()?,
+        });
+    }
+    for _ in 0..input.u32()? {
+        let id = input.u32()?;
+        let name = input.text()?;
+        let columns = input.positions()?;
+        let parent = input.u32()?;
+        let parent_columns = input.positions()?;
+        let fits = columns.len() == parent_columns.len() && columns.iter().all(|c| *c < width);
+        if columns.is_empty() || !fits {
+            return None;
+        }
+        rules.foreign_keys.push(ForeignKeyDef {
+            id,
+            name,
+            columns,
+            parent,
+            parent_columns,
+            on_delete: *REFERENTIAL.get(usize::from(input.u8()?))?,
+            on_update: *REFERENTIAL.get(usize::from(input.u8()?))?,
+            full: input.flag()?,
+            deferrable: input.flag()?,
+            deferred: input.flag()?,
+        });
+    }
+    rules.referenced_by = input.list()?;
+    Some(rules)
 }
 
 /// An index of `table`; with one root and no word of more where it is `whole`.
@@ -245,6 +379,11 @@ impl Writer {
         self.0.extend_from_slice(s.as_bytes());
     }
 
+    fn list(&mut self, numbers: impl ExactSizeIterator<Item = u32>) {
+        self.u32(numbers.len() as u32);
+        numbers.for_each(|number| self.u32(number));
+    }
+
     fn optional(&mut self, s: Option<&str>) {
         self.flag(s.is_some());
         if let Some(s) = s {
@@ -289,6 +428,15 @@ impl Reader<'_> {
         Some(std::str::from_utf8(head).ok()?.to_owned())
     }
 
+    fn list(&mut self) -> Option<Vec<u32>> {
+        (0..self.u32()?).map(|_| self.u32()).collect()
+    }
+
+    fn positions(&mut self) -> Option<Vec<usize>> {
+        let list = self.list()?;
+        Some(list.into_iter().map(|position| position as usize).collect())
+    }
+
     fn optional(&mut self) -> Option<Option<String>> {
         match self.flag()? {
             true => self.text().map(Some),
@@ -312,6 +460,7 @@ mod tests {
                 not_null: true,
                 default: Some("'x'".into()),
                 attnum: 1,
+                more: ColumnMore::default(),
             }],
             indexes: vec![IndexDef {
                 id: 16385,
@@ -328,6 +477,7 @@ mod tests {
                 roots: Roots::One(77),
             }],
             partitioning: None,
+            rules: TableRules::default(),
             version: 9,
             guards: Guards::at([88, 89]).expect("two"),
         }
@@ -345,9 +495,39 @@ mod tests {
         table
     }
 
+    fn ruled() -> TableDef {
+        let mut table = table();
+        table.columns[0].more = ColumnMore {
+            generated: Some("a".into()),
+            identity: Some(Identity::ByDefault),
+            missing: Value::text("before"),
+        };
+        table.rules = TableRules {
+            checks: vec![CheckDef {
+                id: 1,
+                name: "c".into(),
+                text: "a > 'b'".into(),
+            }],
+            foreign_keys: vec![ForeignKeyDef {
+                id: 2,
+                name: "f".into(),
+                columns: vec![0],
+                parent: 16384,
+                parent_columns: vec![0],
+                on_delete: Referential::SetDefault,
+                on_update: Referential::Cascade,
+                full: true,
+                deferrable: true,
+                deferred: false,
+            }],
+            referenced_by: vec![16384],
+        };
+        table
+    }
+
     #[test]
     fn definitions_come_back() {
-        for table in [table(), partitioned()] {
+        for table in [table(), partitioned(), ruled()] {
             let bytes = encode_table(&table);
             assert_eq!(decode_table(&bytes).expect("it decodes"), table);
             for cut in 0..bytes.len() {

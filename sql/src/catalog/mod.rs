@@ -7,6 +7,7 @@ mod encode;
 mod guard;
 pub mod outcomes;
 mod partition;
+mod rules;
 mod snapshot;
 mod store;
 
@@ -18,5 +19,6 @@ pub use def::{
 pub use guard::{Guards, all_guard, guard_table};
 pub use outcomes::{Ending, Outcomes};
 pub use partition::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Partitioning, Roots};
+pub use rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
 pub use snapshot::Snapshot;
 pub use store::{Catalog, SUPERUSER_OID};

@@ -78,6 +78,11 @@ impl CatalogView for Snapshot {
             .flatten())
     }
 
+    fn table_by_id(&self, id: u32) -> Result<Option<Arc<TableDef>>, SqlError> {
+        let table = self.by_oid.get(&id);
+        Ok(table.filter(|table| table.id == id).cloned())
+    }
+
     fn table_of_index(
         &self,
         schema: Option<&str>,

@@ -29,6 +29,7 @@ use parking_lot::RwLock;
 use super::def::{ColumnDef, RoleDef, TableDef};
 use super::encode::{decode_role, decode_table, encode_role, encode_table};
 use super::outcomes::Outcomes;
+use super::rules::ColumnMore;
 use super::snapshot::Snapshot;
 use crate::error::SqlError;
 use crate::row::RowLayout;
@@ -321,5 +322,6 @@ fn catalog_columns() -> [ColumnDef; 3] {
         not_null: true,
         default: None,
         attnum: 0,
+        more: ColumnMore::default(),
     })
 }

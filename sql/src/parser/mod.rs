@@ -101,6 +101,12 @@ fn parse_one(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
     }
 }
 
+/// Whether an INSERT says OVERRIDING SYSTEM VALUE, or USER VALUE (false).
+pub(crate) fn overriding(sql: &str) -> Option<bool> {
+    let tokens = lexer::tokens(sql).ok()?;
+    syntax::overriding_at(sql, &tokens).map(|(_, system)| system)
+}
+
 /// Parses an expression that stands alone, as the catalog keeps DEFAULTs.
 pub fn parse_expression(sql: &str) -> Result<sqlparser::ast::Expr, SqlError> {
     let tokens = lexer::tokens(sql)?;

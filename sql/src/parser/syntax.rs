@@ -100,6 +100,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Cow<'a, str> {
     if is(1, "index") && is(2, "concurrently") && is(0, "drop") {
         blanked.push(tokens[2]);
     }
+    if let Some((i, _)) = overriding_at(text, tokens) {
+        blanked.extend(&tokens[i..i + 3]);
+    }
     for i in 0..tokens.len() {
         if !is(i, "for") {
             continue;
@@ -118,6 +121,19 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Cow<'a, str> {
         patched.replace_range(token.start..token.end, &" ".repeat(token.end - token.start));
     }
     Cow::Owned(patched)
+}
+
+/// Where `OVERRIDING SYSTEM VALUE` is, and whether it is that and not USER.
+pub(super) fn overriding_at(text: &str, tokens: &[Token]) -> Option<(usize, bool)> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    (0..tokens.len()).find_map(|i| {
+        let said = is(i, "overriding") && is(i + 2, "value");
+        match said {
+            true if is(i + 1, "system") => Some((i, true)),
+            true if is(i + 1, "user") => Some((i, false)),
+            _ => None,
+        }
+    })
 }
 
 /// Statements of PostgreSQL that we do not have, by their first words.

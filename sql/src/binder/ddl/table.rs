@@ -5,10 +5,11 @@ use sqlparser::ast;
 use super::super::expr::Clause;
 use super::super::scope::Scope;
 use super::super::{Binder, names, type_of};
+use super::constraint::{Shape, check_not_deferrable};
 use super::key_columns;
 use super::partition::Options;
-use crate::bound::{CreateTable, KeyConstraint, Statement};
-use crate::catalog::{ColumnDef, PUBLIC_SCHEMA};
+use crate::bound::{CreateTable, KeyConstraint, NewCheck, Statement};
+use crate::catalog::{ColumnDef, ColumnMore, PUBLIC_SCHEMA};
 use crate::error::{SqlError, SqlState};
 
 /// PostgreSQL's limit on the columns of a table.
@@ -35,6 +36,8 @@ impl Binder<'_> {
             columns: Vec::with_capacity(create.columns.len()),
             primary_key: None,
             unique: Vec::new(),
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
             index_kind: options.index_kind,
             partition_by: None,
         };
@@ -42,12 +45,16 @@ impl Binder<'_> {
             self.column_definition(column, &mut table)?;
         }
         for constraint in &create.constraints {
-            table_constraint(constraint, &mut table)?;
+            key_of_table(constraint, &mut table)?;
         }
         if let Some(key) = &table.primary_key {
             for column in &key.columns {
                 table.columns[*column].not_null = true;
             }
+        }
+        self.rules_of_columns(create, &mut table)?;
+        for constraint in &create.constraints {
+            self.rule_of_table(constraint, &mut table)?;
         }
         table.partition_by = self.partition_by(create, options, &table)?;
         Ok(Statement::CreateTable(table))
@@ -76,6 +83,7 @@ impl Binder<'_> {
             not_null: false,
             default: None,
             attnum: i16::try_from(position + 1).unwrap_or(i16::MAX),
+            more: ColumnMore::default(),
         };
         let key = |option: &ast::ColumnOptionDef| KeyConstraint {
             name: option.name.as_ref().map(names::fold),
@@ -90,8 +98,14 @@ impl Binder<'_> {
                     self.assign(bound, &definition).map_err(default_error)?;
                     definition.default = Some(expr.to_string());
                 }
-                ast::ColumnOption::PrimaryKey(_) => set_primary_key(table, key(option))?,
-                ast::ColumnOption::Unique(_) => table.unique.push(key(option)),
+                ast::ColumnOption::PrimaryKey(said) => {
+                    check_not_deferrable(said.characteristics.as_ref())?;
+                    set_primary_key(table, key(option))?;
+                }
+                ast::ColumnOption::Unique(said) => {
+                    check_not_deferrable(said.characteristics.as_ref())?;
+                    table.unique.push(key(option));
+                }
                 ast::ColumnOption::Collation(name) => {
                     let plain = name.to_string().replace('"', "").to_ascii_lowercase();
                     if !matches!(
@@ -101,12 +115,15 @@ impl Binder<'_> {
                         return Err(SqlError::unsupported(format!("collation {name}")));
                     }
                 }
-                ast::ColumnOption::ForeignKey(_) => {
-                    return Err(SqlError::unsupported("FOREIGN KEY"));
-                }
-                ast::ColumnOption::Check(_) => return Err(SqlError::unsupported("CHECK")),
+                // These see all columns.
+                ast::ColumnOption::ForeignKey(_)
+                | ast::ColumnOption::Check(_)
+                | ast::ColumnOption::Generated {
+                    generation_expr: Some(_),
+                    ..
+                } => {}
                 ast::ColumnOption::Generated { .. } | ast::ColumnOption::Identity(_) => {
-                    return Err(SqlError::unsupported("a generated column"));
+                    return Err(SqlError::unsupported("an identity column"));
                 }
                 _ => return Err(SqlError::unsupported("this column option")),
             }
@@ -114,6 +131,96 @@ impl Binder<'_> {
         table.columns.push(definition);
         Ok(())
     }
+
+    /// What the definitions of columns say of rows and of other tables.
+    fn rules_of_columns(
+        &mut self,
+        create: &ast::CreateTable,
+        table: &mut CreateTable,
+    ) -> Result<(), SqlError> {
+        for (position, column) in create.columns.iter().enumerate() {
+            for option in &column.options {
+                let name = option.name.as_ref();
+                self.rule_of_column(table, position, name, &option.option)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rule_of_column(
+        &mut self,
+        table: &mut CreateTable,
+        position: usize,
+        name: Option<&ast::Ident>,
+        option: &ast::ColumnOption,
+    ) -> Result<(), SqlError> {
+        let shape = Shape::of_new(table);
+        match option {
+            ast::ColumnOption::ForeignKey(key) => {
+                let name = name.or(key.name.as_ref());
+                let key = self.new_foreign_key(&shape, name, Some(position), key)?;
+                table.foreign_keys.push(key);
+            }
+            ast::ColumnOption::Check(check) => {
+                let name = name.or(check.name.as_ref());
+                let check = self.new_check(&shape, name, &check.expr)?;
+                add_check(table, check)?;
+            }
+            ast::ColumnOption::Generated {
+                generation_expr: Some(expr),
+                ..
+            } => {
+                let column = &table.columns[position];
+                if column.default.is_some() {
+                    return Err(SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        format!(
+                            "both default and generation expression specified for column \"{}\" of table \"{}\"",
+                            column.name, table.name
+                        ),
+                    ));
+                }
+                let text = self.generation(&shape, column, expr)?;
+                table.columns[position].more.generated = Some(text);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A constraint of the table that is no key.
+    fn rule_of_table(
+        &mut self,
+        constraint: &ast::TableConstraint,
+        table: &mut CreateTable,
+    ) -> Result<(), SqlError> {
+        let shape = Shape::of_new(table);
+        match constraint {
+            ast::TableConstraint::ForeignKey(key) => {
+                let key = self.new_foreign_key(&shape, key.name.as_ref(), None, key)?;
+                table.foreign_keys.push(key);
+            }
+            ast::TableConstraint::Check(check) => {
+                let check = self.new_check(&shape, check.name.as_ref(), &check.expr)?;
+                add_check(table, check)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn add_check(table: &mut CreateTable, check: NewCheck) -> Result<(), SqlError> {
+    if let Some(name) = &check.name
+        && table.checks.iter().any(|c| c.name.as_ref() == Some(name))
+    {
+        return Err(SqlError::new(
+            SqlState::DUPLICATE_OBJECT,
+            format!("check constraint \"{name}\" already exists"),
+        ));
+    }
+    table.checks.push(check);
+    Ok(())
 }
 
 /// 42804 in the words for a default.
@@ -143,13 +250,15 @@ fn set_primary_key(table: &mut CreateTable, key: KeyConstraint) -> Result<(), Sq
     Ok(())
 }
 
-fn table_constraint(
+/// A constraint of the table that is a key.
+fn key_of_table(
     constraint: &ast::TableConstraint,
     table: &mut CreateTable,
 ) -> Result<(), SqlError> {
     let lookup = |name: &str| table.columns.iter().position(|c| c.name == name);
     match constraint {
         ast::TableConstraint::PrimaryKey(key) => {
+            check_not_deferrable(key.characteristics.as_ref())?;
             let key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
             set_primary_key(table, key)
         }
@@ -157,12 +266,12 @@ fn table_constraint(
             if matches!(key.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
                 return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
             }
+            check_not_deferrable(key.characteristics.as_ref())?;
             let key = key_columns(key.name.as_ref(), &key.columns, &lookup)?;
             table.unique.push(key);
             Ok(())
         }
-        ast::TableConstraint::ForeignKey(_) => Err(SqlError::unsupported("FOREIGN KEY")),
-        ast::TableConstraint::Check(_) => Err(SqlError::unsupported("CHECK")),
+        ast::TableConstraint::ForeignKey(_) | ast::TableConstraint::Check(_) => Ok(()),
         _ => Err(SqlError::unsupported("this kind of constraint")),
     }
 }

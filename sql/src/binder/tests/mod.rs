@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::{ParamTypes, bind};
 use crate::bound::{self, Statement};
 use crate::catalog::{
-    CatalogView, ColumnDef, Guards, IndexColumn, IndexDef, IndexKind, PUBLIC_SCHEMA, Partitioning,
-    RoleDef, Roots, TableDef,
+    CatalogView, ColumnDef, ColumnMore, Guards, IndexColumn, IndexDef, IndexKind, PUBLIC_SCHEMA,
+    Partitioning, RoleDef, Roots, TableDef, TableRules,
 };
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -53,6 +53,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type, Option<&str>)]) -> TableDe
                 not_null: i == 0,
                 default: default.map(str::to_owned),
                 attnum: i as i16 + 1,
+                more: ColumnMore::default(),
             })
             .collect(),
         indexes: vec![IndexDef {
@@ -70,6 +71,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type, Option<&str>)]) -> TableDe
             roots: Roots::One(0),
         }],
         partitioning: None,
+        rules: TableRules::default(),
         version: 1,
         guards: Guards::at([0]).expect("one"),
     }

@@ -43,12 +43,30 @@ fn dotted(c: &mut Cursor<'_>) -> Result<String, SqlError> {
     Ok(name)
 }
 
+/// `{ ALL | name, … } { DEFERRED | IMMEDIATE }`
+fn constraints(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let mut names = Vec::new();
+    if !c.accept("all") {
+        loop {
+            names.push(c.qualified()?.1);
+            if c.accept_kind(Kind::Comma).is_none() {
+                break;
+            }
+        }
+    }
+    let deferred = c.accept("deferred");
+    if !deferred {
+        c.expect("immediate")?;
+    }
+    Ok(Statement::SetConstraints { names, deferred })
+}
+
 fn set(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     if c.accept_all(&["session", "characteristics", "as", "transaction"]) {
         return modes(c).map(Statement::SetSessionCharacteristics);
     }
-    if c.sees("constraints") {
-        return Err(SqlError::unsupported("SET CONSTRAINTS"));
+    if c.accept("constraints") {
+        return constraints(c);
     }
     let local = c.accept("local");
     let scope = if local {

@@ -1,0 +1,91 @@
+//! Constraints that are checked at the end of the transaction: SET CONSTRAINTS, and that end.
+
+use std::pin::pin;
+
+use fencepost_planner::Notice;
+use fencepost_sql::catalog::ForeignKeyDef;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+
+use super::run::interruptible;
+use super::{Block, Session, cx};
+
+impl Session {
+    /// SET CONSTRAINTS; no names are ALL. What is not deferred any more is checked now.
+    pub(super) async fn set_constraints(
+        &mut self,
+        names: &[String],
+        deferred: bool,
+    ) -> Result<(), Halt> {
+        let mut ids = Vec::new();
+        for name in names {
+            ids.extend(self.deferrable(name)?);
+        }
+        if names.is_empty() {
+            self.deferred.say(None, deferred);
+        }
+        for id in ids {
+            self.deferred.say(Some(id), deferred);
+        }
+        match deferred {
+            true => Ok(()),
+            false => self.check_deferred(false).await,
+        }
+    }
+
+    /// The foreign keys called `name`.
+    fn deferrable(&mut self, name: &str) -> Result<Vec<u32>, SqlError> {
+        let (snapshot, _) = self.snapshot();
+        let tables = snapshot.tables();
+        let keys = tables.iter().flat_map(|t| &t.rules.foreign_keys);
+        let keys: Vec<&ForeignKeyDef> = keys.filter(|key| key.name == name).collect();
+        let of_another_kind = tables.iter().any(|table| table.has_constraint(name));
+        if keys.is_empty() && !of_another_kind {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!("constraint \"{name}\" does not exist"),
+            ));
+        }
+        if keys.is_empty() || keys.iter().any(|key| !key.deferrable) {
+            return Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("constraint \"{name}\" is not deferrable"),
+            ));
+        }
+        Ok(keys.iter().map(|key| key.id).collect())
+    }
+
+    /// Checks what waited; all of it at the `end` of the transaction.
+    pub(super) async fn check_deferred(&mut self, end: bool) -> Result<(), Halt> {
+        let deferred = std::mem::take(&mut self.deferred);
+        let checked = match &mut self.tx {
+            // Nothing was written.
+            None => Ok(()),
+            Some(tx) => {
+                let mut cx = cx(
+                    tx,
+                    &[],
+                    &self.eval,
+                    &self.cancel,
+                    &mut self.scratch,
+                    self.deadline,
+                    true,
+                );
+                let work = pin!(deferred.run(&mut cx, end));
+                interruptible(&self.cancel, self.deadline, work).await
+            }
+        };
+        self.deferred = deferred;
+        checked
+    }
+
+    /// A warning outside a block.
+    pub(super) fn in_block_or_warn(&mut self, command: &str) {
+        if self.block != Block::Explicit {
+            self.notices.push(Notice::warning(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{command} can only be used in transaction blocks"),
+            ));
+        }
+    }
+}

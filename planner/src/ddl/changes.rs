@@ -1,0 +1,91 @@
+//! The tables that one DDL statement changes: each is taken once, with the statement's version, and stored at the
+//! end.
+
+use std::sync::Arc;
+
+use fencepost_sql::catalog::{CatalogView, TableDef, guard_table};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+
+use super::DdlCx;
+use crate::exec::Cx;
+
+/// Definitions on their way to the catalog.
+pub struct Changes {
+    /// The version that they get.
+    pub version: u64,
+    tables: Vec<TableDef>,
+}
+
+impl Changes {
+    /// Queues for the right to change the catalog.
+    pub async fn begin(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<Changes, Halt> {
+        let planned = ddl.snapshot.version();
+        Ok(Changes {
+            version: ddl.catalog.begin_change(cx.tx, planned).await?,
+            tables: Vec::new(),
+        })
+    }
+
+    /// A table that the statement names.
+    pub async fn take(&mut self, cx: &mut Cx<'_>, table: &TableDef) -> Result<&mut TableDef, Halt> {
+        let position = match self.tables.iter().position(|t| t.id == table.id) {
+            Some(position) => position,
+            None => {
+                if !guard_table(cx.tx, table).await? {
+                    return Err(Halt::Stale);
+                }
+                check_settled(cx, table)?;
+                self.tables.push(TableDef {
+                    version: self.version,
+                    ..table.clone()
+                });
+                self.tables.len() - 1
+            }
+        };
+        Ok(&mut self.tables[position])
+    }
+
+    /// Puts a definition back that was taken.
+    pub fn put(&mut self, table: TableDef) {
+        if let Some(taken) = self.tables.iter_mut().find(|t| t.id == table.id) {
+            *taken = table;
+        }
+    }
+
+    /// A table that another one leads to.
+    pub async fn by_id(
+        &mut self,
+        cx: &mut Cx<'_>,
+        ddl: &DdlCx<'_>,
+        id: u32,
+    ) -> Result<&mut TableDef, Halt> {
+        let Some(table) = ddl.snapshot.table_by_id(id)? else {
+            return Err(SqlError::internal("a foreign key leads nowhere").into());
+        };
+        self.take(cx, &Arc::clone(&table)).await
+    }
+
+    /// Stores what has been taken.
+    pub async fn finish(self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+        for table in &self.tables {
+            ddl.catalog.replace_table(cx.tx, table).await?;
+        }
+        Ok(())
+    }
+}
+
+/// 55006 where the transaction has still to check rows of the table.
+pub fn check_settled(cx: &Cx<'_>, table: &TableDef) -> Result<(), SqlError> {
+    let pending = cx.deferred.as_ref().is_some_and(|d| d.concerns(table.id));
+    match pending {
+        false => Ok(()),
+        true => Err(SqlError::new(
+            SqlState::OBJECT_IN_USE,
+            format!(
+                "cannot ALTER TABLE \"{}\" because it has pending trigger events",
+                table.name
+            ),
+        )),
+    }
+}

@@ -1,0 +1,58 @@
+//! A table's rows, written anew where its columns have changed.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::RowRules;
+use fencepost_sql::catalog::TableDef;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::row::RowLayout;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+
+use super::build_index::RowWalk;
+use crate::exec::Cx;
+use crate::index;
+use crate::place::Places;
+use crate::plan::TablePlan;
+use crate::store::{free_row, read_row};
+use crate::write::{RowWriter, Yield, generate};
+
+/// Puts what `map` makes of each row of `old` into new trees of `new`, whose roots are not looked at. The old trees
+/// and rows go.
+pub async fn rewrite(
+    cx: &mut Cx<'_>,
+    old: &TableDef,
+    new: &mut TableDef,
+    rules: RowRules,
+    map: &dyn Fn(&Cx<'_>, &[Value]) -> Result<Vec<Value>, SqlError>,
+) -> Result<(), Halt> {
+    let places = Places::with(old);
+    for position in 0..new.indexes.len() {
+        let roots = index::create(cx.tx, new, &new.indexes[position], &places).await?;
+        new.indexes[position].roots = roots;
+    }
+    for column in &mut new.columns {
+        column.more.missing = None;
+    }
+    let plan = TablePlan::written(&Arc::new(new.clone()), rules);
+    let layout = RowLayout::new(&old.columns);
+    let mut writer = RowWriter::of_many();
+    let mut walk = RowWalk::new(old);
+    let mut words = Vec::new();
+    let mut row = vec![Value::Null; layout.width()];
+    while let Some(place) = walk.next(cx).await? {
+        if !read_row(cx.tx, place.addr, &mut words).await? {
+            continue;
+        }
+        layout.decode(&words, &mut row)?;
+        let mut mapped = map(cx, &row)?;
+        generate(cx, &plan, &mut mapped)?;
+        free_row(cx.tx, place.addr).await?;
+        writer.insert(cx, &plan, &mapped, Yield::Never).await?;
+    }
+    writer.finish(cx, &plan).await?;
+    for index in &old.indexes {
+        index::drop_index(cx.tx, index).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! CHECK and FOREIGN KEY constraints come and go.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{NewCheck, NewForeignKey, Related, RowRules};
+use fencepost_sql::catalog::{CheckDef, ForeignKeyDef, TableDef};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::row::RowLayout;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+
+use super::DdlCx;
+use super::build_index::RowWalk;
+use super::changes::Changes;
+use super::names::fit;
+use crate::exec::Cx;
+use crate::store::read_row;
+use crate::write::{Referee, References};
+
+/// Adds a CHECK to `table`; looks at the rows that are there if it is to.
+pub async fn add_check(
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    table: &mut TableDef,
+    check: &NewCheck,
+    validate: bool,
+) -> Result<(), Halt> {
+    let columns = match check.columns[..] {
+        [only] => vec![only],
+        _ => Vec::new(),
+    };
+    let name = constraint_name(table, check.name.as_deref(), &columns, "check")?;
+    if validate {
+        let mut rows = Rows::of(table);
+        while let Some(row) = rows.next(cx).await? {
+            if cx.value(&check.condition, row)? == Value::Bool(false) {
+                return Err(violated_by_some_row(table, &name).into());
+            }
+        }
+    }
+    table.rules.checks.push(CheckDef {
+        id: ddl.catalog.next_oid(cx.tx).await?,
+        name,
+        text: check.text.clone(),
+    });
+    Ok(())
+}
+
+/// Adds a FOREIGN KEY to `table`, and to the parent that it is referenced (FK-2); looks at the rows that are there if
+/// it is to.
+pub async fn add_foreign_key(
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+    table: &mut TableDef,
+    (key, validate): (&NewForeignKey, bool),
+) -> Result<(), Halt> {
+    let name = constraint_name(table, key.name.as_deref(), &key.columns, "fkey")?;
+    let parent = key.parent.as_ref().map_or(table.id, |parent| parent.id);
+    table.rules.foreign_keys.push(ForeignKeyDef {
+        id: ddl.catalog.next_oid(cx.tx).await?,
+        name,
+        columns: key.columns.clone(),
+        parent,
+        parent_columns: key.parent_columns.clone(),
+        on_delete: key.on_delete,
+        on_update: key.on_update,
+        full: key.full,
+        deferrable: key.deferrable,
+        deferred: key.deferred,
+    });
+    let parent = match &key.parent {
+        None => {
+            note_reference(table, table.id);
+            None
+        }
+        Some(parent) => {
+            let parent = changes.take(cx, parent).await?;
+            note_reference(parent, table.id);
+            Some(parent.clone())
+        }
+    };
+    match validate {
+        true => check_references(cx, table, parent).await,
+        false => Ok(()),
+    }
+}
+
+fn note_reference(parent: &mut TableDef, child: u32) {
+    if !parent.rules.referenced_by.contains(&child) {
+        parent.rules.referenced_by.push(child);
+    }
+}
+
+/// Checks the newest foreign key of `child` for all its rows.
+async fn check_references(
+    cx: &mut Cx<'_>,
+    child: &TableDef,
+    parent: Option<TableDef>,
+) -> Result<(), Halt> {
+    let mut alone = child.clone();
+    let newest = alone
+        .rules
+        .foreign_keys
+        .split_off(child.rules.foreign_keys.len() - 1);
+    alone.rules.foreign_keys = newest;
+    let related = |table: TableDef| Related {
+        table: Arc::new(table),
+        rules: RowRules::default(),
+        defaults: Vec::new(),
+    };
+    let tables = std::iter::once(alone).chain(parent).map(related);
+    let Some(references) = References::of(tables.collect()) else {
+        return Err(SqlError::internal("a foreign key without an index").into());
+    };
+    let kept = cx.deferred.take();
+    let mut referee = Referee::new(&references);
+    let mut rows = Rows::of(child);
+    let checked = async {
+        while let Some(row) = rows.next(cx).await? {
+            referee.inserted(cx, row).await?;
+        }
+        referee.finish(cx).await
+    };
+    let checked = checked.await;
+    cx.deferred = kept;
+    checked
+}
+
+/// Takes the foreign keys of `child` that lead to `parent` away, and says so.
+pub fn drop_references(child: &mut TableDef, parent: u32, ddl: &mut DdlCx<'_>) {
+    let name = child.name.clone();
+    child.rules.foreign_keys.retain(|key| {
+        let goes = key.parent == parent;
+        if goes {
+            ddl.notices.push(super::Notice::new(
+                SqlState::SUCCESSFUL_COMPLETION,
+                format!("drop cascades to constraint {} on table {name}", key.name),
+            ));
+        }
+        !goes
+    });
+}
+
+/// The name of a constraint: that which is given, if it is free, or one of the table's and columns' names.
+pub fn constraint_name(
+    table: &TableDef,
+    given: Option<&str>,
+    columns: &[usize],
+    suffix: &str,
+) -> Result<String, SqlError> {
+    if let Some(name) = given {
+        return match table.has_constraint(name) {
+            false => Ok(name.to_owned()),
+            true => Err(SqlError::new(
+                SqlState::DUPLICATE_OBJECT,
+                format!(
+                    "constraint \"{name}\" for relation \"{}\" already exists",
+                    table.name
+                ),
+            )),
+        };
+    }
+    let names: Vec<&str> = columns
+        .iter()
+        .map(|c| table.columns[*c].name.as_str())
+        .collect();
+    let middle = names.join("_");
+    let mut number = 0;
+    loop {
+        let end = match number {
+            0 => suffix.to_owned(),
+            n => format!("{suffix}{n}"),
+        };
+        let name = fit(&table.name, &middle, &end);
+        if !table.has_constraint(&name) {
+            return Ok(name);
+        }
+        number += 1;
+    }
+}
+
+fn violated_by_some_row(table: &TableDef, name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::CHECK_VIOLATION,
+        format!(
+            "check constraint \"{name}\" of relation \"{}\" is violated by some row",
+            table.name
+        ),
+    )
+    .table(&table.schema, &table.name)
+    .constraint(name)
+}
+
+/// The rows of a table, whole, one after the other.
+pub struct Rows {
+    layout: RowLayout,
+    walk: RowWalk,
+    words: Vec<u64>,
+    row: Vec<Value>,
+}
+
+impl Rows {
+    pub fn of(table: &TableDef) -> Rows {
+        let layout = RowLayout::new(&table.columns);
+        Rows {
+            row: vec![Value::Null; layout.width()],
+            layout,
+            walk: RowWalk::new(table),
+            words: Vec::new(),
+        }
+    }
+
+    pub async fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<&[Value]>, Halt> {
+        while let Some(place) = self.walk.next(cx).await? {
+            if read_row(cx.tx, place.addr, &mut self.words).await? {
+                self.layout.decode(&self.words, &mut self.row)?;
+                return Ok(Some(&self.row));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,320 @@
+//! Foreign keys at work: what a statement's changes mean for the rows at the other end.
+//!
+//! ```text
+//! row in, key changed   ─▶ is there the row it references?    at once where nothing can still change that
+//! row out, key changed  ─▶ effect: the action of each key that leads here, on the rows that reference
+//! end of the statement  ─▶ effects, which have effects of their own; then the checks that are left
+//! commit                ─▶ the checks of deferred constraints (`deferred`)
+//! ```
+//!
+//! A check is the same from both ends: the referenced row is there, or no row references it. What it has looked
+//! at is in the read set, so it holds at the commit, whoever else writes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fencepost_sql::catalog::Referential;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::TypeKind;
+use fencepost_sql::value::Value;
+
+use super::deferred::is_deferred;
+use super::errors::{not_present, partly_null, still_referenced};
+use super::references::{Found, References, as_kind, picked, same};
+use super::rows::RowWriter;
+use super::rules::generate;
+use crate::exec::Cx;
+use crate::store::read_row;
+
+/// Looks after the foreign keys of one statement.
+pub struct Referee {
+    references: Arc<References>,
+    effects: VecDeque<Effect>,
+    checks: Vec<Check>,
+    writer: RowWriter,
+}
+
+/// A referenced row has gone, or has another key.
+struct Effect {
+    key: usize,
+    old: Vec<Value>,
+    new: Option<Vec<Value>>,
+}
+
+/// A reference that is to be right.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Which key.
+    pub key: usize,
+    /// The values of its columns.
+    pub values: Vec<Value>,
+    /// Who is at fault if it is not.
+    pub fault: Fault,
+}
+
+/// At which end a broken reference is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A row references what is not there.
+    Child,
+    /// A row has gone that is referenced.
+    Parent,
+    /// The same, and another row with its key does not help.
+    Restrict,
+}
+
+impl Referee {
+    /// For one statement.
+    pub fn new(references: &Arc<References>) -> Referee {
+        Referee {
+            references: Arc::clone(references),
+            effects: VecDeque::new(),
+            checks: Vec::new(),
+            writer: RowWriter::default(),
+        }
+    }
+
+    /// A row of the statement's table is in.
+    pub async fn inserted(&mut self, cx: &mut Cx<'_>, row: &[Value]) -> Result<(), Halt> {
+        let references = Arc::clone(&self.references);
+        for (at, key) in references.keys.iter().enumerate() {
+            if key.child == 0 {
+                // The statement may yet bring the row that is referenced, or take this one away again.
+                let later = key.parent == 0;
+                self.refers(cx, at, row, later).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A row of the statement's table has other values.
+    pub async fn updated(
+        &mut self,
+        cx: &mut Cx<'_>,
+        rows: (&[Value], &[Value]),
+    ) -> Result<(), Halt> {
+        self.changed(cx, 0, rows).await
+    }
+
+    /// A row of the statement's table has gone.
+    pub fn deleted(&mut self, row: &[Value]) {
+        self.gone(0, row);
+    }
+
+    async fn changed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: usize,
+        (old, new): (&[Value], &[Value]),
+    ) -> Result<(), Halt> {
+        let references = Arc::clone(&self.references);
+        for (at, key) in references.keys.iter().enumerate() {
+            let (child, parent) = references.ends(key);
+            if key.parent == table && !same(parent, &key.def.parent_columns, (old, new)) {
+                let old = picked(old, &key.def.parent_columns);
+                if !old.iter().any(Value::is_null) {
+                    let new = Some(picked(new, &key.def.parent_columns));
+                    self.effects.push_back(Effect { key: at, old, new });
+                }
+            }
+            if key.child == table && !same(child, &key.def.columns, (old, new)) {
+                let later = key.parent == 0 || table != 0;
+                self.refers(cx, at, new, later).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn gone(&mut self, table: usize, row: &[Value]) {
+        for (at, key) in self.references.keys.iter().enumerate() {
+            if key.parent == table {
+                let old = picked(row, &key.def.parent_columns);
+                if !old.iter().any(Value::is_null) {
+                    let effect = Effect {
+                        key: at,
+                        old,
+                        new: None,
+                    };
+                    self.effects.push_back(effect);
+                }
+            }
+        }
+    }
+
+    /// The row has a key that is to be right, now or at the end of the statement.
+    async fn refers(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: usize,
+        row: &[Value],
+        later: bool,
+    ) -> Result<(), Halt> {
+        let references = Arc::clone(&self.references);
+        let key = &references.keys[at];
+        let values = picked(row, &key.def.columns);
+        let nulls = values.iter().filter(|value| value.is_null()).count();
+        if nulls > 0 {
+            return match key.def.full && nulls < values.len() {
+                true => Err(partly_null(&key.def, references.ends(key).0).into()),
+                false => Ok(()),
+            };
+        }
+        let check = Check {
+            key: at,
+            values,
+            fault: Fault::Child,
+        };
+        if later || is_deferred(cx, &key.def) {
+            self.checks.push(check);
+            return Ok(());
+        }
+        match references.is_present(cx, key, &check.values).await? {
+            true => Ok(()),
+            false => Err(broken(cx, &references, &check).into()),
+        }
+    }
+
+    /// The statement has changed all its rows.
+    pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        while let Some(effect) = self.effects.pop_front() {
+            cx.check_cancel()?;
+            self.act(cx, effect).await?;
+        }
+        for check in std::mem::take(&mut self.checks) {
+            let references = &self.references;
+            let key = &references.keys[check.key];
+            let restricts = check.fault == Fault::Restrict;
+            match (&mut cx.deferred, restricts) {
+                (Some(deferred), false) if deferred.is(&key.def) => {
+                    deferred.push(references, check);
+                }
+                _ => verify(cx, references, &check).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, cx: &mut Cx<'_>, effect: Effect) -> Result<(), Halt> {
+        let references = Arc::clone(&self.references);
+        let key = &references.keys[effect.key];
+        let action = match effect.new {
+            None => key.def.on_delete,
+            Some(_) => key.def.on_update,
+        };
+        let check = |fault| Check {
+            key: effect.key,
+            values: effect.old.clone(),
+            fault,
+        };
+        match action {
+            Referential::NoAction => {
+                self.checks.push(check(Fault::Parent));
+                return Ok(());
+            }
+            Referential::Restrict => {
+                self.checks.push(check(Fault::Restrict));
+                return Ok(());
+            }
+            // A default that is the old key changes nothing.
+            Referential::SetDefault => self.checks.push(check(Fault::Parent)),
+            Referential::Cascade | Referential::SetNull => {}
+        }
+        let found = references.referencing(cx, key, &effect.old, usize::MAX);
+        for found in found.await? {
+            cx.check_cancel()?;
+            self.follow(cx, &effect, action, found).await?;
+        }
+        Ok(())
+    }
+
+    /// Does to a row that references what the action says.
+    async fn follow(
+        &mut self,
+        cx: &mut Cx<'_>,
+        effect: &Effect,
+        action: Referential,
+        (place, seen): Found,
+    ) -> Result<(), Halt> {
+        let references = Arc::clone(&self.references);
+        let key = &references.keys[effect.key];
+        let table = &references.tables[key.child];
+        cx.queue(place.addr).await?;
+        // Its turn may have come with another version.
+        let mut words = Vec::new();
+        if !read_row(cx.tx, place.addr, &mut words).await? {
+            return Ok(());
+        }
+        let mut old = vec![Value::Null; table.layout.width()];
+        table.layout.decode(&words, &mut old)?;
+        if !same(&table.def, &key.def.columns, (&seen, &old)) {
+            return Ok(());
+        }
+        if action == Referential::Cascade && effect.new.is_none() {
+            self.writer.delete(cx, table, place, &old).await?;
+            self.gone(key.child, &old);
+            return Ok(());
+        }
+        let mut new = old.clone();
+        for (nth, column) in key.def.columns.iter().enumerate() {
+            new[*column] = match (action, &effect.new) {
+                (Referential::Cascade, Some(values)) => {
+                    let kind = table.def.columns[*column].ty.kind;
+                    let fitted = as_kind(&values[nth], kind);
+                    fitted.ok_or_else(|| out_of_range(kind))?
+                }
+                (Referential::SetDefault, _) => {
+                    let defaults = &references.defaults[key.child];
+                    match defaults.get(*column) {
+                        Some(default) => cx.value(default, &[])?,
+                        None => Value::Null,
+                    }
+                }
+                _ => Value::Null,
+            };
+        }
+        generate(cx, table, &mut new)?;
+        let mut changed = key.def.columns.clone();
+        changed.extend(table.rules.generated.iter().map(|g| g.column));
+        let rows = (old.as_slice(), new.as_slice());
+        self.writer.update(cx, table, place, rows, &changed).await?;
+        self.changed(cx, key.child, rows).await
+    }
+}
+
+/// An error unless the reference is right, or there is nobody who references.
+pub async fn verify(
+    cx: &mut Cx<'_>,
+    references: &Arc<References>,
+    check: &Check,
+) -> Result<(), Halt> {
+    let key = &references.keys[check.key];
+    if check.fault != Fault::Restrict && references.is_present(cx, key, &check.values).await? {
+        return Ok(());
+    }
+    let found = references.referencing(cx, key, &check.values, 1);
+    match found.await?.is_empty() {
+        true => Ok(()),
+        false => Err(broken(cx, references, check).into()),
+    }
+}
+
+fn broken(cx: &Cx<'_>, references: &References, check: &Check) -> SqlError {
+    let key = &references.keys[check.key];
+    let ends = references.ends(key);
+    let settings = &cx.eval.settings;
+    match check.fault {
+        Fault::Child => not_present(&key.def, ends, &check.values, settings),
+        Fault::Parent | Fault::Restrict => {
+            still_referenced(&key.def, ends, &check.values, settings)
+        }
+    }
+}
+
+/// 22003
+fn out_of_range(kind: TypeKind) -> SqlError {
+    SqlError::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("{kind} out of range"),
+    )
+}

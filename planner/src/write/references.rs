@@ -1,0 +1,269 @@
+//! The foreign keys that a statement may meet, and how the rows at their two ends are found.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use fencepost_btree::{BTree, Direction, ScanBatch};
+use fencepost_sql::bound::{Expr, Related};
+use fencepost_sql::catalog::{ForeignKeyDef, IndexKind, TableDef};
+use fencepost_sql::key::{encode_plain, successor};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::TypeKind;
+use fencepost_sql::value::Value;
+use fencepost_storage::FatPtr;
+
+use crate::exec::{Cx, Fit, fit};
+use crate::index::{is_taken, tree, trees};
+use crate::plan::TablePlan;
+use crate::store::read_row;
+
+const CHUNK: usize = 256;
+
+/// Foreign keys, and the tables that they lead to.
+#[derive(Debug)]
+pub struct References {
+    /// The tables; the first is the statement's.
+    pub tables: Vec<Arc<TablePlan>>,
+    /// What the columns of each table are by default, where that may be asked.
+    pub defaults: Vec<Vec<Expr>>,
+    /// The foreign keys among them.
+    pub keys: Vec<Key>,
+}
+
+/// A foreign key.
+#[derive(Debug)]
+pub struct Key {
+    /// What it is.
+    pub def: ForeignKeyDef,
+    /// The table that references, by position.
+    pub child: usize,
+    /// The table that is referenced, by position.
+    pub parent: usize,
+    /// The unique index over the referenced columns.
+    parent_index: usize,
+    /// An index that begins with the referencing columns.
+    child_index: Option<usize>,
+}
+
+/// A row of a table and where it is.
+pub type Found = (FatPtr, Vec<Value>);
+
+impl References {
+    /// Those among `related`; `None` where there are none.
+    pub fn of(related: Vec<Related>) -> Option<Arc<References>> {
+        let mut references = References {
+            tables: Vec::with_capacity(related.len()),
+            defaults: Vec::with_capacity(related.len()),
+            keys: Vec::new(),
+        };
+        for table in related {
+            let plan = TablePlan::written(&table.table, table.rules);
+            references.tables.push(Arc::new(plan));
+            references.defaults.push(table.defaults);
+        }
+        let mut keys = Vec::new();
+        for (child, table) in references.tables.iter().enumerate() {
+            let leads = table.def.rules.foreign_keys.iter();
+            keys.extend(leads.filter_map(|key| references.key(child, key)));
+        }
+        references.keys = keys;
+        (!references.keys.is_empty()).then(|| Arc::new(references))
+    }
+
+    fn key(&self, child: usize, def: &ForeignKeyDef) -> Option<Key> {
+        let mut tables = self.tables.iter();
+        let parent = tables.position(|table| table.def.id == def.parent)?;
+        let columns = &def.parent_columns;
+        let parent_index = self.tables[parent].def.indexes.iter().position(|index| {
+            index.unique
+                && index.columns.len() == columns.len()
+                && columns.iter().all(|column| index.covers(*column))
+        })?;
+        let mut indexes = self.tables[child].def.indexes.iter();
+        let child_index = indexes.position(|index| {
+            let first = index.columns.get(..def.columns.len());
+            let begins = |first: &[fencepost_sql::catalog::IndexColumn]| {
+                first.iter().all(|c| def.columns.contains(&c.column))
+            };
+            index.kind == IndexKind::BTree && first.is_some_and(begins)
+        });
+        Some(Key {
+            def: def.clone(),
+            child,
+            parent,
+            parent_index,
+            child_index,
+        })
+    }
+
+    /// The definitions of the tables at a key's ends.
+    pub fn ends(&self, key: &Key) -> (&TableDef, &TableDef) {
+        (&self.tables[key.child].def, &self.tables[key.parent].def)
+    }
+
+    /// Is there a row that a row with `values` references? It is to be so at the commit, too.
+    pub async fn is_present(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &Key,
+        values: &[Value],
+    ) -> Result<bool, Halt> {
+        let parent = &self.tables[key.parent];
+        let Some(values) = fitted(values, &parent.def, &key.def.parent_columns) else {
+            return Ok(false);
+        };
+        let index = parent.index_def(key.parent_index);
+        let mut bytes = Vec::new();
+        for (position, column) in index.columns.iter().enumerate() {
+            let value = value_of(&key.def.parent_columns, column.column, &values);
+            parent.keys[key.parent_index].push(position, value, &mut bytes);
+        }
+        let partition = match &parent.def.partitioning {
+            None => 0,
+            Some(by) => {
+                let value = value_of(&key.def.parent_columns, by.column, &values);
+                by.of_value(value, &mut Vec::new())
+            }
+        };
+        Ok(is_taken(cx.tx, (index, partition), &bytes).await?)
+    }
+
+    /// The rows that reference a row with `values`, at most `limit`; they are found so at the commit, too.
+    pub async fn referencing(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &Key,
+        values: &[Value],
+        limit: usize,
+    ) -> Result<Vec<Found>, Halt> {
+        let child = &self.tables[key.child];
+        let mut found = Vec::new();
+        let Some(values) = fitted(values, &child.def, &key.def.columns) else {
+            return Ok(found);
+        };
+        let wanted = plain(&values, &child.def, &key.def.columns);
+        let (index, prefix) = match key.child_index {
+            None => (child.def.primary(), Vec::new()),
+            Some(at) => {
+                let index = child.index_def(at);
+                let mut prefix = Vec::new();
+                let first = index.columns.iter().take(key.def.columns.len());
+                for (position, column) in first.enumerate() {
+                    let value = value_of(&key.def.columns, column.column, &values);
+                    child.keys[at].push(position, value, &mut prefix);
+                }
+                (index, prefix)
+            }
+        };
+        let by = child.def.partitioning.as_ref();
+        let pinned = by.filter(|by| key.def.columns.contains(&by.column));
+        let walked: Vec<BTree> = match pinned {
+            Some(by) if index.roots.are_partitioned() => {
+                let value = value_of(&key.def.columns, by.column, &values);
+                vec![tree(index, by.of_value(value, &mut Vec::new()))]
+            }
+            _ => trees(index).collect(),
+        };
+        for tree in walked {
+            self.walk(cx, key, (&tree, &prefix), &wanted, (&mut found, limit))
+                .await?;
+        }
+        Ok(found)
+    }
+
+    /// Adds the rows of one tree under `prefix` whose key is `wanted`.
+    async fn walk(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &Key,
+        (tree, prefix): (&BTree, &[u8]),
+        wanted: &[u8],
+        (found, limit): (&mut Vec<Found>, usize),
+    ) -> Result<(), Halt> {
+        let child = &self.tables[key.child];
+        let mut end = prefix.to_vec();
+        let lower = match prefix.is_empty() {
+            true => Bound::Unbounded,
+            false => Bound::Included(prefix),
+        };
+        let upper = match successor(&mut end) {
+            true => Bound::Excluded(end.as_slice()),
+            false => Bound::Unbounded,
+        };
+        let mut cursor = tree.scan(lower, upper, Direction::Forward);
+        let mut entries = ScanBatch::new();
+        let mut words = Vec::new();
+        let mut row = vec![Value::Null; child.layout.width()];
+        let mut more = true;
+        while more && found.len() < limit {
+            cx.breathe().await?;
+            entries.clear();
+            more = cursor.next_batch(cx.tx, &mut entries, CHUNK).await?;
+            for i in 0..entries.len() {
+                let place = FatPtr::from_words(entries.value(i));
+                if !read_row(cx.tx, place.addr, &mut words).await? {
+                    continue;
+                }
+                child.layout.decode(&words, &mut row)?;
+                let own: Vec<Value> = key.def.columns.iter().map(|c| row[*c].clone()).collect();
+                if plain(&own, &child.def, &key.def.columns) != wanted {
+                    continue;
+                }
+                found.push((place, row.clone()));
+                if found.len() == limit {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value of `column`, where `values` are those of `columns`.
+fn value_of<'a>(columns: &[usize], column: usize, values: &'a [Value]) -> &'a Value {
+    let at = columns.iter().position(|c| *c == column);
+    at.map_or(&Value::Null, |at| &values[at])
+}
+
+/// `values` as columns of `table` have them; `None` where they are none of theirs, or NULL.
+fn fitted(values: &[Value], table: &TableDef, columns: &[usize]) -> Option<Vec<Value>> {
+    let pairs = values.iter().zip(columns);
+    pairs
+        .map(
+            |(value, column)| match fit(value.clone(), table.columns[*column].ty.kind) {
+                Fit::Value(value) => Some(value),
+                _ => None,
+            },
+        )
+        .collect()
+}
+
+/// Bytes that are equal where the values are.
+fn plain(values: &[Value], table: &TableDef, columns: &[usize]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (value, column) in values.iter().zip(columns) {
+        let padded = table.columns[*column].ty.kind == TypeKind::BpChar;
+        encode_plain(value, padded, &mut bytes);
+    }
+    bytes
+}
+
+/// Are the columns of two rows of `table` the same?
+pub fn same(table: &TableDef, columns: &[usize], (a, b): (&[Value], &[Value])) -> bool {
+    let of = |row: &[Value]| -> Vec<Value> { columns.iter().map(|c| row[*c].clone()).collect() };
+    plain(&of(a), table, columns) == plain(&of(b), table, columns)
+}
+
+/// The values of a row in these columns.
+pub fn picked(row: &[Value], columns: &[usize]) -> Vec<Value> {
+    columns.iter().map(|c| row[*c].clone()).collect()
+}
+
+/// A value as a column of `kind` has it; NULL where it cannot.
+pub fn as_kind(value: &Value, kind: TypeKind) -> Option<Value> {
+    match fit(value.clone(), kind) {
+        Fit::Value(value) => Some(value),
+        Fit::Null => Some(Value::Null),
+        Fit::Below | Fit::Above => None,
+    }
+}

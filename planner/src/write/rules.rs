@@ -1,0 +1,46 @@
+//! The rules of a row by itself: NOT NULL, CHECK, generated columns.
+
+use fencepost_sql::error::SqlError;
+use fencepost_sql::value::Value;
+
+use super::errors::{check_violated, null_value};
+use crate::exec::Cx;
+use crate::plan::TablePlan;
+
+/// An error where `row` breaks a rule of its table.
+#[inline]
+pub fn check_row(cx: &Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), SqlError> {
+    for (column, def) in table.def.columns.iter().enumerate() {
+        if def.not_null && row[column].is_null() {
+            return Err(null_value(&table.def, column, row, &cx.eval.settings));
+        }
+    }
+    match table.rules.checks.is_empty() {
+        true => Ok(()),
+        false => run_checks(cx, table, row),
+    }
+}
+
+/// A CHECK is broken by what is false; NULL will do.
+fn run_checks(cx: &Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), SqlError> {
+    for check in &table.rules.checks {
+        if cx.value(&check.condition, row)? == Value::Bool(false) {
+            return Err(check_violated(
+                &table.def,
+                &check.name,
+                row,
+                &cx.eval.settings,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Gives the generated columns of `row` their values.
+#[inline]
+pub fn generate(cx: &Cx<'_>, table: &TablePlan, row: &mut [Value]) -> Result<(), SqlError> {
+    for generated in &table.rules.generated {
+        row[generated.column] = cx.value(&generated.value, row)?;
+    }
+    Ok(())
+}

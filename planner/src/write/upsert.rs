@@ -1,0 +1,123 @@
+//! INSERT … ON CONFLICT DO UPDATE: a row goes in, or the one that has its key is changed.
+//!
+//! The row that is there is queued for before it is read, as an UPDATE does, so upserts of one key wait for each
+//! other. A row that comes between the look at the index and the insert is met by the insert, which is taken back
+//! then; the next look finds it.
+
+use fencepost_sql::bound::ConflictUpdate;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::{Addr, FatPtr};
+use fencepost_txn::{AbortReason, Stop};
+use foldhash::HashSet;
+
+use super::referee::Referee;
+use super::rows::{Inserted, RowWriter, Yield};
+use super::rules::{check_row, generate};
+use crate::exec::Cx;
+use crate::plan::TablePlan;
+use crate::store::read_row;
+
+/// What an upsert keeps from row to row.
+#[derive(Default)]
+pub struct Upsert {
+    /// The rows that the statement has put in or changed.
+    touched: HashSet<u64>,
+    words: Vec<u64>,
+    /// The row that is there, then the one that was to go in.
+    both: Vec<Value>,
+}
+
+impl Upsert {
+    /// Puts `row` in, or changes the one that has its key in the index `index`: then `row` is what that has
+    /// become. False where WHERE rejects it.
+    pub async fn put(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (table, index): (&TablePlan, usize),
+        update: &ConflictUpdate,
+        writer: &mut RowWriter,
+        (row, referee): (&mut [Value], &mut Option<Referee>),
+    ) -> Result<bool, Halt> {
+        check_row(cx, table, row)?;
+        let mut last = Addr::NULL;
+        loop {
+            cx.check_cancel()?;
+            let Some(place) = writer.holder(cx, (table, index), row).await? else {
+                match writer.insert(cx, table, row, Yield::Index(index)).await? {
+                    Inserted::Conflict => continue,
+                    Inserted::Done => {
+                        self.touched.extend(writer.last_row());
+                        if let Some(referee) = referee {
+                            referee.inserted(cx, row).await?;
+                        }
+                        return Ok(true);
+                    }
+                }
+            };
+            if self.touched.contains(&place.addr.raw()) {
+                return Err(touched_twice().into());
+            }
+            cx.queue(place.addr).await?;
+            if read_row(cx.tx, place.addr, &mut self.words).await? {
+                let rows = (row, referee);
+                return self.change(cx, table, update, writer, place, rows).await;
+            }
+            // It was deleted, or moved, while this transaction waited for it: ask the index again.
+            if place.addr == last {
+                return Err(Stop::Retry(AbortReason::NodeConflict).into());
+            }
+            last = place.addr;
+        }
+    }
+
+    /// Changes the row at `place`, whose encoding is in `words`.
+    async fn change(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        update: &ConflictUpdate,
+        writer: &mut RowWriter,
+        place: FatPtr,
+        (row, referee): (&mut [Value], &mut Option<Referee>),
+    ) -> Result<bool, Halt> {
+        let width = table.layout.width();
+        self.both.clear();
+        self.both.resize(width, Value::Null);
+        table.layout.decode(&self.words, &mut self.both)?;
+        self.both.extend_from_slice(row);
+        if !cx.deep_holds(update.filter.as_ref(), &self.both).await? {
+            return Ok(false);
+        }
+        row.clone_from_slice(&self.both[..width]);
+        let mut changed: Vec<usize> = Vec::with_capacity(update.assignments.len());
+        for assignment in &update.assignments {
+            row[assignment.column] = match assignment.value.has_subquery() {
+                true => cx.deep_value(&assignment.value, &self.both).await?,
+                false => cx.value(&assignment.value, &self.both)?,
+            };
+            changed.push(assignment.column);
+        }
+        generate(cx, table, row)?;
+        changed.extend(table.rules.generated.iter().map(|g| g.column));
+        let rows = (&self.both[..width], &*row);
+        let now = writer.update(cx, table, place, rows, &changed).await?;
+        self.touched.insert(now.raw());
+        if let Some(referee) = referee {
+            referee.updated(cx, rows).await?;
+        }
+        Ok(true)
+    }
+}
+
+/// 21000
+fn touched_twice() -> SqlError {
+    SqlError::new(
+        SqlState::CARDINALITY_VIOLATION,
+        "ON CONFLICT DO UPDATE command cannot affect row a second time",
+    )
+    .hint(
+        "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+    )
+}

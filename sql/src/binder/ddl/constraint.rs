@@ -1,0 +1,292 @@
+//! CHECK and FOREIGN KEY constraints, of a table that is to be made or changed.
+
+use sqlparser::ast;
+
+use super::super::expr::Clause;
+use super::super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::super::{Binder, names};
+use crate::bound::{CreateTable, Expr, NewCheck, NewForeignKey, Volatility};
+use crate::catalog::{ColumnDef, Referential, TableDef};
+use crate::error::{SqlError, SqlState};
+use crate::types::TypeKind;
+
+/// 42830
+const INVALID_FOREIGN_KEY: SqlState = SqlState::new(b"42830");
+
+/// A table as its constraints see it, whether it is there yet or not.
+pub(super) struct Shape<'a> {
+    pub(super) name: &'a str,
+    pub(super) columns: &'a [ColumnDef],
+    primary_key: Option<Vec<usize>>,
+    unique: Vec<Vec<usize>>,
+}
+
+impl<'a> Shape<'a> {
+    pub(super) fn of(table: &'a TableDef) -> Shape<'a> {
+        let columns = |index: &crate::catalog::IndexDef| -> Vec<usize> {
+            index.columns.iter().map(|c| c.column).collect()
+        };
+        let unique = table.indexes.iter().filter(|index| index.unique);
+        Shape {
+            name: &table.name,
+            columns: &table.columns,
+            primary_key: table.primary_key().map(columns),
+            unique: unique.map(columns).collect(),
+        }
+    }
+
+    pub(super) fn of_new(table: &'a CreateTable) -> Shape<'a> {
+        let primary_key = table.primary_key.as_ref().map(|key| key.columns.clone());
+        let unique = table.unique.iter().map(|key| key.columns.clone());
+        Shape {
+            name: &table.name,
+            columns: &table.columns,
+            unique: unique.chain(primary_key.clone()).collect(),
+            primary_key,
+        }
+    }
+
+    fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|c| c.name == name)
+    }
+
+    /// What expressions over its rows see.
+    fn scope(&self) -> Result<Scope, SqlError> {
+        let columns = self.columns.iter().map(|c| ScopeColumn {
+            name: c.name.clone(),
+            ty: c.ty,
+            origin: None,
+            hidden: false,
+        });
+        let mut scope = Scope::default();
+        scope.push(ScopeLeaf {
+            alias: self.name.to_owned(),
+            table_name: None,
+            schema: None,
+            first_slot: 0,
+            columns: columns.collect(),
+            key: Vec::new(),
+        })?;
+        Ok(scope)
+    }
+
+    /// The columns that a foreign key to this table leads to, and that are to be unique.
+    fn referenced(&self, list: &[ast::Ident], count: usize) -> Result<Vec<usize>, SqlError> {
+        let columns = match (list.is_empty(), &self.primary_key) {
+            (true, Some(key)) => key.clone(),
+            (true, None) => {
+                return Err(SqlError::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!(
+                        "there is no primary key for referenced table \"{}\"",
+                        self.name
+                    ),
+                ));
+            }
+            (false, _) => self.foreign_columns(list)?,
+        };
+        if columns.len() != count {
+            return Err(SqlError::new(
+                INVALID_FOREIGN_KEY,
+                "number of referencing and referenced columns for foreign key disagree",
+            ));
+        }
+        let same = |key: &Vec<usize>| {
+            key.len() == columns.len() && key.iter().all(|column| columns.contains(column))
+        };
+        match self.unique.iter().any(same) {
+            true => Ok(columns),
+            false => Err(SqlError::new(
+                INVALID_FOREIGN_KEY,
+                format!(
+                    "there is no unique constraint matching given keys for referenced table \"{}\"",
+                    self.name
+                ),
+            )),
+        }
+    }
+
+    fn foreign_columns(&self, list: &[ast::Ident]) -> Result<Vec<usize>, SqlError> {
+        let column = |ident: &ast::Ident| {
+            let name = names::fold(ident);
+            self.column(&name).ok_or_else(|| {
+                SqlError::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!(
+                        "column \"{name}\" referenced in foreign key constraint does not exist"
+                    ),
+                )
+            })
+        };
+        list.iter().map(column).collect()
+    }
+}
+
+impl Binder<'_> {
+    /// CHECK.
+    pub(super) fn new_check(
+        &mut self,
+        shape: &Shape<'_>,
+        name: Option<&ast::Ident>,
+        check: &ast::Expr,
+    ) -> Result<NewCheck, SqlError> {
+        let condition = self.scalar(check, &shape.scope()?, Clause::Check)?;
+        let condition = self.condition(condition, "CHECK")?;
+        Ok(NewCheck {
+            name: name.map(names::fold),
+            text: check.to_string(),
+            columns: columns_of(&condition),
+            condition,
+        })
+    }
+
+    /// GENERATED ALWAYS AS (…) STORED: the expression's text.
+    pub(super) fn generation(
+        &mut self,
+        shape: &Shape<'_>,
+        column: &ColumnDef,
+        expr: &ast::Expr,
+    ) -> Result<String, SqlError> {
+        let value = self.scalar(expr, &shape.scope()?, Clause::Generated)?;
+        for read in columns_of(&value) {
+            let read = &shape.columns[read];
+            if read.more.generated.is_some() || read.name == column.name {
+                return Err(SqlError::new(
+                    SqlState::INVALID_OBJECT_DEFINITION,
+                    format!(
+                        "cannot use generated column \"{}\" in column generation expression",
+                        read.name
+                    ),
+                )
+                .detail("A generated column cannot reference another generated column."));
+            }
+        }
+        let value = self.assign(value, column)?;
+        if value.volatility() != Volatility::Immutable {
+            return Err(SqlError::new(
+                SqlState::INVALID_OBJECT_DEFINITION,
+                "generation expression is not immutable",
+            ));
+        }
+        Ok(expr.to_string())
+    }
+
+    /// FOREIGN KEY over `columns` of the table, or over those that the constraint lists.
+    pub(super) fn new_foreign_key(
+        &mut self,
+        shape: &Shape<'_>,
+        name: Option<&ast::Ident>,
+        columns: Option<usize>,
+        key: &ast::ForeignKeyConstraint,
+    ) -> Result<NewForeignKey, SqlError> {
+        let columns = match columns {
+            Some(column) => vec![column],
+            None => shape.foreign_columns(&key.columns)?,
+        };
+        let (schema, parent_name) = names::table_name(&key.foreign_table)?;
+        let itself = parent_name == shape.name;
+        let parent = match itself {
+            true => None,
+            false => Some(self.table_called(schema.as_deref(), &parent_name)?),
+        };
+        let (list, count) = (&key.referred_columns, columns.len());
+        let name = name.map(names::fold);
+        let parent_columns = match &parent {
+            None => shape.referenced(list, count)?,
+            Some(parent) => Shape::of(parent).referenced(list, count)?,
+        };
+        let theirs = parent.as_ref().map_or(shape.columns, |p| &p.columns);
+        for (own, their) in columns.iter().zip(&parent_columns) {
+            let (own, their) = (&shape.columns[*own], &theirs[*their]);
+            if !comparable(own.ty.kind, their.ty.kind) {
+                let names = columns.iter().map(|c| shape.columns[*c].name.as_str());
+                let names: Vec<&str> = names.collect();
+                let made = || format!("{}_{}_fkey", shape.name, names.join("_"));
+                return Err(SqlError::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    format!(
+                        "foreign key constraint \"{}\" cannot be implemented",
+                        name.clone().unwrap_or_else(made)
+                    ),
+                )
+                .detail(format!(
+                    "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+                    own.name, their.name, own.ty.kind, their.ty.kind
+                )));
+            }
+        }
+        let full = match key.match_kind {
+            None | Some(ast::ConstraintReferenceMatchKind::Simple) => false,
+            Some(ast::ConstraintReferenceMatchKind::Full) => true,
+            Some(ast::ConstraintReferenceMatchKind::Partial) => {
+                return Err(SqlError::unsupported("MATCH PARTIAL"));
+            }
+        };
+        let (deferrable, deferred) = deferrability(key.characteristics.as_ref())?;
+        Ok(NewForeignKey {
+            name,
+            columns,
+            parent,
+            parent_columns,
+            on_delete: referential(key.on_delete),
+            on_update: referential(key.on_update),
+            full,
+            deferrable,
+            deferred,
+        })
+    }
+}
+
+/// The columns that an expression reads, each once.
+fn columns_of(expr: &Expr) -> Vec<usize> {
+    let mut columns = Vec::new();
+    expr.for_each_column(&mut |column| {
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    });
+    columns
+}
+
+/// Can values of one type be looked for among those of the other, by their keys?
+fn comparable(own: TypeKind, their: TypeKind) -> bool {
+    let text = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar);
+    own == their || (own.is_integer() && their.is_integer()) || (text(own) && text(their))
+}
+
+/// DEFERRABLE, INITIALLY DEFERRED.
+fn deferrability(
+    characteristics: Option<&ast::ConstraintCharacteristics>,
+) -> Result<(bool, bool), SqlError> {
+    let Some(said) = characteristics else {
+        return Ok((false, false));
+    };
+    let deferred = said.initially == Some(ast::DeferrableInitial::Deferred);
+    if deferred && said.deferrable == Some(false) {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "constraint declared INITIALLY DEFERRED must be DEFERRABLE",
+        ));
+    }
+    Ok((deferred || said.deferrable == Some(true), deferred))
+}
+
+/// 0A000 where a key is to be checked later than at once.
+pub(super) fn check_not_deferrable(
+    characteristics: Option<&ast::ConstraintCharacteristics>,
+) -> Result<(), SqlError> {
+    match deferrability(characteristics)? {
+        (false, _) => Ok(()),
+        (true, _) => Err(SqlError::unsupported("a DEFERRABLE unique constraint")),
+    }
+}
+
+fn referential(action: Option<ast::ReferentialAction>) -> Referential {
+    match action {
+        None | Some(ast::ReferentialAction::NoAction) => Referential::NoAction,
+        Some(ast::ReferentialAction::Restrict) => Referential::Restrict,
+        Some(ast::ReferentialAction::Cascade) => Referential::Cascade,
+        Some(ast::ReferentialAction::SetNull) => Referential::SetNull,
+        Some(ast::ReferentialAction::SetDefault) => Referential::SetDefault,
+    }
+}

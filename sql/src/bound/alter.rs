@@ -1,0 +1,109 @@
+//! The actions of ALTER TABLE.
+
+use super::ddl::{KeyConstraint, NewCheck, NewForeignKey};
+use super::expr::Expr;
+use super::rules::RowRules;
+use crate::catalog::ColumnDef;
+use crate::error::SqlState;
+use crate::types::Type;
+
+/// One action of an ALTER TABLE. Columns are positions in the table as the actions before it leave it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AlterAction {
+    /// ADD [CONSTRAINT name] PRIMARY KEY (…)
+    AddPrimaryKey(KeyConstraint),
+    /// ADD [CONSTRAINT name] UNIQUE (…)
+    AddUnique(KeyConstraint),
+    /// ADD [CONSTRAINT name] CHECK (…), and whether the rows that are there are looked at.
+    AddCheck(NewCheck, bool),
+    /// ADD [CONSTRAINT name] FOREIGN KEY (…), and whether the rows that are there are looked at.
+    AddForeignKey(NewForeignKey, bool),
+    /// ADD COLUMN.
+    AddColumn(Box<AddColumn>),
+    /// DROP COLUMN.
+    DropColumn {
+        /// Which.
+        column: usize,
+        /// What depends on it goes, too.
+        cascade: bool,
+    },
+    /// RENAME COLUMN.
+    RenameColumn {
+        /// Which.
+        column: usize,
+        /// Its new name.
+        to: String,
+    },
+    /// RENAME TO.
+    RenameTable(String),
+    /// RENAME CONSTRAINT.
+    RenameConstraint {
+        /// Its name.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
+    /// DROP CONSTRAINT.
+    DropConstraint {
+        /// Its name.
+        name: String,
+        /// It may be missing.
+        if_exists: bool,
+        /// What depends on it goes, too.
+        cascade: bool,
+    },
+    /// ALTER COLUMN … SET DEFAULT, DROP DEFAULT.
+    SetDefault {
+        /// Which.
+        column: usize,
+        /// The expression as SQL text.
+        default: Option<String>,
+    },
+    /// ALTER COLUMN … SET NOT NULL, DROP NOT NULL.
+    SetNotNull {
+        /// Which.
+        column: usize,
+        /// SET.
+        not_null: bool,
+    },
+    /// ALTER COLUMN … TYPE.
+    SetType(Box<SetType>),
+    /// Nothing but a notice.
+    Notice(SqlState, String),
+    /// SET (fillfactor = …) and other accepted storage options: nothing happens.
+    Nothing,
+}
+
+/// ADD COLUMN.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddColumn {
+    /// The column.
+    pub column: ColumnDef,
+    /// Its DEFAULT.
+    pub default: Expr,
+    /// The rules of the table's rows with it.
+    pub rules: RowRules,
+    /// PRIMARY KEY.
+    pub primary_key: Option<KeyConstraint>,
+    /// UNIQUE.
+    pub unique: Vec<KeyConstraint>,
+    /// CHECK.
+    pub checks: Vec<NewCheck>,
+    /// REFERENCES.
+    pub foreign_keys: Vec<NewForeignKey>,
+}
+
+/// ALTER COLUMN … TYPE.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetType {
+    /// Which.
+    pub column: usize,
+    /// The new type.
+    pub ty: Type,
+    /// What it becomes, over the row before.
+    pub value: Expr,
+    /// The rules of the table's rows with it.
+    pub rules: RowRules,
+    /// The stored values are right as they are.
+    pub relabels: bool,
+}

@@ -1,0 +1,46 @@
+//! What a statement that writes rows has to see to, besides their types and keys.
+
+use std::sync::Arc;
+
+use super::dml::Assignment;
+use super::expr::Expr;
+use crate::catalog::TableDef;
+
+/// The rules of one table's rows, bound. Expressions read the row, slot = column position.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowRules {
+    /// CHECK constraints, in the order in which they are looked at.
+    pub checks: Vec<RowCheck>,
+    /// What generated columns become.
+    pub generated: Vec<Assignment>,
+}
+
+/// A CHECK constraint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowCheck {
+    /// Its name.
+    pub name: String,
+    /// The condition.
+    pub condition: Expr,
+}
+
+/// All rules that a statement may meet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Integrity {
+    /// Those of the table that it changes.
+    pub rules: RowRules,
+    /// The tables that foreign keys lead to from there, forth and back, the changed one first; none where no
+    /// foreign key has to do with the statement.
+    pub related: Vec<Related>,
+}
+
+/// A table that a foreign key leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Related {
+    /// The table.
+    pub table: Arc<TableDef>,
+    /// Its rules.
+    pub rules: RowRules,
+    /// The default of each column, where a foreign key may set them.
+    pub defaults: Vec<Expr>,
+}

@@ -1,0 +1,91 @@
+//! How a table's definition changes with its columns: positions everywhere follow.
+//!
+//! The binder does to its copy what the planner does to the stored one, action by action, so that later actions of
+//! one ALTER TABLE are bound to what earlier ones leave.
+
+use super::def::{ColumnDef, TableDef};
+use crate::parser::{mentions, renamed};
+
+impl TableDef {
+    /// Appends a column.
+    pub fn push_column(&mut self, column: ColumnDef) {
+        self.columns.push(column);
+        self.number_columns();
+    }
+
+    /// Takes a column out, with the indexes and constraints that are about it. CAT-1 may be broken by that: who
+    /// stores the definition sees to a first index.
+    pub fn remove_column(&mut self, column: usize) {
+        let removed = self.columns.remove(column);
+        self.number_columns();
+        let id = self.id;
+        self.indexes.retain(|index| !index.covers(column));
+        for key in self.indexes.iter_mut().flat_map(|i| &mut i.columns) {
+            key.column = moved(key.column, column);
+        }
+        if let Some(by) = &mut self.partitioning {
+            by.column = moved(by.column, column);
+        }
+        let rules = &mut self.rules;
+        rules.checks.retain(|check| !mentions(&check.text, &removed.name));
+        rules.foreign_keys.retain(|key| {
+            let own = key.parent == id && key.parent_columns.contains(&column);
+            !own && !key.columns.contains(&column)
+        });
+        for key in &mut rules.foreign_keys {
+            move_all(&mut key.columns, column);
+            if key.parent == id {
+                move_all(&mut key.parent_columns, column);
+            }
+        }
+    }
+
+    /// Column `column` of the table `parent` is gone: what leads there follows.
+    pub fn parent_lost_column(&mut self, parent: u32, column: usize) {
+        for key in &mut self.rules.foreign_keys {
+            if key.parent == parent {
+                move_all(&mut key.parent_columns, column);
+            }
+        }
+    }
+
+    /// Gives a column another name, also in expressions.
+    pub fn rename_column(&mut self, column: usize, to: &str) {
+        let from = std::mem::replace(&mut self.columns[column].name, to.to_owned());
+        for check in &mut self.rules.checks {
+            check.text = renamed(&check.text, &from, to);
+        }
+        for column in &mut self.columns {
+            if let Some(text) = &mut column.more.generated {
+                *text = renamed(text, &from, to);
+            }
+        }
+    }
+
+    /// The generated columns that read `column`.
+    pub fn generated_from(&self, column: usize) -> Vec<&ColumnDef> {
+        let name = &self.columns[column].name;
+        let reads = |c: &&ColumnDef| {
+            let text = c.more.generated.as_deref();
+            text.is_some_and(|text| mentions(text, name))
+        };
+        self.columns.iter().filter(reads).collect()
+    }
+
+    fn number_columns(&mut self) {
+        for (number, column) in (1..).zip(&mut self.columns) {
+            column.attnum = number;
+        }
+    }
+}
+
+fn move_all(columns: &mut [usize], removed: usize) {
+    for column in columns {
+        *column = moved(*column, removed);
+    }
+}
+
+/// Where a column is once another is gone.
+fn moved(column: usize, removed: usize) -> usize {
+    column - usize::from(column > removed)
+}

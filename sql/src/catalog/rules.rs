@@ -1,0 +1,109 @@
+//! What a table's rows have to satisfy besides their keys, and what else a column is.
+//!
+//! Invariants
+//! - FK-1: `foreign_keys[i].parent_columns` are the columns of a unique index of the parent, whatever their
+//!   order.
+//! - FK-2: a table is in the `referenced_by` of each table that a foreign key of it leads to, and nothing else is.
+//!   So who changes a parent knows whose rows to look at, and DDL on either finds the other.
+
+use crate::value::Value;
+
+/// The constraints of a table that are no indexes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableRules {
+    /// CHECK constraints.
+    pub checks: Vec<CheckDef>,
+    /// FOREIGN KEY constraints.
+    pub foreign_keys: Vec<ForeignKeyDef>,
+    /// The oids of the tables that have foreign keys to this one.
+    pub referenced_by: Vec<u32>,
+}
+
+/// A CHECK constraint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckDef {
+    /// Its oid.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// The condition as SQL text, over the table's columns.
+    pub text: String,
+}
+
+/// A FOREIGN KEY constraint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignKeyDef {
+    /// Its oid.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// The referencing columns, by position in the table.
+    pub columns: Vec<usize>,
+    /// The oid of the table it leads to.
+    pub parent: u32,
+    /// The referenced columns, by position in that table.
+    pub parent_columns: Vec<usize>,
+    /// What a DELETE there does here.
+    pub on_delete: Referential,
+    /// What an UPDATE there does here.
+    pub on_update: Referential,
+    /// MATCH FULL: all columns are NULL or none.
+    pub full: bool,
+    /// The check may wait for the end of the transaction.
+    pub deferrable: bool,
+    /// It does so unless it is told otherwise.
+    pub deferred: bool,
+}
+
+/// What becomes of rows whose referenced row goes or gets another key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Referential {
+    /// An error, unless the reference is right again when it is checked.
+    NoAction,
+    /// An error.
+    Restrict,
+    /// They follow.
+    Cascade,
+    /// Their columns become NULL.
+    SetNull,
+    /// Their columns get their defaults.
+    SetDefault,
+}
+
+/// What a column is besides its type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ColumnMore {
+    /// GENERATED ALWAYS AS (…) STORED: the expression as SQL text.
+    pub generated: Option<String>,
+    /// GENERATED … AS IDENTITY; its default is the next value of its sequence.
+    pub identity: Option<Identity>,
+    /// What rows have in it that were written before it was added.
+    pub missing: Value,
+}
+
+/// Who gives an identity column its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The sequence, unless OVERRIDING SYSTEM VALUE is said.
+    Always,
+    /// The sequence, where nothing is given.
+    ByDefault,
+}
+
+impl Referential {
+    /// As it is written; `None` for what is so unless something is said.
+    pub fn written(self) -> Option<&'static str> {
+        match self {
+            Referential::NoAction => None,
+            Referential::Restrict => Some("RESTRICT"),
+            Referential::Cascade => Some("CASCADE"),
+            Referential::SetNull => Some("SET NULL"),
+            Referential::SetDefault => Some("SET DEFAULT"),
+        }
+    }
+
+    /// Does it change the rows that reference?
+    pub fn changes(self) -> bool {
+        !matches!(self, Referential::NoAction | Referential::Restrict)
+    }
+}
