@@ -11,6 +11,9 @@
 //!              data of the columns of varying size
 //! ```
 //!
+//! A row that was written before columns were added has fewer: it is read by the layout that it was written with, and
+//! has in the others what they say (`ColumnMore::missing`).
+//!
 //! Fixed columns sit at offsets known from the table alone, so reading one is one load and a
 //! shift. `numeric` is kept as sign, scale and the mantissa's significant bytes.
 //!
@@ -61,6 +64,10 @@ pub struct RowLayout {
     columns: Vec<Place>,
     varying: Vec<usize>,
     fixed_end: usize,
+    /// The layouts of rows with fewer columns, the one with the fewest first.
+    older: Vec<RowLayout>,
+    /// What those rows have in the columns that not all of them have.
+    missing: Vec<Value>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +85,38 @@ enum At {
 impl RowLayout {
     /// The layout of rows with `columns`.
     pub fn new(columns: &[ColumnDef]) -> RowLayout {
-        RowLayout::of_types(columns.iter().map(|column| column.ty.kind))
+        let of_first = |count: usize| {
+            let columns = columns.iter().take(count);
+            RowLayout::of_types(columns.map(|column| column.ty.kind))
+        };
+        let mut layout = of_first(columns.len());
+        let added = |column: &ColumnDef| column.more.missing.is_some();
+        if let Some(first) = columns.iter().position(added) {
+            layout.older = (first..columns.len()).map(of_first).collect();
+            let missing = columns[first..].iter();
+            layout.missing = missing
+                .map(|column| column.more.missing.clone().unwrap_or_default())
+                .collect();
+        }
+        layout
+    }
+
+    /// The layout of rows with so many columns.
+    fn of_width(&self, width: usize) -> Option<&RowLayout> {
+        if width == self.columns.len() {
+            return Some(self);
+        }
+        let fewest = self.columns.len() - self.older.len();
+        self.older.get(width.checked_sub(fewest)?)
+    }
+
+    /// What rows without `column` have in it.
+    fn missing(&self, column: usize) -> &Value {
+        let first = self.columns.len() - self.missing.len();
+        let missing = column
+            .checked_sub(first)
+            .and_then(|at| self.missing.get(at));
+        missing.unwrap_or(&Value::Null)
     }
 
     /// The layout of rows of values of these types.
@@ -108,6 +146,8 @@ impl RowLayout {
             columns: places,
             varying,
             fixed_end: offset,
+            older: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
@@ -184,8 +224,8 @@ impl RowLayout {
         let Some(row) = RowReader::new(self, bytes) else {
             return false;
         };
-        let end = |column: &usize| match self.columns[*column].at {
-            At::Fixed(_) => Some(self.fixed_end),
+        let end = |column: &usize| match row.layout.columns.get(*column)?.at {
+            At::Fixed(_) => Some(row.layout.fixed_end),
             At::Varying(nth) => row.end(nth).map(|end| row.data_at + end),
         };
         let mut ends = columns.iter().map(end);
@@ -220,7 +260,10 @@ impl RowLayout {
 /// One encoded row, checked as far as its header.
 #[derive(Clone, Copy, Debug)]
 pub struct RowReader<'a> {
+    /// What it was written with.
     layout: &'a RowLayout,
+    /// What it is read with.
+    whole: &'a RowLayout,
     bytes: &'a [u8],
     /// Length of the row, of which `bytes` may be the beginning only.
     total: usize,
@@ -235,6 +278,8 @@ impl<'a> RowReader<'a> {
         let total = u32::from_le_bytes(bytes.get(0..4)?.try_into().ok()?) as usize;
         let columns = u16::from_le_bytes(bytes.get(4..6)?.try_into().ok()?);
         let flags = u16::from_le_bytes(bytes.get(6..8)?.try_into().ok()?);
+        let whole = layout;
+        let layout = whole.of_width(usize::from(columns))?;
         let bytes = bytes.get(..total).unwrap_or(bytes);
         let nulls = flags & FLAG_NULLS != 0;
         let wide = flags & FLAG_WIDE != 0;
@@ -245,11 +290,10 @@ impl<'a> RowReader<'a> {
         };
         let ends_at = layout.fixed_end + bitmap;
         let data_at = ends_at + layout.varying.len() * if wide { 4 } else { 2 };
-        let whole = usize::from(columns) == layout.columns.len()
-            && flags & !(FLAG_NULLS | FLAG_WIDE) == 0
-            && data_at <= bytes.len();
-        whole.then_some(RowReader {
+        let sound = flags & !(FLAG_NULLS | FLAG_WIDE) == 0 && data_at <= bytes.len();
+        sound.then_some(RowReader {
             layout,
+            whole,
             bytes,
             total,
             nulls,
@@ -262,7 +306,9 @@ impl<'a> RowReader<'a> {
     /// The value of `column`.
     #[inline]
     pub fn get(&self, column: usize) -> Result<Value, SqlError> {
-        let place = &self.layout.columns[column];
+        let Some(place) = self.layout.columns.get(column) else {
+            return Ok(self.whole.missing(column).clone());
+        };
         if self.is_null(column) {
             return Ok(Value::Null);
         }
@@ -276,6 +322,9 @@ impl<'a> RowReader<'a> {
     /// Is `column` NULL?
     #[inline]
     pub fn is_null(&self, column: usize) -> bool {
+        if column >= self.layout.columns.len() {
+            return self.whole.missing(column).is_null();
+        }
         self.nulls
             && self
                 .bytes
@@ -544,6 +593,40 @@ mod tests {
             }),
         ];
         (layout, row)
+    }
+
+    #[test]
+    fn rows_with_fewer_columns_are_still_read() {
+        let column = |ty: Type, missing: Option<Value>| ColumnDef {
+            name: "c".into(),
+            ty,
+            not_null: false,
+            default: None,
+            attnum: 1,
+            more: crate::catalog::ColumnMore {
+                missing,
+                ..Default::default()
+            },
+        };
+        let mut columns = vec![column(Type::INT4, None), column(Type::TEXT, None)];
+        let before = RowLayout::new(&columns);
+        let mut words = Vec::new();
+        let row = [Value::Int4(1), Value::text("a")];
+        before.encode(&row, &mut words).expect("a row");
+        columns.push(column(Type::INT8, Some(Value::Int8(7))));
+        columns.push(column(Type::TEXT, Some(Value::Null)));
+        let after = RowLayout::new(&columns);
+        let mut out = vec![Value::Null; 4];
+        after.decode(&words, &mut out).expect("the row");
+        assert_eq!(out[..2], row);
+        assert_eq!(out[2..], [Value::Int8(7), Value::Null]);
+        // One column more than the first, one less than the last.
+        let between = RowLayout::new(&columns[..3]);
+        let row = [Value::Int4(2), Value::Null, Value::Int8(8)];
+        between.encode(&row, &mut words).expect("a row");
+        after.decode(&words, &mut out).expect("the row");
+        assert_eq!(out[..3], row);
+        assert!(before.decode(&words, &mut out).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! CREATE TABLE, CREATE INDEX, ALTER TABLE.
+//! CREATE TABLE, CREATE INDEX.
 
-use fencepost_sql::bound::{AlterAction, AlterTable, CreateIndex, CreateTable, KeyConstraint};
+use fencepost_sql::bound::{CreateIndex, CreateTable, KeyConstraint};
 use fencepost_sql::catalog::{
     Guards, IndexColumn, IndexDef, IndexKind, Partitioning, Roots, TableDef, TableRules,
     guard_table,
@@ -119,54 +119,6 @@ pub async fn create_index(
     Ok(TAG)
 }
 
-/// ALTER TABLE.
-pub async fn alter_table(
-    statement: &AlterTable,
-    cx: &mut Cx<'_>,
-    ddl: &mut DdlCx<'_>,
-) -> Result<&'static str, Halt> {
-    const TAG: &str = "ALTER TABLE";
-    let Some(table) = &statement.table else {
-        let message = format!("relation \"{}\" does not exist, skipping", statement.name);
-        ddl.notices
-            .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
-        return Ok(TAG);
-    };
-    let mut changes = Changes::begin(cx, ddl).await?;
-    let mut table = changes.take(cx, table).await?.clone();
-    for action in &statement.actions {
-        match action {
-            AlterAction::Nothing => {}
-            AlterAction::AddCheck(check, validate) => {
-                add_check(cx, ddl, &mut table, check, *validate).await?;
-            }
-            AlterAction::AddForeignKey(key, validate) => {
-                let key = (key, *validate);
-                add_foreign_key(cx, ddl, &mut changes, &mut table, key).await?;
-            }
-            AlterAction::AddUnique(key) => {
-                add_constraint(cx, ddl, &mut table, key, None, None).await?;
-            }
-            AlterAction::AddPrimaryKey(key) => {
-                if table.primary_key().is_some() {
-                    return Err(SqlError::new(
-                        SqlState::INVALID_TABLE_DEFINITION,
-                        format!(
-                            "multiple primary keys for table \"{}\" are not allowed",
-                            table.name
-                        ),
-                    )
-                    .into());
-                }
-                add_constraint(cx, ddl, &mut table, key, Some(IndexKind::BTree), None).await?;
-            }
-        }
-    }
-    changes.put(table);
-    changes.finish(cx, ddl).await?;
-    Ok(TAG)
-}
-
 /// The definition of a table that is about to change, with its new version.
 pub async fn begin_alter(
     table: &TableDef,
@@ -188,7 +140,7 @@ pub async fn begin_alter(
 }
 
 /// The index over row addresses of a table whose rows no other tree reaches.
-async fn hidden_index(
+pub async fn hidden_index(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     table: &TableDef,
@@ -210,7 +162,7 @@ async fn hidden_index(
 
 /// Adds the index of a PRIMARY KEY (`primary` says of which kind) or UNIQUE constraint. A table that is
 /// `empty` has its partitions there.
-async fn add_constraint(
+pub async fn add_constraint(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     table: &mut TableDef,
@@ -288,7 +240,7 @@ fn index_name(ddl: &DdlCx<'_>, table: &TableDef, columns: &[usize], suffix: &str
 }
 
 /// The relation is there: a notice where that is allowed, else 42P07.
-fn exists(name: &str, allowed: bool, ddl: &mut DdlCx<'_>) -> Result<(), SqlError> {
+pub fn exists(name: &str, allowed: bool, ddl: &mut DdlCx<'_>) -> Result<(), SqlError> {
     let message = format!("relation \"{name}\" already exists");
     if !allowed {
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));
@@ -296,4 +248,12 @@ fn exists(name: &str, allowed: bool, ddl: &mut DdlCx<'_>) -> Result<(), SqlError
     let notice = Notice::new(SqlState::DUPLICATE_TABLE, format!("{message}, skipping"));
     ddl.notices.push(notice);
     Ok(())
+}
+
+/// 42P16
+pub fn multiple_keys(table: &str) -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_TABLE_DEFINITION,
+        format!("multiple primary keys for table \"{table}\" are not allowed"),
+    )
 }

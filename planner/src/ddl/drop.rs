@@ -35,7 +35,7 @@ pub async fn drop_table(
             if !statement.cascade {
                 return Err(still_needed(table, child).into());
             }
-            drop_references(child, table.id, ddl);
+            drop_references(child, ddl, &|key| key.parent == table.id);
         }
         for key in &table.rules.foreign_keys {
             if !goes(&key.parent) {

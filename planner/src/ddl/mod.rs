@@ -1,10 +1,12 @@
 //! Statements that change the catalog. They run inside the user's transaction like any other.
 
+mod alter;
 mod build_index;
 mod changes;
 mod create;
 mod drop;
 mod names;
+mod rewrite;
 mod role;
 mod rules;
 
@@ -63,7 +65,7 @@ pub async fn run_ddl(
     match statement {
         Statement::CreateTable(create) => create::create_table(create, cx, ddl).await,
         Statement::CreateIndex(create) => create::create_index(create, cx, ddl).await,
-        Statement::AlterTable(alter) => create::alter_table(alter, cx, ddl).await,
+        Statement::AlterTable(alter) => alter::alter_table(alter, cx, ddl).await,
         Statement::DropTable(drop) => drop::drop_table(drop, cx, ddl).await,
         Statement::DropIndex(drop) => drop::drop_index(drop, cx, ddl).await,
         Statement::Truncate(truncate) => drop::truncate(truncate, cx, ddl).await,
@@ -79,7 +81,7 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
     Some(match statement {
         Statement::CreateTable(_) => "CREATE TABLE",
         Statement::CreateIndex(_) => "CREATE INDEX",
-        Statement::AlterTable(_) => "ALTER TABLE",
+        Statement::AlterTable(alter) => alter.tag(),
         Statement::DropTable(_) => "DROP TABLE",
         Statement::DropIndex(_) => "DROP INDEX",
         Statement::Truncate(_) => "TRUNCATE TABLE",

@@ -17,6 +17,9 @@ use crate::plan::TablePlan;
 use crate::store::{free_row, read_row};
 use crate::write::{RowWriter, Yield, generate};
 
+/// What becomes of a row.
+pub type RowMap<'a> = &'a (dyn Fn(&Cx<'_>, &[Value]) -> Result<Vec<Value>, SqlError> + Sync);
+
 /// Puts what `map` makes of each row of `old` into new trees of `new`, whose roots are not looked at. The old trees
 /// and rows go.
 pub async fn rewrite(
@@ -24,7 +27,7 @@ pub async fn rewrite(
     old: &TableDef,
     new: &mut TableDef,
     rules: RowRules,
-    map: &dyn Fn(&Cx<'_>, &[Value]) -> Result<Vec<Value>, SqlError>,
+    map: RowMap<'_>,
 ) -> Result<(), Halt> {
     let places = Places::with(old);
     for position in 0..new.indexes.len() {

@@ -127,18 +127,21 @@ async fn check_references(
     checked
 }
 
-/// Takes the foreign keys of `child` that lead to `parent` away, and says so.
-pub fn drop_references(child: &mut TableDef, parent: u32, ddl: &mut DdlCx<'_>) {
+/// Takes away the foreign keys of `child` that `goes` says, and tells so.
+pub fn drop_references(
+    child: &mut TableDef,
+    ddl: &mut DdlCx<'_>,
+    goes: &dyn Fn(&ForeignKeyDef) -> bool,
+) {
     let name = child.name.clone();
     child.rules.foreign_keys.retain(|key| {
-        let goes = key.parent == parent;
-        if goes {
+        if goes(key) {
             ddl.notices.push(super::Notice::new(
                 SqlState::SUCCESSFUL_COMPLETION,
                 format!("drop cascades to constraint {} on table {name}", key.name),
             ));
         }
-        !goes
+        !goes(key)
     });
 }
 

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::{Binder, names};
-use crate::bound::{
-    AlterAction, AlterTable, CreateIndex, DropIndex, DropTable, KeyConstraint, Statement, Truncate,
-};
+use crate::bound::{CreateIndex, DropIndex, DropTable, KeyConstraint, Statement, Truncate};
 use crate::catalog::{IndexColumn, IndexKind, TableDef};
 use crate::error::{SqlError, SqlState};
 
@@ -181,29 +179,6 @@ impl Binder<'_> {
             next += 1;
         }
         Ok(Statement::Truncate(Truncate { tables, named }))
-    }
-
-    pub(super) fn alter_table(&mut self, alter: &ast::AlterTable) -> Result<Statement, SqlError> {
-        let (schema, name) = names::table_name(&alter.name)?;
-        let table = match self.catalog.table(schema.as_deref(), &name)? {
-            None if !alter.if_exists => {
-                return Err(names::no_relation(schema.as_deref(), &name));
-            }
-            table => table,
-        };
-        let mut actions = Vec::with_capacity(alter.operations.len());
-        for operation in &alter.operations {
-            let action = match &table {
-                Some(table) => self.alter_action(table, operation)?,
-                None => AlterAction::Nothing,
-            };
-            actions.push(action);
-        }
-        Ok(Statement::AlterTable(AlterTable {
-            table,
-            name,
-            actions,
-        }))
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) enum Clause {
     Filter,
     Check,
     Generated,
+    Transform,
 }
 
 impl Clause {
@@ -54,6 +55,7 @@ impl Clause {
             Clause::Filter => "FILTER",
             Clause::Check => "check constraints",
             Clause::Generated => "column generation expressions",
+            Clause::Transform => "transform expressions",
         }
     }
 }

@@ -141,6 +141,7 @@ impl Binder<'_> {
             ast::Statement::CreateTable(create) => self.create_table(create),
             ast::Statement::CreateIndex(create) => self.create_index(create),
             ast::Statement::AlterTable(alter) => self.alter_table(alter),
+            ast::Statement::AlterIndex { name, operation } => self.alter_index(name, operation),
             ast::Statement::Truncate(truncate) => self.truncate(truncate),
             ast::Statement::Drop {
                 object_type,

@@ -36,6 +36,13 @@ pub enum AlterAction {
     },
     /// RENAME TO.
     RenameTable(String),
+    /// ALTER INDEX … RENAME TO.
+    RenameIndex {
+        /// Its name.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
     /// RENAME CONSTRAINT.
     RenameConstraint {
         /// Its name.

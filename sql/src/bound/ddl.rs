@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::alter::AlterAction;
 use super::expr::Expr;
 use crate::catalog::{ColumnDef, IndexColumn, IndexKind, Referential, TableDef};
 
@@ -134,19 +135,14 @@ pub struct AlterTable {
     pub actions: Vec<AlterAction>,
 }
 
-/// One action of an ALTER TABLE.
-#[derive(Clone, Debug, PartialEq)]
-pub enum AlterAction {
-    /// ADD [CONSTRAINT name] PRIMARY KEY (…)
-    AddPrimaryKey(KeyConstraint),
-    /// ADD [CONSTRAINT name] UNIQUE (…)
-    AddUnique(KeyConstraint),
-    /// ADD [CONSTRAINT name] CHECK (…), and whether the rows that are there are looked at.
-    AddCheck(NewCheck, bool),
-    /// ADD [CONSTRAINT name] FOREIGN KEY (…), and whether the rows that are there are looked at.
-    AddForeignKey(NewForeignKey, bool),
-    /// SET (fillfactor = …) and other accepted storage options: nothing happens.
-    Nothing,
+impl AlterTable {
+    /// The command tag.
+    pub fn tag(&self) -> &'static str {
+        match self.actions[..] {
+            [AlterAction::RenameIndex { .. }] => "ALTER INDEX",
+            _ => "ALTER TABLE",
+        }
+    }
 }
 
 /// TRUNCATE.

@@ -13,6 +13,7 @@
 //! - BND-4: every expression already has the casts it needs: both sides of a `Compare` are
 //!   comparable, an assignment has its column's type, length limits applied.
 
+mod alter;
 mod ddl;
 mod dml;
 mod expr;
@@ -24,9 +25,10 @@ mod session;
 mod statement;
 mod subquery;
 
+pub use alter::{AddColumn, AlterAction, SetType};
 pub use ddl::{
-    AlterAction, AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint,
-    NewCheck, NewForeignKey, PartitionBy, Truncate,
+    AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint, NewCheck,
+    NewForeignKey, PartitionBy, Truncate,
 };
 pub use dml::{
     Assignment, ConflictUpdate, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource, Delete,

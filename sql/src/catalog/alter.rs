@@ -27,7 +27,9 @@ impl TableDef {
             by.column = moved(by.column, column);
         }
         let rules = &mut self.rules;
-        rules.checks.retain(|check| !mentions(&check.text, &removed.name));
+        rules
+            .checks
+            .retain(|check| !mentions(&check.text, &removed.name));
         rules.foreign_keys.retain(|key| {
             let own = key.parent == id && key.parent_columns.contains(&column);
             !own && !key.columns.contains(&column)

@@ -14,7 +14,6 @@ use super::rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, T
 use crate::error::{SqlError, SqlState};
 use crate::row::RowLayout;
 use crate::types::{Type, TypeKind};
-use crate::value::Value;
 
 const TABLE_FORMAT: u8 = 4;
 /// Of tables without rules, all of whose columns are plain.
@@ -71,9 +70,12 @@ fn encode_more(column: &ColumnDef, out: &mut Writer) {
     });
     let mut words = Vec::new();
     let layout = RowLayout::of_types([column.ty.kind]);
-    // A value that no row can have was refused when the column was added.
-    let row = [more.missing.clone()];
-    if more.missing.is_null() || layout.encode(&row, &mut words).is_err() {
+    if let Some(missing) = &more.missing
+        && layout
+            .encode(std::slice::from_ref(missing), &mut words)
+            .is_err()
+    {
+        // It was refused when the column was added.
         words.clear();
     }
     out.u32(words.len() as u32);
@@ -229,8 +231,8 @@ fn read_more(input: &mut Reader<'_>, kind: TypeKind) -> Option<ColumnMore> {
     let words = words?;
     let layout = RowLayout::of_types([kind]);
     let missing = match words.is_empty() {
-        true => Value::Null,
-        false => layout.reader(&words).and_then(|row| row.get(0)).ok()?,
+        true => None,
+        false => Some(layout.reader(&words).and_then(|row| row.get(0)).ok()?),
     };
     Some(ColumnMore {
         generated,
@@ -448,6 +450,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Value;
 
     fn table() -> TableDef {
         TableDef {
@@ -500,7 +503,7 @@ mod tests {
         table.columns[0].more = ColumnMore {
             generated: Some("a".into()),
             identity: Some(Identity::ByDefault),
-            missing: Value::text("before"),
+            missing: Some(Value::text("before")),
         };
         table.rules = TableRules {
             checks: vec![CheckDef {

@@ -1,6 +1,7 @@
 //! The catalog: definitions of tables, indexes and roles, kept in ordinary trees and changed by
 //! ordinary transactions.
 
+mod alter;
 mod ddl;
 mod def;
 mod encode;

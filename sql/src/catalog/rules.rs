@@ -77,8 +77,8 @@ pub struct ColumnMore {
     pub generated: Option<String>,
     /// GENERATED … AS IDENTITY; its default is the next value of its sequence.
     pub identity: Option<Identity>,
-    /// What rows have in it that were written before it was added.
-    pub missing: Value,
+    /// What rows have in it that were written before it was added; `None` where there are none.
+    pub missing: Option<Value>,
 }
 
 /// Who gives an identity column its values.

@@ -19,6 +19,7 @@ mod dialect;
 mod lexer;
 mod lift;
 mod partition;
+mod rename;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ mod utility;
 pub use copy::{CopyFrom, CopySyntax};
 pub(crate) use depth::too_deep;
 pub use lift::{Lifted, Literal, lift};
+pub(crate) use rename::{mentions, renamed};
 
 use crate::bound;
 use crate::error::SqlError;

@@ -64,7 +64,10 @@ mod tests {
     fn columns_are_found_and_nothing_else() {
         assert_eq!(renamed("a > 0 AND t.a < b", "a", "z"), "z > 0 AND t.z < b");
         assert_eq!(renamed("\"A\" + a(1)", "A", "B c"), "\"B c\" + a(1)");
-        assert_eq!(renamed("'a' <> date '2000-01-01'", "date", "d"), "'a' <> date '2000-01-01'");
+        assert_eq!(
+            renamed("'a' <> date '2000-01-01'", "date", "d"),
+            "'a' <> date '2000-01-01'"
+        );
         assert!(!mentions("x::a IS NULL", "a"));
         assert!(mentions("coalesce(A, 1)", "a"));
         assert_eq!(renamed("a", "a", "order"), "\"order\"");

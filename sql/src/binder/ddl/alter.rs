@@ -1,36 +1,144 @@
-//! The actions of ALTER TABLE.
+//! The actions of ALTER TABLE. Each is bound to the table as those before it leave it.
+
+use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::super::Binder;
+use super::super::expr::Clause;
+use super::super::from::table_leaf;
+use super::super::scope::Scope;
+use super::super::{Binder, names, type_of};
 use super::constraint::{Shape, check_not_deferrable};
 use super::key_constraint;
-use crate::bound::AlterAction;
-use crate::catalog::TableDef;
-use crate::error::SqlError;
+use crate::bound::{
+    AddColumn, AlterAction, AlterTable, CreateTable, Expr, KeyConstraint, RowRules, SetType,
+    Statement,
+};
+use crate::catalog::{IndexDef, IndexKind, TableDef};
+use crate::error::{SqlError, SqlState};
+use crate::types::{Type, TypeKind};
 
 impl Binder<'_> {
-    pub(super) fn alter_action(
+    pub(in super::super) fn alter_table(
         &mut self,
-        table: &TableDef,
+        alter: &ast::AlterTable,
+    ) -> Result<Statement, SqlError> {
+        let (schema, name) = names::table_name(&alter.name)?;
+        let table = match self.catalog.table(schema.as_deref(), &name)? {
+            None if !alter.if_exists => {
+                return Err(names::no_relation(schema.as_deref(), &name));
+            }
+            table => table,
+        };
+        let mut actions = Vec::with_capacity(alter.operations.len());
+        if let Some(table) = &table {
+            let mut working = TableDef::clone(table);
+            for operation in &alter.operations {
+                self.alter_action(&mut working, operation, &mut actions)?;
+            }
+        }
+        Ok(Statement::AlterTable(AlterTable {
+            table,
+            name,
+            actions,
+        }))
+    }
+
+    /// ALTER INDEX … RENAME TO: of a constraint's index, the constraint too.
+    pub(in super::super) fn alter_index(
+        &mut self,
+        name: &ast::ObjectName,
+        operation: &ast::AlterIndexOperation,
+    ) -> Result<Statement, SqlError> {
+        let ast::AlterIndexOperation::RenameIndex { index_name } = operation;
+        let (schema, from) = names::table_name(name)?;
+        let table = self.catalog.table_of_index(schema.as_deref(), &from)?;
+        let Some(table) = table else {
+            return Err(names::no_relation(schema.as_deref(), &from));
+        };
+        let (_, to) = names::table_name(index_name)?;
+        Ok(Statement::AlterTable(AlterTable {
+            name: table.name.clone(),
+            table: Some(table),
+            actions: vec![AlterAction::RenameIndex { from, to }],
+        }))
+    }
+
+    fn alter_action(
+        &mut self,
+        table: &mut TableDef,
         operation: &ast::AlterTableOperation,
-    ) -> Result<AlterAction, SqlError> {
+        actions: &mut Vec<AlterAction>,
+    ) -> Result<(), SqlError> {
         use ast::AlterTableOperation as Op;
-        match operation {
+        let action = match operation {
             Op::AddConstraint {
                 constraint,
                 not_valid,
-            } => self.add_constraint(table, constraint, !*not_valid),
-            Op::SetOptionsParens { .. } | Op::OwnerTo { .. } => Ok(AlterAction::Nothing),
+            } => self.add_constraint(table, constraint, !*not_valid)?,
+            Op::AddColumn {
+                if_not_exists,
+                column_def,
+                ..
+            } => self.add_column(table, column_def, *if_not_exists)?,
+            Op::DropColumn {
+                column_names,
+                if_exists,
+                drop_behavior,
+                ..
+            } => {
+                for ident in column_names {
+                    let cascade = is_cascade(drop_behavior.as_ref());
+                    actions.push(self.drop_column(table, ident, *if_exists, cascade)?);
+                }
+                return Ok(());
+            }
+            Op::RenameColumn {
+                old_column_name,
+                new_column_name,
+            } => {
+                let name = names::fold(old_column_name);
+                let column = table.column(&name).ok_or_else(|| no_column(&name))?;
+                let to = names::fold(new_column_name);
+                if table.column(&to).is_some() {
+                    return Err(column_exists(&to, &table.name));
+                }
+                table.rename_column(column, &to);
+                AlterAction::RenameColumn { column, to }
+            }
+            Op::RenameTable { table_name } => {
+                let (ast::RenameTableNameKind::As(name) | ast::RenameTableNameKind::To(name)) =
+                    table_name;
+                AlterAction::RenameTable(names::table_name(name)?.1)
+            }
+            Op::RenameConstraint { old_name, new_name } => AlterAction::RenameConstraint {
+                from: names::fold(old_name),
+                to: names::fold(new_name),
+            },
+            Op::DropConstraint {
+                if_exists,
+                name,
+                drop_behavior,
+            } => AlterAction::DropConstraint {
+                name: names::fold(name),
+                if_exists: *if_exists,
+                cascade: is_cascade(drop_behavior.as_ref()),
+            },
+            Op::AlterColumn { column_name, op } => self.alter_column(table, column_name, op)?,
+            Op::SetOptionsParens { .. } | Op::OwnerTo { .. } | Op::ReplicaIdentity { .. } => {
+                AlterAction::Nothing
+            }
             other => {
                 let text = other.to_string();
                 let words: Vec<&str> = text.split_whitespace().take(2).collect();
-                Err(SqlError::unsupported(format!(
+                return Err(SqlError::unsupported(format!(
                     "ALTER TABLE {}",
                     words.join(" ")
-                )))
+                )));
             }
-        }
+        };
+        actions.push(action);
+        Ok(())
     }
 
     fn add_constraint(
@@ -47,6 +155,9 @@ impl Binder<'_> {
                 Ok(AlterAction::AddPrimaryKey(key))
             }
             ast::TableConstraint::Unique(key) => {
+                if matches!(key.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
+                    return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
+                }
                 check_not_deferrable(key.characteristics.as_ref())?;
                 let key = key_constraint(table, key.name.as_ref(), &key.columns, "UNIQUE")?;
                 Ok(AlterAction::AddUnique(key))
@@ -62,4 +173,297 @@ impl Binder<'_> {
             _ => Err(SqlError::unsupported("this kind of constraint")),
         }
     }
+
+    fn add_column(
+        &mut self,
+        table: &mut TableDef,
+        definition: &ast::ColumnDef,
+        if_not_exists: bool,
+    ) -> Result<AlterAction, SqlError> {
+        let name = names::fold(&definition.name);
+        if table.column(&name).is_some() {
+            let error = column_exists(&name, &table.name);
+            return match if_not_exists {
+                true => Ok(AlterAction::Notice(
+                    SqlState::DUPLICATE_COLUMN,
+                    format!("{}, skipping", error.message()),
+                )),
+                false => Err(error),
+            };
+        }
+        // The column is read as one of a table that is made.
+        let key = |index: &IndexDef| KeyConstraint {
+            name: Some(index.name.clone()),
+            columns: index.columns.iter().map(|c| c.column).collect(),
+        };
+        let unique = table.indexes.iter().filter(|i| i.unique && !i.primary);
+        let mut new = CreateTable {
+            schema: table.schema.clone(),
+            name: table.name.clone(),
+            if_not_exists: false,
+            columns: table.columns.clone(),
+            primary_key: table.primary_key().map(key),
+            unique: unique.map(key).collect(),
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+            index_kind: IndexKind::BTree,
+            partition_by: None,
+        };
+        let (had_key, uniques, position) = (
+            new.primary_key.is_some(),
+            new.unique.len(),
+            new.columns.len(),
+        );
+        self.column_definition(definition, &mut new)?;
+        for option in &definition.options {
+            let name = option.name.as_ref();
+            self.rule_of_column(&mut new, position, name, &option.option)?;
+        }
+        let primary_key = new.primary_key.filter(|_| !had_key);
+        let mut column = new.columns.swap_remove(position);
+        column.not_null |= primary_key.is_some();
+        table.push_column(column.clone());
+        let default = self.default_of(&column)?;
+        Ok(AlterAction::AddColumn(Box::new(AddColumn {
+            default,
+            rules: self.generation_rules(table)?,
+            column,
+            primary_key,
+            unique: new.unique.split_off(uniques),
+            checks: new.checks,
+            foreign_keys: new.foreign_keys,
+        })))
+    }
+
+    /// What generated columns become, and nothing of the rules that the rows keep to already.
+    fn generation_rules(&mut self, table: &TableDef) -> Result<RowRules, SqlError> {
+        let mut rules = self.row_rules(table)?;
+        rules.checks.clear();
+        Ok(rules)
+    }
+
+    fn drop_column(
+        &mut self,
+        table: &mut TableDef,
+        ident: &ast::Ident,
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<AlterAction, SqlError> {
+        let name = names::fold(ident);
+        let Some(column) = table.column(&name) else {
+            let error = names::no_column_of(&name, &table.name);
+            return match if_exists {
+                true => Ok(AlterAction::Notice(
+                    SqlState::SUCCESSFUL_COMPLETION,
+                    format!("{}, skipping", error.message()),
+                )),
+                false => Err(error),
+            };
+        };
+        if table.is_partition_column(column) {
+            return Err(SqlError::new(
+                SqlState::INVALID_TABLE_DEFINITION,
+                format!(
+                    "cannot drop column \"{name}\" because it is part of the partition key of relation \"{}\"",
+                    table.name
+                ),
+            ));
+        }
+        if table.columns.len() == 1 {
+            return Err(SqlError::unsupported("a table without columns"));
+        }
+        let generated: Vec<String> = table
+            .generated_from(column)
+            .iter()
+            .map(|c| c.name.clone())
+            .collect();
+        if let (Some(first), false) = (generated.first(), cascade) {
+            return Err(SqlError::new(
+                SqlState::DEPENDENT_OBJECTS,
+                format!(
+                    "cannot drop column {name} of table {} because other objects depend on it",
+                    table.name
+                ),
+            )
+            .detail(format!(
+                "column {first} of table {} depends on column {name} of table {}",
+                table.name, table.name
+            ))
+            .hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        }
+        if !generated.is_empty() {
+            return Err(SqlError::unsupported(
+                "DROP COLUMN CASCADE of a column that generated columns read",
+            ));
+        }
+        table.remove_column(column);
+        Ok(AlterAction::DropColumn { column, cascade })
+    }
+
+    fn alter_column(
+        &mut self,
+        table: &mut TableDef,
+        ident: &ast::Ident,
+        operation: &ast::AlterColumnOperation,
+    ) -> Result<AlterAction, SqlError> {
+        use ast::AlterColumnOperation as Op;
+        let name = names::fold(ident);
+        let column = table
+            .column(&name)
+            .ok_or_else(|| names::no_column_of(&name, &table.name))?;
+        match operation {
+            Op::SetDefault { .. } | Op::DropDefault
+                if table.columns[column].more.generated.is_some() =>
+            {
+                Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    format!(
+                        "column \"{name}\" of relation \"{}\" is a generated column",
+                        table.name
+                    ),
+                ))
+            }
+            Op::SetDefault { value } => {
+                let bound = self.scalar(value, &Scope::default(), Clause::Default)?;
+                let definition = &table.columns[column];
+                self.assign(bound, definition)
+                    .map_err(super::table::default_error)?;
+                let default = Some(value.to_string());
+                table.columns[column].default.clone_from(&default);
+                Ok(AlterAction::SetDefault { column, default })
+            }
+            Op::DropDefault => Ok(AlterAction::SetDefault {
+                column,
+                default: None,
+            }),
+            Op::SetNotNull => Ok(AlterAction::SetNotNull {
+                column,
+                not_null: true,
+            }),
+            Op::DropNotNull => Ok(AlterAction::SetNotNull {
+                column,
+                not_null: false,
+            }),
+            Op::SetDataType {
+                data_type, using, ..
+            } => self.set_type(table, column, data_type, using.as_ref()),
+            Op::AddGenerated { .. } => Err(SqlError::unsupported("an identity column")),
+        }
+    }
+
+    fn set_type(
+        &mut self,
+        table: &mut TableDef,
+        column: usize,
+        data_type: &ast::DataType,
+        using: Option<&ast::Expr>,
+    ) -> Result<AlterAction, SqlError> {
+        let ty = type_of(data_type)?;
+        let before = table.columns[column].clone();
+        if table.is_partition_column(column) {
+            return Err(SqlError::new(
+                SqlState::INVALID_TABLE_DEFINITION,
+                format!(
+                    "cannot alter column \"{}\" because it is part of the partition key of relation \"{}\"",
+                    before.name, table.name
+                ),
+            ));
+        }
+        let changes_kind = before.ty.kind != ty.kind;
+        let in_key = |keys: &[crate::catalog::ForeignKeyDef]| {
+            keys.iter().any(|key| key.columns.contains(&column))
+        };
+        if changes_kind
+            && (in_key(&table.rules.foreign_keys) || self.is_referenced(table, column)?)
+        {
+            return Err(SqlError::unsupported(
+                "ALTER COLUMN TYPE of a foreign key's column",
+            ));
+        }
+        if !table.generated_from(column).is_empty() {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cannot alter type of a column used by a generated column",
+            ));
+        }
+        let mut after = before.clone();
+        after.ty = ty;
+        let mut scope = Scope::default();
+        scope.push(table_leaf(table, None, 0))?;
+        let value = match using {
+            Some(using) => self.scalar(using, &scope, Clause::Transform)?,
+            None => Expr::column(before.ty, column),
+        };
+        let value = self.assign(value, &after).map_err(|error| {
+            match (error.sqlstate() == SqlState::DATATYPE_MISMATCH, using) {
+                (true, None) => cannot_cast(&before.name, ty),
+                _ => error,
+            }
+        })?;
+        if before.default.is_some() {
+            self.default_of(&after).map_err(|_| {
+                SqlError::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    format!(
+                        "default for column \"{}\" cannot be cast automatically to type {ty}",
+                        before.name
+                    ),
+                )
+            })?;
+        }
+        let text = |kind| matches!(kind, TypeKind::Text | TypeKind::VarChar);
+        let relabels = using.is_none()
+            && text(before.ty.kind)
+            && text(ty.kind)
+            && (ty.typmod == -1 || (before.ty.typmod != -1 && before.ty.typmod <= ty.typmod));
+        table.columns[column] = after;
+        let rules = self.row_rules(table)?;
+        Ok(AlterAction::SetType(Box::new(SetType {
+            column,
+            ty,
+            value,
+            rules,
+            relabels,
+        })))
+    }
+
+    /// Does a foreign key lead to the column?
+    fn is_referenced(&self, table: &TableDef, column: usize) -> Result<bool, SqlError> {
+        for child in &table.rules.referenced_by {
+            let child: Option<Arc<TableDef>> = self.catalog.table_by_id(*child)?;
+            let leads = |key: &crate::catalog::ForeignKeyDef| {
+                key.parent == table.id && key.parent_columns.contains(&column)
+            };
+            if child.is_some_and(|child| child.rules.foreign_keys.iter().any(leads)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn is_cascade(behavior: Option<&ast::DropBehavior>) -> bool {
+    matches!(behavior, Some(ast::DropBehavior::Cascade))
+}
+
+fn no_column(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_COLUMN,
+        format!("column \"{name}\" does not exist"),
+    )
+}
+
+fn column_exists(name: &str, table: &str) -> SqlError {
+    SqlError::new(
+        SqlState::DUPLICATE_COLUMN,
+        format!("column \"{name}\" of relation \"{table}\" already exists"),
+    )
+}
+
+fn cannot_cast(name: &str, ty: Type) -> SqlError {
+    SqlError::new(
+        SqlState::DATATYPE_MISMATCH,
+        format!("column \"{name}\" cannot be cast automatically to type {ty}"),
+    )
+    .hint(format!("You might need to specify \"USING {name}::{ty}\"."))
 }

@@ -60,7 +60,7 @@ impl Binder<'_> {
         Ok(Statement::CreateTable(table))
     }
 
-    fn column_definition(
+    pub(super) fn column_definition(
         &mut self,
         column: &ast::ColumnDef,
         table: &mut CreateTable,
@@ -147,7 +147,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn rule_of_column(
+    pub(super) fn rule_of_column(
         &mut self,
         table: &mut CreateTable,
         position: usize,
@@ -224,7 +224,7 @@ fn add_check(table: &mut CreateTable, check: NewCheck) -> Result<(), SqlError> {
 }
 
 /// 42804 in the words for a default.
-fn default_error(error: SqlError) -> SqlError {
+pub(super) fn default_error(error: SqlError) -> SqlError {
     let message = error.message().replacen(
         "but expression is of type",
         "but default expression is of type",

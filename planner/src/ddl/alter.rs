@@ -1,0 +1,441 @@
+//! ALTER TABLE.
+
+use fencepost_sql::bound::{AddColumn, AlterAction, AlterTable, SetType, Volatility};
+use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+
+use super::changes::Changes;
+use super::create::{add_constraint, exists, hidden_index, multiple_keys};
+use super::rewrite::rewrite;
+use super::rules::{Rows, add_check, add_foreign_key, constraint_name, drop_references};
+use super::{DdlCx, Notice};
+use crate::exec::Cx;
+use crate::index;
+use crate::place::Places;
+use crate::write::contains_nulls;
+
+/// ALTER TABLE, and ALTER INDEX.
+pub async fn alter_table(
+    statement: &AlterTable,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    let tag = statement.tag();
+    let Some(table) = &statement.table else {
+        let message = format!("relation \"{}\" does not exist, skipping", statement.name);
+        notice(ddl, SqlState::SUCCESSFUL_COMPLETION, message);
+        return Ok(tag);
+    };
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let mut table = changes.take(cx, table).await?.clone();
+    for action in &statement.actions {
+        Box::pin(act(action, cx, ddl, &mut changes, &mut table)).await?;
+    }
+    changes.put(table);
+    changes.finish(cx, ddl).await?;
+    Ok(tag)
+}
+
+fn notice(ddl: &mut DdlCx<'_>, state: SqlState, message: String) {
+    ddl.notices.push(Notice::new(state, message));
+}
+
+async fn act(
+    action: &AlterAction,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    table: &mut TableDef,
+) -> Result<(), Halt> {
+    match action {
+        AlterAction::Nothing => Ok(()),
+        AlterAction::Notice(state, message) => {
+            notice(ddl, *state, message.clone());
+            Ok(())
+        }
+        AlterAction::AddCheck(check, validate) => add_check(cx, ddl, table, check, *validate).await,
+        AlterAction::AddForeignKey(key, validate) => {
+            add_foreign_key(cx, ddl, changes, table, (key, *validate)).await
+        }
+        AlterAction::AddUnique(key) => add_constraint(cx, ddl, table, key, None, None).await,
+        AlterAction::AddPrimaryKey(key) => {
+            if table.primary_key().is_some() {
+                return Err(multiple_keys(&table.name).into());
+            }
+            add_constraint(cx, ddl, table, key, Some(IndexKind::BTree), None).await
+        }
+        AlterAction::AddColumn(add) => add_column(add, cx, ddl, changes, table).await,
+        AlterAction::DropColumn { column, cascade } => {
+            drop_column((*column, *cascade), cx, ddl, changes, table).await
+        }
+        AlterAction::RenameColumn { column, to } => {
+            table.rename_column(*column, to);
+            Ok(())
+        }
+        AlterAction::RenameTable(to) => {
+            if ddl.snapshot.relation_exists(to) {
+                return Ok(exists(to, false, ddl)?);
+            }
+            table.name.clone_from(to);
+            Ok(())
+        }
+        AlterAction::RenameIndex { from, to } => rename_index(table, from, to, ddl),
+        AlterAction::RenameConstraint { from, to } => rename_constraint(table, from, to, ddl),
+        AlterAction::DropConstraint {
+            name,
+            if_exists,
+            cascade,
+        } => {
+            let dropped = drop_constraint(name, *cascade, cx, ddl, changes, table).await?;
+            if dropped {
+                return Ok(());
+            }
+            let message = no_constraint(name, table);
+            match if_exists {
+                true => notice(
+                    ddl,
+                    SqlState::SUCCESSFUL_COMPLETION,
+                    format!("{message}, skipping"),
+                ),
+                false => return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into()),
+            }
+            Ok(())
+        }
+        AlterAction::SetDefault { column, default } => {
+            table.columns[*column].default.clone_from(default);
+            Ok(())
+        }
+        AlterAction::SetNotNull { column, not_null } => {
+            set_not_null(cx, table, *column, *not_null).await
+        }
+        AlterAction::SetType(set) => set_type(set, cx, table).await,
+    }
+}
+
+async fn add_column(
+    add: &AddColumn,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    table: &mut TableDef,
+) -> Result<(), Halt> {
+    let position = table.columns.len();
+    let old = table.clone();
+    table.push_column(add.column.clone());
+    let not_null = add.column.not_null;
+    let generated = add.column.more.generated.is_some();
+    if generated || add.default.volatility() == Volatility::Volatile {
+        let fill = |cx: &Cx<'_>, row: &[Value]| {
+            let mut row = row.to_vec();
+            row.push(cx.value(&add.default, &[])?);
+            Ok(row)
+        };
+        // A NULL is told of below, as one of a column that is altered.
+        table.columns[position].not_null = false;
+        rewrite(cx, &old, table, add.rules.clone(), &fill).await?;
+        table.columns[position].not_null = not_null;
+        if not_null {
+            check_no_nulls(cx, table, position).await?;
+        }
+    } else {
+        let value = cx.value(&add.default, &[])?;
+        if not_null && value.is_null() && Rows::of(&old).next(cx).await?.is_some() {
+            return Err(contains_nulls(table, position).into());
+        }
+        table.columns[position].more.missing = Some(value);
+    }
+    if let Some(key) = &add.primary_key {
+        add_constraint(cx, ddl, table, key, Some(IndexKind::BTree), None).await?;
+    }
+    for key in &add.unique {
+        add_constraint(cx, ddl, table, key, None, None).await?;
+    }
+    for check in &add.checks {
+        add_check(cx, ddl, table, check, true).await?;
+    }
+    for key in &add.foreign_keys {
+        add_foreign_key(cx, ddl, changes, table, (key, true)).await?;
+    }
+    Ok(())
+}
+
+async fn drop_column(
+    (column, cascade): (usize, bool),
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    table: &mut TableDef,
+) -> Result<(), Halt> {
+    let name = table.columns[column].name.clone();
+    for child in table.rules.referenced_by.clone() {
+        if child == table.id {
+            continue;
+        }
+        let child = changes.by_id(cx, ddl, child).await?;
+        let parent = table.id;
+        let leads = |key: &fencepost_sql::catalog::ForeignKeyDef| {
+            key.parent == parent && key.parent_columns.contains(&column)
+        };
+        let key = child.rules.foreign_keys.iter().find(|key| leads(key));
+        if let (Some(key), false) = (key, cascade) {
+            let what = format!("column {name} of table {}", table.name);
+            let dependent = format!(
+                "constraint {} on table {} depends on {what}",
+                key.name, child.name
+            );
+            return Err(needed(&what, &dependent).into());
+        }
+        drop_references(child, ddl, &leads);
+        child.parent_lost_column(parent, column);
+    }
+    let old = table.clone();
+    table.remove_column(column);
+    let reaches_all =
+        |first: &IndexDef| first.is_hidden() || (first.primary && first.kind == IndexKind::BTree);
+    if !table.indexes.first().is_some_and(reaches_all) {
+        let hidden = hidden_index(cx, ddl, table, &Places::with(&old)).await?;
+        index::drop_index(cx.tx, &hidden).await?;
+        table.indexes.insert(0, hidden);
+    }
+    let without = |_: &Cx<'_>, row: &[Value]| {
+        let mut row = row.to_vec();
+        row.remove(column);
+        Ok(row)
+    };
+    rewrite(cx, &old, table, Default::default(), &without).await?;
+    forget_references(&old, table, cx, ddl, changes).await
+}
+
+/// Parents that `old` referenced and `table` does not learn of it (FK-2).
+async fn forget_references(
+    old: &TableDef,
+    table: &mut TableDef,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    let id = table.id;
+    for key in &old.rules.foreign_keys {
+        let mut left = table.rules.foreign_keys.iter();
+        if left.any(|k| k.parent == key.parent) {
+            continue;
+        }
+        let parent = match key.parent == id {
+            true => &mut *table,
+            false => changes.by_id(cx, ddl, key.parent).await?,
+        };
+        parent.rules.referenced_by.retain(|child| *child != id);
+    }
+    // Children that lead here no more.
+    let mut children = table.rules.referenced_by.clone();
+    for child in table.rules.referenced_by.iter().filter(|c| **c != id) {
+        let def = changes.by_id(cx, ddl, *child).await?;
+        if def.rules.foreign_keys.iter().all(|key| key.parent != id) {
+            children.retain(|c| c != child);
+        }
+    }
+    table.rules.referenced_by = children;
+    Ok(())
+}
+
+fn rename_index(
+    table: &mut TableDef,
+    from: &str,
+    to: &str,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), Halt> {
+    if ddl.snapshot.relation_exists(to) {
+        return Ok(exists(to, false, ddl)?);
+    }
+    match table.indexes.iter_mut().find(|index| index.name == from) {
+        Some(index) => to.clone_into(&mut index.name),
+        None => return Err(SqlError::internal("an index without its table").into()),
+    }
+    Ok(())
+}
+
+fn rename_constraint(
+    table: &mut TableDef,
+    from: &str,
+    to: &str,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), Halt> {
+    if !table.has_constraint(from) {
+        let message = format!(
+            "constraint \"{from}\" for table \"{}\" does not exist",
+            table.name
+        );
+        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into());
+    }
+    constraint_name(table, Some(to), &[], "")?;
+    let mut keys = table.indexes.iter();
+    if keys.any(|index| index.constraint && index.name == from) {
+        return rename_index(table, from, to, ddl);
+    }
+    let checks = table.rules.checks.iter_mut().map(|check| &mut check.name);
+    let keys = table.rules.foreign_keys.iter_mut().map(|key| &mut key.name);
+    if let Some(name) = checks.chain(keys).find(|name| *name == from) {
+        to.clone_into(name);
+    }
+    Ok(())
+}
+
+/// Takes a constraint away; false where there is none of that name.
+async fn drop_constraint(
+    name: &str,
+    cascade: bool,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    table: &mut TableDef,
+) -> Result<bool, Halt> {
+    if !table.has_constraint(name) {
+        return Ok(false);
+    }
+    let old = table.clone();
+    table.rules.checks.retain(|check| check.name != name);
+    table.rules.foreign_keys.retain(|key| key.name != name);
+    let mut indexes = table.indexes.iter();
+    if let Some(position) = indexes.position(|i| i.constraint && i.name == name) {
+        drop_key(position, cascade, cx, ddl, changes, table).await?;
+    }
+    forget_references(&old, table, cx, ddl, changes).await?;
+    Ok(true)
+}
+
+/// Takes the index of a constraint away, and the foreign keys that need it.
+async fn drop_key(
+    position: usize,
+    cascade: bool,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    table: &mut TableDef,
+) -> Result<(), Halt> {
+    let gone = table.indexes[position].clone();
+    let id = table.id;
+    // Another unique index over the same columns would do.
+    let covers = |index: &fencepost_sql::catalog::IndexDef, columns: &[usize]| {
+        index.unique
+            && index.columns.len() == columns.len()
+            && columns.iter().all(|column| index.covers(*column))
+    };
+    let others = || {
+        let indexes = table.indexes.iter().enumerate();
+        indexes.filter(move |(i, _)| *i != position).map(|(_, i)| i)
+    };
+    let needs = |key: &fencepost_sql::catalog::ForeignKeyDef| {
+        let columns = &key.parent_columns;
+        key.parent == id && covers(&gone, columns) && !others().any(|i| covers(i, columns))
+    };
+    let what = format!("constraint {} on table {}", gone.name, table.name);
+    let mut own = table.rules.clone();
+    for child in &table.rules.referenced_by {
+        let (keys, child_name) = match *child == id {
+            true => (own.foreign_keys.clone(), table.name.clone()),
+            false => {
+                let child = changes.by_id(cx, ddl, *child).await?;
+                (child.rules.foreign_keys.clone(), child.name.clone())
+            }
+        };
+        if let (Some(key), false) = (keys.iter().find(|key| needs(key)), cascade) {
+            let dependent = format!(
+                "constraint {} on table {child_name} depends on index {}",
+                key.name, gone.name
+            );
+            return Err(needed(&what, &dependent).into());
+        }
+        match *child == id {
+            true => own.foreign_keys.retain(|key| !needs(key)),
+            false => {
+                let child = changes.by_id(cx, ddl, *child).await?;
+                drop_references(child, ddl, &needs);
+            }
+        }
+    }
+    table.rules = own;
+    if position == 0 {
+        let mut hidden = hidden_index(cx, ddl, table, &Places::with(table)).await?;
+        index::drop_index(cx.tx, &hidden).await?;
+        hidden.roots = super::build_index::build(cx, table, &hidden).await?;
+        table.indexes.push(hidden);
+        let last = table.indexes.len() - 1;
+        table.indexes.swap(0, last);
+        let gone = table.indexes.remove(last);
+        index::drop_index(cx.tx, &gone).await?;
+    } else {
+        let gone = table.indexes.remove(position);
+        index::drop_index(cx.tx, &gone).await?;
+    }
+    Ok(())
+}
+
+async fn set_not_null(
+    cx: &mut Cx<'_>,
+    table: &mut TableDef,
+    column: usize,
+    not_null: bool,
+) -> Result<(), Halt> {
+    let name = table.columns[column].name.clone();
+    if not_null {
+        check_no_nulls(cx, table, column).await?;
+    } else if table.primary_key().is_some_and(|key| key.covers(column)) {
+        return Err(SqlError::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!("column \"{name}\" is in a primary key"),
+        )
+        .into());
+    } else if table.is_partition_column(column) {
+        return Err(SqlError::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!("column \"{name}\" is in the partition key"),
+        )
+        .into());
+    }
+    table.columns[column].not_null = not_null;
+    Ok(())
+}
+
+async fn check_no_nulls(cx: &mut Cx<'_>, table: &TableDef, column: usize) -> Result<(), Halt> {
+    let mut rows = Rows::of(table);
+    while let Some(row) = rows.next(cx).await? {
+        if row[column].is_null() {
+            return Err(contains_nulls(table, column).into());
+        }
+    }
+    Ok(())
+}
+
+async fn set_type(set: &SetType, cx: &mut Cx<'_>, table: &mut TableDef) -> Result<(), Halt> {
+    let old = table.clone();
+    table.columns[set.column].ty = set.ty;
+    if set.relabels {
+        return Ok(());
+    }
+    let cast = |cx: &Cx<'_>, row: &[Value]| {
+        let value = cx.value(&set.value, row)?;
+        let mut row = row.to_vec();
+        row[set.column] = value;
+        Ok(row)
+    };
+    rewrite(cx, &old, table, set.rules.clone(), &cast).await
+}
+
+fn no_constraint(name: &str, table: &TableDef) -> String {
+    format!(
+        "constraint \"{name}\" of relation \"{}\" does not exist",
+        table.name
+    )
+}
+
+/// 2BP01
+fn needed(what: &str, dependent: &str) -> SqlError {
+    SqlError::new(
+        SqlState::DEPENDENT_OBJECTS,
+        format!("cannot drop {what} because other objects depend on it"),
+    )
+    .detail(dependent)
+    .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
