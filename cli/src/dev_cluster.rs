@@ -72,6 +72,10 @@ pub struct DevCluster {
     /// the same command goes on with it. [default: memory]
     #[arg(long, value_name = "TIER")]
     durability: Option<Tier>,
+    /// Directory of a disk in which each machine has one of its own, m1, m2, …: what is committed is there, and the same
+    /// command goes on with it, however all machines have ended. The durability is ssd then.
+    #[arg(long, value_name = "DIR", conflicts_with = "lease_ms")]
+    data_dir: Option<PathBuf>,
     /// With --durability nvram: directory of a disk in which memory is saved when all machines have ended, and from which
     /// it is loaded where --directory has lost it, as a tmpfs has once the host has booted.
     #[arg(long, value_name = "DIR", requires = "durability")]
@@ -156,6 +160,10 @@ impl DevCluster {
             if nvram {
                 command.args(["--durability", "nvram"]);
             }
+            if let Some(directory) = &self.data_dir {
+                let own = directory.join(format!("m{number}"));
+                command.arg("--data-dir").arg(own);
+            }
             if let Some(directory) = &self.save_dir {
                 command.arg("--save-dir").arg(directory);
             }
@@ -236,17 +244,21 @@ impl DevCluster {
 
     /// Whether the memory of the machines outlives them.
     fn is_kept(&self) -> Result<bool, Failure> {
+        let wrong = |why: &str| Err(Failure::Broken(why.into()));
+        match (self.durability, &self.data_dir) {
+            (None | Some(Tier::Ssd), Some(_)) => return Ok(false),
+            (Some(_), Some(_)) => return wrong("--data-dir is of the ssd tier"),
+            (Some(Tier::Ssd), None) => return wrong("--durability ssd needs --data-dir"),
+            (_, None) => {}
+        }
         match self.durability {
-            None | Some(Tier::Memory) => Ok(false),
+            None | Some(Tier::Memory | Tier::Ssd) => Ok(false),
             Some(Tier::Nvram) if self.directory.is_some() && self.fabric == Between::Shm => {
                 Ok(true)
             }
-            Some(Tier::Nvram) => Err(Failure::Broken(
-                "--durability nvram needs --directory, and machines that share memory".into(),
-            )),
-            Some(Tier::Ssd) => Err(Failure::Broken(
-                "several machines and the ssd tier do not go together yet".into(),
-            )),
+            Some(Tier::Nvram) => {
+                wrong("--durability nvram needs --directory, and machines that share memory")
+            }
         }
     }
 

@@ -33,7 +33,8 @@ pub struct Start {
     /// Address to listen on; port 0 picks a free one.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5433")]
     listen: String,
-    /// Directory of the database, made if there is none. Without it the data are gone at the end.
+    /// Directory of the database, made if there is none. Without it the data are gone at the end. Of several machines each
+    /// has its own, and all of them are there again once all are.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// When a commit is reported: once it is in memory, or once it is on disk. [default: ssd with
@@ -48,11 +49,11 @@ pub struct Start {
     region_size: Option<usize>,
     /// Be one of several machines that are one database: the directory of the memory that they share,
     /// best on a tmpfs.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["data_dir", "join"], requires_all = ["who", "machines"])]
+    #[arg(long, value_name = "DIR", conflicts_with = "join", requires_all = ["who", "machines"])]
     cluster: Option<PathBuf>,
     /// Be one of several machines of a network that are one database: where each of them listens for the
     /// others, in the order of their numbers; the same for all.
-    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', conflicts_with = "data_dir", requires_all = ["who", "cluster_secret"])]
+    #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', requires_all = ["who", "cluster_secret"])]
     join: Vec<String>,
     /// File with what the machines of the network know and nobody else, at least 16 bytes.
     #[arg(long, value_name = "FILE", requires = "join")]

@@ -369,6 +369,11 @@ impl RingReader {
         }
     }
 
+    /// The position behind the last record that was taken, as the sender counts ([`RingWriter::position`]).
+    pub fn position(&self) -> u64 {
+        self.read
+    }
+
     /// Whether a record has arrived that was not taken yet.
     pub fn has_more(&self) -> bool {
         let capacity = self.memory.len();

@@ -36,6 +36,8 @@ impl SegmentId {
     pub const HOLDINGS: u16 = 9;
     /// Kind of a record that was copied out of a ring; the number counts them.
     pub const RECORD: u16 = 10;
+    /// Kind of what a machine shows of the data that it begins with.
+    pub const STATE: u16 = 11;
 
     /// The lane of leases. Where there are connections it has its own, so that what goes on it
     /// waits behind nothing else; it keeps no order with other lanes, and has a bell of its own.

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use fencepost_cluster::{Address, ClusterId, Configuration};
 use fencepost_fabric::{Fabric, HandshakeError, MachineId};
 use fencepost_fabric::{ShmFabric, TcpConfig, TcpFabric, TcpTls, cluster_id, entropy_seed};
-use fencepost_txn::Machine;
+use fencepost_txn::network::disk::{Beginning, MeetError, OnDisk};
 use fencepost_txn::network::{
     ClusterSecret, LeaseTerms, NetworkOptions, Replication, Resumed, members,
 };
+use fencepost_txn::{Durable, Machine};
 use pollster::FutureExt;
 
 use crate::ensemble::Ensemble;
@@ -247,8 +248,24 @@ impl Cluster {
         self
     }
 
+    /// This machine's access to the others, and what it begins with.
+    pub(crate) fn join(&self, tier: Tier<'_>) -> Result<Joined, OpenError> {
+        let Tier::Ssd(durable) = tier else {
+            return self.meet(matches!(tier, Tier::Nvram));
+        };
+        if self.lease.is_some() || self.newcomer.is_some() {
+            let why = "machines of the ssd tier wait for each other: they have no leases, and nobody joins them yet";
+            return Err(OpenError::Tier(why));
+        }
+        let mut joined = self.meet(false)?;
+        let on_disk = joined.begin(durable)?;
+        joined.network.configuration = on_disk.configuration().clone();
+        joined.network.disk = Some(on_disk);
+        Ok(joined)
+    }
+
     /// This machine's access to the others; whether its memory is to outlive it.
-    pub(crate) fn join(&self, kept: bool) -> Result<Joined, OpenError> {
+    fn meet(&self, kept: bool) -> Result<Joined, OpenError> {
         let Cluster {
             machine,
             machines,
@@ -484,7 +501,33 @@ fn list(refusals: &[(MachineId, HandshakeError)]) -> String {
     all.join("; ")
 }
 
+/// What machines keep, and where.
+#[derive(Clone, Copy)]
+pub(crate) enum Tier<'a> {
+    Memory,
+    Nvram,
+    Ssd(&'a Durable),
+}
+
 impl Joined {
+    /// What is on the disk of this machine, and agrees with what the others have.
+    fn begin(&self, durable: &Durable) -> Result<Arc<OnDisk>, OpenError> {
+        let (fabric, founders) = (&self.network.fabric, &self.network.configuration);
+        let disk = |why: MeetError| OpenError::Machine(fencepost_txn::OpenError::Meet(why));
+        let mut beginning = Beginning::open(durable, fabric, founders)?;
+        let begun = self.await_others(|| beginning.look().transpose());
+        match begun {
+            Err(OpenError::Incomplete(seconds, why)) if why.is_empty() => {
+                let missing = beginning.missing();
+                let names: Vec<String> = missing.iter().map(MachineId::to_string).collect();
+                let why = format!("{} did not begin with the others", names.join(", "));
+                Err(OpenError::Incomplete(seconds, why))
+            }
+            Err(other) => Err(other),
+            Ok(begun) => begun.map_err(disk),
+        }
+    }
+
     /// Waits until `ready`, which other machines have to bring about.
     pub fn await_others<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, OpenError> {
         let began = Instant::now();

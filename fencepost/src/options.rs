@@ -8,7 +8,7 @@ use fencepost_storage::log::LogOptions;
 use fencepost_txn::Durable;
 use fencepost_txn::MachineOptions;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Tier};
 use crate::database::Database;
 use crate::error::OpenError;
 
@@ -101,9 +101,10 @@ impl Options {
             return Err(OpenError::Tier(why));
         }
         let durable = !nvram && self.durability != Some(Durability::Memory);
+        let mut kept = None;
         match (&self.data_dir, durable) {
             (Some(path), true) => {
-                options.durable = Some(Durable {
+                kept = Some(Durable {
                     disk: Arc::new(OsDisk::open(path).map_err(OpenError::Disk)?),
                     log: LogOptions::default(),
                     checkpoint_bytes: self.checkpoint_bytes,
@@ -114,8 +115,15 @@ impl Options {
             }
             _ => {}
         }
-        let joined = self.cluster.as_ref().map(|cluster| cluster.join(nvram));
+        let tier = match (nvram, &kept) {
+            (true, _) => Tier::Nvram,
+            (false, Some(durable)) => Tier::Ssd(durable),
+            (false, None) => Tier::Memory,
+        };
+        let joined = self.cluster.as_ref().map(|cluster| cluster.join(tier));
         let joined = joined.transpose()?;
+        // A machine among others finds it with them.
+        options.durable = kept.filter(|_| joined.is_none());
         options.network = joined.as_ref().map(|joined| joined.network.clone());
         options.resumed = joined.as_ref().and_then(|joined| joined.resumed.clone());
         Database::start(options, joined.as_ref())

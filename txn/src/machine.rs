@@ -78,6 +78,7 @@ impl Machine {
         if network.is_some() && options.durable.is_some() {
             return Err(OpenError::TierNotThere);
         }
+        let on_disk = network.and_then(|network| network.disk.as_ref());
         let order = Arc::new(Order {
             clock: network.map_or_else(Clock::counting, |network| {
                 let manager = network.configuration.cm() == network.fabric.me();
@@ -96,9 +97,9 @@ impl Machine {
         let directory = options.durable.as_ref().map(Directory::open).transpose()?;
         // Addresses mean what they meant when the checkpoint was taken.
         let manifest = directory.as_ref().and_then(|directory| directory.manifest);
-        let region_bytes = manifest.map_or(options.region_bytes, |manifest| {
-            manifest.region_bytes as usize
-        });
+        let before = manifest.map(|manifest| manifest.region_bytes as usize);
+        let before = before.or_else(|| on_disk.and_then(|on_disk| on_disk.region_bytes()));
+        let region_bytes = before.unwrap_or(options.region_bytes);
         let regions = Regions::with(region_bytes, Arc::clone(&backing));
         let root = start::root_at()?;
         // Among others it comes with region 0, once they are there.
@@ -115,8 +116,25 @@ impl Machine {
             )?),
             _ => None,
         };
+        // Nobody finds the machine before its data are there.
+        let mut disk = None;
+        if let (Some(network), Some(on_disk)) = (network, on_disk) {
+            let restored = on_disk.restore(&regions, &network.fabric)?;
+            (started.replayed, started.torn_tail) = (restored.replayed, restored.torn_tail);
+            disk = Some(restored.disk);
+        }
+        let resumed = on_disk.and_then(|on_disk| on_disk.resumed());
+        let resumed = resumed.or_else(|| options.resumed.clone());
+        let fresh = match on_disk {
+            Some(_) => start::is_unwritten(&regions, root),
+            None => {
+                resumed.as_ref().is_none_or(|resumed| resumed.fresh)
+                    && started.replayed.commits == 0
+                    && started.checkpoint_objects == 0
+            }
+        };
         order.clock.raise(started.replayed.newest.max(BIRTH));
-        if let Some(resumed) = &options.resumed {
+        if let Some(resumed) = &resumed {
             order.clock.raise(Timestamp::from_raw(resumed.newest + 1));
         }
         let lanes = Lanes::new(options.lanes);
@@ -135,16 +153,13 @@ impl Machine {
             None => (None, None, None),
         };
         let machine = Arc::new(Machine {
-            fresh: founder
-                && options.resumed.as_ref().is_none_or(|resumed| resumed.fresh)
-                && started.replayed.commits == 0
-                && started.checkpoint_objects == 0,
+            fresh: founder && fresh,
             regions,
             account,
             lanes,
             old_versions: OldVersions::with(options.old_version_limit, backing),
             network: network
-                .map(|network| Network::new(network, whereabouts, options.resumed.as_deref()))
+                .map(|network| Network::new(network, whereabouts, resumed.as_deref(), disk))
                 .transpose()?
                 .map(Arc::new),
             order,
@@ -159,7 +174,7 @@ impl Machine {
             root,
             _directory: directory,
         });
-        if let Some(resumed) = &options.resumed {
+        if let Some(resumed) = &resumed {
             machine.resume(resumed)?;
         }
         if machine.network.is_some() {
@@ -329,6 +344,9 @@ impl Machine {
         }
         if let Some(checkpointer) = &self.checkpointer {
             checkpointer.end();
+        }
+        if let Some(disk) = self.network.as_ref().and_then(|network| network.disk()) {
+            disk.close()?;
         }
         self.log.as_ref().map_or(Ok(()), Log::close)
     }

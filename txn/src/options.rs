@@ -7,6 +7,7 @@ use fencepost_storage::OutOfMemory;
 use fencepost_storage::checkpoint::CheckpointError;
 use fencepost_storage::log::{LogError, LogOptions};
 
+use crate::network::disk::MeetError;
 use crate::network::{NetworkOptions, Resumed};
 use crate::replay::{ReplayError, Replayed};
 
@@ -81,9 +82,18 @@ pub enum OpenError {
     /// The machine cannot be one among others.
     #[error("the network: {0}")]
     Network(#[from] fencepost_fabric::FabricError),
-    /// Machines of a network keep nothing on a disk yet.
-    #[error("several machines and the ssd tier do not go together yet")]
+    /// A machine among others is given what is on its disk by its network.
+    #[error("a machine among others does not open its data directory alone")]
     TierNotThere,
+    /// What is on the disk is to be begun with once.
+    #[error("the data directory has been opened before")]
+    Begun,
+    /// The data are of a machine that is alone.
+    #[error("{0} has the data of a machine that is alone")]
+    Alone(String),
+    /// The machines cannot begin together.
+    #[error(transparent)]
+    Meet(MeetError),
     /// The data do not fit the memory that there is.
     #[error("the database does not fit the memory that there is")]
     OutOfMemory,

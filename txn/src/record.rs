@@ -46,6 +46,16 @@ pub const LOCK_MOVED: u8 = 9;
 /// CONFIGURATION: what follows is of this configuration.
 pub const CONFIGURATION: u8 = 11;
 
+/// Whether records of a kind are what a transaction takes effect by, if power fails: those before COMMIT-PRIMARY.
+pub(crate) fn is_evidence(kind: u8) -> bool {
+    let of_primary = matches!(kind, LOCK | LOCK_OF_PARTS | LOCK_MOVED);
+    of_primary
+        || matches!(
+            kind,
+            COMMIT_BACKUP | COMMIT_BACKUP_PART | COMMIT_BACKUP_LAST
+        )
+}
+
 const NEW: u64 = 1;
 const CHANGED: u64 = 2;
 const FREED: u64 = 3;

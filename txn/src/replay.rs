@@ -25,6 +25,7 @@ use fencepost_storage::{Addr, Timestamp};
 use foldhash::fast::FixedState;
 
 use crate::changes;
+use crate::network::disk::BEGUN;
 use crate::record::{self, BadRecord, LoggedWrite, TxnId};
 
 /// Commits of a batch.
@@ -131,6 +132,7 @@ fn read_all(
                     }
                 }
                 record::TRUNCATE => {}
+                BEGUN => return Err(bad(BadRecord("it is of a machine among others"))),
                 _ => return Err(bad(BadRecord("unknown kind of record"))),
             }
         }

@@ -10,7 +10,7 @@ use fencepost_storage::checkpoint::{self, Manifest, read_manifest};
 use fencepost_storage::classes::Class;
 use fencepost_storage::header::{Header, Link, OldPlace};
 use fencepost_storage::lanes::Lanes;
-use fencepost_storage::log::{Log, LogRecovery, Needed};
+use fencepost_storage::log::{Log, LogError, LogRecovery, Needed};
 use fencepost_storage::region::{BlockId, Regions};
 use fencepost_storage::{Account, Addr, OutOfMemory, RegionId, Timestamp};
 
@@ -56,6 +56,12 @@ pub(crate) fn make_root_backup(regions: &Regions) -> Result<(), OutOfMemory> {
         object.finish_install(Header(0).succeed(BIRTH, true), Link::new(1, OldPlace::NONE));
     }
     Ok(())
+}
+
+/// Whether nobody has written the root object yet, as its region was restored.
+pub(crate) fn is_unwritten(regions: &Regions, root: Addr) -> bool {
+    let object = regions.backup(root);
+    object.is_none_or(|object| object.header().timestamp() <= BIRTH)
 }
 
 /// Where the root object is.
@@ -116,6 +122,16 @@ impl Directory {
             manifest,
             lock,
         })
+    }
+
+    /// The log, from its beginning.
+    pub fn log(&self, durable: &Durable) -> Result<LogRecovery, LogError> {
+        LogRecovery::open(Arc::clone(&self.log), &durable.log, Needed::default())
+    }
+
+    /// What keeps others out.
+    pub fn into_lock(self) -> DiskLock {
+        self.lock
     }
 }
 

@@ -17,5 +17,6 @@ mod nvram;
 mod nvram_saves;
 mod pgbench;
 mod scenarios;
+mod ssd;
 mod stopped;
 mod zookeeper;

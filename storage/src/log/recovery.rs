@@ -157,6 +157,16 @@ impl LogRecovery {
         Ok(None)
     }
 
+    /// Makes all that is read durable. A process may have ended between a write and its sync: until the power fails what it
+    /// wrote is there. For who tells others of it before the log goes on.
+    pub fn sync(&self) -> Result<(), LogError> {
+        for segment in &self.reader.segments {
+            let synced = segment.file.sync();
+            synced.map_err(LogError::io(segment.path.as_str()))?;
+        }
+        Ok(())
+    }
+
     /// What has been found so far; complete once [`LogRecovery::next_chunk`] gave `None`.
     pub fn report(&self) -> RecoveryReport {
         RecoveryReport {

@@ -273,14 +273,33 @@ fn apply_among(
 ) -> Result<bool, BadRecord> {
     let mut all = true;
     for held in parts {
-        let mut reader = Reader(&held.record);
-        reader.id()?;
-        let w = reader.timestamp()?;
-        reader.skip_regions()?;
-        while let Some(write) = reader.write()? {
-            if among(write.addr.region()) {
-                all &= apply(regions, changed, &write, w)?;
-            }
+        all &= apply_some(regions, changed, &held.record, among)?;
+    }
+    Ok(all)
+}
+
+/// Applies a COMMIT-BACKUP, or a part of one, those writes that are applied already apart; whether none waits.
+pub(super) fn apply_record(
+    regions: &Regions,
+    changed: &Changed,
+    record: &[u64],
+) -> Result<bool, BadRecord> {
+    apply_some(regions, changed, record, &|_| true)
+}
+
+fn apply_some(
+    regions: &Regions,
+    changed: &Changed,
+    record: &[u64],
+    among: &dyn Fn(RegionId) -> bool,
+) -> Result<bool, BadRecord> {
+    let (mut reader, mut all) = (Reader(record), true);
+    reader.id()?;
+    let w = reader.timestamp()?;
+    reader.skip_regions()?;
+    while let Some(write) = reader.write()? {
+        if among(write.addr.region()) {
+            all &= apply(regions, changed, &write, w)?;
         }
     }
     Ok(all)

@@ -311,6 +311,9 @@ impl Network {
                 }
                 // Its own numbers are in order.
                 let _ = self.truncated.lock().remember(number, id);
+                if let Some(disk) = &self.disk {
+                    disk.truncate_own(self.numbers.low(), number, id);
+                }
             });
             if participants.contains(&self.me) {
                 // What it holds itself was made by this machine.

@@ -20,6 +20,7 @@ use super::Network;
 use super::allotment;
 use super::backup::Backup;
 use super::call::Arriving;
+use super::disk::{self, Announcing, DURABLE};
 use super::evidence::Found;
 use super::governor::{self, Assembling, Input};
 use super::headers;
@@ -56,6 +57,8 @@ pub(super) struct End {
     /// Records of transactions that are not truncated and have left the log, where memory outlives the machine.
     copies: Copies,
     copied: HashMap<TxnId, Vec<Copied>, FixedState>,
+    /// What is said of its records on this machine's disk.
+    announcing: Announcing,
     lines: Lines,
     /// Nothing of the peer is believed any more.
     distrusted: bool,
@@ -84,6 +87,7 @@ impl End {
             truncated: Truncated::default(),
             copies: Copies::of(fabric, peer),
             copied: HashMap::default(),
+            announcing: Announcing::default(),
             lines: Lines::new(fabric.bell()),
             distrusted: false,
             begun: 0,
@@ -97,6 +101,7 @@ impl End {
         self.primary.left() == (0, 0)
             && self.backup.left() == 0
             && self.lines.is_empty()
+            && self.announcing.is_at_rest()
             && self.calls.is_at_rest()
             && self.primary.lent.is_at_rest()
             && (self.distrusted || !self.log.has_more() && !self.messages.has_more())
@@ -269,6 +274,9 @@ impl End {
             self.log.release(kept);
             any = true;
         }
+        if let Some(disk) = &network.disk {
+            self.announcing.tell(disk, network.link(self.peer));
+        }
         any |= self.calls.poll(network, record, AT_ONCE)?;
         if let Some(link) = network.link(self.peer) {
             any |= self.lines.tell(machine.intents(), link);
@@ -354,6 +362,12 @@ impl End {
                     network.inbox.push(Input::Recovery(self.peer, message));
                 }
             }
+            DURABLE => {
+                let position = Reader(words).word()?;
+                if let Some(link) = network.link(self.peer) {
+                    link.is_durable(position);
+                }
+            }
             time::TIME_IS => network.take_time(machine.clock(), self.peer, words)?,
             _ => return Err(UNKNOWN_MESSAGE),
         }
@@ -371,6 +385,7 @@ impl End {
             record::LOCK | record::LOCK_OF_PARTS => {
                 let stays = (tag == record::LOCK).then_some(kept);
                 let (id, reply, released) = self.primary.lock(machine, words, stays)?;
+                self.write_prepared(network, id);
                 if stays.is_none() {
                     if let LockReply::Locked(_) = reply {
                         self.copy(tag, id, words)?;
@@ -385,32 +400,42 @@ impl End {
                 }
             }
             record::LOCK_MOVED => {
-                if let Some(kept) = self.primary.lock_moved(machine, words, kept)? {
+                let left = self.primary.lock_moved(machine, words, kept)?;
+                self.write_prepared(network, Reader(words).id()?);
+                if let Some(kept) = left {
                     self.copy(tag, Reader(words).id()?, words)?;
                     self.log.release(kept);
                 }
             }
-            record::COMMIT_PRIMARY => self.primary.commit(machine, LANE, words, kept)?,
+            record::COMMIT_PRIMARY => {
+                self.primary.commit(machine, LANE, words, kept)?;
+                write_down(network, tag, words);
+            }
             record::COMMIT_BACKUP => {
                 let regions = machine.regions();
                 self.backup.hold(regions, words, Some(kept), true)?;
+                write_down(network, tag, words);
             }
             record::COMMIT_BACKUP_PART | record::COMMIT_BACKUP_LAST => {
                 let last = tag == record::COMMIT_BACKUP_LAST;
                 let copied = (None, self.copies.copy(tag, words)?);
                 let regions = machine.regions();
                 self.backup.hold_copied(regions, words, copied, last)?;
+                write_down(network, tag, words);
                 self.log.release(kept);
             }
             record::ABORT => {
                 let id = Reader(words).id()?;
                 self.copied.remove(&id);
+                // Before anybody else has the locks.
+                write_down(network, tag, words);
                 let mut released = self.primary.abort(machine, id);
                 released.extend(self.backup.abort(id));
                 released.push(kept);
                 released.into_iter().for_each(|kept| self.log.release(kept));
             }
             record::TRUNCATE => {
+                write_down(network, tag, words);
                 let mut words = Reader(words);
                 let low = words.word()?;
                 while !words.0.is_empty() {
@@ -440,6 +465,27 @@ impl End {
             }
             _ => return Err(BadRecord("unknown kind of record")),
         }
+        if let Some(disk) = &network.disk
+            && (record::is_evidence(tag) || tag == record::TRUNCATE)
+        {
+            self.announcing.note(self.log.position(), disk.position());
+        }
         Ok(())
+    }
+
+    /// What a transaction has locked goes to the disk, once it is known what all of it becomes.
+    fn write_prepared(&self, network: &Network, id: TxnId) {
+        if let Some(disk) = &network.disk
+            && let Some(prepared) = self.primary.prepared(id)
+        {
+            disk.append(disk::PREPARED, &prepared);
+        }
+    }
+}
+
+/// A record goes to the disk as it is, where this machine has one.
+fn write_down(network: &Network, tag: u8, words: &[u64]) {
+    if let Some(disk) = &network.disk {
+        disk.append(tag, words);
     }
 }

@@ -14,11 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fencepost_cluster::ConfigurationId;
 use fencepost_fabric::ring;
-use fencepost_fabric::{Completion, Fabric, FabricError, MachineId, RingFull, RingWriter};
+use fencepost_fabric::{Completer, Completion, Fabric, FabricError};
+use fencepost_fabric::{MachineId, RingFull, RingWriter};
 use fencepost_fabric::{Place, SegmentId};
 use parking_lot::Mutex;
 
 use super::call::CALLS;
+use super::disk;
 use super::traffic::{Counting, Posted};
 use super::truncated::Numbers;
 use crate::planted::{self, Planted};
@@ -48,9 +50,20 @@ pub(crate) struct Link {
     /// Looks at its ends that [`Self::probe`] has begun.
     probing: Mutex<Vec<Completion<Box<[u64]>>>>,
     broken: AtomicBool,
+    durable: Mutex<Durable>,
     /// How many connections to the peer have been lost, and how many before anything was written to it (LINK-3).
     losses: Arc<AtomicU64>,
     losses_before: AtomicU64,
+}
+
+/// How much of the log the peer has on its disk, as it says, and who waits for more.
+#[derive(Default)]
+struct Durable {
+    upto: u64,
+    /// There is no more to come.
+    ended: bool,
+    /// In the order of positions.
+    waiting: VecDeque<(u64, Completer<()>)>,
 }
 
 struct MessageEnd {
@@ -61,6 +74,8 @@ struct MessageEnd {
 
 struct LogEnd {
     ring: RingWriter,
+    /// Where the last record ends that a commit may wait for until the peer has it on its disk.
+    prepared: u64,
     /// Transactions that the peer may forget, with their numbers.
     truncated: Vec<(u64, TxnId)>,
     /// Where the TRUNCATE records end that the peer has not released, and the first number of each.
@@ -83,6 +98,7 @@ impl Link {
             peer,
             log: Mutex::new(LogEnd {
                 ring: marked(ring::send(fabric, peer, LOG, log_words)?),
+                prepared: 0,
                 truncated: Vec::new(),
                 posted: VecDeque::new(),
                 numbers: Arc::clone(numbers),
@@ -94,6 +110,7 @@ impl Link {
             ready: Arc::default(),
             probing: Mutex::default(),
             broken: AtomicBool::new(false),
+            durable: Mutex::default(),
             losses: fabric.losses(peer),
             losses_before: AtomicU64::new(0),
         })
@@ -243,8 +260,47 @@ impl Link {
             self.give_up();
             return Completion::done(Err(FabricError::Lost));
         }
+        log.note(tag);
         self.counting.count(Posted::of_record(tag));
         log.ring.flush()
+    }
+
+    /// Comes when the peer has all of the log on its disk that a commit may wait for.
+    pub fn durable(&self) -> Completion<()> {
+        let position = self.log.lock().prepared;
+        let mut durable = self.durable.lock();
+        if durable.ended {
+            return Completion::done(Err(FabricError::Lost));
+        }
+        if durable.upto >= position {
+            return Completion::done(Ok(()));
+        }
+        let (completer, waiting) = Completion::pending();
+        let at = durable
+            .waiting
+            .partition_point(|(other, _)| *other <= position);
+        durable.waiting.insert(at, (position, completer));
+        waiting
+    }
+
+    /// The peer has the log on its disk up to a position, or [`disk::NEVER`] has more of it.
+    pub fn is_durable(&self, upto: u64) {
+        let mut durable = self.durable.lock();
+        match upto {
+            disk::NEVER => durable.ended = true,
+            upto => durable.upto = durable.upto.max(upto),
+        }
+        let count = durable
+            .waiting
+            .partition_point(|(position, _)| *position <= upto);
+        let there: Vec<_> = durable.waiting.drain(..count).collect();
+        drop(durable);
+        for (_, waiting) in there {
+            waiting.complete(match upto {
+                disk::NEVER => Err(FabricError::Lost),
+                _ => Ok(()),
+            });
+        }
     }
 
     /// Writes a record that no room was promised for.
@@ -259,6 +315,9 @@ impl Link {
         log.stage_truncated();
         let pushed = log.ring.push(tag, &[body]);
         // What may be forgotten over there makes room.
+        if pushed.is_ok() {
+            log.note(tag);
+        }
         let done = log.ring.flush();
         pushed.map(|()| {
             self.counting.count(Posted::of_record(tag));
@@ -271,10 +330,13 @@ impl Link {
         self.log.lock().truncated.push((number, id));
     }
 
-    /// The first number of a transaction that the peer may not have truncated.
-    pub fn oldest_truncated(&self) -> Option<u64> {
+    /// The first number of a transaction that the peer may not have truncated, `on_disk` where that is what counts (DISK-3).
+    pub fn oldest_truncated(&self, on_disk: bool) -> Option<u64> {
         let mut log = self.log.lock();
-        let released = log.ring.released();
+        let released = match on_disk {
+            true => self.durable.lock().upto,
+            false => log.ring.released(),
+        };
         while log
             .posted
             .pop_front_if(|(end, _)| *end <= released)
@@ -367,6 +429,13 @@ fn marked(mut ring: RingWriter) -> RingWriter {
 }
 
 impl LogEnd {
+    /// A record of this kind has been written.
+    fn note(&mut self, tag: u8) {
+        if record::is_evidence(tag) {
+            self.prepared = self.ring.position();
+        }
+    }
+
     /// Promises room for the mark of the next configuration.
     fn mark(&mut self) {
         let _ = self.ring.reserve(MARK_WORDS);

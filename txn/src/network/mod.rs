@@ -22,6 +22,7 @@
 //! configured.rs  the configuration, and who commits in it   committing.rs  commits that others may have seen
 //! evidence.rs  what there is of transactions, for their recovery
 //! truncated.rs  what is truncated, at both ends   traffic.rs  what is posted to peers, counted
+//! disk/  what is on this machine's disk, and how all begin again with that
 //! restart/  machines that have all ended begin again with the memory that they had
 //! steps.rs  the steps that a write takes, for whoever has machines fail there
 //! ```
@@ -39,6 +40,7 @@ pub mod call;
 mod committing;
 mod configured;
 mod copies;
+pub mod disk;
 mod ends;
 mod evidence;
 mod far;
@@ -89,6 +91,7 @@ use boards::BOARD;
 use call::Services;
 use committing::Committing;
 use configured::Configured;
+use disk::Disk;
 use ends::End;
 pub(crate) use far::Reach;
 use governor::{Governor, Inbox, Input};
@@ -163,6 +166,8 @@ pub(crate) struct Network {
     asking: time::Asking,
     leasing: Option<Arc<Leasing>>,
     suspicions: Arc<Suspicions>,
+    /// Where the machine keeps its data on a disk.
+    disk: Option<Disk>,
     joins: bool,
     /// Whether this machine is to leave.
     leaves: AtomicBool,
@@ -179,6 +184,7 @@ impl Network {
         options: &NetworkOptions,
         whereabouts: Arc<Whereabouts>,
         resumed: Option<&Resumed>,
+        disk: Option<Disk>,
     ) -> Result<Network, FabricError> {
         let NetworkOptions {
             fabric,
@@ -239,6 +245,7 @@ impl Network {
             copies: copies::Copies::default(),
             gathering: Mutex::default(),
             asking: time::Asking::new(options),
+            disk,
             joins: options.joins,
             leaves: AtomicBool::new(configuration.is_leaving(me)),
             parts: AtomicBool::new(false),
@@ -370,6 +377,7 @@ impl Network {
             ("slots", self.reserves.is_at_rest()),
             ("regions", self.allotment.is_at_rest()),
             ("logs", peers().all(|peer| peer.link.is_at_rest())),
+            ("its disk", self.disk.as_ref().is_none_or(Disk::is_at_rest)),
             ("calls", peers().all(|peer| peer.line.is_at_rest())),
         ];
         let left = all.into_iter().filter(|(_, rests)| !rests);

@@ -7,6 +7,8 @@ use fencepost_cluster::lease::LeaseTerms;
 use fencepost_cluster::{ConfigStore, Configuration, Replication};
 use fencepost_fabric::{Fabric, HostClock, MonotonicClock};
 
+use super::disk::OnDisk;
+
 /// How a machine is one among others.
 #[derive(Clone)]
 pub struct NetworkOptions {
@@ -28,6 +30,8 @@ pub struct NetworkOptions {
     pub store: Option<Arc<dyn ConfigStore>>,
     /// Where other machines ask to be let in, or `None` where nobody is.
     pub door: Option<Arc<Door>>,
+    /// What this machine begins with, where it keeps its data on a disk; the same for all.
+    pub disk: Option<Arc<OnDisk>>,
     /// Whether this machine has just been let in: `configuration` is the one that it joins, which it has yet to apply.
     pub joins: bool,
     /// Whether somebody calls [`crate::Machine::drive`]; otherwise a thread of the machine looks after what
@@ -53,6 +57,7 @@ impl NetworkOptions {
             leases: None,
             store: None,
             door: None,
+            disk: None,
             joins: false,
             driven: false,
         }

@@ -112,7 +112,12 @@ impl Context {
     pub(crate) fn spreads(&self) -> Option<Arc<Network>> {
         let network = self.machine.network()?;
         let alone = |write: &Write| {
-            let here = || network.is_alone_with(write.addr.region()) && !is_reserved(write);
+            // What is to be on a disk has to be there before anybody sees it.
+            let here = || {
+                network.disk.is_none()
+                    && network.is_alone_with(write.addr.region())
+                    && !is_reserved(write)
+            };
             kind_of(write).is_none() || here()
         };
         (!self.writes.writes.iter().all(alone)).then(|| Arc::clone(network))
@@ -279,12 +284,23 @@ impl Context {
         &self,
         network: &Network,
         at: usize,
+        next: usize,
+        w: Timestamp,
+    ) -> Result<(Vec<u64>, usize), LockFailure> {
+        let entries = &self.spread.participants[at].backup;
+        self.backup_of(network, entries, next, w)
+    }
+
+    /// The same of these entries.
+    pub(super) fn backup_of(
+        &self,
+        network: &Network,
+        entries: &[u32],
         mut next: usize,
         w: Timestamp,
     ) -> Result<(Vec<u64>, usize), LockFailure> {
         // Half of the longest record: it finds room beside what was promised.
         let longest = network.longest_record() / 2;
-        let entries = &self.spread.participants[at].backup;
         let mut record = Vec::new();
         message::begin_backup(&mut record, self.txn_id(), w, &self.spread.regions);
         let first = next;
@@ -375,13 +391,14 @@ impl Context {
     /// have all of a COMMIT-BACKUP: who is told to forget it and who is not would depend on who fails, so it goes on, or
     /// recovery says what becomes of it (COMMITTING-3).
     pub(crate) fn abort_spread(&mut self) -> bool {
-        if self.spread.participants.is_empty() {
-            return true;
-        }
         let Some(network) = self.machine.network().map(Arc::clone) else {
             return true;
         };
         let id = self.txn_id();
+        let on_disk = || network.disk.as_ref().is_some_and(|disk| disk.has_own(id));
+        if self.spread.participants.is_empty() && !on_disk() {
+            return true;
+        }
         let told = network.configured.during(id.configuration, || {
             // Where nobody is replaced nobody recovers it either.
             let goes_on = network.replaces_machines()
@@ -404,6 +421,9 @@ impl Context {
     }
 
     fn tell_abort(&mut self, network: &Network, id: TxnId) {
+        if let Some(disk) = &network.disk {
+            disk.abort_own(id);
+        }
         for participant in self.spread.participants.drain(..) {
             let Some(link) = network.link(participant.machine) else {
                 network.home.lock().abort(id);

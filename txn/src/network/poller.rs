@@ -50,6 +50,10 @@ impl Network {
         for end in ends.iter_mut() {
             any |= end.poll(machine, self);
         }
+        drop(ends);
+        if let Some(disk) = &self.disk {
+            any |= disk.look();
+        }
         Some(any)
     }
 
@@ -77,6 +81,7 @@ impl Network {
         self.look_after_lines();
         self.forget_lost_questions();
         self.look_after_regions(machine);
+        self.forget_durable();
         self.peers.iter().for_each(|peer| {
             peer.link.flush_truncated();
             peer.link.pay();

@@ -351,16 +351,20 @@ impl Primary {
         let committed = self.committed.get(&id).map(|(locked, _)| locked);
         let locked = self.locked.get(&id).or(committed)?;
         let mut content = Vec::new();
-        for held in locked.held.iter().filter(|held| held.region() == region) {
-            let value = match held.kind {
-                Kind::Freed => None,
-                _ => Some(locked.value(held).ok()?),
-            };
-            let about = (held.addr, held.kind, held.slot);
-            let base = held.base.timestamp();
-            put_content(&mut content, about, base, value, held.stamped);
-        }
+        locked.put_content(&mut content, |held| held.region() == region)?;
         (!content.is_empty()).then_some(content)
+    }
+
+    /// Its id, all regions that it writes, and what it writes here, of one that holds locks; `None` while that is not
+    /// known of every object.
+    pub fn prepared(&self, id: TxnId) -> Option<Vec<u64>> {
+        let locked = self.locked.get(&id)?;
+        let mut reader = Reader(&locked.record);
+        reader.id().ok()?;
+        reader.skip_regions().ok()?;
+        let mut words = locked.record[..locked.record.len() - reader.0.len()].to_vec();
+        locked.put_content(&mut words, |_| true)?;
+        Some(words)
     }
 
     /// Transactions of configurations before `current` that have anything here.
@@ -387,6 +391,20 @@ impl Locked {
     fn has_values(&self, region: u32) -> bool {
         let mut held = self.held.iter().filter(|held| held.region() == region);
         held.all(|held| !matches!(held.payload, Where::Awaited))
+    }
+
+    /// Appends what some objects become; `None` where that is not known.
+    fn put_content(&self, out: &mut Vec<u64>, which: impl Fn(&Held) -> bool) -> Option<()> {
+        for held in self.held.iter().filter(|held| which(held)) {
+            let value = match held.kind {
+                Kind::Freed => None,
+                _ => Some(self.value(held).ok()?),
+            };
+            let about = (held.addr, held.kind, held.slot);
+            let base = held.base.timestamp();
+            put_content(out, about, base, value, held.stamped);
+        }
+        Some(())
     }
 
     /// What an object becomes.

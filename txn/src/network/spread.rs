@@ -130,7 +130,8 @@ impl Transaction {
         let backed = during.during(current, || {
             network.committing.begin(id, &context.spread.regions, w);
             context.lock_moved_elsewhere(network);
-            context.commit_backup(network, w)
+            context.commit_backup(network, w)?;
+            context.keep_on_disk(network, w)
         });
         backed.ok_or(RECONFIGURED)??;
         if planted::is(Planted::SkipBackupAck) {

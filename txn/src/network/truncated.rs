@@ -96,9 +96,14 @@ impl Network {
     /// Finds out what is truncated everywhere.
     pub(super) fn find_low_bound(&self) {
         let links = || self.peers.iter().map(|peer| &peer.link);
-        let low = self
-            .numbers
-            .find_low(|| links().filter_map(|link| link.oldest_truncated()).min());
+        let low = self.numbers.find_low(|| {
+            let disk = self.disk.as_ref();
+            let own = disk.and_then(|disk| disk.oldest_truncated());
+            links()
+                .filter_map(|link| link.oldest_truncated(disk.is_some()))
+                .chain(own)
+                .min()
+        });
         self.truncated.lock().forget_below(low);
     }
 }

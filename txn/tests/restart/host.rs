@@ -217,13 +217,7 @@ impl Host {
             };
             Machine::open(options).expect("opens")
         };
-        let machines = Machines(fabrics.into_iter().map(open).collect());
-        for machine in &machines.0 {
-            while !machines.run(machine.is_complete()) {
-                machines.drive_all();
-            }
-        }
-        Ok(machines)
+        Ok(Machines::complete(fabrics.into_iter().map(open).collect()))
     }
 }
 
@@ -235,9 +229,30 @@ fn member(id: u32) -> Member {
 }
 
 /// Machines that do nothing by themselves.
-pub struct Machines(Vec<Arc<Machine>>);
+pub struct Machines {
+    machines: Vec<Arc<Machine>>,
+    /// Looks before each of their steps.
+    looks: Option<Box<dyn Fn()>>,
+}
 
 impl Machines {
+    /// Machines that see each other.
+    pub fn complete(machines: Vec<Arc<Machine>>) -> Machines {
+        let looks = None;
+        let machines = Machines { machines, looks };
+        for machine in &machines.machines {
+            while !machines.run(machine.is_complete()) {
+                machines.drive_all();
+            }
+        }
+        machines
+    }
+
+    /// From now on somebody looks before each step.
+    pub fn look(&mut self, looks: impl Fn() + 'static) {
+        self.looks = Some(Box::new(looks));
+    }
+
     /// Does something, and everything that it waits for.
     pub fn run<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = pin!(task);
@@ -251,17 +266,20 @@ impl Machines {
     }
 
     pub fn drive_all(&self) -> bool {
-        let machines = self.0.iter();
-        machines.fold(false, |any, machine| any | machine.drive())
+        let machines = self.machines.iter();
+        machines.fold(false, |any, machine| {
+            self.looks.iter().for_each(|look| look());
+            any | machine.drive()
+        })
     }
 
     /// Until nothing is under way.
     pub fn rest(&self) {
-        while self.drive_all() || !Machine::are_at_rest(&self.0) {}
+        while self.drive_all() || !Machine::are_at_rest(&self.machines) {}
     }
 
     pub fn begin(&self, machine: usize, mode: Mode) -> Transaction {
-        self.0[machine].coordinator().begin(mode)
+        self.machines[machine].coordinator().begin(mode)
     }
 
     /// An object of a machine, all of whose words are `value`.
@@ -276,7 +294,7 @@ impl Machines {
 
     /// The machines that have an object.
     pub fn replicas_of(&self, addr: Addr) -> Vec<u32> {
-        let all = self.run(self.0[0].all_regions()).expect("is told");
+        let all = self.run(self.machines[0].all_regions()).expect("is told");
         let mut all = all.iter().filter(|mapping| mapping.region == addr.region());
         let mapping = all.next().expect("a region");
         mapping.replicas.all().map(|machine| machine.0).collect()

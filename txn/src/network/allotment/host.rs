@@ -31,6 +31,9 @@ impl RegionHost for Host<'_> {
     }
 
     fn keep(&mut self, mapping: &Mapping) {
+        if let Some(disk) = self.machine.network().and_then(|network| network.disk()) {
+            disk.holds(mapping);
+        }
         // ALLOT-3.
         self.whereabouts.find(mapping.region, &mapping.replicas);
         let regions = self.machine.regions();

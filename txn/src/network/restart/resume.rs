@@ -15,7 +15,9 @@ impl Machine {
         let floor = Timestamp::from_raw(resumed.newest);
         for region in &resumed.regions {
             let mapping = &region.mapping;
-            if mapping.replicas.has(network.me()) {
+            // What was on a disk is there already.
+            let is_there = self.regions().has_backup(mapping.region);
+            if mapping.replicas.has(network.me()) && !is_there {
                 self.regions().reserve(mapping.region, false)?;
                 self.regions().keep(mapping.region);
             }

@@ -1,0 +1,106 @@
+//! Machines with disks, all of them killed at once, again and again: they begin again with all that was acknowledged, and
+//! nothing of it is half there.
+
+use std::path::Path;
+use std::time::Duration;
+
+use fencepost_fabric::random::Random;
+
+use crate::common::dev_cluster::{DevCluster, MACHINES, signal};
+use crate::common::{crash_rounds, program, said};
+use crate::crash_bank::{Journal, create, verify};
+use crate::nvram::{kill_all, load_and_kill};
+
+/// Machines that keep their data in `directory`.
+fn start(directory: &Path, fabric: &str) -> DevCluster {
+    let data = directory.join("data");
+    let data = data.to_str().expect("a name");
+    let further = ["--data-dir", data, "--replicas", "2"];
+    DevCluster::start_in(directory, fabric, &further)
+}
+
+fn survive(fabric: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut journal = Journal::default();
+    let first = start(directory.path(), fabric);
+    create(&first.url(0));
+    let mut random = Random::new(3);
+    let mut first = Some(first);
+    for round in 0..crash_rounds().max(2) {
+        let running = first
+            .take()
+            .unwrap_or_else(|| start(directory.path(), fabric));
+        verify(&running.url((round % 3) as u16), &mut journal);
+        let time = Duration::from_millis(300 + random.below(1500));
+        load_and_kill(running, round, time, &mut journal);
+    }
+    let mut cluster = start(directory.path(), fabric);
+    for machine in 0..MACHINES {
+        verify(&cluster.url(machine), &mut journal);
+    }
+    assert!(journal.has_any(), "some transfers were acknowledged");
+    // A good end leaves it all, too.
+    signal("-INT", &cluster.child.id().to_string());
+    assert!(cluster.ended());
+    let cluster = start(directory.path(), fabric);
+    verify(&cluster.url(1), &mut journal);
+}
+
+#[test]
+fn all_machines_killed_at_once_lose_nothing_acknowledged() {
+    survive("shm");
+}
+
+#[test]
+fn nor_do_those_of_a_network() {
+    survive("tcp");
+}
+
+#[test]
+fn what_the_tier_does_not_do_is_said() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let refused = |arguments: &[&str]| {
+        let mut start = program(&["start", "--listen", "127.0.0.1:0", "--machine", "1"]);
+        start.args(["--machines", "2", "--cluster"]);
+        start.arg(directory.path()).args(arguments);
+        let output = start.output().expect("it runs");
+        assert!(!output.status.success());
+        said(&output)
+    };
+    let data = directory.path().join("m1");
+    let data = data.to_str().expect("a name");
+    let said = refused(&["--data-dir", data, "--lease-ms", "100"]);
+    assert!(
+        said.contains("machines of the ssd tier wait for each other"),
+        "{said}"
+    );
+    let said = refused(&["--durability", "ssd"]);
+    assert!(said.contains("needs a data directory"), "{said}");
+}
+
+/// A machine whose disk is lost does not go on as if nothing had been there.
+#[test]
+fn a_machine_that_has_lost_its_disk_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cluster = start(directory.path(), "shm");
+    create(&cluster.url(2));
+    kill_all(cluster);
+    let data = directory.path().join("data");
+    let (there, aside) = (data.join("m2"), data.join("aside"));
+    std::fs::rename(&there, &aside).expect("it was there");
+    let output = program(&["dev-cluster", "--replicas", "2", "--memory-limit", "64M"])
+        .args(["--listen", "127.0.0.1:6410", "--data-dir"])
+        .arg(&data)
+        .output();
+    let output = output.expect("it runs");
+    assert!(!output.status.success());
+    let said = said(&output);
+    assert!(
+        said.contains("m2 found no data, and others have some"),
+        "{said}"
+    );
+    std::fs::remove_dir_all(&there).expect("nothing is in it");
+    std::fs::rename(&aside, &there).expect("it was there");
+    let cluster = start(directory.path(), "shm");
+    verify(&cluster.url(0), &mut Journal::default());
+}

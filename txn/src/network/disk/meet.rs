@@ -1,0 +1,235 @@
+//! Machines that begin show each other what they have, by one-sided reads: over every fabric, and nobody leads.
+//!
+//! ```text
+//! segment | seal of all states seen, 0 before | words | state ...
+//! ```
+//! Each shows its own state and reads all others; once it has them it shows their seal ([`seal`]). When all show the same
+//! seal everybody has seen everything, and each knows that. A process that begins anew has another nonce: who has seen the
+//! one before shows a seal that it will never show, and looks again.
+//!
+//! # Failure
+//! A machine that is not there, or goes on with what another process of a peer had, keeps the others waiting: who waits
+//! asks who that is ([`Meeting::missing`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fencepost_cluster::{Configuration, ConfigurationError};
+use fencepost_fabric::{
+    Completion, Fabric, FabricError, MachineId, Memory, Place, SegmentId, Writer,
+};
+
+use super::agree::{Agreed, States, agree, seal};
+use super::state::State;
+
+/// Where a machine shows its state.
+const SHOWN: SegmentId = SegmentId::new(SegmentId::STATE, 0, 0);
+/// Words before it.
+const HEAD: usize = 2;
+/// Words of one read.
+const AT_ONCE: usize = 1 << 12;
+/// More than any state has.
+const MOST_WORDS: usize = 1 << 28;
+
+/// Why machines cannot begin with what they have on their disks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MeetError {
+    /// These have nothing, and others have data.
+    #[error("{} found no data, and others have some; all of them must have theirs", list(.0))]
+    Empty(Vec<MachineId>),
+    /// These have data of another cluster.
+    #[error("{} found data of another cluster than the others", list(.0))]
+    Strangers(Vec<MachineId>),
+    /// The data are of these machines.
+    #[error("the data are of {}, and are there again with these machines alone", list(.0))]
+    OtherMachines(Vec<MachineId>),
+    /// There is no such next configuration.
+    #[error("the machines are no configuration: {0}")]
+    Configuration(#[from] ConfigurationError),
+    /// A machine shows what no machine shows.
+    #[error("what {0} says of its data makes no sense: {1}")]
+    Nonsense(MachineId, &'static str),
+    /// It cannot be shown.
+    #[error("the network: {0}")]
+    Network(#[from] FabricError),
+}
+
+fn list(machines: &[MachineId]) -> String {
+    let names: Vec<String> = machines.iter().map(MachineId::to_string).collect();
+    names.join(", ")
+}
+
+/// One machine that begins with others.
+pub struct Meeting {
+    fabric: Arc<dyn Fabric>,
+    founders: Configuration,
+    /// What this machine shows.
+    shown: Arc<Memory>,
+    states: States,
+    /// Seals that others show.
+    seals: BTreeMap<MachineId, u64>,
+    looking: BTreeMap<MachineId, Looking>,
+}
+
+/// How far a machine has been looked at.
+enum Looking {
+    Head(Completion<Box<[u64]>>),
+    State(Vec<u64>, usize, Completion<Box<[u64]>>),
+}
+
+impl Meeting {
+    pub fn begin(
+        fabric: &Arc<dyn Fabric>,
+        founders: &Configuration,
+        own: State,
+    ) -> Result<Meeting, MeetError> {
+        let words = own.encode();
+        let shown = fabric.provide(SHOWN, HEAD + words.len(), Writer::Owner)?;
+        shown.copy_in(HEAD, &words);
+        // Who sees how many they are sees all of them.
+        shown.words()[1].store(words.len() as u64, Ordering::Release);
+        Ok(Meeting {
+            states: BTreeMap::from([(fabric.me(), own)]),
+            fabric: Arc::clone(fabric),
+            founders: founders.clone(),
+            shown,
+            seals: BTreeMap::new(),
+            looking: BTreeMap::new(),
+        })
+    }
+
+    /// Looks at the others; what all begin with, once that is known. For whoever comes again and again.
+    pub fn look(&mut self) -> Result<Option<Agreed>, MeetError> {
+        for machine in self.others() {
+            self.look_at(machine)?;
+        }
+        if self
+            .others()
+            .any(|machine| !self.states.contains_key(&machine))
+        {
+            return Ok(None);
+        }
+        let seal = seal(&self.states);
+        self.shown.words()[0].store(seal, Ordering::Release);
+        match self
+            .others()
+            .all(|machine| self.seals.get(&machine) == Some(&seal))
+        {
+            true => agree(&self.states, &self.founders).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Who has not been heard of, or does not begin with the others.
+    pub fn missing(&self) -> Vec<MachineId> {
+        let unheard = |machine: &MachineId| !self.states.contains_key(machine);
+        let missing: Vec<MachineId> = self.others().filter(unheard).collect();
+        if !missing.is_empty() {
+            return missing;
+        }
+        let seal = seal(&self.states);
+        let other = |machine: &MachineId| self.seals.get(machine) != Some(&seal);
+        self.others().filter(other).collect()
+    }
+
+    fn others(&self) -> impl Iterator<Item = MachineId> + use<> {
+        let me = self.fabric.me();
+        let all: Vec<MachineId> = self.founders.machines().iter().map(|one| one.id).collect();
+        all.into_iter().filter(move |machine| *machine != me)
+    }
+
+    fn read(&self, machine: MachineId, word: usize, words: usize) -> Completion<Box<[u64]>> {
+        let at = Place {
+            machine,
+            segment: SHOWN,
+            word,
+        };
+        self.fabric.read(at, words)
+    }
+
+    /// Goes on looking at a machine until there is nothing to be had at once.
+    fn look_at(&mut self, machine: MachineId) -> Result<(), MeetError> {
+        loop {
+            let Some(looking) = self.looking.remove(&machine) else {
+                let head = self.read(machine, 0, HEAD);
+                self.looking.insert(machine, Looking::Head(head));
+                // A medium that answers at once would be asked for ever.
+                match self.take_head(machine)? {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            };
+            match looking {
+                Looking::Head(head) => {
+                    self.looking.insert(machine, Looking::Head(head));
+                    if !self.take_head(machine)? {
+                        return Ok(());
+                    }
+                }
+                Looking::State(mut words, all, mut next) => match next.take() {
+                    None => {
+                        self.looking
+                            .insert(machine, Looking::State(words, all, next));
+                        return Ok(());
+                    }
+                    Some(Err(_)) => {
+                        self.fabric.forget(SHOWN);
+                        return Ok(());
+                    }
+                    Some(Ok(more)) => {
+                        words.extend_from_slice(&more);
+                        if words.len() < all {
+                            let some = AT_ONCE.min(all - words.len());
+                            let next = self.read(machine, HEAD + words.len(), some);
+                            self.looking
+                                .insert(machine, Looking::State(words, all, next));
+                            continue;
+                        }
+                        let state = State::decode(&words);
+                        let state = state.map_err(|why| MeetError::Nonsense(machine, why.0))?;
+                        self.states.insert(machine, state);
+                        return Ok(());
+                    }
+                },
+            }
+        }
+    }
+
+    /// Takes what was read of a machine's head; whether its state is being read now.
+    fn take_head(&mut self, machine: MachineId) -> Result<bool, MeetError> {
+        let Some(Looking::Head(head)) = self.looking.get_mut(&machine) else {
+            return Ok(false);
+        };
+        let Some(answer) = head.take() else {
+            return Ok(false);
+        };
+        self.looking.remove(&machine);
+        let head: Option<[u64; HEAD]> = answer.ok().and_then(|head| (*head).try_into().ok());
+        let Some([shown, words]) = head.filter(|[_, words]| *words > 0) else {
+            self.fabric.forget(SHOWN);
+            return Ok(false);
+        };
+        self.seals.insert(machine, shown);
+        let all = usize::try_from(words).unwrap_or(usize::MAX);
+        if all > MOST_WORDS {
+            return Err(MeetError::Nonsense(machine, "it is too long"));
+        }
+        let known = self.states.contains_key(&machine);
+        if known && (shown == 0 || shown == self.seal()) {
+            return Ok(false);
+        }
+        if known {
+            // It has seen something else: maybe of another process than this machine has.
+            self.fabric.forget(SHOWN);
+        }
+        let first = self.read(machine, HEAD, AT_ONCE.min(all));
+        self.looking
+            .insert(machine, Looking::State(Vec::new(), all, first));
+        Ok(true)
+    }
+
+    fn seal(&self) -> u64 {
+        seal(&self.states)
+    }
+}

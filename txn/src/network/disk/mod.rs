@@ -1,0 +1,263 @@
+//! The disk of a machine among others (the `ssd` tier): what has been acknowledged is there again after all machines
+//! have lost power at once (design: "Durability tiers").
+//!
+//! # Picture
+//! ```text
+//! coordinator                        participant
+//! LOCK, COMMIT-BACKUP ─────────────► ends.rs ─► its log ─► flushed ─┐
+//! its own part ─► its log            announce.rs                    │
+//!        └─► flushed ─┐ ◄──────────── DURABLE, up to a position ◄───┘
+//! COMMIT-PRIMARY ◄────┴ once all of it is durable
+//!
+//! all begin again:  left.rs  what each has ─► meet.rs  everybody is shown that ─► agree.rs  everybody decides the same
+//!                   ─► replay.rs  into its regions ─► the next configuration
+//! ```
+//! Each machine has a log of its own ([`fencepost_storage::log`]; `record.rs` says what is in it). What a peer's log here
+//! brings goes into it as it is processed; a coordinator writes what it would be told itself (`part.rs`).
+//!
+//! # Invariants
+//! * DISK-1: nothing of a transaction is seen, and it is not reported, before every machine with a replica of what it
+//!   writes has that on its disk. So whatever is seen is durable, and nothing that follows from it need be waited for.
+//! * DISK-2: a machine writes down that it has a region before anybody finds it there, and so before all that is written
+//!   there.
+//! * DISK-3: below the low bound of a machine (TRUNCATE-1) all participants have on their disks that a transaction is
+//!   truncated, as they say.
+//! * DISK-4: a transaction that is in doubt anywhere when machines begin again has an outcome that follows from what all
+//!   have on their disks. It is written down at once with the beginning of the next configuration; who has not come so far
+//!   when power fails again is told by those who have.
+//!
+//! # Failure
+//! A log that is damaged refuses to open. Once it cannot be written any more the machine tells who waits for it that
+//! nothing becomes durable: commits that it has part in are given up. Without all machines of the last configuration
+//! nothing begins.
+
+mod agree;
+mod announce;
+mod begin;
+mod left;
+mod meet;
+mod part;
+mod record;
+mod replay;
+mod state;
+
+use std::collections::{HashSet, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use fencepost_cluster::{Mapping, Wire};
+use fencepost_fabric::{Completer, Completion, DiskLock, Fabric, FabricError};
+use fencepost_storage::log::{Log, LogError, Lsn};
+use foldhash::fast::FixedState;
+use parking_lot::Mutex;
+
+pub(super) use announce::{Announcing, DURABLE, NEVER};
+pub use begin::{Beginning, OnDisk};
+pub use meet::MeetError;
+pub(crate) use record::BEGUN;
+pub(super) use record::PREPARED;
+
+use super::Network;
+use crate::record::{ABORT, TRUNCATE, TxnId};
+
+/// The log of a machine among others, and who waits for it.
+pub(crate) struct Disk {
+    log: Log,
+    fabric: Arc<dyn Fabric>,
+    state: Mutex<State>,
+    /// Nothing becomes durable any more.
+    failed: AtomicBool,
+    /// Keeps other processes out of the directory.
+    _lock: DiskLock,
+}
+
+#[derive(Default)]
+struct State {
+    /// Transactions of this machine that are in the log, and not truncated.
+    own: HashSet<TxnId, FixedState>,
+    /// Their truncations that are not durable: number, and where it ends.
+    truncated: VecDeque<(u64, Lsn)>,
+    /// Who waits, in the order of places.
+    waiting: VecDeque<(Lsn, Completer<()>)>,
+    /// The flusher is to ring once it has come here.
+    armed: Lsn,
+}
+
+/// What rings the bell of this machine.
+struct Ring(Arc<dyn Fabric>);
+
+impl Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        self.0.ring_bell(self.0.me());
+    }
+}
+
+impl Disk {
+    fn new(log: Log, fabric: &Arc<dyn Fabric>, lock: DiskLock) -> Disk {
+        Disk {
+            log,
+            fabric: Arc::clone(fabric),
+            state: Mutex::default(),
+            failed: AtomicBool::new(false),
+            _lock: lock,
+        }
+    }
+
+    /// Appends a record; where the log ends then. What fails is told to who waits for it.
+    pub fn append(&self, kind: u8, words: &[u64]) -> Lsn {
+        let appended = self.log.append(&[(kind, &[bytemuck::cast_slice(words)])]);
+        appended.unwrap_or_else(|_| {
+            self.failed.store(true, Ordering::Release);
+            self.log.position()
+        })
+    }
+
+    /// Whether nothing becomes durable any more.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire) || self.log.has_failed()
+    }
+
+    /// Whether the log is durable up to a place.
+    pub fn is_flushed(&self, lsn: Lsn) -> bool {
+        self.log.flushed() >= lsn
+    }
+
+    /// Where the log ends.
+    pub fn position(&self) -> Lsn {
+        self.log.position()
+    }
+
+    /// This machine has a region from now on (DISK-2).
+    pub fn holds(&self, mapping: &Mapping) {
+        self.append(record::HELD, &record::held(&mapping.encode()));
+    }
+
+    /// This machine's own part of a commit of its own, in records of one kind, and a last one; comes when it is durable.
+    pub fn keep_own(&self, id: TxnId, parts: &[(u8, Vec<u64>)]) -> Completion<()> {
+        self.state.lock().own.insert(id);
+        let ends = parts.iter().map(|(kind, words)| self.append(*kind, words));
+        match ends.last() {
+            Some(end) => self.flushed(end),
+            None => Completion::done(Ok(())),
+        }
+    }
+
+    /// Whether this machine has written its own part of a commit that is not over.
+    pub fn has_own(&self, id: TxnId) -> bool {
+        self.state.lock().own.contains(&id)
+    }
+
+    /// A commit of its own is given up.
+    pub fn abort_own(&self, id: TxnId) {
+        if self.state.lock().own.remove(&id) {
+            self.append(ABORT, &id.words());
+        }
+    }
+
+    /// The same of one that is truncated.
+    pub fn truncate_own(&self, low: u64, number: u64, id: TxnId) {
+        if self.state.lock().own.remove(&id) {
+            let [a, b, c] = id.words();
+            let end = self.append(TRUNCATE, &[low, number, a, b, c]);
+            self.state.lock().truncated.push_back((number, end));
+        }
+    }
+
+    /// The first number of its own truncations that is not durable.
+    pub fn oldest_truncated(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        while state
+            .truncated
+            .pop_front_if(|(_, end)| self.is_flushed(*end))
+            .is_some()
+        {}
+        state.truncated.front().map(|(number, _)| *number)
+    }
+
+    /// Comes when the log is durable up to a place, once somebody looks ([`Self::look`]).
+    fn flushed(&self, lsn: Lsn) -> Completion<()> {
+        if self.has_failed() {
+            return Completion::done(Err(FabricError::Lost));
+        }
+        if self.is_flushed(lsn) {
+            return Completion::done(Ok(()));
+        }
+        let (completer, flushed) = Completion::pending();
+        let mut state = self.state.lock();
+        // Who appends side by side may come here in another order.
+        let at = state.waiting.partition_point(|(other, _)| *other <= lsn);
+        state.waiting.insert(at, (lsn, completer));
+        drop(state);
+        self.arm(lsn);
+        flushed
+    }
+
+    /// Has the flusher ring once it has come to a place, or somewhere before that it is to ring for already.
+    pub fn arm(&self, lsn: Lsn) {
+        let mut state = self.state.lock();
+        if self.is_flushed(lsn) || state.armed <= lsn && !self.is_flushed(state.armed) {
+            return;
+        }
+        state.armed = lsn;
+        drop(state);
+        let waker = Waker::from(Arc::new(Ring(Arc::clone(&self.fabric))));
+        let mut wait = self.log.wait_flushed(lsn);
+        let polled = Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
+        if !matches!(polled, Poll::Pending) {
+            waker.wake();
+        }
+    }
+
+    /// Tells who waits for what has become durable; whether there was anybody.
+    pub fn look(&self) -> bool {
+        let failed = self.has_failed();
+        let mut state = self.state.lock();
+        let durable = |(lsn, _): &mut (Lsn, Completer<()>)| failed || self.is_flushed(*lsn);
+        let mut there = Vec::new();
+        while let Some(waiting) = state.waiting.pop_front_if(durable) {
+            there.push(waiting.1);
+        }
+        let next = state.waiting.front().map(|(lsn, _)| *lsn);
+        drop(state);
+        if let Some(next) = next {
+            self.arm(next);
+        }
+        let any = !there.is_empty();
+        for waiting in there {
+            waiting.complete(match failed {
+                true => Err(FabricError::Lost),
+                false => Ok(()),
+            });
+        }
+        any
+    }
+
+    /// Whether nobody waits, and nothing of its own transactions is left.
+    pub fn is_at_rest(&self) -> bool {
+        let state = self.state.lock();
+        state.waiting.is_empty() && state.own.is_empty()
+    }
+
+    /// Makes all durable and ends the log.
+    pub fn close(&self) -> Result<(), LogError> {
+        let waiting = std::mem::take(&mut self.state.lock().waiting);
+        drop(waiting);
+        self.log.close()
+    }
+}
+
+impl Network {
+    pub fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    /// Whoever waits for what a machine has on its disk that is lost hears that it does not come.
+    pub fn forget_durable(&self) {
+        if self.disk.is_some() {
+            let lost = self.peers.iter().filter(|peer| peer.line.is_broken());
+            lost.for_each(|peer| peer.link.is_durable(NEVER));
+        }
+    }
+}

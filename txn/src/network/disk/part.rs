@@ -1,0 +1,74 @@
+//! What a coordinator writes of its own commits before COMMIT-PRIMARY, and what it waits for.
+
+use fencepost_fabric::Completion;
+use fencepost_storage::Timestamp;
+
+use super::Disk;
+use crate::lock::LockFailure;
+use crate::network::Network;
+use crate::network::message;
+use crate::network::participants::kind_of;
+use crate::record::{COMMIT_BACKUP, COMMIT_BACKUP_LAST, COMMIT_BACKUP_PART};
+use crate::transaction::Context;
+
+impl Context {
+    /// COMMIT-BACKUP of all that the commit writes to regions of this machine, as their primary too, on its own disk; and
+    /// what has to come before COMMIT-PRIMARY: that this is durable, and what all others have (DISK-1).
+    pub(in crate::network) fn keep_on_disk(
+        &mut self,
+        network: &Network,
+        w: Timestamp,
+    ) -> Result<(), LockFailure> {
+        let Some(disk) = &network.disk else {
+            return Ok(());
+        };
+        let mut durable = Vec::new();
+        for participant in &self.spread.participants {
+            if let Some(link) = network.link(participant.machine) {
+                durable.push(link.durable());
+            }
+        }
+        durable.extend(self.keep_own_part(network, disk, w)?);
+        // They are awaited after the acks: those tell of peers that are lost.
+        self.spread.acks.splice(..0, durable);
+        Ok(())
+    }
+
+    fn keep_own_part(
+        &self,
+        network: &Network,
+        disk: &Disk,
+        w: Timestamp,
+    ) -> Result<Option<Completion<()>>, LockFailure> {
+        let me = network.me();
+        let writes = self.writes.writes.iter().enumerate();
+        let mine = writes.filter(|(_, write)| {
+            let replicas = network.replicas(write.addr.region());
+            let has = |known: &crate::network::Known| {
+                known.primary == me || known.backups().any(|backup| backup == me)
+            };
+            kind_of(write).is_some() && replicas.as_ref().is_some_and(has)
+        });
+        let mine: Vec<u32> = mine.map(|(at, _)| at as u32).collect();
+        let mut others = self.spread.participants.iter();
+        // Otherwise somebody has to know W, and that what was read was valid.
+        if mine.is_empty() && others.any(|other| !other.backup.is_empty()) {
+            return Ok(None);
+        }
+        let (mut parts, mut next) = (Vec::new(), 0);
+        while next < mine.len() {
+            let (record, upto) = self.backup_of(network, &mine, next, w)?;
+            parts.push((COMMIT_BACKUP_PART, record));
+            next = upto;
+        }
+        match &mut parts[..] {
+            [(kind, _)] => *kind = COMMIT_BACKUP,
+            _ => {
+                let mut end = Vec::new();
+                message::begin_backup(&mut end, self.txn_id(), w, &self.spread.regions);
+                parts.push((COMMIT_BACKUP_LAST, end));
+            }
+        }
+        Ok(Some(disk.keep_own(self.txn_id(), &parts)))
+    }
+}

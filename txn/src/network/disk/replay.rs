@@ -1,0 +1,181 @@
+//! What has taken effect, of all that a machine has in its log, into its regions.
+//!
+//! All of them are backups meanwhile: each write is applied by its version, ranges to the version that they change
+//! (BACKUP-1), so that a transaction may be taken when it was truncated, whatever the order of those. A life that begins
+//! decides all before it; the life that is about to begin does so for what is left at the end.
+
+use std::collections::HashMap;
+
+use fencepost_fabric::MachineId;
+use fencepost_storage::Timestamp;
+use fencepost_storage::log::LogRecovery;
+use fencepost_storage::region::Regions;
+use foldhash::fast::FixedState;
+
+use super::agree::Agreed;
+use super::left::words;
+use super::record::{self, Begun};
+use crate::network::backup::{self, Changed};
+use crate::network::message::Reader;
+use crate::options::OpenError;
+use crate::record::{
+    ABORT, BadRecord, COMMIT_BACKUP, COMMIT_BACKUP_LAST, COMMIT_BACKUP_PART, COMMIT_PRIMARY,
+    TRUNCATE, TxnId,
+};
+use crate::replay::{ReplayError, Replayed};
+use crate::start::{self, ROOT_BLOCK};
+
+/// What a transaction writes here.
+#[derive(Default)]
+struct Writes {
+    w: Option<Timestamp>,
+    /// Content of PREPARED.
+    prepared: Vec<Vec<u64>>,
+    /// COMMIT-BACKUP, or its parts.
+    backups: Vec<Vec<u64>>,
+}
+
+struct Replay<'a> {
+    regions: &'a Regions,
+    changed: Changed,
+    open: HashMap<TxnId, Writes, FixedState>,
+    /// What waits for versions that others bring.
+    due: Vec<(Writes, Timestamp)>,
+    found: Replayed,
+}
+
+/// Makes the regions of this machine, and brings them to where all agreed to begin.
+pub fn replay(
+    log: &mut LogRecovery,
+    regions: &Regions,
+    agreed: &Agreed,
+    me: MachineId,
+) -> Result<Replayed, OpenError> {
+    let mine = agreed
+        .regions
+        .values()
+        .filter(|mapping| mapping.replicas.has(me));
+    for mapping in mine {
+        regions.reserve(mapping.region, false)?;
+        regions.keep(mapping.region);
+        if mapping.region == ROOT_BLOCK.region {
+            start::make_root_backup(regions)?;
+        }
+    }
+    let mut replay = Replay {
+        regions,
+        changed: Changed::default(),
+        open: HashMap::default(),
+        due: Vec::new(),
+        found: Replayed::default(),
+    };
+    while let Some(chunk) = log.next_chunk()? {
+        for entry in chunk.records() {
+            let taken = words(entry.body).and_then(|words| replay.take(entry.kind, words));
+            taken.map_err(|why| ReplayError::Record {
+                lsn: entry.lsn.raw(),
+                why,
+            })?;
+        }
+    }
+    let last = agreed.committed.iter().map(|(id, w)| (*id, *w));
+    replay.decide(last).map_err(ReplayError::Mismatch)?;
+    if !replay.due.is_empty() {
+        let why = BadRecord("a change applies to a version that is not there");
+        return Err(ReplayError::Mismatch(why).into());
+    }
+    Ok(replay.found)
+}
+
+impl Replay<'_> {
+    fn take(&mut self, kind: u8, words: &[u64]) -> Result<(), BadRecord> {
+        let mut reader = Reader(words);
+        match kind {
+            record::BEGUN => self.decide(Begun::decode(words)?.committed.into_iter())?,
+            record::PREPARED => {
+                let id = reader.id()?;
+                reader.skip_regions()?;
+                let writes = self.open.entry(id).or_default();
+                writes.prepared.push(reader.0.to_vec());
+            }
+            COMMIT_BACKUP | COMMIT_BACKUP_PART | COMMIT_BACKUP_LAST => {
+                let (id, w) = (reader.id()?, reader.timestamp()?);
+                let writes = self.open.entry(id).or_default();
+                writes.w = Some(w);
+                writes.backups.push(words.to_vec());
+            }
+            COMMIT_PRIMARY => {
+                let (id, w) = (reader.id()?, reader.timestamp()?);
+                self.open.entry(id).or_default().w = Some(w);
+            }
+            ABORT => {
+                self.open.remove(&reader.id()?);
+                self.found.unfinished += 1;
+            }
+            TRUNCATE => {
+                reader.word()?;
+                while !reader.0.is_empty() {
+                    let (_, id) = (reader.word()?, reader.id()?);
+                    let writes = self.open.remove(&id);
+                    if let Some((writes, w)) = writes
+                        .and_then(|writes| Some((writes.w?, writes)))
+                        .map(|(w, writes)| (writes, w))
+                    {
+                        self.commit(writes, w)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// These take effect, and all others that are open have none.
+    fn decide(
+        &mut self,
+        committed: impl Iterator<Item = (TxnId, Timestamp)>,
+    ) -> Result<(), BadRecord> {
+        for (id, w) in committed {
+            if let Some(writes) = self.open.remove(&id) {
+                self.commit(writes, w)?;
+            }
+        }
+        self.found.unfinished += self.open.len() as u64;
+        self.open.clear();
+        Ok(())
+    }
+
+    fn commit(&mut self, writes: Writes, w: Timestamp) -> Result<(), BadRecord> {
+        self.found.commits += 1;
+        self.found.newest = self.found.newest.max(w);
+        if !self.apply(&writes, w)? {
+            self.due.push((writes, w));
+            return Ok(());
+        }
+        // Somebody may wait for what it brought.
+        loop {
+            let due = std::mem::take(&mut self.due);
+            let before = due.len();
+            for (writes, w) in due {
+                if !self.apply(&writes, w)? {
+                    self.due.push((writes, w));
+                }
+            }
+            if self.due.is_empty() || self.due.len() == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Applies what is not applied yet; whether nothing waits.
+    fn apply(&self, writes: &Writes, w: Timestamp) -> Result<bool, BadRecord> {
+        let mut all = true;
+        for content in &writes.prepared {
+            all &= backup::apply_content(self.regions, &self.changed, content, w)?;
+        }
+        for record in &writes.backups {
+            all &= backup::apply_record(self.regions, &self.changed, record)?;
+        }
+        Ok(all)
+    }
+}
