@@ -20,8 +20,10 @@
 //! cargo test -p fencepost-pgserver --test compat                # here; COMPAT=joins for the files with that in their name
 //! COMPAT_URL='host=127.0.0.1 port=5432 user=postgres' cargo test …   # on a PostgreSQL: databases compat_… are made there
 //! COMPAT_FILL=1 COMPAT_URL=… cargo test …                       # results and SQLSTATEs as PostgreSQL has them, into the files
+//! COMPAT_DOCUMENT=1 cargo test …                                # what they are about, into COMPATIBILITY.md
 //! ```
 
+mod document;
 mod engine;
 mod postgres;
 
@@ -48,6 +50,19 @@ fn statements_do_the_same_on_postgresql() {
         Ok(server) => run(&Place::Server(server.url())),
         Err(why) => println!("skipped: {why}"),
     }
+}
+
+#[test]
+fn the_document_says_what_is_in_the_files() {
+    let text = document::text(&all_files());
+    if std::env::var("COMPAT_DOCUMENT").is_ok() {
+        std::fs::write(document::path(), &text).expect("COMPATIBILITY.md");
+    }
+    let said = std::fs::read_to_string(document::path()).expect("COMPATIBILITY.md");
+    assert!(
+        said == text,
+        "COMPATIBILITY.md is not of these files:\n{text}"
+    );
 }
 
 fn run(place: &Place) {
@@ -126,14 +141,20 @@ fn fill(place: &Place) {
     }
 }
 
+/// Those that are asked for.
 fn files() -> Vec<PathBuf> {
     let wanted = std::env::var("COMPAT").unwrap_or_default();
+    let mut files = all_files();
+    files.retain(|file| name_of(file).contains(&wanted));
+    files
+}
+
+fn all_files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat");
     let entries = std::fs::read_dir(folder).expect("the folder of the files");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let slt = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "slt");
     let mut files: Vec<PathBuf> = paths.filter(slt).collect();
-    files.retain(|file| name_of(file).contains(&wanted));
     files.sort();
     files
 }

@@ -2,7 +2,6 @@
 
 use super::library::{pure, stable};
 use super::{ScalarFunction, objects};
-use crate::catalog::TableDef;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::pg_catalog as pg;
@@ -37,6 +36,12 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_get_statisticsobjdef_columns", &[Oid], Text, |_, _| Ok(Value::Null)),
     stable("pg_get_partkeydef", &[Oid], Text, |_, _| Ok(Value::Null)),
     stable("pg_get_serial_sequence", &[Text, Text], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_function_result", &[Oid], Text, |a, _| {
+        Ok(text(function(a).map(|function| function.result.name().to_owned())))
+    }),
+    stable("pg_get_function_arguments", &[Oid], Text, |a, _| Ok(text(function(a).map(arguments)))),
+    stable("pg_get_function_identity_arguments", &[Oid], Text, |a, _| Ok(text(function(a).map(arguments)))),
+    stable("pg_get_function_sqlbody", &[Oid], Text, |_, _| Ok(Value::Null)),
     stable("pg_relation_is_publishable", &[RegClass], Bool, |_, _| Ok(Value::Bool(true))),
     stable("obj_description", &[Oid, Name], Text, |_, _| Ok(Value::Null)),
     stable("obj_description", &[Oid], Text, |_, _| Ok(Value::Null)),
@@ -125,13 +130,34 @@ fn index_definition(args: &[Value], cx: &EvalContext) -> Outcome {
 
 fn constraint_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     let of = oid(args);
-    let definition = |table: &TableDef| {
-        let mut indexes = table.indexes.iter();
-        let index = indexes.find(|index| index.id == of && index.constraint)?;
-        Some(pg::constraint_definition(table, index))
-    };
-    let table = cx.catalog().relation(of);
-    Ok(text(table.and_then(|table| definition(&table))))
+    let snapshot = cx.catalog();
+    for table in snapshot.tables() {
+        let mut all = pg::Constraint::all(&table);
+        if let Some(constraint) = all.find(|constraint| constraint.id() == of) {
+            return Ok(Value::text(constraint.definition(&snapshot, &table)));
+        }
+    }
+    Ok(Value::Null)
+}
+
+/// The function of the library that an oid is of.
+fn function(args: &[Value]) -> Option<&'static ScalarFunction> {
+    let of = oid(args);
+    let mut all = pg::procedures();
+    all.find(|(oid, _)| *oid == of)
+        .map(|(_, function)| function)
+}
+
+fn arguments(function: &'static ScalarFunction) -> String {
+    let types = function.args.iter().map(|kind| kind.name());
+    let last = function.args.len().saturating_sub(1);
+    let shown = types
+        .enumerate()
+        .map(|(at, name)| match function.variadic && at == last {
+            true => format!("VARIADIC {name}"),
+            false => name.to_owned(),
+        });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 fn to_object(args: &[Value], kind: TypeKind, cx: &EvalContext) -> Outcome {

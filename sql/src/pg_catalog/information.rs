@@ -1,9 +1,10 @@
 //! `information_schema`.
 
 use super::names::NAMESPACES;
+use super::objects::parent_index;
 use super::rows::Rows;
-use super::{Around, role_name};
-use crate::catalog::{CATALOG_SCHEMA, IndexDef, SUPERUSER_OID, TableDef};
+use super::{Around, Constraint, role_name};
+use crate::catalog::{CATALOG_SCHEMA, Identity, Referential, SUPERUSER_OID, TableDef};
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
@@ -122,8 +123,8 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
         "interval_precision",
         "maximum_cardinality",
     ];
-    let mut add = |schema: &str, table: &str, (name, ty): (&str, Type), more: [Value; 4]| {
-        let [position, default, nullable, updatable] = more;
+    let mut add = |schema: &str, table: &str, (name, ty): (&str, Type), more: [Value; 6]| {
+        let [position, default, nullable, updatable, identity, generated] = more;
         let own = [
             ("table_catalog", Value::text(around.database)),
             ("table_schema", Value::text(schema)),
@@ -138,9 +139,18 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
                 Value::text(position.as_int().unwrap_or(0).to_string()),
             ),
             ("is_self_referencing", yes(false)),
-            ("is_identity", yes(false)),
+            ("is_identity", yes(!identity.is_null())),
+            ("identity_generation", identity),
             ("identity_cycle", yes(false)),
-            ("is_generated", Value::text("NEVER")),
+            (
+                "is_generated",
+                Value::text(if generated.is_null() {
+                    "NEVER"
+                } else {
+                    "ALWAYS"
+                }),
+            ),
+            ("generation_expression", generated),
             ("is_updatable", updatable),
         ];
         let nothing = NUMBERS.map(|column| (column, Value::Null));
@@ -148,18 +158,33 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
     };
     for relation in super::Relation::all() {
         for (at, (name, ty)) in (1..).zip(&relation.columns) {
-            let more = [Value::Int4(at), Value::Null, yes(true), yes(false)];
+            let nothing = || Value::Null;
+            let more = [
+                Value::Int4(at),
+                nothing(),
+                yes(true),
+                yes(false),
+                nothing(),
+                nothing(),
+            ];
             add(relation.schema, relation.name, (name, *ty), more);
         }
     }
     for table in around.snapshot.tables() {
         for column in &table.columns {
-            let default = column.default.as_ref();
+            let (default, more) = (column.default.as_ref(), &column.more);
+            let default = default.filter(|_| more.identity.is_none());
+            let identity = more.identity.map(|identity| match identity {
+                Identity::Always => "ALWAYS",
+                Identity::ByDefault => "BY DEFAULT",
+            });
             let more = [
                 Value::Int4(i32::from(column.attnum)),
                 default.map_or(Value::Null, Value::text),
                 yes(!column.not_null),
                 yes(true),
+                identity.map_or(Value::Null, Value::text),
+                more.generated.as_ref().map_or(Value::Null, Value::text),
             ];
             add(&table.schema, &table.name, (&column.name, column.ty), more);
         }
@@ -169,18 +194,22 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
 /// Calls `add` with each constraint, whose names are the first columns.
 fn constraints(
     around: &Around<'_>,
-    mut add: impl FnMut(&TableDef, &IndexDef, [(&'static str, Value); 3]),
+    mut add: impl FnMut(&TableDef, &Constraint<'_>, [(&'static str, Value); 3]),
 ) {
     for table in around.snapshot.tables() {
-        for index in table.indexes.iter().filter(|index| index.constraint) {
-            let names = [
-                ("constraint_catalog", Value::text(around.database)),
-                ("constraint_schema", Value::text(&table.schema)),
-                ("constraint_name", Value::text(&index.name)),
-            ];
-            add(&table, index, names);
+        for constraint in Constraint::all(&table) {
+            let names = names(around, &table, constraint.name());
+            add(&table, &constraint, names);
         }
     }
+}
+
+fn names(around: &Around<'_>, table: &TableDef, name: &str) -> [(&'static str, Value); 3] {
+    [
+        ("constraint_catalog", Value::text(around.database)),
+        ("constraint_schema", Value::text(&table.schema)),
+        ("constraint_name", Value::text(name)),
+    ]
 }
 
 fn table_names(around: &Around<'_>, table: &TableDef) -> [(&'static str, Value); 3] {
@@ -193,23 +222,24 @@ fn table_names(around: &Around<'_>, table: &TableDef) -> [(&'static str, Value);
 
 /// `table_constraints`.
 pub fn table_constraints(rows: &mut Rows, around: &Around<'_>) {
-    constraints(around, |table, index, names| {
-        let kind = if index.primary {
-            "PRIMARY KEY"
-        } else {
-            "UNIQUE"
+    constraints(around, |table, constraint, names| {
+        let (kind, deferrable, deferred) = match constraint {
+            Constraint::Key(index) if index.primary => ("PRIMARY KEY", false, false),
+            Constraint::Key(_) => ("UNIQUE", false, false),
+            Constraint::Check(_) => ("CHECK", false, false),
+            Constraint::Foreign(key) => ("FOREIGN KEY", key.deferrable, key.deferred),
         };
         let own = [
             ("constraint_type", Value::text(kind)),
-            ("is_deferrable", yes(false)),
-            ("initially_deferred", yes(false)),
+            ("is_deferrable", yes(deferrable)),
+            ("initially_deferred", yes(deferred)),
             ("enforced", yes(true)),
             (
                 "nulls_distinct",
-                if index.primary {
-                    Value::Null
-                } else {
+                if kind == "UNIQUE" {
                     yes(true)
+                } else {
+                    Value::Null
                 },
             ),
         ];
@@ -220,12 +250,26 @@ pub fn table_constraints(rows: &mut Rows, around: &Around<'_>) {
 
 /// `key_column_usage`.
 pub fn key_column_usage(rows: &mut Rows, around: &Around<'_>) {
-    constraints(around, |table, index, names| {
-        for (at, key) in (1..).zip(&index.columns) {
+    constraints(around, |table, constraint, names| {
+        let parent = match constraint {
+            Constraint::Check(_) => return,
+            Constraint::Key(_) => None,
+            Constraint::Foreign(key) => around.snapshot.relation(key.parent).map(|of| (of, *key)),
+        };
+        for (nth, at) in constraint.columns(table).into_iter().enumerate() {
+            // Where in the parent's key the column is that it refers to.
+            let of_parent = parent.as_ref().and_then(|(parent, key)| {
+                let mut columns = parent_index(parent, key)?.columns.iter();
+                let position = columns.position(|of| of.column == key.parent_columns[nth])?;
+                Some(Value::Int4(position as i32 + 1))
+            });
             let own = [
-                ("column_name", Value::text(&table.columns[key.column].name)),
-                ("ordinal_position", Value::Int4(at)),
-                ("position_in_unique_constraint", Value::Null),
+                ("column_name", Value::text(&table.columns[at].name)),
+                ("ordinal_position", Value::Int4(nth as i32 + 1)),
+                (
+                    "position_in_unique_constraint",
+                    of_parent.unwrap_or(Value::Null),
+                ),
             ];
             let names = names.clone().into_iter().chain(table_names(around, table));
             rows.add(names.chain(own));
@@ -233,13 +277,57 @@ pub fn key_column_usage(rows: &mut Rows, around: &Around<'_>) {
     });
 }
 
-/// `constraint_column_usage`.
+/// `constraint_column_usage`: of a foreign key the columns that it refers to.
 pub fn constraint_column_usage(rows: &mut Rows, around: &Around<'_>) {
-    constraints(around, |table, index, names| {
-        for key in &index.columns {
-            let own = [("column_name", Value::text(&table.columns[key.column].name))];
-            let names = names.clone().into_iter().chain(table_names(around, table));
+    constraints(around, |table, constraint, names| {
+        let parent = match constraint {
+            Constraint::Foreign(key) => around.snapshot.relation(key.parent),
+            _ => None,
+        };
+        let (of, columns) = match (constraint, &parent) {
+            (Constraint::Foreign(key), Some(parent)) => (&**parent, key.parent_columns.clone()),
+            _ => (table, constraint.columns(table)),
+        };
+        for at in columns {
+            let own = [("column_name", Value::text(&of.columns[at].name))];
+            let names = names.clone().into_iter().chain(table_names(around, of));
             rows.add(names.chain(own));
         }
+    });
+}
+
+/// `check_constraints`.
+pub fn check_constraints(rows: &mut Rows, around: &Around<'_>) {
+    constraints(around, |_, constraint, names| {
+        if let Constraint::Check(check) = constraint {
+            let clause = Value::text(format!("(({}))", check.text));
+            rows.add(names.into_iter().chain([("check_clause", clause)]));
+        }
+    });
+}
+
+/// `referential_constraints`.
+pub fn referential_constraints(rows: &mut Rows, around: &Around<'_>) {
+    constraints(around, |_, constraint, names| {
+        let Constraint::Foreign(key) = constraint else {
+            return;
+        };
+        let Some(parent) = around.snapshot.relation(key.parent) else {
+            return;
+        };
+        let index = parent_index(&parent, key).map_or("", |index| &index.name);
+        let action = |action: Referential| Value::text(action.written().unwrap_or("NO ACTION"));
+        let own = [
+            ("unique_constraint_catalog", Value::text(around.database)),
+            ("unique_constraint_schema", Value::text(&parent.schema)),
+            ("unique_constraint_name", Value::text(index)),
+            (
+                "match_option",
+                Value::text(if key.full { "FULL" } else { "NONE" }),
+            ),
+            ("update_rule", action(key.on_update)),
+            ("delete_rule", action(key.on_delete)),
+        ];
+        rows.add(names.into_iter().chain(own));
     });
 }

@@ -29,11 +29,11 @@ use crate::value::Value;
 
 pub use names::{
     INFORMATION_NAMESPACE, PG_CATALOG_NAMESPACE, PUBLIC_NAMESPACE, namespace_name, namespace_oid,
-    procedure_name, procedure_oid, relation_name, relation_oid, role_name, role_oid, type_name,
-    type_oid,
+    procedure_name, procedure_oid, procedures, relation_name, relation_oid, role_name, role_oid,
+    type_name, type_oid,
 };
 pub use relation::Relation;
-pub use shown::{constraint_definition, index_column, index_definition};
+pub use shown::{Constraint, index_column, index_definition};
 
 /// What rows are made of.
 pub struct Around<'a> {
@@ -74,6 +74,8 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("information_schema", "table_constraints") => information::table_constraints,
         ("information_schema", "key_column_usage") => information::key_column_usage,
         ("information_schema", "constraint_column_usage") => information::constraint_column_usage,
+        ("information_schema", "check_constraints") => information::check_constraints,
+        ("information_schema", "referential_constraints") => information::referential_constraints,
         ("information_schema", "information_schema_catalog_name") => information::catalog_name,
         ("information_schema", "enabled_roles") => information::enabled_roles,
         _ => return Vec::new(),

@@ -1,6 +1,6 @@
 //! Definitions as SQL, as PostgreSQL writes them.
 
-use crate::catalog::{IndexDef, IndexKind, TableDef};
+use crate::catalog::{CheckDef, ForeignKeyDef, IndexDef, IndexKind, Snapshot, TableDef};
 use crate::functions::quote_ident as quoted;
 
 /// A key column of an index, from 0, without its order.
@@ -39,7 +39,7 @@ pub fn index_definition(table: &TableDef, index: &IndexDef) -> String {
 }
 
 /// The constraint that an index came with.
-pub fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
+fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
     let kind = if index.primary {
         "PRIMARY KEY"
     } else {
@@ -47,4 +47,93 @@ pub fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
     };
     let columns = (0..index.columns.len()).filter_map(|at| index_column(table, index, at));
     format!("{kind} ({})", columns.collect::<Vec<_>>().join(", "))
+}
+
+/// A constraint of a table's: the index that keeps it, or what says it.
+pub enum Constraint<'a> {
+    /// PRIMARY KEY or UNIQUE.
+    Key(&'a IndexDef),
+    /// CHECK.
+    Check(&'a CheckDef),
+    /// FOREIGN KEY.
+    Foreign(&'a ForeignKeyDef),
+}
+
+impl<'a> Constraint<'a> {
+    /// All of a table.
+    pub fn all(table: &'a TableDef) -> impl Iterator<Item = Constraint<'a>> {
+        let keys = table.indexes.iter().filter(|index| index.constraint);
+        let checks = table.rules.checks.iter().map(Constraint::Check);
+        let foreign = table.rules.foreign_keys.iter().map(Constraint::Foreign);
+        keys.map(Constraint::Key).chain(checks).chain(foreign)
+    }
+
+    /// Its oid.
+    pub fn id(&self) -> u32 {
+        match self {
+            Constraint::Key(index) => index.id,
+            Constraint::Check(check) => check.id,
+            Constraint::Foreign(key) => key.id,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'a str {
+        match self {
+            Constraint::Key(index) => &index.name,
+            Constraint::Check(check) => &check.name,
+            Constraint::Foreign(key) => &key.name,
+        }
+    }
+
+    /// Its columns, by position; those that a CHECK names in the order of the table.
+    pub fn columns(&self, table: &TableDef) -> Vec<usize> {
+        match self {
+            Constraint::Key(index) => index.columns.iter().map(|key| key.column).collect(),
+            Constraint::Foreign(key) => key.columns.clone(),
+            Constraint::Check(check) => {
+                let is_part = |c: char| c.is_alphanumeric() || c == '_';
+                let words: Vec<&str> = check.text.split(|c| !is_part(c)).collect();
+                let named = |(at, name): (usize, &String)| words.contains(&&**name).then_some(at);
+                let names = table.columns.iter().map(|column| &column.name);
+                names.enumerate().filter_map(named).collect()
+            }
+        }
+    }
+
+    /// As SQL.
+    pub fn definition(&self, snapshot: &Snapshot, table: &TableDef) -> String {
+        match self {
+            Constraint::Key(index) => constraint_definition(table, index),
+            Constraint::Check(check) => format!("CHECK (({}))", check.text),
+            Constraint::Foreign(key) => foreign_definition(snapshot, table, key),
+        }
+    }
+}
+
+fn columns(table: &TableDef, at: &[usize]) -> String {
+    let names = at.iter().map(|at| quoted(&table.columns[*at].name));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn foreign_definition(snapshot: &Snapshot, table: &TableDef, key: &ForeignKeyDef) -> String {
+    let mut text = format!("FOREIGN KEY ({})", columns(table, &key.columns));
+    if let Some(parent) = snapshot.relation(key.parent) {
+        let at = columns(&parent, &key.parent_columns);
+        text += &format!(" REFERENCES {}({at})", quoted(&parent.name));
+    }
+    if key.full {
+        text += " MATCH FULL";
+    }
+    for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+        if let Some(action) = action.written() {
+            text += &format!(" ON {event} {action}");
+        }
+    }
+    match (key.deferrable, key.deferred) {
+        (_, true) => text += " DEFERRABLE INITIALLY DEFERRED",
+        (true, false) => text += " DEFERRABLE",
+        (false, false) => {}
+    }
+    text
 }
