@@ -50,7 +50,9 @@ pub struct Planned {
 pub fn plan_select(mut select: Select) -> SelectPlan {
     let from_width = select.from.width();
     let computed = take_computed(&mut select);
-    let width = from_width + computed.len();
+    let ungrouped = select.grouping.is_none();
+    let windows = if ungrouped { select.windows.len() } else { 0 };
+    let width = from_width + computed.len() + windows;
     let mut needed = vec![false; from_width];
     mark_select(&select, &mut needed);
     computed.iter().for_each(|expr| mark(expr, &mut needed));
@@ -75,6 +77,8 @@ pub fn plan_select(mut select: Select) -> SelectPlan {
         filter: conjunction(planned.rest),
         grouping: select.grouping,
         having: select.having,
+        windows: select.windows,
+        distinct_on: select.distinct_on,
         targets: select.targets,
         visible: select.visible,
         distinct: select.distinct,
@@ -93,7 +97,7 @@ pub fn plan_select(mut select: Select) -> SelectPlan {
     let conditions = plan.filter.iter().chain(&plan.having);
     let targets = plan.targets.iter().map(|target| &target.expr);
     plan.deep = any_deep(conditions.chain(targets).chain(ends).chain(&plan.computed));
-    if !plan.deep && plan.inits.is_empty() {
+    if !plan.deep && plan.inits.is_empty() && plan.windows.is_empty() {
         plan.split = Split::of(&plan, order);
     }
     plan
@@ -136,7 +140,11 @@ fn mark_select(select: &Select, needed: &mut [bool]) {
     }
     mark_joins(&select.from, needed);
     match &select.grouping {
-        None => select.targets.iter().for_each(|t| mark(&t.expr, needed)),
+        None => {
+            select.targets.iter().for_each(|t| mark(&t.expr, needed));
+            let calls = select.windows.iter();
+            calls.for_each(|call| call.for_each_expr(&mut |expr| mark(expr, needed)));
+        }
         Some(grouping) => {
             grouping.keys.iter().for_each(|e| mark(e, needed));
             for aggregate in &grouping.aggregates {
@@ -172,7 +180,7 @@ fn wanted_order(select: &Select) -> Option<Vec<WantedOrder>> {
         return None;
     };
     let is_table = matches!(leaf.source, LeafSource::Table(_));
-    if !is_table || select.grouping.is_some() || select.distinct {
+    if !is_table || select.grouping.is_some() || select.distinct || !select.windows.is_empty() {
         return None;
     }
     select

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    Cte, Expr, Grouping, JoinKind, OrderKey, RowRules, SetOp, TableFunction, Target,
+    Cte, Expr, Grouping, JoinKind, OrderKey, RowRules, SetOp, TableFunction, Target, WindowCall,
 };
 use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
 use fencepost_sql::key::KeyCodec;
@@ -92,12 +92,16 @@ pub struct SelectPlan {
     pub grouping: Option<Grouping>,
     /// HAVING, over the group row.
     pub having: Option<Expr>,
+    /// Window calls: their values are in the slots behind the row that targets read.
+    pub windows: Vec<WindowCall>,
     /// The select list, then hidden sort keys.
     pub targets: Vec<Target>,
     /// How many targets the client sees.
     pub visible: usize,
     /// DISTINCT over the visible targets.
     pub distinct: bool,
+    /// DISTINCT ON: over these targets instead.
+    pub distinct_on: Vec<usize>,
     /// The sort to do; empty when there is none or an index gives the order.
     pub sort: Vec<OrderKey>,
     /// Expressions with queries in them that grouping reads: they are put into the slots behind the from row's.

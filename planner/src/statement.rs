@@ -81,9 +81,11 @@ fn copied_rows(copy: &mut Copy) -> Select {
                 filter: None,
                 grouping: None,
                 having: None,
+                windows: Vec::new(),
                 targets: Vec::new(),
                 visible: 0,
                 distinct: false,
+                distinct_on: Vec::new(),
                 order_by: Vec::new(),
                 limit: None,
                 offset: None,
@@ -115,9 +117,11 @@ fn copied_rows(copy: &mut Copy) -> Select {
         filter: None,
         grouping: None,
         having: None,
+        windows: Vec::new(),
         visible: targets.len(),
         targets,
         distinct: false,
+        distinct_on: Vec::new(),
         order_by: Vec::new(),
         limit: None,
         offset: None,
@@ -148,6 +152,7 @@ impl SelectPlan {
             && self.offset.is_none()
             && !self.deep
             && self.inits.is_empty()
+            && self.windows.is_empty()
     }
 }
 

@@ -58,6 +58,11 @@ fn select(plan: &SelectPlan) -> bool {
         || any(&plan.filter)
         || plan.grouping.as_ref().is_some_and(grouping)
         || any(&plan.having)
+        || plan.windows.iter().any(|call| {
+            let mut found = false;
+            call.for_each_expr(&mut |of_call| found |= expr(of_call));
+            found
+        })
         || targets(&plan.targets)
         || any(&plan.limit)
         || any(&plan.offset)

@@ -95,6 +95,10 @@ states! {
     DEADLOCK_DETECTED = b"40P01", "A deadlock: try the transaction again.";
     SYNTAX_ERROR = b"42601", "The text is not SQL.";
     INSUFFICIENT_PRIVILEGE = b"42501", "Not allowed for this role.";
+    WINDOWING_ERROR = b"42P20", "A window function where or as it must not be.";
+    INVALID_FRAME_OFFSET = b"22013", "A negative offset of a window's frame.";
+    INVALID_ARGUMENT_FOR_NTILE = b"22014", "Zero or fewer buckets.";
+    INVALID_ARGUMENT_FOR_NTH_VALUE = b"22016", "A row before the first.";
     INVALID_NAME = b"42602", "A name that is not allowed.";
     INVALID_RECURSION = b"42P19", "A recursive query that is not of the form it must have.";
     NAME_TOO_LONG = b"42622", "A name too long.";

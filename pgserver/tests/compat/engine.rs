@@ -29,7 +29,7 @@ pub struct Home {
 
 enum Kept {
     Serving(Server),
-    Beside { first: Config, name: String },
+    Beside { first: Box<Config>, name: String },
 }
 
 impl Place {
@@ -61,7 +61,10 @@ impl Place {
                 config.dbname(&name);
                 Home {
                     config,
-                    kept: Kept::Beside { first, name },
+                    kept: Kept::Beside {
+                        first: Box::new(first),
+                        name,
+                    },
                 }
             }
         }

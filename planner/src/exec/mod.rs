@@ -21,6 +21,7 @@ mod source;
 mod status;
 mod subquery;
 mod system;
+mod window;
 
 pub use batch::Batch;
 pub use cx::{CancelFlag, Cx, Scratch};

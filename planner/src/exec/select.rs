@@ -15,6 +15,7 @@ use super::group::Groups;
 use super::join::push_comparable;
 use super::sort::Sorter;
 use super::source::SourceState;
+use super::window::Windowed;
 use crate::plan::SelectPlan;
 use crate::sink::RowSink;
 use crate::split::Gives;
@@ -35,6 +36,8 @@ pub struct SelectState {
     key: Vec<u8>,
     /// Where other machines run parts of it.
     gather: Option<Box<Gather>>,
+    /// Where it has window calls: all rows that targets read.
+    windowed: Option<Box<Windowed>>,
 }
 
 /// LIMIT and OFFSET, evaluated.
@@ -58,6 +61,7 @@ impl SelectState {
             gathered: Gathered::default(),
             key: Vec::new(),
             gather: None,
+            windowed: None,
         }
     }
 
@@ -193,6 +197,9 @@ impl SelectState {
         out: &mut Batch,
         max: usize,
     ) -> Result<bool, Halt> {
+        if !plan.windows.is_empty() {
+            return self.project_windows(plan, cx, out, max).await;
+        }
         if plan.grouping.is_some() {
             return self.project_groups(plan, cx, out, max).await;
         }
@@ -227,6 +234,68 @@ impl SelectState {
             self.gathered.add_rows(cx, out, from)?;
         }
         Ok(more)
+    }
+
+    /// Of the from rows or the groups, once the window calls are computed.
+    async fn project_windows(
+        &mut self,
+        plan: &SelectPlan,
+        cx: &mut Cx<'_>,
+        out: &mut Batch,
+        max: usize,
+    ) -> Result<bool, Halt> {
+        let mut windowed = match self.windowed.take() {
+            Some(windowed) => windowed,
+            None => Box::pin(self.window(plan, cx)).await?,
+        };
+        let mut page = Batch::new(windowed.width());
+        let more = windowed.give(&mut page, max);
+        self.windowed = Some(windowed);
+        let from = out.len();
+        for i in 0..page.len() {
+            let row = page.row(i);
+            deep_target_row(plan, cx, row, out, &mut self.seen, &mut self.key).await?;
+        }
+        if plan.distinct {
+            self.gathered.add_rows(cx, out, from)?;
+        }
+        Ok(more)
+    }
+
+    /// All rows that targets read, with their window calls.
+    async fn window(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<Box<Windowed>, Halt> {
+        let calls = plan.windows.len();
+        let Some(grouping) = &plan.grouping else {
+            let mut windowed = Windowed::new(plan.width);
+            loop {
+                let more = self.next_input(plan, cx, CHUNK).await?;
+                windowed.add(cx, &self.input, plan.width - calls)?;
+                if !more {
+                    break;
+                }
+            }
+            windowed.compute(&plan.windows, cx, plan.width - calls)?;
+            return Ok(Box::new(windowed));
+        };
+        let width = grouping.keys.len() + grouping.aggregates.len();
+        let mut windowed = Windowed::new(width + calls);
+        let mut groups = self.group(plan, grouping, cx).await?;
+        groups.finish(grouping)?;
+        loop {
+            let (rows, more) = groups.rows(CHUNK);
+            let mut kept = Batch::new(width);
+            for i in 0..rows.len() {
+                if cx.deep_holds(plan.having.as_ref(), rows.row(i)).await? {
+                    kept.push().clone_from_slice(rows.row(i));
+                }
+            }
+            windowed.add(cx, &kept, width)?;
+            if !more {
+                break;
+            }
+        }
+        windowed.compute(&plan.windows, cx, width)?;
+        Ok(Box::new(windowed))
     }
 
     /// Of the groups.
@@ -511,8 +580,15 @@ async fn deep_target_row(
 /// Takes the last row back if DISTINCT has seen it.
 fn keep_new(plan: &SelectPlan, out: &mut Batch, seen: &mut HashSet<Vec<u8>>, key: &mut Vec<u8>) {
     key.clear();
-    for value in &out.row(out.len() - 1)[..plan.visible] {
-        push_comparable(value, key);
+    let row = out.row(out.len() - 1);
+    match plan.distinct_on.is_empty() {
+        true => row[..plan.visible]
+            .iter()
+            .for_each(|value| push_comparable(value, key)),
+        false => {
+            let values = plan.distinct_on.iter().map(|target| &row[*target]);
+            values.for_each(|value| push_comparable(value, key));
+        }
     }
     if seen.contains(key.as_slice()) {
         out.pop();

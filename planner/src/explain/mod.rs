@@ -172,10 +172,19 @@ impl Lines<'_> {
             depth += 1;
         }
         if plan.distinct && ends {
-            self.node(depth, "HashAggregate".into());
-            let visible = plan.targets[..plan.visible].iter();
-            let keys: Vec<String> = visible.map(|t| row_names.text(&t.expr)).collect();
-            self.detail(depth, "Group Key", &keys.join(", "));
+            match plan.distinct_on.is_empty() {
+                true => {
+                    self.node(depth, "HashAggregate".into());
+                    let visible = plan.targets[..plan.visible].iter();
+                    let keys: Vec<String> = visible.map(|t| row_names.text(&t.expr)).collect();
+                    self.detail(depth, "Group Key", &keys.join(", "));
+                }
+                false => self.node(depth, "Unique".into()),
+            }
+            depth += 1;
+        }
+        if !plan.windows.is_empty() {
+            self.node(depth, "WindowAgg".into());
             depth += 1;
         }
         if let Some(grouping) = &plan.grouping {

@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::call::plain_argument;
 use super::expr::{Around, Clause};
-use crate::bound::{Aggregate, AggregateKind, Expr, Node};
+use crate::bound::{Aggregate, AggregateKind, Expr, Node, WindowCall};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
 use crate::types::{Type, TypeCategory, TypeKind};
@@ -13,10 +13,14 @@ use crate::types::{Type, TypeCategory, TypeKind};
 /// Slots from here on are aggregates, until `group` gives them their place in the group row.
 pub(super) const AGGREGATE_SLOTS: usize = 1 << 40;
 
-/// The aggregate calls of one SELECT.
+/// The aggregate calls of one SELECT, and what else it calls over many rows.
 #[derive(Debug, Default)]
 pub(super) struct Aggregates {
     pub(super) list: Vec<Aggregate>,
+    /// Its calls with OVER.
+    pub(super) windows: Vec<WindowCall>,
+    /// What WINDOW names.
+    pub(super) named: Vec<(String, ast::WindowSpec)>,
 }
 
 impl Aggregates {
@@ -34,7 +38,7 @@ impl Aggregates {
     }
 }
 
-fn kind_of(name: &str) -> Option<AggregateKind> {
+pub(super) fn kind_of(name: &str) -> Option<AggregateKind> {
     Some(match name {
         "count" => AggregateKind::Count,
         "sum" => AggregateKind::Sum,
@@ -141,7 +145,7 @@ impl Binder<'_> {
     }
 
     /// The type of the result, and the arguments cast as the aggregate wants them.
-    fn aggregate_types(
+    pub(super) fn aggregate_types(
         &mut self,
         name: &str,
         kind: AggregateKind,

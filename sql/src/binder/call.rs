@@ -6,7 +6,7 @@ use super::Binder;
 use super::coerce::implicitly;
 use super::expr::Around;
 use super::names;
-use crate::bound::{Expr, Node};
+use crate::bound::{Expr, Node, WindowFunction};
 use crate::error::{SqlError, SqlState};
 use crate::functions::{CastContext, ScalarFunction, candidates};
 use crate::types::{Type, TypeCategory, TypeKind};
@@ -33,7 +33,13 @@ impl Binder<'_> {
     ) -> Result<Expr, SqlError> {
         let name = function_name(&function.name)?;
         if function.over.is_some() {
-            return Err(SqlError::unsupported("a window function"));
+            return self.window_call(&name, function, around);
+        }
+        if WindowFunction::of(&name).is_some() {
+            return Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("window function {name} requires an OVER clause"),
+            ));
         }
         if !function.within_group.is_empty() {
             return Err(SqlError::unsupported("WITHIN GROUP"));

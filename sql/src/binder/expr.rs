@@ -32,6 +32,8 @@ pub(super) enum Clause {
     Check,
     Generated,
     Transform,
+    /// In a call with OVER.
+    Window,
 }
 
 impl Clause {
@@ -56,6 +58,7 @@ impl Clause {
             Clause::Check => "check constraints",
             Clause::Generated => "column generation expressions",
             Clause::Transform => "transform expressions",
+            Clause::Window => "window definitions",
         }
     }
 }

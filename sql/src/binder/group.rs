@@ -2,7 +2,8 @@
 
 use super::aggregate::{AGGREGATE_SLOTS, placeholder};
 use super::scope::Scope;
-use crate::bound::{Expr, Node};
+use super::window::WINDOW_SLOTS;
+use crate::bound::{Expr, Node, WindowCall};
 use crate::error::{SqlError, SqlState};
 
 /// Rewrites expressions to read the group row.
@@ -52,6 +53,17 @@ impl Grouper<'_> {
         result
     }
 
+    /// Rewrites the expressions of a window call.
+    pub(super) fn rewrite_window(&mut self, call: &mut WindowCall) -> Result<(), SqlError> {
+        let mut result = Ok(());
+        call.for_each_expr_mut(&mut |expr| {
+            if result.is_ok() {
+                result = self.rewrite(expr);
+            }
+        });
+        result
+    }
+
     /// 42803 for what a query in an expression reads.
     fn ungrouped_around(&self, slot: usize) -> SqlError {
         SqlError::new(
@@ -77,6 +89,7 @@ impl Grouper<'_> {
     pub(super) fn place(&self, expr: &mut Expr) {
         let keys = self.keys.len();
         expr.remap_columns(&mut |slot| match slot.checked_sub(AGGREGATE_SLOTS) {
+            Some(_) if slot >= WINDOW_SLOTS => slot,
             Some(aggregate) => keys + aggregate,
             None => slot,
         });

@@ -16,6 +16,7 @@ mod conflict;
 mod copy;
 mod ddl;
 mod delete;
+mod distinct;
 mod expr;
 mod from;
 mod given;
@@ -39,6 +40,7 @@ mod symbol;
 mod tests;
 mod type_name;
 mod update;
+mod window;
 mod with;
 
 use sqlparser::ast;

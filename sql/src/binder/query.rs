@@ -117,9 +117,11 @@ impl Binder<'_> {
             filter: None,
             grouping: None,
             having: None,
+            windows: Vec::new(),
             visible: targets.len(),
             targets,
             distinct: false,
+            distinct_on: Vec::new(),
             order_by: Vec::new(),
             limit: None,
             offset: None,
@@ -311,6 +313,9 @@ impl Binder<'_> {
             }
             if select.distinct {
                 return Err(refused("DISTINCT clause"));
+            }
+            if !select.windows.is_empty() {
+                return Err(refused("window functions"));
             }
             if let Some(grouping) = &select.grouping {
                 return Err(refused(match grouping.keys.is_empty() {

@@ -4,10 +4,12 @@ use sqlparser::ast;
 
 use super::aggregate::Aggregates;
 use super::column_name::column_name;
+use super::distinct::{check_first_keys, first_of_each};
 use super::expr::{Around, Clause};
 use super::group::Grouper;
 use super::query::{is_constant, order_key};
 use super::scope::{Found, Scope};
+use super::window::{WINDOW_SLOTS, named_windows};
 use super::{Binder, names};
 use crate::bound::{Expr, From, Grouping, Leaf, Select, TableFunction, Target};
 use crate::error::{SqlError, SqlState};
@@ -21,7 +23,8 @@ impl Binder<'_> {
         order_by: &[ast::OrderByExpr],
         wanted: Option<&[Type]>,
     ) -> Result<Select, SqlError> {
-        let unsettled = std::mem::take(&mut self.unsettled);
+        let first_of = matches!(select.distinct, Some(ast::Distinct::On(_)));
+        let unsettled = std::mem::take(&mut self.unsettled) && !first_of;
         check_supported(select)?;
         let mut scope = Scope::default();
         let mut from = self.relations(&select.from, &mut scope)?;
@@ -34,7 +37,10 @@ impl Binder<'_> {
         } else {
             wanted
         };
-        let mut aggregates = Aggregates::default();
+        let mut aggregates = Aggregates {
+            named: named_windows(&select.named_window)?,
+            ..Aggregates::default()
+        };
         let mut targets = match self.function_target(select, &mut scope)? {
             Some((leaf, targets)) => {
                 from = From::Leaf(leaf);
@@ -56,7 +62,7 @@ impl Binder<'_> {
         let distinct = match &select.distinct {
             None | Some(ast::Distinct::All) => false,
             Some(ast::Distinct::Distinct) => true,
-            Some(ast::Distinct::On(_)) => return Err(SqlError::unsupported("DISTINCT ON")),
+            Some(ast::Distinct::On(_)) => false,
         };
         let keys = self.group_keys(&select.group_by, &scope, &targets)?;
         let mut having = match &select.having {
@@ -75,6 +81,12 @@ impl Binder<'_> {
             )?;
             order.push(order_key(key, target));
         }
+        let mut firsts = Vec::new();
+        if let Some(ast::Distinct::On(keys)) = &select.distinct {
+            firsts = self.first_keys(keys, &scope, &mut aggregates, (&mut targets, visible))?;
+            check_first_keys(&firsts, &order)?;
+        }
+        let mut windows = std::mem::take(&mut aggregates.windows);
         let grouped = keys.is_some() || having.is_some() || !aggregates.list.is_empty();
         let grouping = match grouped {
             false => None,
@@ -88,11 +100,17 @@ impl Binder<'_> {
                     .map(|t| &mut t.expr)
                     .chain(&mut having)
                     .collect();
+                for call in &mut windows {
+                    grouper.rewrite_window(call)?;
+                }
                 for expr in &mut exprs {
                     grouper.rewrite(expr)?;
                 }
                 for expr in exprs {
                     grouper.place(expr);
+                }
+                for call in &mut windows {
+                    call.for_each_expr_mut(&mut |expr| grouper.place(expr));
                 }
                 Some(Grouping {
                     keys: grouper.keys,
@@ -100,19 +118,37 @@ impl Binder<'_> {
                 })
             }
         };
-        Ok(Select {
+        let width = match &grouping {
+            None => from.width(),
+            Some(grouping) => grouping.keys.len() + grouping.aggregates.len(),
+        };
+        for target in &mut targets {
+            target
+                .expr
+                .remap_columns(&mut |slot| match slot.checked_sub(WINDOW_SLOTS) {
+                    Some(call) => width + call,
+                    None => slot,
+                });
+        }
+        let bound = Select {
             from,
             filter,
             grouping,
             having,
+            windows,
             targets,
             visible,
             distinct,
+            distinct_on: Vec::new(),
             order_by: order,
             limit: None,
             offset: None,
             locking: None,
-        })
+        };
+        match &select.distinct {
+            Some(ast::Distinct::On(_)) => Ok(first_of_each(bound, firsts)),
+            _ => Ok(bound),
+        }
     }
 
     /// WHERE.
@@ -428,8 +464,6 @@ fn check_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<(), SqlErr
 fn check_supported(select: &ast::Select) -> Result<(), SqlError> {
     let refused = if select.into.is_some() {
         "SELECT INTO"
-    } else if !select.named_window.is_empty() {
-        "WINDOW"
     } else if select.top.is_some()
         || select.exclude.is_some()
         || !select.lateral_views.is_empty()

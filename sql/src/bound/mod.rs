@@ -24,6 +24,7 @@ mod select;
 mod session;
 mod statement;
 mod subquery;
+mod window;
 
 pub use alter::{AddColumn, AlterAction, SetType};
 pub use ddl::{
@@ -49,3 +50,4 @@ pub use session::{
 };
 pub use statement::{ResultColumn, Statement};
 pub use subquery::{Subquery, SubqueryKind};
+pub use window::{Frame, FrameBound, FrameOffset, FrameUnit, WindowCall, WindowFunction};

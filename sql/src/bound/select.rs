@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::expr::Expr;
 use super::relation::{Cte, Lateral, Recursive, SetOperation};
+use super::window::WindowCall;
 use crate::catalog::TableDef;
 use crate::system::SystemTable;
 use crate::types::Type;
@@ -25,12 +26,16 @@ pub struct Select {
     pub grouping: Option<Grouping>,
     /// HAVING, over the group row.
     pub having: Option<Expr>,
+    /// Window calls, over the from row or the group row: targets find their values in the slots behind it.
+    pub windows: Vec<WindowCall>,
     /// The select list, `visible` of them for the client, then hidden sort keys.
     pub targets: Vec<Target>,
     /// How many targets the client sees.
     pub visible: usize,
     /// DISTINCT over the visible targets.
     pub distinct: bool,
+    /// DISTINCT ON: over these targets instead, and the first row of several is kept.
+    pub distinct_on: Vec<usize>,
     /// ORDER BY.
     pub order_by: Vec<OrderKey>,
     /// LIMIT, a bigint without columns; NULL is no limit.

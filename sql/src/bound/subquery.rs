@@ -78,6 +78,7 @@ impl Select {
             }
         }
         self.having.iter().for_each(&mut *f);
+        self.windows.iter().for_each(|call| call.for_each_expr(f));
         self.targets.iter().for_each(|target| f(&target.expr));
         self.limit.iter().for_each(&mut *f);
         self.offset.iter().for_each(&mut *f);

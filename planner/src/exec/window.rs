@@ -1,0 +1,520 @@
+//! Window functions at work.
+//!
+//! All rows are gathered. For each window they are put in its order, cut into partitions, and each partition into
+//! groups of rows that are equal under ORDER BY; then each call's values go into the slots behind the rows. The rows
+//! come out in the order of the last window.
+//!
+//! An aggregate whose frame begins with the partition only takes the rows in that are new to the frame; any other is
+//! added up again for each frame.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use fencepost_sql::bound::{
+    Aggregate, Expr, Frame, FrameBound, FrameOffset, FrameUnit, WindowCall, WindowFunction,
+};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions::{Accumulator, sort_compare};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+
+use super::batch::Batch;
+use super::cx::Cx;
+use super::gathered::Gathered;
+use super::set::give;
+
+/// Rows between two looks at the cancel flag.
+const BREATH: usize = 1024;
+
+/// Rows with their window calls, the first before anything is computed.
+#[derive(Default)]
+pub struct Windowed {
+    rows: Batch,
+    order: Vec<u32>,
+    next: usize,
+    gathered: Gathered,
+}
+
+impl Windowed {
+    /// Takes rows of `width` values in, which have room for the calls behind them.
+    pub fn new(width: usize) -> Windowed {
+        Windowed {
+            rows: Batch::new(width),
+            ..Windowed::default()
+        }
+    }
+
+    /// Values in a row.
+    pub fn width(&self) -> usize {
+        self.rows.width()
+    }
+
+    /// Takes the first `width` values of each row in.
+    pub fn add(&mut self, cx: &mut Cx<'_>, rows: &Batch, width: usize) -> Result<(), Halt> {
+        let from = self.rows.len();
+        for i in 0..rows.len() {
+            self.rows.push()[..width].clone_from_slice(&rows.row(i)[..width]);
+        }
+        self.gathered.add_rows(cx, &self.rows, from)?;
+        Ok(())
+    }
+
+    /// Computes all calls; the slots of their values begin at `first`.
+    pub fn compute(
+        &mut self,
+        calls: &[WindowCall],
+        cx: &mut Cx<'_>,
+        first: usize,
+    ) -> Result<(), Halt> {
+        self.order = (0..self.rows.len() as u32).collect();
+        let mut done = vec![false; calls.len()];
+        for at in 0..calls.len() {
+            if done[at] {
+                continue;
+            }
+            let window = &calls[at];
+            let sorted = Sorted::new(&mut self.order, &self.rows, window, cx)?;
+            for (nth, call) in calls.iter().enumerate() {
+                let same =
+                    call.partition_by == window.partition_by && call.order_by == window.order_by;
+                if same && !done[nth] {
+                    done[nth] = true;
+                    self.call(call, &sorted, cx, first + nth)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        call: &WindowCall,
+        sorted: &Sorted,
+        cx: &mut Cx<'_>,
+        slot: usize,
+    ) -> Result<(), Halt> {
+        let bounds = Bounds::new(&call.frame, cx)?;
+        for partition in &sorted.partitions {
+            let part = Part {
+                rows: &self.rows,
+                order: &self.order[partition.clone()],
+                first: partition.start,
+                sorted,
+                call,
+                bounds: &bounds,
+            };
+            let values = part.values(cx)?;
+            for (row, value) in self.order[partition.clone()].iter().zip(values) {
+                self.rows.row_mut(*row as usize)[slot] = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves up to `max` rows to `out`; whether there are more.
+    pub fn give(&mut self, out: &mut Batch, max: usize) -> bool {
+        let end = self.order.len().min(self.next + max);
+        for i in self.next..end {
+            give(self.rows.row_mut(self.order[i] as usize), out.push());
+        }
+        self.next = end;
+        end < self.order.len()
+    }
+}
+
+/// Rows in the order of a window.
+struct Sorted {
+    /// Where each partition is.
+    partitions: Vec<Range<usize>>,
+    /// For each place, the group of equal rows that is there.
+    groups: Vec<u32>,
+    /// Where each group is.
+    group_ranges: Vec<Range<usize>>,
+    /// The values of the first ORDER BY expression, by place.
+    keys: Vec<Value>,
+}
+
+impl Sorted {
+    /// Puts `order` in the window's order.
+    fn new(
+        order: &mut [u32],
+        rows: &Batch,
+        window: &WindowCall,
+        cx: &mut Cx<'_>,
+    ) -> Result<Sorted, Halt> {
+        let parts = window.partition_by.len();
+        let exprs: Vec<(&Expr, bool, bool)> = window
+            .partition_by
+            .iter()
+            .map(|expr| (expr, false, false))
+            .chain(
+                window
+                    .order_by
+                    .iter()
+                    .map(|(e, desc, nulls)| (e, *desc, *nulls)),
+            )
+            .collect();
+        let mut keys = Batch::new(exprs.len());
+        for i in 0..rows.len() {
+            if i % BREATH == 0 {
+                cx.check_cancel()?;
+            }
+            for (slot, (expr, ..)) in keys.push().iter_mut().zip(&exprs) {
+                *slot = cx.value(expr, rows.row(i))?;
+            }
+        }
+        let compare = |a: u32, b: u32, range: Range<usize>| {
+            let (a, b) = (keys.row(a as usize), keys.row(b as usize));
+            for at in range {
+                let (_, desc, nulls_first) = exprs[at];
+                let ordering = sort_compare(&a[at], &b[at], desc, nulls_first);
+                if ordering.is_ne() {
+                    return ordering;
+                }
+            }
+            Ordering::Equal
+        };
+        if !exprs.is_empty() {
+            order.sort_by(|a, b| compare(*a, *b, 0..exprs.len()));
+        }
+        let mut sorted = Sorted {
+            partitions: Vec::new(),
+            groups: Vec::with_capacity(order.len()),
+            group_ranges: Vec::new(),
+            keys: Vec::new(),
+        };
+        for (place, row) in order.iter().enumerate() {
+            let before = place.checked_sub(1).map(|before| order[before]);
+            let new_partition = before.is_none_or(|b| compare(b, *row, 0..parts).is_ne());
+            let new_group = new_partition
+                || before.is_none_or(|b| compare(b, *row, parts..exprs.len()).is_ne());
+            extend(&mut sorted.partitions, place, new_partition);
+            extend(&mut sorted.group_ranges, place, new_group);
+            sorted.groups.push(sorted.group_ranges.len() as u32 - 1);
+            if !window.order_by.is_empty() {
+                sorted.keys.push(keys.row(*row as usize)[parts].clone());
+            }
+        }
+        Ok(sorted)
+    }
+}
+
+/// Adds a place to the last range, or begins one.
+fn extend(ranges: &mut Vec<Range<usize>>, place: usize, new: bool) {
+    match ranges.last_mut() {
+        Some(last) if !new => last.end = place + 1,
+        _ => ranges.push(place..place + 1),
+    }
+}
+
+/// The offsets of a frame, evaluated.
+struct Bounds {
+    start: Value,
+    end: Value,
+}
+
+impl Bounds {
+    fn new(frame: &Frame, cx: &Cx<'_>) -> Result<Bounds, SqlError> {
+        let offset = |bound: &FrameBound, which: &str| match bound {
+            FrameBound::Preceding(offset) | FrameBound::Following(offset) => {
+                let value = cx.value(&offset.by, &[])?;
+                check_offset(&value, frame.unit, which)?;
+                Ok::<Value, SqlError>(value)
+            }
+            _ => Ok(Value::Null),
+        };
+        Ok(Bounds {
+            start: offset(&frame.start, "starting")?,
+            end: offset(&frame.end, "ending")?,
+        })
+    }
+}
+
+fn check_offset(value: &Value, unit: FrameUnit, which: &str) -> Result<(), SqlError> {
+    if value.is_null() {
+        return Err(SqlError::new(
+            SqlState::NULL_VALUE_NOT_ALLOWED,
+            format!("frame {which} offset must not be null"),
+        ));
+    }
+    let negative = match value {
+        Value::Float4(v) => *v < 0.0,
+        Value::Float8(v) => *v < 0.0,
+        Value::Numeric(v) => v.is_sign_negative() && !v.is_zero(),
+        other => other.as_int().is_some_and(|v| v < 0),
+    };
+    if negative {
+        return Err(SqlError::new(
+            SqlState::INVALID_FRAME_OFFSET,
+            match unit {
+                FrameUnit::Range => {
+                    "invalid preceding or following size in window function".to_owned()
+                }
+                FrameUnit::Rows | FrameUnit::Groups => {
+                    format!("frame {which} offset must not be negative")
+                }
+            },
+        ));
+    }
+    Ok(())
+}
+
+/// A partition, for one call.
+struct Part<'a> {
+    rows: &'a Batch,
+    /// Its rows, in the window's order.
+    order: &'a [u32],
+    /// The place of its first row among all.
+    first: usize,
+    sorted: &'a Sorted,
+    call: &'a WindowCall,
+    bounds: &'a Bounds,
+}
+
+impl Part<'_> {
+    fn row(&self, at: usize) -> &[Value] {
+        self.rows.row(self.order[at] as usize)
+    }
+
+    /// The rows that are equal to the one at `at` under ORDER BY.
+    fn peers(&self, at: usize) -> Range<usize> {
+        let group = self.sorted.groups[self.first + at] as usize;
+        self.group(group)
+    }
+
+    fn group(&self, group: usize) -> Range<usize> {
+        let range = &self.sorted.group_ranges[group];
+        range.start - self.first..range.end - self.first
+    }
+
+    /// The call's value for each row.
+    fn values(&self, cx: &mut Cx<'_>) -> Result<Vec<Value>, Halt> {
+        if let WindowFunction::Aggregate(aggregate) = &self.call.function {
+            return self.aggregates(aggregate, cx);
+        }
+        let mut values = Vec::with_capacity(self.order.len());
+        for at in 0..self.order.len() {
+            if at % BREATH == 0 {
+                cx.check_cancel()?;
+            }
+            values.push(self.value(at, cx)?);
+        }
+        Ok(values)
+    }
+
+    fn value(&self, at: usize, cx: &Cx<'_>) -> Result<Value, SqlError> {
+        use WindowFunction as W;
+        let count = self.order.len();
+        let first_group = self.sorted.groups[self.first];
+        Ok(match &self.call.function {
+            W::RowNumber => Value::Int8(at as i64 + 1),
+            W::Rank => Value::Int8(self.peers(at).start as i64 + 1),
+            W::DenseRank => {
+                let group = self.sorted.groups[self.first + at];
+                Value::Int8(i64::from(group - first_group) + 1)
+            }
+            W::PercentRank if count == 1 => Value::Float8(0.0),
+            W::PercentRank => Value::Float8(self.peers(at).start as f64 / (count - 1) as f64),
+            W::CumeDist => Value::Float8(self.peers(at).end as f64 / count as f64),
+            W::Ntile => self.bucket(at, cx)?,
+            W::Lag => self.beside(at, -1, cx)?,
+            W::Lead => self.beside(at, 1, cx)?,
+            W::FirstValue => {
+                let frame = self.frame(at, cx)?;
+                self.argument(0, (!frame.is_empty()).then_some(frame.start), cx)?
+            }
+            W::LastValue => {
+                let frame = self.frame(at, cx)?;
+                self.argument(
+                    0,
+                    frame.end.checked_sub(1).filter(|at| frame.contains(at)),
+                    cx,
+                )?
+            }
+            W::NthValue => {
+                let Some(nth) = self.argument(1, Some(at), cx)?.as_int() else {
+                    return Ok(Value::Null);
+                };
+                if nth <= 0 {
+                    return Err(SqlError::new(
+                        SqlState::INVALID_ARGUMENT_FOR_NTH_VALUE,
+                        "argument of nth_value must be greater than zero",
+                    ));
+                }
+                let frame = self.frame(at, cx)?;
+                let wanted = frame.start.checked_add(nth as usize - 1);
+                self.argument(0, wanted.filter(|at| frame.contains(at)), cx)?
+            }
+            W::Aggregate(_) => Value::Null,
+        })
+    }
+
+    /// An argument over the row at `at`; NULL for none.
+    fn argument(&self, nth: usize, at: Option<usize>, cx: &Cx<'_>) -> Result<Value, SqlError> {
+        match (self.call.args.get(nth), at) {
+            (Some(arg), Some(at)) => cx.value(arg, self.row(at)),
+            _ => Ok(Value::Null),
+        }
+    }
+
+    /// ntile: the first buckets have one row more where they do not come out even.
+    fn bucket(&self, at: usize, cx: &Cx<'_>) -> Result<Value, SqlError> {
+        let Some(buckets) = self.argument(0, Some(0), cx)?.as_int() else {
+            return Ok(Value::Null);
+        };
+        if buckets <= 0 {
+            return Err(SqlError::new(
+                SqlState::INVALID_ARGUMENT_FOR_NTILE,
+                "argument of ntile must be greater than zero",
+            ));
+        }
+        let (count, buckets, at) = (self.order.len() as i64, buckets, at as i64);
+        let (size, longer) = (count / buckets, count % buckets);
+        let bucket = match at < longer * (size + 1) {
+            true => at / (size + 1),
+            false => longer + (at - longer * (size + 1)) / size.max(1),
+        };
+        Ok(Value::Int4(i32::try_from(bucket + 1).unwrap_or(i32::MAX)))
+    }
+
+    /// lag and lead.
+    fn beside(&self, at: usize, direction: i64, cx: &Cx<'_>) -> Result<Value, SqlError> {
+        let offset = match self.call.args.len() {
+            1 => 1,
+            _ => match self.argument(1, Some(at), cx)?.as_int() {
+                Some(offset) => offset,
+                None => return Ok(Value::Null),
+            },
+        };
+        let wanted = (at as i64).checked_add(direction * offset);
+        let wanted = wanted.and_then(|at| usize::try_from(at).ok());
+        match wanted.filter(|at| *at < self.order.len()) {
+            Some(there) => self.argument(0, Some(there), cx),
+            None => self.argument(2, Some(at), cx),
+        }
+    }
+
+    fn aggregates(&self, aggregate: &Aggregate, cx: &mut Cx<'_>) -> Result<Vec<Value>, Halt> {
+        let mut values: Vec<Value> = Vec::with_capacity(self.order.len());
+        let grows = self.call.frame.start == FrameBound::First;
+        let mut sum = Accumulator::new(aggregate);
+        let mut last: Option<Range<usize>> = None;
+        for at in 0..self.order.len() {
+            cx.check_cancel()?;
+            let frame = self.frame(at, cx)?;
+            if let (Some(same), Some(value)) = (&last, values.last())
+                && *same == frame
+            {
+                values.push(value.clone());
+                continue;
+            }
+            let taken = match &last {
+                Some(last) if grows && last.end <= frame.end => last.end,
+                _ => {
+                    sum = Accumulator::new(aggregate);
+                    frame.start
+                }
+            };
+            for at in taken..frame.end {
+                sum.update(aggregate, self.row(at), cx.params(), cx.eval)?;
+            }
+            values.push(sum.clone().finish(aggregate)?);
+            last = Some(frame);
+        }
+        Ok(values)
+    }
+
+    /// The frame of the row at `at`.
+    fn frame(&self, at: usize, cx: &Cx<'_>) -> Result<Range<usize>, SqlError> {
+        let frame = &self.call.frame;
+        let count = self.order.len();
+        let start = match &frame.start {
+            FrameBound::First => 0,
+            FrameBound::Last => count,
+            FrameBound::Current => match frame.unit {
+                FrameUnit::Rows => at,
+                FrameUnit::Range | FrameUnit::Groups => self.peers(at).start,
+            },
+            FrameBound::Preceding(offset) => {
+                self.bound(at, (-1, offset, &self.bounds.start), true, cx)?
+            }
+            FrameBound::Following(offset) => {
+                self.bound(at, (1, offset, &self.bounds.start), true, cx)?
+            }
+        };
+        let end = match &frame.end {
+            FrameBound::First => 0,
+            FrameBound::Last => count,
+            FrameBound::Current => match frame.unit {
+                FrameUnit::Rows => at + 1,
+                FrameUnit::Range | FrameUnit::Groups => self.peers(at).end,
+            },
+            FrameBound::Preceding(offset) => {
+                self.bound(at, (-1, offset, &self.bounds.end), false, cx)?
+            }
+            FrameBound::Following(offset) => {
+                self.bound(at, (1, offset, &self.bounds.end), false, cx)?
+            }
+        };
+        Ok(start..end.max(start))
+    }
+
+    /// A bound that is an offset from the row: the first place within, or the first beyond.
+    fn bound(
+        &self,
+        at: usize,
+        (direction, offset, by): (i64, &FrameOffset, &Value),
+        start: bool,
+        cx: &Cx<'_>,
+    ) -> Result<usize, SqlError> {
+        let count = self.order.len();
+        let far = |from: usize| {
+            let by = by.as_int().unwrap_or(0);
+            (from as i64).saturating_add(direction.saturating_mul(by))
+        };
+        match self.call.frame.unit {
+            FrameUnit::Rows => {
+                let place = far(at).saturating_add(i64::from(!start));
+                Ok(usize::try_from(place).unwrap_or(0).min(count))
+            }
+            FrameUnit::Groups => {
+                let first = self.sorted.groups[self.first];
+                let last = self.sorted.groups[self.first + count - 1];
+                let group = far(self.sorted.groups[self.first + at] as usize);
+                if group < i64::from(first) {
+                    return Ok(0);
+                }
+                if group > i64::from(last) {
+                    return Ok(count);
+                }
+                let range = self.group(group as usize);
+                Ok(if start { range.start } else { range.end })
+            }
+            FrameUnit::Range => {
+                let keys = &self.sorted.keys[self.first..self.first + count];
+                let (Some(value), Some((_, desc, nulls_first))) =
+                    (&offset.value, self.call.order_by.first())
+                else {
+                    return Ok(at);
+                };
+                if keys[at].is_null() {
+                    let peers = self.peers(at);
+                    return Ok(if start { peers.start } else { peers.end });
+                }
+                let bound = cx.value(value, &[keys[at].clone(), by.clone()])?;
+                let within = |key: &Value| {
+                    let ordering = match (key.as_int(), bound.as_int()) {
+                        (Some(key), Some(bound)) if *desc => bound.cmp(&key),
+                        (Some(key), Some(bound)) => key.cmp(&bound),
+                        _ => sort_compare(key, &bound, *desc, *nulls_first),
+                    };
+                    match start {
+                        true => ordering.is_lt(),
+                        false => ordering.is_le(),
+                    }
+                };
+                Ok(keys.partition_point(within))
+            }
+        }
+    }
+}

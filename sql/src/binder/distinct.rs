@@ -1,0 +1,107 @@
+//! DISTINCT ON: the first row of several that agree in some expressions.
+//!
+//! The SELECT becomes a subquery with its order; around it the first row of each kind is kept.
+
+use sqlparser::ast;
+
+use super::Binder;
+use super::aggregate::Aggregates;
+use super::expr::{Around, Clause};
+use super::scope::Scope;
+use crate::bound::{Expr, From, Leaf, LeafSource, OrderKey, Select, Target};
+use crate::error::{SqlError, SqlState};
+
+impl Binder<'_> {
+    /// The targets that the expressions of DISTINCT ON are; new hidden ones for those that are not in the list.
+    pub(super) fn first_keys(
+        &mut self,
+        keys: &[ast::Expr],
+        scope: &Scope,
+        aggregates: &mut Aggregates,
+        (targets, visible): (&mut Vec<Target>, usize),
+    ) -> Result<Vec<usize>, SqlError> {
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
+            if let Some(target) = self.output_reference(key, &targets[..visible])? {
+                found.push(target);
+                continue;
+            }
+            let around = &mut Around {
+                scope,
+                clause: Clause::OrderBy,
+                aggregates: Some(&mut *aggregates),
+            };
+            let bound = self.expr(key, around)?;
+            let bound = self.settle(bound)?;
+            let known = targets.iter().position(|t| t.expr == bound);
+            found.push(known.unwrap_or_else(|| {
+                targets.push(Target {
+                    name: String::new(),
+                    expr: bound,
+                    origin: None,
+                });
+                targets.len() - 1
+            }));
+        }
+        Ok(found)
+    }
+}
+
+/// The order must begin with the expressions of DISTINCT ON, in whatever order.
+pub(super) fn check_first_keys(firsts: &[usize], order: &[OrderKey]) -> Result<(), SqlError> {
+    let mut rest: Vec<usize> = firsts.to_vec();
+    rest.sort_unstable();
+    rest.dedup();
+    for key in order {
+        if rest.is_empty() {
+            break;
+        }
+        match rest.iter().position(|first| *first == key.target) {
+            Some(at) => {
+                rest.remove(at);
+            }
+            None if firsts.contains(&key.target) => {}
+            None => {
+                return Err(SqlError::new(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The first row of each kind of `select`, in its order.
+pub(super) fn first_of_each(mut select: Select, firsts: Vec<usize>) -> Select {
+    let visible = select.visible;
+    select.visible = select.targets.len();
+    let column = |(slot, target): (usize, &Target)| Target {
+        name: target.name.clone(),
+        expr: Expr::column(target.expr.ty, slot),
+        origin: target.origin,
+    };
+    let targets: Vec<Target> = select.targets.iter().enumerate().map(column).collect();
+    let leaf = Leaf {
+        alias: "unique".to_owned(),
+        column_names: targets.iter().map(|t| t.name.clone()).collect(),
+        column_types: targets.iter().map(|t| t.expr.ty).collect(),
+        first_slot: 0,
+        source: LeafSource::Subquery(Box::new(select)),
+    };
+    Select {
+        from: From::Leaf(leaf),
+        filter: None,
+        grouping: None,
+        having: None,
+        windows: Vec::new(),
+        targets,
+        visible,
+        distinct: true,
+        distinct_on: firsts,
+        order_by: Vec::new(),
+        limit: None,
+        offset: None,
+        locking: None,
+    }
+}

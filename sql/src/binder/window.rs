@@ -1,0 +1,415 @@
+//! Window calls: like aggregates they leave a placeholder in the expression and go into a list.
+
+use sqlparser::ast;
+
+use super::aggregate::{Aggregates, kind_of};
+use super::call::plain_argument;
+use super::expr::{Around, Clause};
+use super::{Binder, names};
+use crate::bound::{
+    Aggregate, AggregateKind, Expr, Frame, FrameBound, FrameOffset, FrameUnit, WindowCall,
+    WindowFunction,
+};
+use crate::error::{SqlError, SqlState};
+use crate::functions::CastContext;
+use crate::types::Type;
+
+/// Slots from here on are window calls, until the SELECT is put together.
+pub(super) const WINDOW_SLOTS: usize = 1 << 50;
+
+/// ORDER BY of a window: expression, descending, nulls first.
+type Order = Vec<(Expr, bool, bool)>;
+
+impl Aggregates {
+    /// The placeholder of a call; equal calls share one.
+    fn add_window(&mut self, call: WindowCall) -> Expr {
+        let ty = call.ty;
+        let at = match self.windows.iter().position(|w| *w == call) {
+            Some(at) => at,
+            None => {
+                self.windows.push(call);
+                self.windows.len() - 1
+            }
+        };
+        Expr::column(ty, WINDOW_SLOTS + at)
+    }
+}
+
+impl Binder<'_> {
+    /// A call with OVER.
+    pub(super) fn window_call(
+        &mut self,
+        name: &str,
+        function: &ast::Function,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let allowed = matches!(around.clause, Clause::Select | Clause::OrderBy);
+        if !allowed || around.aggregates.is_none() {
+            let message = match around.clause {
+                Clause::Window => "window function calls cannot be nested".to_owned(),
+                Clause::Argument => {
+                    "aggregate function calls cannot contain window function calls".to_owned()
+                }
+                clause => format!("window functions are not allowed in {}", clause.name()),
+            };
+            let state = match around.clause {
+                Clause::Argument => SqlState::GROUPING_ERROR,
+                _ => SqlState::WINDOWING_ERROR,
+            };
+            return Err(SqlError::new(state, message));
+        }
+        let mut inner = Around {
+            scope: around.scope,
+            clause: Clause::Window,
+            aggregates: around.aggregates.as_deref_mut(),
+        };
+        let spec = match &function.over {
+            Some(ast::WindowType::WindowSpec(spec)) => spec.clone(),
+            Some(ast::WindowType::NamedWindow(name)) => named_window(&inner, name)?,
+            None => return Err(SqlError::internal("a window call without a window")),
+        };
+        let (partition_by, order_by, frame) = self.window(&spec, &mut inner)?;
+        let (function, args, ty) = self.window_function(name, function, &mut inner)?;
+        let call = WindowCall {
+            function,
+            args,
+            partition_by,
+            order_by,
+            frame,
+            ty,
+        };
+        let mut deep = false;
+        call.for_each_expr(&mut |expr| deep |= expr.has_subquery());
+        if deep {
+            return Err(SqlError::unsupported(
+                "a subquery in a window function call",
+            ));
+        }
+        match &mut around.aggregates {
+            Some(list) => Ok(list.add_window(call)),
+            None => Err(SqlError::internal("a window call where none may be")),
+        }
+    }
+
+    /// The function, its arguments and its type.
+    fn window_function(
+        &mut self,
+        name: &str,
+        function: &ast::Function,
+        around: &mut Around<'_>,
+    ) -> Result<(WindowFunction, Vec<Expr>, Type), SqlError> {
+        let ast::FunctionArguments::List(list) = &function.args else {
+            return Err(super::call::no_function(name, &[]));
+        };
+        let star = matches!(
+            list.args.as_slice(),
+            [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)]
+        );
+        let refused = |what: &str| {
+            Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("{what} window functions"),
+            ))
+        };
+        let mut args = Vec::new();
+        if !star {
+            for arg in &list.args {
+                args.push(self.expr(plain_argument(arg)?, around)?);
+            }
+        }
+        if list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct) {
+            return refused("DISTINCT is not implemented for");
+        }
+        if !list.clauses.is_empty() {
+            return refused("aggregate ORDER BY is not implemented for");
+        }
+        if let Some(found) = WindowFunction::of(name) {
+            if function.filter.is_some() {
+                return refused("FILTER is not implemented for non-aggregate");
+            }
+            let (args, ty) = self.window_arguments(name, &found, args)?;
+            return Ok((found, args, ty));
+        }
+        let Some(mut kind) = kind_of(name) else {
+            // It may be a function of another kind, or none at all.
+            self.call(name, args)?;
+            return Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!(
+                    "OVER specified, but {name} is not a window function nor an aggregate function"
+                ),
+            ));
+        };
+        if star && kind == AggregateKind::Count {
+            kind = AggregateKind::CountStar;
+        }
+        let filter = match &function.filter {
+            None => None,
+            Some(filter) => {
+                let filter = self.expr(filter, around)?;
+                Some(self.condition(filter, "FILTER")?)
+            }
+        };
+        let (ty, args) = self.aggregate_types(name, kind, args)?;
+        let aggregate = Aggregate {
+            kind,
+            distinct: false,
+            args,
+            filter,
+            order_by: Vec::new(),
+            ty,
+        };
+        Ok((
+            WindowFunction::Aggregate(Box::new(aggregate)),
+            Vec::new(),
+            ty,
+        ))
+    }
+
+    fn window_arguments(
+        &mut self,
+        name: &str,
+        function: &WindowFunction,
+        args: Vec<Expr>,
+    ) -> Result<(Vec<Expr>, Type), SqlError> {
+        use WindowFunction as W;
+        let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+        let (least, most) = match function {
+            W::Ntile | W::FirstValue | W::LastValue => (1, 1),
+            W::NthValue => (2, 2),
+            W::Lag | W::Lead => (1, 3),
+            _ => (0, 0),
+        };
+        if args.len() < least || args.len() > most {
+            return Err(super::call::no_function(name, &types));
+        }
+        let wrong = |e: SqlError| match e.sqlstate() == SqlState::CANNOT_COERCE {
+            true => super::call::no_function(name, &types),
+            false => e,
+        };
+        let mut args = args.into_iter();
+        let (first, second, third) = (args.next(), args.next(), args.next());
+        let mut bound = Vec::new();
+        match (function, first) {
+            (W::RowNumber | W::Rank | W::DenseRank, _) => return Ok((bound, Type::INT8)),
+            (W::PercentRank | W::CumeDist, _) => return Ok((bound, Type::FLOAT8)),
+            (W::Ntile, Some(first)) => {
+                let buckets = self.coerce(first, Type::INT4, CastContext::Implicit);
+                bound.push(buckets.map_err(wrong)?);
+                return Ok((bound, Type::INT4));
+            }
+            (_, Some(first)) => bound.push(self.settle(first)?),
+            (_, None) => return Err(super::call::no_function(name, &types)),
+        }
+        if let Some(second) = second {
+            let count = self.coerce(second, Type::INT4, CastContext::Implicit);
+            bound.push(count.map_err(wrong)?);
+        }
+        if let Some(third) = third {
+            let value = bound.remove(0);
+            let (_, mut both) = self.unify(vec![value, third], name).map_err(|e| {
+                match e.sqlstate() == SqlState::DATATYPE_MISMATCH {
+                    true => super::call::no_function(name, &types),
+                    false => e,
+                }
+            })?;
+            let default = both.pop();
+            bound.splice(0..0, both);
+            bound.extend(default);
+        }
+        let ty = bound[0].ty;
+        Ok((bound, ty))
+    }
+
+    fn window(
+        &mut self,
+        spec: &ast::WindowSpec,
+        around: &mut Around<'_>,
+    ) -> Result<(Vec<Expr>, Order, Frame), SqlError> {
+        let spec = &resolved(spec, around)?;
+        let mut partition_by = Vec::with_capacity(spec.partition_by.len());
+        for key in &spec.partition_by {
+            let bound = self.expr(key, around)?;
+            partition_by.push(self.settle(bound)?);
+        }
+        let mut order_by: Order = Vec::with_capacity(spec.order_by.len());
+        for key in &spec.order_by {
+            let bound = self.expr(&key.expr, around)?;
+            let desc = key.options.asc == Some(false);
+            let nulls_first = key.options.nulls_first.unwrap_or(desc);
+            order_by.push((self.settle(bound)?, desc, nulls_first));
+        }
+        let frame = match &spec.window_frame {
+            None => Frame {
+                unit: FrameUnit::Range,
+                start: FrameBound::First,
+                end: FrameBound::Current,
+            },
+            Some(frame) => self.frame(frame, &order_by)?,
+        };
+        Ok((partition_by, order_by, frame))
+    }
+
+    fn frame(
+        &mut self,
+        frame: &ast::WindowFrame,
+        order_by: &[(Expr, bool, bool)],
+    ) -> Result<Frame, SqlError> {
+        let wrong = |why: &str| Err(SqlError::new(SqlState::WINDOWING_ERROR, why));
+        let unit = match frame.units {
+            ast::WindowFrameUnits::Rows => FrameUnit::Rows,
+            ast::WindowFrameUnits::Range => FrameUnit::Range,
+            ast::WindowFrameUnits::Groups => FrameUnit::Groups,
+        };
+        let start = self.bound(unit, &frame.start_bound, order_by)?;
+        let end = match &frame.end_bound {
+            Some(end) => self.bound(unit, end, order_by)?,
+            None => FrameBound::Current,
+        };
+        match (&start, &end) {
+            (FrameBound::Last, _) => return wrong("frame start cannot be UNBOUNDED FOLLOWING"),
+            (_, FrameBound::First) => return wrong("frame end cannot be UNBOUNDED PRECEDING"),
+            (FrameBound::Current, FrameBound::Preceding(_)) => {
+                return wrong("frame starting from current row cannot have preceding rows");
+            }
+            (FrameBound::Following(_), FrameBound::Preceding(_) | FrameBound::Current) => {
+                return wrong("frame starting from following row cannot have preceding rows");
+            }
+            _ => {}
+        }
+        if unit == FrameUnit::Groups && order_by.is_empty() {
+            return wrong("GROUPS mode requires an ORDER BY clause");
+        }
+        Ok(Frame { unit, start, end })
+    }
+
+    fn bound(
+        &mut self,
+        unit: FrameUnit,
+        bound: &ast::WindowFrameBound,
+        order_by: &[(Expr, bool, bool)],
+    ) -> Result<FrameBound, SqlError> {
+        let (offset, preceding) = match bound {
+            ast::WindowFrameBound::CurrentRow => return Ok(FrameBound::Current),
+            ast::WindowFrameBound::Preceding(None) => return Ok(FrameBound::First),
+            ast::WindowFrameBound::Following(None) => return Ok(FrameBound::Last),
+            ast::WindowFrameBound::Preceding(Some(offset)) => (offset, true),
+            ast::WindowFrameBound::Following(Some(offset)) => (offset, false),
+        };
+        let by = self.scalar(offset, &super::scope::Scope::default(), Clause::Window)?;
+        let offset = match unit {
+            FrameUnit::Rows | FrameUnit::Groups => FrameOffset {
+                by: self.coerce(by, Type::INT8, CastContext::Implicit)?,
+                value: None,
+            },
+            FrameUnit::Range => {
+                let [(key, desc, _)] = order_by else {
+                    return Err(SqlError::new(
+                        SqlState::WINDOWING_ERROR,
+                        "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column",
+                    ));
+                };
+                let by = match by.ty == Type::UNKNOWN {
+                    true => self.coerce(by, Type::of(key.ty.kind), CastContext::Implicit)?,
+                    false => by,
+                };
+                let op = match preceding != *desc {
+                    true => ast::BinaryOperator::Minus,
+                    false => ast::BinaryOperator::Plus,
+                };
+                let at = Expr::column(key.ty, 0);
+                let value = self.binary(&op, at, Expr::column(by.ty, 1)).map_err(|_| {
+                    SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        format!(
+                            "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {} and offset type {}",
+                            key.ty.kind, by.ty.kind,
+                        ),
+                    )
+                })?;
+                FrameOffset {
+                    by,
+                    value: Some(value),
+                }
+            }
+        };
+        if offset.by.has_subquery() {
+            return Err(SqlError::unsupported(
+                "a subquery in a window function call",
+            ));
+        }
+        Ok(match preceding {
+            true => FrameBound::Preceding(offset),
+            false => FrameBound::Following(offset),
+        })
+    }
+}
+
+/// What WINDOW says of a name.
+fn named_window(around: &Around<'_>, name: &ast::Ident) -> Result<ast::WindowSpec, SqlError> {
+    let called = names::fold(name);
+    let windows = around.aggregates.as_ref().map(|list| &list.named);
+    let mut found = windows.into_iter().flatten().filter(|(n, _)| *n == called);
+    match found.next() {
+        Some((_, spec)) => Ok(spec.clone()),
+        None => Err(SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("window \"{called}\" does not exist"),
+        )),
+    }
+}
+
+/// A window that builds on another.
+fn resolved(spec: &ast::WindowSpec, around: &Around<'_>) -> Result<ast::WindowSpec, SqlError> {
+    let Some(name) = &spec.window_name else {
+        return Ok(spec.clone());
+    };
+    let base = resolved(&named_window(around, name)?, around)?;
+    let called = names::fold(name);
+    let wrong = |why: String| Err(SqlError::new(SqlState::WINDOWING_ERROR, why));
+    if !spec.partition_by.is_empty() {
+        return wrong(format!(
+            "cannot override PARTITION BY clause of window \"{called}\""
+        ));
+    }
+    if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+        return wrong(format!(
+            "cannot override ORDER BY clause of window \"{called}\""
+        ));
+    }
+    if base.window_frame.is_some() {
+        return wrong(format!(
+            "cannot copy window \"{called}\" because it has a frame clause"
+        ));
+    }
+    Ok(ast::WindowSpec {
+        window_name: None,
+        partition_by: base.partition_by,
+        order_by: match spec.order_by.is_empty() {
+            true => base.order_by,
+            false => spec.order_by.clone(),
+        },
+        window_frame: spec.window_frame.clone(),
+    })
+}
+
+/// The windows that WINDOW names.
+pub(super) fn named_windows(
+    definitions: &[ast::NamedWindowDefinition],
+) -> Result<Vec<(String, ast::WindowSpec)>, SqlError> {
+    let mut named: Vec<(String, ast::WindowSpec)> = Vec::with_capacity(definitions.len());
+    for ast::NamedWindowDefinition(name, definition) in definitions {
+        let ast::NamedWindowExpr::WindowSpec(spec) = definition else {
+            return Err(SqlError::unsupported("this form of WINDOW"));
+        };
+        let called = names::fold(name);
+        if named.iter().any(|(n, _)| *n == called) {
+            return Err(SqlError::new(
+                SqlState::WINDOWING_ERROR,
+                format!("window \"{called}\" is already defined"),
+            ));
+        }
+        named.push((called, spec.clone()));
+    }
+    Ok(named)
+}
