@@ -40,6 +40,18 @@ fn plans_are_what_they_should_be() {
             "Index Scan using t_pkey on t\n  Index Cond: (a = ANY (1, 2))",
         ),
         (
+            "SELECT * FROM t WHERE a = ANY ('{1,2}')",
+            "Index Scan using t_pkey on t\n  Index Cond: (a = ANY ('{1,2}'::integer[]))",
+        ),
+        (
+            "SELECT * FROM h WHERE k = ANY (ARRAY[1,2])",
+            "Index Scan using h_pkey on h\n  Index Cond: (k = ANY ('{1,2}'::integer[]))",
+        ),
+        (
+            "SELECT * FROM t WHERE a <> ALL ('{1,2}')",
+            "Seq Scan on t\n  Filter: (a <> ALL ('{1,2}'::integer[]))",
+        ),
+        (
             "SELECT * FROM t WHERE a > 1 AND a <= 9",
             "Index Scan using t_pkey on t\n  Index Cond: ((a > 1) AND (a <= 9))",
         ),

@@ -10,7 +10,9 @@ use fencepost_sql::catalog::TableDef;
 
 use crate::access::{Path, WantedOrder, choose};
 use crate::join::plan_join;
-use crate::plan::{Access, KeyTerm, RecursivePlan, Scan, SelectPlan, SetPlan, Source, TablePlan};
+use crate::plan::{
+    Access, KeyTerm, RecursivePlan, Scan, SelectPlan, SetPlan, Source, TablePlan, is_array,
+};
 use crate::split::Split;
 use crate::subplans::{any_deep, inits};
 use crate::terms::{SlotRange, conjunction, conjuncts, reads_only, terms};
@@ -372,9 +374,12 @@ pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
 
 /// The part of a table that an access reaches, by rule of thumb.
 fn access_rows(access: &Access, table_rows: f64) -> f64 {
+    /// What PostgreSQL takes an array of unknown size to have.
+    const ARRAY_ELEMENTS: f64 = 10.0;
     let choices = |terms: &[KeyTerm]| -> f64 {
         let lists = terms.iter().map(|t| match t {
             KeyTerm::One(_) => 1.0,
+            KeyTerm::Any(list) if is_array(list) => ARRAY_ELEMENTS,
             KeyTerm::Any(list) => list.len() as f64,
         });
         lists.product()

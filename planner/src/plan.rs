@@ -285,8 +285,14 @@ pub enum Access {
 pub enum KeyTerm {
     /// One value.
     One(Expr),
-    /// One of several. At most one term of an access is this.
+    /// One of several. At most one term of an access is this. Where an array stands alone here, it is one of
+    /// its elements.
     Any(Vec<Expr>),
+}
+
+/// Do these values stand for the elements of an array?
+pub fn is_array(values: &[Expr]) -> bool {
+    matches!(values, [one] if one.ty.kind.element().is_some())
 }
 
 /// A join of two sources. Right and full joins hash or loop as the kind says.

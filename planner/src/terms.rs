@@ -3,6 +3,8 @@
 use fencepost_sql::bound::{CompareClass, CompareOp, Expr, Node, Volatility};
 use fencepost_sql::types::{Type, TypeKind};
 
+use crate::plan::is_array;
+
 /// The conjuncts of a condition.
 pub fn conjuncts(filter: Option<Expr>, out: &mut Vec<Expr>) {
     match filter {
@@ -61,7 +63,7 @@ pub struct Term {
 pub enum TermKind {
     /// Equal to this.
     Equal(Expr),
-    /// Equal to one of these.
+    /// Equal to one of these, or to an element of the array that stands alone.
     Any(Vec<Expr>),
     /// Above this, or equal if included.
     Lower(Expr, bool),
@@ -100,9 +102,21 @@ fn term(conjunct: &Expr, own: SlotRange, known: SlotRange) -> Option<(usize, Ter
             ..
         } => {
             let column = own_column(input, own)?;
-            list.iter()
-                .all(|e| is_known(e, own, known))
-                .then(|| (column, TermKind::Any(list.clone())))
+            let known = list.iter().all(|e| is_known(e, own, known));
+            let kind = match list.as_slice() {
+                [one] => TermKind::Equal(one.clone()),
+                list => TermKind::Any(list.to_vec()),
+            };
+            known.then_some((column, kind))
+        }
+        Node::Quantified {
+            op: CompareOp::Eq,
+            all: false,
+            left,
+            array,
+        } => {
+            let column = own_column(left, own)?;
+            is_known(array, own, known).then(|| (column, TermKind::Any(vec![Expr::clone(array)])))
         }
         Node::Or(parts) => any_of(parts, own, known),
         Node::Column(slot) if own.0 <= *slot && *slot < own.1 => {
@@ -124,6 +138,7 @@ fn any_of(parts: &[Expr], own: SlotRange, known: SlotRange) -> Option<(usize, Te
         }
         match kind {
             TermKind::Equal(value) => list.push(value),
+            TermKind::Any(values) if is_array(&values) => return None,
             TermKind::Any(values) => list.extend(values),
             TermKind::Lower(..) | TermKind::Upper(..) => return None,
         }

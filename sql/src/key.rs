@@ -7,6 +7,7 @@
 //! float    IEEE bits, sign folded, -0 = 0    date, timestamp   as their integers
 //! time     as its integer                    timetz   as in UTC, then the offset
 //! interval as microseconds, 16 bytes
+//! array    each element marked, ends with 00, then dimensions, sizes and lower bounds
 //! uuid     as it is                          text, bytea       00 -> 00 FF, ends with 00 01
 //! numeric  sign, exponent, digit pairs + 1, ends with 00 (complemented when negative)
 //! ```
@@ -23,7 +24,7 @@ use rust_decimal::Decimal;
 
 use crate::catalog::{IndexDef, TableDef};
 use crate::types::TypeKind;
-use crate::value::Value;
+use crate::value::{Array, Value};
 
 const NULL_FIRST: u8 = 0;
 const NOT_NULL: u8 = 1;
@@ -107,7 +108,7 @@ impl KeyCodec {
             let ty = &table.columns[c.column].ty;
             match ty.kind {
                 TypeKind::Numeric => NUMERIC_BYTES,
-                kind if kind.is_string() || kind == TypeKind::Bytea => {
+                kind if kind.is_string() || kind.size() < 0 => {
                     ty.length().map_or(SLOT_BYTES_MAX, text)
                 }
                 kind => usize::try_from(kind.size()).unwrap_or(8) + 1,
@@ -225,6 +226,9 @@ fn encode_value(value: &Value, blank_padded: bool, out: &mut Vec<u8>) {
         Value::Uuid(u) => out.extend_from_slice(u),
         Value::Oid(oid) => out.extend_from_slice(&oid.to_be_bytes()),
         Value::Object(object) => out.extend_from_slice(&object.oid.to_be_bytes()),
+        Value::Json(s) => push_bytes(s.as_bytes(), out),
+        Value::Jsonb(s) => crate::types::json::push_key(s, out),
+        Value::Array(array) => push_array(array, blank_padded, out),
     }
 }
 
@@ -278,6 +282,22 @@ fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(rest);
     out.extend_from_slice(&[0, 1]);
+}
+
+fn push_array(array: &Array, blank_padded: bool, out: &mut Vec<u8>) {
+    const END: u8 = 0;
+    for value in &array.values {
+        if value.is_null() {
+            out.push(NULL_LAST);
+        } else {
+            out.push(NOT_NULL);
+            encode_value(value, blank_padded, out);
+        }
+    }
+    out.push(END);
+    out.push(array.dims.len() as u8);
+    array.dims.iter().for_each(|dim| push_i32(dim.len, out));
+    array.dims.iter().for_each(|dim| push_i32(dim.lower, out));
 }
 
 /// `0.d1d2d3… × 10^e` with d1 ≠ 0, so that 1.0 and 1.00 give the same bytes.
@@ -470,6 +490,34 @@ mod tests {
                 days: small(next()) as i32 * 30,
                 us: small(next()) * 86_400_000_000,
             }),
+            13 => {
+                let element = |next: &mut dyn FnMut() -> u64| match next() % 4 {
+                    0 => Value::Null,
+                    n => Value::Text(["", "\0", "a"][n as usize - 1].into()),
+                };
+                let values = (0..next() % 4).map(|_| element(next)).collect();
+                Array::of(values).into()
+            }
+            14 => Value::Jsonb(
+                [
+                    "null",
+                    "true",
+                    "1",
+                    "1.0",
+                    "-2.5",
+                    "10",
+                    "\"a\"",
+                    "[]",
+                    "[1]",
+                    "[1, 2]",
+                    "{}",
+                    "{\"a\": 1}",
+                    "{\"b\": 1}",
+                    "0.05",
+                    "\"\"",
+                ][n as usize % 15]
+                    .into(),
+            ),
             12 => Value::TimeTz(TimeTz {
                 us: (3 + small(n)) * 3_600_000_000,
                 west: small(next()) as i32 * 3600,
@@ -488,7 +536,7 @@ mod tests {
             z ^ (z >> 31)
         };
         for round in 0..20_000 {
-            let kind = round % 13;
+            let kind = round % 15;
             let pick = |next: &mut dyn FnMut() -> u64| match next() % 10 {
                 0 => Value::Null,
                 _ => random_value(kind, &mut &mut *next),

@@ -28,6 +28,8 @@ use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind;
 use crate::value::{Interval, TimeTz, Value};
 
+mod array;
+
 const DATA_CORRUPTED: SqlState = SqlState::new(b"XX001");
 const HEADER_BYTES: usize = 8;
 const FLAG_NULLS: u16 = 1;
@@ -377,6 +379,12 @@ fn is_of(value: &Value, kind: TypeKind) -> bool {
         Value::Oid(_) => kind == TypeKind::Oid,
         // No table has columns of these types.
         Value::Object(_) => false,
+        Value::Json(_) => kind == TypeKind::Json,
+        Value::Jsonb(_) => kind == TypeKind::Jsonb,
+        Value::Array(array) => match kind.element() {
+            Some(element) => array.values.iter().all(|value| is_of(value, element)),
+            None => false,
+        },
     }
 }
 
@@ -416,7 +424,14 @@ fn put_fixed(value: &Value, out: &mut [u8]) {
         }
         Value::Uuid(u) => out[..16].copy_from_slice(u),
         Value::Oid(oid) => out[..4].copy_from_slice(&oid.to_le_bytes()),
-        Value::Null | Value::Numeric(_) | Value::Text(_) | Value::Bytea(_) | Value::Object(_) => {}
+        Value::Null
+        | Value::Numeric(_)
+        | Value::Text(_)
+        | Value::Bytea(_)
+        | Value::Object(_)
+        | Value::Json(_)
+        | Value::Jsonb(_)
+        | Value::Array(_) => {}
     }
 }
 
@@ -455,7 +470,8 @@ fn take<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
 
 fn varying_bytes(value: &Value) -> usize {
     match value {
-        Value::Text(s) => s.len(),
+        Value::Text(s) | Value::Json(s) | Value::Jsonb(s) => s.len(),
+        Value::Array(array) => array::bytes(array),
         Value::Bytea(b) => b.len(),
         Value::Numeric(d) => 1 + mantissa_bytes(d),
         _ => 0,
@@ -464,7 +480,8 @@ fn varying_bytes(value: &Value) -> usize {
 
 fn put_varying(value: &Value, out: &mut [u8]) -> usize {
     match value {
-        Value::Text(s) => {
+        Value::Array(array) => array::put(array, out),
+        Value::Text(s) | Value::Json(s) | Value::Jsonb(s) => {
             out[..s.len()].copy_from_slice(s.as_bytes());
             s.len()
         }
@@ -489,6 +506,9 @@ fn get_varying(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
         return Some(Value::Text(CompactString::from_utf8(bytes).ok()?));
     }
     match kind {
+        TypeKind::Json => Some(Value::Json(CompactString::from_utf8(bytes).ok()?)),
+        TypeKind::Jsonb => Some(Value::Jsonb(CompactString::from_utf8(bytes).ok()?)),
+        TypeKind::Array(element) => array::get(element.kind(), bytes).map(Value::from),
         TypeKind::Bytea => Some(Value::Bytea(bytes.to_vec())),
         TypeKind::Numeric => get_numeric(bytes).map(Value::Numeric),
         _ => None,
@@ -529,6 +549,7 @@ fn corrupt() -> SqlError {
 mod tests {
     use super::*;
     use crate::types::Type;
+    use crate::value::{Array, Dimension};
 
     fn layout(types: &[Type]) -> RowLayout {
         let columns: Vec<ColumnDef> = types
@@ -565,6 +586,8 @@ mod tests {
             Type::TIME,
             Type::TIMETZ,
             Type::INTERVAL,
+            Type::of(TypeKind::Text.array().expect("an array type")),
+            Type::JSONB,
         ]);
         let row = vec![
             Value::Bool(true),
@@ -591,6 +614,14 @@ mod tests {
                 days: 3,
                 us: 1,
             }),
+            Value::from(Array {
+                dims: vec![
+                    Dimension { len: 2, lower: 0 },
+                    Dimension { len: 1, lower: 1 },
+                ],
+                values: vec![Value::text("ab"), Value::Null],
+            }),
+            Value::Jsonb("{\"a\": 1}".into()),
         ];
         (layout, row)
     }

@@ -46,6 +46,12 @@ pub enum Value {
     TimeTz(TimeTz),
     /// interval
     Interval(Interval),
+    /// json: the text as it was written
+    Json(CompactString),
+    /// jsonb: the text of its one form (see `types::json`)
+    Jsonb(CompactString),
+    /// An array of any type
+    Array(Box<Array>),
     /// uuid
     Uuid([u8; 16]),
     /// oid
@@ -95,6 +101,46 @@ impl Interval {
     pub fn span(&self) -> i128 {
         let days = i128::from(self.months) * 30 + i128::from(self.days);
         days * 86_400_000_000 + i128::from(self.us)
+    }
+}
+
+/// An array: rows of rows of values, all of one type or NULL.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Array {
+    /// The dimensions from the outermost on; none for an empty array.
+    pub dims: Vec<Dimension>,
+    /// The elements, the last dimension's next to each other.
+    pub values: Vec<Value>,
+}
+
+/// One dimension of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Dimension {
+    /// How many there are.
+    pub len: i32,
+    /// The subscript of the first.
+    pub lower: i32,
+}
+
+impl Array {
+    /// An array of one dimension.
+    pub fn of(values: Vec<Value>) -> Array {
+        Array {
+            dims: match values.len() {
+                0 => Vec::new(),
+                len => vec![Dimension {
+                    len: i32::try_from(len).unwrap_or(i32::MAX),
+                    lower: 1,
+                }],
+            },
+            values,
+        }
+    }
+}
+
+impl From<Array> for Value {
+    fn from(array: Array) -> Value {
+        Value::Array(Box::new(array))
     }
 }
 

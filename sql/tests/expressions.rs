@@ -13,9 +13,12 @@ use fencepost_sql::parser::{Literal, lift, parse};
 use fencepost_sql::{EvalContext, Settings, SqlError, functions, types};
 
 /// What is asked, and what PostgreSQL answers.
-const FILES: [&str; 2] = [
+const FILES: [&str; 5] = [
     include_str!("expressions.txt"),
     include_str!("expressions/interval.txt"),
+    include_str!("expressions/arrays.txt"),
+    include_str!("expressions/json.txt"),
+    include_str!("expressions/regex.txt"),
 ];
 
 struct NoTables;

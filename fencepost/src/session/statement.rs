@@ -247,5 +247,16 @@ fn natural_type(value: &Value) -> Type {
         Value::Interval(_) => TypeKind::Interval,
         Value::Uuid(_) => TypeKind::Uuid,
         Value::Oid(_) | Value::Object(_) => TypeKind::Oid,
+        Value::Json(_) => TypeKind::Json,
+        Value::Jsonb(_) => TypeKind::Jsonb,
+        // That of the elements: NULLs alone may be of any.
+        Value::Array(array) => {
+            let first = array.values.iter().find(|value| !value.is_null());
+            let element = first.map_or(TypeKind::Text, |value| match natural_type(value).kind {
+                TypeKind::Unknown => TypeKind::Text,
+                kind => kind,
+            });
+            element.array().unwrap_or(TypeKind::Unknown)
+        }
     })
 }

@@ -53,6 +53,51 @@ async fn values_go_both_ways_in_binary() {
 }
 
 #[tokio::test]
+async fn arrays_go_both_ways_in_binary() {
+    let server = server();
+    let client = connect(&server).await;
+    client
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v text[], n bigint[])")
+        .await
+        .expect("a table");
+    let words = vec![Some("a b"), None, Some("")];
+    for id in 1..=3i32 {
+        let numbers: Vec<i64> = (0..i64::from(id)).collect();
+        client
+            .execute(
+                "INSERT INTO t VALUES ($1, $2, $3)",
+                &[&id, &words, &numbers],
+            )
+            .await
+            .expect("inserted");
+    }
+    let rows = client
+        .query(
+            "SELECT id, v, n FROM t WHERE id = ANY($1) ORDER BY id",
+            &[&vec![3i32, 1, 7]],
+        )
+        .await
+        .expect("rows");
+    let found: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(found, [1, 3]);
+    assert_eq!(rows[0].get::<_, Vec<Option<&str>>>(1), words);
+    assert_eq!(rows[1].get::<_, Vec<i64>>(2), [0, 1, 2]);
+    let all = client
+        .query_one(
+            "SELECT array_agg(x) FROM unnest($1::text[]) AS x",
+            &[&words],
+        )
+        .await
+        .expect("a row");
+    assert_eq!(all.get::<_, Vec<Option<&str>>>(0), words);
+    let none = client
+        .query("SELECT id FROM t WHERE id = ANY($1)", &[&Vec::<i32>::new()])
+        .await
+        .expect("no rows");
+    assert!(none.is_empty());
+}
+
+#[tokio::test]
 async fn a_transaction_commits_or_rolls_back() {
     let server = server();
     let mut client = connect(&server).await;

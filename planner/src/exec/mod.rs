@@ -13,6 +13,7 @@ mod merge;
 mod part;
 mod range;
 mod recursive;
+mod rows;
 mod scan;
 mod select;
 mod set;

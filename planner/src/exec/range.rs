@@ -10,7 +10,7 @@ use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 
 use super::cx::Cx;
-use crate::plan::{Access, KeyTerm, Scan};
+use crate::plan::{Access, KeyTerm, Scan, is_array};
 
 /// What a scan walks through.
 #[derive(Debug)]
@@ -194,8 +194,22 @@ fn prefixes(
             KeyTerm::Any(list) => list,
         };
         let mut longer = Vec::with_capacity(keys.len() * candidates.len());
-        for expr in candidates {
-            if let Fit::Value(value) = fit(cx.value(expr, row)?, kind) {
+        let array = matches!(term, KeyTerm::Any(list) if is_array(list));
+        let elements = match array {
+            true => elements(cx.value(&candidates[0], row)?),
+            false => Vec::new(),
+        };
+        let count = if array {
+            elements.len()
+        } else {
+            candidates.len()
+        };
+        for nth in 0..count {
+            let value = match array {
+                true => elements[nth].clone(),
+                false => cx.value(&candidates[nth], row)?,
+            };
+            if let Fit::Value(value) = fit(value, kind) {
                 for key in &keys {
                     let mut longer_key = key.clone();
                     if position == 0 {
@@ -212,6 +226,14 @@ fn prefixes(
     keys.sort();
     keys.dedup();
     Ok(keys)
+}
+
+/// The elements of an array; none of NULL.
+fn elements(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(array) => array.values,
+        _ => Vec::new(),
+    }
 }
 
 type ExprBound<'a> = Option<&'a (Expr, bool)>;

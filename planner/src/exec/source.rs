@@ -13,6 +13,7 @@ use super::batch::Batch;
 use super::cx::Cx;
 use super::join::JoinState;
 use super::recursive::RecursiveState;
+use super::rows::Rows;
 use super::scan::ScanState;
 use super::select::SelectState;
 use super::set::SetState;
@@ -35,6 +36,8 @@ pub enum SourceState {
     DeepValues(usize),
     /// generate_series.
     Series(Option<Series>),
+    /// The elements of arrays.
+    Rows(Option<Rows>),
     /// txid_status, which has not been asked yet, or nothing.
     Status(bool),
     /// The rows of a table of the system that are still to be given, the last first.
@@ -70,6 +73,7 @@ impl SourceState {
             Source::Function { function, .. } => match function {
                 TableFunction::GenerateSeries => SourceState::Series(None),
                 TableFunction::TxidStatus => SourceState::Status(true),
+                TableFunction::Rows { .. } => SourceState::Rows(None),
             },
             Source::System { .. } => SourceState::System(None),
             Source::Subquery { plan, .. } => SourceState::Subquery(
@@ -212,6 +216,21 @@ impl SourceState {
                     }
                 }
                 Ok(true)
+            }),
+            (
+                SourceState::Rows(state),
+                Source::Function {
+                    function: TableFunction::Rows { wide, ordinality },
+                    args,
+                    first_slot,
+                },
+            ) => Box::pin(async move {
+                let rows = match state {
+                    Some(rows) => rows,
+                    None => state.insert(Rows::open(args, *wide, *ordinality, cx)?),
+                };
+                cx.breathe().await?;
+                Ok(rows.next(*first_slot, out, max))
             }),
             (
                 SourceState::Status(left),

@@ -15,7 +15,7 @@ use fencepost_sql::bound::{CompareOp, Cte, Expr, Node, Subquery, SubqueryKind};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::compare;
 use fencepost_sql::stop::Halt;
-use fencepost_sql::value::Value;
+use fencepost_sql::value::{Array, Value};
 use foldhash::{HashMap, HashSet};
 
 use super::batch::Batch;
@@ -249,6 +249,12 @@ impl Cx<'_> {
                     1 => rows.row(0)[*column].clone(),
                     _ => return Err(too_many_rows().into()),
                 }
+            }
+            SubqueryKind::Array => {
+                self.run_query(sub, args, usize::MAX).await?;
+                let rows = &self.kept(sub.id)?.rows;
+                let values = (0..rows.len()).map(|row| rows.row(row)[0].clone());
+                Value::from(Array::of(values.collect()))
             }
             SubqueryKind::Exists => {
                 self.run_query(sub, args, 1).await?;

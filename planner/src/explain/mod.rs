@@ -6,7 +6,7 @@ mod text;
 use fencepost_sql::bound::{JoinKind, OrderKey, SetOp, Target};
 use fencepost_txn::MachineId;
 
-use crate::plan::{Access, Join, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
+use crate::plan::{Access, Join, JoinMethod, KeyTerm, Scan, SelectPlan, Source, is_array};
 use crate::split::Gives;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
@@ -352,6 +352,9 @@ fn index_conditions(scan: &Scan, names: &Names) -> Vec<String> {
         let name = column(position);
         found.push(match term {
             KeyTerm::One(value) => format!("({name} = {})", names.text(value)),
+            KeyTerm::Any(values) if is_array(values) => {
+                format!("({name} = ANY ({}))", names.text(&values[0]))
+            }
             KeyTerm::Any(values) => format!("({name} = ANY ({}))", names.list(values)),
         });
     }

@@ -60,8 +60,15 @@ impl Known<'_> {
                 let most = values.len().min(by.count as usize);
                 return properties(most, by.count, None);
             };
-            if let Fit::Value(value) = fit(value, by.kind) {
-                partitions.insert(by.of_value(&value, &mut scratch));
+            // An array stands for its elements: no partition column is one.
+            let values = match value {
+                Value::Array(array) if by.kind.element().is_none() => array.values,
+                value => vec![value],
+            };
+            for value in values {
+                if let Fit::Value(value) = fit(value, by.kind) {
+                    partitions.insert(by.of_value(&value, &mut scratch));
+                }
             }
         }
         let only = partitions.first().filter(|_| partitions.len() == 1);

@@ -108,6 +108,31 @@ impl Names {
                 let name = if *greatest { "GREATEST" } else { "LEAST" };
                 format!("{name}({})", self.list(args))
             }
+            Node::Quantified {
+                op,
+                all,
+                left,
+                array,
+            } => format!(
+                "({} {} {} ({}))",
+                self.text(left),
+                op.symbol(),
+                if *all { "ALL" } else { "ANY" },
+                self.text(array)
+            ),
+            Node::Call { function, args } if is_symbol(function.name) => match args.as_slice() {
+                [input] => format!("({} {})", function.name, self.text(input)),
+                [left, right] => format!(
+                    "({} {} {})",
+                    self.text(left),
+                    function.name,
+                    self.text(right)
+                ),
+                args => format!("{}({})", function.name, self.list(args)),
+            },
+            Node::Call { function, args } if function.name == "ARRAY" => {
+                format!("ARRAY[{}]", self.list(args))
+            }
             Node::Call { function, args } => format!("{}({})", function.name, self.list(args)),
         }
     }
@@ -116,6 +141,7 @@ impl Names {
         let name = format!("SubPlan {}", sub.id + 1);
         match &sub.kind {
             SubqueryKind::Scalar { .. } => format!("({name})"),
+            SubqueryKind::Array => format!("ARRAY({name})"),
             SubqueryKind::Exists => format!("EXISTS({name})"),
             SubqueryKind::Any { all, .. } => {
                 format!("({} {name})", if *all { "ALL" } else { "ANY" })
@@ -151,6 +177,11 @@ impl Names {
                 AggregateKind::BoolAnd => "bool_and",
                 AggregateKind::BoolOr => "bool_or",
                 AggregateKind::StringAgg => "string_agg",
+                AggregateKind::ArrayAgg => "array_agg",
+                AggregateKind::JsonAgg => "json_agg",
+                AggregateKind::JsonbAgg => "jsonb_agg",
+                AggregateKind::JsonObjectAgg => "json_object_agg",
+                AggregateKind::JsonbObjectAgg => "jsonb_object_agg",
             };
             let args = match aggregate.kind {
                 AggregateKind::CountStar => "*".to_owned(),
@@ -165,4 +196,9 @@ impl Names {
 
 fn not(negated: bool) -> &'static str {
     if negated { "NOT " } else { "" }
+}
+
+/// Is it the name of an operator?
+fn is_symbol(name: &str) -> bool {
+    name.bytes().all(|b| b.is_ascii_punctuation()) && !name.starts_with('[')
 }

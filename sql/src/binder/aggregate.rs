@@ -48,6 +48,11 @@ pub(super) fn kind_of(name: &str) -> Option<AggregateKind> {
         "bool_and" | "every" => AggregateKind::BoolAnd,
         "bool_or" => AggregateKind::BoolOr,
         "string_agg" => AggregateKind::StringAgg,
+        "array_agg" => AggregateKind::ArrayAgg,
+        "json_agg" => AggregateKind::JsonAgg,
+        "jsonb_agg" => AggregateKind::JsonbAgg,
+        "json_object_agg" => AggregateKind::JsonObjectAgg,
+        "jsonb_object_agg" => AggregateKind::JsonbObjectAgg,
         _ => return None,
     })
 }
@@ -106,8 +111,11 @@ impl Binder<'_> {
                 Some(self.condition(filter, "FILTER")?)
             }
         };
+        // As they were written, which is how ORDER BY names them.
+        let written = if distinct { args.clone() } else { Vec::new() };
         let (ty, args) = self.aggregate_types(name, kind, args)?;
-        if distinct && order_by.iter().any(|(key, _, _)| !args.contains(key)) {
+        let is_argument = |key: &Expr| args.contains(key) || written.contains(key);
+        if distinct && order_by.iter().any(|(key, _, _)| !is_argument(key)) {
             return Err(SqlError::new(
                 SqlState::INVALID_COLUMN_REFERENCE,
                 "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
@@ -183,7 +191,9 @@ impl Binder<'_> {
                 let arg = self.settle(arg)?;
                 let ty = match arg.ty.kind {
                     T::VarChar | T::Name => Type::TEXT,
-                    T::Bool | T::Bytea | T::Uuid | T::Void => return Err(missing()),
+                    T::Bool | T::Bytea | T::Uuid | T::Json | T::Jsonb | T::Void => {
+                        return Err(missing());
+                    }
                     kind => Type::of(kind),
                 };
                 Ok((ty, vec![arg]))
@@ -206,6 +216,25 @@ impl Binder<'_> {
                 let separator = self.coerce(separator, Type::TEXT, CastContext::Implicit)?;
                 Ok((Type::TEXT, vec![arg, separator]))
             }
+            (K::JsonAgg | K::JsonbAgg, Some(arg), None, None) => {
+                let (ty, made) = json_of(kind);
+                let arg = self.settle(arg)?;
+                Ok((ty, vec![self.call(made, vec![arg])?]))
+            }
+            (K::JsonObjectAgg | K::JsonbObjectAgg, Some(key), Some(arg), None) => {
+                let (ty, made) = json_of(kind);
+                let key = self.as_text(key)?;
+                let arg = self.settle(arg)?;
+                Ok((ty, vec![key, self.call(made, vec![arg])?]))
+            }
+            (K::ArrayAgg, Some(arg), None, None) => {
+                let arg = self.settle(arg)?;
+                let ty = match arg.ty.kind.element() {
+                    Some(_) => Some(Type::of(arg.ty.kind)),
+                    None => Type::of(arg.ty.kind).array(),
+                };
+                Ok((ty.ok_or_else(missing)?, vec![arg]))
+            }
             (K::Count, None, None, None) => Err(SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,
                 "count(*) must be used to call a parameterless aggregate function",
@@ -220,6 +249,14 @@ fn reads_around(expr: &Expr) -> bool {
     let mut found = matches!(expr.node, Node::Outer(_));
     expr.for_each_part(|part| found |= reads_around(part));
     found
+}
+
+/// The type of a JSON aggregate, and the function that makes its input JSON.
+fn json_of(kind: AggregateKind) -> (Type, &'static str) {
+    match kind {
+        AggregateKind::JsonAgg | AggregateKind::JsonObjectAgg => (Type::JSON, "to_json"),
+        _ => (Type::JSONB, "to_jsonb"),
+    }
 }
 
 /// Is the slot an aggregate's placeholder?

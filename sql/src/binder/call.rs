@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::coerce::implicitly;
 use super::expr::Around;
-use super::names;
+use super::{names, polymorphic};
 use crate::bound::{Expr, Node, WindowFunction};
 use crate::error::{SqlError, SqlState};
 use crate::functions::{CastContext, ScalarFunction, candidates};
@@ -59,8 +59,11 @@ impl Binder<'_> {
         let mut args = Vec::new();
         match &function.args {
             ast::FunctionArguments::None => {}
+            ast::FunctionArguments::Subquery(query) if name == "array" => {
+                return self.array_subquery(query, around);
+            }
             ast::FunctionArguments::Subquery(_) => {
-                return Err(SqlError::unsupported("a subquery in an expression"));
+                return Err(SqlError::unsupported("a function of a subquery"));
             }
             ast::FunctionArguments::List(list) => {
                 if list.duplicate_treatment.is_some() {
@@ -78,8 +81,8 @@ impl Binder<'_> {
             "coalesce" => self.coalesce(args),
             "greatest" | "least" => self.extreme(name == "greatest", args),
             "nullif" => self.nullif(args),
-            "concat" | "concat_ws" => self.concat_all(&name, args),
-            "generate_series" | "unnest" => Err(SqlError::unsupported(format!(
+            "concat" | "concat_ws" | "format" => self.concat_all(&name, args),
+            "generate_series" => Err(SqlError::unsupported(format!(
                 "the set-returning function {name} here"
             ))),
             "octet_length" | "bit_length" if args.len() == 1 => {
@@ -95,6 +98,15 @@ impl Binder<'_> {
             {
                 self.clock_with_precision(&name, &args[0])
             }
+            "json_build_array" | "jsonb_build_array" | "json_build_object"
+            | "jsonb_build_object" => self.json_built(&name, args),
+            "json_extract_path"
+            | "jsonb_extract_path"
+            | "json_extract_path_text"
+            | "jsonb_extract_path_text" => self.json_path(&name, args),
+            _ if super::rows::gives_rows(&name) => Err(SqlError::unsupported(format!(
+                "the set-returning function {name} here"
+            ))),
             _ => self.call(&name, args),
         }
     }
@@ -207,12 +219,26 @@ impl Binder<'_> {
         function: &'static ScalarFunction,
         args: Vec<Expr>,
     ) -> Result<Expr, SqlError> {
+        let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+        let element = match polymorphic::is_polymorphic(function) {
+            true => polymorphic::element(function.args, &types),
+            false => None,
+        };
+        if element == Some(Type::UNKNOWN) && function.args.iter().any(|a| *a != TypeKind::Any) {
+            return Err(polymorphic::undetermined());
+        }
+        let element = element.unwrap_or(Type::UNKNOWN);
         let mut cast = Vec::with_capacity(args.len());
         for (i, arg) in args.into_iter().enumerate() {
-            cast.push(self.coerce(arg, Type::of(parameter(function, i)), CastContext::Implicit)?);
+            let to = polymorphic::parameter(parameter(function, i), element, arg.ty)?;
+            cast.push(match parameter(function, i) {
+                TypeKind::Any => self.settle(arg)?,
+                _ => self.coerce(arg, to, CastContext::Implicit)?,
+            });
         }
+        let result = polymorphic::parameter(function.result, element, element)?;
         Ok(self.fold(Expr::new(
-            Type::of(function.result),
+            result,
             Node::Call {
                 function,
                 args: cast,
@@ -270,22 +296,24 @@ fn parameter(function: &ScalarFunction, i: usize) -> TypeKind {
 /// PostgreSQL's choice among functions of one name: exact types first, then what casts allow,
 /// then the preferred types, then what the unknown literals may be.
 pub(super) fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFunction, SqlError> {
+    choose_among(|| candidates(name), name, types)
+}
+
+/// The same choice among these functions.
+pub(super) fn choose_among<I: Iterator<Item = &'static ScalarFunction>>(
+    known: impl Fn() -> I,
+    name: &str,
+    types: &[Type],
+) -> Result<&'static ScalarFunction, SqlError> {
     let arity = |f: &&ScalarFunction| f.args.len() == types.len() && !f.variadic;
-    let exact = candidates(name)
+    let exact = known()
         .filter(arity)
         .find(|f| f.args.iter().zip(types).all(|(a, t)| *a == t.kind));
     if let Some(function) = exact {
         return Ok(function);
     }
-    let mut fitting: Vec<&'static ScalarFunction> = candidates(name)
-        .filter(arity)
-        .filter(|f| {
-            f.args
-                .iter()
-                .zip(types)
-                .all(|(a, t)| implicitly(t.kind, *a))
-        })
-        .collect();
+    let mut fitting: Vec<&'static ScalarFunction> =
+        known().filter(arity).filter(|f| fits(f, types)).collect();
     if fitting.is_empty() {
         return Err(no_function(name, types));
     }
@@ -306,6 +334,23 @@ pub(super) fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFuncti
         )
         .hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
     }
+}
+
+/// Can every argument be what the function wants?
+fn fits(function: &ScalarFunction, types: &[Type]) -> bool {
+    let Some(element) = polymorphic::element(function.args, types) else {
+        return false;
+    };
+    function
+        .args
+        .iter()
+        .zip(types)
+        .all(|(param, ty)| match param {
+            TypeKind::Any => true,
+            TypeKind::AnyArray => *ty == Type::UNKNOWN || ty.element().is_some(),
+            TypeKind::AnyElement => implicitly(ty.kind, element.kind),
+            param => implicitly(ty.kind, *param),
+        })
 }
 
 fn count(f: &ScalarFunction, types: &[Type], good: impl Fn(TypeKind, &Type) -> bool) -> usize {

@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::names;
+use crate::types::Type;
 
 /// PostgreSQL's choice: the column's, function's or type's name, or `?column?`.
 pub(super) fn column_name(expr: &ast::Expr) -> String {
@@ -50,24 +51,33 @@ fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
         } => match name_of(expr) {
             Some((name, true)) => Some((name, true)),
             weak => match super::type_of(data_type) {
-                Ok(ty) => Some((ty.kind.catalog_name().to_owned(), false)),
+                Ok(ty) => Some((type_name(data_type, ty), false)),
                 Err(_) => weak,
             },
         },
         E::TypedString(typed) => {
             let ty = super::type_of(&typed.data_type).ok()?;
-            Some((ty.kind.catalog_name().to_owned(), false))
+            Some((type_name(&typed.data_type, ty), false))
         }
         E::Case { else_result, .. } => match else_result.as_deref().and_then(name_of) {
             Some((name, true)) => Some((name, true)),
             _ => Some(("case".to_owned(), false)),
         },
+        E::Array(_) => good("array"),
+        E::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                ast::AccessExpr::Dot(field) => name_of(field),
+                ast::AccessExpr::Subscript(_) => None,
+            });
+            field.or_else(|| name_of(root))
+        }
         E::Interval(_) => Some(("interval".to_owned(), false)),
         E::Extract { .. } => good("extract"),
         E::Ceil { .. } => good("ceil"),
         E::Floor { .. } => good("floor"),
         E::Position { .. } => good("position"),
         E::Substring { shorthand, .. } => good(if *shorthand { "substr" } else { "substring" }),
+        E::Overlay { .. } => good("overlay"),
         E::AtTimeZone { .. } => good("timezone"),
         E::Exists { negated: false, .. } => good("exists"),
         E::Subquery(query) => of_query(query),
@@ -78,4 +88,13 @@ fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
         }),
         _ => None,
     }
+}
+
+/// The name that a cast to a type gives; one to `int[]` gives that of the elements.
+fn type_name(written: &ast::DataType, ty: Type) -> String {
+    let named = match (written, ty.kind.element()) {
+        (ast::DataType::Array(_), Some(element)) => element,
+        _ => ty.kind,
+    };
+    named.catalog_name().to_owned()
 }

@@ -351,6 +351,9 @@ impl Binder<'_> {
     ) -> Result<Expr, SqlError> {
         let to = super::type_of(data_type)?;
         let bound = match (to.kind, plain_number(input)) {
+            (TypeKind::Array(_), _) if let ast::Expr::Array(array) = input => {
+                self.array_literal(&array.elem, Some(to), around)?
+            }
             // A number may be larger as a float than a numeric can hold.
             (TypeKind::Float4 | TypeKind::Float8, Some(number)) => {
                 Expr::constant(Type::UNKNOWN, Value::text(number))

@@ -4,6 +4,7 @@ use sqlparser::ast::{self, TableFactor};
 
 use super::call::{function_name, plain_argument};
 use super::expr::Clause;
+use super::rows::gives_rows;
 use super::scope::{Merged, Scope, ScopeColumn, ScopeLeaf};
 use super::{Binder, names};
 use crate::bound::{
@@ -220,6 +221,40 @@ impl Binder<'_> {
                 let leaf = table_leaf(&table, alias_name, scope.width);
                 self.leaf(leaf, LeafSource::Table(table), alias.as_ref(), scope)
             }
+            TableFactor::UNNEST {
+                alias,
+                array_exprs,
+                with_offset: false,
+                with_offset_alias: None,
+                with_ordinality,
+            } => {
+                let args: Vec<&ast::Expr> = array_exprs.iter().collect();
+                self.rows_in_from("unnest", &args, *with_ordinality, alias.as_ref(), scope)
+            }
+            TableFactor::Table {
+                name,
+                alias,
+                args: Some(args),
+                with_ordinality,
+                ..
+            } if gives_rows(&function_name(name)?) => {
+                let args = args.args.iter().map(plain_argument);
+                let args = args.collect::<Result<Vec<_>, _>>()?;
+                let name = function_name(name)?;
+                self.rows_in_from(&name, &args, *with_ordinality, alias.as_ref(), scope)
+            }
+            TableFactor::Function {
+                lateral: _,
+                name,
+                args,
+                with_ordinality,
+                alias,
+            } if gives_rows(&function_name(name)?) => {
+                let args = args.iter().map(plain_argument);
+                let args = args.collect::<Result<Vec<_>, _>>()?;
+                let name = function_name(name)?;
+                self.rows_in_from(&name, &args, *with_ordinality, alias.as_ref(), scope)
+            }
             TableFactor::Table {
                 name,
                 alias,
@@ -364,6 +399,7 @@ impl Binder<'_> {
     ) -> Result<(Type, LeafSource), SqlError> {
         match function {
             TableFunction::GenerateSeries => self.series(args),
+            TableFunction::Rows { .. } => Err(SqlError::internal("rows without arrays")),
             TableFunction::TxidStatus => {
                 let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
                 let Ok([number]) = <[Expr; 1]>::try_from(args) else {
@@ -438,7 +474,7 @@ impl Binder<'_> {
     }
 
     /// Adds a relation to the scope, its columns renamed by the alias list.
-    fn leaf(
+    pub(super) fn leaf(
         &mut self,
         mut leaf: ScopeLeaf,
         source: LeafSource,

@@ -9,6 +9,7 @@
 //! - BIN-2: what PostgreSQL has and we have not answers 0A000 and names it.
 
 mod aggregate;
+mod array;
 mod call;
 mod coerce;
 mod column_name;
@@ -23,12 +24,15 @@ mod given;
 mod group;
 mod insert;
 mod interval;
+mod json;
 mod literal;
 mod named_args;
 mod names;
 mod operator;
 mod params;
+mod polymorphic;
 mod query;
+mod rows;
 mod rules;
 mod scope;
 mod select;

@@ -18,16 +18,7 @@ impl Binder<'_> {
         left: Expr,
         right: Expr,
     ) -> Result<Expr, SqlError> {
-        let compare = match op {
-            BinaryOperator::Eq => Some(CompareOp::Eq),
-            BinaryOperator::NotEq => Some(CompareOp::Ne),
-            BinaryOperator::Lt => Some(CompareOp::Lt),
-            BinaryOperator::LtEq => Some(CompareOp::Le),
-            BinaryOperator::Gt => Some(CompareOp::Gt),
-            BinaryOperator::GtEq => Some(CompareOp::Ge),
-            _ => None,
-        };
-        if let Some(compare) = compare {
+        if let Some(compare) = compare_op(op) {
             return self.compare(compare, left, right);
         }
         let arith = match op {
@@ -50,10 +41,10 @@ impl Binder<'_> {
             }
             other => {
                 let symbol = other.to_string();
-                if candidates(&symbol).next().is_none() {
-                    return Err(SqlError::unsupported(format!("operator {other}")));
+                if candidates(&symbol).next().is_some() {
+                    return self.symbol(&symbol, left, right);
                 }
-                return self.symbol(&symbol, left, right);
+                return Err(SqlError::unsupported(format!("operator {other}")));
             }
         };
         self.arith(arith, left, right)
@@ -154,7 +145,7 @@ impl Binder<'_> {
             return self.date_arith(op, left, right);
         }
         let Some(kind) = arith_type(l, r) else {
-            return Err(no_operator(op.symbol(), &left.ty, &right.ty));
+            return self.symbol(op.symbol(), left, right);
         };
         let class = arith_class(kind);
         if op == ArithOp::Mod && matches!(class, ArithClass::Float4 | ArithClass::Float8) {
@@ -233,6 +224,18 @@ impl Binder<'_> {
     fn concat(&mut self, left: Expr, right: Expr) -> Result<Expr, SqlError> {
         use TypeKind as T;
         let (l, r) = (left.ty.kind, right.ty.kind);
+        let is_array = |kind: T| kind.element().is_some();
+        match (is_array(l), is_array(r)) {
+            (true, true) => return self.call("array_cat", vec![left, right]),
+            (true, false) if r == T::Unknown => return self.call("array_cat", vec![left, right]),
+            (false, true) if l == T::Unknown => return self.call("array_cat", vec![left, right]),
+            (true, false) => return self.symbol_as("array_append", "||", left, right),
+            (false, true) => return self.symbol_as("array_prepend", "||", left, right),
+            (false, false) => {}
+        }
+        if l == T::Jsonb || r == T::Jsonb {
+            return self.symbol("||", left, right);
+        }
         if (l == T::Bytea && matches!(r, T::Bytea | T::Unknown))
             || (l == T::Unknown && r == T::Bytea)
         {
@@ -252,17 +255,36 @@ impl Binder<'_> {
     }
 }
 
+/// The comparison that an operator is.
+pub(super) fn compare_op(op: &BinaryOperator) -> Option<CompareOp> {
+    Some(match op {
+        BinaryOperator::Eq => CompareOp::Eq,
+        BinaryOperator::NotEq => CompareOp::Ne,
+        BinaryOperator::Lt => CompareOp::Lt,
+        BinaryOperator::LtEq => CompareOp::Le,
+        BinaryOperator::Gt => CompareOp::Gt,
+        BinaryOperator::GtEq => CompareOp::Ge,
+        _ => return None,
+    })
+}
+
 /// The type both sides of a comparison get.
 fn compare_type(left: TypeKind, right: TypeKind) -> Option<TypeKind> {
     use TypeKind as T;
     if left == right && !left.is_object() {
-        return Some(if left == T::Unknown { T::Text } else { left });
+        return match left {
+            // json has no order, nor equality.
+            T::Json => None,
+            T::Unknown => Some(T::Text),
+            same => Some(same),
+        };
     }
     let is_oid = |kind: T| kind == T::Oid || kind.is_object();
     match (left, right) {
         (a, b) if is_oid(a) && (is_oid(b) || b.is_integer() || b == T::Unknown) => Some(T::Oid),
         (a, b) if is_oid(b) && (a.is_integer() || a == T::Unknown) => Some(T::Oid),
         (T::Unknown, T::VarChar) | (T::VarChar, T::Unknown) => Some(T::Text),
+        (T::Unknown, T::Json) | (T::Json, T::Unknown) => None,
         (T::Unknown, known) | (known, T::Unknown) => Some(known),
         (a, b) if a.is_string() && b.is_string() => Some(T::Text),
         (T::Interval, T::Time) | (T::Time, T::Interval) => Some(T::Interval),

@@ -278,9 +278,10 @@ impl Binder<'_> {
         let ast::FunctionArguments::List(list) = &function.args else {
             return Ok(None);
         };
-        let Some(called) = TableFunction::of(&name) else {
+        let called = TableFunction::of(&name);
+        if called.is_none() && !super::rows::gives_rows(&name) {
             return Ok(None);
-        };
+        }
         let mut args = Vec::with_capacity(list.args.len());
         for arg in &list.args {
             args.push(self.scalar(
@@ -289,7 +290,20 @@ impl Binder<'_> {
                 Clause::FromFunction,
             )?);
         }
-        let (ty, source) = self.rows_of(called, args)?;
+        let (ty, source) = match called {
+            Some(called) => self.rows_of(called, args)?,
+            None => {
+                let rows = self.rows_call(&name, args, false)?;
+                match rows.columns.as_slice() {
+                    [(_, ty)] => (*ty, rows.source),
+                    _ => {
+                        return Err(SqlError::unsupported(format!(
+                            "the rows of {name} in a select list"
+                        )));
+                    }
+                }
+            }
+        };
         let name = alias.unwrap_or(name);
         let leaf = Leaf {
             source,

@@ -42,6 +42,28 @@ impl Binder<'_> {
                 escape_char,
                 around,
             ),
+            E::Like {
+                negated,
+                any: true,
+                expr,
+                pattern,
+                escape_char: None,
+            } => {
+                let symbol = if *negated { "!~~ ANY" } else { "~~ ANY" };
+                let args = self.exprs(&[expr, pattern], around)?;
+                self.call(symbol, args)
+            }
+            E::ILike {
+                negated,
+                any: true,
+                expr,
+                pattern,
+                escape_char: None,
+            } => {
+                let symbol = if *negated { "!~~* ANY" } else { "~~* ANY" };
+                let args = self.exprs(&[expr, pattern], around)?;
+                self.call(symbol, args)
+            }
             E::ILike {
                 negated,
                 any: false,
@@ -55,6 +77,34 @@ impl Binder<'_> {
                 escape_char,
                 around,
             ),
+            E::SimilarTo {
+                negated,
+                expr,
+                pattern,
+                escape_char,
+            } => {
+                let mut args = self.exprs(&[expr, pattern], around)?;
+                args.push(match escape_char {
+                    Some(escape) => self.literal(escape)?,
+                    None => Expr::constant(Type::TEXT, Value::text("\\")),
+                });
+                let found = self.call("similar to", args)?;
+                Ok(match negated {
+                    true => self.fold(Expr::new(Type::BOOL, Node::Not(Box::new(found)))),
+                    false => found,
+                })
+            }
+            E::Overlay {
+                expr,
+                overlay_what,
+                overlay_from,
+                overlay_for,
+            } => {
+                let mut parts: Vec<&ast::Expr> = vec![expr, overlay_what, overlay_from];
+                parts.extend(overlay_for.as_deref());
+                let args = self.exprs(&parts, around)?;
+                self.call("overlay", args)
+            }
             E::Case {
                 operand,
                 conditions,
@@ -139,8 +189,20 @@ impl Binder<'_> {
             } if let Some(query) = query_of(right) => {
                 self.quantified(left, compare_op, query, true, around)
             }
-            E::Array(_) | E::AnyOp { .. } | E::AllOp { .. } | E::CompoundFieldAccess { .. } => {
-                Err(SqlError::unsupported("an array expression"))
+            E::Array(array) => self.array_literal(&array.elem, None, around),
+            E::AnyOp {
+                left,
+                compare_op,
+                right,
+                ..
+            } => self.array_quantified(left, compare_op, false, right, around),
+            E::AllOp {
+                left,
+                compare_op,
+                right,
+            } => self.array_quantified(left, compare_op, true, right, around),
+            E::CompoundFieldAccess { root, access_chain } => {
+                self.subscripted(root, access_chain, around)
             }
             E::Interval(interval) => self.interval_literal(interval, around),
             E::Tuple(_) => Err(SqlError::unsupported("a row expression")),
@@ -344,12 +406,12 @@ impl Binder<'_> {
         if let Some(length) = length {
             args.push(self.expr(length, around)?);
         }
-        if from.is_some()
-            && length.is_none()
-            && args[1].ty.kind.is_string()
-            && args[1].ty != Type::UNKNOWN
-        {
-            return Err(SqlError::unsupported("substring with a regular expression"));
+        let patterns = |e: &Expr| e.ty.kind.is_string() && !matches!(e.node, Node::Param(_));
+        if from.is_some() && args[1..].iter().all(patterns) {
+            return match args.len() {
+                2 => self.call("substring", args),
+                _ => self.call("substring similar", args),
+            };
         }
         self.call("substring", args)
     }

@@ -147,6 +147,29 @@ impl Binder<'_> {
         Ok(self.new_subquery(ty, SubqueryKind::Scalar { column: 0 }, found))
     }
 
+    /// `ARRAY(SELECT …)`
+    pub(super) fn array_subquery(
+        &mut self,
+        query: &ast::Query,
+        around: &Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let found = self.inner_query(query, around)?;
+        let [target] = found.0.columns() else {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "subquery must return only one column",
+            ));
+        };
+        let element = match target.expr.ty {
+            Type::UNKNOWN => Type::TEXT,
+            ty => ty,
+        };
+        let Some(ty) = element.array() else {
+            return Err(SqlError::unsupported(format!("an array of {element}")));
+        };
+        Ok(self.new_subquery(ty, SubqueryKind::Array, found))
+    }
+
     /// `(SELECT …)` with several columns: one expression for each.
     pub(super) fn row_subquery(
         &mut self,

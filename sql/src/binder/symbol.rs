@@ -9,6 +9,22 @@ use crate::functions::{ScalarFunction, candidates};
 use crate::types::{Type, TypeKind};
 
 impl Binder<'_> {
+    /// A call of a function that stands for an operator.
+    pub(super) fn symbol_as(
+        &mut self,
+        function: &str,
+        symbol: &str,
+        left: Expr,
+        right: Expr,
+    ) -> Result<Expr, SqlError> {
+        let types = [left.ty, right.ty];
+        self.call(function, vec![left, right])
+            .map_err(|e| match e.sqlstate() {
+                SqlState::UNDEFINED_FUNCTION => no_operator(symbol, &types[0], &types[1]),
+                _ => e,
+            })
+    }
+
     /// A call of the operator that fits the types best.
     pub(super) fn symbol(
         &mut self,

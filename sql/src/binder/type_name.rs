@@ -1,6 +1,6 @@
 //! Types as they are written.
 
-use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 
 use super::interval::interval_type;
 use super::names;
@@ -50,6 +50,18 @@ pub fn type_of(data_type: &DataType) -> Result<Type, SqlError> {
             let text = fields.as_ref().map(ToString::to_string).unwrap_or_default();
             let mut words = text.split(" TO ").filter(|w| !w.is_empty());
             interval_type(words.next(), words.next(), *precision)?
+        }
+        D::JSON => Type::JSON,
+        D::JSONB => Type::JSONB,
+        D::Array(ArrayElemTypeDef::SquareBracket(inner, _)) => {
+            let element = type_of(inner)?;
+            match element.kind.element() {
+                // Dimensions are not part of the type.
+                Some(_) => element,
+                None => element
+                    .array()
+                    .ok_or_else(|| unsupported(&data_type.to_string()))?,
+            }
         }
         D::Uuid => Type::UUID,
         D::Regclass => Type::of(TypeKind::RegClass),
@@ -115,12 +127,10 @@ fn custom(name: &sqlparser::ast::ObjectName, arguments: &[String]) -> Result<Typ
         return Err(unsupported(""));
     };
     let folded = names::fold(last);
-    let all = TypeKind::COLUMN_TYPES.into_iter();
-    let mut all = all.chain(TypeKind::OBJECT_TYPES);
     // Without quotes it is the type that SQL calls so.
     let kind = match (folded.as_str(), last.quote_style) {
         ("char", None) => return Ok(Type::char(1)),
-        _ => all.find(|kind| kind.catalog_name() == folded),
+        _ => TypeKind::from_catalog_name(&folded),
     };
     match (kind, arguments) {
         (Some(kind), []) => Ok(Type::of(kind)),
@@ -164,7 +174,7 @@ fn invalid(message: &str) -> SqlError {
 }
 
 fn is_postgres_type(name: &str) -> bool {
-    const KNOWN: [&str; 31] = [
+    const KNOWN: [&str; 29] = [
         "serial",
         "bigserial",
         "smallserial",
@@ -175,8 +185,6 @@ fn is_postgres_type(name: &str) -> bool {
         "xid8",
         "cid",
         "tid",
-        "json",
-        "jsonb",
         "jsonpath",
         "xml",
         "money",

@@ -118,6 +118,17 @@ pub enum Node {
         /// The candidates, of a type comparable with the input's.
         list: Vec<Expr>,
     },
+    /// `left op ANY (array)`, or ALL.
+    Quantified {
+        /// Which comparison.
+        op: CompareOp,
+        /// ALL.
+        all: bool,
+        /// The operand.
+        left: Box<Expr>,
+        /// What it is compared with, element by element.
+        array: Box<Expr>,
+    },
     /// `input [NOT] LIKE pattern [ESCAPE escape]`.
     Like {
         /// LIKE or ILIKE.
@@ -373,6 +384,10 @@ impl Expr {
                 f(low);
                 f(high);
             }
+            Node::Quantified { left, array, .. } => {
+                f(left);
+                f(array);
+            }
             Node::InList { input, list, .. } => {
                 f(input);
                 list.iter().for_each(f);
@@ -443,6 +458,10 @@ impl Expr {
                 f(input);
                 f(low);
                 f(high);
+            }
+            Node::Quantified { left, array, .. } => {
+                f(left);
+                f(array);
             }
             Node::InList { input, list, .. } => {
                 f(input);

@@ -111,6 +111,13 @@ pub enum TableFunction {
     /// txid_status(number): how a transaction ended, in one row of text; NULL where the number is, or where that is too
     /// long ago.
     TxidStatus,
+    /// The elements of arrays: one array whose rows are the rows if it is `wide`, else an array a column.
+    Rows {
+        /// One array of rows.
+        wide: bool,
+        /// A column more numbers the rows.
+        ordinality: bool,
+    },
 }
 
 impl TableFunction {
@@ -125,6 +132,7 @@ impl TableFunction {
         match self {
             TableFunction::GenerateSeries => "generate_series",
             TableFunction::TxidStatus => "txid_status",
+            TableFunction::Rows { .. } => "unnest",
         }
     }
 }
@@ -202,6 +210,16 @@ pub enum AggregateKind {
     BoolOr,
     /// string_agg(x, separator)
     StringAgg,
+    /// array_agg(x)
+    ArrayAgg,
+    /// json_agg(x), x made JSON
+    JsonAgg,
+    /// jsonb_agg(x), x made JSON
+    JsonbAgg,
+    /// json_object_agg(key, x), x made JSON
+    JsonObjectAgg,
+    /// jsonb_object_agg(key, x), x made JSON
+    JsonbObjectAgg,
 }
 
 /// One expression of the select list.

@@ -43,6 +43,8 @@ pub enum SubqueryKind {
         /// Which column.
         column: usize,
     },
+    /// An array of its one column, empty without rows.
+    Array,
     /// Whether it has rows.
     Exists,
     /// Whether a condition holds for some of its rows, or for all.

@@ -3,11 +3,13 @@
 //! An accumulator that needs its input in order or without duplicates keeps it until the end and
 //! sorts it then, as PostgreSQL does.
 
+mod gather;
 mod partial;
 
 use std::cmp::Ordering;
 
 use compact_str::CompactString;
+use gather::Gather;
 
 use super::decimal::Sum;
 use super::{compare, eval, eval_predicate, mismatch, out_of_range, sort_compare};
@@ -60,6 +62,7 @@ enum State {
         and: bool,
     },
     Text(Option<CompactString>),
+    Gather(Gather),
 }
 
 impl Accumulator {
@@ -107,6 +110,7 @@ impl Accumulator {
                 and: false,
             },
             (AggregateKind::StringAgg, _) => State::Text(None),
+            (kind, _) => Gather::new(kind).map_or(State::Text(None), State::Gather),
         };
         let keeps = aggregate.distinct || !aggregate.order_by.is_empty();
         Accumulator {
@@ -201,6 +205,7 @@ impl Accumulator {
             State::Extreme { best, .. } => best,
             State::Bool { result, .. } => result.map_or(Value::Null, Value::Bool),
             State::Text(text) => text.map_or(Value::Null, Value::Text),
+            State::Gather(gather) => gather.finish()?,
         })
     }
 
@@ -212,10 +217,14 @@ impl Accumulator {
             }
             return Ok(());
         };
+        if let State::Gather(gather) = &mut self.state {
+            return gather.add(args);
+        }
         if value.is_null() {
             return Ok(());
         }
         match &mut self.state {
+            State::Gather(_) => {}
             State::Count(count) => *count += 1,
             State::SumInt { total, seen } => {
                 let v = value.as_int().ok_or_else(|| mismatch("sum"))?;

@@ -7,7 +7,7 @@ use crate::bound::Volatility;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::types::calendar::DAY_US;
-use crate::types::{self, Type, TypeKind, calendar, numeric, zone};
+use crate::types::{self, Type, TypeCategory, TypeKind, calendar, numeric, zone};
 use crate::value::{Interval, TimeTz, Value};
 
 /// How much asking a cast needs.
@@ -28,8 +28,15 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
     if from == to || from == T::Unknown {
         return Some(Implicit);
     }
-    if to == T::Unknown || to == T::Void || from == T::Void {
+    if [from, to]
+        .iter()
+        .any(|k| k.category() == TypeCategory::Pseudo)
+        || to == T::Unknown
+    {
         return None;
+    }
+    if let (Some(from), Some(to)) = (from.element(), to.element()) {
+        return cast_context(from, to);
     }
     let rank = |kind: T| match kind {
         T::Int2 => 1,
@@ -54,6 +61,10 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
         (T::Time, T::Interval | T::TimeTz) => Some(Implicit),
         (T::Interval | T::TimeTz | T::Timestamp | T::TimestampTz, T::Time) => Some(Assignment),
         (T::TimestampTz, T::TimeTz) => Some(Assignment),
+        (T::Json, T::Jsonb) | (T::Jsonb, T::Json) => Some(Assignment),
+        (T::Jsonb, T::Bool | T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 | T::Numeric) => {
+            Some(Explicit)
+        }
         (T::Name, T::VarChar | T::BpChar) => Some(Assignment),
         (T::Text | T::VarChar, T::RegClass) => Some(Implicit),
         (T::Oid, b) if b.is_object() => Some(Implicit),
@@ -75,6 +86,11 @@ pub fn cast_context(from: TypeKind, to: TypeKind) -> Option<CastContext> {
 
 /// How stable the cast between two types is: those between local and absolute times read `TimeZone`.
 pub fn cast_volatility(from: Type, to: Type) -> Volatility {
+    if from.element().or(to.element()).is_some() {
+        // As the elements are cast.
+        let of = |t: Type| t.element().unwrap_or(Type::TEXT);
+        return cast_volatility(of(from), of(to));
+    }
     let zoned = |t: Type| t.kind == TypeKind::TimestampTz;
     let timed = |t: Type| {
         matches!(
@@ -124,7 +140,7 @@ pub fn cast(
     let value = if from.kind == to.kind {
         value
     } else {
-        convert(value, from, to, cx)?
+        convert(value, from, to, explicit, cx)?
     };
     match to.typmod {
         -1 => Ok(value),
@@ -132,7 +148,13 @@ pub fn cast(
     }
 }
 
-fn convert(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Value, SqlError> {
+fn convert(
+    value: Value,
+    from: &Type,
+    to: &Type,
+    explicit: bool,
+    cx: &EvalContext,
+) -> Result<Value, SqlError> {
     use TypeKind as T;
     if to.kind.is_string() {
         return to_string(value, from, to, cx);
@@ -147,6 +169,17 @@ fn convert(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Val
             let plain = if to.kind == T::Interval { *to } else { plain };
             types::text_in_at(&plain, &text, &cx.settings, Some(cx.transaction_start))
         }
+        (Value::Array(mut array), T::Array(element)) => {
+            let from = from.element().unwrap_or(Type::TEXT);
+            let to = Type::with(element.kind(), to.typmod);
+            for value in &mut array.values {
+                *value = cast(std::mem::take(value), &from, &to, explicit, cx)?;
+            }
+            Ok(Value::Array(array))
+        }
+        (value @ Value::Json(_), T::Jsonb) => super::json_make::converted(&value, true),
+        (value @ Value::Jsonb(_), T::Json) => super::json_make::converted(&value, false),
+        (Value::Jsonb(text), _) => from_jsonb(&text, to, cx),
         (Value::Bool(b), T::Int4) => Ok(Value::Int4(i32::from(b))),
         (Value::Int4(v), T::Bool) => Ok(Value::Bool(v != 0)),
         (Value::Oid(oid), _) => from_int(i64::from(oid), to.kind),
@@ -164,6 +197,32 @@ fn convert(value: Value, from: &Type, to: &Type, cx: &EvalContext) -> Result<Val
         (Value::Float4(v), _) => from_float(f64::from(v), to.kind),
         (Value::Float8(v), _) => from_float(v, to.kind),
         (value, _) => convert_time(value, to.kind, cx),
+    }
+}
+
+/// A number or boolean that stands alone.
+fn from_jsonb(text: &str, to: &Type, cx: &EvalContext) -> Result<Value, SqlError> {
+    let json = types::json::parse(text)?;
+    match (&json.is, to.kind) {
+        (types::json::Kind::Bool(b), TypeKind::Bool) => Ok(Value::Bool(*b)),
+        (types::json::Kind::Number, kind) if kind != TypeKind::Bool => {
+            let number = types::text_in(&Type::NUMERIC, text, &cx.settings)?;
+            cast(number, &Type::NUMERIC, &Type::of(kind), true, cx)
+        }
+        (kind, _) => {
+            let what = match kind {
+                types::json::Kind::Null => "null",
+                types::json::Kind::Bool(_) => "boolean",
+                types::json::Kind::Number => "numeric",
+                types::json::Kind::Text(_) => "string",
+                types::json::Kind::Array(_) => "array",
+                types::json::Kind::Object(_) => "object",
+            };
+            Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("cannot cast jsonb {what} to type {}", to.kind),
+            ))
+        }
     }
 }
 

@@ -6,7 +6,8 @@
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
-use crate::value::Value;
+use crate::types::json;
+use crate::value::{Array, Value};
 
 /// The order of two values of one type, or of two integers of any width. NULLs are equal to each
 /// other and above the rest. Values of types that do not compare are ordered by their type.
@@ -37,8 +38,26 @@ fn compare_rest(a: &Value, b: &Value) -> Ordering {
         (Value::TimeTz(a), Value::TimeTz(b)) => (a.utc_us(), a.west).cmp(&(b.utc_us(), b.west)),
         (Value::Interval(a), Value::Interval(b)) => a.span().cmp(&b.span()),
         (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+        (Value::Array(a), Value::Array(b)) => arrays(a, b),
+        (Value::Jsonb(a), Value::Jsonb(b)) => json::compare(a, b),
+        (Value::Json(a), Value::Json(b)) => a.as_bytes().cmp(b.as_bytes()),
         _ => rank(a).cmp(&rank(b)),
     }
+}
+
+/// Element by element, then by size, then by shape. NULL elements are equal, and above the others.
+fn arrays(a: &Array, b: &Array) -> Ordering {
+    let lens = |array: &Array| array.dims.iter().map(|d| d.len).collect::<Vec<_>>();
+    let lowers = |array: &Array| array.dims.iter().map(|d| d.lower).collect::<Vec<_>>();
+    a.values
+        .iter()
+        .zip(&b.values)
+        .map(|(a, b)| compare(a, b))
+        .find(|ordering| ordering.is_ne())
+        .unwrap_or_else(|| a.values.len().cmp(&b.values.len()))
+        .then_with(|| a.dims.len().cmp(&b.dims.len()))
+        .then_with(|| lens(a).cmp(&lens(b)))
+        .then_with(|| lowers(a).cmp(&lowers(b)))
 }
 
 fn float(a: f64, b: f64) -> Ordering {
@@ -64,6 +83,9 @@ fn rank(value: &Value) -> u8 {
         Value::Time(_) => 11,
         Value::TimeTz(_) => 12,
         Value::Interval(_) => 13,
+        Value::Json(_) => 14,
+        Value::Jsonb(_) => 15,
+        Value::Array(_) => 16,
         Value::Null => u8::MAX,
     }
 }
@@ -115,6 +137,12 @@ pub fn hash_value(value: &Value, hasher: &mut impl Hasher) {
         Value::Timestamp(v) | Value::TimestampTz(v) | Value::Time(v) => v.hash(hasher),
         Value::TimeTz(v) => (v.utc_us(), v.west).hash(hasher),
         Value::Interval(v) => v.span().hash(hasher),
+        Value::Json(v) => v.as_bytes().hash(hasher),
+        Value::Jsonb(v) => json::hash(v, hasher),
+        Value::Array(v) => {
+            v.dims.hash(hasher);
+            v.values.iter().for_each(|value| hash_value(value, hasher));
+        }
         Value::Uuid(v) => v.hash(hasher),
         Value::Null
         | Value::Int2(_)

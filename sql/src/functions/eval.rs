@@ -205,6 +205,12 @@ impl<'a> Scope<'a> {
                 list,
                 ..
             } => self.in_list(*negated, input, list),
+            Node::Quantified {
+                op,
+                all,
+                left,
+                array,
+            } => self.quantified(*op, *all, left, array),
             Node::Like {
                 kind,
                 negated,
@@ -295,6 +301,35 @@ impl<'a> Scope<'a> {
             }
         }
         Ok((!unknown).then_some(negated))
+    }
+
+    fn quantified(
+        &self,
+        op: CompareOp,
+        all: bool,
+        left: &Expr,
+        array: &Expr,
+    ) -> Result<Option<bool>, SqlError> {
+        let (mut a, mut b) = (Value::Null, Value::Null);
+        let left = self.operand(left, &mut a)?;
+        let Value::Array(array) = self.operand(array, &mut b)? else {
+            return Ok(None);
+        };
+        if array.values.is_empty() {
+            return Ok(Some(all));
+        }
+        if left.is_null() {
+            return Ok(None);
+        }
+        let mut unknown = false;
+        for value in &array.values {
+            if value.is_null() {
+                unknown = true;
+            } else if op.holds(compare(left, value)) != all {
+                return Ok(Some(!all));
+            }
+        }
+        Ok((!unknown).then_some(all))
     }
 
     fn like(

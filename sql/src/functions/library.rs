@@ -1,8 +1,8 @@
 //! The tables of named functions, and finding the signatures of a name.
 
 use super::{
-    ScalarFunction, bits, catalog, datetime, extract, interval, math, regex, session, span_fields,
-    string,
+    ScalarFunction, array, array_search, bits, catalog, datetime, extract, interval, json,
+    json_edit, json_make, math, regex, session, span_fields, string, string_more,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -71,7 +71,14 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 10] = [
+static TABLES: [&[ScalarFunction]; 16] = [
+    string_more::FUNCTIONS,
+    regex::FUNCTIONS,
+    json::FUNCTIONS,
+    json_edit::FUNCTIONS,
+    json_make::FUNCTIONS,
+    array::FUNCTIONS,
+    array_search::FUNCTIONS,
     string::FUNCTIONS,
     math::FUNCTIONS,
     datetime::FUNCTIONS,
@@ -81,7 +88,6 @@ static TABLES: [&[ScalarFunction]; 10] = [
     session::FUNCTIONS,
     catalog::FUNCTIONS,
     bits::FUNCTIONS,
-    regex::FUNCTIONS,
 ];
 
 /// All functions.

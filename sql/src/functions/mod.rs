@@ -6,6 +6,8 @@
 
 mod aggregate;
 mod arith;
+mod array;
+mod array_search;
 mod bits;
 mod cast;
 mod catalog;
@@ -15,16 +17,21 @@ mod decimal;
 mod eval;
 mod extract;
 mod interval;
+mod json;
+mod json_edit;
+mod json_make;
 mod library;
 mod like;
 mod math;
 mod md5;
 mod objects;
 mod regex;
+mod rows;
 mod series;
 mod session;
 mod span_fields;
 mod string;
+mod string_more;
 
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -33,12 +40,14 @@ use crate::types::TypeKind;
 use crate::value::Value;
 
 pub use aggregate::Accumulator;
+pub use array::{ARRAY_OF, ARRAY_OF_ARRAYS, SLICE, SUBSCRIPT};
 pub(crate) use cast::no_cast;
 pub use cast::{CastContext, assign, cast, cast_context, cast_volatility};
 pub use compare::{compare, hash_value, same, sort_compare};
 pub use eval::{eval, eval_predicate, eval_row_count};
 pub use library::{candidates, library};
 pub use like::{LikeEscape, like, like_prefix};
+pub use rows::{RowsFunction, rows_candidates};
 pub use series::Series;
 pub use string::quote_ident;
 

@@ -1,222 +1,195 @@
-//! Regular expressions: `~`, `~*` and what negates them.
+//! Regular expressions: `~` and its kin, `regexp_…`, SIMILAR TO and `substring(… FROM …)`.
 //!
-//! Patterns are PostgreSQL's advanced ones, put into the syntax of the crate that runs them, in time linear in the text.
-//! What has no such translation, back references and looking around, answers 0A000. Compiled patterns are kept by the
-//! thread that used them last.
+//! Patterns are PostgreSQL's advanced ones, translated (`translate`) for the `regex-automata` crate, which
+//! looks at each character a bounded number of times whatever the pattern is. Back references and looking
+//! ahead are what it has not (0A000).
+//!
+//! Of the matches that begin first the longest counts, as POSIX has it; with a quantifier that is not
+//! greedy, the one that the pattern prefers.
 
-use std::cell::RefCell;
+mod compiled;
+mod replace;
+mod similar;
+mod translate;
 
-use regex::{Regex, RegexBuilder};
+use compiled::Compiled;
 
+use super::array::seeing_nulls;
 use super::library::pure;
+use super::rows::RowsFunction;
 use super::{ScalarFunction, mismatch};
 use crate::error::{SqlError, SqlState};
-use crate::types::TypeKind::{Bool, Text};
-use crate::value::Value;
+use crate::types::TypeKind::{Array as ArrayKind, Bool, Int4, Text};
+use crate::types::{Element, TypeKind};
+use crate::value::{Array, Value};
 
-/// Compiled patterns that a thread keeps.
-const KEPT: usize = 32;
-/// The most memory that a compiled pattern takes.
-const SIZE_MAX: usize = 1 << 20;
+type Outcome = Result<Value, SqlError>;
+
+const TEXTS: TypeKind = ArrayKind(Element::TEXT);
 
 #[rustfmt::skip]
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    pure("~", &[Text, Text], Bool, |a, _| matches(a, false, false)),
-    pure("~*", &[Text, Text], Bool, |a, _| matches(a, true, false)),
-    pure("!~", &[Text, Text], Bool, |a, _| matches(a, false, true)),
-    pure("!~*", &[Text, Text], Bool, |a, _| matches(a, true, true)),
-    pure("textregexeq", &[Text, Text], Bool, |a, _| matches(a, false, false)),
-    pure("textregexne", &[Text, Text], Bool, |a, _| matches(a, false, true)),
+    pure("~", &[Text, Text], Bool, |a, _| matches(a, "", false)),
+    pure("~*", &[Text, Text], Bool, |a, _| matches(a, "i", false)),
+    pure("!~", &[Text, Text], Bool, |a, _| matches(a, "", true)),
+    pure("!~*", &[Text, Text], Bool, |a, _| matches(a, "i", true)),
+    pure("regexp_like", &[Text, Text], Bool, |a, _| matches(a, "", false)),
+    pure("regexp_like", &[Text, Text, Text], Bool, |a, _| matches(a, text(a, 2)?, false)),
+    pure("regexp_match", &[Text, Text], TEXTS, |a, _| first_match(a, "")),
+    pure("regexp_match", &[Text, Text, Text], TEXTS, |a, _| first_match(a, text(a, 2)?)),
+    pure("regexp_replace", &[Text, Text, Text], Text, |a, _| replace::replaced(a, None)),
+    pure("regexp_replace", &[Text, Text, Text, Text], Text, |a, _| replace::replaced(a, None)),
+    pure("regexp_replace", &[Text, Text, Text, Int4], Text, |a, _| replace::replaced(a, Some(1))),
+    pure("regexp_replace", &[Text, Text, Text, Int4, Int4], Text, |a, _| replace::replaced(a, Some(1))),
+    pure("regexp_replace", &[Text, Text, Text, Int4, Int4, Text], Text, |a, _| replace::replaced(a, Some(1))),
+    pure("regexp_split_to_array", &[Text, Text], TEXTS, |a, _| split(a, "", "regexp_split_to_array()")),
+    pure("regexp_split_to_array", &[Text, Text, Text], TEXTS, |a, _| split(a, text(a, 2)?, "regexp_split_to_array()")),
+    pure("regexp_count", &[Text, Text], Int4, |a, _| count(a)),
+    pure("regexp_count", &[Text, Text, Int4], Int4, |a, _| count(a)),
+    pure("regexp_count", &[Text, Text, Int4, Text], Int4, |a, _| count(a)),
+    pure("regexp_substr", &[Text, Text], Text, |a, _| part(text(a, 0)?, text(a, 1)?, false)),
+    pure("substring", &[Text, Text], Text, |a, _| part(text(a, 0)?, text(a, 1)?, true)),
+    seeing_nulls("similar to", &[Text, Text, Text], Bool, |a, _| match a {
+        [Value::Text(input), Value::Text(pattern), Value::Text(escape)] => {
+            let pattern = similar::translated(pattern, Some(escape))?;
+            Ok(Value::Bool(Compiled::get(&pattern, "")?.is_match(input)))
+        }
+        _ => Ok(Value::Null),
+    }),
+    seeing_nulls("substring similar", &[Text, Text, Text], Text, |a, _| match a {
+        [Value::Text(input), Value::Text(pattern), Value::Text(escape)] => {
+            let pattern = similar::translated(pattern, Some(escape))?;
+            part(input, &pattern, true)
+        }
+        _ => Ok(Value::Null),
+    }),
 ];
 
-fn matches(args: &[Value], any_case: bool, negated: bool) -> Result<Value, SqlError> {
-    let [Value::Text(text), Value::Text(pattern)] = args else {
-        return Err(mismatch("a regular expression"));
-    };
-    let found = with_regex(pattern, any_case, |regex| regex.is_match(text))?;
+#[rustfmt::skip]
+pub(super) static ROWS: &[RowsFunction] = &[
+    RowsFunction {
+        function: pure("regexp_matches", &[Text, Text], TypeKind::Any, |a, _| all_matches(a, "")),
+        columns: &[("", TEXTS)],
+    },
+    RowsFunction {
+        function: pure("regexp_matches", &[Text, Text, Text], TypeKind::Any, |a, _| all_matches(a, text(a, 2)?)),
+        columns: &[("", TEXTS)],
+    },
+    RowsFunction {
+        function: pure("regexp_split_to_table", &[Text, Text], TEXTS, |a, _| split(a, "", "regexp_split_to_table()")),
+        columns: &[("", Text)],
+    },
+    RowsFunction {
+        function: pure("regexp_split_to_table", &[Text, Text, Text], TEXTS, |a, _| {
+            split(a, text(a, 2)?, "regexp_split_to_table()")
+        }),
+        columns: &[("", Text)],
+    },
+];
+
+fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {
+    args.get(i)
+        .and_then(Value::as_text)
+        .ok_or_else(|| mismatch("a regular expression function"))
+}
+
+fn matches(args: &[Value], flags: &str, negated: bool) -> Outcome {
+    refuse_global(flags, "regexp_like()")?;
+    let found = Compiled::get(text(args, 1)?, flags)?.is_match(text(args, 0)?);
     Ok(Value::Bool(found != negated))
 }
 
-/// Runs `f` with a pattern, compiled.
-pub(super) fn with_regex<T>(
-    pattern: &str,
-    any_case: bool,
-    f: impl FnOnce(&Regex) -> T,
-) -> Result<T, SqlError> {
-    thread_local! {
-        /// The one used last is the last.
-        static COMPILED: RefCell<Vec<(String, bool, Regex)>> = const { RefCell::new(Vec::new()) };
-    }
-    COMPILED.with_borrow_mut(|kept| {
-        let known = kept
-            .iter()
-            .rposition(|(of, any, _)| of == pattern && *any == any_case);
-        let entry = match known {
-            Some(at) => kept.remove(at),
-            None => (pattern.to_owned(), any_case, compile(pattern, any_case)?),
-        };
-        if kept.len() == KEPT {
-            kept.remove(0);
-        }
-        let done = f(&entry.2);
-        kept.push(entry);
-        Ok(done)
-    })
-}
-
-fn compile(pattern: &str, any_case: bool) -> Result<Regex, SqlError> {
-    let translated = translate(pattern)?;
-    let mut builder = RegexBuilder::new(&translated);
-    // A dot takes line breaks, too.
-    builder
-        .case_insensitive(any_case)
-        .dot_matches_new_line(true);
-    builder.size_limit(SIZE_MAX).build().map_err(|error| {
-        let why = match error {
-            regex::Error::CompiledTooBig(_) => "regular expression is too complex".to_owned(),
-            other => {
-                let text = other.to_string();
-                let last = text.lines().last().unwrap_or_default();
-                last.trim_start_matches("error: ").to_owned()
-            }
-        };
-        invalid(&why)
-    })
-}
-
-fn invalid(why: &str) -> SqlError {
-    SqlError::new(
-        SqlState::INVALID_REGULAR_EXPRESSION,
-        format!("invalid regular expression: {why}"),
-    )
-}
-
-/// A pattern of PostgreSQL's in the crate's syntax.
-fn translate(pattern: &str) -> Result<String, SqlError> {
-    if let Some(literal) = pattern.strip_prefix("***=") {
-        return Ok(regex::escape(literal));
-    }
-    let pattern = pattern.strip_prefix("***:").unwrap_or(pattern);
-    let mut out = String::with_capacity(pattern.len());
-    let mut chars = pattern.chars().peekable();
-    let mut in_brackets = false;
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => escape(&mut chars, in_brackets, &mut out)?,
-            '[' if !in_brackets => {
-                in_brackets = true;
-                out.push('[');
-                if chars.next_if_eq(&'^').is_some() {
-                    out.push('^');
-                }
-                // The first one is itself.
-                if chars.next_if_eq(&']').is_some() {
-                    out.push_str("\\]");
-                }
-            }
-            '[' if matches!(chars.peek(), Some(':')) => class(&mut chars, &mut out)?,
-            '[' if matches!(chars.peek(), Some('.' | '=')) => {
-                return Err(SqlError::unsupported(
-                    "a collating element in a regular expression",
-                ));
-            }
-            ']' if in_brackets => {
-                in_brackets = false;
-                out.push(']');
-            }
-            // What means something in the crate's brackets, and nothing in PostgreSQL's.
-            '[' | '&' | '~' if in_brackets => {
-                out.push('\\');
-                out.push(c);
-            }
-            '(' if !in_brackets && chars.next_if_eq(&'?').is_some() => match chars.next() {
-                Some(':') => out.push_str("(?:"),
-                Some('=' | '!' | '<') => {
-                    return Err(SqlError::unsupported(
-                        "looking around in a regular expression",
-                    ));
-                }
-                _ => return Err(invalid("quantifier operand invalid")),
-            },
-            other => out.push(other),
-        }
-    }
-    match in_brackets {
-        true => Err(invalid("brackets [] not balanced")),
-        false => Ok(out),
-    }
-}
-
-type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
-
-/// `[:alpha:]` and its kin, behind the bracket.
-fn class(chars: &mut Chars<'_>, out: &mut String) -> Result<(), SqlError> {
-    let name: String = chars.by_ref().take_while(|c| *c != ']').collect();
-    let known = name
-        .strip_prefix(':')
-        .and_then(|name| name.strip_suffix(':'));
-    const NAMES: [&str; 13] = [
-        "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
-        "space", "upper", "xdigit",
-    ];
-    match known {
-        Some(name) if NAMES.contains(&name) => {
-            out.push_str("[:");
-            out.push_str(name);
-            out.push_str(":]");
-            Ok(())
-        }
-        _ => Err(invalid("invalid character class")),
-    }
-}
-
-fn escape(chars: &mut Chars<'_>, in_brackets: bool, out: &mut String) -> Result<(), SqlError> {
-    let Some(c) = chars.next() else {
-        return Err(invalid("invalid escape \\ sequence"));
-    };
-    match c {
-        'd' | 'D' | 's' | 'S' | 'w' | 'W' | 'n' | 'r' | 't' | 'f' | 'v' | 'a' => {
-            out.push('\\');
-            out.push(c);
-        }
-        'e' => out.push_str("\\x1b"),
-        'b' => out.push_str("\\x08"),
-        'B' => out.push_str("\\\\"),
-        'm' if !in_brackets => out.push_str("\\b{start}"),
-        'M' if !in_brackets => out.push_str("\\b{end}"),
-        'y' if !in_brackets => out.push_str("\\b"),
-        'Y' if !in_brackets => out.push_str("\\B"),
-        'A' if !in_brackets => out.push_str("\\A"),
-        'Z' if !in_brackets => out.push_str("\\z"),
-        'u' => digits(chars, 4, out)?,
-        'U' => digits(chars, 8, out)?,
-        'x' => digits(chars, 2, out)?,
-        '1'..='9' if !in_brackets => {
-            return Err(SqlError::unsupported(
-                "a back reference in a regular expression",
-            ));
-        }
-        c if c.is_ascii_alphanumeric() => return Err(invalid("invalid escape \\ sequence")),
-        c => out.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+/// The flag g, where only one match is asked for.
+fn refuse_global(flags: &str, function: &str) -> Result<(), SqlError> {
+    if flags.contains('g') {
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("{function} does not support the \"global\" option"),
+        ));
     }
     Ok(())
 }
 
-/// A character by its number.
-fn digits(chars: &mut Chars<'_>, count: usize, out: &mut String) -> Result<(), SqlError> {
-    let mut number = String::new();
-    while number.len() < count
-        && let Some(digit) = chars.next_if(char::is_ascii_hexdigit)
-    {
-        number.push(digit);
+/// The groups of a match, or all of it where there are none.
+fn groups(input: &str, found: &compiled::Match) -> Value {
+    let piece = |span: &Option<(usize, usize)>| match span {
+        Some((start, end)) => input.get(*start..*end).map_or(Value::Null, Value::text),
+        None => Value::Null,
+    };
+    let spans = &found.spans;
+    let shown = if spans.len() > 1 {
+        &spans[1..]
+    } else {
+        &spans[..]
+    };
+    Array::of(shown.iter().map(piece).collect()).into()
+}
+
+fn first_match(args: &[Value], flags: &str) -> Outcome {
+    if flags.contains('g') {
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "regexp_match() does not support the \"global\" option",
+        )
+        .hint("Use the regexp_matches function instead."));
     }
-    match number.is_empty() {
-        true => Err(invalid("invalid escape \\ sequence")),
-        false => {
-            out.push_str("\\x{");
-            out.push_str(&number);
-            out.push('}');
-            Ok(())
+    let input = text(args, 0)?;
+    let found = Compiled::get(text(args, 1)?, flags)?.find(input, 0);
+    Ok(found.map_or(Value::Null, |found| groups(input, &found)))
+}
+
+fn all_matches(args: &[Value], flags: &str) -> Outcome {
+    let input = text(args, 0)?;
+    let compiled = Compiled::get(text(args, 1)?, flags)?;
+    let limit = if flags.contains('g') { usize::MAX } else { 1 };
+    let found = compiled.find_all(input, 0, limit);
+    Ok(Array::of(found.iter().map(|found| groups(input, found)).collect()).into())
+}
+
+fn split(args: &[Value], flags: &str, name: &str) -> Outcome {
+    refuse_global(flags, name)?;
+    let input = text(args, 0)?;
+    let compiled = Compiled::get(text(args, 1)?, flags)?;
+    let mut pieces = Vec::new();
+    let mut from = 0;
+    for found in compiled.find_all(input, 0, usize::MAX) {
+        let (start, end) = found.whole();
+        // Nothing at the beginning, at the end, or right behind a match is no separator.
+        if start == end
+            && (start == 0
+                || start >= input.len()
+                || start == from && from > 0 && pieces.is_empty())
+        {
+            continue;
         }
+        pieces.push(Value::text(&input[from..start]));
+        from = end;
     }
+    pieces.push(Value::text(&input[from..]));
+    Ok(Array::of(pieces).into())
+}
+
+fn count(args: &[Value]) -> Outcome {
+    let input = text(args, 0)?;
+    let from = match args.get(2) {
+        Some(Value::Int4(start)) => replace::start_of(input, *start)?,
+        _ => 0,
+    };
+    let flags = args.get(3).and_then(Value::as_text).unwrap_or("");
+    refuse_global(flags, "regexp_count()")?;
+    let found = Compiled::get(text(args, 1)?, flags)?.find_all(input, from, usize::MAX);
+    Ok(Value::Int4(found.len() as i32))
+}
+
+/// What a pattern finds; its first group, if it has one and that is asked for.
+fn part(input: &str, pattern: &str, group: bool) -> Outcome {
+    let Some(found) = Compiled::get(pattern, "")?.find(input, 0) else {
+        return Ok(Value::Null);
+    };
+    let span = match found.spans.get(1) {
+        Some(first) if group => *first,
+        _ => Some(found.whole()),
+    };
+    let piece = span.and_then(|(start, end)| input.get(start..end));
+    Ok(piece.map_or(Value::Null, Value::text))
 }

@@ -1,5 +1,7 @@
 //! Functions on text and bytea. Positions and lengths count characters.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use compact_str::CompactString;
 
 use super::library::{pure, variadic};
@@ -83,7 +85,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     pure("md5", &[Bytea], Text, |a, _| Ok(hex(&super::md5::digest(bytes(a, 0)?)))),
     pure("quote_ident", &[Text], Text, |a, _| Ok(Value::Text(quote_ident(text(a, 0)?).into()))),
     pure("quote_literal", &[Text], Text, |a, _| {
-        Ok(Value::Text(format!("'{}'", text(a, 0)?.replace('\'', "''")).into()))
+        Ok(Value::Text(quote_literal(text(a, 0)?).into()))
     }),
     pure("textcat", &[Text, Text], Text, concat_two),
     pure("byteacat", &[Bytea, Bytea], Bytea, |a, _| {
@@ -336,6 +338,15 @@ fn chr(args: &[Value], _: &EvalContext) -> Outcome {
     }
 }
 
+/// A text as a literal; one with backslashes in the form that has escapes.
+pub(super) fn quote_literal(text: &str) -> String {
+    let doubled = text.replace('\'', "''");
+    match doubled.contains('\\') {
+        true => format!("E'{}'", doubled.replace('\\', "\\\\")),
+        false => format!("'{doubled}'"),
+    }
+}
+
 /// An identifier, in quotes where it needs them.
 pub fn quote_ident(name: &str) -> String {
     let plain = name
@@ -364,6 +375,18 @@ fn encode(args: &[Value], cx: &EvalContext) -> Outcome {
             settings.bytea_output = ByteaOutput::Escape;
             Ok(Value::text(to_text(&args[0], &Type::BYTEA, &settings)))
         }
+        "base64" => {
+            let Some(Value::Bytea(bytes)) = args.first() else {
+                return Err(mismatch("encode"));
+            };
+            const LINE: usize = 76;
+            let whole = STANDARD.encode(bytes);
+            let lines: Vec<&str> = (0..whole.len())
+                .step_by(LINE)
+                .map(|at| &whole[at..whole.len().min(at + LINE)])
+                .collect();
+            Ok(Value::text(lines.join("\n")))
+        }
         other => Err(unknown_encoding(other)),
     }
 }
@@ -374,13 +397,26 @@ fn decode(args: &[Value], cx: &EvalContext) -> Outcome {
     match text(args, 1)?.to_ascii_lowercase().as_str() {
         "hex" => text_in(&Type::BYTEA, &format!("\\x{source}"), &cx.settings),
         "escape" if !source.starts_with("\\x") => text_in(&Type::BYTEA, source, &cx.settings),
+        "base64" => {
+            let packed: String = source
+                .chars()
+                .filter(|c| !matches!(c, ' ' | '\t' | '\n' | '\r'))
+                .collect();
+            STANDARD.decode(packed).map(Value::Bytea).map_err(|_| {
+                SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    "invalid base64 end sequence",
+                )
+                .hint("Input data is missing padding, is truncated, or is otherwise corrupted.")
+            })
+        }
         other => Err(unknown_encoding(other)),
     }
 }
 
 fn unknown_encoding(name: &str) -> SqlError {
     match name {
-        "base64" | "escape" => SqlError::unsupported(format!("encoding \"{name}\"")),
+        "escape" => SqlError::unsupported(format!("encoding \"{name}\"")),
         _ => SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,
             format!("unrecognized encoding: \"{name}\""),

@@ -3,7 +3,7 @@
 use super::TypeKind;
 
 /// Element type, OID, name and catalog name of each array type.
-const ARRAYS: [(TypeKind, u32, &str, &str); 21] = [
+const ARRAYS: [(TypeKind, u32, &str, &str); 25] = [
     (TypeKind::Bool, 1000, "boolean[]", "_bool"),
     (TypeKind::Bytea, 1001, "bytea[]", "_bytea"),
     (TypeKind::Name, 1003, "name[]", "_name"),
@@ -15,16 +15,30 @@ const ARRAYS: [(TypeKind, u32, &str, &str); 21] = [
     (TypeKind::Int8, 1016, "bigint[]", "_int8"),
     (TypeKind::Float4, 1021, "real[]", "_float4"),
     (TypeKind::Float8, 1022, "double precision[]", "_float8"),
-    (TypeKind::Timestamp, 1115, "timestamp without time zone[]", "_timestamp"),
+    (
+        TypeKind::Timestamp,
+        1115,
+        "timestamp without time zone[]",
+        "_timestamp",
+    ),
     (TypeKind::Date, 1182, "date[]", "_date"),
     (TypeKind::Time, 1183, "time without time zone[]", "_time"),
-    (TypeKind::TimestampTz, 1185, "timestamp with time zone[]", "_timestamptz"),
+    (
+        TypeKind::TimestampTz,
+        1185,
+        "timestamp with time zone[]",
+        "_timestamptz",
+    ),
     (TypeKind::Interval, 1187, "interval[]", "_interval"),
     (TypeKind::Numeric, 1231, "numeric[]", "_numeric"),
     (TypeKind::TimeTz, 1270, "time with time zone[]", "_timetz"),
     (TypeKind::Uuid, 2951, "uuid[]", "_uuid"),
     (TypeKind::Json, 199, "json[]", "_json"),
     (TypeKind::Jsonb, 3807, "jsonb[]", "_jsonb"),
+    (TypeKind::Oid, 1028, "oid[]", "_oid"),
+    (TypeKind::Char, 1002, "\"char\"[]", "_char"),
+    (TypeKind::RegClass, 2210, "regclass[]", "_regclass"),
+    (TypeKind::RegType, 2211, "regtype[]", "_regtype"),
 ];
 
 /// The type of an array's elements, by its place in the table.
@@ -32,6 +46,11 @@ const ARRAYS: [(TypeKind, u32, &str, &str); 21] = [
 pub struct Element(u8);
 
 impl Element {
+    /// integer
+    pub const INT4: Element = Element(4);
+    /// text
+    pub const TEXT: Element = Element(5);
+
     /// The type itself.
     pub const fn kind(self) -> TypeKind {
         ARRAYS[self.0 as usize].0
@@ -55,6 +74,9 @@ impl Element {
         Some(Element(place as u8))
     }
 }
+
+const _: () = assert!(matches!(Element::INT4.kind(), TypeKind::Int4));
+const _: () = assert!(matches!(Element::TEXT.kind(), TypeKind::Text));
 
 impl TypeKind {
     /// The type of arrays of this; `None` for arrays themselves and what no column can be.

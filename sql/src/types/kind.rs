@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::interval;
+use super::{Element, interval};
 
 /// A type with its modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,10 +69,22 @@ pub enum TypeKind {
     RegNamespace,
     /// regrole
     RegRole,
+    /// json, as it was written
+    Json,
+    /// jsonb, in its one form
+    Jsonb,
+    /// An array, of any number of dimensions.
+    Array(Element),
     /// A literal or parameter whose type nothing has told yet.
     Unknown,
     /// The result of a function that returns nothing.
     Void,
+    /// In a signature: any type, also an unknown one.
+    Any,
+    /// In a signature: an array, whose elements are the signature's `AnyElement`.
+    AnyArray,
+    /// In a signature: one type, the same everywhere in it.
+    AnyElement,
 }
 
 /// The groups that implicit casts and operator choice stay within.
@@ -88,6 +100,8 @@ pub enum TypeCategory {
     DateTime,
     /// interval
     Timespan,
+    /// arrays
+    Array,
     /// the rest
     UserDefined,
     /// unknown
@@ -98,7 +112,7 @@ pub enum TypeCategory {
 
 impl TypeKind {
     /// Every type a column can have.
-    pub const COLUMN_TYPES: [TypeKind; 21] = [
+    pub const COLUMN_TYPES: [TypeKind; 23] = [
         TypeKind::Bool,
         TypeKind::Int2,
         TypeKind::Int4,
@@ -120,6 +134,8 @@ impl TypeKind {
         TypeKind::Uuid,
         TypeKind::Oid,
         TypeKind::Char,
+        TypeKind::Json,
+        TypeKind::Jsonb,
     ];
 
     /// Types of catalog objects, which are shown by name and which no column of a user's table has.
@@ -162,6 +178,12 @@ impl TypeKind {
             TypeKind::Uuid => 2950,
             TypeKind::RegNamespace => 4089,
             TypeKind::RegRole => 4096,
+            TypeKind::Json => 114,
+            TypeKind::Jsonb => 3802,
+            TypeKind::Array(element) => element.array_oid(),
+            TypeKind::Any => 2276,
+            TypeKind::AnyArray => 2277,
+            TypeKind::AnyElement => 2283,
         }
     }
 
@@ -174,6 +196,16 @@ impl TypeKind {
             .into_iter()
             .chain(TypeKind::OBJECT_TYPES);
         all.find(|kind| kind.oid() == oid)
+            .or_else(|| Element::find(|array, _| array == oid).map(TypeKind::Array))
+    }
+
+    /// The type with this name in the catalog.
+    pub fn from_catalog_name(name: &str) -> Option<TypeKind> {
+        let mut all = TypeKind::COLUMN_TYPES
+            .into_iter()
+            .chain(TypeKind::OBJECT_TYPES);
+        all.find(|kind| kind.catalog_name() == name)
+            .or_else(|| Element::find(|_, array| array == name).map(TypeKind::Array))
     }
 
     /// The name in messages and in `format_type`.
@@ -205,8 +237,14 @@ impl TypeKind {
             TypeKind::RegProc => "regproc",
             TypeKind::RegNamespace => "regnamespace",
             TypeKind::RegRole => "regrole",
+            TypeKind::Json => "json",
+            TypeKind::Jsonb => "jsonb",
+            TypeKind::Array(element) => element.array_name(),
             TypeKind::Unknown => "unknown",
             TypeKind::Void => "void",
+            TypeKind::Any => "any",
+            TypeKind::AnyArray => "anyarray",
+            TypeKind::AnyElement => "anyelement",
         }
     }
 
@@ -226,6 +264,7 @@ impl TypeKind {
             TypeKind::TimestampTz => "timestamptz",
             TypeKind::Time => "time",
             TypeKind::TimeTz => "timetz",
+            TypeKind::Array(element) => element.array_catalog_name(),
             other => other.name(),
         }
     }
@@ -240,8 +279,13 @@ impl TypeKind {
             | TypeKind::RegType
             | TypeKind::RegProc
             | TypeKind::RegNamespace
-            | TypeKind::RegRole => 4,
-            TypeKind::Int4 | TypeKind::Float4 | TypeKind::Date | TypeKind::Void => 4,
+            | TypeKind::RegRole
+            | TypeKind::Int4
+            | TypeKind::Float4
+            | TypeKind::Date
+            | TypeKind::Void
+            | TypeKind::Any
+            | TypeKind::AnyElement => 4,
             TypeKind::Int8
             | TypeKind::Float8
             | TypeKind::Timestamp
@@ -255,7 +299,11 @@ impl TypeKind {
             | TypeKind::Text
             | TypeKind::VarChar
             | TypeKind::BpChar
-            | TypeKind::Bytea => -1,
+            | TypeKind::Bytea
+            | TypeKind::Json
+            | TypeKind::Jsonb
+            | TypeKind::Array(_)
+            | TypeKind::AnyArray => -1,
         }
     }
 
@@ -286,9 +334,14 @@ impl TypeKind {
             | TypeKind::Time
             | TypeKind::TimeTz => TypeCategory::DateTime,
             TypeKind::Interval => TypeCategory::Timespan,
-            TypeKind::Bytea | TypeKind::Uuid => TypeCategory::UserDefined,
+            TypeKind::Bytea | TypeKind::Uuid | TypeKind::Json | TypeKind::Jsonb => {
+                TypeCategory::UserDefined
+            }
             TypeKind::Unknown => TypeCategory::Unknown,
-            TypeKind::Void => TypeCategory::Pseudo,
+            TypeKind::Array(_) => TypeCategory::Array,
+            TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => {
+                TypeCategory::Pseudo
+            }
         }
     }
 
@@ -372,8 +425,24 @@ impl Type {
     pub const UUID: Type = Type::of(TypeKind::Uuid);
     /// oid
     pub const OID: Type = Type::of(TypeKind::Oid);
+    /// json
+    pub const JSON: Type = Type::of(TypeKind::Json);
+    /// jsonb
+    pub const JSONB: Type = Type::of(TypeKind::Jsonb);
     /// not known yet
     pub const UNKNOWN: Type = Type::of(TypeKind::Unknown);
+
+    /// The type of arrays of this, with its modifier.
+    pub fn array(self) -> Option<Type> {
+        let kind = self.kind.array()?;
+        Some(Type { kind, ..self })
+    }
+
+    /// The type of an array's elements, with its modifier.
+    pub fn element(self) -> Option<Type> {
+        let kind = self.kind.element()?;
+        Some(Type { kind, ..self })
+    }
 
     /// The type without a modifier.
     pub const fn of(kind: TypeKind) -> Type {
@@ -440,6 +509,9 @@ impl Type {
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(element), true) = (self.element(), self.typmod >= 0) {
+            return write!(f, "{element}[]");
+        }
         if let Some(n) = self.length() {
             return write!(f, "{}({n})", self.kind.name());
         }

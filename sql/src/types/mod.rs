@@ -4,15 +4,19 @@
 //! file with its readers and writers. Readers take any bytes a client sends and answer with an
 //! error, never a panic.
 
+mod array;
+mod array_in;
 mod boolean;
 mod bytea;
 pub mod calendar;
 mod datetime_in;
 mod datetime_out;
+mod element;
 mod float;
 mod integer;
 pub mod interval;
 mod interval_in;
+pub mod json;
 mod kind;
 pub mod numeric;
 mod oid;
@@ -24,6 +28,8 @@ mod typmod;
 mod uuid;
 pub mod zone;
 
+pub use array::{DIMENSIONS_MAX, too_many_dimensions};
+pub use element::Element;
 pub use kind::{Type, TypeCategory, TypeKind};
 pub use string::check_utf8;
 pub use typmod::apply_typmod;
@@ -73,7 +79,10 @@ pub fn text_in_at(
         | TypeKind::RegProc
         | TypeKind::RegNamespace
         | TypeKind::RegRole) => return Err(oid::no_names(kind)),
-        TypeKind::Void => Value::Null,
+        TypeKind::Json => Value::Json(json::check(text)?.into()),
+        TypeKind::Jsonb => Value::Jsonb(json::normal(text)?.into()),
+        TypeKind::Array(element) => array_in::parse(text, element.kind(), settings, now)?.into(),
+        TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => Value::Null,
     };
     match ty.typmod {
         -1 => Ok(value),
@@ -108,6 +117,8 @@ pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>
         Value::Uuid(bytes) => uuid::format(bytes, out),
         Value::Oid(oid) => integer::format(i64::from(*oid), out),
         Value::Object(object) => out.extend_from_slice(object.name.as_bytes()),
+        Value::Json(text) | Value::Jsonb(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Array(array) => array::format(array, ty, settings, out),
     }
 }
 
@@ -153,7 +164,10 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         | TypeKind::RegProc
         | TypeKind::RegNamespace
         | TypeKind::RegRole) => return Err(oid::no_names(kind)),
-        TypeKind::Void => Value::Null,
+        TypeKind::Json => Value::Json(json::check(check_utf8(bytes)?)?.into()),
+        TypeKind::Jsonb => Value::Jsonb(json::from_binary(bytes)?.into()),
+        TypeKind::Array(element) => array::from_binary(bytes, element.kind())?.into(),
+        TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => Value::Null,
     };
     match ty.typmod {
         -1 => Ok(value),
@@ -187,6 +201,9 @@ pub fn binary_out(value: &Value, ty: &Type, out: &mut Vec<u8>) {
         Value::Uuid(bytes) => out.extend_from_slice(bytes),
         Value::Oid(oid) => out.extend_from_slice(&oid.to_be_bytes()),
         Value::Object(object) => out.extend_from_slice(&object.oid.to_be_bytes()),
+        Value::Json(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Jsonb(text) => json::to_binary(text, out),
+        Value::Array(array) => array::to_binary(array, ty, out),
     }
 }
 
@@ -204,6 +221,15 @@ fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], SqlError> {
             )
         }
     })
+}
+
+/// 22P03: bytes that are no value.
+#[cold]
+fn invalid_binary() -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_BINARY_REPRESENTATION,
+        "incorrect binary data format",
+    )
 }
 
 /// 22007 for a date, time or interval.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{Type, TypeKind, binary_in, binary_out, calendar, numeric, text_in, to_text};
 use crate::settings::Settings;
-use crate::value::{Interval, TimeTz, Value};
+use crate::value::{Array, Dimension, Interval, TimeTz, Value};
 
 /// One value of every kind, and its type.
 fn any_value() -> impl Strategy<Value = (Type, Value)> {
@@ -33,6 +33,19 @@ fn any_value() -> impl Strategy<Value = (Type, Value)> {
             let span = Interval { months, days, us };
             (Type::INTERVAL, Value::Interval(span))
         }),
+        proptest::collection::vec(proptest::option::of("[^\0]{0,9}"), 0..9).prop_map(|texts| {
+            let value = |text: Option<String>| text.map_or(Value::Null, Value::text);
+            let array = Array::of(texts.into_iter().map(value).collect());
+            (Type::TEXT.array().expect("an array type"), array.into())
+        }),
+        (1..4i32, 1..4i32, -2..3i32).prop_map(|(rows, columns, lower)| {
+            let dim = |len| Dimension { len, lower };
+            let array = Array {
+                dims: vec![dim(rows), dim(columns)],
+                values: (0..rows * columns).map(Value::Int4).collect(),
+            };
+            (Type::INT4.array().expect("an array type"), array.into())
+        }),
         any::<[u8; 16]>().prop_map(|b| (Type::UUID, Value::Uuid(b))),
     ]
 }
@@ -60,7 +73,8 @@ proptest! {
         text in "[-+0-9a-zA-Z:./ {}\\\\,_]{0,30}",
     ) {
         let settings = Settings::new();
-        for kind in TypeKind::COLUMN_TYPES {
+        let arrays = TypeKind::COLUMN_TYPES.into_iter().filter_map(TypeKind::array);
+        for kind in TypeKind::COLUMN_TYPES.into_iter().chain(arrays) {
             let _ = binary_in(&Type::of(kind), &bytes);
             let _ = text_in(&Type::of(kind), &text, &settings);
         }

@@ -42,6 +42,13 @@ pub fn apply_typmod(value: Value, ty: &Type, explicit: bool) -> Result<Value, Sq
         (Value::Interval(span), TypeKind::Interval) => {
             interval::fit(span, ty.typmod).map(Value::Interval)
         }
+        (Value::Array(mut array), TypeKind::Array(element)) => {
+            let ty = Type::with(element.kind(), ty.typmod);
+            for value in &mut array.values {
+                *value = apply_typmod(std::mem::take(value), &ty, explicit)?;
+            }
+            Ok(Value::Array(array))
+        }
         (other, _) => Ok(other),
     }
 }

@@ -42,7 +42,15 @@ impl Aggregate {
             (AggregateKind::Avg, _) => vec![Bytea, Int8],
             (AggregateKind::BoolAnd | AggregateKind::BoolOr, _) => vec![Bool],
             (AggregateKind::Min | AggregateKind::Max, input) => vec![input?],
-            (AggregateKind::StringAgg, _) => return None,
+            (
+                AggregateKind::StringAgg
+                | AggregateKind::ArrayAgg
+                | AggregateKind::JsonAgg
+                | AggregateKind::JsonbAgg
+                | AggregateKind::JsonObjectAgg
+                | AggregateKind::JsonbObjectAgg,
+                _,
+            ) => return None,
         })
     }
 }
@@ -78,6 +86,8 @@ impl Accumulator {
             }
             State::Extreme { best, .. } => out.push(best.clone()),
             State::Bool { result, .. } => out.push(result.map_or(Value::Null, Value::Bool)),
+            // They have no parts.
+            State::Gather(_) => out.push(Value::Null),
             State::Text(text) => out.push(text.clone().map_or(Value::Null, Value::Text)),
         }
     }
@@ -140,7 +150,7 @@ impl Accumulator {
             | State::Bool { .. } => {
                 self.add(std::slice::from_ref(first))?;
             }
-            State::Text(_) => return Err(wrong()),
+            State::Text(_) | State::Gather(_) => return Err(wrong()),
         }
         Ok(())
     }

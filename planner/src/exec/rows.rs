@@ -1,0 +1,63 @@
+//! The rows of functions that give arrays: `unnest`, and what is like it.
+
+use fencepost_sql::bound::Expr;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::value::Value;
+
+use super::batch::Batch;
+use super::cx::Cx;
+
+/// Arrays that are given row by row.
+pub struct Rows {
+    /// The columns that are left, each with how many values a row takes of it.
+    columns: Vec<(std::vec::IntoIter<Value>, usize)>,
+    /// The number of the row before, if rows are numbered.
+    ordinal: Option<i64>,
+}
+
+impl Rows {
+    /// Computes the arrays. A `wide` one has several values a row, else each argument is a column.
+    pub fn open(
+        args: &[Expr],
+        wide: bool,
+        ordinality: bool,
+        cx: &Cx<'_>,
+    ) -> Result<Rows, SqlError> {
+        let mut columns = Vec::with_capacity(args.len());
+        for arg in args {
+            let Value::Array(array) = cx.value(arg, &[])? else {
+                columns.push((Vec::new().into_iter(), 1));
+                continue;
+            };
+            let width = match array.dims.get(1) {
+                Some(dim) if wide => usize::try_from(dim.len).unwrap_or(1),
+                _ => 1,
+            };
+            columns.push((array.values.into_iter(), width));
+        }
+        Ok(Rows {
+            columns,
+            ordinal: ordinality.then_some(0),
+        })
+    }
+
+    /// Adds up to `max` rows; false when there are no more after them. A column that ends before others is NULL.
+    pub fn next(&mut self, first_slot: usize, out: &mut Batch, max: usize) -> bool {
+        for _ in 0..max {
+            if self.columns.iter().all(|(left, _)| left.len() == 0) {
+                return false;
+            }
+            let mut slots = out.push()[first_slot..].iter_mut();
+            for (left, width) in &mut self.columns {
+                for slot in slots.by_ref().take(*width) {
+                    *slot = left.next().unwrap_or_default();
+                }
+            }
+            if let (Some(ordinal), Some(slot)) = (&mut self.ordinal, slots.next()) {
+                *ordinal += 1;
+                *slot = Value::Int8(*ordinal);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,268 @@
+//! `ARRAY[…]`, subscripts and slices, and `op ANY (array)`.
+
+use sqlparser::ast;
+
+use super::expr::Around;
+use super::{Binder, names};
+use crate::bound::{CompareClass, CompareOp, Expr, Node};
+use crate::error::{SqlError, SqlState};
+use crate::functions::{ARRAY_OF, ARRAY_OF_ARRAYS, CastContext, SLICE, SUBSCRIPT};
+use crate::types::{Type, TypeKind};
+use crate::value::{Array, Value};
+
+impl Binder<'_> {
+    /// `ARRAY[…]`; `wanted` is the type that a cast around it asks for.
+    pub(super) fn array_literal(
+        &mut self,
+        elements: &[ast::Expr],
+        wanted: Option<Type>,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let mut bound = Vec::with_capacity(elements.len());
+        for element in elements {
+            bound.push(match element {
+                ast::Expr::Array(inner) => {
+                    self.deeper(|b| b.array_literal(&inner.elem, wanted, around))?
+                }
+                other => self.expr(other, around)?,
+            });
+        }
+        if bound.is_empty() {
+            let Some(ty) = wanted else {
+                return Err(SqlError::new(
+                    SqlState::INDETERMINATE_DATATYPE,
+                    "cannot determine type of empty array",
+                )
+                .hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]."));
+            };
+            return Ok(Expr::constant(ty, Array::default().into()));
+        }
+        let nested = bound.iter().any(|e| e.ty.kind.element().is_some());
+        let (ty, args) = match (wanted, nested) {
+            (None, _) => self.unify(bound, "ARRAY")?,
+            (Some(wanted), true) => (wanted, self.coerce_all(bound, wanted)?),
+            (Some(wanted), false) => {
+                let element = wanted.element().unwrap_or(Type::TEXT);
+                (element, self.coerce_all(bound, element)?)
+            }
+        };
+        if ty.kind.element().is_some() {
+            return Ok(self.array_call(&ARRAY_OF_ARRAYS, ty, args));
+        }
+        match ty.array() {
+            Some(array) => Ok(self.array_call(&ARRAY_OF, array, args)),
+            None => Err(SqlError::new(
+                SqlState::UNDEFINED_OBJECT,
+                format!("could not find array type for data type {}", ty.kind),
+            )),
+        }
+    }
+
+    fn coerce_all(&mut self, exprs: Vec<Expr>, to: Type) -> Result<Vec<Expr>, SqlError> {
+        let cast = |expr| self.coerce(expr, to, CastContext::Explicit);
+        exprs.into_iter().map(cast).collect()
+    }
+
+    fn array_call(
+        &self,
+        function: &'static crate::functions::ScalarFunction,
+        ty: Type,
+        args: Vec<Expr>,
+    ) -> Expr {
+        self.fold(Expr::new(ty, Node::Call { function, args }))
+    }
+
+    /// `a[1]`, `a[1:2][3]`, `t.a[1]`
+    pub(super) fn subscripted(
+        &mut self,
+        root: &ast::Expr,
+        chain: &[ast::AccessExpr],
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let dots = chain
+            .iter()
+            .take_while(|a| matches!(a, ast::AccessExpr::Dot(_)))
+            .count();
+        let (dots, subscripts) = chain.split_at(dots);
+        let base = match dots {
+            [] => self.expr(root, around)?,
+            dots => self.expr(&qualified(root, dots)?, around)?,
+        };
+        let mut indexes = Vec::with_capacity(subscripts.len());
+        for access in subscripts {
+            match access {
+                ast::AccessExpr::Subscript(subscript) => indexes.push(subscript),
+                ast::AccessExpr::Dot(_) => {
+                    return Err(SqlError::unsupported("a field of a composite value"));
+                }
+            }
+        }
+        if base.ty.kind == TypeKind::Jsonb {
+            return self.json_subscripted(base, &indexes, around);
+        }
+        let Some(element) = base.ty.element() else {
+            return Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!(
+                    "cannot subscript type {} because it does not support subscripting",
+                    base.ty.kind
+                ),
+            ));
+        };
+        let sliced = indexes
+            .iter()
+            .any(|i| matches!(i, ast::Subscript::Slice { .. }));
+        if !sliced {
+            let mut args = vec![base];
+            for index in indexes {
+                let ast::Subscript::Index { index } = index else {
+                    continue;
+                };
+                args.push(self.subscript(index, around)?);
+            }
+            return Ok(self.array_call(&SUBSCRIPT, element, args));
+        }
+        let ty = base.ty;
+        let mut left_out = 0;
+        let mut bounds = Vec::with_capacity(indexes.len() * 2);
+        for (i, index) in indexes.into_iter().enumerate() {
+            let (lower, upper) = match index {
+                // Beside a slice a single subscript is a slice from 1.
+                ast::Subscript::Index { index } => {
+                    bounds.push(Expr::constant(Type::INT4, Value::Int4(1)));
+                    bounds.push(self.subscript(index, around)?);
+                    continue;
+                }
+                ast::Subscript::Slice {
+                    lower_bound,
+                    upper_bound,
+                    stride: None,
+                } => (lower_bound, upper_bound),
+                ast::Subscript::Slice { .. } => {
+                    return Err(SqlError::unsupported("a slice with a stride"));
+                }
+            };
+            for (bound, bit) in [(lower, 2 * i), (upper, 2 * i + 1)] {
+                bounds.push(match bound {
+                    Some(bound) => self.subscript(bound, around)?,
+                    None => {
+                        left_out |= 1 << bit;
+                        Expr::constant(Type::INT4, Value::Null)
+                    }
+                });
+            }
+        }
+        let mut args = vec![base, Expr::constant(Type::INT4, Value::Int4(left_out))];
+        args.append(&mut bounds);
+        Ok(self.array_call(&SLICE, ty, args))
+    }
+
+    fn subscript(&mut self, index: &ast::Expr, around: &mut Around<'_>) -> Result<Expr, SqlError> {
+        let bound = self.expr(index, around)?;
+        self.coerce(bound, Type::INT4, CastContext::Assignment)
+            .map_err(|e| match e.sqlstate() {
+                SqlState::CANNOT_COERCE => SqlError::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    "array subscript must have type integer",
+                ),
+                _ => e,
+            })
+    }
+
+    /// `left op ANY (array)` or, with `all`, `left op ALL (array)`.
+    pub(super) fn array_quantified(
+        &mut self,
+        left: &ast::Expr,
+        op: &ast::BinaryOperator,
+        all: bool,
+        right: &ast::Expr,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let left = self.expr(left, around)?;
+        let array = self.expr(right, around)?;
+        let position = self.position_near(right);
+        let compare = match super::operator::compare_op(op) {
+            Some(compare) => compare,
+            None => {
+                let pattern = matches!(
+                    op,
+                    ast::BinaryOperator::PGLikeMatch
+                        | ast::BinaryOperator::PGILikeMatch
+                        | ast::BinaryOperator::PGNotLikeMatch
+                        | ast::BinaryOperator::PGNotILikeMatch
+                );
+                if !pattern || all {
+                    return Err(SqlError::unsupported(format!("operator {op} ANY or ALL")));
+                }
+                return self.call(&format!("{op} ANY"), vec![left, array]);
+            }
+        };
+        self.any_of(left, compare, all, array)
+            .map_err(|e| e.or_at(position))
+    }
+
+    fn any_of(
+        &mut self,
+        left: Expr,
+        op: CompareOp,
+        all: bool,
+        array: Expr,
+    ) -> Result<Expr, SqlError> {
+        // An array whose type nothing tells is one of what it is compared with.
+        let array = match array.ty {
+            Type::UNKNOWN => {
+                let element = match left.ty.kind {
+                    TypeKind::Unknown | TypeKind::VarChar => Type::TEXT,
+                    kind => Type::of(kind),
+                };
+                let wanted = element.array().ok_or_else(not_an_array)?;
+                self.coerce(array, wanted, CastContext::Implicit)?
+            }
+            _ => array,
+        };
+        let element = array.ty.element().ok_or_else(not_an_array)?;
+        let placeholder = Expr::new(Type::of(element.kind), Node::Column(usize::MAX));
+        let (class, left, placeholder) = self.comparable(op.symbol(), left, placeholder)?;
+        let array = match (class, placeholder.ty.kind == element.kind) {
+            (CompareClass::Int, _) | (_, true) => array,
+            _ => {
+                let wanted = placeholder.ty.array().ok_or_else(not_an_array)?;
+                self.coerce(array, wanted, CastContext::Implicit)?
+            }
+        };
+        Ok(self.fold(Expr::new(
+            Type::BOOL,
+            Node::Quantified {
+                op,
+                all,
+                left: Box::new(left),
+                array: Box::new(array),
+            },
+        )))
+    }
+}
+
+fn not_an_array() -> SqlError {
+    SqlError::new(
+        SqlState::WRONG_OBJECT_TYPE,
+        "op ANY/ALL (array) requires array on right side",
+    )
+}
+
+/// `t` and `.a` as the name `t.a`.
+fn qualified(root: &ast::Expr, dots: &[ast::AccessExpr]) -> Result<ast::Expr, SqlError> {
+    let composite = || SqlError::unsupported("a field of a composite value");
+    let mut idents = match root {
+        ast::Expr::Identifier(ident) => vec![ident.clone()],
+        ast::Expr::CompoundIdentifier(idents) => idents.clone(),
+        _ => return Err(composite()),
+    };
+    for dot in dots {
+        match dot {
+            ast::AccessExpr::Dot(ast::Expr::Identifier(ident)) => idents.push(ident.clone()),
+            _ => return Err(composite()),
+        }
+    }
+    debug_assert!(idents.iter().all(|i| !names::fold(i).is_empty()));
+    Ok(ast::Expr::CompoundIdentifier(idents))
+}

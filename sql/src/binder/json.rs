@@ -1,0 +1,84 @@
+//! JSON: subscripts of jsonb, and functions that take any number of anything.
+
+use sqlparser::ast;
+
+use super::Binder;
+use super::expr::Around;
+use crate::bound::{Expr, Node};
+use crate::error::SqlError;
+use crate::functions::{ARRAY_OF, CastContext, candidates};
+use crate::types::{Type, TypeKind};
+
+impl Binder<'_> {
+    /// `j['a'][0]`: `->` of one after the other.
+    pub(super) fn json_subscripted(
+        &mut self,
+        base: Expr,
+        subscripts: &[&ast::Subscript],
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let mut found = base;
+        for subscript in subscripts {
+            let ast::Subscript::Index { index } = subscript else {
+                return Err(SqlError::new(
+                    crate::error::SqlState::DATATYPE_MISMATCH,
+                    "jsonb subscript does not support slices",
+                ));
+            };
+            let index = self.expr(index, around)?;
+            let index = match index.ty.kind {
+                TypeKind::Int2 | TypeKind::Int4 | TypeKind::Int8 => {
+                    self.coerce(index, Type::INT4, CastContext::Assignment)?
+                }
+                _ => self.coerce(index, Type::TEXT, CastContext::Implicit)?,
+            };
+            found = self.symbol("->", found, index)?;
+        }
+        Ok(found)
+    }
+
+    /// `json_build_array(…)` and its kin.
+    pub(super) fn json_built(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
+        let Some(function) = candidates(name).next() else {
+            return Err(SqlError::internal("a function is not in the library"));
+        };
+        let mut settled = Vec::with_capacity(args.len());
+        for arg in args {
+            settled.push(self.settle(arg)?);
+        }
+        Ok(Expr::new(
+            Type::of(function.result),
+            Node::Call {
+                function,
+                args: settled,
+            },
+        ))
+    }
+
+    /// `json_extract_path[_text](j, step, …)`: `#>` and `#>>` with the path step by step.
+    pub(super) fn json_path(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
+        let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+        let mut args = args.into_iter();
+        let (Some(json), Some(texts)) = (args.next(), Type::TEXT.array()) else {
+            return Err(super::call::no_function(name, &types));
+        };
+        let of = match name.starts_with("jsonb") {
+            true => Type::JSONB,
+            false => Type::JSON,
+        };
+        let json = self.coerce(json, of, CastContext::Implicit)?;
+        let mut steps = Vec::new();
+        for step in args {
+            steps.push(self.coerce(step, Type::TEXT, CastContext::Implicit)?);
+        }
+        let path = Expr::new(
+            texts,
+            Node::Call {
+                function: &ARRAY_OF,
+                args: steps,
+            },
+        );
+        let symbol = if name.ends_with("_text") { "#>>" } else { "#>" };
+        self.symbol(symbol, json, path)
+    }
+}

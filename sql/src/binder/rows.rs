@@ -1,0 +1,124 @@
+//! Functions that give rows: `unnest`, and those of the library's table of them.
+
+use sqlparser::ast;
+
+use super::Binder;
+use super::call::{choose_among, no_function};
+use super::expr::Clause;
+use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::{names, polymorphic};
+use crate::bound::{Expr, From, LeafSource, TableFunction};
+use crate::error::{SqlError, SqlState};
+use crate::functions::rows_candidates;
+use crate::types::{Type, TypeKind};
+
+/// The columns of a function that gives rows, and the source that it is.
+pub(super) struct Rows {
+    pub(super) columns: Vec<(String, Type)>,
+    pub(super) source: LeafSource,
+}
+
+/// Is there such a function?
+pub(super) fn gives_rows(name: &str) -> bool {
+    name == "unnest" || rows_candidates(name).next().is_some()
+}
+
+impl Binder<'_> {
+    /// A call of a function that [`gives_rows`].
+    pub(super) fn rows_call(
+        &mut self,
+        name: &str,
+        args: Vec<Expr>,
+        ordinality: bool,
+    ) -> Result<Rows, SqlError> {
+        let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+        let (mut columns, args, wide) = match name {
+            "unnest" => (unnested(&types)?, args, false),
+            _ => {
+                let known = || rows_candidates(name).map(|f| &f.function);
+                let function = choose_among(known, name, &types)?;
+                let columns = rows_candidates(name)
+                    .find(|f| std::ptr::eq(&f.function, function))
+                    .map_or(&[][..], |f| f.columns);
+                let element = polymorphic::element(function.args, &types);
+                let element = element.unwrap_or(Type::UNKNOWN);
+                let mut named = Vec::with_capacity(columns.len());
+                for (column, kind) in columns {
+                    let ty = polymorphic::parameter(*kind, element, Type::of(*kind))?;
+                    named.push(((*column).to_owned(), ty));
+                }
+                let wide = named.len() > 1;
+                (named, vec![self.call_of(function, args)?], wide)
+            }
+        };
+        if ordinality {
+            columns.push(("ordinality".to_owned(), Type::INT8));
+        }
+        let function = TableFunction::Rows { wide, ordinality };
+        Ok(Rows {
+            columns,
+            source: LeafSource::Function { function, args },
+        })
+    }
+
+    /// A function that gives rows, in FROM.
+    pub(super) fn rows_in_from(
+        &mut self,
+        name: &str,
+        args: &[&ast::Expr],
+        ordinality: bool,
+        alias: Option<&ast::TableAlias>,
+        scope: &mut Scope,
+    ) -> Result<From, SqlError> {
+        let empty = Scope::default();
+        let mut bound = Vec::with_capacity(args.len());
+        for arg in args {
+            bound.push(self.scalar(arg, &empty, Clause::FromFunction)?);
+        }
+        let rows = self.rows_call(name, bound, ordinality)?;
+        let shown = match alias {
+            Some(alias) => names::fold(&alias.name),
+            None => name.to_owned(),
+        };
+        // A column without a name has that of the function; one that stands alone, that of the alias.
+        let alone = rows.columns.len() == 1 + usize::from(ordinality);
+        let column = |(column, ty): (String, Type)| ScopeColumn {
+            name: match column.as_str() {
+                "" if alone => shown.clone(),
+                "" => name.to_owned(),
+                _ => column,
+            },
+            ty,
+            origin: None,
+            hidden: false,
+        };
+        let leaf = ScopeLeaf {
+            alias: shown.clone(),
+            table_name: None,
+            schema: None,
+            first_slot: scope.width,
+            columns: rows.columns.into_iter().map(column).collect(),
+            key: Vec::new(),
+        };
+        self.leaf(leaf, rows.source, alias, scope)
+    }
+}
+
+/// The columns of `unnest` over arrays of these types.
+fn unnested(types: &[Type]) -> Result<Vec<(String, Type)>, SqlError> {
+    if types.is_empty() {
+        return Err(no_function("unnest", types));
+    }
+    let column = |ty: &Type| {
+        match ty.element() {
+        Some(element) => Ok((String::new(), element)),
+        None if ty.kind == TypeKind::Unknown => Err(SqlError::new(
+            SqlState::AMBIGUOUS_FUNCTION,
+            "function unnest(unknown) is not unique",
+        )
+        .hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+        None => Err(no_function("unnest", types)),
+    }
+    };
+    types.iter().map(column).collect()
+}

@@ -1,0 +1,117 @@
+//! Aggregates that keep all of their input: `array_agg` and those that make JSON.
+
+use crate::bound::AggregateKind;
+use crate::error::{SqlError, SqlState};
+use crate::functions::array::stacked;
+use crate::functions::mismatch;
+use crate::types::json;
+use crate::value::{Array, Value};
+
+/// The input so far, and what is to be made of it.
+#[derive(Clone, Debug)]
+pub(super) struct Gather {
+    kind: AggregateKind,
+    /// The arguments of the rows, one after the other.
+    values: Vec<Value>,
+}
+
+impl Gather {
+    /// `None` for an aggregate that does not keep its input.
+    pub(super) fn new(kind: AggregateKind) -> Option<Gather> {
+        let keeps = matches!(
+            kind,
+            AggregateKind::ArrayAgg
+                | AggregateKind::JsonAgg
+                | AggregateKind::JsonbAgg
+                | AggregateKind::JsonObjectAgg
+                | AggregateKind::JsonbObjectAgg
+        );
+        keeps.then_some(Gather {
+            kind,
+            values: Vec::new(),
+        })
+    }
+
+    /// Takes one row's arguments in, NULLs too.
+    pub(super) fn add(&mut self, args: &[Value]) -> Result<(), SqlError> {
+        let object = matches!(
+            self.kind,
+            AggregateKind::JsonObjectAgg | AggregateKind::JsonbObjectAgg
+        );
+        if object && args.first().is_some_and(Value::is_null) {
+            return Err(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                "field name must not be null",
+            ));
+        }
+        if self.kind == AggregateKind::ArrayAgg
+            && matches!(args, [Value::Null])
+            && matches!(self.values.first(), Some(Value::Array(_)))
+        {
+            return Err(SqlError::new(
+                SqlState::NULL_VALUE_NOT_ALLOWED,
+                "cannot accumulate null arrays",
+            ));
+        }
+        self.values.extend_from_slice(args);
+        Ok(())
+    }
+
+    /// The result; NULL over no rows.
+    pub(super) fn finish(self) -> Result<Value, SqlError> {
+        if self.values.is_empty() {
+            return Ok(Value::Null);
+        }
+        match self.kind {
+            AggregateKind::ArrayAgg if matches!(self.values.first(), Some(Value::Array(_))) => {
+                stacked(&self.values).map_err(|e| match e.sqlstate() {
+                    SqlState::ARRAY_SUBSCRIPT_ERROR => SqlError::new(
+                        SqlState::ARRAY_SUBSCRIPT_ERROR,
+                        "cannot accumulate arrays of different dimensionality",
+                    ),
+                    _ => e,
+                })
+            }
+            AggregateKind::ArrayAgg => Ok(Array::of(self.values).into()),
+            AggregateKind::JsonAgg => Ok(Value::Json(self.list()?.into())),
+            AggregateKind::JsonbAgg => Ok(Value::Jsonb(self.list()?.into())),
+            AggregateKind::JsonObjectAgg => {
+                let pairs = self.pairs(" : ")?;
+                Ok(Value::Json(format!("{{ {pairs} }}").into()))
+            }
+            _ => {
+                let pairs = self.pairs(": ")?;
+                Ok(Value::Jsonb(json::normal(&format!("{{{pairs}}}"))?.into()))
+            }
+        }
+    }
+
+    fn list(&self) -> Result<String, SqlError> {
+        let texts = self.values.iter().map(json_text);
+        let texts: Vec<&str> = texts.collect::<Result<_, _>>()?;
+        Ok(format!("[{}]", texts.join(", ")))
+    }
+
+    fn pairs(&self, colon: &str) -> Result<String, SqlError> {
+        let mut out = String::new();
+        for pair in self.values.chunks_exact(2) {
+            if !out.is_empty() {
+                out.push_str(", ");
+            }
+            let key = pair[0].as_text().ok_or_else(|| mismatch("a JSON key"))?;
+            json::quote(key, &mut out);
+            out.push_str(colon);
+            out.push_str(json_text(&pair[1])?);
+        }
+        Ok(out)
+    }
+}
+
+/// A value that the binder has made JSON.
+fn json_text(value: &Value) -> Result<&str, SqlError> {
+    match value {
+        Value::Null => Ok("null"),
+        Value::Json(text) | Value::Jsonb(text) => Ok(text),
+        _ => Err(mismatch("a JSON aggregate")),
+    }
+}

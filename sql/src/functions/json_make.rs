@@ -1,0 +1,255 @@
+//! Making JSON of values: `to_json`, `json_build_…`, `json_object`.
+
+use super::json::{of_text, refused, text_of};
+use super::library::{stable, variadic};
+use super::{ScalarFunction, mismatch};
+use crate::bound::Volatility;
+use crate::context::EvalContext;
+use crate::error::{SqlError, SqlState};
+use crate::types::TypeKind::{Any, AnyArray, AnyElement, Array as ArrayKind, Bool, Json, Jsonb};
+use crate::types::{Element, Type, TypeKind, json, to_text};
+use crate::value::{Array, Dimension, Value};
+
+type Outcome = Result<Value, SqlError>;
+
+const TEXTS: TypeKind = ArrayKind(Element::TEXT);
+
+#[rustfmt::skip]
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    stable("to_json", &[AnyElement], Json, |a, cx| single(a, false, cx)),
+    stable("to_jsonb", &[AnyElement], Jsonb, |a, cx| single(a, true, cx)),
+    stable("array_to_json", &[AnyArray], Json, |a, cx| single(a, false, cx)),
+    stable("array_to_json", &[AnyArray, Bool], Json, |a, cx| match a {
+        [_, Value::Bool(true)] => Err(SqlError::unsupported("array_to_json with line feeds")),
+        _ => single(&a[..1], false, cx),
+    }),
+    built("json_build_array", Json, |a, cx| build_array(a, false, cx)),
+    built("jsonb_build_array", Jsonb, |a, cx| build_array(a, true, cx)),
+    built("json_build_object", Json, |a, cx| build_object(a, false, cx)),
+    built("jsonb_build_object", Jsonb, |a, cx| build_object(a, true, cx)),
+    stable("json_object", &[TEXTS], Json, |a, _| object(a, false)),
+    stable("jsonb_object", &[TEXTS], Jsonb, |a, _| object(a, true)),
+    stable("json_object", &[TEXTS, TEXTS], Json, |a, _| object(a, false)),
+    stable("jsonb_object", &[TEXTS, TEXTS], Jsonb, |a, _| object(a, true)),
+];
+
+const fn built(name: &'static str, result: TypeKind, eval: super::library::Body) -> ScalarFunction {
+    ScalarFunction {
+        volatility: Volatility::Stable,
+        ..variadic(name, &[Any], result, eval)
+    }
+}
+
+/// A text that was put together as a document of one of the types.
+fn made(text: String, binary: bool) -> Outcome {
+    match binary {
+        true => Ok(Value::Jsonb(json::normal(&text)?.into())),
+        false => Ok(Value::Json(text.into())),
+    }
+}
+
+fn single(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
+    let [value] = args else {
+        return Err(mismatch("to_json"));
+    };
+    let mut out = String::new();
+    write(value, cx, &mut out);
+    made(out, binary)
+}
+
+/// Appends a value as JSON.
+fn write(value: &Value, cx: &EvalContext, out: &mut String) {
+    let plain = |ty: Type| to_text(value, &ty, &cx.settings);
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        Value::Int2(_) | Value::Int4(_) | Value::Int8(_) | Value::Numeric(_) => {
+            out.push_str(&plain(Type::TEXT));
+        }
+        Value::Float4(v) if v.is_finite() => out.push_str(&plain(Type::TEXT)),
+        Value::Float8(v) if v.is_finite() => out.push_str(&plain(Type::TEXT)),
+        Value::Json(text) | Value::Jsonb(text) => out.push_str(text),
+        Value::Timestamp(_) | Value::TimestampTz(_) => {
+            json::quote(&iso(&plain(Type::TEXT)), out);
+        }
+        Value::Array(array) => {
+            let mut values = array.values.iter();
+            match array.dims.is_empty() {
+                true => out.push_str("[]"),
+                false => level(&array.dims, &mut values, cx, out),
+            }
+        }
+        _ => json::quote(&plain(Type::TEXT), out),
+    }
+}
+
+/// A moment as ISO 8601 has it: a T between date and time, minutes in the offset.
+fn iso(text: &str) -> String {
+    let Some((date, rest)) = text.split_once(' ') else {
+        return text.to_owned();
+    };
+    let (time, era) = rest.split_once(' ').unwrap_or((rest, ""));
+    let mut shown = format!("{date}T{time}");
+    if let Some(sign) = time.find(['+', '-'])
+        && time.len() - sign == 3
+    {
+        shown.push_str(":00");
+    }
+    if !era.is_empty() {
+        shown.push(' ');
+        shown.push_str(era);
+    }
+    shown
+}
+
+fn level(
+    dims: &[Dimension],
+    values: &mut std::slice::Iter<'_, Value>,
+    cx: &EvalContext,
+    out: &mut String,
+) {
+    let Some((dim, inner)) = dims.split_first() else {
+        if let Some(value) = values.next() {
+            write(value, cx, out);
+        }
+        return;
+    };
+    out.push('[');
+    for i in 0..dim.len {
+        if i > 0 {
+            out.push(',');
+        }
+        level(inner, values, cx, out);
+    }
+    out.push(']');
+}
+
+fn build_array(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
+    let mut out = String::from("[");
+    for (i, value) in args.iter().enumerate() {
+        if i > 0 {
+            out.push_str(", ");
+        }
+        write(value, cx, &mut out);
+    }
+    out.push(']');
+    made(out, binary)
+}
+
+fn build_object(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {
+    if !args.len().is_multiple_of(2) {
+        let name = if binary {
+            "jsonb_build_object()"
+        } else {
+            "json_build_object()"
+        };
+        return Err(
+            refused("argument list must have even number of elements").hint(format!(
+                "The arguments of {name} must consist of alternating keys and values."
+            )),
+        );
+    }
+    let mut out = String::from("{");
+    for (i, pair) in args.chunks_exact(2).enumerate() {
+        if i > 0 {
+            out.push_str(", ");
+        }
+        let key = match &pair[0] {
+            Value::Null if binary => {
+                return Err(refused(format!(
+                    "argument {}: key must not be null",
+                    2 * i + 1
+                )));
+            }
+            Value::Null => {
+                return Err(refused(format!("argument {} cannot be null", 2 * i + 1))
+                    .hint("Object keys should be text."));
+            }
+            Value::Array(_) | Value::Json(_) | Value::Jsonb(_) => {
+                return Err(refused(
+                    "key value must be scalar, not array, composite, or json",
+                ));
+            }
+            // As it is written in JSON, without quotes.
+            Value::Bool(b) => b.to_string(),
+            key => to_text(key, &Type::TEXT, &cx.settings),
+        };
+        json::quote(&key, &mut out);
+        out.push_str(" : ");
+        write(&pair[1], cx, &mut out);
+    }
+    out.push('}');
+    made(out, binary)
+}
+
+/// Keys and values from one array or two.
+fn object(args: &[Value], binary: bool) -> Outcome {
+    let wrong = || {
+        SqlError::new(
+            SqlState::ARRAY_SUBSCRIPT_ERROR,
+            "wrong number of array subscripts",
+        )
+    };
+    let pairs: Vec<(&Value, &Value)> = match args {
+        [Value::Array(all)] => match all.dims.as_slice() {
+            [] => Vec::new(),
+            [one] if one.len.rem_euclid(2) != 0 => {
+                return Err(SqlError::new(
+                    SqlState::ARRAY_SUBSCRIPT_ERROR,
+                    "array must have even number of elements",
+                ));
+            }
+            [_, two] if two.len != 2 => {
+                return Err(SqlError::new(
+                    SqlState::ARRAY_SUBSCRIPT_ERROR,
+                    "array must have two columns",
+                ));
+            }
+            [_] | [_, _] => all.values.chunks_exact(2).map(|p| (&p[0], &p[1])).collect(),
+            _ => return Err(wrong()),
+        },
+        [Value::Array(keys), Value::Array(values)] => {
+            let one = |array: &Array| array.dims.len() <= 1;
+            if !one(keys) || !one(values) {
+                return Err(wrong());
+            }
+            if keys.values.len() != values.values.len() {
+                return Err(SqlError::new(
+                    SqlState::ARRAY_SUBSCRIPT_ERROR,
+                    "mismatched array dimensions",
+                ));
+            }
+            keys.values.iter().zip(&values.values).collect()
+        }
+        _ => return Err(mismatch("json_object")),
+    };
+    let mut out = String::from("{");
+    for (i, (key, value)) in pairs.into_iter().enumerate() {
+        if i > 0 {
+            out.push_str(", ");
+        }
+        let Value::Text(key) = key else {
+            return Err(SqlError::new(
+                SqlState::NULL_VALUE_NOT_ALLOWED,
+                "null value not allowed for object key",
+            ));
+        };
+        json::quote(key, &mut out);
+        out.push_str(" : ");
+        match value {
+            Value::Text(text) => json::quote(text, &mut out),
+            _ => out.push_str("null"),
+        }
+    }
+    out.push('}');
+    made(out, binary)
+}
+
+/// A document of the other type, or the same.
+pub(super) fn converted(value: &Value, binary: bool) -> Outcome {
+    let (text, _) = text_of(Some(value))?;
+    match binary {
+        true => Ok(Value::Jsonb(json::normal(text)?.into())),
+        false => Ok(of_text(text, false)),
+    }
+}

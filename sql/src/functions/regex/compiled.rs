@@ -1,0 +1,147 @@
+//! Compiled patterns, the last few of each thread kept.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use regex_automata::nfa::thompson;
+use regex_automata::nfa::thompson::pikevm::{self, PikeVM};
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input, MatchKind, meta};
+
+use super::translate::translated;
+use crate::error::{SqlError, SqlState};
+
+/// How many patterns a thread keeps.
+const KEPT: usize = 32;
+/// How much memory a compiled pattern may take.
+const PATTERN_BYTES_MAX: usize = 4 << 20;
+
+/// A pattern that is ready for use.
+pub(super) struct Compiled {
+    /// Tells whether there is a match, and where the first one begins.
+    first: meta::Regex,
+    /// Finds the longest match from there.
+    longest: PikeVM,
+}
+
+/// Where a match is, and where its groups are: bytes of the text.
+pub(super) struct Match {
+    pub(super) spans: Vec<Option<(usize, usize)>>,
+}
+
+impl Match {
+    /// All of it.
+    pub(super) fn whole(&self) -> (usize, usize) {
+        self.spans.first().copied().flatten().unwrap_or((0, 0))
+    }
+}
+
+thread_local! {
+    static CACHE: RefCell<Vec<(String, Rc<Compiled>)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Compiled {
+    /// The compiled form of a pattern under some flags.
+    pub(super) fn get(pattern: &str, flags: &str) -> Result<Rc<Compiled>, SqlError> {
+        let key = format!("{flags}/{pattern}");
+        let known = CACHE.with_borrow_mut(|kept| {
+            let at = kept.iter().position(|(k, _)| *k == key)?;
+            // The one used last is the last.
+            let entry = kept.remove(at);
+            let compiled = Rc::clone(&entry.1);
+            kept.push(entry);
+            Some(compiled)
+        });
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let compiled = Rc::new(Compiled::new(pattern, flags)?);
+        CACHE.with_borrow_mut(|kept| {
+            if kept.len() >= KEPT {
+                kept.remove(0);
+            }
+            kept.push((key, Rc::clone(&compiled)));
+        });
+        Ok(compiled)
+    }
+
+    fn new(pattern: &str, flags: &str) -> Result<Compiled, SqlError> {
+        let pattern = translated(pattern, flags)?;
+        let syntax = syntax::Config::new()
+            .case_insensitive(pattern.insensitive)
+            .dot_matches_new_line(!pattern.newline_stops_dot)
+            .multi_line(pattern.newline_anchors)
+            .ignore_whitespace(pattern.expanded);
+        let invalid = |e: &dyn std::fmt::Display| {
+            let text = e.to_string();
+            let last = text.lines().last().unwrap_or_default();
+            let why = match last.trim_start_matches("error: ") {
+                "unclosed group" | "unopened group" => "parentheses () not balanced",
+                "invalid character class range, the start must be <= the end" => {
+                    "invalid character range"
+                }
+                why => why,
+            };
+            SqlError::new(
+                SqlState::new(b"2201B"),
+                format!("invalid regular expression: {why}"),
+            )
+        };
+        let first = meta::Regex::builder()
+            .syntax(syntax)
+            .configure(meta::Config::new().nfa_size_limit(Some(PATTERN_BYTES_MAX)))
+            .build(&pattern.text)
+            .map_err(|e| match e.syntax_error() {
+                Some(syntax) => invalid(syntax),
+                None => invalid(&e),
+            })?;
+        let kind = match pattern.lazy {
+            true => MatchKind::LeftmostFirst,
+            false => MatchKind::All,
+        };
+        let longest = PikeVM::builder()
+            .syntax(syntax)
+            .thompson(thompson::Config::new().nfa_size_limit(Some(PATTERN_BYTES_MAX)))
+            .configure(pikevm::Config::new().match_kind(kind))
+            .build(&pattern.text)
+            .map_err(|e| invalid(&e))?;
+        Ok(Compiled { first, longest })
+    }
+
+    /// Is there a match?
+    pub(super) fn is_match(&self, text: &str) -> bool {
+        self.first.is_match(text)
+    }
+
+    /// The first match from a byte of the text on.
+    pub(super) fn find(&self, text: &str, from: usize) -> Option<Match> {
+        let start = self.first.find(Input::new(text).range(from..))?.start();
+        let input = Input::new(text).range(start..).anchored(Anchored::Yes);
+        let mut cache = self.longest.create_cache();
+        let mut found = self.longest.create_captures();
+        self.longest.captures(&mut cache, input, &mut found);
+        let spans = (0..found.group_len())
+            .map(|i| found.get_group(i).map(|span| (span.start, span.end)))
+            .collect();
+        found.is_match().then_some(Match { spans })
+    }
+
+    /// The matches from a byte of the text on, one behind the other.
+    pub(super) fn find_all(&self, text: &str, from: usize, limit: usize) -> Vec<Match> {
+        let mut all = Vec::new();
+        let mut at = from;
+        while all.len() < limit && at <= text.len() {
+            let Some(found) = self.find(text, at) else {
+                break;
+            };
+            let (start, end) = found.whole();
+            at = match end > start {
+                true => end,
+                // Behind an empty match the search goes on one character later.
+                false => end + text[end..].chars().next().map_or(1, char::len_utf8),
+            };
+            all.push(found);
+        }
+        all
+    }
+}

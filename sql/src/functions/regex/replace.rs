@@ -1,0 +1,99 @@
+//! regexp_replace.
+
+use super::compiled::{Compiled, Match};
+use super::{Outcome, text};
+use crate::error::{SqlError, SqlState};
+use crate::value::Value;
+
+/// The byte where the `start`-th character is.
+pub(super) fn start_of(input: &str, start: i32) -> Result<usize, SqlError> {
+    match usize::try_from(start) {
+        Ok(nth @ 1..) => Ok(input.char_indices().nth(nth - 1).map_or(
+            input.len() + usize::from(nth > input.chars().count() + 1),
+            |(at, _)| at,
+        )),
+        _ => Err(refused("start", start)),
+    }
+}
+
+fn refused(what: &str, value: i32) -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_PARAMETER_VALUE,
+        format!("invalid value for parameter \"{what}\": {value}"),
+    )
+}
+
+/// Text, pattern and replacement, then flags, or, with a `nth` to begin with, start, which match, and flags.
+pub(super) fn replaced(args: &[Value], nth: Option<usize>) -> Outcome {
+    let (input, pattern, new) = (text(args, 0)?, text(args, 1)?, text(args, 2)?);
+    let (flags, from, nth) = match nth {
+        None => {
+            let flags = args.get(3).and_then(Value::as_text).unwrap_or("");
+            if flags.starts_with(|c: char| c.is_ascii_digit()) {
+                let first = flags.chars().next().unwrap_or_default();
+                return Err(SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("invalid regular expression option: \"{first}\""),
+                )
+                .hint("If you meant to use regexp_replace() with a start parameter, cast the fourth argument to integer explicitly."));
+            }
+            let nth = if flags.contains('g') { 0 } else { 1 };
+            (flags, 0, nth)
+        }
+        Some(_) => {
+            let from = match args.get(3) {
+                Some(Value::Int4(start)) => start_of(input, *start)?,
+                _ => 0,
+            };
+            let flags = args.get(5).and_then(Value::as_text).unwrap_or("");
+            let nth = match args.get(4) {
+                Some(Value::Int4(nth)) => usize::try_from(*nth).map_err(|_| refused("n", *nth))?,
+                _ if flags.contains('g') => 0,
+                _ => 1,
+            };
+            (flags, from, nth)
+        }
+    };
+    let compiled = Compiled::get(pattern, flags)?;
+    let limit = if nth == 0 { usize::MAX } else { nth };
+    let mut out = String::with_capacity(input.len());
+    let mut copied = 0;
+    for (i, found) in compiled.find_all(input, from, limit).iter().enumerate() {
+        if nth != 0 && i + 1 != nth {
+            continue;
+        }
+        let (start, end) = found.whole();
+        out.push_str(&input[copied..start]);
+        filled(new, input, found, &mut out);
+        copied = end;
+    }
+    out.push_str(&input[copied..]);
+    Ok(Value::text(out))
+}
+
+/// Appends a replacement: `\1` is the first group, `\&` the match, `\\` a backslash.
+fn filled(new: &str, input: &str, found: &Match, out: &mut String) {
+    let mut chars = new.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        let group = match chars.next() {
+            Some(digit @ '1'..='9') => digit as usize - '0' as usize,
+            Some('&') => 0,
+            Some('\\') | None => {
+                out.push('\\');
+                continue;
+            }
+            Some(other) => {
+                out.push('\\');
+                out.push(other);
+                continue;
+            }
+        };
+        if let Some(Some((start, end))) = found.spans.get(group) {
+            out.push_str(&input[*start..*end]);
+        }
+    }
+}

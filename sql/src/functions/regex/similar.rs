@@ -1,0 +1,80 @@
+//! SIMILAR TO: the patterns of the SQL standard as regular expressions.
+
+use crate::error::{SqlError, SqlState};
+
+/// A pattern of SIMILAR TO as a regular expression; `None` for the backslash as its escape.
+///
+/// `a#"b#"c` (with `#` as the escape) has the part that substring is to give between `#"`.
+pub(super) fn translated(pattern: &str, escape: Option<&str>) -> Result<String, SqlError> {
+    let escape = match escape {
+        None => Some('\\'),
+        Some("") => None,
+        Some(text) => {
+            let mut chars = text.chars();
+            match (chars.next(), chars.next()) {
+                (Some(c), None) => Some(c),
+                _ => {
+                    return Err(
+                        SqlError::new(SqlState::new(b"22019"), "invalid escape string")
+                            .hint("Escape string must be empty or one character."),
+                    );
+                }
+            }
+        }
+    };
+    let mut out = String::from("^(?:");
+    let mut after_escape = false;
+    let mut in_bracket = false;
+    let mut quotes = 0;
+    for c in pattern.chars() {
+        if after_escape {
+            match c {
+                '"' if !in_bracket => {
+                    // The parts before and behind match as little, the middle as much as they can.
+                    out.push_str(match quotes {
+                        0 => "){1,1}?(",
+                        1 => "){1,1}(?:",
+                        _ => {
+                            return Err(SqlError::new(
+                                SqlState::new(b"2200C"),
+                                "SQL regular expression may not contain more than two escape-double-quote separators",
+                            ));
+                        }
+                    });
+                    quotes += 1;
+                }
+                c => {
+                    out.push('\\');
+                    out.push(c);
+                }
+            }
+            after_escape = false;
+        } else if Some(c) == escape {
+            after_escape = true;
+        } else if in_bracket {
+            if c == '\\' {
+                out.push('\\');
+            }
+            out.push(c);
+            in_bracket = c != ']';
+        } else {
+            match c {
+                '[' => {
+                    out.push('[');
+                    in_bracket = true;
+                }
+                '%' => out.push_str(".*"),
+                '_' => out.push('.'),
+                // Groups of these patterns give nothing.
+                '(' => out.push_str("(?:"),
+                '\\' | '.' | '^' | '$' => {
+                    out.push('\\');
+                    out.push(c);
+                }
+                c => out.push(c),
+            }
+        }
+    }
+    out.push_str(")$");
+    Ok(out)
+}

@@ -1,0 +1,313 @@
+//! PostgreSQL's patterns in the syntax of `regex-automata`.
+
+use crate::error::{SqlError, SqlState};
+
+/// A pattern as the crate reads it, and how.
+pub(super) struct Translated {
+    pub(super) text: String,
+    pub(super) insensitive: bool,
+    /// `.` and `[^…]` do not match a line feed.
+    pub(super) newline_stops_dot: bool,
+    /// `^` and `$` match at line feeds too.
+    pub(super) newline_anchors: bool,
+    /// Blanks and comments in the pattern do not count.
+    pub(super) expanded: bool,
+    /// It has a quantifier that is not greedy.
+    pub(super) lazy: bool,
+}
+
+pub(super) fn translated(pattern: &str, flags: &str) -> Result<Translated, SqlError> {
+    let mut out = Translated {
+        text: String::with_capacity(pattern.len() + 8),
+        insensitive: false,
+        newline_stops_dot: false,
+        newline_anchors: false,
+        expanded: false,
+        lazy: false,
+    };
+    let mut literal = false;
+    let mut set = |flag: char, out: &mut Translated| {
+        match flag {
+            'g' | 't' | 'e' | 'b' => {}
+            'c' => out.insensitive = false,
+            'i' => out.insensitive = true,
+            'n' | 'm' => {
+                out.newline_stops_dot = true;
+                out.newline_anchors = true;
+            }
+            's' => {
+                out.newline_stops_dot = false;
+                out.newline_anchors = false;
+            }
+            'p' => out.newline_stops_dot = true,
+            'w' => out.newline_anchors = true,
+            'x' => out.expanded = true,
+            'q' => literal = true,
+            other => {
+                return Err(SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("invalid regular expression option: \"{other}\""),
+                ));
+            }
+        }
+        Ok(())
+    };
+    for flag in flags.chars() {
+        set(flag, &mut out)?;
+    }
+    let mut rest = pattern.strip_prefix("***:").unwrap_or(pattern);
+    // Options may stand in front of the pattern.
+    if let Some(body) = rest.strip_prefix("(?")
+        && let Some((options, behind)) = body.split_once(')')
+        && !options.is_empty()
+        && options.bytes().all(|b| b.is_ascii_lowercase())
+    {
+        for flag in options.chars() {
+            set(flag, &mut out)?;
+        }
+        rest = behind;
+    }
+    let rest = match rest.strip_prefix("***=") {
+        Some(text) => {
+            literal = true;
+            text
+        }
+        None => rest,
+    };
+    if literal {
+        rest.chars().for_each(|c| escaped(c, &mut out.text));
+        return Ok(out);
+    }
+    let mut reader = Reader {
+        rest: rest.chars().collect(),
+        at: 0,
+        repeatable: false,
+        out,
+    };
+    reader.all()?;
+    Ok(reader.out)
+}
+
+/// Appends a character that stands for itself.
+fn escaped(c: char, out: &mut String) {
+    if c.is_ascii_punctuation() || c == ' ' {
+        out.push('\\');
+    }
+    out.push(c);
+}
+
+#[cold]
+fn invalid(why: &str) -> SqlError {
+    SqlError::new(
+        SqlState::new(b"2201B"),
+        format!("invalid regular expression: {why}"),
+    )
+}
+
+struct Reader {
+    rest: Vec<char>,
+    at: usize,
+    /// What was read last can have a quantifier.
+    repeatable: bool,
+    out: Translated,
+}
+
+impl Reader {
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.rest.get(self.at + ahead).copied()
+    }
+
+    fn starts_with(&self, text: &str) -> bool {
+        text.chars()
+            .enumerate()
+            .all(|(i, c)| self.peek(i) == Some(c))
+    }
+
+    fn all(&mut self) -> Result<(), SqlError> {
+        while let Some(c) = self.peek(0) {
+            self.at += 1;
+            let quantifier = matches!(c, '*' | '+' | '?')
+                || c == '{' && self.peek(0).is_some_and(|c| c.is_ascii_digit());
+            if quantifier && !self.repeatable {
+                return Err(invalid("quantifier operand invalid"));
+            }
+            self.repeatable = !quantifier && !matches!(c, '(' | '|' | '^');
+            match c {
+                '\\' => self.escape(false)?,
+                '[' if self.starts_with("[:<:]]") => {
+                    self.at += 6;
+                    self.out.text.push_str("\\b{start}");
+                }
+                '[' if self.starts_with("[:>:]]") => {
+                    self.at += 6;
+                    self.out.text.push_str("\\b{end}");
+                }
+                '[' => self.bracket()?,
+                '(' if self.starts_with("?=")
+                    || self.starts_with("?!")
+                    || self.starts_with("?<=")
+                    || self.starts_with("?<!") =>
+                {
+                    return Err(SqlError::unsupported(
+                        "looking ahead in a regular expression",
+                    ));
+                }
+                '(' if self.starts_with("?:") => {
+                    self.at += 2;
+                    self.out.text.push_str("(?:");
+                }
+                '(' if self.peek(0) == Some('?') => {
+                    return Err(invalid("quantifier operand invalid"));
+                }
+                '{' if !self.peek(0).is_some_and(|c| c.is_ascii_digit()) => {
+                    self.out.text.push_str("\\{");
+                }
+                '}' => self.out.text.push_str("\\}"),
+                '*' | '+' | '?' => {
+                    self.out.text.push(c);
+                    self.greed();
+                }
+                '{' => {
+                    self.out.text.push('{');
+                    while let Some(c) = self.peek(0) {
+                        self.at += 1;
+                        self.out.text.push(c);
+                        if c == '}' {
+                            break;
+                        }
+                    }
+                    self.greed();
+                }
+                // With these the crate would see more than is meant.
+                '#' | '&' | '~' | '-' | ' ' if !self.out.expanded => {
+                    escaped(c, &mut self.out.text);
+                }
+                c => self.out.text.push(c),
+            }
+        }
+        Ok(())
+    }
+
+    /// A `?` behind a quantifier.
+    fn greed(&mut self) {
+        if self.peek(0) == Some('?') {
+            self.at += 1;
+            self.out.text.push('?');
+            self.out.lazy = true;
+        }
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self, in_bracket: bool) -> Result<(), SqlError> {
+        let Some(c) = self.peek(0) else {
+            return Err(invalid("invalid escape \\ sequence"));
+        };
+        self.at += 1;
+        let text = match c {
+            'd' | 'w' | 's' | 'D' | 'W' | 'S' => format!("\\{c}"),
+            'A' if !in_bracket => "\\A".to_owned(),
+            'Z' if !in_bracket => "\\z".to_owned(),
+            'm' if !in_bracket => "\\b{start}".to_owned(),
+            'M' if !in_bracket => "\\b{end}".to_owned(),
+            'y' if !in_bracket => "\\b".to_owned(),
+            'Y' if !in_bracket => "\\B".to_owned(),
+            'a' => "\\x07".to_owned(),
+            'b' => "\\x08".to_owned(),
+            'B' => "\\\\".to_owned(),
+            'e' => "\\x1b".to_owned(),
+            'f' | 'n' | 'r' | 't' | 'v' => format!("\\{c}"),
+            'u' => self.code(4)?,
+            'U' => self.code(8)?,
+            'x' => self.code(0)?,
+            '1'..='9' if !in_bracket => {
+                return Err(SqlError::unsupported(
+                    "a back reference in a regular expression",
+                ));
+            }
+            '0' => "\\x00".to_owned(),
+            c if c.is_ascii_alphanumeric() => {
+                return Err(invalid("invalid escape \\ sequence"));
+            }
+            c => {
+                let mut text = String::new();
+                escaped(c, &mut text);
+                text
+            }
+        };
+        self.out.text.push_str(&text);
+        Ok(())
+    }
+
+    /// Hexadecimal digits: so many, or with 0 as many as there are.
+    fn code(&mut self, count: usize) -> Result<String, SqlError> {
+        let most = if count == 0 { 8 } else { count };
+        let mut digits = String::new();
+        while digits.len() < most
+            && let Some(c) = self.peek(0).filter(char::is_ascii_hexdigit)
+        {
+            digits.push(c);
+            self.at += 1;
+        }
+        if digits.is_empty() || (count > 0 && digits.len() < count) {
+            return Err(invalid("invalid escape \\ sequence"));
+        }
+        Ok(format!("\\x{{{digits}}}"))
+    }
+
+    /// The characters of a bracket expression, behind its `[`.
+    fn bracket(&mut self) -> Result<(), SqlError> {
+        self.out.text.push('[');
+        let mut first = true;
+        if self.peek(0) == Some('^') {
+            self.at += 1;
+            self.out.text.push('^');
+            if self.out.newline_stops_dot {
+                self.out.text.push_str("\\n");
+            }
+        }
+        loop {
+            let Some(c) = self.peek(0) else {
+                return Err(invalid("brackets [] not balanced"));
+            };
+            self.at += 1;
+            match c {
+                ']' if !first => {
+                    self.out.text.push(']');
+                    return Ok(());
+                }
+                '[' if self.peek(0) == Some(':') => {
+                    self.class()?;
+                }
+                '[' if matches!(self.peek(0), Some('.' | '=')) => {
+                    return Err(SqlError::unsupported(
+                        "a collating element in a regular expression",
+                    ));
+                }
+                '\\' => self.escape(true)?,
+                '-' => {
+                    let ends = first || self.peek(0) == Some(']');
+                    self.out.text.push_str(if ends { "\\-" } else { "-" });
+                }
+                c => escaped(c, &mut self.out.text),
+            }
+            first = false;
+        }
+    }
+
+    /// `[:alpha:]`, behind its first `[`.
+    fn class(&mut self) -> Result<(), SqlError> {
+        const NAMES: [&str; 13] = [
+            "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+            "space", "upper", "xdigit", "word",
+        ];
+        let known = NAMES
+            .iter()
+            .find(|name| self.starts_with(&format!(":{name}:]")));
+        let Some(name) = known else {
+            return Err(invalid("invalid character class"));
+        };
+        self.at += name.len() + 3;
+        self.out.text.push_str(&format!("[:{name}:]"));
+        Ok(())
+    }
+}

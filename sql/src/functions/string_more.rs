@@ -1,0 +1,272 @@
+//! More functions on text and bytea: `format`, `overlay`, quoting, digests, single bytes and bits.
+
+use super::library::{pure, variadic};
+use super::{ScalarFunction, mismatch};
+use crate::error::{SqlError, SqlState};
+use crate::types::TypeKind::{Bytea, Int4, Int8, Text};
+use crate::types::{Type, to_text};
+use crate::value::Value;
+
+type Outcome = Result<Value, SqlError>;
+
+#[rustfmt::skip]
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    pure("overlay", &[Text, Text, Int4], Text, |a, _| overlay(a)),
+    pure("overlay", &[Text, Text, Int4, Int4], Text, |a, _| overlay(a)),
+    variadic("format", &[Text], Text, |a, cx| formatted(a, &cx.settings)),
+    ScalarFunction { strict: false, ..pure("quote_nullable", &[Text], Text, |a, _| match a {
+        [Value::Text(text)] => Ok(Value::text(super::string::quote_literal(text))),
+        _ => Ok(Value::text("NULL")),
+    }) },
+    pure("sha256", &[Bytea], Bytea, |a, _| digest(a, &ring::digest::SHA256)),
+    pure("sha384", &[Bytea], Bytea, |a, _| digest(a, &ring::digest::SHA384)),
+    pure("sha512", &[Bytea], Bytea, |a, _| digest(a, &ring::digest::SHA512)),
+    pure("get_byte", &[Bytea, Int4], Int4, |a, _| match a {
+        [Value::Bytea(bytes), Value::Int4(at)] => Ok(Value::Int4(i32::from(bytes[index(i64::from(*at), bytes.len())?]))),
+        _ => Err(mismatch("get_byte")),
+    }),
+    pure("set_byte", &[Bytea, Int4, Int4], Bytea, |a, _| match a {
+        [Value::Bytea(bytes), Value::Int4(at), Value::Int4(new)] => {
+            let mut bytes = bytes.clone();
+            let at = index(i64::from(*at), bytes.len())?;
+            bytes[at] = *new as u8;
+            Ok(Value::Bytea(bytes))
+        }
+        _ => Err(mismatch("set_byte")),
+    }),
+    pure("get_bit", &[Bytea, Int8], Int4, |a, _| match a {
+        [Value::Bytea(bytes), Value::Int8(at)] => {
+            let at = index(*at, bytes.len() * 8)?;
+            Ok(Value::Int4(i32::from(bytes[at / 8] >> (at % 8) & 1)))
+        }
+        _ => Err(mismatch("get_bit")),
+    }),
+    pure("strpos", &[Bytea, Bytea], Int4, |a, _| match a {
+        [Value::Bytea(bytes), Value::Bytea(part)] => Ok(Value::Int4(position(bytes, part))),
+        _ => Err(mismatch("position")),
+    }),
+    pure("position", &[Bytea, Bytea], Int4, |a, _| match a {
+        [Value::Bytea(bytes), Value::Bytea(part)] => Ok(Value::Int4(position(bytes, part))),
+        _ => Err(mismatch("position")),
+    }),
+    pure("convert_from", &[Bytea, Text], Text, |a, _| match a {
+        [Value::Bytea(bytes), Value::Text(name)] => {
+            utf8(name)?;
+            Ok(Value::text(crate::types::check_utf8(bytes)?))
+        }
+        _ => Err(mismatch("convert_from")),
+    }),
+    pure("convert_to", &[Text, Text], Bytea, |a, _| match a {
+        [Value::Text(text), Value::Text(name)] => {
+            utf8(name)?;
+            Ok(Value::Bytea(text.as_bytes().to_vec()))
+        }
+        _ => Err(mismatch("convert_to")),
+    }),
+];
+
+fn utf8(name: &str) -> Result<(), SqlError> {
+    match name.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+        "utf8" | "unicode" => Ok(()),
+        _ => Err(SqlError::unsupported(format!("the encoding {name}"))),
+    }
+}
+
+fn digest(args: &[Value], algorithm: &'static ring::digest::Algorithm) -> Outcome {
+    match args {
+        [Value::Bytea(bytes)] => {
+            let digest = ring::digest::digest(algorithm, bytes);
+            Ok(Value::Bytea(digest.as_ref().to_vec()))
+        }
+        _ => Err(mismatch("a digest")),
+    }
+}
+
+fn index(at: i64, len: usize) -> Result<usize, SqlError> {
+    usize::try_from(at)
+        .ok()
+        .filter(|at| *at < len)
+        .ok_or_else(|| {
+            SqlError::new(
+                SqlState::new(b"2202E"),
+                format!("index {at} out of valid range, 0..{}", len as i64 - 1),
+            )
+        })
+}
+
+fn position(bytes: &[u8], part: &[u8]) -> i32 {
+    if part.is_empty() {
+        return 1;
+    }
+    let found = bytes.windows(part.len()).position(|window| window == part);
+    found.map_or(0, |at| at as i32 + 1)
+}
+
+/// Replaces so many characters from a place on; as many as the new text has, if it is not told.
+fn overlay(args: &[Value]) -> Outcome {
+    let [
+        Value::Text(text),
+        Value::Text(new),
+        Value::Int4(start),
+        rest @ ..,
+    ] = args
+    else {
+        return Err(mismatch("overlay"));
+    };
+    if *start < 1 {
+        return Err(SqlError::new(
+            SqlState::new(b"22011"),
+            "negative substring length not allowed",
+        ));
+    }
+    let count = match rest {
+        [Value::Int4(count)] => i64::from(*count),
+        _ => new.chars().count() as i64,
+    };
+    let before = i64::from(*start) - 1;
+    let behind = (before + count).max(0) as usize;
+    let mut out: String = text.chars().take(before as usize).collect();
+    out.push_str(new);
+    out.extend(text.chars().skip(behind));
+    Ok(Value::text(out))
+}
+
+/// `format('%s %I %L %1$s %-10s %%', …)`
+fn formatted(args: &[Value], settings: &crate::settings::Settings) -> Outcome {
+    let Some((Value::Text(format), values)) = args.split_first() else {
+        return Ok(Value::Null);
+    };
+    let wrong = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    let unterminated = || {
+        wrong("unterminated format() type specifier".to_owned())
+            .hint("For a single \"%\" use \"%%\".")
+    };
+    let mut out = String::new();
+    let mut next = 0;
+    let mut chars = format.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        if chars.peek() == Some(&'%') {
+            chars.next();
+            out.push('%');
+            continue;
+        }
+        let number = |chars: &mut std::iter::Peekable<std::str::Chars<'_>>| {
+            let mut digits = String::new();
+            while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+                digits.push(digit);
+            }
+            digits.parse::<i32>().ok()
+        };
+        let mut place = None;
+        let mut width = number(&mut chars);
+        if width.is_some() && chars.next_if_eq(&'$').is_some() {
+            place = width.take();
+        }
+        let mut left = false;
+        while chars.next_if_eq(&'-').is_some() {
+            left = true;
+        }
+        if width.is_none() {
+            width = number(&mut chars);
+        }
+        if chars.next_if_eq(&'*').is_some() {
+            let nth = number(&mut chars);
+            let nth = match nth {
+                Some(nth) if chars.next_if_eq(&'$').is_some() => nth as usize,
+                Some(_) => {
+                    return Err(wrong(
+                        "width argument position must be ended by \"$\"".to_owned(),
+                    ));
+                }
+                None => {
+                    next += 1;
+                    next
+                }
+            };
+            let value = nth
+                .checked_sub(1)
+                .and_then(|i| values.get(i))
+                .ok_or_else(too_few)?;
+            width = match value {
+                Value::Null => None,
+                // Arguments come as texts.
+                value => match value.as_text().map(str::parse) {
+                    Some(Ok(width)) => Some(width),
+                    _ => {
+                        let shown = value.as_text().unwrap_or_default();
+                        return Err(SqlError::new(
+                            SqlState::INVALID_TEXT_REPRESENTATION,
+                            format!("invalid input syntax for type integer: \"{shown}\""),
+                        ));
+                    }
+                },
+            };
+        }
+        let Some(kind) = chars.next() else {
+            return Err(unterminated());
+        };
+        if !matches!(kind, 's' | 'I' | 'L') {
+            return Err(
+                wrong(format!("unrecognized format() type specifier \"{kind}\""))
+                    .hint("For a single \"%\" use \"%%\"."),
+            );
+        }
+        let nth = match place {
+            Some(0) => {
+                return Err(wrong(
+                    "format specifies argument 0, but arguments are numbered from 1".to_owned(),
+                ));
+            }
+            Some(place) => {
+                next = place as usize;
+                place as usize
+            }
+            None => {
+                next += 1;
+                next
+            }
+        };
+        let value = values.get(nth - 1).ok_or_else(too_few)?;
+        let text = match value {
+            Value::Null => None,
+            value => Some(to_text(value, &Type::TEXT, settings)),
+        };
+        let shown = match (kind, text) {
+            ('s', text) => text.unwrap_or_default(),
+            ('I', Some(text)) => super::string::quote_ident(&text),
+            ('I', None) => {
+                return Err(SqlError::new(
+                    SqlState::NULL_VALUE_NOT_ALLOWED,
+                    "null values cannot be formatted as an SQL identifier",
+                ));
+            }
+            (_, Some(text)) => super::string::quote_literal(&text),
+            (_, None) => "NULL".to_owned(),
+        };
+        let width = width.unwrap_or(0);
+        let left = left || width < 0;
+        let short = (width.unsigned_abs() as usize).saturating_sub(shown.chars().count());
+        if short > (256 << 20) {
+            return Err(wrong("number is out of range".to_owned()));
+        }
+        if !left {
+            out.extend(std::iter::repeat_n(' ', short));
+        }
+        out.push_str(&shown);
+        if left {
+            out.extend(std::iter::repeat_n(' ', short));
+        }
+    }
+    Ok(Value::text(out))
+}
+
+fn too_few() -> SqlError {
+    SqlError::new(
+        SqlState::INVALID_PARAMETER_VALUE,
+        "too few arguments for format()",
+    )
+}

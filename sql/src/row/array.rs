@@ -1,0 +1,98 @@
+//! An array in a row.
+//!
+//! ```text
+//! byte 0      number of dimensions
+//!      1..    for each dimension how many, and the subscript of the first (4 bytes each)
+//!             for each element how many bytes (4; FFFFFFFF: NULL), and the bytes as a column has them
+//! ```
+
+use super::{fixed_width, get_fixed, get_varying, put_fixed, put_varying, take, varying_bytes};
+use crate::types::TypeKind;
+use crate::value::{Array, Dimension, Value};
+
+const NULL: u32 = u32::MAX;
+/// The widest value of a fixed size.
+const FIXED_BYTES_MAX: usize = 16;
+
+/// How wide a value of a fixed size is.
+fn width(value: &Value) -> Option<usize> {
+    Some(match value {
+        Value::Bool(_) => 1,
+        Value::Int2(_) => 2,
+        Value::Int4(_) | Value::Float4(_) | Value::Date(_) => 4,
+        Value::Int8(_)
+        | Value::Float8(_)
+        | Value::Timestamp(_)
+        | Value::TimestampTz(_)
+        | Value::Time(_) => 8,
+        Value::Uuid(_) | Value::TimeTz(_) | Value::Interval(_) => FIXED_BYTES_MAX,
+        _ => return None,
+    })
+}
+
+/// How many bytes an array takes.
+pub(super) fn bytes(array: &Array) -> usize {
+    let element = |value: &Value| 4 + width(value).unwrap_or_else(|| varying_bytes(value));
+    1 + array.dims.len() * 8 + array.values.iter().map(element).sum::<usize>()
+}
+
+/// Writes an array; how many bytes it took.
+pub(super) fn put(array: &Array, out: &mut [u8]) -> usize {
+    out[0] = array.dims.len() as u8;
+    let mut at = 1;
+    for dim in &array.dims {
+        out[at..at + 4].copy_from_slice(&dim.len.to_le_bytes());
+        out[at + 4..at + 8].copy_from_slice(&dim.lower.to_le_bytes());
+        at += 8;
+    }
+    for value in &array.values {
+        let start = at + 4;
+        let length = match (value.is_null(), width(value)) {
+            (true, _) => 0,
+            (_, Some(width)) => {
+                put_fixed(value, &mut out[start..start + width]);
+                width
+            }
+            (_, None) => put_varying(value, &mut out[start..]),
+        };
+        let shown = if value.is_null() { NULL } else { length as u32 };
+        out[at..start].copy_from_slice(&shown.to_le_bytes());
+        at = start + length;
+    }
+    at
+}
+
+/// The array in `bytes`, all of them; `None` where they are none.
+pub(super) fn get(element: TypeKind, bytes: &[u8]) -> Option<Array> {
+    let (count, mut rest) = bytes.split_first()?;
+    let mut dims = Vec::with_capacity(usize::from(*count).min(8));
+    let mut elements = usize::from(*count > 0);
+    for _ in 0..*count {
+        let dim = Dimension {
+            len: i32::from_le_bytes(take(rest)?),
+            lower: i32::from_le_bytes(take(rest.get(4..)?)?),
+        };
+        elements = elements.checked_mul(usize::try_from(dim.len).ok()?)?;
+        dims.push(dim);
+        rest = rest.get(8..)?;
+    }
+    if elements > rest.len() / 4 {
+        return None;
+    }
+    let mut values = Vec::with_capacity(elements);
+    for _ in 0..elements {
+        let length = u32::from_le_bytes(take(rest)?);
+        rest = rest.get(4..)?;
+        if length == NULL {
+            values.push(Value::Null);
+            continue;
+        }
+        let (value, behind) = rest.split_at_checked(length as usize)?;
+        rest = behind;
+        values.push(match fixed_width(element) {
+            Some(_) => get_fixed(element, value)?,
+            None => get_varying(element, value)?,
+        });
+    }
+    rest.is_empty().then_some(Array { dims, values })
+}
