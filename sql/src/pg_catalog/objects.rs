@@ -1,12 +1,12 @@
 //! Tables, their columns, indexes and constraints.
 
-use super::rows::{Rows, numbers};
+use super::rows::{Rows, vector};
 use super::{Around, Constraint, Relation, namespace_oid};
 use crate::catalog::{
     ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, Referential, SUPERUSER_OID, TableDef,
 };
 use crate::types::{Type, TypeKind};
-use crate::value::Value;
+use crate::value::{Array, Value};
 
 /// Access methods.
 const HEAP: u32 = 2;
@@ -203,20 +203,18 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables() {
         for index in shown(&table) {
             let keys = index.columns.iter();
-            let numbers_of = |of: &dyn Fn(usize) -> i64| {
-                Value::text(numbers((0..index.columns.len()).map(of), " "))
-            };
+            let every = |of: &dyn Fn(usize) -> Value| vector((0..index.columns.len()).map(of));
             let option = |at: usize| {
                 let key = index.columns[at];
-                i64::from(key.desc) | i64::from(key.nulls_first) << 1
+                Value::Int2(i16::from(key.desc) | i16::from(key.nulls_first) << 1)
             };
             let ty = |at: usize| table.columns[index.columns[at].column].ty;
-            let number = |at: usize| i64::from(table.columns[index.columns[at].column].attnum);
+            let number = |at: usize| Value::Int2(table.columns[index.columns[at].column].attnum);
             let collation = |at: usize| match ty(at).kind.is_string() {
-                true => i64::from(DEFAULT_COLLATION),
-                false => 0,
+                true => Value::Oid(DEFAULT_COLLATION),
+                false => Value::Oid(0),
             };
-            let class = |at: usize| i64::from(class_of(ty(at).kind, index.kind));
+            let class = |at: usize| Value::Oid(class_of(ty(at).kind, index.kind));
             rows.add([
                 ("indexrelid", Value::Oid(index.id)),
                 ("indrelid", Value::Oid(table.id)),
@@ -228,10 +226,10 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 ("indisvalid", Value::Bool(true)),
                 ("indisready", Value::Bool(true)),
                 ("indislive", Value::Bool(true)),
-                ("indkey", numbers_of(&number)),
-                ("indcollation", numbers_of(&collation)),
-                ("indclass", numbers_of(&class)),
-                ("indoption", numbers_of(&option)),
+                ("indkey", every(&number)),
+                ("indcollation", every(&collation)),
+                ("indclass", every(&class)),
+                ("indoption", every(&option)),
             ]);
         }
     }
@@ -270,7 +268,7 @@ pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables() {
         for constraint in Constraint::all(&table) {
             let keys = constraint.columns(&table);
-            let keys = keys.iter().map(|at| i64::from(table.columns[*at].attnum));
+            let keys = keys.iter().map(|at| Value::Int2(table.columns[*at].attnum));
             let kind = match &constraint {
                 Constraint::Key(index) if index.primary => "p",
                 Constraint::Key(_) => "u",
@@ -286,15 +284,11 @@ pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
                 ("conrelid", Value::Oid(table.id)),
                 ("conislocal", Value::Bool(true)),
                 ("connoinherit", Value::Bool(kind != "c")),
-                ("conkey", array(keys)),
+                ("conkey", Array::of(keys.collect()).into()),
             ];
             rows.add(own.into_iter().chain(more(&constraint, around)));
         }
     }
-}
-
-fn array(numbers_of: impl Iterator<Item = i64>) -> Value {
-    Value::text(format!("{{{}}}", numbers(numbers_of, ",")))
 }
 
 /// What only some constraints have.
@@ -333,8 +327,8 @@ fn more(constraint: &Constraint<'_>, around: &Around<'_>) -> Vec<(&'static str, 
             ));
             if let Some(parent) = parent {
                 let numbers = key.parent_columns.iter();
-                let numbers = numbers.map(|at| i64::from(parent.columns[*at].attnum));
-                all.push(("confkey", array(numbers)));
+                let numbers = numbers.map(|at| Value::Int2(parent.columns[*at].attnum));
+                all.push(("confkey", Array::of(numbers.collect()).into()));
                 let index = parent_index(&parent, key);
                 all.push(("conindid", Value::Oid(index.map_or(0, |index| index.id))));
             }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::types::{Type, TypeKind};
+use crate::types::{Element, Type, TypeKind};
 
 /// A relation of the catalog.
 #[derive(Debug)]
@@ -49,12 +49,10 @@ fn relation(line: &'static str) -> Option<Relation> {
 
 /// What is of a type that is not there is shown as text.
 fn type_of(name: &str) -> Type {
-    let all = TypeKind::COLUMN_TYPES.into_iter();
-    let mut all = all.chain(TypeKind::OBJECT_TYPES);
-    let kind = all.find(|kind| kind.catalog_name() == name);
     Type::of(match name {
         "xid" => TypeKind::Oid,
-        _ => kind.unwrap_or(TypeKind::Text),
+        "_aclitem" => TypeKind::Array(Element::TEXT),
+        _ => TypeKind::from_catalog_name(name).unwrap_or(TypeKind::Text),
     })
 }
 

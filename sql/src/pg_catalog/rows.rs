@@ -2,7 +2,7 @@
 
 use super::Relation;
 use crate::types::TypeKind;
-use crate::value::{Object, Value};
+use crate::value::{Array, Object, Value};
 
 /// Rows of a relation.
 pub struct Rows {
@@ -55,8 +55,12 @@ pub fn object(oid: u32, name: &str) -> Value {
     Value::Object(Box::new(Object { oid, name }))
 }
 
-/// Numbers as int2vector and arrays are written.
-pub fn numbers(all: impl Iterator<Item = i64>, between: &str) -> String {
-    let all: Vec<String> = all.map(|number| number.to_string()).collect();
-    all.join(between)
+/// An int2vector or oidvector, which begins at 0.
+pub fn vector(values: impl Iterator<Item = Value>) -> Value {
+    let mut array = Array::of(values.collect());
+    array
+        .dims
+        .iter_mut()
+        .for_each(|dimension| dimension.lower = 0);
+    array.into()
 }

@@ -1,7 +1,7 @@
 //! What the server has: schemas, roles, databases, settings, functions, access methods.
 
 use super::names::{NAMESPACES, procedures};
-use super::rows::{Rows, object};
+use super::rows::{Rows, object, vector};
 use super::{Around, PG_CATALOG_NAMESPACE};
 use crate::bound::Volatility;
 use crate::catalog::SUPERUSER_OID;
@@ -155,7 +155,7 @@ pub fn collations(rows: &mut Rows, _: &Around<'_>) {
 pub fn functions(rows: &mut Rows, _: &Around<'_>) {
     for (oid, function) in procedures() {
         let types = function.args.iter();
-        let types: Vec<String> = types.map(|kind| kind.oid().to_string()).collect();
+        let types = vector(types.map(|kind| Value::Oid(kind.oid())));
         let volatility = match function.volatility {
             Volatility::Immutable => "i",
             Volatility::Stable => "s",
@@ -174,7 +174,7 @@ pub fn functions(rows: &mut Rows, _: &Around<'_>) {
             ("proparallel", Value::text("s")),
             ("pronargs", Value::Int2(function.args.len() as i16)),
             ("prorettype", Value::Oid(Type::of(function.result).oid())),
-            ("proargtypes", Value::text(types.join(" "))),
+            ("proargtypes", types),
             ("prosrc", Value::text(function.name)),
         ]);
     }

@@ -28,6 +28,15 @@ pub fn too_many_dimensions(count: usize) -> SqlError {
 
 pub(super) fn format(array: &Array, ty: &Type, settings: &Settings, out: &mut Vec<u8>) {
     let element = ty.element().unwrap_or(Type::TEXT);
+    if ty.kind.is_vector() {
+        for (at, value) in array.values.iter().enumerate() {
+            if at > 0 {
+                out.push(b' ');
+            }
+            text_out(value, &element, settings, out);
+        }
+        return;
+    }
     if array.dims.iter().any(|d| d.lower != 1) {
         for dim in &array.dims {
             let upper = i64::from(dim.lower) + i64::from(dim.len) - 1;

@@ -3,7 +3,7 @@
 use super::TypeKind;
 
 /// Element type, OID, name and catalog name of each array type.
-const ARRAYS: [(TypeKind, u32, &str, &str); 25] = [
+const ARRAYS: [(TypeKind, u32, &str, &str); 27] = [
     (TypeKind::Bool, 1000, "boolean[]", "_bool"),
     (TypeKind::Bytea, 1001, "bytea[]", "_bytea"),
     (TypeKind::Name, 1003, "name[]", "_name"),
@@ -39,7 +39,13 @@ const ARRAYS: [(TypeKind, u32, &str, &str); 25] = [
     (TypeKind::Char, 1002, "\"char\"[]", "_char"),
     (TypeKind::RegClass, 2210, "regclass[]", "_regclass"),
     (TypeKind::RegType, 2211, "regtype[]", "_regtype"),
+    // The catalog's own, which begin at 0; behind the others of these elements.
+    (TypeKind::Int2, INT2VECTOR, "int2vector", "int2vector"),
+    (TypeKind::Oid, OIDVECTOR, "oidvector", "oidvector"),
 ];
+
+const INT2VECTOR: u32 = 22;
+const OIDVECTOR: u32 = 30;
 
 /// The type of an array's elements, by its place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,6 +89,11 @@ impl TypeKind {
     pub fn array(self) -> Option<TypeKind> {
         let place = ARRAYS.iter().position(|a| a.0 == self)?;
         Some(TypeKind::Array(Element(place as u8)))
+    }
+
+    /// int2vector and oidvector, which are written without braces.
+    pub const fn is_vector(self) -> bool {
+        matches!(self.oid(), INT2VECTOR | OIDVECTOR)
     }
 
     /// The type of an array's elements.
