@@ -84,6 +84,61 @@ fn plans_are_what_they_should_be() {
             "Index Scan using u_y_key on u\n  Index Cond: (y = 1)",
         ),
         (
+            "SELECT * FROM z WHERE EXISTS (SELECT 1 FROM t WHERE t.a = z.n)",
+            "Seq Scan on z\n  Filter: EXISTS(SubPlan 1)\n  SubPlan 1\n  ->  Index Scan using t_pkey on t\n        \
+             Index Cond: (a = :0)",
+        ),
+        (
+            "SELECT * FROM t WHERE a = (SELECT max(n) FROM z)",
+            "Index Scan using t_pkey on t\n  Index Cond: (a = (SubPlan 1))\n  SubPlan 1\n  ->  Aggregate\n        \
+             ->  Seq Scan on z",
+        ),
+        (
+            "DELETE FROM t WHERE a IN (SELECT n FROM z LIMIT 5)",
+            "Delete on t\n  ->  Index Scan using t_pkey on t\n        Index Cond: (a = (ANY SubPlan 1))\n  \
+             SubPlan 1\n  ->  Limit\n        ->  Seq Scan on z",
+        ),
+        (
+            "SELECT * FROM z, LATERAL (SELECT * FROM t WHERE t.a = z.n) s",
+            "Nested Loop\n  ->  Seq Scan on z\n  ->  Subquery Scan on s\n        \
+             ->  Index Scan using t_pkey on t\n              Index Cond: (a = :0)",
+        ),
+        (
+            "WITH c AS (SELECT n FROM z) SELECT * FROM c",
+            "Subquery Scan on c\n  ->  Seq Scan on z",
+        ),
+        (
+            "WITH c AS (SELECT n FROM z) SELECT * FROM c, c d",
+            "Nested Loop\n  ->  CTE Scan on c\n        Rows of: SubPlan 1\n  ->  CTE Scan on c d\n        \
+             Rows of: SubPlan 1\n  SubPlan 1\n  ->  Seq Scan on z",
+        ),
+        (
+            "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT n FROM r LIMIT 3",
+            "Limit\n  ->  Subquery Scan on r\n        ->  Recursive Union\n              ->  Result\n              \
+             ->  WorkTable Scan on r",
+        ),
+        (
+            "SELECT n FROM z UNION SELECT a FROM t",
+            "HashAggregate\n  ->  Append\n        ->  Seq Scan on z\n        ->  Seq Scan on t",
+        ),
+        (
+            "SELECT n FROM z EXCEPT ALL SELECT a FROM t",
+            "HashSetOp Except All\n  ->  Seq Scan on z\n  ->  Seq Scan on t",
+        ),
+        (
+            "SELECT rank() OVER (ORDER BY n) FROM z",
+            "WindowAgg\n  ->  Seq Scan on z",
+        ),
+        (
+            "SELECT DISTINCT ON (n) n FROM z ORDER BY n",
+            "Unique\n  ->  Subquery Scan on unique\n        ->  Sort\n              Sort Key: n\n              \
+             ->  Seq Scan on z",
+        ),
+        (
+            "SELECT n, count(*) FROM z GROUP BY ROLLUP (n)",
+            "HashAggregate\n  Group Key: n\n  Group Key: ()\n  ->  Seq Scan on z",
+        ),
+        (
             "SELECT * FROM z JOIN t ON t.a = z.n",
             "Nested Loop\n  ->  Seq Scan on z\n  ->  Index Scan using t_pkey on t\n        \
              Index Cond: (t.a = z.n)",

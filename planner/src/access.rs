@@ -89,7 +89,7 @@ fn candidate(
         let Some((term, key_term)) = equality(terms, key.column, several) else {
             break;
         };
-        several |= matches!(key_term, KeyTerm::Any(_));
+        several |= matches!(key_term, KeyTerm::Any(_) | KeyTerm::Members(_));
         if matches!(key_term, KeyTerm::One(_)) {
             pinned.push(key.column);
         }
@@ -182,6 +182,7 @@ fn equality(terms: &[Term], column: usize, several: bool) -> Option<(&Term, KeyT
     }
     on_column().find_map(|term| match &term.kind {
         TermKind::Any(values) => Some((term, KeyTerm::Any(values.clone()))),
+        TermKind::Members(condition) => Some((term, KeyTerm::Members(condition.clone()))),
         _ => None,
     })
 }

@@ -99,7 +99,8 @@ pub fn plan_select(mut select: Select) -> SelectPlan {
     let conditions = plan.filter.iter().chain(&plan.having);
     let targets = plan.targets.iter().map(|target| &target.expr);
     plan.deep = any_deep(conditions.chain(targets).chain(ends).chain(&plan.computed));
-    if !plan.deep && plan.inits.is_empty() && plan.windows.is_empty() {
+    let by_sets = plan.grouping.as_ref().is_some_and(|g| !g.sets.is_empty());
+    if !plan.deep && plan.inits.is_empty() && plan.windows.is_empty() && !by_sets {
         plan.split = Split::of(&plan, order);
     }
     plan
@@ -381,6 +382,7 @@ fn access_rows(access: &Access, table_rows: f64) -> f64 {
             KeyTerm::One(_) => 1.0,
             KeyTerm::Any(list) if is_array(list) => ARRAY_ELEMENTS,
             KeyTerm::Any(list) => list.len() as f64,
+            KeyTerm::Members(_) => 10.0,
         });
         lists.product()
     };

@@ -285,9 +285,11 @@ pub enum Access {
 pub enum KeyTerm {
     /// One value.
     One(Expr),
-    /// One of several. At most one term of an access is this. Where an array stands alone here, it is one of
-    /// its elements.
+    /// One of several. At most one term of an access is this, or the next. Where an array stands alone here, it
+    /// is one of its elements.
     Any(Vec<Expr>),
+    /// One of those that a query gives, which is the condition `… = ANY (query)`.
+    Members(Expr),
 }
 
 /// Do these values stand for the elements of an array?

@@ -140,7 +140,7 @@ fn queries(expr: &Expr, out: &mut Vec<Expr>) {
 
 fn for_each_key<'a>(scan: &'a Scan, f: &mut dyn FnMut(&'a Expr)) {
     let mut term = |term: &'a KeyTerm| match term {
-        KeyTerm::One(value) => f(value),
+        KeyTerm::One(value) | KeyTerm::Members(value) => f(value),
         KeyTerm::Any(values) => values.iter().for_each(&mut *f),
     };
     match &scan.access {

@@ -1,6 +1,6 @@
 //! Conditions cut into terms that an index may serve.
 
-use fencepost_sql::bound::{CompareClass, CompareOp, Expr, Node, Volatility};
+use fencepost_sql::bound::{CompareClass, CompareOp, Expr, Node, SubqueryKind, Volatility};
 use fencepost_sql::types::{Type, TypeKind};
 
 use crate::plan::is_array;
@@ -65,6 +65,8 @@ pub enum TermKind {
     Equal(Expr),
     /// Equal to one of these, or to an element of the array that stands alone.
     Any(Vec<Expr>),
+    /// Equal to one of those that a query gives, which is the condition.
+    Members(Expr),
     /// Above this, or equal if included.
     Lower(Expr, bool),
     /// Below this, or equal if included.
@@ -118,6 +120,18 @@ fn term(conjunct: &Expr, own: SlotRange, known: SlotRange) -> Option<(usize, Ter
             let column = own_column(left, own)?;
             is_known(array, own, known).then(|| (column, TermKind::Any(vec![Expr::clone(array)])))
         }
+        Node::Subquery(sub) if !sub.volatile && sub.stands_alone() => {
+            let SubqueryKind::Any {
+                all: false,
+                test,
+                columns,
+            } = &sub.kind
+            else {
+                return None;
+            };
+            let column = own_column(member_test(test, columns)?.0, own)?;
+            Some((column, TermKind::Members(conjunct.clone())))
+        }
         Node::Or(parts) => any_of(parts, own, known),
         Node::Column(slot) if own.0 <= *slot && *slot < own.1 => {
             let yes = Expr::constant(Type::BOOL, fencepost_sql::value::Value::Bool(true));
@@ -140,7 +154,7 @@ fn any_of(parts: &[Expr], own: SlotRange, known: SlotRange) -> Option<(usize, Te
             TermKind::Equal(value) => list.push(value),
             TermKind::Any(values) if is_array(&values) => return None,
             TermKind::Any(values) => list.extend(values),
-            TermKind::Lower(..) | TermKind::Upper(..) => return None,
+            TermKind::Members(_) | TermKind::Lower(..) | TermKind::Upper(..) => return None,
         }
     }
     Some((column?, TermKind::Any(list)))
@@ -178,6 +192,31 @@ fn own_column(expr: &Expr, own: SlotRange) -> Option<usize> {
         Node::Cast { input, .. } if same_values(&input.ty, &expr.ty) => own_column(input, own),
         _ => None,
     }
+}
+
+/// The sides of a test that asks whether a value is among a query's rows: what is looked for, and what a row has in
+/// its one column.
+pub fn member_test<'a>(test: &'a Expr, columns: &[usize]) -> Option<(&'a Expr, &'a Expr)> {
+    let (
+        Node::Compare {
+            op: CompareOp::Eq,
+            left,
+            right,
+            ..
+        },
+        [slot],
+    ) = (&test.node, columns)
+    else {
+        return None;
+    };
+    let plain = !right.has_columns() && !right.has_subquery();
+    (plain && reads_outer(right, *slot) && !reads_outer(left, *slot)).then_some((left, right))
+}
+
+fn reads_outer(expr: &Expr, slot: usize) -> bool {
+    let mut found = matches!(expr.node, Node::Outer(outer) if outer == slot);
+    expr.for_each_part(|part| found |= reads_outer(part, slot));
+    found
 }
 
 /// Casts between the unpadded strings keep the bytes.

@@ -105,7 +105,7 @@ fn source(from: &Source) -> bool {
 
 fn access(scan: &Scan) -> bool {
     let term = |term: &KeyTerm| match term {
-        KeyTerm::One(value) => expr(value),
+        KeyTerm::One(value) | KeyTerm::Members(value) => expr(value),
         KeyTerm::Any(values) => any(values),
     };
     match &scan.access {

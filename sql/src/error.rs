@@ -131,6 +131,7 @@ states! {
     PROGRAM_LIMIT_EXCEEDED = b"54000", "A stated limit is exceeded.";
     STATEMENT_TOO_COMPLEX = b"54001", "The statement is nested too deeply.";
     TOO_MANY_COLUMNS = b"54011", "Too many columns.";
+    TOO_MANY_ARGUMENTS = b"54023", "Too many arguments.";
     OBJECT_NOT_IN_PREREQUISITE_STATE = b"55000", "The object is not ready for this.";
     OBJECT_IN_USE = b"55006", "The object is in use.";
     CANT_CHANGE_RUNTIME_PARAM = b"55P02", "The setting cannot be changed now.";

@@ -41,6 +41,14 @@ impl Groups {
         if grouping.keys.is_empty() {
             groups.begin(grouping, &mut Vec::new());
         }
+        // A set without keys has its one group, also over no rows.
+        for (number, set) in grouping.sets.iter().enumerate() {
+            if set.is_empty() {
+                let mut keys = vec![Value::Null; grouping.keys.len()];
+                number_set(&mut keys, number);
+                groups.group_with(grouping, &mut keys);
+            }
+        }
         groups
     }
 
@@ -60,6 +68,10 @@ impl Groups {
         let mut keys = Vec::with_capacity(grouping.keys.len());
         for i in 0..input.len() {
             let row = input.row(i);
+            if !grouping.sets.is_empty() {
+                self.add_to_sets(grouping, cx, row)?;
+                continue;
+            }
             let group = match grouping.keys.is_empty() {
                 true => 0,
                 false => self.group_of(grouping, cx, row, &mut keys)?,
@@ -70,6 +82,33 @@ impl Groups {
             }
         }
         self.count(cx, from)
+    }
+
+    /// Adds a from row to its group in each grouping set.
+    fn add_to_sets(
+        &mut self,
+        grouping: &Grouping,
+        cx: &Cx<'_>,
+        row: &[Value],
+    ) -> Result<(), SqlError> {
+        let mut all = Vec::with_capacity(grouping.keys.len());
+        for key in &grouping.keys[..grouping.keys.len() - 1] {
+            all.push(cx.value(key, row)?);
+        }
+        let mut keys = Vec::with_capacity(grouping.keys.len());
+        for (number, set) in grouping.sets.iter().enumerate() {
+            keys.clear();
+            keys.resize(grouping.keys.len(), Value::Null);
+            for key in set {
+                keys[*key] = all[*key].clone();
+            }
+            number_set(&mut keys, number);
+            let first = self.group_with(grouping, &mut keys) as usize * grouping.aggregates.len();
+            for (nth, aggregate) in grouping.aggregates.iter().enumerate() {
+                self.accumulators[first + nth].update(aggregate, row, cx.params(), cx.eval)?;
+            }
+        }
+        Ok(())
     }
 
     /// Counts the groups from `from` on: a group's key stands in its row and in the table.
@@ -180,5 +219,12 @@ impl Groups {
         }
         self.next = end;
         (&self.page, end < self.rows.len())
+    }
+}
+
+/// The last key is the number of the grouping set.
+fn number_set(keys: &mut [Value], number: usize) {
+    if let Some(last) = keys.last_mut() {
+        *last = Value::Int4(i32::try_from(number).unwrap_or(i32::MAX));
     }
 }

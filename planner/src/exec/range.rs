@@ -189,27 +189,26 @@ fn prefixes(
     let mut keys = vec![Prefix::default()];
     for (position, term) in terms.iter().enumerate() {
         let kind = key_kind(scan, position);
-        let candidates = match term {
-            KeyTerm::One(expr) => std::slice::from_ref(expr),
-            KeyTerm::Any(list) => list,
+        let (single, many);
+        let values: &[Value] = match term {
+            KeyTerm::One(expr) => {
+                single = [cx.value(expr, row)?];
+                &single
+            }
+            KeyTerm::Any(list) if is_array(list) => {
+                many = elements(cx.value(&list[0], row)?);
+                &many
+            }
+            KeyTerm::Any(list) => {
+                let values = list.iter().map(|expr| cx.value(expr, row));
+                many = values.collect::<Result<_, _>>()?;
+                &many
+            }
+            KeyTerm::Members(condition) => cx.members(condition),
         };
-        let mut longer = Vec::with_capacity(keys.len() * candidates.len());
-        let array = matches!(term, KeyTerm::Any(list) if is_array(list));
-        let elements = match array {
-            true => elements(cx.value(&candidates[0], row)?),
-            false => Vec::new(),
-        };
-        let count = if array {
-            elements.len()
-        } else {
-            candidates.len()
-        };
-        for nth in 0..count {
-            let value = match array {
-                true => elements[nth].clone(),
-                false => cx.value(&candidates[nth], row)?,
-            };
-            if let Fit::Value(value) = fit(value, kind) {
+        let mut longer = Vec::with_capacity(keys.len() * values.len());
+        for value in values {
+            if let Fit::Value(value) = fit(value.clone(), kind) {
                 for key in &keys {
                     let mut longer_key = key.clone();
                     if position == 0 {

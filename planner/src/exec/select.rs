@@ -525,7 +525,7 @@ impl SelectState {
     /// Runs the queries that the keys of scans and the limits read.
     async fn begin_deep(&mut self, plan: &SelectPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
         for init in &plan.inits {
-            cx.deep_value(init, &[]).await?;
+            cx.run_init(init).await?;
         }
         for count in plan.limit.iter().chain(&plan.offset) {
             if count.has_subquery() {

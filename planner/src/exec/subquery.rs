@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use fencepost_sql::bound::{CompareOp, Cte, Expr, Node, Subquery, SubqueryKind};
+use fencepost_sql::bound::{Cte, Expr, Node, Subquery, SubqueryKind};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::compare;
 use fencepost_sql::stop::Halt;
@@ -24,7 +24,7 @@ use super::gathered::Gathered;
 use super::join::push_comparable;
 use super::select::SelectState;
 use crate::subplans::Subplans;
-use crate::terms::reads_only;
+use crate::terms::{member_test, reads_only};
 
 const CHUNK: usize = 1024;
 
@@ -57,6 +57,8 @@ struct Kept {
 #[derive(Debug, Default)]
 struct Members {
     keys: HashSet<Vec<u8>>,
+    /// The same values, each once.
+    values: Vec<Value>,
     null: bool,
 }
 
@@ -341,6 +343,69 @@ impl Cx<'_> {
         Ok(())
     }
 
+    /// Runs a query that keys of a scan read.
+    pub fn run_init<'a>(
+        &'a mut self,
+        init: &'a Expr,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Halt>> + Send + 'a>> {
+        Box::pin(async move {
+            if let Node::Subquery(sub) = &init.node
+                && let SubqueryKind::Any { test, columns, .. } = &sub.kind
+                && let Some((input, candidate)) = member_test(test, columns)
+                && input.has_columns()
+            {
+                let mut args = Vec::with_capacity(sub.args.len());
+                for (_, arg) in &sub.args {
+                    args.push(self.value(arg, &[])?);
+                }
+                self.run_query(sub, args, usize::MAX).await?;
+                return self.find_members(sub.id, candidate, columns);
+            }
+            self.deep_value(init, &[]).await?;
+            Ok(())
+        })
+    }
+
+    /// What a query gives that has run by [`Cx::run_init`].
+    pub fn members(&self, condition: &Expr) -> &[Value] {
+        let Node::Subquery(sub) = &condition.node else {
+            return &[];
+        };
+        let kept = self.queries.as_ref().and_then(|q| q.kept.get(sub.id));
+        kept.and_then(|kept| kept.members.as_ref())
+            .map_or(&[], |members| &members.values)
+    }
+
+    /// Makes the hash table of a query's rows.
+    fn find_members(&mut self, id: usize, candidate: &Expr, columns: &[usize]) -> Result<(), Halt> {
+        if self.kept(id)?.members.is_some() {
+            return Ok(());
+        }
+        let mut kept = std::mem::take(self.kept(id)?);
+        let mut members = Members::default();
+        let mut key = Vec::new();
+        for i in 0..kept.rows.len() {
+            if let (Some(queries), [slot, ..]) = (&mut self.queries, columns) {
+                queries.set(*slot, kept.rows.row(i)[0].clone());
+            }
+            let value = self.value(candidate, &[])?;
+            if value.is_null() {
+                members.null = true;
+                continue;
+            }
+            key.clear();
+            push_comparable(&value, &mut key);
+            if !members.keys.contains(&key) {
+                kept.gathered.add_entry(self, 2 * key.len())?;
+                members.keys.insert(key.clone());
+                members.values.push(value);
+            }
+        }
+        kept.members = Some(members);
+        *self.kept(id)? = kept;
+        Ok(())
+    }
+
     /// `input = ANY (…)` by a hash table of the candidates.
     fn is_member(
         &mut self,
@@ -349,44 +414,21 @@ impl Cx<'_> {
         candidate: &Expr,
         columns: &[usize],
     ) -> Result<Value, Halt> {
-        let mut kept = std::mem::take(self.kept(sub.id)?);
-        if kept.members.is_none() {
-            let mut members = Members::default();
-            let mut key = Vec::new();
-            for i in 0..kept.rows.len() {
-                if let (Some(queries), [slot, ..]) = (&mut self.queries, columns) {
-                    queries.set(*slot, kept.rows.row(i)[0].clone());
-                }
-                let value = self.value(candidate, &[])?;
-                if value.is_null() {
-                    members.null = true;
-                    continue;
-                }
-                key.clear();
-                push_comparable(&value, &mut key);
-                if !members.keys.contains(&key) {
-                    kept.gathered.add_entry(self, key.len())?;
-                    members.keys.insert(key.clone());
-                }
-            }
-            kept.members = Some(members);
-        }
-        let value = match &kept.members {
-            Some(_) if kept.rows.len() == 0 => Value::Bool(false),
-            Some(_) if input.is_null() => Value::Null,
-            Some(members) => {
-                let mut key = Vec::new();
-                push_comparable(input, &mut key);
-                match members.keys.contains(&key) {
-                    true => Value::Bool(true),
-                    false if members.null => Value::Null,
-                    false => Value::Bool(false),
-                }
-            }
-            None => Value::Null,
+        self.find_members(sub.id, candidate, columns)?;
+        let kept = self.kept(sub.id)?;
+        let Some(members) = kept.members.as_ref().filter(|_| kept.rows.len() > 0) else {
+            return Ok(Value::Bool(false));
         };
-        *self.kept(sub.id)? = kept;
-        Ok(value)
+        if input.is_null() {
+            return Ok(Value::Null);
+        }
+        let mut key = Vec::new();
+        push_comparable(input, &mut key);
+        Ok(match members.keys.contains(&key) {
+            true => Value::Bool(true),
+            false if members.null => Value::Null,
+            false => Value::Bool(false),
+        })
     }
 
     /// ANY or ALL, row by row.
@@ -417,30 +459,6 @@ impl Cx<'_> {
         *self.kept(id)? = kept;
         Ok(result)
     }
-}
-
-/// The sides of a test that asks whether a value is among the rows: what is looked for, and what a row has.
-pub fn member_test<'a>(test: &'a Expr, columns: &[usize]) -> Option<(&'a Expr, &'a Expr)> {
-    let (
-        Node::Compare {
-            op: CompareOp::Eq,
-            left,
-            right,
-            ..
-        },
-        [slot],
-    ) = (&test.node, columns)
-    else {
-        return None;
-    };
-    let plain = !right.has_columns() && !right.has_subquery();
-    (plain && reads(right, *slot) && !reads(left, *slot)).then_some((left, right))
-}
-
-fn reads(expr: &Expr, slot: usize) -> bool {
-    let mut found = matches!(expr.node, Node::Outer(outer) if outer == slot);
-    expr.for_each_part(|part| found |= reads(part, slot));
-    found
 }
 
 #[cold]

@@ -194,7 +194,16 @@ impl Lines<'_> {
                 "HashAggregate"
             };
             self.node(depth, format!("{}{name}", share.prefix()));
-            if !grouping.keys.is_empty() {
+            for set in &grouping.sets {
+                let keys: Vec<_> = set.iter().map(|key| grouping.keys[*key].clone()).collect();
+                let keys = from_names.list(&keys);
+                self.detail(
+                    depth,
+                    "Group Key",
+                    if set.is_empty() { "()" } else { &keys },
+                );
+            }
+            if !grouping.keys.is_empty() && grouping.sets.is_empty() {
                 self.detail(depth, "Group Key", &from_names.list(&grouping.keys));
             }
             if let Some(having) = plan.having.as_ref().filter(|_| ends) {
@@ -356,6 +365,7 @@ fn index_conditions(scan: &Scan, names: &Names) -> Vec<String> {
                 format!("({name} = ANY ({}))", names.text(&values[0]))
             }
             KeyTerm::Any(values) => format!("({name} = ANY ({}))", names.list(values)),
+            KeyTerm::Members(condition) => format!("({name} = {})", names.text(condition)),
         });
     }
     for (bound, strict, loose) in [(lower, ">", ">="), (upper, "<", "<=")] {

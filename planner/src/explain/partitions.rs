@@ -39,7 +39,7 @@ impl Known<'_> {
             Some(KeyTerm::Any(values)) => {
                 self.of_values(&scan.table, &values.iter().collect::<Vec<_>>())
             }
-            None => properties(by.count as usize, by.count, None),
+            Some(KeyTerm::Members(_)) | None => properties(by.count as usize, by.count, None),
         }
     }
 

@@ -191,7 +191,7 @@ pub async fn run_change(
         return change_point(plan, scan, cx, returning).await;
     }
     for init in &plan.inits {
-        cx.deep_value(init, &[]).await?;
+        cx.run_init(init).await?;
     }
     let rows = Box::pin(find_rows(plan, cx)).await?;
     let held = rows.weight();

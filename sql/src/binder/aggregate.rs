@@ -19,6 +19,8 @@ pub(super) struct Aggregates {
     pub(super) list: Vec<Aggregate>,
     /// Its calls with OVER.
     pub(super) windows: Vec<WindowCall>,
+    /// The arguments of its calls of GROUPING.
+    pub(super) levels: Vec<Vec<Expr>>,
     /// What WINDOW names.
     pub(super) named: Vec<(String, ast::WindowSpec)>,
 }

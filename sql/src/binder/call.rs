@@ -35,6 +35,9 @@ impl Binder<'_> {
         if function.over.is_some() {
             return self.window_call(&name, function, around);
         }
+        if name == "grouping" {
+            return self.grouping_level(function, around);
+        }
         if WindowFunction::of(&name).is_some() {
             return Err(SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,

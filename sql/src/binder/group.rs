@@ -11,6 +11,8 @@ pub(super) struct Grouper<'s> {
     pub(super) scope: &'s Scope,
     /// The keys; columns that depend on a primary key among them are added.
     pub(super) keys: Vec<Expr>,
+    /// There are several grouping sets: no column depends on others.
+    pub(super) by_sets: bool,
 }
 
 impl Grouper<'_> {
@@ -77,7 +79,7 @@ impl Grouper<'_> {
 
     /// Is the slot a column of a table whose whole primary key is among the keys?
     fn depends_on_keys(&self, slot: usize) -> bool {
-        let Some((leaf, _)) = self.scope.leaf_of_slot(slot) else {
+        let Some((leaf, _)) = self.scope.leaf_of_slot(slot).filter(|_| !self.by_sets) else {
             return false;
         };
         let grouped = |slot: &usize| self.keys.iter().any(|k| k.node == Node::Column(*slot));

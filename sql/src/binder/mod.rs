@@ -22,6 +22,7 @@ mod expr;
 mod from;
 mod given;
 mod group;
+mod grouping_sets;
 mod insert;
 mod interval;
 mod json;

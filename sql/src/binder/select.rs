@@ -7,6 +7,7 @@ use super::column_name::column_name;
 use super::distinct::{check_first_keys, first_of_each};
 use super::expr::{Around, Clause};
 use super::group::Grouper;
+use super::grouping_sets::{Keys, put_levels};
 use super::query::{is_constant, order_key};
 use super::scope::{Found, Scope};
 use super::window::{WINDOW_SLOTS, named_windows};
@@ -87,14 +88,20 @@ impl Binder<'_> {
             check_first_keys(&firsts, &order)?;
         }
         let mut windows = std::mem::take(&mut aggregates.windows);
-        let grouped = keys.is_some() || having.is_some() || !aggregates.list.is_empty();
+        let grouped = keys.is_some()
+            || having.is_some()
+            || !aggregates.list.is_empty()
+            || !aggregates.levels.is_empty();
         let grouping = match grouped {
             false => None,
             true => {
+                let (keys, sets) = keys.unwrap_or_default();
                 let mut grouper = Grouper {
                     scope: &scope,
-                    keys: keys.unwrap_or_default(),
+                    keys,
+                    by_sets: !sets.is_empty(),
                 };
+                let levels = grouper.levels(&aggregates.levels, &sets)?;
                 let mut exprs: Vec<&mut Expr> = targets
                     .iter_mut()
                     .map(|t| &mut t.expr)
@@ -107,13 +114,18 @@ impl Binder<'_> {
                     grouper.rewrite(expr)?;
                 }
                 for expr in exprs {
+                    put_levels(expr, &levels);
                     grouper.place(expr);
                 }
                 for call in &mut windows {
-                    call.for_each_expr_mut(&mut |expr| grouper.place(expr));
+                    call.for_each_expr_mut(&mut |expr| {
+                        put_levels(expr, &levels);
+                        grouper.place(expr);
+                    });
                 }
                 Some(Grouping {
                     keys: grouper.keys,
+                    sets,
                     aggregates: aggregates.list,
                 })
             }
@@ -326,7 +338,7 @@ impl Binder<'_> {
         group_by: &ast::GroupByExpr,
         scope: &Scope,
         targets: &[Target],
-    ) -> Result<Option<Vec<Expr>>, SqlError> {
+    ) -> Result<Option<Keys>, SqlError> {
         let ast::GroupByExpr::Expressions(items, modifiers) = group_by else {
             return Err(SqlError::unsupported("GROUP BY ALL"));
         };
@@ -336,6 +348,9 @@ impl Binder<'_> {
         if items.is_empty() {
             return Ok(None);
         }
+        if super::grouping_sets::are_sets(items) {
+            return self.grouping_sets(items, scope, targets).map(Some);
+        }
         let mut keys: Vec<Expr> = Vec::with_capacity(items.len());
         for item in items {
             let key = self.group_key(item, scope, targets)?;
@@ -343,11 +358,11 @@ impl Binder<'_> {
                 keys.push(key);
             }
         }
-        Ok(Some(keys))
+        Ok(Some((keys, Vec::new())))
     }
 
     /// One key: a column of the input, else a target by name or number, else an expression.
-    fn group_key(
+    pub(super) fn group_key(
         &mut self,
         item: &ast::Expr,
         scope: &Scope,

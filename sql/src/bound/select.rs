@@ -166,8 +166,10 @@ pub enum JoinKind {
 /// GROUP BY and aggregates. Without keys there is exactly one group, also over no rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouping {
-    /// The keys, over the from row.
+    /// The keys, over the from row. With grouping sets the last of them stands for the number of the set.
     pub keys: Vec<Expr>,
+    /// GROUPING SETS: which keys each has, the others are NULL; empty for a plain GROUP BY.
+    pub sets: Vec<Vec<usize>>,
     /// The aggregates.
     pub aggregates: Vec<Aggregate>,
 }

@@ -1,0 +1,259 @@
+//! GROUPING SETS, ROLLUP and CUBE: several groupings of the same rows; and GROUPING, which tells them apart.
+
+use sqlparser::ast;
+
+use super::Binder;
+use super::expr::{Around, Clause};
+use super::group::Grouper;
+use super::scope::Scope;
+use crate::bound::{CompareClass, Expr, Node, Target};
+use crate::error::{SqlError, SqlState};
+use crate::types::Type;
+use crate::value::Value;
+
+/// Keys, and which of them each grouping set has.
+pub(super) type Keys = (Vec<Expr>, Vec<Vec<usize>>);
+
+/// Slots from here on are calls of GROUPING, until the keys are known.
+const LEVEL_SLOTS: usize = 1 << 55;
+/// Most sets that a GROUP BY may make.
+const SETS_MAX: usize = 4096;
+
+/// Is there more than a list of keys?
+pub(super) fn are_sets(items: &[ast::Expr]) -> bool {
+    items.iter().any(|item| match item {
+        ast::Expr::GroupingSets(_) | ast::Expr::Rollup(_) | ast::Expr::Cube(_) => true,
+        ast::Expr::Tuple(parts) => parts.is_empty(),
+        _ => false,
+    })
+}
+
+impl Binder<'_> {
+    /// The keys and sets of a GROUP BY: each item makes a list of sets, and the lists are multiplied.
+    pub(super) fn grouping_sets(
+        &mut self,
+        items: &[ast::Expr],
+        scope: &Scope,
+        targets: &[Target],
+    ) -> Result<Keys, SqlError> {
+        let mut keys = Vec::new();
+        let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
+        for item in items {
+            let more = self.sets_of(item, scope, targets, &mut keys)?;
+            if sets.len().saturating_mul(more.len()) > SETS_MAX {
+                return Err(SqlError::new(
+                    SqlState::STATEMENT_TOO_COMPLEX,
+                    "too many grouping sets present (maximum 4096)",
+                ));
+            }
+            let mut all = Vec::with_capacity(sets.len() * more.len());
+            for set in &sets {
+                for other in &more {
+                    let mut both = set.clone();
+                    both.extend(other.iter().filter(|key| !set.contains(key)));
+                    all.push(both);
+                }
+            }
+            sets = all;
+        }
+        // The number of the set, which no expression of the text is equal to.
+        keys.push(Expr::new(Type::INT4, Node::Outer(usize::MAX)));
+        Ok((keys, sets))
+    }
+
+    fn sets_of(
+        &mut self,
+        item: &ast::Expr,
+        scope: &Scope,
+        targets: &[Target],
+        keys: &mut Vec<Expr>,
+    ) -> Result<Vec<Vec<usize>>, SqlError> {
+        let mut lists = |binder: &mut Self, lists: &[Vec<ast::Expr>]| {
+            let mut found = Vec::with_capacity(lists.len());
+            for list in lists {
+                found.push(binder.key_list(list, scope, targets, keys)?);
+            }
+            Ok::<_, SqlError>(found)
+        };
+        match item {
+            ast::Expr::GroupingSets(sets) => {
+                let mut all = Vec::new();
+                for set in sets {
+                    match set.as_slice() {
+                        [
+                            one @ (ast::Expr::GroupingSets(_)
+                            | ast::Expr::Rollup(_)
+                            | ast::Expr::Cube(_)),
+                        ] => {
+                            all.extend(self.sets_of(one, scope, targets, keys)?);
+                        }
+                        list => all.push(self.key_list(list, scope, targets, keys)?),
+                    }
+                }
+                Ok(all)
+            }
+            ast::Expr::Rollup(parts) => {
+                let parts = lists(self, parts)?;
+                let upto = |end: usize| joined(&parts[..end]);
+                Ok((0..=parts.len()).rev().map(upto).collect())
+            }
+            ast::Expr::Cube(parts) => {
+                let parts = lists(self, parts)?;
+                if parts.len() > 12 {
+                    return Err(SqlError::new(
+                        SqlState::TOO_MANY_COLUMNS,
+                        "CUBE is limited to 12 elements",
+                    ));
+                }
+                let count = parts.len();
+                let with = |mask: usize| {
+                    let chosen = (0..count).filter(|at| mask >> (count - 1 - at) & 1 == 1);
+                    let chosen: Vec<Vec<usize>> = chosen.map(|at| parts[at].clone()).collect();
+                    joined(&chosen)
+                };
+                Ok((0..1_usize << count).rev().map(with).collect())
+            }
+            ast::Expr::Tuple(list) => Ok(vec![self.key_list(list, scope, targets, keys)?]),
+            one => {
+                let list = std::slice::from_ref(one);
+                Ok(vec![self.key_list(list, scope, targets, keys)?])
+            }
+        }
+    }
+
+    fn key_list(
+        &mut self,
+        list: &[ast::Expr],
+        scope: &Scope,
+        targets: &[Target],
+        keys: &mut Vec<Expr>,
+    ) -> Result<Vec<usize>, SqlError> {
+        let mut found = Vec::with_capacity(list.len());
+        for item in list {
+            if let ast::Expr::Tuple(parts) = item {
+                found.extend(self.key_list(parts, scope, targets, keys)?);
+                continue;
+            }
+            let key = self.group_key(item, scope, targets)?;
+            let at = match keys.iter().position(|k| *k == key) {
+                Some(at) => at,
+                None => {
+                    keys.push(key);
+                    keys.len() - 1
+                }
+            };
+            if !found.contains(&at) {
+                found.push(at);
+            }
+        }
+        Ok(found)
+    }
+
+    /// `GROUPING(keys)`: a bit for each key that the group has not.
+    pub(super) fn grouping_level(
+        &mut self,
+        function: &ast::Function,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let allowed = matches!(
+            around.clause,
+            Clause::Select | Clause::Having | Clause::OrderBy | Clause::Window
+        );
+        if !allowed || around.aggregates.is_none() {
+            return Err(SqlError::new(
+                SqlState::GROUPING_ERROR,
+                format!(
+                    "grouping operations are not allowed in {}",
+                    around.clause.name()
+                ),
+            ));
+        }
+        let ast::FunctionArguments::List(list) = &function.args else {
+            return Err(super::call::no_function("grouping", &[]));
+        };
+        if list.args.len() > 31 {
+            return Err(SqlError::new(
+                SqlState::TOO_MANY_ARGUMENTS,
+                "GROUPING must have fewer than 32 arguments",
+            ));
+        }
+        let mut args = Vec::with_capacity(list.args.len());
+        for arg in &list.args {
+            let arg = super::call::plain_argument(arg)?;
+            args.push(self.scalar(arg, around.scope, Clause::Argument)?);
+        }
+        let Some(aggregates) = &mut around.aggregates else {
+            return Err(SqlError::internal("GROUPING where it may not be"));
+        };
+        aggregates.levels.push(args);
+        let slot = LEVEL_SLOTS + aggregates.levels.len() - 1;
+        Ok(Expr::column(Type::INT4, slot))
+    }
+}
+
+fn joined(parts: &[Vec<usize>]) -> Vec<usize> {
+    let mut all = Vec::new();
+    for key in parts.iter().flatten() {
+        if !all.contains(key) {
+            all.push(*key);
+        }
+    }
+    all
+}
+
+impl Grouper<'_> {
+    /// What each call of GROUPING is, over the group row.
+    pub(super) fn levels(
+        &self,
+        calls: &[Vec<Expr>],
+        sets: &[Vec<usize>],
+    ) -> Result<Vec<Expr>, SqlError> {
+        let mut levels = Vec::with_capacity(calls.len());
+        for args in calls {
+            let mut keys = Vec::with_capacity(args.len());
+            for arg in args {
+                let key = self.keys.iter().position(|key| key.node == arg.node);
+                keys.push(key.ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::GROUPING_ERROR,
+                        "arguments to GROUPING must be grouping expressions of the associated query level",
+                    )
+                })?);
+            }
+            let bits = |set: &[usize]| {
+                let missing = keys.iter().map(|key| i32::from(!set.contains(key)));
+                let bits = missing.fold(0, |bits, bit| bits << 1 | bit);
+                Expr::constant(Type::INT4, Value::Int4(bits))
+            };
+            if sets.is_empty() {
+                levels.push(Expr::constant(Type::INT4, Value::Int4(0)));
+                continue;
+            }
+            let number = Expr::column(Type::INT4, self.keys.len() - 1);
+            let branches = sets.iter().zip(0..).map(|(set, number)| {
+                let number = Expr::constant(Type::INT4, Value::Int4(number));
+                (number, bits(set))
+            });
+            levels.push(Expr::new(
+                Type::INT4,
+                Node::Case {
+                    operand: Some((Box::new(number), CompareClass::Int)),
+                    branches: branches.collect(),
+                    otherwise: None,
+                },
+            ));
+        }
+        Ok(levels)
+    }
+}
+
+/// Puts what calls of GROUPING are into an expression.
+pub(super) fn put_levels(expr: &mut Expr, levels: &[Expr]) {
+    if let Node::Column(slot) = expr.node {
+        if let Some(level) = slot.checked_sub(LEVEL_SLOTS).and_then(|at| levels.get(at)) {
+            expr.node = level.node.clone();
+        }
+        return;
+    }
+    expr.for_each_part_mut(|part| put_levels(part, levels));
+}
