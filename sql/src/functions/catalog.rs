@@ -2,12 +2,13 @@
 
 use super::library::{pure, stable};
 use super::{ScalarFunction, objects};
+use crate::catalog::{CATALOG_SCHEMA, PUBLIC_SCHEMA};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::pg_catalog as pg;
 use crate::types::TypeKind::{Bool, Int4, Int8, Name, Oid, RegClass, RegNamespace, RegType, Text};
-use crate::types::{Type, TypeKind};
-use crate::value::Value;
+use crate::types::{Element, Type, TypeKind};
+use crate::value::{Array, Value};
 
 type Outcome = Result<Value, SqlError>;
 
@@ -59,6 +60,25 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         let utf8 = a.first().and_then(Value::as_text).is_some_and(|name| name.eq_ignore_ascii_case("utf8"));
         Ok(Value::Int4(if utf8 { 6 } else { -1 }))
     }),
+    // What a table takes is not counted.
+    stable("pg_table_size", &[RegClass], Int8, |_, _| Ok(Value::Null)),
+    stable("pg_relation_size", &[RegClass], Int8, |_, _| Ok(Value::Null)),
+    stable("pg_indexes_size", &[RegClass], Int8, |_, _| Ok(Value::Null)),
+    stable("pg_total_relation_size", &[RegClass], Int8, |_, _| Ok(Value::Null)),
+    stable("pg_database_size", &[Name], Int8, |_, _| Ok(Value::Null)),
+    stable("pg_database_size", &[Oid], Int8, |_, _| Ok(Value::Null)),
+    stable("pg_tablespace_size", &[Oid], Int8, |_, _| Ok(Value::Null)),
+    stable("getdatabaseencoding", &[], Name, |_, _| Ok(Value::text("UTF8"))),
+    stable("current_schemas", &[Bool], TypeKind::Array(Element::NAME), current_schemas),
+    stable("pg_get_functiondef", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_statisticsobjdef", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_partition_constraintdef", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("pg_conversion_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_statistics_obj_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_ts_config_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_ts_dict_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_ts_parser_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_ts_template_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_tablespace_location", &[Oid], Text, |_, _| Ok(Value::text(""))),
     pure("pg_size_pretty", &[Int8], Text, size_pretty),
     stable("pg_my_temp_schema", &[], Oid, |_, _| Ok(Value::Oid(0))),
@@ -158,6 +178,16 @@ fn arguments(function: &'static ScalarFunction) -> String {
             false => name.to_owned(),
         });
     shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Where names without a schema are looked for.
+fn current_schemas(args: &[Value], _: &EvalContext) -> Outcome {
+    let implicit = args.first().and_then(Value::as_bool) == Some(true);
+    let mut schemas = vec![Value::text(PUBLIC_SCHEMA)];
+    if implicit {
+        schemas.insert(0, Value::text(CATALOG_SCHEMA));
+    }
+    Ok(Array::of(schemas).into())
 }
 
 fn to_object(args: &[Value], kind: TypeKind, cx: &EvalContext) -> Outcome {

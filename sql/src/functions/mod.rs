@@ -11,6 +11,7 @@ mod array_search;
 mod bits;
 mod cast;
 mod catalog;
+mod catalog_rows;
 mod compare;
 mod datetime;
 mod decimal;

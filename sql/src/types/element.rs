@@ -52,6 +52,8 @@ const OIDVECTOR: u32 = 30;
 pub struct Element(u8);
 
 impl Element {
+    /// name
+    pub const NAME: Element = Element(2);
     /// integer
     pub const INT4: Element = Element(4);
     /// text
@@ -81,6 +83,7 @@ impl Element {
     }
 }
 
+const _: () = assert!(matches!(Element::NAME.kind(), TypeKind::Name));
 const _: () = assert!(matches!(Element::INT4.kind(), TypeKind::Int4));
 const _: () = assert!(matches!(Element::TEXT.kind(), TypeKind::Text));
 

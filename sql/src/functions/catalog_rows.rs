@@ -1,0 +1,41 @@
+//! Functions that give rows about objects of the catalog.
+
+use super::array::array;
+use super::library::stable;
+use super::rows::{RowsFunction, of_rows};
+use crate::error::SqlError;
+use crate::types::TypeKind::{AnyArray, AnyElement, Bool, Char, Int4, RegClass, Text};
+use crate::value::{Array, Value};
+
+#[rustfmt::skip]
+pub(super) static ROWS: &[RowsFunction] = &[
+    // No table is a partition that has a definition of its own.
+    RowsFunction {
+        function: stable("pg_partition_ancestors", &[RegClass], RegClass, |_, _| Ok(Array::default().into())),
+        columns: &[("relid", RegClass)],
+    },
+    RowsFunction {
+        function: stable("pg_partition_tree", &[RegClass], Text, |_, _| Ok(Array::default().into())),
+        columns: &[("relid", RegClass), ("parentrelid", RegClass), ("isleaf", Bool), ("level", Int4)],
+    },
+    RowsFunction {
+        function: stable("pg_options_to_table", &[AnyArray], Text, |_, _| Ok(Array::default().into())),
+        columns: &[("option_name", Text), ("option_value", Text)],
+    },
+    RowsFunction {
+        function: stable("pg_get_keywords", &[], Text, |_, _| Ok(Array::default().into())),
+        columns: &[("word", Text), ("catcode", Char), ("barelabel", Bool), ("catdesc", Text), ("baredesc", Text)],
+    },
+    RowsFunction {
+        function: stable("_pg_expandarray", &[AnyArray], Text, |a, _| expanded(a)),
+        columns: &[("x", AnyElement), ("n", Int4)],
+    },
+];
+
+/// Each element with its number.
+fn expanded(args: &[Value]) -> Result<Value, SqlError> {
+    let array = array(args, 0)?;
+    let rows = (1..).zip(&array.values);
+    let rows = rows.flat_map(|(number, value)| [value.clone(), Value::Int4(number)]);
+    Ok(of_rows(2, rows.collect()))
+}
