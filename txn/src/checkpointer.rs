@@ -126,7 +126,14 @@ impl Checkpointer {
     }
 
     fn take_alone(&self, machine: &Machine, log: &Log) -> Result<(), CheckpointError> {
-        let begin = begin_of_replay(machine, log);
+        let begin = match machine.network().and_then(|network| network.disk()) {
+            Some(disk) => {
+                let begin = disk.begin_of_replay();
+                disk.write_kept()?;
+                begin
+            }
+            None => begin_of_replay(machine, log),
+        };
         // Counted from here even if it fails: a full disk is not asked again at once.
         self.since.store(log.position().raw(), Ordering::Relaxed);
         let plan = Plan {
@@ -171,7 +178,7 @@ fn run(machine: &Weak<Machine>, orders: &Orders) {
         };
         let askers = std::mem::take(&mut pending.askers);
         drop(pending);
-        if let (Some(checkpointer), Some(log)) = (machine.checkpointer(), machine.log())
+        if let (Some(checkpointer), Some(log)) = (machine.checkpointer(), machine.redo())
             && (!askers.is_empty() || checkpointer.is_due(log))
         {
             let taken = checkpointer.take(&machine, log).map_err(Arc::new);

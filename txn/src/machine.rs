@@ -117,11 +117,12 @@ impl Machine {
             _ => None,
         };
         // Nobody finds the machine before its data are there.
-        let mut disk = None;
+        let (mut disk, mut checkpoints) = (None, None);
         if let (Some(network), Some(on_disk)) = (network, on_disk) {
             let restored = on_disk.restore(&regions, &network.fabric)?;
             (started.replayed, started.torn_tail) = (restored.replayed, restored.torn_tail);
-            disk = Some(restored.disk);
+            started.checkpoint_objects = restored.checkpoint_objects;
+            (disk, checkpoints) = (Some(restored.disk), Some(restored.checkpointer));
         }
         let resumed = on_disk.and_then(|on_disk| on_disk.resumed());
         let resumed = resumed.or_else(|| options.resumed.clone());
@@ -150,7 +151,7 @@ impl Machine {
                 checkpointer,
                 lock,
             }) => (Some(log), Some(checkpointer), Some(lock)),
-            None => (None, None, None),
+            None => (None, checkpoints, None),
         };
         let machine = Arc::new(Machine {
             fresh: founder && fresh,
@@ -199,7 +200,7 @@ impl Machine {
     /// # Errors
     /// [`CheckpointError`]; the checkpoint before still counts.
     pub fn checkpoint(&self) -> Result<bool, CheckpointError> {
-        match (&self.checkpointer, &self.log) {
+        match (&self.checkpointer, self.redo()) {
             (Some(checkpointer), Some(log)) => checkpointer.take(self, log).map(|()| true),
             _ => Ok(false),
         }
@@ -292,7 +293,14 @@ impl Machine {
         Some(network.fabric().counters().now())
     }
 
-    /// The durable log; `None` in the memory tier.
+    /// The log that restarts replay, whichever commits go through it.
+    pub(crate) fn redo(&self) -> Option<&Log> {
+        let network = self.network.as_ref();
+        let disk = network.and_then(|network| network.disk());
+        self.log.as_ref().or(disk.map(|disk| disk.log()))
+    }
+
+    /// The durable log of a machine that is alone; `None` in the memory tier.
     pub fn log(&self) -> Option<&Log> {
         self.log.as_ref()
     }

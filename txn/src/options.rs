@@ -91,6 +91,9 @@ pub enum OpenError {
     /// The data are of a machine that is alone.
     #[error("{0} has the data of a machine that is alone")]
     Alone(String),
+    /// The data are of a machine among others.
+    #[error("{0} has the data of a machine among others")]
+    AmongOthers(String),
     /// The machines cannot begin together.
     #[error(transparent)]
     Meet(MeetError),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fencepost_fabric::{Disk, DiskLock};
-use fencepost_storage::checkpoint::{self, Manifest, read_manifest};
+use fencepost_storage::checkpoint::{self, CheckpointError, Manifest, read_manifest};
 use fencepost_storage::classes::Class;
 use fencepost_storage::header::{Header, Link, OldPlace};
 use fencepost_storage::lanes::Lanes;
@@ -16,6 +16,7 @@ use fencepost_storage::{Account, Addr, OutOfMemory, RegionId, Timestamp};
 
 use crate::checkpointer::Checkpointer;
 use crate::machine::{Order, ROOT_WORDS};
+use crate::network::disk::is_of_others;
 use crate::options::{Durable, OpenError, Started};
 use crate::replay::replay;
 
@@ -124,14 +125,31 @@ impl Directory {
         })
     }
 
-    /// The log, from its beginning.
+    /// The log from where the checkpoint needs it, or from its beginning.
     pub fn log(&self, durable: &Durable) -> Result<LogRecovery, LogError> {
-        LogRecovery::open(Arc::clone(&self.log), &durable.log, Needed::default())
+        LogRecovery::open(Arc::clone(&self.log), &durable.log, self.needed())
     }
 
-    /// What keeps others out.
-    pub fn into_lock(self) -> DiskLock {
-        self.lock
+    fn needed(&self) -> Needed {
+        self.manifest
+            .map(|manifest| manifest.needed())
+            .unwrap_or_default()
+    }
+
+    /// Loads the checkpoint, if there is one.
+    pub fn load(&self, regions: &Regions) -> Result<u64, CheckpointError> {
+        let workers = std::thread::available_parallelism().map_or(2, usize::from);
+        match &self.manifest {
+            Some(manifest) => checkpoint::load(&*self.checkpoints, manifest, regions, workers),
+            None => Ok(0),
+        }
+    }
+
+    /// Who takes further checkpoints, and what keeps others out.
+    pub fn go_on(self, durable: &Durable) -> (Checkpointer, DiskLock) {
+        let from = self.needed().from;
+        let checkpointer = Checkpointer::new(self.checkpoints, from, durable.checkpoint_bytes);
+        (checkpointer, self.lock)
     }
 }
 
@@ -143,15 +161,15 @@ pub(crate) fn recover(
     order: &Arc<Order>,
     started: &mut Started,
 ) -> Result<Recovered, OpenError> {
+    if is_of_others(&*durable.disk)? {
+        return Err(OpenError::AmongOthers(durable.disk.path("")));
+    }
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
-    let mut needed = Needed::default();
+    started.checkpoint_objects = directory.load(regions)?;
     if let Some(manifest) = &directory.manifest {
-        started.checkpoint_objects =
-            checkpoint::load(&*directory.checkpoints, manifest, regions, workers)?;
-        needed = manifest.needed();
         order.clock.raise(manifest.clock);
     }
-    let mut recovery = LogRecovery::open(directory.log, &durable.log, needed)?;
+    let mut recovery = directory.log(durable)?;
     started.replayed = replay(&mut recovery, regions, workers)?;
     let settling = Arc::clone(order);
     let settled = move || settling.readers.settled(&settling.clock).raw();
@@ -159,11 +177,10 @@ pub(crate) fn recover(
     started.torn_tail = report
         .torn
         .map(|torn| format!("{}: {} bytes cut at {}", torn.file, torn.bytes, torn.offset));
-    let checkpointer =
-        Checkpointer::new(directory.checkpoints, needed.from, durable.checkpoint_bytes);
+    let (checkpointer, lock) = directory.go_on(durable);
     Ok(Recovered {
         log,
         checkpointer,
-        lock: directory.lock,
+        lock,
     })
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fencepost_benchmarks::sql::SqlSession;
 use fencepost_fabric::random::Random;
 
 use crate::common::dev_cluster::{DevCluster, MACHINES, signal};
@@ -31,6 +32,9 @@ fn survive(fabric: &str) {
             .take()
             .unwrap_or_else(|| start(directory.path(), fabric));
         verify(&running.url((round % 3) as u16), &mut journal);
+        let mut session = running.session((round % 3) as u16);
+        session.script("CHECKPOINT").expect("is taken");
+        drop(session);
         let time = Duration::from_millis(300 + random.below(1500));
         load_and_kill(running, round, time, &mut journal);
     }

@@ -16,7 +16,7 @@ use crate::header::{Link, OldPlace};
 use crate::region::{BlockId, Regions};
 
 /// Brings the objects of a checkpoint back into `regions`, which nobody uses yet; gives their
-/// number.
+/// number. Regions that are backups there stay so; others become this machine's own.
 ///
 /// # Errors
 /// [`CheckpointError::Corrupt`] names file and offset of damage, [`CheckpointError::DoesNotFit`] a
@@ -150,7 +150,11 @@ impl Load<'_> {
             region: id.region.0,
             block: id.block,
         };
-        self.regions.restore_block(id, class).map_err(no_place)?;
+        match self.regions.has_backup(id.region) {
+            true => self.regions.restore_backup(id, class),
+            false => self.regions.restore_block(id, class),
+        }
+        .map_err(no_place)?;
         let body = &words[SECTION_HEADER_WORDS..];
         let objects = self.objects_of(id, class, body, entries);
         objects.ok_or_else(|| damaged("the objects of a section make no sense"))
@@ -172,7 +176,8 @@ impl Load<'_> {
             if head.slot >= class.slots() || head.header.is_locked() {
                 return None;
             }
-            let object = self.regions.object(id.slot(class, head.slot))?;
+            let region = self.regions.replica(id.region)?;
+            let object = region.object(id.slot(class, head.slot).offset() as usize)?;
             if payload.len() > object.len() {
                 return None;
             }

@@ -1,7 +1,8 @@
 //! Copying one block: the newest committed version of each of its objects.
 //!
 //! *Concurrency.* Reads as the sequence lock of [`crate::object`] asks: a locked object is waited
-//! for, a changed one is copied again.
+//! for, a changed one is copied again. In a backup nothing is locked: what is being written there may be copied by half,
+//! at the version before; whoever takes a checkpoint of backups has the log from before all that is written meanwhile.
 
 use std::thread;
 use std::time::Duration;
@@ -37,9 +38,8 @@ pub(super) fn block(
     words: &mut Vec<u64>,
 ) -> Result<Option<Scanned>, CheckpointError> {
     let class_now = || {
-        regions
-            .region(id.region)
-            .and_then(|region| region.class(id.block as usize))
+        let region = regions.replica(id.region);
+        region.and_then(|region| region.class(id.block as usize))
     };
     while let Some(class) = class_now() {
         words.clear();
@@ -51,7 +51,8 @@ pub(super) fn block(
         };
         for slot in 0..class.slots() {
             let addr = id.slot(class, slot);
-            if let Some(object) = regions.object(addr)
+            let region = regions.replica(id.region);
+            if let Some(object) = region.and_then(|region| region.object(addr.offset() as usize))
                 && let Some(header) = entry(&object, addr, slot, words)?
             {
                 scanned.entries += 1;

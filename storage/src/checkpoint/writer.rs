@@ -98,7 +98,7 @@ fn write_file(
         sequence,
         path: &path,
         file,
-        blocks: regions.blocks(),
+        blocks: regions.replica_blocks(),
         next_block: AtomicUsize::new(0),
         next_byte: AtomicU64::new((FILE_HEADER_WORDS * WORD) as u64),
         objects: AtomicU64::new(0),

@@ -180,14 +180,33 @@ impl Regions {
 
     /// Every block in use of this machine's regions with its class, in address order.
     pub fn blocks(&self) -> Vec<(BlockId, Class)> {
-        let mut all = Vec::new();
         let mut own = self.growth.lock().own.clone();
         own.extend(self.promoted.lock().keys());
-        own.sort_unstable();
-        own.dedup();
-        for region in own {
+        self.blocks_of(own)
+    }
+
+    /// The same of backups that this machine keeps, too.
+    pub fn replica_blocks(&self) -> Vec<(BlockId, Class)> {
+        let mut all = self.growth.lock().own.clone();
+        all.extend(self.promoted.lock().keys());
+        let kept = |id: &u32| self.has_backup(RegionId(*id));
+        all.extend((0..MAX_REGIONS as u32).filter(kept));
+        self.blocks_of(all)
+    }
+
+    /// What this machine has of a region, as its primary or as a backup.
+    pub fn replica(&self, id: RegionId) -> Option<&Region> {
+        let own = self.table.get(id).filter(|region| region.is_own());
+        own.or_else(|| self.backups.get(id))
+    }
+
+    fn blocks_of(&self, mut regions: Vec<u32>) -> Vec<(BlockId, Class)> {
+        let mut all = Vec::new();
+        regions.sort_unstable();
+        regions.dedup();
+        for region in regions {
             let id = RegionId(region);
-            let Some(there) = self.region(id) else {
+            let Some(there) = self.replica(id) else {
                 continue;
             };
             for block in 1..there.blocks() {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencepost_fabric::Kept;
 use fencepost_storage::classes::{CLASSES, Class};
-use fencepost_storage::header::{Link, OldPlace};
+use fencepost_storage::header::{Header, Link, OldPlace};
 use fencepost_storage::region::{BlockId, Regions};
 use fencepost_storage::{Addr, ObjectCopy, RegionId, Timestamp};
 use foldhash::fast::FixedState;
@@ -56,6 +56,26 @@ struct Life {
 }
 
 impl Changed {
+    /// What there is in backups that were loaded: the lives of their blocks are those of the objects in them.
+    pub fn of(regions: &Regions) -> Changed {
+        let mut lives = HashMap::<BlockId, Life, FixedState>::default();
+        for (id, class) in regions.replica_blocks() {
+            let slots = (0..class.slots()).map(|slot| id.slot(class, slot));
+            let objects = slots.filter_map(|addr| regions.backup(addr));
+            let written = objects.map(|object| object.header());
+            let written = written.filter(|header| *header != Header(0));
+            for w in written.map(|header| header.timestamp()) {
+                let life = lives.entry(id).or_insert_with(|| Life::after(None, w));
+                life.since = life.since.min(w);
+                life.newest = life.newest.max(w);
+            }
+        }
+        Changed {
+            lives: Mutex::new(lives),
+            applied: AtomicU64::new(0),
+        }
+    }
+
     /// What is written to a region is none of a backup any more.
     pub fn forget(&self, region: RegionId) {
         self.lives.lock().retain(|block, _| block.region != region);
@@ -247,6 +267,11 @@ impl Backup {
         let mut due = self.due.iter();
         // What nobody writes waits for nothing.
         due.any(|parts| !apply_among(regions, changed, parts, among).unwrap_or(true))
+    }
+
+    /// Whether some are truncated, and not applied.
+    pub fn is_late(&self) -> bool {
+        !self.due.is_empty()
     }
 
     /// Transactions that were not truncated, or not applied.

@@ -185,6 +185,11 @@ impl End {
         self.lines.leave(machine.intents(), self.peer);
     }
 
+    /// Whether something that is truncated waits for versions.
+    pub fn is_late(&self) -> bool {
+        self.backup.is_late()
+    }
+
     /// Other machines have some regions from now on that this one had.
     pub fn part_with(&mut self, are_gone: impl Fn(Addr) -> bool) {
         self.lines.part_with(are_gone);
@@ -409,33 +414,37 @@ impl End {
             }
             record::COMMIT_PRIMARY => {
                 self.primary.commit(machine, LANE, words, kept)?;
-                write_down(network, tag, words);
+                write_down(network, tag, words)?;
             }
             record::COMMIT_BACKUP => {
                 let regions = machine.regions();
                 self.backup.hold(regions, words, Some(kept), true)?;
-                write_down(network, tag, words);
+                write_down(network, tag, words)?;
             }
             record::COMMIT_BACKUP_PART | record::COMMIT_BACKUP_LAST => {
                 let last = tag == record::COMMIT_BACKUP_LAST;
                 let copied = (None, self.copies.copy(tag, words)?);
                 let regions = machine.regions();
                 self.backup.hold_copied(regions, words, copied, last)?;
-                write_down(network, tag, words);
+                write_down(network, tag, words)?;
                 self.log.release(kept);
             }
             record::ABORT => {
                 let id = Reader(words).id()?;
                 self.copied.remove(&id);
                 // Before anybody else has the locks.
-                write_down(network, tag, words);
+                if let Some(disk) = &network.disk {
+                    disk.abort(id);
+                }
                 let mut released = self.primary.abort(machine, id);
                 released.extend(self.backup.abort(id));
                 released.push(kept);
                 released.into_iter().for_each(|kept| self.log.release(kept));
             }
             record::TRUNCATE => {
-                write_down(network, tag, words);
+                if let Some(disk) = &network.disk {
+                    disk.append(tag, words);
+                }
                 let mut words = Reader(words);
                 let low = words.word()?;
                 while !words.0.is_empty() {
@@ -452,7 +461,12 @@ impl End {
                     }
                     released.into_iter().for_each(|kept| self.log.release(kept));
                 }
-                self.truncated.forget_below(low);
+                let late = self.backup.is_late();
+                self.truncated.forget_below(low, |id| {
+                    if let Some(disk) = &network.disk {
+                        disk.is_over(id, late);
+                    }
+                });
                 self.log.release(kept);
             }
             record::CONFIGURATION => {
@@ -478,14 +492,15 @@ impl End {
         if let Some(disk) = &network.disk
             && let Some(prepared) = self.primary.prepared(id)
         {
-            disk.append(disk::PREPARED, &prepared);
+            disk.append_of(disk::PREPARED, id, &prepared);
         }
     }
 }
 
-/// A record goes to the disk as it is, where this machine has one.
-fn write_down(network: &Network, tag: u8, words: &[u64]) {
+/// A record of a transaction goes to the disk as it is, where this machine has one.
+fn write_down(network: &Network, tag: u8, words: &[u64]) -> Result<(), BadRecord> {
     if let Some(disk) = &network.disk {
-        disk.append(tag, words);
+        disk.append_of(tag, Reader(words).id()?, words);
     }
+    Ok(())
 }

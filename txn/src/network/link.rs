@@ -82,6 +82,10 @@ struct LogEnd {
     posted: VecDeque<(u64, u64)>,
     /// The low bound that TRUNCATE records tell.
     numbers: Arc<Numbers>,
+    /// Where the peer remembers truncations that it has not been told to forget, the number behind the last.
+    remembered: Option<u64>,
+    /// Times that there could have been a TRUNCATE only to tell it ([`Link::tell_low`]).
+    spared: u32,
 }
 
 impl Link {
@@ -102,6 +106,8 @@ impl Link {
                 truncated: Vec::new(),
                 posted: VecDeque::new(),
                 numbers: Arc::clone(numbers),
+                remembered: None,
+                spared: 0,
             }),
             messages: Mutex::new(MessageEnd {
                 ring: ring::send(fabric, peer, MESSAGES, MESSAGE_WORDS)?,
@@ -346,6 +352,24 @@ impl Link {
         posted.or_else(|| log.truncated.first().map(|(number, _)| *number))
     }
 
+    /// Tells the low bound where no TRUNCATE does, now and then: what a peer remembers keeps its disk's log from being cut.
+    pub fn tell_low(&self) {
+        /// Looks between two of them.
+        const SPARED: u32 = 512;
+        let mut log = self.log.lock();
+        let low = log.numbers.low();
+        if log.remembered.is_none_or(|upto| upto > low) || !log.truncated.is_empty() {
+            return;
+        }
+        log.spared += 1;
+        // Without room there is traffic, which tells it.
+        if log.spared > SPARED && log.ring.push(record::TRUNCATE, &[&[low]]).is_ok() {
+            (log.spared, log.remembered) = (0, None);
+            drop(log.ring.flush());
+            self.counting.count(Posted::Truncate);
+        }
+    }
+
     /// Writes what there is to truncate, if no record has taken it along.
     pub fn flush_truncated(&self) {
         self.flush(&mut self.log.lock());
@@ -453,6 +477,7 @@ impl LogEnd {
             words.push(self.numbers.low());
             let first = self.truncated[0].0;
             for (number, id) in self.truncated.drain(..many) {
+                self.remembered = Some(number + 1);
                 words.push(number);
                 words.extend(id.words());
             }

@@ -288,19 +288,18 @@ impl Context {
         w: Timestamp,
     ) -> Result<(Vec<u64>, usize), LockFailure> {
         let entries = &self.spread.participants[at].backup;
-        self.backup_of(network, entries, next, w)
+        // Half of the longest record: it finds room beside what was promised.
+        self.backup_of(entries, network.longest_record() / 2, next, w)
     }
 
-    /// The same of these entries.
+    /// The same of these entries, in parts of so many words.
     pub(super) fn backup_of(
         &self,
-        network: &Network,
         entries: &[u32],
+        longest: usize,
         mut next: usize,
         w: Timestamp,
     ) -> Result<(Vec<u64>, usize), LockFailure> {
-        // Half of the longest record: it finds room beside what was promised.
-        let longest = network.longest_record() / 2;
         let mut record = Vec::new();
         message::begin_backup(&mut record, self.txn_id(), w, &self.spread.regions);
         let first = next;

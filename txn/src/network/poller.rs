@@ -82,11 +82,15 @@ impl Network {
         self.forget_lost_questions();
         self.look_after_regions(machine);
         self.forget_durable();
+        self.look_at_late();
         self.peers.iter().for_each(|peer| {
             peer.link.flush_truncated();
             peer.link.pay();
         });
         self.find_low_bound();
+        if self.disk.is_some() {
+            self.peers.iter().for_each(|peer| peer.link.tell_low());
+        }
         let now = machine.clock().low();
         self.trim_stocks(now, false);
         machine.intents().dismiss_stalled(now, INTENT_PATIENCE);

@@ -80,9 +80,10 @@ impl Truncated {
     }
 
     /// Forgets those below the low bound.
-    pub fn forget_below(&mut self, low: u64) {
+    pub fn forget_below(&mut self, low: u64, mut forgotten: impl FnMut(TxnId)) {
         while let Some((_, id)) = self.in_order.pop_front_if(|(number, _)| *number < low) {
             self.all.remove(&id);
+            forgotten(id);
         }
     }
 
@@ -104,7 +105,12 @@ impl Network {
                 .chain(own)
                 .min()
         });
-        self.truncated.lock().forget_below(low);
+        let late = self.disk.is_some() && self.home.lock().is_late();
+        self.truncated.lock().forget_below(low, |id| {
+            if let Some(disk) = &self.disk {
+                disk.is_over(id, late);
+            }
+        });
     }
 }
 
@@ -128,13 +134,13 @@ mod tests {
         for number in [3, 4, 7] {
             truncated.remember(number, id(number)).expect("in order");
         }
-        truncated.forget_below(4);
+        truncated.forget_below(4, |id| assert_eq!(id.local, 3));
         assert!(!truncated.has(id(3)));
         assert!(truncated.has(id(4)) && truncated.has(id(7)));
         for again in [7, 5] {
             assert!(truncated.remember(again, id(again)).is_err());
         }
-        truncated.forget_below(8);
+        truncated.forget_below(8, drop);
         assert!(truncated.all.is_empty() && truncated.in_order.is_empty());
     }
 

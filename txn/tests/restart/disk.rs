@@ -3,38 +3,41 @@
 //! A copy of all disks is taken whenever one of them has been written or synced; in it what was not synced is lost.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fencepost_fabric::random::Random;
 use fencepost_fabric::{CrashLoss, Disk, DiskOp, Fabric, LocalNetwork, Member, SimDisk};
 use fencepost_storage::log::LogOptions;
 use fencepost_txn::network::disk::{Beginning, OnDisk};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
-use fencepost_txn::{Durable, Machine, MachineId, MachineOptions, Mode, OpenError};
+use fencepost_txn::{Addr, Durable, Machine, MachineId, MachineOptions};
+use fencepost_txn::{Mode, OpenError, Outcome};
 use pollster::block_on;
 
-use crate::host::Machines;
+use crate::host::{Machines, place};
 use crate::{LONG, OLD, SHORT, change, is_there, objects};
 
 const MACHINES: u32 = 3;
 
 /// The disks of all machines.
 #[derive(Clone)]
-struct Disks {
-    disks: Vec<SimDisk>,
+pub struct Disks {
+    pub disks: Vec<SimDisk>,
     replicas: usize,
 }
 
 impl Disks {
-    fn new(replicas: usize) -> Disks {
+    pub fn new(replicas: usize) -> Disks {
         let disks = (1..=MACHINES).map(|seed| SimDisk::new(seed.into()));
         let disks = disks.collect();
         Disks { disks, replicas }
     }
 
     /// What is left of them if the power goes now.
-    fn left(&self, loss: CrashLoss) -> Disks {
+    pub fn left(&self, loss: CrashLoss) -> Disks {
         let left = |disk: &SimDisk| {
             let left = disk.fork();
             left.crash(loss);
@@ -53,7 +56,7 @@ impl Disks {
         self.disks.iter().map(changes).sum()
     }
 
-    fn begin(&self) -> Machines {
+    pub fn begin(&self) -> Machines {
         self.try_begin().expect("they begin")
     }
 
@@ -75,8 +78,8 @@ impl Disks {
             let durable = Durable {
                 disk,
                 log: LogOptions {
-                    segment_bytes: 256 << 10,
-                    fill_ahead_bytes: 64 << 10,
+                    segment_bytes: 64 << 10,
+                    fill_ahead_bytes: 32 << 10,
                     ..LogOptions::default()
                 },
                 checkpoint_bytes: u64::MAX,
@@ -312,5 +315,151 @@ fn without_the_data_of_all_machines_nothing_begins() {
     let machines = disks.begin();
     for addr in objects {
         assert_eq!(machines.words(1, addr).map(|words| words[1]), Some(OLD));
+    }
+}
+
+/// Objects of all machines that are made, changed and freed, and what is in them.
+struct Model {
+    random: Random,
+    objects: BTreeMap<Addr, Vec<u64>>,
+}
+
+impl Model {
+    /// One transaction of some changes.
+    fn step(&mut self, machines: &Machines) {
+        let random = &mut self.random;
+        let mut tx = machines.begin(random.below(3) as usize, Mode::ReadWrite);
+        let mut after = self.objects.clone();
+        for _ in 0..=random.below(2) {
+            let some = after.keys().nth(random.below(40) as usize).copied();
+            let value = random.next_u64();
+            match (some, random.below(8)) {
+                (Some(addr), 0) => {
+                    machines.run(tx.free(addr)).expect("there");
+                    after.remove(&addr);
+                }
+                (Some(addr), 1..) => {
+                    let words = after.get_mut(&addr).expect("there");
+                    let from = random.below(words.len() as u64) as usize;
+                    let all = random.below(4) == 0;
+                    let change = |image: &mut [u64]| match all {
+                        true => image.fill(value),
+                        false => image[from] = value,
+                    };
+                    change(words);
+                    // There may be more room than was asked for.
+                    let count = words.len();
+                    let change = |image: &mut [u64]| change(&mut image[..count]);
+                    machines.run(tx.update(addr, change)).expect("there");
+                }
+                (None, _) => {
+                    let words = [3, 20, 100, 200][random.below(4) as usize];
+                    let at = place(random.below(3) as usize);
+                    let made = machines.run(tx.alloc(words, at)).expect("memory");
+                    tx.write_new(made, &vec![value; words]).expect("its own");
+                    after.insert(made.addr, vec![value; words]);
+                }
+            }
+        }
+        let outcome = machines.run(tx.commit());
+        assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+        self.objects = after;
+    }
+
+    fn check(&self, machines: &Machines) {
+        for (addr, words) in &self.objects {
+            let there = machines.words(0, *addr);
+            assert_eq!(
+                there.as_deref().map(|all| &all[..words.len()]),
+                Some(&words[..])
+            );
+        }
+        machines.check();
+    }
+}
+
+#[test]
+fn checkpoints_are_taken_while_all_go_on() {
+    for seed in 0..3 {
+        let replicas = [2, 3, 1][seed as usize % 3];
+        let disks = Disks::new(replicas);
+        let machines = disks.begin();
+        let mut model = Model {
+            random: Random::new(seed),
+            objects: BTreeMap::new(),
+        };
+        for round in 0..8 {
+            let at = model.random.below(3) as usize;
+            // For that one commits wait, while the other is at its checkpoint.
+            let slow = &disks.disks[(at + 1) % 3];
+            slow.set_sync_delay(Duration::from_millis(8));
+            (0..3).for_each(|_| model.step(&machines));
+            let machine = Arc::clone(machines.machine(at));
+            let taking = std::thread::spawn(move || machine.checkpoint());
+            let mut steps = 0;
+            while steps < 3 || !taking.is_finished() {
+                model.step(&machines);
+                steps += 1;
+            }
+            let taken = taking.join().expect("no panic");
+            assert!(taken.expect("is taken"), "there is a disk");
+            slow.set_sync_delay(Duration::ZERO);
+            (0..model.random.below(60)).for_each(|_| model.step(&machines));
+            let loss = [CrashLoss::All, CrashLoss::Some][round % 2];
+            let left = disks.left(loss);
+            let again = left.begin();
+            model.check(&again);
+            model
+                .objects
+                .keys()
+                .next()
+                .map(|addr| again.words(1, *addr));
+            if round == 5 {
+                // They go on, and lose power again.
+                let mut further = Model {
+                    random: Random::new(seed),
+                    objects: model.objects.clone(),
+                };
+                (0..40).for_each(|_| further.step(&again));
+                let left = left.left(CrashLoss::All);
+                drop(again);
+                further.check(&left.begin());
+            }
+        }
+        model.check(&machines);
+        let cut = disks.disks.iter().filter(|disk| {
+            let names = disk.inside("log").list().expect("names");
+            !names.iter().any(|name| name.contains("000000000000."))
+        });
+        assert!(cut.count() > 0, "no log was cut");
+    }
+}
+
+/// A machine that nothing more is written to hears that nobody needs what it remembers.
+#[test]
+fn a_checkpoint_of_machines_at_rest_leaves_nothing_to_replay() {
+    let disks = Disks::new(2);
+    let machines = disks.begin();
+    let objects = objects(&machines);
+    machines.rest();
+    // They look now and then, and what they say is flushed.
+    for _ in 0..2000 {
+        machines.drive_all();
+        std::thread::sleep(Duration::from_micros(20));
+    }
+    for at in 0..3 {
+        let taken = machines.machine(at).checkpoint();
+        assert!(taken.expect("is taken"), "there is a disk");
+    }
+    let again = disks.left(CrashLoss::All).begin();
+    let started = |at: usize| again.machine(at).started();
+    for at in 0..3 {
+        assert_eq!(started(at).replayed.commits, 0, "m{}", at + 1);
+    }
+    let loaded: u64 = (0..3).map(|at| started(at).checkpoint_objects).sum();
+    // Each of them twice, and the root object.
+    assert!(loaded > 2 * objects.len() as u64, "{loaded}");
+    for addr in objects {
+        assert_eq!(again.words(1, addr).map(|words| words[1]), Some(OLD));
     }
 }

@@ -282,6 +282,20 @@ impl Machines {
         self.machines[machine].coordinator().begin(mode)
     }
 
+    /// A machine.
+    pub fn machine(&self, at: usize) -> &Arc<Machine> {
+        &self.machines[at]
+    }
+
+    /// At rest nothing is locked, and all replicas of a region are alike.
+    pub fn check(&self) {
+        self.rest();
+        for machine in &self.machines {
+            let problems = machine.compare_backups(&self.machines);
+            assert!(problems.is_empty(), "{problems:?}");
+        }
+    }
+
     /// An object of a machine, all of whose words are `value`.
     pub fn object(&self, at: usize, words: usize, value: u64) -> Addr {
         let mut tx = self.begin((at + 1) % 3, Mode::ReadWrite);

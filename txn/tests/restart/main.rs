@@ -3,6 +3,7 @@
 //! Machines here do nothing by themselves, on one thread. A fabric that is watched takes a copy of all memory before each
 //! one-sided write: that is what is left if every process is killed there. From each copy machines begin again.
 
+mod bank;
 mod disk;
 mod host;
 

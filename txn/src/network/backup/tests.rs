@@ -273,3 +273,20 @@ fn what_is_truncated_late_applies_to_its_own_life_of_a_block_alone() {
     truncate(&regions, &changed, 21, LARGE, 8);
     assert!(holds(&regions, SMALL, 5) && !holds(&regions, SMALL, 7));
 }
+
+/// A checkpoint has a block as it is later than what the log begins with.
+#[test]
+fn what_was_in_a_block_before_it_was_loaded_stays_gone() {
+    let regions = regions();
+    let before = Changed::default();
+    truncate(&regions, &before, 10, 20, 3);
+    truncate(&regions, &before, 30, 20, 2);
+    // As after a load: the lives of its blocks are known by what is in them alone.
+    let changed = Changed::of(&regions);
+    truncate(&regions, &changed, 5, 3, 4);
+    assert!(holds(&regions, 20, 3) && holds(&regions, 20, 2));
+    truncate(&regions, &changed, 20, 20, 5);
+    assert!(holds(&regions, 20, 5));
+    truncate(&regions, &changed, 40, 3, 4);
+    assert!(holds(&regions, 3, 4));
+}

@@ -13,17 +13,20 @@ use std::sync::Arc;
 use fencepost_cluster::reconfiguration::Resumed;
 use fencepost_cluster::{Configuration, Mapping};
 use fencepost_fabric::{Fabric, MachineId, entropy_seed};
+use fencepost_storage::Timestamp;
 use fencepost_storage::log::LogError;
 use fencepost_storage::region::Regions;
 use parking_lot::Mutex;
 
 use super::Disk;
 use super::agree::Agreed;
+use super::kept::Kept;
 use super::left::Left;
 use super::meet::{MeetError, Meeting};
 use super::record::{self, Begun};
-use super::replay::replay;
+use super::replay::{make, replay};
 use super::state::State;
+use crate::checkpointer::Checkpointer;
 use crate::options::{Durable, OpenError};
 use crate::replay::Replayed;
 use crate::start::Directory;
@@ -52,6 +55,8 @@ pub struct OnDisk {
 /// A log that goes on, and what was in it.
 pub(crate) struct Restored {
     pub disk: Disk,
+    pub checkpointer: Checkpointer,
+    pub checkpoint_objects: u64,
     pub replayed: Replayed,
     pub torn_tail: Option<String>,
 }
@@ -67,15 +72,15 @@ impl Beginning {
         founders: &Configuration,
     ) -> Result<Beginning, OpenError> {
         let directory = Directory::open(durable)?;
-        let left = match directory.manifest {
-            Some(_) => return Err(OpenError::Alone(durable.disk.path(""))),
-            None => {
-                let mut log = directory.log(durable)?;
-                // What others are shown must not be lost any more.
-                log.sync()?;
-                Left::read(&mut log)?
-            }
-        };
+        let kept = Kept::read(&*durable.disk)?;
+        if directory.manifest.is_some() && kept.is_none() {
+            return Err(OpenError::Alone(durable.disk.path("")));
+        }
+        let mut log = directory.log(durable)?;
+        // What others are shown must not be lost any more.
+        log.sync()?;
+        let newest = directory.manifest.map(|manifest| manifest.clock);
+        let left = Left::read(&mut log, kept, newest.unwrap_or(Timestamp::ZERO))?;
         let state = State::of(&left, entropy_seed());
         let meeting = Meeting::begin(fabric, founders, state).map_err(OpenError::Meet)?;
         let found = Some(Found {
@@ -142,10 +147,11 @@ impl OnDisk {
             left,
         } = found;
         let (agreed, me) = (&self.agreed, fabric.me());
+        make(regions, agreed, me)?;
+        let checkpoint_objects = directory.load(regions)?;
         let mut log = directory.log(&durable)?;
-        let replayed = replay(&mut log, regions, agreed, me)?;
+        let replayed = replay(&mut log, regions, agreed)?;
         let (log, report) = log.finish(Box::new(|| 0))?;
-        let disk = Disk::new(log, fabric, directory.into_lock());
         let begun = Begun {
             cluster: agreed.cluster,
             region_bytes: regions.region_bytes() as u64,
@@ -153,7 +159,15 @@ impl OnDisk {
             committed: agreed.committed.iter().map(|(id, w)| (*id, *w)).collect(),
             configuration: agreed.configuration.clone(),
         };
-        disk.append(record::BEGUN, &begun.encode());
+        let (checkpointer, lock) = directory.go_on(&durable);
+        let words = begun.encode();
+        let kept = Kept {
+            begun,
+            held: left.held.clone(),
+        };
+        let place = (Arc::clone(&durable.disk), lock);
+        let disk = Disk::new(log, fabric, place, kept);
+        disk.append(record::BEGUN, &words);
         // That of which it has not heard before power failed.
         let here = |mapping: &&Mapping| {
             mapping.replicas.has(me) && !left.held.contains_key(&mapping.region)
@@ -172,6 +186,8 @@ impl OnDisk {
             torn.map(|torn| format!("{}: {} bytes cut at {}", torn.file, torn.bytes, torn.offset));
         Ok(Restored {
             disk,
+            checkpointer,
+            checkpoint_objects,
             replayed,
             torn_tail,
         })

@@ -9,6 +9,7 @@ use fencepost_cluster::{Mapping, RegionId};
 use fencepost_storage::Timestamp;
 use fencepost_storage::log::LogRecovery;
 
+use super::kept::Kept;
 use super::record::{self, Begun};
 use crate::network::message::Reader;
 use crate::network::truncated::Truncated;
@@ -46,9 +47,20 @@ pub struct Left {
 }
 
 impl Left {
-    /// What the log has, read to its end.
-    pub fn read(log: &mut LogRecovery) -> Result<Left, ReplayError> {
-        let mut left = Left::default();
+    /// What the log has behind a checkpoint, read to its end; `kept` and `newest` is what was written down with that.
+    pub fn read(
+        log: &mut LogRecovery,
+        kept: Option<Kept>,
+        newest: Timestamp,
+    ) -> Result<Left, ReplayError> {
+        let mut left = Left {
+            newest,
+            ..Left::default()
+        };
+        if let Some(kept) = kept {
+            left.newest = newest.max(kept.begun.newest);
+            (left.begun, left.held) = (Some(kept.begun), kept.held);
+        }
         while let Some(chunk) = log.next_chunk()? {
             for entry in chunk.records() {
                 let taken = words(entry.body).and_then(|words| left.take(entry.kind, words));
@@ -140,7 +152,7 @@ impl Left {
                     }
                 }
                 if let Some(all) = of.and_then(|of| self.truncated.get_mut(&of)) {
-                    all.forget_below(low);
+                    all.forget_below(low, drop);
                 }
                 self.forget_outcomes();
             }

@@ -25,6 +25,10 @@
 //! * DISK-4: a transaction that is in doubt anywhere when machines begin again has an outcome that follows from what all
 //!   have on their disks. It is written down at once with the beginning of the next configuration; who has not come so far
 //!   when power fails again is told by those who have.
+//! * DISK-5: a checkpoint copies replicas while they are written, backups without locks. Replay begins before the first
+//!   record of every transaction that is not over when it begins: those alone change anything meanwhile, or are in doubt
+//!   anywhere. What is older is in the copy, and a block of the copy that serves another size class since is so, too
+//!   ([`Changed::of`](super::backup::Changed)).
 //!
 //! # Failure
 //! A log that is damaged refuses to open. Once it cannot be written any more the machine tells who waits for it that
@@ -34,6 +38,7 @@
 mod agree;
 mod announce;
 mod begin;
+mod kept;
 mod left;
 mod meet;
 mod part;
@@ -41,7 +46,7 @@ mod record;
 mod replay;
 mod state;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,12 +54,15 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use fencepost_cluster::{Mapping, Wire};
 use fencepost_fabric::{Completer, Completion, DiskLock, Fabric, FabricError};
+use fencepost_storage::checkpoint::CheckpointError;
 use fencepost_storage::log::{Log, LogError, Lsn};
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
 pub(super) use announce::{Announcing, DURABLE, NEVER};
 pub use begin::{Beginning, OnDisk};
+use kept::Kept;
+pub(crate) use kept::is_of_others;
 pub use meet::MeetError;
 pub(crate) use record::BEGUN;
 pub(super) use record::PREPARED;
@@ -65,8 +73,12 @@ use crate::record::{ABORT, TRUNCATE, TxnId};
 /// The log of a machine among others, and who waits for it.
 pub(crate) struct Disk {
     log: Log,
+    /// The data directory.
+    directory: Arc<dyn fencepost_fabric::Disk>,
     fabric: Arc<dyn Fabric>,
     state: Mutex<State>,
+    /// Who the machine is, and its regions.
+    kept: Mutex<Kept>,
     /// Nothing becomes durable any more.
     failed: AtomicBool,
     /// Keeps other processes out of the directory.
@@ -77,6 +89,10 @@ pub(crate) struct Disk {
 struct State {
     /// Transactions of this machine that are in the log, and not truncated.
     own: HashSet<TxnId, FixedState>,
+    /// Before the first record of each transaction that is needed still: it is not truncated, or remembered (DISK-3).
+    open: HashMap<TxnId, Lsn, FixedState>,
+    /// Those that are over but for what waits to be applied.
+    late: Vec<TxnId>,
     /// Their truncations that are not durable: number, and where it ends.
     truncated: VecDeque<(u64, Lsn)>,
     /// Who waits, in the order of places.
@@ -95,11 +111,18 @@ impl Wake for Ring {
 }
 
 impl Disk {
-    fn new(log: Log, fabric: &Arc<dyn Fabric>, lock: DiskLock) -> Disk {
+    fn new(
+        log: Log,
+        fabric: &Arc<dyn Fabric>,
+        (directory, lock): (Arc<dyn fencepost_fabric::Disk>, DiskLock),
+        kept: Kept,
+    ) -> Disk {
         Disk {
             log,
+            directory,
             fabric: Arc::clone(fabric),
             state: Mutex::default(),
+            kept: Mutex::new(kept),
             failed: AtomicBool::new(false),
             _lock: lock,
         }
@@ -112,6 +135,64 @@ impl Disk {
             self.failed.store(true, Ordering::Release);
             self.log.position()
         })
+    }
+
+    /// Appends a record of a transaction.
+    pub fn append_of(&self, kind: u8, id: TxnId, words: &[u64]) -> Lsn {
+        let begin = self.log.position();
+        self.state.lock().open.entry(id).or_insert(begin);
+        self.append(kind, words)
+    }
+
+    /// Appends the ABORT of a transaction, of which nothing is needed any more.
+    pub fn abort(&self, id: TxnId) {
+        self.append(ABORT, &id.words());
+        self.state.lock().open.remove(&id);
+    }
+
+    /// All machines have truncated a transaction on their disks; `late` is whether something may be left to be applied here.
+    pub fn is_over(&self, id: TxnId, late: bool) {
+        let mut state = self.state.lock();
+        match late {
+            true => state.late.push(id),
+            false => drop(state.open.remove(&id)),
+        }
+    }
+
+    /// All is applied that was late.
+    pub fn is_applied(&self) {
+        let mut state = self.state.lock();
+        for id in std::mem::take(&mut state.late) {
+            state.open.remove(&id);
+        }
+    }
+
+    /// Where replay begins for a checkpoint that is taken from now on (DISK-5).
+    pub fn begin_of_replay(&self) -> Lsn {
+        let position = self.log.position();
+        let state = self.state.lock();
+        let first = state.open.values().min().copied();
+        first.map_or(position, |first| first.min(position))
+    }
+
+    /// Writes down what is needed besides the log from there on.
+    pub fn write_kept(&self) -> Result<(), CheckpointError> {
+        let kept = self.kept.lock().clone();
+        let written = kept.write(&*self.directory);
+        written.map_err(|error| CheckpointError::Io {
+            file: self.directory.path(""),
+            error,
+        })
+    }
+
+    /// Words of a record that it takes for sure.
+    pub fn longest(&self) -> usize {
+        self.log.append_limit() / 16
+    }
+
+    /// The log itself.
+    pub fn log(&self) -> &Log {
+        &self.log
     }
 
     /// Whether nothing becomes durable any more.
@@ -131,13 +212,18 @@ impl Disk {
 
     /// This machine has a region from now on (DISK-2).
     pub fn holds(&self, mapping: &Mapping) {
+        self.kept
+            .lock()
+            .held
+            .insert(mapping.region, mapping.clone());
         self.append(record::HELD, &record::held(&mapping.encode()));
     }
 
     /// This machine's own part of a commit of its own, in records of one kind, and a last one; comes when it is durable.
     pub fn keep_own(&self, id: TxnId, parts: &[(u8, Vec<u64>)]) -> Completion<()> {
         self.state.lock().own.insert(id);
-        let ends = parts.iter().map(|(kind, words)| self.append(*kind, words));
+        let append = |(kind, words): &(u8, Vec<u64>)| self.append_of(*kind, id, words);
+        let ends = parts.iter().map(append);
         match ends.last() {
             Some(end) => self.flushed(end),
             None => Completion::done(Ok(())),
@@ -152,7 +238,7 @@ impl Disk {
     /// A commit of its own is given up.
     pub fn abort_own(&self, id: TxnId) {
         if self.state.lock().own.remove(&id) {
-            self.append(ABORT, &id.words());
+            self.abort(id);
         }
     }
 
@@ -258,6 +344,16 @@ impl Network {
         if self.disk.is_some() {
             let lost = self.peers.iter().filter(|peer| peer.line.is_broken());
             lost.for_each(|peer| peer.link.is_durable(NEVER));
+        }
+    }
+
+    /// Tells the disk once nothing is late: see [`Disk::is_over`].
+    pub fn look_at_late(&self) {
+        if let Some(disk) = &self.disk
+            && !self.home.lock().is_late()
+            && !self.ends.lock().iter().any(|end| end.is_late())
+        {
+            disk.is_applied();
         }
     }
 }

@@ -57,7 +57,7 @@ impl Context {
         }
         let (mut parts, mut next) = (Vec::new(), 0);
         while next < mine.len() {
-            let (record, upto) = self.backup_of(network, &mine, next, w)?;
+            let (record, upto) = self.backup_of(&mine, disk.longest(), next, w)?;
             parts.push((COMMIT_BACKUP_PART, record));
             next = upto;
         }

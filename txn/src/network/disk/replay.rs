@@ -44,13 +44,8 @@ struct Replay<'a> {
     found: Replayed,
 }
 
-/// Makes the regions of this machine, and brings them to where all agreed to begin.
-pub fn replay(
-    log: &mut LogRecovery,
-    regions: &Regions,
-    agreed: &Agreed,
-    me: MachineId,
-) -> Result<Replayed, OpenError> {
+/// Makes the regions of this machine, as backups.
+pub fn make(regions: &Regions, agreed: &Agreed, me: MachineId) -> Result<(), OpenError> {
     let mine = agreed
         .regions
         .values()
@@ -62,9 +57,18 @@ pub fn replay(
             start::make_root_backup(regions)?;
         }
     }
+    Ok(())
+}
+
+/// Brings them from where a checkpoint has them, or from the beginning, to where all agreed to begin.
+pub fn replay(
+    log: &mut LogRecovery,
+    regions: &Regions,
+    agreed: &Agreed,
+) -> Result<Replayed, OpenError> {
     let mut replay = Replay {
         regions,
-        changed: Changed::default(),
+        changed: Changed::of(regions),
         open: HashMap::default(),
         due: Vec::new(),
         found: Replayed::default(),

@@ -1,0 +1,136 @@
+//! What a machine has to know before the log that its checkpoint leaves: who it is, and its regions.
+//!
+//! A file of the data directory, written whole under another name and renamed, before each checkpoint counts. What it says
+//! may be newer than the checkpoint: then the log says it again.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use fencepost_cluster::seal::{seal, unseal};
+use fencepost_cluster::{Mapping, RegionId, Wire};
+use fencepost_fabric::Disk;
+use fencepost_storage::checkpoint::CheckpointError;
+
+use super::record::{self, Begun, put_bytes};
+use crate::network::message::Reader;
+use crate::record::BadRecord;
+
+const NAME: &str = "MACHINE";
+const DRAFT: &str = "MACHINE.tmp";
+const MAGIC: [u8; 4] = *b"FpMa";
+const VERSION: u16 = 1;
+
+/// Who a machine is, and its regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub begun: Begun,
+    pub held: BTreeMap<RegionId, Mapping>,
+}
+
+impl Kept {
+    /// Writes it down; what was before stays until it is durable.
+    pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
+        let mut words = self.begun.encode();
+        words.push(self.held.len() as u64);
+        for mapping in self.held.values() {
+            put_bytes(&mut words, &mapping.encode());
+        }
+        let sealed = seal(MAGIC, VERSION, bytemuck::cast_slice(&words));
+        let file = disk.create(DRAFT)?;
+        file.write_at(0, &sealed)?;
+        file.sync_all()?;
+        disk.rename(DRAFT, NAME)?;
+        disk.sync_dir()
+    }
+
+    /// What was written down; `None` where nothing was.
+    pub fn read(disk: &dyn Disk) -> Result<Option<Kept>, CheckpointError> {
+        let path = disk.path(NAME);
+        let file = match disk.open(NAME) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(CheckpointError::Io { file: path, error }),
+        };
+        let read = || -> io::Result<Vec<u8>> {
+            let mut sealed = vec![0; file.len()? as usize];
+            let read = file.read_at(0, &mut sealed)?;
+            sealed.truncate(read);
+            Ok(sealed)
+        };
+        let sealed = match read() {
+            Ok(sealed) => sealed,
+            Err(error) => return Err(CheckpointError::Io { file: path, error }),
+        };
+        match Kept::decode(&sealed) {
+            Some(kept) => Ok(Some(kept)),
+            None => Err(CheckpointError::Corrupt {
+                file: path,
+                offset: 0,
+                what: "what the machine has written down of itself is damaged",
+            }),
+        }
+    }
+
+    fn decode(sealed: &[u8]) -> Option<Kept> {
+        let bytes = unseal(MAGIC, VERSION, sealed).ok()?;
+        let words: Vec<u64> = bytes
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+            .collect();
+        Kept::take(&mut Reader(&words)).ok()
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Kept, BadRecord> {
+        let begun = Begun::take(reader)?;
+        let count = reader.word()?;
+        let one = |_| record::take_mapping(reader).map(|mapping| (mapping.region, mapping));
+        let held = (0..count).map(one).collect::<Result<_, _>>()?;
+        Ok(Kept { begun, held })
+    }
+}
+
+/// Whether a data directory is that of a machine among others, as far as that is written down.
+pub fn is_of_others(disk: &dyn Disk) -> Result<bool, CheckpointError> {
+    Kept::read(disk).map(|kept| kept.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_cluster::Configuration;
+    use fencepost_fabric::{CrashLoss, SimDisk};
+    use fencepost_storage::Timestamp;
+
+    use super::*;
+
+    fn kept(cluster: u64) -> Kept {
+        Kept {
+            begun: Begun {
+                cluster,
+                region_bytes: 16 << 20,
+                newest: Timestamp::from_raw(7),
+                committed: Vec::new(),
+                configuration: Configuration::of_process(3).expect("machines"),
+            },
+            held: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_down_is_whole_or_refused() {
+        let disk = SimDisk::new(1);
+        assert_eq!(Kept::read(&disk).expect("nothing"), None);
+        kept(1).write(&disk).expect("is written");
+        kept(2).write(&disk).expect("is written");
+        disk.crash(CrashLoss::All);
+        assert_eq!(Kept::read(&disk).expect("whole"), Some(kept(2)));
+        let bytes = disk.bytes(NAME).expect("there").len() as u64;
+        for at in 0..bytes {
+            let bent = disk.fork();
+            bent.flip(NAME, at, 4);
+            assert!(Kept::read(&bent).is_err(), "byte {at}");
+            let torn = disk.fork();
+            torn.cut(NAME, at);
+            assert!(Kept::read(&torn).is_err(), "{at} bytes");
+        }
+    }
+}

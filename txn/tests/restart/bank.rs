@@ -1,0 +1,137 @@
+//! Many clients at a time move amounts between accounts of all machines, and power is lost at any moment of that.
+//!
+//! The transfers of a client follow from its number alone, and each counts in the client's own object. So the counts that
+//! are found say what all accounts must be: a transfer is there as a whole or not at all. A client that was told of one finds it.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fencepost_fabric::CrashLoss;
+use fencepost_fabric::random::Random;
+use fencepost_txn::{Addr, Mode, Outcome, Stop};
+
+use crate::disk::Disks;
+use crate::host::Machines;
+
+const ACCOUNTS: usize = 9;
+const CLIENTS: usize = 6;
+const OPENING: u64 = 1000;
+
+/// The objects: accounts, some of them long, and what clients count in.
+#[derive(Clone)]
+struct Bank {
+    accounts: Vec<Addr>,
+    counts: Vec<Addr>,
+}
+
+impl Bank {
+    fn open(machines: &Machines) -> Bank {
+        let account = |at: usize| machines.object(at % 3, [2, 90][at % 2], OPENING);
+        Bank {
+            accounts: (0..ACCOUNTS).map(account).collect(),
+            counts: (0..CLIENTS)
+                .map(|at| machines.object(at % 3, 1, 0))
+                .collect(),
+        }
+    }
+
+    /// The `count`th transfer of a client: from where, where to and how much.
+    fn transfer(client: usize, count: u64) -> (usize, usize, u64) {
+        let mut random = Random::new((client as u64) << 32 | count);
+        let from = random.below(ACCOUNTS as u64) as usize;
+        let to = (from + 1 + random.below(ACCOUNTS as u64 - 1) as usize) % ACCOUNTS;
+        (from, to, random.below(10))
+    }
+
+    /// The first word of an object, read by a machine.
+    fn value(machines: &Machines, at: usize, addr: Addr) -> u64 {
+        machines.words(at, addr).expect("there")[0]
+    }
+
+    /// What is there must be whole, and as much as clients were told.
+    fn check(&self, machines: &Machines, told: &[u64]) {
+        let mut balances = [OPENING; ACCOUNTS];
+        for (client, told) in told.iter().enumerate() {
+            let count = Bank::value(machines, client % 3, self.counts[client]);
+            assert!(count >= *told, "what client {client} was told is gone");
+            assert!(count <= told + 1, "client {client} has done less");
+            for count in 0..count {
+                let (from, to, amount) = Bank::transfer(client, count);
+                balances[from] = balances[from].wrapping_sub(amount);
+                balances[to] = balances[to].wrapping_add(amount);
+            }
+        }
+        for (account, balance) in balances.into_iter().enumerate() {
+            let there = Bank::value(machines, account % 3, self.accounts[account]);
+            assert_eq!(there, balance, "account {account}");
+        }
+        machines.check();
+    }
+}
+
+/// One transfer, as often as it takes.
+async fn transfer(machines: &Machines, bank: &Bank, client: usize, count: u64) {
+    loop {
+        let mut tx = machines.begin(client % 3, Mode::ReadWrite);
+        let (from, to, amount) = Bank::transfer(client, count);
+        let done = async {
+            let add = |by: u64| move |image: &mut [u64]| image[0] = image[0].wrapping_add(by);
+            tx.update(bank.accounts[from], add(amount.wrapping_neg()))
+                .await?;
+            tx.update(bank.accounts[to], add(amount)).await?;
+            tx.update(bank.counts[client], |image| image[0] = count + 1)
+                .await?;
+            tx.commit().await
+        };
+        match done.await {
+            Ok(Outcome::Committed(_)) => return,
+            Ok(Outcome::Aborted(_)) | Err(Stop::Retry(_)) => {}
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
+
+async fn run(machines: Rc<Machines>, bank: Bank, client: usize, told: Rc<Cell<u64>>) {
+    loop {
+        transfer(&machines, &bank, client, told.get()).await;
+        told.set(told.get() + 1);
+    }
+}
+
+#[test]
+fn power_is_lost_under_load() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let disks = Disks::new([2, 3, 1][seed as usize % 3]);
+        let machines = Rc::new(disks.begin());
+        let bank = Bank::open(&machines);
+        let told: Vec<Rc<Cell<u64>>> = (0..CLIENTS).map(|_| Rc::default()).collect();
+        let client = |(at, told): (usize, &Rc<Cell<u64>>)| {
+            let run = run(Rc::clone(&machines), bank.clone(), at, Rc::clone(told));
+            Box::pin(run) as Pin<Box<dyn Future<Output = ()>>>
+        };
+        let mut clients: Vec<_> = told.iter().enumerate().map(client).collect();
+        for _ in 0..12 {
+            let slow = &disks.disks[random.below(3) as usize];
+            slow.set_sync_delay(Duration::from_micros(random.below(6000)));
+            for _ in 0..random.below(400) + 50 {
+                let next = random.below(CLIENTS as u64) as usize;
+                let mut context = Context::from_waker(Waker::noop());
+                assert_eq!(clients[next].as_mut().poll(&mut context), Poll::Pending);
+                machines.drive_all();
+                std::thread::yield_now();
+            }
+            let loss = [CrashLoss::All, CrashLoss::Some][random.below(2) as usize];
+            let left = disks.left(loss);
+            let then: Vec<u64> = told.iter().map(|told| told.get()).collect();
+            bank.check(&left.begin(), &then);
+            slow.set_sync_delay(Duration::ZERO);
+        }
+        let all: u64 = told.iter().map(|told| told.get()).sum();
+        assert!(all > 50, "they have done something: {all}");
+    }
+}
