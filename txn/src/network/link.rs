@@ -289,6 +289,11 @@ impl Link {
         waiting
     }
 
+    /// Whether nothing more of the log becomes durable there.
+    pub fn cannot_keep(&self) -> bool {
+        self.durable.lock().ended
+    }
+
     /// The peer has the log on its disk up to a position, or [`disk::NEVER`] has more of it.
     pub fn is_durable(&self, upto: u64) {
         let mut durable = self.durable.lock();

@@ -71,6 +71,12 @@ impl Spread {
         links.all(Link::is_whole)
     }
 
+    /// The machines that have part.
+    pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> {
+        let participants = self.participants.iter();
+        participants.map(|participant| participant.machine)
+    }
+
     fn participant(&mut self, machine: MachineId) -> &mut Participant {
         let at = self.participants.iter().position(|p| p.machine == machine);
         let at = at.unwrap_or_else(|| {

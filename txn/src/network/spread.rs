@@ -195,6 +195,10 @@ impl Transaction {
                 network.configured.later_than(id.configuration).await;
                 Halt::InDoubt
             }
+            // All can be reached; what is on their disks is not known.
+            false if network.cannot_keep(&self.context().spread) => {
+                Halt::Failed(LockFailure::Stop(Stop::Failed))
+            }
             false => Halt::Failed(LockFailure::Abort(AbortReason::Unreachable)),
         }
     }

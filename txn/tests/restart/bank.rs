@@ -2,6 +2,7 @@
 //!
 //! The transfers of a client follow from its number alone, and each counts in the client's own object. So the counts that
 //! are found say what all accounts must be: a transfer is there as a whole or not at all. A client that was told of one finds it.
+//! Clients end now and then, wherever they are, and come again.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use fencepost_fabric::CrashLoss;
 use fencepost_fabric::random::Random;
-use fencepost_txn::{Addr, Mode, Outcome, Stop};
+use fencepost_txn::{Addr, Mode, Outcome, Stop, Timestamp};
 
 use crate::disk::Disks;
 use crate::host::Machines;
@@ -79,6 +80,12 @@ async fn transfer(machines: &Machines, bank: &Bank, client: usize, count: u64) {
         let mut tx = machines.begin(client % 3, Mode::ReadWrite);
         let (from, to, amount) = Bank::transfer(client, count);
         let done = async {
+            let mut counted = Vec::new();
+            tx.read(bank.counts[client], &mut counted).await?;
+            if counted[0] > count {
+                // It was dropped when it had taken effect.
+                return Ok(Outcome::Committed(Timestamp::ZERO));
+            }
             let add = |by: u64| move |image: &mut [u64]| image[0] = image[0].wrapping_add(by);
             tx.update(bank.accounts[from], add(amount.wrapping_neg()))
                 .await?;
@@ -110,16 +117,20 @@ fn power_is_lost_under_load() {
         let machines = Rc::new(disks.begin());
         let bank = Bank::open(&machines);
         let told: Vec<Rc<Cell<u64>>> = (0..CLIENTS).map(|_| Rc::default()).collect();
-        let client = |(at, told): (usize, &Rc<Cell<u64>>)| {
-            let run = run(Rc::clone(&machines), bank.clone(), at, Rc::clone(told));
+        let client = |at: usize| {
+            let run = run(Rc::clone(&machines), bank.clone(), at, Rc::clone(&told[at]));
             Box::pin(run) as Pin<Box<dyn Future<Output = ()>>>
         };
-        let mut clients: Vec<_> = told.iter().enumerate().map(client).collect();
+        let mut clients: Vec<_> = (0..CLIENTS).map(client).collect();
         for _ in 0..12 {
             let slow = &disks.disks[random.below(3) as usize];
             slow.set_sync_delay(Duration::from_micros(random.below(6000)));
             for _ in 0..random.below(400) + 50 {
                 let next = random.below(CLIENTS as u64) as usize;
+                if random.below(40) == 0 {
+                    // It has ended, wherever it was, and comes again.
+                    clients[next] = client(next);
+                }
                 let mut context = Context::from_waker(Waker::noop());
                 assert_eq!(clients[next].as_mut().poll(&mut context), Poll::Pending);
                 machines.drive_all();

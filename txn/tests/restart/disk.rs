@@ -14,7 +14,7 @@ use fencepost_storage::log::LogOptions;
 use fencepost_txn::network::disk::{Beginning, OnDisk};
 use fencepost_txn::network::{Configuration, NetworkOptions, Replication};
 use fencepost_txn::{Addr, Durable, Machine, MachineId, MachineOptions};
-use fencepost_txn::{Mode, OpenError, Outcome};
+use fencepost_txn::{Mode, OpenError, Outcome, Stop};
 use pollster::block_on;
 
 use crate::host::{Machines, place};
@@ -461,5 +461,34 @@ fn a_checkpoint_of_machines_at_rest_leaves_nothing_to_replay() {
     assert!(loaded > 2 * objects.len() as u64, "{loaded}");
     for addr in objects {
         assert_eq!(again.words(1, addr).map(|words| words[1]), Some(OLD));
+    }
+}
+
+/// A disk that cannot be written any more fails commits, and nothing hangs.
+#[test]
+fn commits_that_a_failed_disk_has_part_in_are_refused() {
+    for (failed, coordinator) in [(0, 0), (0, 1), (2, 1)] {
+        let disks = Disks::new(3);
+        let machines = disks.begin();
+        let object = machines.object(0, SHORT, OLD);
+        machines.rest();
+        disks.disks[failed].fail_nth(DiskOp::Sync, 1);
+        for _ in 0..3 {
+            let mut tx = machines.begin(coordinator, Mode::ReadWrite);
+            machines
+                .run(tx.update(object, |image| image.fill(1)))
+                .expect("there");
+            let outcome = machines.run(tx.commit());
+            assert_eq!(outcome, Err(Stop::Failed), "{failed} {coordinator}");
+        }
+        // Readers go on, and nothing is locked.
+        for at in 0..3 {
+            assert_eq!(machines.words(at, object).map(|words| words[0]), Some(OLD));
+        }
+        machines.drive_all();
+        drop(machines);
+        let machines = disks.left(CrashLoss::All).begin();
+        assert_eq!(machines.words(1, object).map(|words| words[0]), Some(OLD));
+        machines.check();
     }
 }

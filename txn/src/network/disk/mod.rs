@@ -67,7 +67,8 @@ pub use meet::MeetError;
 pub(crate) use record::BEGUN;
 pub(super) use record::PREPARED;
 
-use super::Network;
+use super::link::Link;
+use super::{Network, Spread};
 use crate::record::{ABORT, TRUNCATE, TxnId};
 
 /// The log of a machine among others, and who waits for it.
@@ -131,8 +132,10 @@ impl Disk {
     /// Appends a record; where the log ends then. What fails is told to who waits for it.
     pub fn append(&self, kind: u8, words: &[u64]) -> Lsn {
         let appended = self.log.append(&[(kind, &[bytemuck::cast_slice(words)])]);
-        appended.unwrap_or_else(|_| {
-            self.failed.store(true, Ordering::Release);
+        appended.unwrap_or_else(|why| {
+            if !self.failed.swap(true, Ordering::AcqRel) {
+                eprintln!("nothing more becomes durable, so that commits fail: {why}");
+            }
             self.log.position()
         })
     }
@@ -337,6 +340,12 @@ impl Disk {
 impl Network {
     pub fn disk(&self) -> Option<&Disk> {
         self.disk.as_ref()
+    }
+
+    /// Whether a machine that has part in a commit cannot write to its disk any more.
+    pub fn cannot_keep(&self, spread: &Spread) -> bool {
+        let mut links = spread.machines().filter_map(|machine| self.link(machine));
+        self.disk.as_ref().is_some_and(Disk::has_failed) || links.any(Link::cannot_keep)
     }
 
     /// Whoever waits for what a machine has on its disk that is lost hears that it does not come.
