@@ -37,6 +37,15 @@ fn sorts_groups_joins_and_distinct_stay_below_the_limit() {
         "SELECT count(*) FROM t x, t y
          WHERE x.b || repeat('x', 700) = y.b || repeat('x', 700)"
             .to_owned(),
+        format!("SELECT count(*) FROM (SELECT {wide} FROM t UNION SELECT b FROM t) s"),
+        format!("SELECT count(*) FROM (SELECT b FROM t EXCEPT SELECT {wide} FROM t) s"),
+        format!("SELECT a, rank() OVER (ORDER BY w) FROM (SELECT a, {wide} AS w FROM t) s"),
+        format!("WITH c AS (SELECT {wide} AS w FROM t) SELECT count(*) FROM c, c d LIMIT 1"),
+        format!("SELECT count(*) FROM t WHERE b IN (SELECT {wide} FROM t)"),
+        "WITH RECURSIVE r(n, w) AS (SELECT 1, repeat('x', 700)
+           UNION SELECT n + 1, repeat('x', 700) || n FROM r WHERE n < 30000) SELECT count(*) FROM r"
+            .to_owned(),
+        format!("SELECT {wide} AS w, count(*) FROM t GROUP BY ROLLUP ({wide})"),
     ];
     for sql in &statements {
         refused(&mut session, sql);

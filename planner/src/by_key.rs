@@ -22,7 +22,7 @@ impl Plan {
     /// The index by whose whole key the statement finds its one row, or the first index of the table that it
     /// puts rows of its own into; `None` for any other statement.
     pub fn by_key(&self) -> Option<&IndexDef> {
-        if self.has_references() {
+        if self.has_references() || self.queries().is_some() {
             return None;
         }
         match self {

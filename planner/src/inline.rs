@@ -20,22 +20,28 @@ pub fn inline_queries(statement: &mut Statement) {
         return;
     }
     let once = |id: usize| readers.get(&id) == Some(&1);
+    in_statement(statement, &once);
+}
+
+fn in_statement(statement: &mut Statement, once: &dyn Fn(usize) -> bool) {
     match statement {
-        Statement::Select(select) => in_select(select, &once),
+        Statement::Select(select) => in_select(select, once),
         Statement::Insert(insert) => {
             if let InsertSource::Select { select, .. } = &mut insert.source {
-                in_select(select, &once);
+                in_select(select, once);
             }
         }
-        Statement::Update(update) => update.from.iter_mut().for_each(|from| in_from(from, &once)),
-        Statement::Delete(delete) => delete
-            .using
-            .iter_mut()
-            .for_each(|from| in_from(from, &once)),
+        Statement::Update(update) => update.from.iter_mut().for_each(|from| in_from(from, once)),
+        Statement::Delete(delete) => delete.using.iter_mut().for_each(|from| in_from(from, once)),
         Statement::Copy(copy) => {
             if let CopySource::Query(select) = &mut copy.source {
-                in_select(select, &once);
+                in_select(select, once);
             }
+        }
+        Statement::With(changes) => {
+            let first = changes.first.iter_mut().map(|(_, statement)| statement);
+            first.for_each(|statement| in_statement(statement, once));
+            in_statement(&mut changes.main, once);
         }
         Statement::Explain(explain) => inline_queries(&mut explain.statement),
         _ => {}

@@ -372,7 +372,9 @@ impl SelectPlan {
     /// Calls `f` on each table that the plan uses.
     pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
         self.source.for_each_table(f);
-        self.subplans().for_each(|plan| plan.for_each_table(f));
+        self.queries
+            .iter()
+            .for_each(|queries| queries.for_each_table(f));
     }
 
     fn subplans(&self) -> impl Iterator<Item = &SelectPlan> {

@@ -95,6 +95,7 @@ impl Execution {
             // from caller to caller before it runs.
             Plan::Select(select) => {
                 self.lend_queries(select.queries.as_ref(), cx);
+                self.run_changes(select.queries.as_deref(), cx).await?;
                 let progress = Box::pin(self.run_select(select, cx, sink, max_rows)).await;
                 self.queries = cx.queries.take();
                 progress
@@ -108,6 +109,7 @@ impl Execution {
             | Plan::Update(ChangePlan { queries, .. })
             | Plan::Delete(ChangePlan { queries, .. }) => {
                 self.lend_queries(queries.as_ref(), cx);
+                self.run_changes(queries.as_deref(), cx).await?;
                 Box::pin(self.run_write(plan, cx, sink, max_rows)).await
             }
             Plan::Row(_) | Plan::Point(_) | Plan::CopyIn(_) => Ok(Progress::Done(0)),
@@ -120,6 +122,34 @@ impl Execution {
             let kept = self.queries.take();
             cx.queries = kept.or_else(|| Some(Box::new(Queries::new(plans, cx.params))));
         }
+    }
+
+    /// Runs the statements of WITH that change rows, before anything else.
+    async fn run_changes(
+        &mut self,
+        queries: Option<&Subplans>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        let changes = queries.map_or(&[][..], |queries| &queries.changes);
+        if changes.is_empty() || self.state.is_some() {
+            return Ok(());
+        }
+        for (id, plan) in changes {
+            let mut returning = Returning::Keep(Batch::new(plan.returning().len()));
+            match plan {
+                Plan::Insert(insert) => {
+                    Box::pin(run_insert(insert, cx, &mut returning)).await?;
+                }
+                Plan::Update(change) | Plan::Delete(change) => {
+                    Box::pin(run_change(change, cx, &mut returning)).await?;
+                }
+                _ => {}
+            }
+            if let (Returning::Keep(rows), Some(queries)) = (returning, &mut cx.queries) {
+                queries.keep(*id, rows);
+            }
+        }
+        Ok(())
     }
 
     async fn run_select(

@@ -39,8 +39,43 @@ pub enum Plan {
 /// The plan of a statement, or the statement back if it has none.
 pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
     inline_queries(&mut statement);
-    let queries = Subplans::of(&statement);
-    let mut plan = match statement {
+    let mut queries = Subplans::of(&statement);
+    if let Statement::With(changes) = statement {
+        let mut first = Vec::with_capacity(changes.first.len());
+        for (id, change) in changes.first {
+            let mut plan = plan_alone(change)?;
+            if let Plan::Insert(insert) = &mut plan {
+                // What its queries read is not known here.
+                insert.make_rows_first();
+            }
+            first.push((id, plan));
+        }
+        let all = queries.get_or_insert_with(Subplans::default);
+        all.changes = first;
+        statement = changes.main;
+    }
+    let queries = queries.map(Arc::new);
+    let mut plan = plan_alone(statement)?;
+    if queries.is_some() {
+        plan = match plan {
+            Plan::Row(select) | Plan::Point(select) => Plan::Select(select),
+            other => other,
+        };
+    }
+    match &mut plan {
+        Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
+            plan.queries = queries;
+        }
+        Plan::Insert(insert) => insert.set_queries(queries),
+        Plan::Update(change) | Plan::Delete(change) => change.queries = queries,
+        Plan::CopyIn(_) => {}
+    }
+    Ok(plan.find_home())
+}
+
+/// The plan of a statement without its queries in expressions.
+fn plan_alone(statement: Statement) -> Result<Plan, Box<Statement>> {
+    Ok(match statement {
         Statement::Select(select) => {
             let plan = plan_select(*select);
             match plan.point_scan() {
@@ -60,16 +95,7 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
             }
         },
         other => return Err(Box::new(other)),
-    };
-    match &mut plan {
-        Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
-            plan.queries = queries;
-        }
-        Plan::Insert(insert) => insert.set_queries(queries),
-        Plan::Update(change) | Plan::Delete(change) => change.queries = queries,
-        Plan::CopyIn(_) => {}
-    }
-    Ok(plan.find_home())
+    })
 }
 
 /// The SELECT that a COPY TO writes out.
@@ -157,57 +183,55 @@ impl SelectPlan {
 }
 
 impl Plan {
-    /// The tables that the plan uses, each maybe more than once.
+    /// The tables that the plan uses.
     pub fn tables(&self) -> Vec<Arc<TablePlan>> {
         let mut tables: Vec<Arc<TablePlan>> = Vec::new();
-        let mut add = |table: &Arc<TablePlan>| {
-            if tables.iter().all(|t| t.def.id != table.def.id) {
-                tables.push(Arc::clone(table));
-            }
-        };
-        match self {
-            Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
-                plan.for_each_table(&mut add);
-            }
-            Plan::Insert(insert) => {
-                add(&insert.table);
-                insert
-                    .references
-                    .iter()
-                    .for_each(|r| r.tables.iter().for_each(&mut add));
-                if let InsertSource::Select { plan, .. } = &insert.source {
-                    plan.for_each_table(&mut add);
-                }
-                insert
-                    .queries
-                    .iter()
-                    .for_each(|q| q.for_each_table(&mut add));
-            }
-            Plan::Update(change) | Plan::Delete(change) => {
-                add(&change.table);
-                change
-                    .references
-                    .iter()
-                    .for_each(|r| r.tables.iter().for_each(&mut add));
-                change.source.for_each_table(&mut add);
-                change
-                    .queries
-                    .iter()
-                    .for_each(|q| q.for_each_table(&mut add));
-            }
-            Plan::CopyIn(copy) => {
-                if let CopySource::Table {
-                    table, integrity, ..
-                } = &copy.source
-                {
-                    add(&Arc::new(TablePlan::new(table)));
-                    for related in &integrity.related {
-                        add(&Arc::new(TablePlan::new(&related.table)));
-                    }
+        if let Plan::CopyIn(copy) = self
+            && let CopySource::Table {
+                table, integrity, ..
+            } = &copy.source
+        {
+            tables.push(Arc::new(TablePlan::new(table)));
+            for related in &integrity.related {
+                if tables.iter().all(|t| t.def.id != related.table.id) {
+                    tables.push(Arc::new(TablePlan::new(&related.table)));
                 }
             }
         }
+        self.for_each_table(&mut |table| {
+            if tables.iter().all(|t| t.def.id != table.def.id) {
+                tables.push(Arc::clone(table));
+            }
+        });
         tables
+    }
+
+    /// Calls `f` on each table that the plan uses, each maybe more than once; COPY FROM has none yet.
+    pub(crate) fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
+        match self {
+            Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
+                plan.for_each_table(f);
+            }
+            Plan::Insert(insert) => {
+                f(&insert.table);
+                if let Some(references) = &insert.references {
+                    references.tables.iter().for_each(&mut *f);
+                }
+                if let InsertSource::Select { plan, .. } = &insert.source {
+                    plan.for_each_table(f);
+                }
+                insert.queries.iter().for_each(|q| q.for_each_table(f));
+            }
+            Plan::Update(change) | Plan::Delete(change) => {
+                f(&change.table);
+                if let Some(references) = &change.references {
+                    references.tables.iter().for_each(&mut *f);
+                }
+                change.source.for_each_table(f);
+                change.queries.iter().for_each(|q| q.for_each_table(f));
+            }
+            Plan::CopyIn(_) => {}
+        }
     }
 
     /// The plans of its queries in expressions.
@@ -253,8 +277,17 @@ impl Plan {
         }
     }
 
+    /// Do statements in its WITH change rows?
+    fn has_changes(&self) -> bool {
+        self.queries()
+            .is_some_and(|queries| !queries.changes.is_empty())
+    }
+
     /// Does it only read, without taking intents?
     pub fn is_snapshot_read(&self) -> bool {
+        if self.has_changes() {
+            return false;
+        }
         match self {
             Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
                 !plan.locks()
@@ -268,7 +301,7 @@ impl Plan {
         matches!(
             self,
             Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) | Plan::CopyIn(_)
-        )
+        ) || self.has_changes()
     }
 
     /// The name of the command, for messages.
@@ -300,12 +333,26 @@ pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
         Some(WaitPolicy::Skip) => refused = Some("SKIP LOCKED"),
         Some(WaitPolicy::Block) | None => {}
     });
-    let changed = match statement {
-        Statement::Insert(insert) => Some((&insert.table, &insert.returning)),
-        Statement::Update(update) => Some((&update.table, &update.returning)),
-        Statement::Delete(delete) => Some((&delete.table, &delete.returning)),
-        _ => None,
-    };
+    if let Statement::With(changes) = statement {
+        for (nth, (_, change)) in changes.first.iter().enumerate() {
+            check_supported(change)?;
+            let others = changes
+                .first
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != nth);
+            let others = others.map(|(_, (_, other))| other).chain([&changes.main]);
+            if others.into_iter().any(|other| reads(other, change)) {
+                return Err(SqlError::unsupported(
+                    "a table that a statement in WITH changes and another part reads",
+                ));
+            }
+        }
+        return check_supported(&changes.main);
+    }
+    let changed = statement
+        .changed_table()
+        .map(|table| (table, statement.returning()));
     if let Some((table, returning)) = changed {
         // It would see the changes, which it must not.
         let mut check = |select: &Select| {
@@ -329,4 +376,21 @@ pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Does `other` read the table that `change` changes? It would see the changes, which it must not.
+fn reads(other: &Statement, change: &Statement) -> bool {
+    let Some(table) = change.changed_table() else {
+        return false;
+    };
+    let mut found = match other {
+        Statement::Update(_) | Statement::Delete(_) => other
+            .changed_table()
+            .is_some_and(|changed| changed.id == table.id),
+        _ => false,
+    };
+    other.for_each_leaf(&mut |leaf| {
+        found |= matches!(&leaf.source, LeafSource::Table(read) if read.id == table.id);
+    });
+    found
 }

@@ -8,6 +8,7 @@ use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, 
 
 use crate::build::plan_select;
 use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
+use crate::statement::Plan;
 
 /// What a statement needs to run its queries in expressions.
 #[derive(Debug, Default)]
@@ -16,11 +17,13 @@ pub struct Subplans {
     plans: Vec<Option<SelectPlan>>,
     /// How many outer slots there are.
     pub outer_slots: usize,
+    /// The statements of WITH that change rows, with the numbers that what they return is kept under.
+    pub changes: Vec<(usize, Plan)>,
 }
 
 impl Subplans {
     /// Those of `statement`, if it has any.
-    pub fn of(statement: &Statement) -> Option<Arc<Subplans>> {
+    pub fn of(statement: &Statement) -> Option<Subplans> {
         let mut queries: Vec<Option<Arc<Select>>> = Vec::new();
         let mut outer_slots = 0;
         statement.for_each_subquery(&mut |sub| {
@@ -60,10 +63,11 @@ impl Subplans {
             return None;
         }
         let plan = |query: Option<Arc<Select>>| query.map(|q| plan_select(Select::clone(&q)));
-        Some(Arc::new(Subplans {
+        Some(Subplans {
             plans: queries.into_iter().map(plan).collect(),
             outer_slots,
-        }))
+            changes: Vec::new(),
+        })
     }
 
     /// The plan of a query.
@@ -85,6 +89,9 @@ impl Subplans {
     /// Calls `f` on each table that they use.
     pub fn for_each_table<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<TablePlan>)) {
         self.all().for_each(|plan| plan.for_each_table(f));
+        self.changes
+            .iter()
+            .for_each(|(_, plan)| plan.for_each_table(f));
     }
 }
 

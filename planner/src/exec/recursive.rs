@@ -24,7 +24,10 @@ pub struct RecursiveState {
     round: Batch,
     /// UNION: what has been given in all.
     seen: HashSet<Vec<u8>>,
+    /// What `seen` holds.
     gathered: Gathered,
+    /// What `round` holds.
+    gathered_round: Gathered,
     key: Vec<u8>,
 }
 
@@ -38,6 +41,7 @@ impl RecursiveState {
             round: Batch::new(plan.base.visible),
             seen: HashSet::default(),
             gathered: Gathered::default(),
+            gathered_round: Gathered::default(),
             key: Vec::new(),
         }
     }
@@ -71,7 +75,7 @@ impl RecursiveState {
             self.round.push().clone_from_slice(row);
             out.push()[plan.first_slot..][..row.len()].clone_from_slice(row);
         }
-        self.gathered.add_rows(cx, &self.round, from)?;
+        self.gathered_round.add_rows(cx, &self.round, from)?;
         if more {
             return Ok(true);
         }
@@ -82,7 +86,7 @@ impl RecursiveState {
         cx.breathe().await?;
         let width = plan.base.visible;
         let done = std::mem::replace(&mut self.round, Batch::new(width));
-        self.gathered.restart();
+        self.gathered_round.restart();
         if let Some(queries) = &mut cx.queries {
             queries.works.insert(plan.work, Arc::new(done));
         }

@@ -75,6 +75,13 @@ impl Queries {
         }
     }
 
+    /// Keeps what a statement of WITH has returned.
+    pub fn keep(&mut self, id: usize, rows: Batch) {
+        let kept = self.kept(id);
+        kept.args = Some(Vec::new());
+        kept.rows = rows;
+    }
+
     /// Fills an outer slot.
     pub fn set(&mut self, slot: usize, value: Value) {
         let place = self.params.len().checked_sub(slot + 1);

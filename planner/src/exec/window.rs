@@ -155,8 +155,10 @@ impl Sorted {
             )
             .collect();
         let mut keys = Batch::new(exprs.len());
+        let mut gathered = Gathered::default();
         for i in 0..rows.len() {
             if i % BREATH == 0 {
+                gathered.add_rows(cx, &keys, i.saturating_sub(BREATH))?;
                 cx.check_cancel()?;
             }
             for (slot, (expr, ..)) in keys.push().iter_mut().zip(&exprs) {

@@ -50,6 +50,8 @@ pub struct ChangePlan {
     pub queries: Option<Arc<Subplans>>,
     /// Queries that keys of its scans read: they run first.
     inits: Vec<Expr>,
+    /// There are queries in its expressions.
+    deep: bool,
     /// There are queries in SET.
     deep_set: bool,
     /// There are queries in RETURNING.
@@ -153,11 +155,14 @@ fn plan_change(
         Action::Update { assignments, .. } => any_deep(assignments.iter().map(|a| &a.value)),
         Action::Delete => false,
     };
+    let inits = inits(&planned.source);
+    let deep_returning = any_deep(returning.iter().map(|target| &target.expr));
     ChangePlan {
         queries: None,
-        inits: inits(&planned.source),
+        deep: deep_set || deep_returning || any_deep(&planned.rest) || !inits.is_empty(),
+        inits,
         deep_set,
-        deep_returning: any_deep(returning.iter().map(|target| &target.expr)),
+        deep_returning,
         table: Arc::new(TablePlan::written(&table, integrity.rules)),
         references,
         source: planned.source,
@@ -173,7 +178,7 @@ impl ChangePlan {
     /// The scan, where it reaches one row by a whole unique key and nothing else is to be checked.
     fn single_point(&self) -> Option<&Scan> {
         match &self.source {
-            Source::Scan(scan) if self.filter.is_none() && self.queries.is_none() => {
+            Source::Scan(scan) if self.filter.is_none() && !self.deep => {
                 scan.single_point().is_some().then_some(scan)
             }
             _ => None,
@@ -283,7 +288,7 @@ async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
         }
         let mut kept = start;
         for i in start..rows.len() {
-            let holds = match plan.queries.is_some() {
+            let holds = match plan.deep {
                 true => cx.deep_holds(plan.filter.as_ref(), rows.row(i)).await?,
                 false => cx.holds(plan.filter.as_ref(), rows.row(i))?,
             };

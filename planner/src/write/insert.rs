@@ -39,6 +39,8 @@ pub struct InsertPlan {
     pub home: Option<HomeKey>,
     /// Its queries in expressions.
     pub queries: Option<Arc<Subplans>>,
+    /// There are queries in its rows.
+    deep_rows: bool,
     /// There are queries in RETURNING.
     deep_returning: bool,
 }
@@ -81,7 +83,12 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
             conflict.update,
         ),
     };
+    let deep_rows = match &source {
+        InsertSource::Values(rows) => any_deep(rows.iter().flatten()),
+        InsertSource::Select { .. } => false,
+    };
     InsertPlan {
+        deep_rows,
         table: Arc::new(TablePlan::written(&insert.table, insert.integrity.rules)),
         references: References::of(insert.integrity.related),
         source,
@@ -95,6 +102,13 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
 }
 
 impl InsertPlan {
+    /// Has the rows of its query made before the first goes in.
+    pub fn make_rows_first(&mut self) {
+        if let InsertSource::Select { reads_target, .. } = &mut self.source {
+            *reads_target = true;
+        }
+    }
+
     /// Notes its queries in expressions, which may read the table it fills.
     pub fn set_queries(&mut self, queries: Option<Arc<Subplans>>) {
         if let (InsertSource::Select { reads_target, .. }, Some(queries)) =
@@ -120,7 +134,7 @@ pub async fn run_insert(
     };
     let mut row = vec![Value::Null; plan.table.layout.width()];
     match &plan.source {
-        InsertSource::Values(rows) if plan.queries.is_some() => {
+        InsertSource::Values(rows) if plan.deep_rows => {
             let mut count = 0;
             // The queries see the table as it was before the first row goes in.
             let mut all = Batch::new(row.len());

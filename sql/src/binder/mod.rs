@@ -51,7 +51,7 @@ mod with;
 use sqlparser::ast;
 use sqlparser::tokenizer::Span;
 
-use crate::bound::{Explain, Statement};
+use crate::bound::{Changes, Explain, Statement};
 use crate::catalog::CatalogView;
 use crate::context::EvalContext;
 use crate::error::SqlError;
@@ -81,6 +81,7 @@ pub fn bind(
         surroundings: Vec::new(),
         named: Vec::new(),
         unsettled: false,
+        changes: Vec::new(),
         outer_slots: 0,
         subqueries: 0,
     };
@@ -104,6 +105,8 @@ struct Binder<'a> {
     surroundings: Vec<subquery::Surroundings>,
     /// The names that WITH has given, the nearest last.
     named: Vec<with::Named>,
+    /// The statements of WITH that change rows.
+    changes: Vec<(usize, Statement)>,
     /// The select list that comes next leaves literals without a type.
     unsettled: bool,
     /// How many outer slots there are.
@@ -128,7 +131,14 @@ impl Binder<'_> {
                 costs: *costs,
                 statement: Box::new(self.statement(statement)?),
             })),
-            parser::Statement::Sql(sql) => self.sql(sql),
+            parser::Statement::Sql(sql) => {
+                let main = self.sql(sql)?;
+                let first = std::mem::take(&mut self.changes);
+                Ok(match first.is_empty() {
+                    true => main,
+                    false => Statement::With(Box::new(Changes { first, main })),
+                })
+            }
         }
     }
 

@@ -8,9 +8,12 @@ use super::Binder;
 use super::names;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::set::operation;
-use crate::bound::{Cte, Expr, LeafSource, Node, Recursive, Select, SetOp, Volatility};
+use crate::bound::{
+    Cte, Expr, From, LeafSource, Node, Recursive, Select, SetOp, Target, Volatility,
+};
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
+use crate::value::Value;
 
 /// A name that WITH gives.
 pub(super) struct Named {
@@ -29,6 +32,8 @@ enum Stage {
     Bound(Arc<Cte>),
     /// The recursive term is being bound: it reads this work table; whether it has.
     Recursive { work: usize, used: bool },
+    /// It changes rows and returns none.
+    Silent,
     /// What is being bound must not read it.
     Forbidden(&'static str),
 }
@@ -72,8 +77,67 @@ impl Binder<'_> {
 
     fn plain(&mut self, cte: &ast::Cte, name: String) -> Result<Named, SqlError> {
         let level = self.surroundings.len();
+        if let ast::SetExpr::Insert(changing)
+        | ast::SetExpr::Update(changing)
+        | ast::SetExpr::Delete(changing) = cte.query.body.as_ref()
+        {
+            return self.changing(cte, name, changing);
+        }
         let (query, args) = self.within(Scope::default(), |binder| binder.query(&cte.query))?;
         self.finished(cte, name, level, query, args)
+    }
+
+    /// A query of WITH that changes rows: what it returns can be read.
+    fn changing(
+        &mut self,
+        cte: &ast::Cte,
+        name: String,
+        changing: &ast::Statement,
+    ) -> Result<Named, SqlError> {
+        if self.depth > 1 || !self.surroundings.is_empty() {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "WITH clause containing a data-modifying statement must be at the top level",
+            )
+            .or_at(self.position(cte.alias.name.span)));
+        }
+        let statement = self.under(cte.query.with.as_ref(), |binder| binder.sql(changing))?;
+        let target = |target: &Target| Target {
+            name: target.name.clone(),
+            expr: Expr::constant(target.expr.ty, Value::Null),
+            origin: None,
+        };
+        let targets: Vec<Target> = statement.returning().iter().map(target).collect();
+        let returns = !targets.is_empty();
+        let query = Select {
+            from: From::Nothing,
+            filter: None,
+            grouping: None,
+            having: None,
+            windows: Vec::new(),
+            visible: targets.len(),
+            targets,
+            distinct: false,
+            distinct_on: Vec::new(),
+            order_by: Vec::new(),
+            limit: None,
+            offset: None,
+            locking: None,
+        };
+        let level = self.surroundings.len();
+        let mut named = self.finished(cte, name, level, query, Vec::new())?;
+        if let Stage::Bound(bound) = &mut named.stage {
+            self.changes.push((bound.id, statement));
+            let kept = Cte {
+                materialized: true,
+                ..Cte::clone(bound)
+            };
+            *bound = Arc::new(kept);
+        }
+        if !returns {
+            named.stage = Stage::Silent;
+        }
+        Ok(named)
     }
 
     fn perhaps_recursive(&mut self, cte: &ast::Cte, name: String) -> Result<Named, SqlError> {
@@ -266,6 +330,12 @@ impl Binder<'_> {
                 }
                 *used = true;
                 LeafSource::Work(*work)
+            }
+            Stage::Silent => {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    format!("WITH query \"{called}\" does not have a RETURNING clause"),
+                ));
             }
             Stage::Forbidden(why) if why.starts_with("does") => {
                 return Err(recursion(format!("recursive query \"{called}\" {why}")));

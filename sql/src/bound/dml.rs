@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::expr::Expr;
 use super::rules::Integrity;
 use super::select::{From, Select, Target};
+use super::statement::Statement;
 use crate::catalog::TableDef;
 
 /// INSERT.
@@ -98,6 +99,37 @@ pub struct Delete {
     pub integrity: Integrity,
     /// RETURNING, over the old row; empty for none.
     pub returning: Vec<Target>,
+}
+
+/// Statements in the WITH of another that change rows: they run before it, each once, whoever reads what they return.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changes {
+    /// Their numbers, among those of queries in expressions, and what they are.
+    pub first: Vec<(usize, Statement)>,
+    /// The statement that has the WITH.
+    pub main: Statement,
+}
+
+impl Statement {
+    /// The table that an INSERT, UPDATE or DELETE changes.
+    pub fn changed_table(&self) -> Option<&Arc<TableDef>> {
+        match self {
+            Statement::Insert(insert) => Some(&insert.table),
+            Statement::Update(update) => Some(&update.table),
+            Statement::Delete(delete) => Some(&delete.table),
+            _ => None,
+        }
+    }
+
+    /// The targets of RETURNING.
+    pub fn returning(&self) -> &[Target] {
+        match self {
+            Statement::Insert(insert) => &insert.returning,
+            Statement::Update(update) => &update.returning,
+            Statement::Delete(delete) => &delete.returning,
+            _ => &[],
+        }
+    }
 }
 
 /// COPY.

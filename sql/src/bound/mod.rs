@@ -32,7 +32,8 @@ pub use ddl::{
     NewForeignKey, PartitionBy, Truncate,
 };
 pub use dml::{
-    Assignment, ConflictUpdate, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource, Delete,
+    Assignment, Changes, ConflictUpdate, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource,
+    Delete,
 };
 pub use dml::{Insert, InsertSource, OnConflict, Update};
 pub use expr::{

@@ -1,7 +1,7 @@
 //! A bound statement and the description of its result.
 
 use super::ddl::{AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, Truncate};
-use super::dml::{Copy, Delete, Insert, Update};
+use super::dml::{Changes, Copy, Delete, Insert, Update};
 use super::expr::Expr;
 use super::role::{AlterRole, CreateRole, DropRole};
 use super::select::{ColumnOrigin, Select, Target};
@@ -19,6 +19,8 @@ pub enum Statement {
     Update(Box<Update>),
     /// DELETE.
     Delete(Box<Delete>),
+    /// One of these with others in its WITH.
+    With(Box<Changes>),
     /// COPY.
     Copy(Box<Copy>),
     /// CREATE TABLE.
@@ -140,6 +142,7 @@ impl Statement {
             Statement::Insert(insert) => described_returning(&insert.returning),
             Statement::Update(update) => described_returning(&update.returning),
             Statement::Delete(delete) => described_returning(&delete.returning),
+            Statement::With(changes) => changes.main.columns(),
             Statement::Explain(_) => Some(vec![ResultColumn::text("QUERY PLAN")]),
             Statement::Show(name) if name == "all" => Some(vec![
                 ResultColumn::text("name"),
@@ -160,6 +163,7 @@ impl Statement {
             Statement::Insert(_)
                 | Statement::Update(_)
                 | Statement::Delete(_)
+                | Statement::With(_)
                 | Statement::CreateTable(_)
                 | Statement::DropTable(_)
                 | Statement::CreateIndex(_)

@@ -16,7 +16,7 @@ use super::expr::{Expr, Volatility};
 use super::relation::Part;
 use super::select::{From, Leaf, LeafSource, Select};
 use super::statement::Statement;
-use super::{CopySource, InsertSource, Target};
+use super::{Changes, CopySource, InsertSource, Target};
 
 /// A query inside an expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,9 +168,19 @@ impl Expr {
     }
 }
 
+impl Changes {
+    fn for_each<'a>(&'a self, mut f: impl FnMut(&'a Statement)) {
+        self.first.iter().for_each(|(_, statement)| f(statement));
+        f(&self.main);
+    }
+}
+
 impl Statement {
     /// Calls `f` on each expression that stands in the statement itself, and not in a query of it.
     fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        if let Statement::With(changes) = self {
+            return changes.for_each(|statement| statement.for_each_expr(f));
+        }
         let returned = |targets: &'a [Target], f: &mut dyn FnMut(&'a Expr)| {
             targets.iter().for_each(|target| f(&target.expr));
         };
@@ -200,6 +210,7 @@ impl Statement {
     /// Calls `f` on the statement's own FROM, where it is no query.
     fn for_each_from<'a>(&'a self, f: &mut dyn FnMut(&'a From)) {
         match self {
+            Statement::With(changes) => changes.for_each(|statement| statement.for_each_from(f)),
             Statement::Update(update) => update.from.iter().for_each(f),
             Statement::Delete(delete) => delete.using.iter().for_each(f),
             _ => {}
@@ -209,7 +220,12 @@ impl Statement {
     /// Calls `f` on each query in the statement, at every depth; on those of WITH once.
     pub fn for_each_query<'a>(&'a self, f: &mut dyn FnMut(&'a Select)) {
         let seen = &mut HashSet::new();
+        self.walk(seen, f);
+    }
+
+    fn walk<'a>(&'a self, seen: &mut HashSet<usize>, f: &mut dyn FnMut(&'a Select)) {
         match self {
+            Statement::With(changes) => changes.for_each(|statement| statement.walk(seen, f)),
             Statement::Select(select) => select.walk(seen, f),
             Statement::Insert(insert) => {
                 if let InsertSource::Select { select, .. } = &insert.source {
@@ -221,7 +237,7 @@ impl Statement {
                     select.walk(seen, f);
                 }
             }
-            Statement::Explain(explain) => explain.statement.for_each_query(f),
+            Statement::Explain(explain) => explain.statement.walk(seen, f),
             _ => {}
         }
         self.for_each_from(&mut |from| walk_from(from, seen, f));
