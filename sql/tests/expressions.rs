@@ -13,12 +13,15 @@ use fencepost_sql::parser::{Literal, lift, parse};
 use fencepost_sql::{EvalContext, Settings, SqlError, functions, types};
 
 /// What is asked, and what PostgreSQL answers.
-const FILES: [&str; 5] = [
+const FILES: [&str; 8] = [
     include_str!("expressions.txt"),
     include_str!("expressions/interval.txt"),
     include_str!("expressions/arrays.txt"),
     include_str!("expressions/json.txt"),
     include_str!("expressions/regex.txt"),
+    include_str!("expressions/strings.txt"),
+    include_str!("expressions/format.txt"),
+    include_str!("expressions/math.txt"),
 ];
 
 struct NoTables;

@@ -1,8 +1,9 @@
 //! The tables of named functions, and finding the signatures of a name.
 
 use super::{
-    ScalarFunction, array, array_search, bits, catalog, datetime, extract, interval, json,
-    json_edit, json_make, math, regex, session, span_fields, string, string_more,
+    ScalarFunction, array, array_search, bits, catalog, datetime, extract, format, interval, json,
+    json_edit, json_make, make_time, math, math_more, regex, session, span_fields, string,
+    string_more,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -71,7 +72,10 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 16] = [
+static TABLES: [&[ScalarFunction]; 19] = [
+    math_more::FUNCTIONS,
+    make_time::FUNCTIONS,
+    format::FUNCTIONS,
     string_more::FUNCTIONS,
     regex::FUNCTIONS,
     json::FUNCTIONS,

@@ -1,0 +1,69 @@
+//! to_char, to_date, to_timestamp and to_number: values by a template.
+
+mod moment;
+mod number;
+mod number_in;
+mod read;
+mod template;
+
+use super::library::{pure, stable};
+use super::{ScalarFunction, mismatch};
+use crate::error::SqlError;
+use crate::types::TypeKind::{
+    Date, Float4, Float8, Int4, Int8, Interval, Numeric, Text, Timestamp, TimestampTz,
+};
+use crate::types::{numeric, zone};
+use crate::value::Value;
+
+type Outcome = Result<Value, SqlError>;
+
+#[rustfmt::skip]
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    pure("to_char", &[Timestamp, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    stable("to_char", &[TimestampTz, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    pure("to_char", &[Interval, Text], Text, |a, cx| moment::to_char(&a[0], text(a, 1)?, &cx.settings.time_zone)),
+    pure("to_char", &[Int4, Text], Text, |a, _| of_number(a)),
+    pure("to_char", &[Int8, Text], Text, |a, _| of_number(a)),
+    pure("to_char", &[Numeric, Text], Text, |a, _| of_number(a)),
+    pure("to_char", &[Float4, Text], Text, |a, _| of_number(a)),
+    pure("to_char", &[Float8, Text], Text, |a, _| of_number(a)),
+    pure("to_date", &[Text, Text], Date, |a, _| read::moment(text(a, 0)?, text(a, 1)?)?.date().map(Value::Date)),
+    stable("to_timestamp", &[Text, Text], TimestampTz, |a, cx| {
+        let read = read::moment(text(a, 0)?, text(a, 1)?)?;
+        let local = read.local()?;
+        let us = match read.offset() {
+            Some(east) => local - i64::from(east) * crate::types::calendar::SECOND_US,
+            None => zone::to_absolute(&cx.settings.time_zone, local),
+        };
+        Ok(Value::TimestampTz(us))
+    }),
+    pure("to_number", &[Text, Text], Numeric, |a, _| number_in::to_number(text(a, 0)?, text(a, 1)?)),
+];
+
+fn text(args: &[Value], i: usize) -> Result<&str, SqlError> {
+    args.get(i)
+        .and_then(Value::as_text)
+        .ok_or_else(|| mismatch("a formatting function"))
+}
+
+fn of_number(args: &[Value]) -> Outcome {
+    let value = match &args[0] {
+        Value::Numeric(v) => *v,
+        Value::Float4(v) if v.is_finite() => numeric::from_f64(f64::from(*v), 6)?,
+        Value::Float8(v) if v.is_finite() => numeric::from_f64(*v, 15)?,
+        Value::Float4(_) | Value::Float8(_) => {
+            return Err(SqlError::unsupported(
+                "to_char of an infinite number or NaN",
+            ));
+        }
+        value => value
+            .as_int()
+            .map(rust_decimal::Decimal::from)
+            .ok_or_else(|| mismatch("to_char"))?,
+    };
+    number::to_char(
+        &value,
+        text(args, 1)?,
+        !matches!(args[0], Value::Numeric(_)),
+    )
+}

@@ -1,0 +1,96 @@
+//! make_time, make_timestamp and make_timestamptz.
+
+use super::library::{pure, stable};
+use super::{ScalarFunction, mismatch};
+use crate::error::{SqlError, SqlState};
+use crate::types::TypeKind::{Float8, Int4, Text, Time, Timestamp, TimestampTz};
+use crate::types::calendar::{DAY_US, SECOND_US, check_timestamp, days_from_civil, days_in_month};
+use crate::types::zone;
+use crate::value::Value;
+
+#[rustfmt::skip]
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    pure("make_time", &[Int4, Int4, Float8], Time, |a, _| match a {
+        [Value::Int4(h), Value::Int4(m), Value::Float8(s)] => clock(*h, *m, *s).map(Value::Time),
+        _ => Err(mismatch("make_time")),
+    }),
+    pure("make_timestamp", &[Int4, Int4, Int4, Int4, Int4, Float8], Timestamp, |a, _| {
+        local(a).map(Value::Timestamp)
+    }),
+    stable("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8], TimestampTz, |a, cx| {
+        Ok(Value::TimestampTz(zone::to_absolute(&cx.settings.time_zone, local(a)?)))
+    }),
+    stable("make_timestamptz", &[Int4, Int4, Int4, Int4, Int4, Float8, Text], TimestampTz, |a, _| match a.get(6) {
+        Some(Value::Text(name)) => {
+            Ok(Value::TimestampTz(zone::to_absolute(&super::datetime::named(name)?, local(&a[..6])?)))
+        }
+        _ => Err(mismatch("make_timestamptz")),
+    }),
+];
+
+fn clock(hours: i32, minutes: i32, seconds: f64) -> Result<i64, SqlError> {
+    let us = (seconds * SECOND_US as f64).round_ties_even();
+    let good = (0..=24).contains(&hours)
+        && (0..60).contains(&minutes)
+        && (0.0..=60.0 * SECOND_US as f64).contains(&us);
+    let total = (i64::from(hours) * 60 + i64::from(minutes)) * 60 * SECOND_US
+        + if good { us as i64 } else { 0 };
+    if !good || total > DAY_US {
+        return Err(SqlError::new(
+            SqlState::DATETIME_FIELD_OVERFLOW,
+            format!(
+                "time field value out of range: {hours}:{minutes:02}:{}",
+                shown(seconds)
+            ),
+        ));
+    }
+    Ok(total)
+}
+
+/// Seconds with two digits before the point, as the message has them.
+fn shown(seconds: f64) -> String {
+    let text = seconds.to_string();
+    match text.split('.').next() {
+        Some(whole) if whole.len() < 2 => format!("0{text}"),
+        _ => text,
+    }
+}
+
+fn local(args: &[Value]) -> Result<i64, SqlError> {
+    let [
+        Value::Int4(year),
+        Value::Int4(month),
+        Value::Int4(day),
+        Value::Int4(hours),
+        Value::Int4(minutes),
+        Value::Float8(seconds),
+    ] = args
+    else {
+        return Err(mismatch("make_timestamp"));
+    };
+    let refused = || {
+        SqlError::new(
+            SqlState::DATETIME_FIELD_OVERFLOW,
+            format!("date field value out of range: {year}-{month:02}-{day:02}"),
+        )
+    };
+    let civil = match *year {
+        0 => return Err(refused()),
+        y if y < 0 => y.checked_add(1).ok_or_else(refused)?,
+        y => y,
+    };
+    let month = u32::try_from(*month)
+        .ok()
+        .filter(|m| (1..=12).contains(m))
+        .ok_or_else(refused)?;
+    let day = u32::try_from(*day)
+        .ok()
+        .filter(|d| (1..=days_in_month(civil, month)).contains(d))
+        .ok_or_else(refused)?;
+    let time = clock(*hours, *minutes, *seconds)?;
+    let days = days_from_civil(civil, month, day).checked_mul(DAY_US);
+    let us = days
+        .and_then(|days| days.checked_add(time))
+        .ok_or_else(refused)?;
+    check_timestamp(us)
+}
