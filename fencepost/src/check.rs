@@ -89,6 +89,10 @@ impl Check<'_> {
         for table in snapshot.tables() {
             self.table(&table).await?;
         }
+        for sequence in snapshot.sequences() {
+            let owner = self.owner(format!("sequence {}", sequence.name));
+            self.claim(owner, Addr::from_raw(sequence.cell));
+        }
         self.objects();
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use fencepost_sql::catalog::{Catalog, CatalogView, RoleDef, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::sequences::Ranges;
 use fencepost_sql::stop::Halt;
 use fencepost_txn::{Machine, MachineId, MachineOptions, Mode, Outcome};
 use pollster::FutureExt;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub machine: Arc<Machine>,
     pub catalog: Arc<Catalog>,
     pub plans: PlanCache,
+    /// Values of sequences that this machine has taken.
+    pub sequences: Arc<Ranges>,
     pub cancels: Arc<Cancels>,
     /// Where there are other machines.
     pub ship: Option<Arc<Ship>>,
@@ -99,6 +102,7 @@ impl Database {
             machine,
             catalog: Arc::new(catalog),
             plans: PlanCache::default(),
+            sequences: Arc::default(),
             cancels,
             ship,
             loaded: joined.map_or_else(Loaded::default, |joined| joined.loaded.clone()),

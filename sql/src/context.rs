@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::{Catalog, Snapshot, outcomes};
 use crate::error::SqlError;
+use crate::sequences::Sequences;
 use crate::settings::Settings;
 
 /// The surroundings of an evaluation.
@@ -40,6 +41,8 @@ pub struct EvalContext {
     transaction_number: AtomicI64,
     /// The state of `random()`.
     random: AtomicU64,
+    /// The sequences.
+    pub sequences: Sequences,
     /// What `set_config` asked for: name, value, only for the transaction.
     changes: Mutex<Vec<(String, String, bool)>>,
 }
@@ -61,6 +64,7 @@ impl EvalContext {
             private: None,
             transaction_number: AtomicI64::new(0),
             random: AtomicU64::new(random_seed),
+            sequences: Sequences::default(),
             changes: Mutex::new(Vec::new()),
         }
     }

@@ -17,6 +17,7 @@ pub mod parser;
 pub mod password;
 pub mod pg_catalog;
 pub mod row;
+pub mod sequences;
 pub mod settings;
 pub mod stop;
 pub mod system;

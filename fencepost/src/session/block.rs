@@ -245,6 +245,7 @@ impl Session {
         self.block = Block::Idle;
         self.savepoints.clear();
         self.deferred.clear();
+        self.eval.sequences.settle(committed);
         self.transaction += 1;
         let after = match (committed, self.before.take()) {
             (false, Some(before)) => before,
@@ -432,6 +433,7 @@ impl Session {
             tx.rollback_to(point);
         }
         self.deferred.back_to(savepoint.deferred);
+        self.eval.sequences.settle(false);
         self.lasting = Arc::clone(&savepoint.lasting);
         self.eval.settings = Arc::clone(&savepoint.current);
         self.settings_changed();

@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use fencepost_planner::{CopyInput, Tag};
 use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
 
 use super::run::interruptible;
 use super::{Block, Session, cx};
@@ -44,8 +45,30 @@ impl CopyIn {
     }
 
     async fn feed(&mut self, session: &mut Session, data: Option<&[u8]>) -> Result<u64, SqlError> {
+        let mut data = data;
+        loop {
+            let result = self.feed_once(session, data).await;
+            match session.wanted_range(&result) {
+                Some(id) => {
+                    if let Err(halt) = Box::pin(session.take_range(id, false)).await {
+                        return Err(session.fail_with(halt).await);
+                    }
+                    // It has taken the data, and goes on where it was.
+                    data = data.map(|_| [].as_slice());
+                }
+                None => {
+                    return match result {
+                        Ok(count) => Ok(count),
+                        Err(halt) => Err(session.fail_with(halt).await),
+                    };
+                }
+            }
+        }
+    }
+
+    async fn feed_once(&mut self, session: &mut Session, data: Option<&[u8]>) -> Result<u64, Halt> {
         let intents = session.block == Block::Explicit;
-        let result = match &mut session.tx {
+        match &mut session.tx {
             Some(tx) if self.transaction == session.transaction => {
                 let mut cx = cx(
                     tx,
@@ -66,10 +89,6 @@ impl CopyIn {
                 interruptible(&session.cancel, session.deadline, work).await
             }
             _ => Err(SqlError::internal("COPY outlived its transaction").into()),
-        };
-        match result {
-            Ok(count) => Ok(count),
-            Err(halt) => Err(session.fail_with(halt).await),
         }
     }
 }

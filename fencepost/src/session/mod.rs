@@ -25,6 +25,7 @@ mod leave;
 mod parts;
 mod protocol;
 mod run;
+mod sequences;
 mod settings;
 mod shipped;
 mod statement;
@@ -38,6 +39,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use fencepost_fabric::entropy_seed;
 use fencepost_planner::{Came, CancelFlag, Cx, Deferred, DeferredMark, Notice, Scratch};
 use fencepost_sql::context::EvalContext;
+use fencepost_sql::sequences::Sequences;
 use fencepost_sql::settings::Settings;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Coordinator, Savepoint, Transaction};
@@ -184,6 +186,7 @@ impl Session {
         eval.backend_pid = pid;
         eval.machine = db.machine.number();
         eval.database_catalog = Some(Arc::clone(&db.catalog));
+        eval.sequences = Sequences::of(&db.sequences);
         let mut session = Session {
             db: Arc::clone(db),
             coordinator: db.machine.coordinator(),

@@ -11,6 +11,7 @@ use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::Copy;
 use fencepost_sql::catalog::guard_table;
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_txn::Stop;
@@ -136,6 +137,13 @@ impl Session {
                 yields: single && attempt < ATTEMPTS_MAX,
             };
             let mut result = self.attempt(portal, max_rows, sink, last, line).await;
+            if let Some(id) = self.wanted_range(&result)
+                && sink.rewind()
+            {
+                Box::pin(self.take_range(id, true)).await?;
+                portal.execution = Execution::default();
+                continue;
+            }
             if let Err(halt) = result {
                 result = Err(Box::pin(self.doubted(halt)).await);
             }
@@ -156,6 +164,7 @@ impl Session {
                     Box::pin(back_off(attempt)).await;
                     attempt += 1;
                     intents |= halt.is_held_by_intent();
+                    self.eval.sequences.give_back();
                     self.abort_to_run_again(&halt);
                     self.enter();
                     portal.execution = Execution::default();
@@ -284,6 +293,9 @@ impl Session {
         if plan.split().is_some() && max_rows == 0 && !portal.execution.has_begun() {
             parts = Box::pin(self.parts_of(planned, &portal.params)).await?;
         }
+        if planned.is_volatile {
+            self.eval.sequences.begin();
+        }
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
@@ -300,16 +312,29 @@ impl Session {
             );
             cx.parts = parts;
             cx.deferred = Some(&mut self.deferred);
+            // A statement that draws from sequences may have to be run again.
+            let before = planned.is_volatile.then(|| cx.tx.savepoint());
             let progress = {
                 let work = pin!(portal.execution.run(plan, &mut cx, sink, max_rows));
-                interruptible(&self.cancel, self.deadline, work).await?
+                interruptible(&self.cancel, self.deadline, work).await
             };
+            if let Some(before) = before {
+                let again = matches!(&progress, Err(Halt::Error(e)) if wanted_range(e).is_some());
+                if again {
+                    cx.tx.rollback_to(&before);
+                }
+                cx.tx.release(before);
+            }
+            let progress = progress?;
             if let Some(parts) = cx.parts {
                 self.came = parts.came();
             }
             progress
         };
         self.take_set_config()?;
+        if planned.is_volatile {
+            Box::pin(self.set_sequences()).await?;
+        }
         Ok(match progress {
             Progress::Done(count) => Completion::Complete(plan.tag(count)),
             Progress::Suspended => Completion::Suspended,

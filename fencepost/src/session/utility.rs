@@ -375,7 +375,10 @@ impl Session {
                 self.db.plans.clear();
                 "DISCARD PLANS"
             }
-            DiscardKind::Sequences => "DISCARD SEQUENCES",
+            DiscardKind::Sequences => {
+                self.eval.sequences.discard();
+                "DISCARD SEQUENCES"
+            }
             DiscardKind::Temp => "DISCARD TEMP",
         })
     }

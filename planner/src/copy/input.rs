@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{Copy, CopyOptions, CopySource, Expr};
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::text_in;
 use fencepost_sql::value::Value;
@@ -25,6 +26,8 @@ pub struct CopyInput {
     line_number: u64,
     header_due: bool,
     record: Record,
+    /// The line is to be read once more: a sequence had no values for it.
+    again: bool,
     row: Vec<Value>,
     writer: RowWriter,
     count: u64,
@@ -53,6 +56,7 @@ impl CopyInput {
             line_number: 0,
             header_due: copy.options.header,
             record: Record::default(),
+            again: false,
             row: vec![Value::Null; table.columns.len()],
             writer: RowWriter::of_many(),
             count: 0,
@@ -87,14 +91,22 @@ impl CopyInput {
     }
 
     async fn rows(&mut self, cx: &mut Cx<'_>, last: bool) -> Result<(), Halt> {
-        while self.lines.next(&self.options, last, &mut self.line) {
+        while std::mem::take(&mut self.again)
+            || self.lines.next(&self.options, last, &mut self.line)
+        {
             self.line_number += 1;
             cx.check_cancel()?;
             if std::mem::take(&mut self.header_due) {
                 self.check_header()?;
                 continue;
             }
-            self.parse(cx).map_err(Halt::Error)?;
+            if let Err(error) = self.parse(cx) {
+                if wanted_range(&error).is_some() {
+                    self.again = true;
+                    self.line_number -= 1;
+                }
+                return Err(error.into());
+            }
             let inserted = self.writer.insert(cx, &self.table, &self.row, Yield::Never);
             match inserted.await {
                 Ok(_) => {

@@ -1,15 +1,19 @@
 //! ALTER TABLE.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use fencepost_sql::bound::{AddColumn, AlterAction, AlterTable, SetType, Volatility};
-use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::catalog::{IndexDef, IndexKind, SequenceDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 
 use super::changes::Changes;
 use super::create::{add_constraint, exists, hidden_index, multiple_keys};
 use super::rewrite::rewrite;
 use super::rules::{Rows, add_check, add_foreign_key, constraint_name, drop_references};
+use super::sequence::{add_for_column, drop_owned};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
@@ -126,7 +130,10 @@ async fn add_column(
     table.push_column(add.column.clone());
     let not_null = add.column.not_null;
     let generated = add.column.more.generated.is_some();
-    if generated || add.default.volatility() == Volatility::Volatile {
+    if let Some(new) = &add.sequence {
+        let sequence = add_for_column(new, table, cx, ddl).await?;
+        fill_from(&sequence, &old, cx, table).await?;
+    } else if generated || add.default.volatility() == Volatility::Volatile {
         let fill = |cx: &Cx<'_>, row: &[Value]| {
             let mut row = row.to_vec();
             row.push(cx.value(&add.default, &[])?);
@@ -161,6 +168,37 @@ async fn add_column(
     Ok(())
 }
 
+/// Gives the rows that are there values of a new sequence, in the order of the first index.
+async fn fill_from(
+    sequence: &SequenceDef,
+    old: &TableDef,
+    cx: &mut Cx<'_>,
+    table: &mut TableDef,
+) -> Result<(), Halt> {
+    let mut count = 0;
+    let mut rows = Rows::of(old);
+    while rows.next(cx).await?.is_some() {
+        count += 1;
+    }
+    let taken = match count {
+        0 => None,
+        count => sequence.take(cx.tx, count).await?,
+    };
+    let next = AtomicI64::new(taken.map_or(0, |taken| taken.first));
+    let kind = table.columns[table.columns.len() - 1].ty.kind;
+    let fill = |_: &Cx<'_>, row: &[Value]| {
+        let value = next.fetch_add(sequence.increment, Ordering::Relaxed);
+        let mut row = row.to_vec();
+        row.push(match kind {
+            TypeKind::Int2 => Value::Int2(value as i16),
+            TypeKind::Int4 => Value::Int4(value as i32),
+            _ => Value::Int8(value),
+        });
+        Ok(row)
+    };
+    rewrite(cx, old, table, Default::default(), &fill).await
+}
+
 async fn drop_column(
     (column, cascade): (usize, bool),
     cx: &mut Cx<'_>,
@@ -191,6 +229,7 @@ async fn drop_column(
         child.parent_lost_column(parent, column);
     }
     let old = table.clone();
+    drop_owned(old.columns[column].more.sequence.into_iter(), cx, ddl).await?;
     table.remove_column(column);
     let reaches_all =
         |first: &IndexDef| first.is_hidden() || (first.primary && first.kind == IndexKind::BTree);

@@ -12,6 +12,7 @@ use super::build_index::build;
 use super::changes::{Changes, check_settled};
 use super::names::choose_name;
 use super::rules::{add_check, add_foreign_key, constraint_name};
+use super::sequence::add_for_column;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index::{create, drop_index};
@@ -68,6 +69,9 @@ pub async fn create_table(
     }
     for key in &statement.unique {
         add_constraint(cx, ddl, &mut table, key, None, empty).await?;
+    }
+    for new in &statement.sequences {
+        add_for_column(new, &mut table, cx, ddl).await?;
     }
     for check in &statement.checks {
         add_check(cx, ddl, &mut table, check, false).await?;

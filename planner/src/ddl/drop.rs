@@ -9,6 +9,8 @@ use super::build_index::RowWalk;
 use super::changes::{Changes, check_settled};
 use super::create::begin_alter;
 use super::rules::drop_references;
+use super::sequence::{drop_owned, restart_owned};
+use super::view::drop_views_of;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
@@ -28,6 +30,7 @@ pub async fn drop_table(
     }
     let mut changes = Changes::begin(cx, ddl).await?;
     let goes = |id: &u32| statement.tables.iter().any(|table| table.id == *id);
+    drop_views_of(&statement.tables, statement.cascade, cx, ddl, &mut changes).await?;
     for table in &statement.tables {
         let referencing = table.rules.referenced_by.iter().filter(|id| !goes(id));
         for child in referencing {
@@ -53,6 +56,8 @@ pub async fn drop_table(
         for index in &table.indexes {
             index::drop_index(cx.tx, index).await?;
         }
+        let owned = table.columns.iter().filter_map(|c| c.more.sequence);
+        drop_owned(owned, cx, ddl).await?;
         ddl.catalog.remove_table(cx.tx, table).await?;
     }
     changes.finish(cx, ddl).await?;
@@ -169,6 +174,10 @@ pub async fn truncate(
         for index in &mut emptied.indexes {
             index::drop_index(cx.tx, index).await?;
             index.roots = index::create(cx.tx, table, index, &places).await?;
+        }
+        if statement.restart {
+            let owned = table.columns.iter().filter_map(|c| c.more.sequence);
+            restart_owned(owned, cx, ddl).await?;
         }
         ddl.catalog.replace_table(cx.tx, &emptied).await?;
     }

@@ -9,6 +9,8 @@ mod names;
 mod rewrite;
 mod role;
 mod rules;
+mod sequence;
+mod view;
 
 use fencepost_sql::bound::Statement;
 use fencepost_sql::catalog::{Catalog, Snapshot};
@@ -69,6 +71,11 @@ pub async fn run_ddl(
         Statement::DropTable(drop) => drop::drop_table(drop, cx, ddl).await,
         Statement::DropIndex(drop) => drop::drop_index(drop, cx, ddl).await,
         Statement::Truncate(truncate) => drop::truncate(truncate, cx, ddl).await,
+        Statement::CreateSequence(create) => sequence::create_sequence(create, cx, ddl).await,
+        Statement::AlterSequence(alter) => sequence::alter_sequence(alter, cx, ddl).await,
+        Statement::DropSequence(drop) => sequence::drop_sequence(drop, cx, ddl).await,
+        Statement::CreateView(create) => view::create_view(create, cx, ddl).await,
+        Statement::DropView(drop) => view::drop_view(drop, cx, ddl).await,
         Statement::CreateRole(create) => role::create_role(create, cx, ddl).await,
         Statement::AlterRole(alter) => role::alter_role(alter, cx, ddl).await,
         Statement::DropRole(drop) => role::drop_role(drop, cx, ddl).await,
@@ -85,6 +92,11 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DropTable(_) => "DROP TABLE",
         Statement::DropIndex(_) => "DROP INDEX",
         Statement::Truncate(_) => "TRUNCATE TABLE",
+        Statement::CreateSequence(_) => "CREATE SEQUENCE",
+        Statement::AlterSequence(_) => "ALTER SEQUENCE",
+        Statement::DropSequence(_) => "DROP SEQUENCE",
+        Statement::CreateView(_) => "CREATE VIEW",
+        Statement::DropView(_) => "DROP VIEW",
         Statement::CreateRole(_) => "CREATE ROLE",
         Statement::AlterRole(_) => "ALTER ROLE",
         Statement::DropRole(_) => "DROP ROLE",

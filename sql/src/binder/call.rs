@@ -5,6 +5,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::coerce::implicitly;
 use super::expr::Around;
+use super::sequence::{takes_sequence, under_regclass};
 use super::{names, polymorphic};
 use crate::bound::{Expr, Node, WindowFunction};
 use crate::error::{SqlError, SqlState};
@@ -72,8 +73,15 @@ impl Binder<'_> {
                 if list.duplicate_treatment.is_some() {
                     return Err(refused("DISTINCT"));
                 }
-                for arg in super::named_args::in_order(&name, &list.args)? {
+                for (nth, arg) in super::named_args::in_order(&name, &list.args)?
+                    .into_iter()
+                    .enumerate()
+                {
                     args.push(match arg {
+                        Some(arg) if nth == 0 && takes_sequence(&name) => {
+                            let arg = self.expr(under_regclass(arg), around)?;
+                            self.sequence_of(arg)?
+                        }
                         Some(arg) => self.expr(arg, around)?,
                         None => Expr::constant(Type::INT4, crate::value::Value::Int4(0)),
                     });
@@ -81,6 +89,7 @@ impl Binder<'_> {
             }
         }
         match name.as_str() {
+            "pg_get_serial_sequence" => self.serial_sequence(&args),
             "coalesce" => self.coalesce(args),
             "greatest" | "least" => self.extreme(name == "greatest", args),
             "nullif" => self.nullif(args),

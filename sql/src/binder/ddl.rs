@@ -101,6 +101,7 @@ impl Binder<'_> {
         match object_type {
             ast::ObjectType::Table => self.drop_tables(if_exists, list, cascade),
             ast::ObjectType::Index => self.drop_indexes(if_exists, list),
+            ast::ObjectType::View => self.drop_views(if_exists, list, cascade),
             other => Err(SqlError::unsupported(format!("DROP {other}"))),
         }
     }
@@ -122,6 +123,13 @@ impl Binder<'_> {
             match self.catalog.table(schema.as_deref(), &name)? {
                 Some(table) if drop.tables.iter().any(|t| t.id == table.id) => {}
                 Some(table) => drop.tables.push(table),
+                None if self.catalog.view(schema.as_deref(), &name)?.is_some() => {
+                    return Err(SqlError::new(
+                        SqlState::WRONG_OBJECT_TYPE,
+                        format!("\"{shown}\" is not a table"),
+                    )
+                    .hint("Use DROP VIEW to remove a view."));
+                }
                 None if if_exists => drop.missing.push(shown),
                 None => {
                     return Err(SqlError::new(
@@ -178,7 +186,15 @@ impl Binder<'_> {
             }
             next += 1;
         }
-        Ok(Statement::Truncate(Truncate { tables, named }))
+        let restart = matches!(
+            truncate.identity,
+            Some(ast::TruncateIdentityOption::Restart)
+        );
+        Ok(Statement::Truncate(Truncate {
+            tables,
+            named,
+            restart,
+        }))
     }
 }
 

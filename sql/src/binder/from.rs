@@ -208,6 +208,13 @@ impl Binder<'_> {
                 if let Some((leaf, source)) = self.named_query(name, called, scope.width)? {
                     return self.leaf(leaf, source, alias.as_ref(), scope);
                 }
+                if let Some(view) = self.view(name)? {
+                    let of_view =
+                        |binder: &mut Self| binder.expanded(&view, alias_name, scope.width);
+                    let (leaf, select) = self.deeper(of_view)?;
+                    let source = LeafSource::Subquery(Box::new(select));
+                    return self.leaf(leaf, source, alias.as_ref(), scope);
+                }
                 let table = match self.table(name) {
                     Err(missing) => {
                         let Some(table) = names::system_table(name) else {

@@ -37,6 +37,7 @@ mod rows;
 mod rules;
 mod scope;
 mod select;
+mod sequence;
 mod set;
 mod special;
 mod subquery;
@@ -45,6 +46,7 @@ mod symbol;
 mod tests;
 mod type_name;
 mod update;
+mod view;
 mod window;
 mod with;
 
@@ -156,6 +158,7 @@ impl Binder<'_> {
             ast::Statement::Update(update) => self.update(update),
             ast::Statement::Delete(delete) => self.delete(delete),
             ast::Statement::CreateTable(create) => self.create_table(create),
+            ast::Statement::CreateView(create) => self.create_view(create),
             ast::Statement::CreateIndex(create) => self.create_index(create),
             ast::Statement::AlterTable(alter) => self.alter_table(alter),
             ast::Statement::AlterIndex { name, operation } => self.alter_index(name, operation),

@@ -86,9 +86,13 @@ impl Binder<'_> {
         schema: Option<&str>,
         name: &str,
     ) -> Result<Arc<TableDef>, SqlError> {
-        self.catalog
-            .table(schema, name)?
-            .ok_or_else(|| no_relation(schema, name))
+        if let Some(table) = self.catalog.table(schema, name)? {
+            return Ok(table);
+        }
+        match self.catalog.view(schema, name)? {
+            Some(_) => Err(SqlError::unsupported("this on a view")),
+            None => Err(no_relation(schema, name)),
+        }
     }
 
     /// Position of a column of a table, or 42703 as DML and DDL word it.

@@ -3,6 +3,7 @@
 use super::ddl::{KeyConstraint, NewCheck, NewForeignKey};
 use super::expr::Expr;
 use super::rules::RowRules;
+use super::sequence::NewSequence;
 use crate::catalog::ColumnDef;
 use crate::error::SqlState;
 use crate::types::Type;
@@ -88,6 +89,8 @@ pub struct AddColumn {
     pub column: ColumnDef,
     /// Its DEFAULT.
     pub default: Expr,
+    /// The sequence of a SERIAL or IDENTITY column.
+    pub sequence: Option<NewSequence>,
     /// The rules of the table's rows with it.
     pub rules: RowRules,
     /// PRIMARY KEY.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::alter::AlterAction;
 use super::expr::Expr;
+use super::sequence::NewSequence;
 use crate::catalog::{ColumnDef, IndexColumn, IndexKind, Referential, TableDef};
 
 /// CREATE TABLE.
@@ -25,6 +26,8 @@ pub struct CreateTable {
     pub checks: Vec<NewCheck>,
     /// FOREIGN KEY constraints.
     pub foreign_keys: Vec<NewForeignKey>,
+    /// Sequences of SERIAL and IDENTITY columns.
+    pub sequences: Vec<NewSequence>,
     /// The access method of the primary key: `WITH (index = hash)`.
     pub index_kind: IndexKind,
     /// PARTITION BY HASH.
@@ -152,4 +155,6 @@ pub struct Truncate {
     pub tables: Vec<Arc<TableDef>>,
     /// How many of them were named.
     pub named: usize,
+    /// RESTART IDENTITY
+    pub restart: bool,
 }

@@ -21,9 +21,11 @@ mod relation;
 mod role;
 mod rules;
 mod select;
+mod sequence;
 mod session;
 mod statement;
 mod subquery;
+mod view;
 mod window;
 
 pub use alter::{AddColumn, AlterAction, SetType};
@@ -46,9 +48,11 @@ pub use select::{
     Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,
     Locking, OrderKey, Select, TableFunction, Target, WaitPolicy,
 };
+pub use sequence::{AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions};
 pub use session::{
     DiscardKind, Explain, Isolation, SetScope, SetStatement, SetValue, TransactionModes,
 };
 pub use statement::{ResultColumn, Statement};
 pub use subquery::{Subquery, SubqueryKind};
+pub use view::{CreateView, DropView};
 pub use window::{Frame, FrameBound, FrameOffset, FrameUnit, WindowCall, WindowFunction};

@@ -5,7 +5,9 @@ use super::dml::{Changes, Copy, Delete, Insert, Update};
 use super::expr::Expr;
 use super::role::{AlterRole, CreateRole, DropRole};
 use super::select::{ColumnOrigin, Select, Target};
+use super::sequence::{AlterSequence, CreateSequence, DropSequence};
 use super::session::{DiscardKind, Explain, SetStatement, TransactionModes};
+use super::view::{CreateView, DropView};
 use crate::types::Type;
 
 /// A statement with everything resolved.
@@ -35,6 +37,16 @@ pub enum Statement {
     AlterTable(AlterTable),
     /// TRUNCATE.
     Truncate(Truncate),
+    /// CREATE SEQUENCE.
+    CreateSequence(CreateSequence),
+    /// ALTER SEQUENCE.
+    AlterSequence(AlterSequence),
+    /// DROP SEQUENCE.
+    DropSequence(DropSequence),
+    /// CREATE VIEW.
+    CreateView(CreateView),
+    /// DROP VIEW.
+    DropView(DropView),
     /// CREATE ROLE.
     CreateRole(CreateRole),
     /// ALTER ROLE.
@@ -170,6 +182,11 @@ impl Statement {
                 | Statement::DropIndex(_)
                 | Statement::AlterTable(_)
                 | Statement::Truncate(_)
+                | Statement::CreateSequence(_)
+                | Statement::AlterSequence(_)
+                | Statement::DropSequence(_)
+                | Statement::CreateView(_)
+                | Statement::DropView(_)
                 | Statement::CreateRole(_)
                 | Statement::AlterRole(_)
                 | Statement::DropRole(_)

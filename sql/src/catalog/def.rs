@@ -15,6 +15,8 @@ use std::sync::Arc;
 use super::guard::Guards;
 use super::partition::{Partitioning, Roots};
 use super::rules::{ColumnMore, TableRules};
+use super::sequence::SequenceDef;
+use super::view::ViewDef;
 use crate::error::SqlError;
 use crate::types::Type;
 use crate::value::Value;
@@ -205,6 +207,30 @@ pub trait CatalogView {
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<TableDef>>, SqlError>;
+
+    /// The sequence `name`.
+    fn sequence(
+        &self,
+        _schema: Option<&str>,
+        _name: &str,
+    ) -> Result<Option<Arc<SequenceDef>>, SqlError> {
+        Ok(None)
+    }
+
+    /// The sequence with the oid `id`.
+    fn sequence_by_id(&self, _id: u32) -> Result<Option<Arc<SequenceDef>>, SqlError> {
+        Ok(None)
+    }
+
+    /// The view `name`.
+    fn view(&self, _schema: Option<&str>, _name: &str) -> Result<Option<Arc<ViewDef>>, SqlError> {
+        Ok(None)
+    }
+
+    /// The views that read the table with the oid `id`.
+    fn views_of(&self, _id: u32) -> Vec<Arc<ViewDef>> {
+        Vec::new()
+    }
 
     /// The role `name`.
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError>;

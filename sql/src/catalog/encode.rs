@@ -11,6 +11,8 @@ use super::def::{ColumnDef, IndexColumn, IndexDef, IndexKind, RoleDef, TableDef}
 use super::guard::Guards;
 use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
 use super::rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
+use super::sequence::SequenceDef;
+use super::view::ViewDef;
 use crate::error::{SqlError, SqlState};
 use crate::row::RowLayout;
 use crate::types::{Type, TypeKind};
@@ -25,6 +27,10 @@ const TABLE_FORMAT_WHOLE: u8 = 1;
 /// Most guards of a table.
 const GUARDS_MAX: u32 = 1024;
 const ROLE_FORMAT: u8 = 1;
+/// Of sequences, which are among the tables.
+const SEQUENCE_FORMAT: u8 = 0x40;
+/// Of views, which are among the tables.
+const VIEW_FORMAT: u8 = 0x41;
 
 /// The bytes of a table's definition.
 pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
@@ -68,6 +74,7 @@ fn encode_more(column: &ColumnDef, out: &mut Writer) {
         Some(Identity::Always) => 1,
         Some(Identity::ByDefault) => 2,
     });
+    out.u32(more.sequence.unwrap_or(0));
     let mut words = Vec::new();
     let layout = RowLayout::of_types([column.ty.kind]);
     if let Some(missing) = &more.missing
@@ -227,6 +234,7 @@ fn read_more(input: &mut Reader<'_>, kind: TypeKind) -> Option<ColumnMore> {
         2 => Some(Identity::ByDefault),
         _ => return None,
     };
+    let sequence = Some(input.u32()?).filter(|id| *id != 0);
     let words: Option<Vec<u64>> = (0..input.u32()?).map(|_| input.u64()).collect();
     let words = words?;
     let layout = RowLayout::of_types([kind]);
@@ -237,6 +245,7 @@ fn read_more(input: &mut Reader<'_>, kind: TypeKind) -> Option<ColumnMore> {
     Some(ColumnMore {
         generated,
         identity,
+        sequence,
         missing,
     })
 }
@@ -322,6 +331,115 @@ fn read_index(input: &mut Reader<'_>, table: &TableDef, whole: bool) -> Option<I
         columns,
         roots,
     })
+}
+
+/// The bytes of a sequence's definition.
+pub(super) fn encode_sequence(sequence: &SequenceDef) -> Vec<u8> {
+    let mut out = Writer(vec![SEQUENCE_FORMAT]);
+    out.u32(sequence.id);
+    out.text(&sequence.schema);
+    out.text(&sequence.name);
+    out.u32(sequence.kind.oid());
+    for number in [
+        sequence.start,
+        sequence.increment,
+        sequence.min,
+        sequence.max,
+        sequence.cache,
+    ] {
+        out.u64(number as u64);
+    }
+    out.flag(sequence.cycle);
+    out.u32(sequence.owner.unwrap_or(0));
+    out.u64(sequence.cell);
+    out.0
+}
+
+/// Are these bytes a sequence's definition?
+pub(super) fn is_sequence(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&SEQUENCE_FORMAT)
+}
+
+/// The sequence's definition that `bytes` hold.
+pub(super) fn decode_sequence(bytes: &[u8]) -> Result<SequenceDef, SqlError> {
+    read_sequence(&mut Reader(bytes)).ok_or_else(corrupt)
+}
+
+fn read_sequence(input: &mut Reader<'_>) -> Option<SequenceDef> {
+    if input.u8()? != SEQUENCE_FORMAT {
+        return None;
+    }
+    let sequence = SequenceDef {
+        id: input.u32()?,
+        schema: input.text()?,
+        name: input.text()?,
+        kind: TypeKind::from_oid(input.u32()?)?,
+        start: input.u64()? as i64,
+        increment: Some(input.u64()? as i64).filter(|increment| *increment != 0)?,
+        min: input.u64()? as i64,
+        max: input.u64()? as i64,
+        cache: input.u64()? as i64,
+        cycle: input.flag()?,
+        owner: Some(input.u32()?).filter(|owner| *owner != 0),
+        cell: input.u64()?,
+    };
+    input.0.is_empty().then_some(sequence)
+}
+
+/// The bytes of a view's definition.
+pub(super) fn encode_view(view: &ViewDef) -> Vec<u8> {
+    let mut out = Writer(vec![VIEW_FORMAT]);
+    out.u32(view.id);
+    out.text(&view.schema);
+    out.text(&view.name);
+    out.u32(view.columns.len() as u32);
+    for (name, ty) in &view.columns {
+        out.text(name);
+        out.u32(ty.kind.oid());
+        out.u32(ty.typmod as u32);
+    }
+    out.text(&view.text);
+    out.list(view.tables.iter().copied());
+    out.list(view.views.iter().copied());
+    out.0
+}
+
+/// Are these bytes a view's definition?
+pub(super) fn is_view(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&VIEW_FORMAT)
+}
+
+/// The view's definition that `bytes` hold.
+pub(super) fn decode_view(bytes: &[u8]) -> Result<ViewDef, SqlError> {
+    read_view(&mut Reader(bytes)).ok_or_else(corrupt)
+}
+
+fn read_view(input: &mut Reader<'_>) -> Option<ViewDef> {
+    if input.u8()? != VIEW_FORMAT {
+        return None;
+    }
+    let id = input.u32()?;
+    let schema = input.text()?;
+    let name = input.text()?;
+    let mut columns = Vec::new();
+    for _ in 0..input.u32()? {
+        let name = input.text()?;
+        let ty = Type {
+            kind: TypeKind::from_oid(input.u32()?)?,
+            typmod: input.u32()? as i32,
+        };
+        columns.push((name, ty));
+    }
+    let view = ViewDef {
+        id,
+        schema,
+        name,
+        columns,
+        text: input.text()?,
+        tables: input.list()?,
+        views: input.list()?,
+    };
+    input.0.is_empty().then_some(view)
 }
 
 /// The bytes of a role's definition.
@@ -503,6 +621,7 @@ mod tests {
         table.columns[0].more = ColumnMore {
             generated: Some("a".into()),
             identity: Some(Identity::ByDefault),
+            sequence: Some(17),
             missing: Some(Value::text("before")),
         };
         table.rules = TableRules {
@@ -545,6 +664,49 @@ mod tests {
             verifier: None,
         };
         assert_eq!(decode_role(&encode_role(&role)).expect("it decodes"), role);
+    }
+
+    #[test]
+    fn sequences_come_back() {
+        let sequence = SequenceDef {
+            id: 16400,
+            schema: "public".into(),
+            name: "s".into(),
+            kind: TypeKind::Int2,
+            start: -5,
+            increment: -1,
+            min: -32768,
+            max: -1,
+            cache: 7,
+            cycle: true,
+            owner: Some(16384),
+            cell: 99,
+        };
+        let bytes = encode_sequence(&sequence);
+        assert!(is_sequence(&bytes) && !is_sequence(&encode_table(&table())));
+        assert_eq!(decode_sequence(&bytes).expect("it decodes"), sequence);
+        for cut in 0..bytes.len() {
+            assert!(decode_sequence(&bytes[..cut]).is_err());
+        }
+    }
+
+    #[test]
+    fn views_come_back() {
+        let view = ViewDef {
+            id: 16401,
+            schema: "public".into(),
+            name: "v".into(),
+            columns: vec![("a".into(), Type::varchar(7)), ("b".into(), Type::INT8)],
+            text: "SELECT 'x', 1".into(),
+            tables: vec![16384, 16390],
+            views: Vec::new(),
+        };
+        let bytes = encode_view(&view);
+        assert!(is_view(&bytes) && !is_view(&encode_table(&table())));
+        assert_eq!(decode_view(&bytes).expect("it decodes"), view);
+        for cut in 0..bytes.len() {
+            assert!(decode_view(&bytes[..cut]).is_err());
+        }
     }
 
     #[test]

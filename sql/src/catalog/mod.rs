@@ -9,8 +9,10 @@ mod guard;
 pub mod outcomes;
 mod partition;
 mod rules;
+mod sequence;
 mod snapshot;
 mod store;
+mod view;
 
 pub use ddl::{Ddl, statements};
 pub use def::{
@@ -21,5 +23,7 @@ pub use guard::{Guards, all_guard, guard_table};
 pub use outcomes::{Ending, Outcomes};
 pub use partition::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Partitioning, Roots};
 pub use rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
+pub use sequence::{SequenceDef, Taken};
 pub use snapshot::Snapshot;
 pub use store::{Catalog, SUPERUSER_OID};
+pub use view::ViewDef;

@@ -77,6 +77,8 @@ pub struct ColumnMore {
     pub generated: Option<String>,
     /// GENERATED … AS IDENTITY; its default is the next value of its sequence.
     pub identity: Option<Identity>,
+    /// The oid of the sequence that goes with it, of SERIAL or IDENTITY.
+    pub sequence: Option<u32>,
     /// What rows have in it that were written before it was added; `None` where there are none.
     pub missing: Option<Value>,
 }

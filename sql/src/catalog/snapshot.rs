@@ -5,6 +5,8 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashMapExt};
 
 use super::def::{CatalogView, PUBLIC_SCHEMA, RoleDef, TableDef};
+use super::sequence::SequenceDef;
+use super::view::ViewDef;
 use crate::error::{SqlError, SqlState};
 
 /// Every definition at one catalog version.
@@ -14,6 +16,8 @@ pub struct Snapshot {
     tables: HashMap<String, Arc<TableDef>>,
     index_owner: HashMap<String, Arc<TableDef>>,
     by_oid: HashMap<u32, Arc<TableDef>>,
+    sequences: HashMap<String, Arc<SequenceDef>>,
+    views: HashMap<String, Arc<ViewDef>>,
     roles: HashMap<String, Arc<RoleDef>>,
 }
 
@@ -41,6 +45,30 @@ impl Snapshot {
         snapshot
     }
 
+    /// The same with these sequences.
+    pub fn with_sequences(mut self, sequences: Vec<SequenceDef>) -> Snapshot {
+        let named = |sequence: SequenceDef| (sequence.name.clone(), Arc::new(sequence));
+        self.sequences = sequences.into_iter().map(named).collect();
+        self
+    }
+
+    /// The same with these views.
+    pub fn with_views(mut self, views: Vec<ViewDef>) -> Snapshot {
+        let named = |view: ViewDef| (view.name.clone(), Arc::new(view));
+        self.views = views.into_iter().map(named).collect();
+        self
+    }
+
+    /// Every view.
+    pub fn views(&self) -> impl Iterator<Item = &Arc<ViewDef>> {
+        self.views.values()
+    }
+
+    /// Every sequence.
+    pub fn sequences(&self) -> impl Iterator<Item = &Arc<SequenceDef>> {
+        self.sequences.values()
+    }
+
     /// The catalog version of this snapshot.
     pub fn version(&self) -> u64 {
         self.version
@@ -65,9 +93,12 @@ impl Snapshot {
         roles
     }
 
-    /// Is `name` taken by a table or an index? They share one name space.
+    /// Is `name` taken by a table, an index, a sequence or a view? They share one name space.
     pub fn relation_exists(&self, name: &str) -> bool {
-        self.tables.contains_key(name) || self.index_owner.contains_key(name)
+        self.tables.contains_key(name)
+            || self.index_owner.contains_key(name)
+            || self.sequences.contains_key(name)
+            || self.views.contains_key(name)
     }
 }
 
@@ -91,6 +122,34 @@ impl CatalogView for Snapshot {
         Ok(in_public(schema)?
             .then(|| self.index_owner.get(name).cloned())
             .flatten())
+    }
+
+    fn sequence(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<SequenceDef>>, SqlError> {
+        Ok(in_public(schema)?
+            .then(|| self.sequences.get(name).cloned())
+            .flatten())
+    }
+
+    fn sequence_by_id(&self, id: u32) -> Result<Option<Arc<SequenceDef>>, SqlError> {
+        let mut sequences = self.sequences();
+        Ok(sequences.find(|sequence| sequence.id == id).cloned())
+    }
+
+    fn view(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<ViewDef>>, SqlError> {
+        Ok(in_public(schema)?
+            .then(|| self.views.get(name).cloned())
+            .flatten())
+    }
+
+    fn views_of(&self, id: u32) -> Vec<Arc<ViewDef>> {
+        let reading = self.views().filter(|view| view.tables.contains(&id));
+        let mut views: Vec<Arc<ViewDef>> = reading.cloned().collect();
+        views.sort_by_key(|view| view.id);
+        views
     }
 
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {

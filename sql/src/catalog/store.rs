@@ -3,7 +3,7 @@
 //! ```text
 //! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree]
 //! heart         [catalog version, next oid]      written by every DDL transaction
-//! tables tree   oid -> row (oid, name, definition)
+//! tables tree   oid -> row (oid, name, definition)      sequences and views are there, too
 //! roles tree    oid -> row (oid, name, definition)
 //! outcomes      how transactions ended: see `outcomes.rs`
 //! guards        of each table: see `guard.rs`
@@ -27,10 +27,15 @@ use fencepost_txn::{Near, Transaction};
 use parking_lot::RwLock;
 
 use super::def::{ColumnDef, RoleDef, TableDef};
-use super::encode::{decode_role, decode_table, encode_role, encode_table};
+use super::encode::{
+    decode_role, decode_sequence, decode_table, decode_view, encode_role, encode_sequence,
+    encode_table, encode_view, is_sequence, is_view,
+};
 use super::outcomes::Outcomes;
 use super::rules::ColumnMore;
+use super::sequence::SequenceDef;
 use super::snapshot::Snapshot;
+use super::view::ViewDef;
 use crate::error::SqlError;
 use crate::row::RowLayout;
 use crate::stop::Halt;
@@ -165,9 +170,16 @@ impl Catalog {
     }
 
     async fn load(&self, tx: &mut Transaction, version: u64) -> Result<Snapshot, Halt> {
-        let mut tables = Vec::new();
+        let (mut tables, mut sequences) = (Vec::new(), Vec::new());
+        let mut views = Vec::new();
         for bytes in self.definitions(tx, &self.tables).await? {
-            tables.push(decode_table(&bytes)?);
+            if is_sequence(&bytes) {
+                sequences.push(decode_sequence(&bytes)?);
+            } else if is_view(&bytes) {
+                views.push(decode_view(&bytes)?);
+            } else {
+                tables.push(decode_table(&bytes)?);
+            }
         }
         let mut roles = Vec::new();
         for bytes in self.definitions(tx, &self.roles).await? {
@@ -178,7 +190,9 @@ impl Catalog {
         let roots = indexes.flat_map(|index| index.roots.all());
         let roots: Vec<Addr> = roots.map(|root| Addr::from_raw(*root)).collect();
         tx.machine().meet(&roots).await?;
-        Ok(Snapshot::new(version, tables, roles))
+        Ok(Snapshot::new(version, tables, roles)
+            .with_sequences(sequences)
+            .with_views(views))
     }
 
     async fn definitions(&self, tx: &mut Transaction, tree: &BTree) -> Result<Vec<Vec<u8>>, Halt> {
@@ -262,6 +276,38 @@ impl Catalog {
     pub async fn remove_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
         table.guards.free(tx).await?;
         self.remove_row(tx, self.tables, table.id).await
+    }
+
+    /// Adds `sequence`, whose cell exists already.
+    pub async fn insert_sequence(
+        &self,
+        tx: &mut Transaction,
+        sequence: &SequenceDef,
+    ) -> Result<(), Halt> {
+        let bytes = encode_sequence(sequence);
+        self.insert_row(tx, self.tables, sequence.id, &sequence.name, bytes)
+            .await
+    }
+
+    /// Removes the definition of `sequence`; its cell is the caller's to free.
+    pub async fn remove_sequence(
+        &self,
+        tx: &mut Transaction,
+        sequence: &SequenceDef,
+    ) -> Result<(), Halt> {
+        self.remove_row(tx, self.tables, sequence.id).await
+    }
+
+    /// Adds `view`.
+    pub async fn insert_view(&self, tx: &mut Transaction, view: &ViewDef) -> Result<(), Halt> {
+        let bytes = encode_view(view);
+        self.insert_row(tx, self.tables, view.id, &view.name, bytes)
+            .await
+    }
+
+    /// Removes `view`.
+    pub async fn remove_view(&self, tx: &mut Transaction, view: &ViewDef) -> Result<(), Halt> {
+        self.remove_row(tx, self.tables, view.id).await
     }
 
     /// Adds a role.

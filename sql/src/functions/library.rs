@@ -2,8 +2,8 @@
 
 use super::{
     ScalarFunction, array, array_search, bits, catalog, datetime, extract, format, interval, json,
-    json_edit, json_make, make_time, math, math_more, regex, session, span_fields, string,
-    string_more,
+    json_edit, json_make, make_time, math, math_more, regex, sequence, session, span_fields,
+    string, string_more,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -72,7 +72,7 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 19] = [
+static TABLES: [&[ScalarFunction]; 20] = [
     math_more::FUNCTIONS,
     make_time::FUNCTIONS,
     format::FUNCTIONS,
@@ -92,6 +92,7 @@ static TABLES: [&[ScalarFunction]; 19] = [
     session::FUNCTIONS,
     catalog::FUNCTIONS,
     bits::FUNCTIONS,
+    sequence::FUNCTIONS,
 ];
 
 /// All functions.

@@ -31,6 +31,7 @@ mod md5;
 mod objects;
 mod regex;
 mod rows;
+mod sequence;
 mod series;
 mod session;
 mod span_fields;

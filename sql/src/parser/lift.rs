@@ -100,6 +100,9 @@ const BEFORE_EXPRESSION: [&str; 19] = [
     "values",
 ];
 
+/// Functions of names that are told when the statement is bound.
+const OF_NAMES: [&str; 4] = ["nextval", "currval", "setval", "pg_get_serial_sequence"];
+
 /// Words that a type modifier may follow in brackets.
 const TYPES_WITH_MODIFIER: [&str; 18] = [
     "char",
@@ -230,6 +233,10 @@ impl Walk<'_> {
         if self.order_by_at.is_some() || self.modifier_at.is_some() {
             return Some(());
         }
+        // The names of sequences are part of the plan.
+        if token.kind == Kind::String && self.is_named(before, before_that) {
+            return Some(());
+        }
         // A minus that has nothing to its left is the literal's sign.
         let minus = before.kind == Kind::Operator && before.text(self.sql) == "-";
         let signed = minus
@@ -253,6 +260,21 @@ impl Walk<'_> {
         self.text.push('$');
         self.text.push_str(&self.literals.len().to_string());
         Some(())
+    }
+
+    /// Does a function's first argument follow that is a name, or a second one?
+    fn is_named(&self, before: Token, before_that: Option<Token>) -> bool {
+        match before.kind {
+            Kind::Open => before_that.is_some_and(|word| is_one_of(word, self.sql, &OF_NAMES)),
+            Kind::Comma => before_that.is_some_and(|name| {
+                let end = self.sql.get(..name.start).unwrap_or("").trim_end();
+                name.kind == Kind::String
+                    && end
+                        .to_ascii_lowercase()
+                        .ends_with("pg_get_serial_sequence(")
+            }),
+            _ => false,
+        }
     }
 
     fn read(&self, token: Token, negative: bool) -> Option<Literal> {

@@ -16,6 +16,7 @@ mod copy;
 mod cursor;
 mod depth;
 mod dialect;
+mod identity;
 mod lexer;
 mod lift;
 mod partition;
@@ -27,7 +28,9 @@ mod utility;
 
 pub use copy::{CopyFrom, CopySyntax};
 pub(crate) use depth::too_deep;
+pub(crate) use identity::identity_options;
 pub use lift::{Lifted, Literal, lift};
+pub use rename::quoted;
 pub(crate) use rename::{mentions, renamed};
 
 use crate::bound;
@@ -101,6 +104,13 @@ fn parse_one(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
         Some(statement) => Ok(statement),
         None => syntax::statement(text, tokens),
     }
+}
+
+/// Parses a query that stands alone, as the catalog keeps views.
+pub(crate) fn parse_query(sql: &str) -> Result<Box<sqlparser::ast::Query>, SqlError> {
+    let tokens = lexer::tokens(sql)?;
+    depth::check(sql, &tokens)?;
+    syntax::query(sql, &tokens)
 }
 
 /// Whether an INSERT says OVERRIDING SYSTEM VALUE, or USER VALUE (false).

@@ -45,7 +45,7 @@ fn unquoted(token: &str) -> String {
 }
 
 /// An identifier as it is to be written.
-pub(crate) fn quoted(name: &str) -> String {
+pub fn quoted(name: &str) -> String {
     let plain = name
         .bytes()
         .all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());

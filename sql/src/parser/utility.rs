@@ -2,8 +2,11 @@
 //! those that PostgreSQL has for maintenance, which are accepted.
 
 mod role;
+mod sequence;
 mod settings;
 mod transaction;
+
+pub(super) use sequence::new_options as sequence_options;
 
 use super::cursor::Cursor;
 use super::lexer::{Kind, Token};
@@ -28,7 +31,10 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
         "alter" if c.accept("system") => machine(c)?,
         "create" | "alter" | "drop" => match role::parse(&word, c)? {
             Some(statement) => statement,
-            None => return Ok(None),
+            None => match sequence::parse(&word, c)? {
+                Some(statement) => statement,
+                None => return Ok(None),
+            },
         },
         "copy" => return Ok(Some(Statement::Copy(Box::new(copy::parse(c)?)))),
         "explain" => return explain(c).map(Some),

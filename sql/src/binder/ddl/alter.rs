@@ -16,6 +16,7 @@ use crate::bound::{
 };
 use crate::catalog::{IndexDef, IndexKind, TableDef};
 use crate::error::{SqlError, SqlState};
+use crate::parser::mentions;
 use crate::types::{Type, TypeKind};
 
 impl Binder<'_> {
@@ -100,6 +101,9 @@ impl Binder<'_> {
                 let name = names::fold(old_column_name);
                 let column = table.column(&name).ok_or_else(|| no_column(&name))?;
                 let to = names::fold(new_column_name);
+                if self.is_viewed(table, column) {
+                    return Err(SqlError::unsupported("RENAME of a column that a view uses"));
+                }
                 if table.column(&to).is_some() {
                     return Err(column_exists(&to, &table.name));
                 }
@@ -109,6 +113,9 @@ impl Binder<'_> {
             Op::RenameTable { table_name } => {
                 let (ast::RenameTableNameKind::As(name) | ast::RenameTableNameKind::To(name)) =
                     table_name;
+                if !self.catalog.views_of(table.id).is_empty() {
+                    return Err(SqlError::unsupported("RENAME of a table that a view uses"));
+                }
                 AlterAction::RenameTable(names::table_name(name)?.1)
             }
             Op::RenameConstraint { old_name, new_name } => AlterAction::RenameConstraint {
@@ -206,6 +213,7 @@ impl Binder<'_> {
             unique: unique.map(key).collect(),
             checks: Vec::new(),
             foreign_keys: Vec::new(),
+            sequences: Vec::new(),
             index_kind: IndexKind::BTree,
             partition_by: None,
         };
@@ -226,6 +234,7 @@ impl Binder<'_> {
         let default = self.default_of(&column)?;
         Ok(AlterAction::AddColumn(Box::new(AddColumn {
             default,
+            sequence: new.sequences.pop(),
             rules: self.generation_rules(table)?,
             column,
             primary_key,
@@ -268,6 +277,27 @@ impl Binder<'_> {
                     table.name
                 ),
             ));
+        }
+        if self.is_viewed(table, column) {
+            let views = self.catalog.views_of(table.id);
+            let first = views.first().map_or("", |view| &view.name);
+            if cascade {
+                return Err(SqlError::unsupported(
+                    "DROP COLUMN CASCADE of a column that a view uses",
+                ));
+            }
+            return Err(SqlError::new(
+                SqlState::DEPENDENT_OBJECTS,
+                format!(
+                    "cannot drop column {name} of table {} because other objects depend on it",
+                    table.name
+                ),
+            )
+            .detail(format!(
+                "view {first} depends on column {name} of table {}",
+                table.name
+            ))
+            .hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
         if table.columns.len() == 1 {
             return Err(SqlError::unsupported("a table without columns"));
@@ -380,6 +410,12 @@ impl Binder<'_> {
                 "ALTER COLUMN TYPE of a foreign key's column",
             ));
         }
+        if self.is_viewed(table, column) {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cannot alter type of a column used by a view or rule",
+            ));
+        }
         if !table.generated_from(column).is_empty() {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
@@ -425,6 +461,13 @@ impl Binder<'_> {
             rules,
             relabels,
         })))
+    }
+
+    /// Does a view name the column, as far as its text tells?
+    fn is_viewed(&self, table: &TableDef, column: usize) -> bool {
+        let name = &table.columns[column].name;
+        let views = self.catalog.views_of(table.id);
+        views.iter().any(|view| mentions(&view.text, name))
     }
 
     /// Does a foreign key lead to the column?

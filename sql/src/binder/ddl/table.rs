@@ -8,9 +8,11 @@ use super::super::{Binder, names, type_of};
 use super::constraint::{Shape, check_not_deferrable};
 use super::key_columns;
 use super::partition::Options;
-use crate::bound::{CreateTable, KeyConstraint, NewCheck, Statement};
-use crate::catalog::{ColumnDef, ColumnMore, PUBLIC_SCHEMA};
+use crate::bound::{CreateTable, KeyConstraint, NewCheck, NewSequence, SequenceOptions, Statement};
+use crate::catalog::{ColumnDef, ColumnMore, Identity, PUBLIC_SCHEMA};
 use crate::error::{SqlError, SqlState};
+use crate::parser::identity_options;
+use crate::types::{Type, TypeKind};
 
 /// PostgreSQL's limit on the columns of a table.
 const COLUMNS_MAX: usize = 1600;
@@ -38,6 +40,7 @@ impl Binder<'_> {
             unique: Vec::new(),
             checks: Vec::new(),
             foreign_keys: Vec::new(),
+            sequences: Vec::new(),
             index_kind: options.index_kind,
             partition_by: None,
         };
@@ -73,14 +76,21 @@ impl Binder<'_> {
             ));
         }
         let position = table.columns.len();
-        let ty = type_of(&column.data_type).and_then(|ty| match ty.kind.is_object() {
-            true => Err(SqlError::unsupported(format!("a column of type {ty}"))),
-            false => Ok(ty),
-        });
+        let serial = serial(&column.data_type);
+        if let Some(kind) = serial {
+            add_sequence(table, position, kind, SequenceOptions::default());
+        }
+        let ty = match serial {
+            Some(kind) => Ok(Type::of(kind)),
+            None => type_of(&column.data_type).and_then(|ty| match ty.kind.is_object() {
+                true => Err(SqlError::unsupported(format!("a column of type {ty}"))),
+                false => Ok(ty),
+            }),
+        };
         let mut definition = ColumnDef {
             ty: ty.map_err(|e| e.or_at(self.position(column.name.span)))?,
             name,
-            not_null: false,
+            not_null: serial.is_some(),
             default: None,
             attnum: i16::try_from(position + 1).unwrap_or(i16::MAX),
             more: ColumnMore::default(),
@@ -93,6 +103,9 @@ impl Binder<'_> {
             match &option.option {
                 ast::ColumnOption::Null => {}
                 ast::ColumnOption::NotNull => definition.not_null = true,
+                ast::ColumnOption::Default(_) if serial.is_some() => {
+                    return Err(multiple_defaults(&definition.name, &table.name));
+                }
                 ast::ColumnOption::Default(expr) => {
                     let bound = self.scalar(expr, &Scope::default(), Clause::Default)?;
                     self.assign(bound, &definition).map_err(default_error)?;
@@ -122,8 +135,27 @@ impl Binder<'_> {
                     generation_expr: Some(_),
                     ..
                 } => {}
-                ast::ColumnOption::Generated { .. } | ast::ColumnOption::Identity(_) => {
-                    return Err(SqlError::unsupported("an identity column"));
+                ast::ColumnOption::Generated { generated_as, .. } => {
+                    if serial.is_some() || definition.default.is_some() {
+                        return Err(both_default_and_identity(&definition.name, &table.name));
+                    }
+                    if !definition.ty.kind.is_integer() {
+                        return Err(SqlError::new(
+                            SqlState::INVALID_PARAMETER_VALUE,
+                            "identity column type must be smallint, integer, or bigint",
+                        ));
+                    }
+                    definition.not_null = true;
+                    definition.more.identity = Some(match generated_as {
+                        ast::GeneratedAs::ByDefault => Identity::ByDefault,
+                        _ => Identity::Always,
+                    });
+                    let at = self.position(column.name.span);
+                    let options = identity_options(self.text, at)?;
+                    add_sequence(table, position, definition.ty.kind, options);
+                }
+                ast::ColumnOption::Identity(_) => {
+                    return Err(SqlError::unsupported("this kind of identity column"));
                 }
                 _ => return Err(SqlError::unsupported("this column option")),
             }
@@ -293,4 +325,41 @@ fn check_supported(create: &ast::CreateTable) -> Result<(), SqlError> {
         return Ok(());
     };
     Err(SqlError::unsupported(refused))
+}
+
+/// The type of a SERIAL column.
+fn serial(data_type: &ast::DataType) -> Option<TypeKind> {
+    let ast::DataType::Custom(name, _) = data_type else {
+        return None;
+    };
+    match name.to_string().to_ascii_lowercase().as_str() {
+        "serial" | "serial4" => Some(TypeKind::Int4),
+        "bigserial" | "serial8" => Some(TypeKind::Int8),
+        "smallserial" | "serial2" => Some(TypeKind::Int2),
+        _ => None,
+    }
+}
+
+fn add_sequence(table: &mut CreateTable, column: usize, kind: TypeKind, options: SequenceOptions) {
+    table.sequences.push(NewSequence {
+        column,
+        options: SequenceOptions {
+            kind: Some(kind),
+            ..options
+        },
+    });
+}
+
+fn multiple_defaults(column: &str, table: &str) -> SqlError {
+    SqlError::new(
+        SqlState::SYNTAX_ERROR,
+        format!("multiple default values specified for column \"{column}\" of table \"{table}\""),
+    )
+}
+
+fn both_default_and_identity(column: &str, table: &str) -> SqlError {
+    SqlError::new(
+        SqlState::SYNTAX_ERROR,
+        format!("both default and identity specified for column \"{column}\" of table \"{table}\""),
+    )
 }

@@ -1,0 +1,93 @@
+//! Sequences drawn from by several sessions at once: no value is given twice, whatever becomes of transactions.
+
+use std::collections::HashSet;
+use std::thread;
+
+use fencepost::{Database, SqlState};
+use pollster::FutureExt;
+
+#[test]
+fn no_value_is_given_twice() {
+    let db = Database::in_memory().expect("a database");
+    let schema = "CREATE SEQUENCE s; CREATE TABLE t (id serial PRIMARY KEY, v int)";
+    db.blocking().batch(schema).expect("the schema");
+    let drawers: Vec<_> = (0..4)
+        .map(|thread| {
+            let db = db.clone();
+            thread::spawn(move || {
+                let mut session = db.blocking();
+                let (mut drawn, mut kept) = (Vec::new(), 0);
+                for round in 0..100 {
+                    let in_block = round % 3 == 0;
+                    if in_block {
+                        session.execute("BEGIN", &[]).expect("a block");
+                    }
+                    let row = session.query_one("SELECT nextval('s') AS n", &[]);
+                    drawn.push(row.expect("a value").get::<i64>("n").expect("a number"));
+                    let insert = "INSERT INTO t (v) VALUES (1), (2)";
+                    let mut done = session.execute(insert, &[]).map(|_| true);
+                    if in_block {
+                        let commits = thread % 2 == 0 && done.is_ok();
+                        let end = if commits { "COMMIT" } else { "ROLLBACK" };
+                        let ended = session.execute(end, &[]);
+                        done = done.and(ended.map(|_| commits));
+                    }
+                    match done {
+                        Ok(committed) => kept += 2 * i64::from(committed),
+                        // Blocks that put rows beside each other may meet.
+                        Err(error) => assert!(in_block && error.is_retryable(), "{error}"),
+                    }
+                }
+                (drawn, kept)
+            })
+        })
+        .collect();
+    let (mut drawn, mut kept) = (HashSet::new(), 0);
+    for drawer in drawers {
+        let (own, rows) = drawer.join().expect("no panic");
+        drawn.extend(own);
+        kept += rows;
+    }
+    assert_eq!(drawn.len(), 400);
+    let sql = "SELECT count(*) AS n FROM t";
+    let row = db.blocking().query_one(sql, &[]).expect("a row");
+    assert_eq!(row.get::<i64>("n").expect("a number"), kept);
+}
+
+#[test]
+fn a_load_takes_as_many_ranges_as_it_needs() {
+    let db = Database::in_memory().expect("a database");
+    let mut session = db.blocking();
+    let schema = "CREATE TABLE t (id serial PRIMARY KEY, v int)";
+    session.execute(schema, &[]).expect("a table");
+    let lines: String = (0..1000).map(|v| format!("{v}\n")).collect();
+    let mut loader = db.session();
+    let copied = loader.copy_in("COPY t (v) FROM STDIN", lines.as_bytes());
+    assert_eq!(copied.block_on().expect("rows"), 1000);
+    let sql = "SELECT count(*) AS n, max(id) AS greatest FROM t WHERE id = v + 1";
+    let row = session.query_one(sql, &[]).expect("a row");
+    assert_eq!(row.get::<i64>("n").expect("a number"), 1000);
+    assert_eq!(row.get::<i32>("greatest").expect("a number"), 1000);
+}
+
+#[test]
+fn what_a_block_made_ends_with_it() {
+    let db = Database::in_memory().expect("a database");
+    let (mut session, mut other) = (db.blocking(), db.blocking());
+    session.execute("BEGIN", &[]).expect("a block");
+    session
+        .execute("CREATE SEQUENCE s", &[])
+        .expect("a sequence");
+    let sql = "SELECT nextval('s') AS n";
+    assert!(session.query_one(sql, &[]).is_ok());
+    let unseen = other.query_one(sql, &[]).map(|_| ());
+    assert!(unseen.is_err_and(|e| e.code() == SqlState::UNDEFINED_TABLE));
+    session.execute("COMMIT", &[]).expect("a commit");
+    let mut values = HashSet::new();
+    for session in [&mut session, &mut other] {
+        for _ in 0..40 {
+            let row = session.query_one(sql, &[]).expect("a value");
+            assert!(values.insert(row.get::<i64>("n").expect("a number")));
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! CREATE, ALTER and DROP SEQUENCE, and the sequences of SERIAL and IDENTITY columns.
+
+use fencepost_sql::bound::{
+    AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions,
+};
+use fencepost_sql::catalog::{CatalogView, PUBLIC_SCHEMA, SequenceDef, TableDef};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::parser::quoted;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::TypeKind;
+
+use super::changes::Changes;
+use super::create::exists;
+use super::names::choose_name;
+use super::{DdlCx, Notice};
+use crate::exec::Cx;
+
+/// CREATE SEQUENCE.
+pub async fn create_sequence(
+    statement: &CreateSequence,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "CREATE SEQUENCE";
+    // The schema is looked up.
+    ddl.snapshot.sequence(statement.schema.as_deref(), "")?;
+    if ddl.snapshot.relation_exists(&statement.name) {
+        exists(&statement.name, statement.if_not_exists, ddl)?;
+        return Ok(TAG);
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let mut sequence = fresh(cx, ddl, &statement.name).await?;
+    apply(&mut sequence, &statement.options, true)?;
+    sequence.create_cell(cx.tx).await?;
+    own(&mut sequence, &statement.options, cx, ddl, &mut changes).await?;
+    ddl.catalog.insert_sequence(cx.tx, &sequence).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(TAG)
+}
+
+/// ALTER SEQUENCE.
+pub async fn alter_sequence(
+    statement: &AlterSequence,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "ALTER SEQUENCE";
+    let found = ddl
+        .snapshot
+        .sequence(statement.schema.as_deref(), &statement.name)?;
+    let Some(found) = found else {
+        let message = format!("relation \"{}\" does not exist", statement.name);
+        return match statement.if_exists {
+            true => {
+                skipping(&message, ddl);
+                Ok(TAG)
+            }
+            false => Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into()),
+        };
+    };
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let mut sequence = SequenceDef::clone(&found);
+    apply(&mut sequence, &statement.options, false)?;
+    if let Some(to) = &statement.rename {
+        if ddl.snapshot.relation_exists(to) {
+            exists(to, false, ddl)?;
+        }
+        sequence.name.clone_from(to);
+        rename_defaults(&found, &sequence, cx, ddl, &mut changes).await?;
+    }
+    own(&mut sequence, &statement.options, cx, ddl, &mut changes).await?;
+    if let Some(restart) = statement.options.restart {
+        let at = restart.unwrap_or(sequence.start);
+        check_restart(&sequence, at)?;
+        sequence.set(cx.tx, at, false).await?;
+    }
+    cx.eval.sequences.forget(sequence.id);
+    ddl.catalog.remove_sequence(cx.tx, &found).await?;
+    ddl.catalog.insert_sequence(cx.tx, &sequence).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(TAG)
+}
+
+/// DROP SEQUENCE.
+pub async fn drop_sequence(
+    statement: &DropSequence,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "DROP SEQUENCE";
+    let mut changes = Changes::begin(cx, ddl).await?;
+    for (schema, name) in &statement.names {
+        let Some(sequence) = ddl.snapshot.sequence(schema.as_deref(), name)? else {
+            let message = format!("sequence \"{name}\" does not exist");
+            match statement.if_exists {
+                true => skipping(&message, ddl),
+                false => return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into()),
+            }
+            continue;
+        };
+        for table in ddl.snapshot.tables() {
+            for (position, column) in table.columns.iter().enumerate() {
+                if !calls(column.default.as_deref(), &sequence) {
+                    continue;
+                }
+                if column.more.identity.is_some() {
+                    return Err(needed_by_identity(&sequence, &table, &column.name).into());
+                }
+                if !statement.cascade {
+                    return Err(needed_by_default(&sequence, &table, &column.name).into());
+                }
+                let message = format!(
+                    "drop cascades to default value for column {} of table {}",
+                    column.name, table.name
+                );
+                let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+                ddl.notices.push(notice);
+                let table = changes.take(cx, &table).await?;
+                table.columns[position].default = None;
+                table.columns[position].more.sequence = None;
+            }
+        }
+        remove(&sequence, cx, ddl).await?;
+    }
+    changes.finish(cx, ddl).await?;
+    Ok(TAG)
+}
+
+/// The sequence of a new SERIAL or IDENTITY column of `table`.
+pub async fn add_for_column(
+    new: &NewSequence,
+    table: &mut TableDef,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<SequenceDef, Halt> {
+    let column = table.columns[new.column].name.clone();
+    let name = choose_name(ddl.snapshot, &table.indexes, &table.name, &[&column], "seq");
+    let mut sequence = fresh(cx, ddl, &name).await?;
+    apply(&mut sequence, &new.options, true)?;
+    sequence.owner = Some(table.id);
+    sequence.create_cell(cx.tx).await?;
+    let column = &mut table.columns[new.column];
+    column.more.sequence = Some(sequence.id);
+    column.default = Some(call(&sequence));
+    ddl.catalog.insert_sequence(cx.tx, &sequence).await?;
+    Ok(sequence)
+}
+
+/// Drops the sequences that go with columns.
+pub async fn drop_owned(
+    ids: impl Iterator<Item = u32>,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), Halt> {
+    for id in ids {
+        if let Some(sequence) = ddl.snapshot.sequence_by_id(id)? {
+            remove(&sequence, cx, ddl).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Has the sequences that go with columns begin anew.
+pub async fn restart_owned(
+    ids: impl Iterator<Item = u32>,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), Halt> {
+    for id in ids {
+        if let Some(sequence) = ddl.snapshot.sequence_by_id(id)? {
+            sequence.set(cx.tx, sequence.start, false).await?;
+            cx.eval.sequences.forget(id);
+        }
+    }
+    Ok(())
+}
+
+async fn remove(sequence: &SequenceDef, cx: &mut Cx<'_>, ddl: &mut DdlCx<'_>) -> Result<(), Halt> {
+    sequence.free_cell(cx.tx).await?;
+    ddl.catalog.remove_sequence(cx.tx, sequence).await
+}
+
+async fn fresh(cx: &mut Cx<'_>, ddl: &DdlCx<'_>, name: &str) -> Result<SequenceDef, Halt> {
+    Ok(SequenceDef {
+        id: ddl.catalog.next_oid(cx.tx).await?,
+        schema: PUBLIC_SCHEMA.to_owned(),
+        name: name.to_owned(),
+        kind: TypeKind::Int8,
+        start: 1,
+        increment: 1,
+        min: 1,
+        max: i64::MAX,
+        cache: 1,
+        cycle: false,
+        owner: None,
+        cell: 0,
+    })
+}
+
+/// What is said of a sequence, and what follows where nothing is.
+fn apply(sequence: &mut SequenceDef, said: &SequenceOptions, new: bool) -> Result<(), SqlError> {
+    let invalid = |message: String| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    let (least, greatest) = limits(sequence.kind);
+    if let Some(kind) = said.kind {
+        let (was_least, was_greatest) = (sequence.min == least, sequence.max == greatest);
+        sequence.kind = kind;
+        if was_greatest && !new {
+            sequence.max = limits(kind).1;
+        }
+        if was_least && !new {
+            sequence.min = limits(kind).0;
+        }
+    }
+    let (least, greatest) = limits(sequence.kind);
+    sequence.increment = said.increment.unwrap_or(sequence.increment);
+    if sequence.increment == 0 {
+        return Err(invalid("INCREMENT must not be zero".to_owned()));
+    }
+    let up = sequence.increment > 0;
+    match said.max {
+        Some(Some(max)) => sequence.max = max,
+        None if !new => {}
+        _ => sequence.max = if up { greatest } else { -1 },
+    }
+    match said.min {
+        Some(Some(min)) => sequence.min = min,
+        None if !new => {}
+        _ => sequence.min = if up { 1 } else { least },
+    }
+    for (what, value) in [("MAXVALUE", sequence.max), ("MINVALUE", sequence.min)] {
+        if value < least || value > greatest {
+            return Err(invalid(format!(
+                "{what} ({value}) is out of range for sequence data type {}",
+                sequence.kind
+            )));
+        }
+    }
+    if sequence.min >= sequence.max {
+        return Err(invalid(format!(
+            "MINVALUE ({}) must be less than MAXVALUE ({})",
+            sequence.min, sequence.max
+        )));
+    }
+    let default_start = if up { sequence.min } else { sequence.max };
+    sequence.start = match said.start {
+        Some(start) => start,
+        None if new => default_start,
+        None => sequence.start,
+    };
+    check_within(sequence, "START", sequence.start)?;
+    sequence.cache = said.cache.unwrap_or(sequence.cache);
+    if sequence.cache <= 0 {
+        return Err(invalid(format!(
+            "CACHE ({}) must be greater than zero",
+            sequence.cache
+        )));
+    }
+    sequence.cycle = said.cycle.unwrap_or(sequence.cycle);
+    Ok(())
+}
+
+fn check_restart(sequence: &SequenceDef, at: i64) -> Result<(), SqlError> {
+    check_within(sequence, "RESTART", at)
+}
+
+fn check_within(sequence: &SequenceDef, what: &str, value: i64) -> Result<(), SqlError> {
+    let (min, max) = (sequence.min, sequence.max);
+    let message = if value < min {
+        format!("{what} value ({value}) cannot be less than MINVALUE ({min})")
+    } else if value > max {
+        format!("{what} value ({value}) cannot be greater than MAXVALUE ({max})")
+    } else {
+        return Ok(());
+    };
+    Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+}
+
+fn limits(kind: TypeKind) -> (i64, i64) {
+    match kind {
+        TypeKind::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        TypeKind::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        _ => (i64::MIN, i64::MAX),
+    }
+}
+
+/// OWNED BY: the column knows its sequence, the sequence its table.
+async fn own(
+    sequence: &mut SequenceDef,
+    said: &SequenceOptions,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    let Some(owner) = &said.owner else {
+        return Ok(());
+    };
+    if let Some(before) = sequence.owner.take() {
+        let table = changes.by_id(cx, ddl, before).await?;
+        for column in &mut table.columns {
+            if column.more.sequence == Some(sequence.id) {
+                column.more.sequence = None;
+            }
+        }
+    }
+    let Some((schema, table, column)) = owner else {
+        return Ok(());
+    };
+    let Some(found) = ddl.snapshot.table(schema.as_deref(), table)? else {
+        let message = format!("relation \"{table}\" does not exist");
+        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into());
+    };
+    let Some(position) = found.column(column) else {
+        let message = format!("column \"{column}\" of relation \"{table}\" does not exist");
+        return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message).into());
+    };
+    let table = changes.take(cx, &found).await?;
+    table.columns[position].more.sequence = Some(sequence.id);
+    sequence.owner = Some(found.id);
+    Ok(())
+}
+
+/// A default that takes the next value.
+fn call(sequence: &SequenceDef) -> String {
+    let name = quoted(&sequence.name).replace('\'', "''");
+    format!("nextval('{name}'::regclass)")
+}
+
+/// Does a default take values of the sequence?
+fn calls(default: Option<&str>, sequence: &SequenceDef) -> bool {
+    let Some(text) = default else {
+        return false;
+    };
+    let plain = |text: &str| -> String {
+        let kept = text.chars().filter(|c| !c.is_whitespace() && *c != '"');
+        kept.collect::<String>().to_lowercase()
+    };
+    let name = sequence.name.to_lowercase();
+    let text = plain(text);
+    text.contains(&format!("nextval('{name}'"))
+        || text.contains(&format!("nextval('{PUBLIC_SCHEMA}.{name}'"))
+}
+
+/// Defaults that take values of a sequence follow its name.
+async fn rename_defaults(
+    old: &SequenceDef,
+    new: &SequenceDef,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    for table in ddl.snapshot.tables() {
+        for (position, column) in table.columns.iter().enumerate() {
+            if calls(column.default.as_deref(), old) {
+                let table = changes.take(cx, &table).await?;
+                table.columns[position].default = Some(call(new));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn skipping(message: &str, ddl: &mut DdlCx<'_>) {
+    let message = format!("{message}, skipping");
+    let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+    ddl.notices.push(notice);
+}
+
+fn needed_by_default(sequence: &SequenceDef, table: &TableDef, column: &str) -> SqlError {
+    SqlError::new(
+        SqlState::DEPENDENT_OBJECTS,
+        format!(
+            "cannot drop sequence {} because other objects depend on it",
+            sequence.name
+        ),
+    )
+    .detail(format!(
+        "default value for column {column} of table {} depends on sequence {}",
+        table.name, sequence.name
+    ))
+    .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+fn needed_by_identity(sequence: &SequenceDef, table: &TableDef, column: &str) -> SqlError {
+    let column = format!("column {column} of table {}", table.name);
+    SqlError::new(
+        SqlState::DEPENDENT_OBJECTS,
+        format!(
+            "cannot drop sequence {} because {column} requires it",
+            sequence.name
+        ),
+    )
+    .hint(format!("You can drop {column} instead."))
+}

@@ -1,0 +1,181 @@
+//! CREATE and DROP VIEW.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{CreateView, DropView};
+use fencepost_sql::catalog::{CatalogView, PUBLIC_SCHEMA, TableDef, ViewDef};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+
+use super::changes::Changes;
+use super::create::exists;
+use super::{DdlCx, Notice};
+use crate::exec::Cx;
+
+/// CREATE VIEW.
+pub async fn create_view(
+    statement: &CreateView,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "CREATE VIEW";
+    let old = ddl.snapshot.view(None, &statement.name)?;
+    if (old.is_none() || !statement.or_replace) && ddl.snapshot.relation_exists(&statement.name) {
+        if old.is_none() && statement.or_replace {
+            let message = format!("\"{}\" is not a view", statement.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+        }
+        exists(&statement.name, false, ddl)?;
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let id = match &old {
+        None => ddl.catalog.next_oid(cx.tx).await?,
+        Some(old) => {
+            check_replaceable(old, statement)?;
+            touch(old, cx, ddl, &mut changes).await?;
+            ddl.catalog.remove_view(cx.tx, old).await?;
+            old.id
+        }
+    };
+    let view = ViewDef {
+        id,
+        schema: PUBLIC_SCHEMA.to_owned(),
+        name: statement.name.clone(),
+        columns: statement.columns.clone(),
+        text: statement.text.clone(),
+        tables: statement.tables.clone(),
+        views: statement.views.clone(),
+    };
+    if view.views.contains(&id) {
+        let message = format!(
+            "infinite recursion detected in rules for relation \"{}\"",
+            view.name
+        );
+        return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message).into());
+    }
+    ddl.catalog.insert_view(cx.tx, &view).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(TAG)
+}
+
+/// DROP VIEW.
+pub async fn drop_view(
+    statement: &DropView,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    for name in &statement.missing {
+        let message = format!("view \"{name}\" does not exist, skipping");
+        ddl.notices
+            .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let mut going: Vec<Arc<ViewDef>> = statement.views.clone();
+    going.sort_by_key(|view| view.id);
+    going.dedup_by_key(|view| view.id);
+    let goes = |going: &[Arc<ViewDef>], id: u32| going.iter().any(|view| view.id == id);
+    let mut next = 0;
+    while next < going.len() {
+        let view = Arc::clone(&going[next]);
+        let mut dependents: Vec<_> = ddl.snapshot.views().cloned().collect();
+        dependents.retain(|other| other.views.contains(&view.id) && !goes(&going, other.id));
+        dependents.sort_by_key(|other| other.id);
+        if let (Some(other), false) = (dependents.first(), statement.cascade) {
+            let on = format!("view {}", view.name);
+            return Err(needed(&on, &other.name).into());
+        }
+        for other in dependents {
+            tell_cascade(&other, ddl);
+            going.push(other);
+        }
+        next += 1;
+    }
+    for view in &going {
+        touch(view, cx, ddl, &mut changes).await?;
+        ddl.catalog.remove_view(cx.tx, view).await?;
+    }
+    changes.finish(cx, ddl).await?;
+    Ok("DROP VIEW")
+}
+
+/// Drops the views of tables that go, or says that they are needed.
+pub async fn drop_views_of(
+    tables: &[Arc<TableDef>],
+    cascade: bool,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    let mut gone: Vec<u32> = Vec::new();
+    for table in tables {
+        for view in ddl.snapshot.views_of(table.id) {
+            if gone.contains(&view.id) {
+                continue;
+            }
+            if !cascade {
+                let on = format!("table {}", table.name);
+                return Err(needed(&on, &view.name).into());
+            }
+            gone.push(view.id);
+            tell_cascade(&view, ddl);
+            for other in &view.tables {
+                if !tables.iter().any(|table| table.id == *other) {
+                    changes.by_id(cx, ddl, *other).await?;
+                }
+            }
+            ddl.catalog.remove_view(cx.tx, &view).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What is planned over the view is planned again.
+async fn touch(
+    view: &ViewDef,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    for table in &view.tables {
+        changes.by_id(cx, ddl, *table).await?;
+    }
+    Ok(())
+}
+
+/// OR REPLACE may add columns behind those that are there, and change nothing of them.
+fn check_replaceable(old: &ViewDef, new: &CreateView) -> Result<(), SqlError> {
+    let refused = |message: String| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message);
+    if new.columns.len() < old.columns.len() {
+        return Err(refused("cannot drop columns from view".to_owned()));
+    }
+    for ((name, ty), (to, new_ty)) in old.columns.iter().zip(&new.columns) {
+        if name != to {
+            return Err(refused(format!(
+                "cannot change name of view column \"{name}\" to \"{to}\""
+            ))
+            .hint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."));
+        }
+        if ty != new_ty {
+            return Err(refused(format!(
+                "cannot change data type of view column \"{name}\" from {ty} to {new_ty}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn tell_cascade(view: &ViewDef, ddl: &mut DdlCx<'_>) {
+    let message = format!("drop cascades to view {}", view.name);
+    ddl.notices
+        .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+}
+
+/// 2BP01
+fn needed(on: &str, view: &str) -> SqlError {
+    SqlError::new(
+        SqlState::DEPENDENT_OBJECTS,
+        format!("cannot drop {on} because other objects depend on it"),
+    )
+    .detail(format!("view {view} depends on {on}"))
+    .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}

@@ -1,0 +1,296 @@
+//! Views: a query under a name.
+//!
+//! The catalog keeps its text, with what `*` stood for when it was made; where the view is named in FROM it is bound
+//! as a subquery. A plan is over the view's tables, so who changes or drops a view gives them new versions: what was
+//! planned with it is planned again.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::{Binder, ParamTypes, names};
+use crate::bound::{ColumnOrigin, CreateView, DropView, Select, Statement};
+use crate::catalog::{CatalogView, RoleDef, SequenceDef, TableDef, ViewDef};
+use crate::error::{SqlError, SqlState};
+
+impl Binder<'_> {
+    /// The view that a name is of.
+    pub(super) fn view(&self, name: &ast::ObjectName) -> Result<Option<Arc<ViewDef>>, SqlError> {
+        let (schema, name) = names::table_name(name)?;
+        match schema.as_deref() {
+            None | Some(crate::catalog::PUBLIC_SCHEMA) => self.catalog.view(None, &name),
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// The query of a view, and what an expression sees of it.
+    pub(super) fn expanded(
+        &mut self,
+        view: &ViewDef,
+        alias: Option<String>,
+        first_slot: usize,
+    ) -> Result<(ScopeLeaf, Select), SqlError> {
+        let query = crate::parser::parse_query(&view.text)?;
+        // It sees nothing of who names it.
+        let around = std::mem::take(&mut self.surroundings);
+        let named = std::mem::take(&mut self.named);
+        let select = self.query(&query);
+        (self.surroundings, self.named) = (around, named);
+        let select = select?;
+        let columns: Vec<ScopeColumn> = view
+            .columns
+            .iter()
+            .zip(select.columns())
+            .zip(1..)
+            .map(|(((name, _), target), attnum)| ScopeColumn {
+                name: name.clone(),
+                ty: target.expr.ty,
+                origin: Some(ColumnOrigin {
+                    table: view.id,
+                    attnum,
+                }),
+                hidden: false,
+            })
+            .collect();
+        if columns.len() != view.columns.len() || select.visible != columns.len() {
+            return Err(SqlError::internal(
+                "a view has other columns than its query",
+            ));
+        }
+        let leaf = ScopeLeaf {
+            table_name: alias.as_ref().map(|_| view.name.clone()),
+            alias: alias.unwrap_or_else(|| view.name.clone()),
+            schema: Some(view.schema.clone()),
+            first_slot,
+            columns,
+            key: Vec::new(),
+        };
+        Ok((leaf, select))
+    }
+
+    pub(super) fn create_view(&mut self, create: &ast::CreateView) -> Result<Statement, SqlError> {
+        let refused = if create.materialized {
+            "CREATE MATERIALIZED VIEW"
+        } else if create.temporary {
+            "CREATE TEMPORARY VIEW"
+        } else if create.or_alter || create.if_not_exists || create.to.is_some() {
+            "this form of CREATE VIEW"
+        } else {
+            ""
+        };
+        if !refused.is_empty() {
+            return Err(SqlError::unsupported(refused));
+        }
+        let (schema, name) = names::table_name(&create.name)?;
+        // The schema is looked up.
+        self.catalog.view(schema.as_deref(), "")?;
+        let recording = Recording {
+            catalog: self.catalog,
+            tables: RefCell::default(),
+            views: RefCell::default(),
+        };
+        let mut none = ParamTypes::default();
+        let mut binder = Binder {
+            text: self.text,
+            catalog: &recording,
+            params: &mut none,
+            cx: self.cx,
+            depth: self.depth,
+            surroundings: Vec::new(),
+            named: Vec::new(),
+            unsettled: false,
+            changes: Vec::new(),
+            outer_slots: 0,
+            subqueries: 0,
+        };
+        let mut query = ast::Query::clone(&create.query);
+        binder.spell_out(&mut query)?;
+        let select = binder.query(&query)?;
+        if !binder.changes.is_empty() {
+            return Err(SqlError::unsupported(
+                "a view whose query changes rows in WITH",
+            ));
+        }
+        if !none.types().is_empty() {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_PARAMETER,
+                "there is no parameter $1",
+            ));
+        }
+        let mut columns: Vec<(String, crate::types::Type)> = select
+            .columns()
+            .iter()
+            .map(|target| (target.name.clone(), target.expr.ty))
+            .collect();
+        if create.columns.len() > columns.len() {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "CREATE VIEW specifies more column names than columns",
+            ));
+        }
+        for (column, given) in columns.iter_mut().zip(&create.columns) {
+            column.0 = names::fold(&given.name);
+        }
+        for (i, (name, _)) in columns.iter().enumerate() {
+            if columns[..i].iter().any(|(other, _)| other == name) {
+                return Err(SqlError::new(
+                    SqlState::DUPLICATE_COLUMN,
+                    format!("column \"{name}\" specified more than once"),
+                ));
+            }
+        }
+        Ok(Statement::CreateView(CreateView {
+            name,
+            or_replace: create.or_replace,
+            columns,
+            text: query.to_string(),
+            tables: recording.tables.into_inner(),
+            views: recording.views.into_inner(),
+        }))
+    }
+
+    /// Puts columns in the place of `*` in the select list, as later columns are not the view's.
+    fn spell_out(&mut self, query: &mut ast::Query) -> Result<(), SqlError> {
+        let ast::SetExpr::Select(select) = query.body.as_mut() else {
+            return Ok(());
+        };
+        let is_star = |item: &ast::SelectItem| {
+            matches!(
+                item,
+                ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..)
+            )
+        };
+        if !select.projection.iter().any(is_star) {
+            return Ok(());
+        }
+        let mut scope = Scope::default();
+        self.relations(&select.from, &mut scope)?;
+        let quoted = |name: &str| ast::Ident::with_quote('"', name);
+        let mut items = Vec::new();
+        for item in std::mem::take(&mut select.projection) {
+            let leaves: Vec<&ScopeLeaf> = match &item {
+                ast::SelectItem::Wildcard(_) => {
+                    for merged in &scope.merged {
+                        let column = ast::Expr::Identifier(quoted(&merged.name));
+                        items.push(ast::SelectItem::UnnamedExpr(column));
+                    }
+                    scope.leaves.iter().collect()
+                }
+                ast::SelectItem::QualifiedWildcard(
+                    ast::SelectItemQualifiedWildcardKind::ObjectName(name),
+                    _,
+                ) => {
+                    let (schema, name) = names::table_name(name)?;
+                    vec![scope.leaf(schema.as_deref(), &name)?]
+                }
+                _ => {
+                    items.push(item);
+                    continue;
+                }
+            };
+            let all = matches!(item, ast::SelectItem::QualifiedWildcard(..));
+            for leaf in leaves {
+                for column in leaf.columns.iter().filter(|c| all || !c.hidden) {
+                    let parts = vec![quoted(&leaf.alias), quoted(&column.name)];
+                    let column = ast::Expr::CompoundIdentifier(parts);
+                    items.push(ast::SelectItem::UnnamedExpr(column));
+                }
+            }
+        }
+        select.projection = items;
+        Ok(())
+    }
+
+    pub(super) fn drop_views(
+        &mut self,
+        if_exists: bool,
+        list: &[ast::ObjectName],
+        cascade: bool,
+    ) -> Result<Statement, SqlError> {
+        let mut drop = DropView {
+            views: Vec::new(),
+            missing: Vec::new(),
+            cascade,
+        };
+        for name in list {
+            let (schema, plain) = names::table_name(name)?;
+            let shown = names::shown(schema.as_deref(), &plain);
+            match self.view(name)? {
+                Some(view) => drop.views.push(view),
+                None if self.catalog.table(schema.as_deref(), &plain)?.is_some() => {
+                    return Err(SqlError::new(
+                        SqlState::WRONG_OBJECT_TYPE,
+                        format!("\"{shown}\" is not a view"),
+                    )
+                    .hint("Use DROP TABLE to remove a table."));
+                }
+                None if if_exists => drop.missing.push(shown),
+                None => {
+                    return Err(SqlError::new(
+                        SqlState::UNDEFINED_TABLE,
+                        format!("view \"{shown}\" does not exist"),
+                    ));
+                }
+            }
+        }
+        Ok(Statement::DropView(drop))
+    }
+}
+
+/// Notes which relations are looked up, and found.
+struct Recording<'a> {
+    catalog: &'a dyn CatalogView,
+    tables: RefCell<Vec<u32>>,
+    views: RefCell<Vec<u32>>,
+}
+
+fn note(list: &RefCell<Vec<u32>>, id: u32) {
+    let mut list = list.borrow_mut();
+    if !list.contains(&id) {
+        list.push(id);
+    }
+}
+
+impl CatalogView for Recording<'_> {
+    fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
+        let found = self.catalog.table(schema, name)?;
+        found.iter().for_each(|table| note(&self.tables, table.id));
+        Ok(found)
+    }
+
+    fn table_by_id(&self, id: u32) -> Result<Option<Arc<TableDef>>, SqlError> {
+        self.catalog.table_by_id(id)
+    }
+
+    fn table_of_index(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<TableDef>>, SqlError> {
+        self.catalog.table_of_index(schema, name)
+    }
+
+    fn sequence(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<SequenceDef>>, SqlError> {
+        self.catalog.sequence(schema, name)
+    }
+
+    fn sequence_by_id(&self, id: u32) -> Result<Option<Arc<SequenceDef>>, SqlError> {
+        self.catalog.sequence_by_id(id)
+    }
+
+    fn view(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<ViewDef>>, SqlError> {
+        let found = self.catalog.view(schema, name)?;
+        found.iter().for_each(|view| note(&self.views, view.id));
+        Ok(found)
+    }
+
+    fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {
+        self.catalog.role(name)
+    }
+}

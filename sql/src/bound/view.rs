@@ -1,0 +1,34 @@
+//! CREATE and DROP VIEW.
+
+use std::sync::Arc;
+
+use crate::catalog::ViewDef;
+use crate::types::Type;
+
+/// CREATE VIEW.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateView {
+    /// The name.
+    pub name: String,
+    /// OR REPLACE.
+    pub or_replace: bool,
+    /// The names and types of its columns.
+    pub columns: Vec<(String, Type)>,
+    /// The query as SQL text.
+    pub text: String,
+    /// The oids of the tables that it reads.
+    pub tables: Vec<u32>,
+    /// The oids of the views that it reads.
+    pub views: Vec<u32>,
+}
+
+/// DROP VIEW.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DropView {
+    /// The views that exist.
+    pub views: Vec<Arc<ViewDef>>,
+    /// The names that do not exist and were allowed not to.
+    pub missing: Vec<String>,
+    /// What depends on them goes, too.
+    pub cascade: bool,
+}

@@ -1,0 +1,55 @@
+//! Functions of sequences. The binder has made oids of the names.
+
+use super::ScalarFunction;
+use super::library::volatile;
+use super::mismatch;
+use crate::context::EvalContext;
+use crate::error::{SqlError, SqlState};
+use crate::sequences::SetValue;
+use crate::types::TypeKind::{Bool, Int8};
+use crate::value::Value;
+
+type Outcome = Result<Value, SqlError>;
+
+#[rustfmt::skip]
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    volatile("nextval", &[Int8], Int8, |a, cx| Ok(Value::Int8(cx.sequences.next(id(a)?)?))),
+    volatile("currval", &[Int8], Int8, |a, cx| {
+        let current = cx.sequences.current(id(a)?);
+        current.map(Value::Int8).ok_or_else(|| undefined("currval of this sequence"))
+    }),
+    volatile("lastval", &[], Int8, |_, cx| {
+        let last = cx.sequences.last();
+        last.map(Value::Int8).ok_or_else(|| undefined("lastval"))
+    }),
+    volatile("setval", &[Int8, Int8], Int8, |a, cx| set(a, cx, true)),
+    volatile("setval", &[Int8, Int8, Bool], Int8, |a, cx| {
+        let was_given = a.get(2).and_then(Value::as_bool) == Some(true);
+        set(a, cx, was_given)
+    }),
+];
+
+fn id(args: &[Value]) -> Result<u32, SqlError> {
+    let id = args.first().and_then(Value::as_int);
+    id.and_then(|id| u32::try_from(id).ok())
+        .ok_or_else(|| mismatch("nextval"))
+}
+
+fn set(args: &[Value], cx: &EvalContext, was_given: bool) -> Outcome {
+    let value = args.get(1).and_then(Value::as_int);
+    let value = value.ok_or_else(|| mismatch("setval"))?;
+    cx.sequences.set(SetValue {
+        id: id(args)?,
+        value,
+        was_given,
+    });
+    Ok(Value::Int8(value))
+}
+
+/// 55000
+fn undefined(what: &str) -> SqlError {
+    SqlError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("{what} is not yet defined in this session"),
+    )
+}

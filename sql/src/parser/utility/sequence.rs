@@ -1,0 +1,164 @@
+//! CREATE, ALTER and DROP SEQUENCE.
+
+use super::super::cursor::Cursor;
+use super::super::lexer::Kind;
+use crate::bound::{AlterSequence, CreateSequence, DropSequence, SequenceOptions, Statement};
+use crate::error::{SqlError, SqlState};
+use crate::types::TypeKind;
+
+/// The statement behind CREATE, ALTER or DROP, if it is about sequences.
+pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
+    if word == "create"
+        && (c.sees_all(&["temp", "sequence"]) || c.sees_all(&["temporary", "sequence"]))
+    {
+        return Err(SqlError::unsupported("CREATE TEMPORARY SEQUENCE"));
+    }
+    if !c.accept("sequence") {
+        return Ok(None);
+    }
+    Ok(Some(match word {
+        "create" => create(c)?,
+        "alter" => alter(c)?,
+        _ => drop(c)?,
+    }))
+}
+
+fn create(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let if_not_exists = c.accept_all(&["if", "not", "exists"]);
+    let (schema, name) = c.qualified()?;
+    let options = options(c, false)?;
+    Ok(Statement::CreateSequence(CreateSequence {
+        schema,
+        name,
+        if_not_exists,
+        options,
+    }))
+}
+
+fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let if_exists = c.accept_all(&["if", "exists"]);
+    let (schema, name) = c.qualified()?;
+    let rename = match c.accept_all(&["rename", "to"]) {
+        true => Some(c.identifier()?),
+        false => None,
+    };
+    let mut said = SequenceOptions::default();
+    if c.accept_all(&["owner", "to"]) {
+        c.identifier()?;
+    } else if rename.is_none() {
+        said = options(c, true)?;
+    }
+    Ok(Statement::AlterSequence(AlterSequence {
+        schema,
+        name,
+        if_exists,
+        rename,
+        options: said,
+    }))
+}
+
+fn drop(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let if_exists = c.accept_all(&["if", "exists"]);
+    let mut names = vec![c.qualified()?];
+    while c.accept_kind(Kind::Comma).is_some() {
+        names.push(c.qualified()?);
+    }
+    let cascade = c.accept("cascade");
+    if !cascade {
+        c.accept("restrict");
+    }
+    Ok(Statement::DropSequence(DropSequence {
+        names,
+        if_exists,
+        cascade,
+    }))
+}
+
+/// The options of a sequence that is made.
+pub(in super::super) fn new_options(c: &mut Cursor<'_>) -> Result<SequenceOptions, SqlError> {
+    options(c, false)
+}
+
+fn options(c: &mut Cursor<'_>, restarts: bool) -> Result<SequenceOptions, SqlError> {
+    let mut said = SequenceOptions::default();
+    while c.peek().is_some() {
+        if c.accept("as") {
+            said.kind = Some(kind(&c.identifier()?)?);
+        } else if c.accept("increment") {
+            c.accept("by");
+            said.increment = Some(number(c)?);
+        } else if c.accept_all(&["no", "minvalue"]) {
+            said.min = Some(None);
+        } else if c.accept("minvalue") {
+            said.min = Some(Some(number(c)?));
+        } else if c.accept_all(&["no", "maxvalue"]) {
+            said.max = Some(None);
+        } else if c.accept("maxvalue") {
+            said.max = Some(Some(number(c)?));
+        } else if c.accept("start") {
+            c.accept("with");
+            said.start = Some(number(c)?);
+        } else if c.accept("cache") {
+            said.cache = Some(number(c)?);
+        } else if c.accept_all(&["no", "cycle"]) {
+            said.cycle = Some(false);
+        } else if c.accept("cycle") {
+            said.cycle = Some(true);
+        } else if c.accept_all(&["owned", "by"]) {
+            said.owner = Some(owner(c)?);
+        } else if restarts && c.accept("restart") {
+            let with = c.accept("with");
+            let given = with || c.peek().is_some_and(|t| t.kind != Kind::Word);
+            said.restart = Some(if given { Some(number(c)?) } else { None });
+        } else {
+            return Err(c.unexpected());
+        }
+    }
+    Ok(said)
+}
+
+fn owner(c: &mut Cursor<'_>) -> Result<Option<(Option<String>, String, String)>, SqlError> {
+    if c.accept("none") {
+        return Ok(None);
+    }
+    let (first, second) = c.qualified()?;
+    if c.accept_kind(Kind::Dot).is_some() {
+        return Ok(Some((first, second, c.identifier()?)));
+    }
+    match first {
+        Some(table) => Ok(Some((None, table, second))),
+        None => Err(
+            SqlError::new(SqlState::SYNTAX_ERROR, "invalid OWNED BY option")
+                .hint("Specify OWNED BY table.column or OWNED BY NONE."),
+        ),
+    }
+}
+
+fn number(c: &mut Cursor<'_>) -> Result<i64, SqlError> {
+    let minus = c.accept_operator("-");
+    let digits = c.expect_kind(Kind::Integer)?;
+    let text = digits.text(c.sql);
+    let parsed = match minus {
+        true => format!("-{text}").parse(),
+        false => text.parse(),
+    };
+    parsed.map_err(|_| {
+        SqlError::new(
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!("value \"{text}\" is out of range for type bigint"),
+        )
+    })
+}
+
+/// The type of a sequence's values.
+fn kind(name: &str) -> Result<TypeKind, SqlError> {
+    match name.to_ascii_lowercase().as_str() {
+        "smallint" | "int2" => Ok(TypeKind::Int2),
+        "int" | "integer" | "int4" => Ok(TypeKind::Int4),
+        "bigint" | "int8" => Ok(TypeKind::Int8),
+        _ => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "sequence type must be smallint, integer, or bigint",
+        )),
+    }
+}
