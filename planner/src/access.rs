@@ -5,7 +5,7 @@
 //! the order asked for wins a tie, and decides where no condition does. An index with a tree for each
 //! partition gives an order where the partition column is given, or by merging its trees.
 
-use fencepost_sql::bound::Expr;
+use fencepost_sql::bound::{Expr, Node};
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 
 use crate::plan::{Access, KeyTerm};
@@ -40,9 +40,19 @@ pub struct Path {
 }
 
 /// The best path to the rows of `table` under `terms`.
-pub fn choose(table: &TableDef, terms: &[Term], wanted: &[WantedOrder]) -> Path {
+pub fn choose(
+    table: &TableDef,
+    terms: &[Term],
+    wanted: &[WantedOrder],
+    (conditions, first_slot): (&[Expr], usize),
+) -> Path {
     let mut best: Option<(Score, Path)> = None;
     for (position, index) in table.indexes.iter().enumerate() {
+        if let Some(predicate) = &index.more.predicate
+            && !is_implied(&predicate.condition, terms, conditions, first_slot)
+        {
+            continue;
+        }
         let Some((score, path)) = candidate(table, position, index, terms, wanted) else {
             continue;
         };
@@ -51,6 +61,29 @@ pub fn choose(table: &TableDef, terms: &[Term], wanted: &[WantedOrder]) -> Path 
         }
     }
     best.map_or_else(full_primary, |(_, path)| path)
+}
+
+/// Do all rows that pass `conditions` pass the condition of a partial index, as far as can be seen: each of its parts is
+/// one of theirs, or says that a column is not NULL that equals something.
+fn is_implied(predicate: &Expr, terms: &[Term], conditions: &[Expr], first_slot: usize) -> bool {
+    let parts = match &predicate.node {
+        Node::And(parts) => parts.as_slice(),
+        _ => std::slice::from_ref(predicate),
+    };
+    parts.iter().all(|part| {
+        if let Node::IsNull {
+            negated: true,
+            input,
+        } = &part.node
+            && let Node::Column(column) = input.node
+            && equality(terms, column, false).is_some()
+        {
+            return true;
+        }
+        let mut part = part.clone();
+        part.remap_columns(&mut |slot| slot + first_slot);
+        conditions.contains(&part)
+    })
 }
 
 fn full_primary() -> Path {

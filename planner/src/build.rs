@@ -248,7 +248,7 @@ impl Builder<'_> {
         known: SlotRange,
     ) -> Planned {
         let found = terms(&conditions, own, known);
-        let path = choose(table, &found, self.wanted);
+        let path = choose(table, &found, self.wanted, (&conditions, own.0));
         let mut mine = Vec::new();
         let mut rest = Vec::new();
         for (position, condition) in conditions.into_iter().enumerate() {
@@ -358,7 +358,8 @@ pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
             LeafSource::Table(table) => {
                 let own = (leaf.first_slot, leaf.first_slot + leaf.width());
                 let found = terms(conditions, own, known);
-                access_rows(&choose(table, &found, &[]).access, TABLE_ROWS)
+                let path = choose(table, &found, &[], (conditions, own.0));
+                access_rows(&path.access, TABLE_ROWS)
             }
             LeafSource::Values(rows) => rows.len() as f64,
             LeafSource::Work(_) => TABLE_ROWS / 100.0,

@@ -154,7 +154,7 @@ fn index_rows(right: &From, split: &Split, sides: (SlotRange, SlotRange)) -> Opt
     };
     let conditions: Vec<Expr> = split.right.iter().chain(&split.both).cloned().collect();
     let found: Vec<Term> = terms(&conditions, sides.1, sides.0);
-    let path = choose(table, &found, &[]);
+    let path = choose(table, &found, &[], (&conditions, sides.1.0));
     let joins = path
         .served
         .iter()

@@ -15,12 +15,15 @@ use fencepost_sql::bound::{
     Cte, Expr, Grouping, JoinKind, OrderKey, RowRules, SetOp, TableFunction, Target, WindowCall,
 };
 use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
+use fencepost_sql::error::SqlError;
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::system::SystemTable;
+use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use fencepost_txn::Near;
 
+use crate::exec::Cx;
 use crate::home::HomeKey;
 use crate::split::Split;
 use crate::subplans::Subplans;
@@ -70,6 +73,15 @@ impl TablePlan {
         match &self.def.primary().roots {
             Roots::One(_) => beside.map_or(Near::Own, Near::OwnBeside),
             Roots::Each(_) => Near::Object(beside.unwrap_or_else(|| self.home_of(partition))),
+        }
+    }
+
+    /// Has a row an entry in the index at this position?
+    #[inline]
+    pub fn has_entry(&self, cx: &Cx<'_>, index: usize, row: &[Value]) -> Result<bool, SqlError> {
+        match &self.def.indexes[index].more.predicate {
+            None => Ok(true),
+            Some(predicate) => cx.holds(Some(&predicate.condition), row),
         }
     }
 

@@ -111,7 +111,10 @@ impl Session {
                 "LOCK TABLE"
             }
             other => match ddl_command(other) {
-                Some(command) => self.run_ddl(command, &portal.prepared, last).await?,
+                Some(command) => {
+                    let tag = self.run_ddl(command, &portal.prepared, last).await?;
+                    return Ok(Completion::Complete(tag));
+                }
                 None => return Err(SqlError::internal("a statement that nobody runs").into()),
             },
         };
@@ -124,7 +127,7 @@ impl Session {
         command: &str,
         prepared: &Prepared,
         last: bool,
-    ) -> Result<&'static str, Halt> {
+    ) -> Result<Tag, Halt> {
         self.enter();
         if self.modes.read_only {
             return Err(read_only(command).into());
@@ -154,7 +157,7 @@ impl Session {
         }
     }
 
-    async fn ddl_attempt(&mut self, planned: &Planned) -> Result<&'static str, Halt> {
+    async fn ddl_attempt(&mut self, planned: &Planned) -> Result<Tag, Halt> {
         self.begin_transaction(false);
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
@@ -172,6 +175,7 @@ impl Session {
             catalog: &self.db.catalog,
             snapshot: &snapshot,
             notices: &mut notices,
+            rows: None,
             salt: fresh_salt(),
         };
         let mut cx = cx(
@@ -185,7 +189,11 @@ impl Session {
         );
         cx.deferred = Some(&mut self.deferred);
         let work = run_ddl(statement, &mut cx, &mut ddl);
-        let tag = interruptible(&self.cancel, self.deadline, pin!(work)).await?;
+        let command = interruptible(&self.cancel, self.deadline, pin!(work)).await?;
+        let tag = match ddl.rows {
+            Some(rows) => Tag::counted("SELECT", rows),
+            None => Tag::plain(command),
+        };
         self.eval.private = Some(self.db.catalog.snapshot(tx).await?);
         self.notices.append(&mut notices);
         Ok(tag)

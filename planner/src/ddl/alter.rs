@@ -59,6 +59,12 @@ async fn act(
             notice(ddl, *state, message.clone());
             Ok(())
         }
+        AlterAction::Comment { column, text } => {
+            let comments = &mut table.rules.comments;
+            comments.retain(|(on, _)| on != column);
+            comments.extend(text.iter().map(|text| (*column, text.clone())));
+            Ok(())
+        }
         AlterAction::AddCheck(check, validate) => add_check(cx, ddl, table, check, *validate).await,
         AlterAction::AddForeignKey(key, validate) => {
             add_foreign_key(cx, ddl, changes, table, (key, *validate)).await
@@ -358,6 +364,7 @@ async fn drop_key(
     // Another unique index over the same columns would do.
     let covers = |index: &fencepost_sql::catalog::IndexDef, columns: &[usize]| {
         index.unique
+            && !index.is_partial()
             && index.columns.len() == columns.len()
             && columns.iter().all(|column| index.covers(*column))
     };

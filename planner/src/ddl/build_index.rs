@@ -67,6 +67,10 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
     let codec = KeyCodec::new(table, index);
     let mut columns: Vec<usize> = index.columns.iter().map(|c| c.column).collect();
     columns.extend(table.partitioning.iter().map(|by| by.column));
+    if let Some(predicate) = &index.more.predicate {
+        let condition = &predicate.condition;
+        condition.for_each_column(&mut |column| columns.push(column));
+    }
     columns.sort_unstable();
     columns.dedup();
     let mut row = vec![Value::Null; layout.width()];
@@ -77,6 +81,7 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
         roots,
         ..index.clone()
     };
+    let predicate = index.more.predicate.as_ref().map(|p| &p.condition);
     let mut gather = Gather::of(index);
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {
@@ -84,6 +89,9 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
             continue;
         }
         layout.decode_some(&words, &columns, &mut row)?;
+        if !cx.holds(predicate, &row)? {
+            continue;
+        }
         if index.primary
             && let Some(null) = index.columns.iter().find(|c| row[c.column].is_null())
         {

@@ -1,8 +1,12 @@
 //! CREATE TABLE, CREATE INDEX.
 
-use fencepost_sql::bound::{CreateIndex, CreateTable, KeyConstraint};
+use std::sync::Arc;
+
+use fencepost_sql::bound::{
+    CreateIndex, CreateTable, Expr, Insert, InsertSource, Integrity, KeyConstraint, Select,
+};
 use fencepost_sql::catalog::{
-    Guards, IndexColumn, IndexDef, IndexKind, Partitioning, Roots, TableDef, TableRules,
+    Guards, IndexColumn, IndexDef, IndexKind, IndexMore, Partitioning, Roots, TableDef, TableRules,
     guard_table,
 };
 use fencepost_sql::error::{SqlError, SqlState};
@@ -14,9 +18,10 @@ use super::names::choose_name;
 use super::rules::{add_check, add_foreign_key, constraint_name};
 use super::sequence::add_for_column;
 use super::{DdlCx, Notice};
-use crate::exec::Cx;
+use crate::exec::{Batch, Cx};
 use crate::index::{create, drop_index};
 use crate::place::Places;
+use crate::write::{Returning, plan_insert, run_insert};
 
 /// CREATE TABLE.
 pub async fn create_table(
@@ -81,7 +86,27 @@ pub async fn create_table(
     }
     ddl.catalog.insert_table(cx.tx, &table).await?;
     changes.finish(cx, ddl).await?;
+    if let Some(select) = &statement.source {
+        ddl.rows = Some(Box::pin(fill(&table, select, cx)).await?);
+    }
     Ok(TAG)
+}
+
+/// Puts the rows of a query into a new table; how many there are.
+async fn fill(table: &TableDef, select: &Select, cx: &mut Cx<'_>) -> Result<u64, Halt> {
+    let columns = table.columns.iter().enumerate();
+    let row = columns.map(|(slot, column)| Expr::column(column.ty, slot));
+    let plan = plan_insert(Insert {
+        table: Arc::new(table.clone()),
+        source: InsertSource::Select {
+            select: Box::new(select.clone()),
+            row: row.collect(),
+        },
+        on_conflict: None,
+        integrity: Integrity::default(),
+        returning: Vec::new(),
+    });
+    run_insert(&plan, cx, &mut Returning::Keep(Batch::new(0))).await
 }
 
 /// CREATE INDEX.
@@ -111,6 +136,7 @@ pub async fn create_index(
         primary: false,
         constraint: false,
         columns: statement.columns.clone(),
+        more: statement.more.clone(),
         roots: Roots::NONE,
     };
     if index.kind == IndexKind::Hash && !index.unique {
@@ -158,6 +184,7 @@ pub async fn hidden_index(
         primary: false,
         constraint: false,
         columns: Vec::new(),
+        more: IndexMore::default(),
         roots: Roots::NONE,
     };
     index.roots = create(cx.tx, table, &index, places).await?;
@@ -201,6 +228,7 @@ pub async fn add_constraint(
         primary: primary.is_some(),
         constraint: true,
         columns: ascending(&key.columns),
+        more: IndexMore::default(),
         roots: Roots::NONE,
     };
     index.roots = match empty {

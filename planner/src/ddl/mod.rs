@@ -54,6 +54,8 @@ pub struct DdlCx<'a> {
     pub snapshot: &'a Snapshot,
     /// What to tell the client.
     pub notices: &'a mut Vec<Notice>,
+    /// Rows that the statement has made, where its tag tells them.
+    pub rows: Option<u64>,
     /// Fresh random bytes for a password.
     pub salt: [u8; 16],
 }

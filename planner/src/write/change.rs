@@ -129,7 +129,7 @@ fn plan_change(
             for (column, needed) in needed[..table.columns.len()].iter_mut().enumerate() {
                 *needed = references.is_some()
                     || table.is_partition_column(column)
-                    || table.indexes.iter().any(|index| index.covers(column));
+                    || table.indexes.iter().any(|index| index.concerns(column));
             }
         }
     }

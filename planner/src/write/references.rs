@@ -76,6 +76,7 @@ impl References {
         let columns = &def.parent_columns;
         let parent_index = self.tables[parent].def.indexes.iter().position(|index| {
             index.unique
+                && !index.is_partial()
                 && index.columns.len() == columns.len()
                 && columns.iter().all(|column| index.covers(*column))
         })?;
@@ -85,7 +86,8 @@ impl References {
             let begins = |first: &[fencepost_sql::catalog::IndexColumn]| {
                 first.iter().all(|c| def.columns.contains(&c.column))
             };
-            index.kind == IndexKind::BTree && first.is_some_and(begins)
+            let whole = index.kind == IndexKind::BTree && !index.is_partial();
+            whole && first.is_some_and(begins)
         });
         Some(Key {
             def: def.clone(),

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - ROW-1: every index of a table has exactly one entry for each row, under the key of the row's
-//!   columns, that leads to the row's object.
+//!   columns, that leads to the row's object; a partial one for each row that its condition holds for.
 //! - ROW-2: a row stays in its object while it fits and belongs to the same partition; one that does not
 //!   moves to a new object, and every entry follows in the same transaction.
 
@@ -183,7 +183,10 @@ impl RowWriter {
         }
         if let Entries::Gathered(gathered) = &mut self.entries {
             let mut full = false;
-            for (codec, gather) in table.keys.iter().zip(gathered) {
+            for (position, (codec, gather)) in table.keys.iter().zip(gathered).enumerate() {
+                if !table.has_entry(cx, position, row)? {
+                    continue;
+                }
                 codec.encode_entry(row, place.addr.raw(), &mut self.new_key);
                 gather.push(cx.tx, partition, &self.new_key, place)?;
                 full |= gather.is_full();
@@ -194,6 +197,9 @@ impl RowWriter {
             return Ok(Inserted::Done);
         }
         for position in 0..table.keys.len() {
+            if !table.has_entry(cx, position, row)? {
+                continue;
+            }
             let at = (position, partition);
             if yields == Yield::Any || yields == Yield::Index(position) {
                 if !self.add_entry(cx, table, at, row, place).await? {
@@ -261,6 +267,9 @@ impl RowWriter {
             if !asked || !codec.is_unique() || codec.encode_row(row, &mut self.new_key) {
                 continue;
             }
+            if !table.has_entry(cx, position, row)? {
+                continue;
+            }
             let partition = table.def.partition_of(row, &mut self.new_key);
             let at = (table.index_def(position), partition);
             if is_taken(cx.tx, at, &self.new_key).await? {
@@ -306,7 +315,7 @@ impl RowWriter {
         if leaves || !update_row(cx.tx, place, &self.words, near).await? {
             return Box::pin(self.move_row(cx, table, place, old, new)).await;
         }
-        let touched = |i: &IndexDef| changed.iter().any(|c| i.covers(*c));
+        let touched = |i: &IndexDef| i.is_partial() || changed.iter().any(|c| i.covers(*c));
         if table.def.indexes.iter().any(touched) {
             let at = (place, partition);
             Box::pin(self.update_entries(cx, table, at, (old, new), changed)).await?;
@@ -326,13 +335,20 @@ impl RowWriter {
         let address = place.addr.raw();
         for (position, codec) in table.keys.iter().enumerate() {
             let index = table.index_def(position);
-            if !changed.iter().any(|c| index.covers(*c)) {
+            if !index.is_partial() && !changed.iter().any(|c| index.covers(*c)) {
                 continue;
             }
             codec.encode_entry(old, address, &mut self.old_key);
             codec.encode_entry(new, address, &mut self.new_key);
-            if self.old_key != self.new_key {
+            let had = table.has_entry(cx, position, old)?;
+            let has = table.has_entry(cx, position, new)?;
+            if had == has && self.old_key == self.new_key {
+                continue;
+            }
+            if had {
                 remove(cx.tx, (index, partition), &self.old_key).await?;
+            }
+            if has {
                 let at = (position, partition);
                 self.insert_entry(cx, table, at, new, place).await?;
             }
@@ -362,10 +378,16 @@ impl RowWriter {
             codec.encode_entry(old, from.addr.raw(), &mut self.old_key);
             codec.encode_entry(new, to.addr.raw(), &mut self.new_key);
             let stays = leaves == enters || !index.roots.are_partitioned();
-            if stays && self.old_key == self.new_key {
+            let had = table.has_entry(cx, position, old)?;
+            let has = table.has_entry(cx, position, new)?;
+            if had && has && stays && self.old_key == self.new_key {
                 replace(cx.tx, (index, enters), &self.new_key, to.to_words()).await?;
-            } else {
+                continue;
+            }
+            if had {
                 remove(cx.tx, (index, leaves), &self.old_key).await?;
+            }
+            if has {
                 let at = (position, enters);
                 self.insert_entry(cx, table, at, new, to).await?;
             }
@@ -383,6 +405,9 @@ impl RowWriter {
     ) -> Result<(), Halt> {
         let partition = table.def.partition_of(old, &mut self.old_key);
         for (position, codec) in table.keys.iter().enumerate() {
+            if !table.has_entry(cx, position, old)? {
+                continue;
+            }
             codec.encode_entry(old, place.addr.raw(), &mut self.old_key);
             let at = (table.index_def(position), partition);
             remove(cx.tx, at, &self.old_key).await?;

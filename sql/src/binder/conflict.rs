@@ -56,6 +56,7 @@ impl Binder<'_> {
         let fits = table.indexes.iter().position(|index| {
             index.unique
                 && !index.is_hidden()
+                && !index.is_partial()
                 && index.columns.iter().all(|c| wanted.contains(&c.column))
                 && wanted.iter().all(|c| index.covers(*c))
         });

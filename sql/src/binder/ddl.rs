@@ -1,6 +1,7 @@
 //! CREATE, DROP, ALTER and TRUNCATE.
 
 mod alter;
+mod comment;
 mod constraint;
 mod partition;
 mod table;
@@ -9,9 +10,11 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::{Binder, names};
-use crate::bound::{CreateIndex, DropIndex, DropTable, KeyConstraint, Statement, Truncate};
-use crate::catalog::{IndexColumn, IndexKind, TableDef};
+use super::{Binder, index_condition, names};
+use crate::bound::{
+    CreateIndex, DropIndex, DropTable, KeyConstraint, Statement, Truncate, Volatility,
+};
+use crate::catalog::{IndexColumn, IndexKind, IndexMore, Predicate, TableDef};
 use crate::error::{SqlError, SqlState};
 
 impl Binder<'_> {
@@ -19,12 +22,6 @@ impl Binder<'_> {
         &mut self,
         create: &ast::CreateIndex,
     ) -> Result<Statement, SqlError> {
-        if create.predicate.is_some() {
-            return Err(SqlError::unsupported("a partial index"));
-        }
-        if !create.include.is_empty() {
-            return Err(SqlError::unsupported("INCLUDE in CREATE INDEX"));
-        }
         if create.nulls_distinct == Some(false) {
             return Err(SqlError::unsupported("NULLS NOT DISTINCT"));
         }
@@ -37,6 +34,27 @@ impl Binder<'_> {
             }
         };
         let columns = self.index_columns(&table, &create.columns)?;
+        let mut more = IndexMore::default();
+        for ident in &create.include {
+            let name = names::fold(ident);
+            more.include.push(table.column(&name).ok_or_else(|| {
+                SqlError::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("column \"{name}\" does not exist"),
+                )
+            })?);
+        }
+        if let Some(predicate) = &create.predicate {
+            let text = predicate.to_string();
+            let condition = index_condition(&table, &text)?;
+            if condition.volatility() != Volatility::Immutable {
+                return Err(SqlError::new(
+                    SqlState::INVALID_OBJECT_DEFINITION,
+                    "functions in index predicate must be marked IMMUTABLE",
+                ));
+            }
+            more.predicate = Some(Predicate { text, condition });
+        }
         if kind == IndexKind::Hash && columns.iter().any(|c| c.desc || c.nulls_first) {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
@@ -61,6 +79,7 @@ impl Binder<'_> {
             kind,
             unique: create.unique,
             columns,
+            more,
         }))
     }
 

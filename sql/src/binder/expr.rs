@@ -34,6 +34,7 @@ pub(super) enum Clause {
     Transform,
     /// In a call with OVER.
     Window,
+    IndexPredicate,
 }
 
 impl Clause {
@@ -57,6 +58,7 @@ impl Clause {
             Clause::Filter => "FILTER",
             Clause::Check => "check constraints",
             Clause::Generated => "column generation expressions",
+            Clause::IndexPredicate => "index predicates",
             Clause::Transform => "transform expressions",
             Clause::Window => "window definitions",
         }

@@ -60,6 +60,7 @@ use crate::error::SqlError;
 use crate::parser::{self, Parsed, position_of};
 
 pub use params::ParamTypes;
+pub use rules::index_condition;
 #[cfg(test)]
 pub(crate) use tests::NoTables;
 pub use type_name::type_of;
@@ -162,6 +163,12 @@ impl Binder<'_> {
             ast::Statement::CreateIndex(create) => self.create_index(create),
             ast::Statement::AlterTable(alter) => self.alter_table(alter),
             ast::Statement::AlterIndex { name, operation } => self.alter_index(name, operation),
+            ast::Statement::Comment {
+                object_type,
+                object_name,
+                comment,
+                ..
+            } => self.comment(object_type, object_name, comment.as_deref()),
             ast::Statement::Truncate(truncate) => self.truncate(truncate),
             ast::Statement::Drop {
                 object_type,

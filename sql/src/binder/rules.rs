@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
-use super::Binder;
 use super::expr::Clause;
 use super::from::table_leaf;
 use super::scope::Scope;
+use super::{Binder, ParamTypes};
 use crate::bound::{Assignment, Expr, Integrity, Related, RowCheck, RowRules};
-use crate::catalog::{ForeignKeyDef, Referential, TableDef};
+use crate::catalog::{CatalogView, ForeignKeyDef, Referential, RoleDef, TableDef};
+use crate::context::EvalContext;
 use crate::error::SqlError;
+use crate::settings::Settings;
 
 /// What a statement does to the rows of a table.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,6 +162,37 @@ impl Binder<'_> {
         let mut scope = Scope::default();
         scope.push(table_leaf(table, None, 0))?;
         self.scalar(&parsed, &scope, clause)
+    }
+}
+
+/// The condition of a partial index of `table`, bound without anything else to see.
+pub fn index_condition(table: &TableDef, text: &str) -> Result<Expr, SqlError> {
+    let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
+    let mut binder = Binder {
+        text,
+        catalog: &Nothing,
+        params: &mut ParamTypes::new(),
+        cx: &cx,
+        depth: 0,
+    };
+    let condition = binder.stored(table, text, Clause::IndexPredicate)?;
+    binder.condition(condition, "WHERE")
+}
+
+/// A catalog without anything in it.
+struct Nothing;
+
+impl CatalogView for Nothing {
+    fn table(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
+        Ok(None)
+    }
+
+    fn table_of_index(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
+        Ok(None)
+    }
+
+    fn role(&self, _: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {
+        Ok(None)
     }
 }
 

@@ -76,6 +76,13 @@ pub enum AlterAction {
     },
     /// ALTER COLUMN … TYPE.
     SetType(Box<SetType>),
+    /// COMMENT ON the table, or a column.
+    Comment {
+        /// Which column; `None` is the table.
+        column: Option<usize>,
+        /// The text; `None` takes it away.
+        text: Option<String>,
+    },
     /// Nothing but a notice.
     Notice(SqlState, String),
     /// SET (fillfactor = …) and other accepted storage options: nothing happens.

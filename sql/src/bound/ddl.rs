@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::alter::AlterAction;
 use super::expr::Expr;
+use super::select::Select;
 use super::sequence::NewSequence;
-use crate::catalog::{ColumnDef, IndexColumn, IndexKind, Referential, TableDef};
+use crate::catalog::{ColumnDef, IndexColumn, IndexKind, IndexMore, Referential, TableDef};
 
 /// CREATE TABLE.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +31,8 @@ pub struct CreateTable {
     pub sequences: Vec<NewSequence>,
     /// The access method of the primary key: `WITH (index = hash)`.
     pub index_kind: IndexKind,
+    /// AS: the query whose rows it begins with.
+    pub source: Option<Box<Select>>,
     /// PARTITION BY HASH.
     pub partition_by: Option<PartitionBy>,
 }
@@ -116,6 +119,8 @@ pub struct CreateIndex {
     pub unique: bool,
     /// The key columns.
     pub columns: Vec<IndexColumn>,
+    /// INCLUDE and WHERE.
+    pub more: IndexMore,
 }
 
 /// DROP INDEX.
@@ -143,6 +148,7 @@ impl AlterTable {
     pub fn tag(&self) -> &'static str {
         match self.actions[..] {
             [AlterAction::RenameIndex { .. }] => "ALTER INDEX",
+            [AlterAction::Comment { .. }] => "COMMENT",
             _ => "ALTER TABLE",
         }
     }

@@ -19,7 +19,14 @@ impl TableDef {
         let removed = self.columns.remove(column);
         self.number_columns();
         let id = self.id;
-        self.indexes.retain(|index| !index.covers(column));
+        self.indexes.retain(|index| !index.concerns(column));
+        for more in self.indexes.iter_mut().map(|index| &mut index.more) {
+            move_all(&mut more.include, column);
+            if let Some(predicate) = &mut more.predicate {
+                let condition = &mut predicate.condition;
+                condition.remap_columns(&mut |slot| moved(slot, column));
+            }
+        }
         for key in self.indexes.iter_mut().flat_map(|i| &mut i.columns) {
             key.column = moved(key.column, column);
         }
@@ -30,6 +37,10 @@ impl TableDef {
         rules
             .checks
             .retain(|check| !mentions(&check.text, &removed.name));
+        rules.comments.retain(|(on, _)| *on != Some(column));
+        for on in rules.comments.iter_mut().filter_map(|(on, _)| on.as_mut()) {
+            *on = moved(*on, column);
+        }
         rules.foreign_keys.retain(|key| {
             let own = key.parent == id && key.parent_columns.contains(&column);
             !own && !key.columns.contains(&column)
@@ -56,6 +67,10 @@ impl TableDef {
         let from = std::mem::replace(&mut self.columns[column].name, to.to_owned());
         for check in &mut self.rules.checks {
             check.text = renamed(&check.text, &from, to);
+        }
+        let conditions = self.indexes.iter_mut().map(|i| &mut i.more.predicate);
+        for predicate in conditions.flatten() {
+            predicate.text = renamed(&predicate.text, &from, to);
         }
         for column in &mut self.columns {
             if let Some(text) = &mut column.more.generated {

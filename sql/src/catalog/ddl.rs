@@ -161,12 +161,20 @@ fn create_index(table: &TableDef, index: &IndexDef) -> String {
         }
         text
     });
-    format!(
+    let mut text = format!(
         "CREATE {unique}INDEX {} ON {} USING {using} ({})",
         quoted(&index.name),
         name(table),
         list(columns)
-    )
+    );
+    if !index.more.include.is_empty() {
+        let include = index.more.include.iter().map(|c| column(table, *c));
+        text += &format!(" INCLUDE ({})", list(include));
+    }
+    if let Some(predicate) = &index.more.predicate {
+        text += &format!(" WHERE {}", predicate.text);
+    }
+    text
 }
 
 /// With its schema.

@@ -17,6 +17,7 @@ use super::partition::{Partitioning, Roots};
 use super::rules::{ColumnMore, TableRules};
 use super::sequence::SequenceDef;
 use super::view::ViewDef;
+use crate::bound::Expr;
 use crate::error::SqlError;
 use crate::types::Type;
 use crate::value::Value;
@@ -93,8 +94,28 @@ pub struct IndexDef {
     pub constraint: bool,
     /// The key columns; none for a hidden index.
     pub columns: Vec<IndexColumn>,
+    /// What else it is.
+    pub more: IndexMore,
     /// Where it begins.
     pub roots: Roots,
+}
+
+/// What an index is besides its key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IndexMore {
+    /// INCLUDE: columns that no key is made of, by position in `TableDef::columns`.
+    pub include: Vec<usize>,
+    /// WHERE: only such rows have entries.
+    pub predicate: Option<Predicate>,
+}
+
+/// The condition of a partial index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Predicate {
+    /// As SQL text.
+    pub text: String,
+    /// Bound, over the table's row.
+    pub condition: Expr,
 }
 
 /// One key column of an index.
@@ -183,6 +204,22 @@ impl IndexDef {
     /// Is this the row-address index of a table without primary key?
     pub fn is_hidden(&self) -> bool {
         self.columns.is_empty()
+    }
+
+    /// Has it entries of some rows only?
+    pub fn is_partial(&self) -> bool {
+        self.more.predicate.is_some()
+    }
+
+    /// Is it about `column`, be it by its key, by INCLUDE or by its condition?
+    pub fn concerns(&self, column: usize) -> bool {
+        let mut reads = false;
+        if let Some(predicate) = &self.more.predicate {
+            predicate
+                .condition
+                .for_each_column(&mut |c| reads |= c == column);
+        }
+        reads || self.covers(column) || self.more.include.contains(&column)
     }
 
     /// Is `column` one of the key columns?

@@ -7,12 +7,15 @@
 //! those of format 1 no partitions either, and each index has one root. They are still read. A program that knows
 //! less than format 4 refuses it.
 
-use super::def::{ColumnDef, IndexColumn, IndexDef, IndexKind, RoleDef, TableDef};
+use super::def::{
+    ColumnDef, IndexColumn, IndexDef, IndexKind, IndexMore, Predicate, RoleDef, TableDef,
+};
 use super::guard::Guards;
 use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
 use super::rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
 use super::sequence::SequenceDef;
 use super::view::ViewDef;
+use crate::binder::index_condition;
 use crate::error::{SqlError, SqlState};
 use crate::row::RowLayout;
 use crate::types::{Type, TypeKind};
@@ -110,6 +113,11 @@ fn encode_rules(rules: &TableRules, out: &mut Writer) {
         out.flag(key.deferred);
     }
     out.list(rules.referenced_by.iter().copied());
+    out.u32(rules.comments.len() as u32);
+    for (column, text) in &rules.comments {
+        out.u32(column.map_or(0, |column| column as u32 + 1));
+        out.text(text);
+    }
 }
 
 /// What can become of a row that references, as it is stored.
@@ -143,6 +151,8 @@ fn encode_index(index: &IndexDef, out: &mut Writer) {
         out.flag(column.desc);
         out.flag(column.nulls_first);
     }
+    out.list(index.more.include.iter().map(|c| *c as u32));
+    out.optional(index.more.predicate.as_ref().map(|p| p.text.as_str()));
 }
 
 /// The table's definition that `bytes` hold.
@@ -215,7 +225,7 @@ fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
         guards,
     };
     for _ in 0..input.u32()? {
-        let index = read_index(input, &table, whole)?;
+        let index = read_index(input, &table, (whole, has_rules))?;
         table.indexes.push(index);
     }
     if has_rules {
@@ -284,11 +294,22 @@ fn read_rules(input: &mut Reader<'_>, width: usize) -> Option<TableRules> {
         });
     }
     rules.referenced_by = input.list()?;
+    for _ in 0..input.u32()? {
+        let column = (input.u32()? as usize).checked_sub(1);
+        if column.is_some_and(|column| column >= width) {
+            return None;
+        }
+        rules.comments.push((column, input.text()?));
+    }
     Some(rules)
 }
 
 /// An index of `table`; with one root and no word of more where it is `whole`.
-fn read_index(input: &mut Reader<'_>, table: &TableDef, whole: bool) -> Option<IndexDef> {
+fn read_index(
+    input: &mut Reader<'_>,
+    table: &TableDef,
+    (whole, has_more): (bool, bool),
+) -> Option<IndexDef> {
     let id = input.u32()?;
     let name = input.text()?;
     let hash = input.flag()?;
@@ -317,6 +338,17 @@ fn read_index(input: &mut Reader<'_>, table: &TableDef, whole: bool) -> Option<I
     if roots.are_partitioned() != table.is_partitioned_by(&columns) {
         return None;
     }
+    let mut more = IndexMore::default();
+    if has_more {
+        more.include = input.positions()?;
+        if more.include.iter().any(|c| *c >= table.columns.len()) {
+            return None;
+        }
+        if let Some(text) = input.optional()? {
+            let condition = index_condition(table, &text).ok()?;
+            more.predicate = Some(Predicate { text, condition });
+        }
+    }
     Some(IndexDef {
         id,
         name,
@@ -329,6 +361,7 @@ fn read_index(input: &mut Reader<'_>, table: &TableDef, whole: bool) -> Option<I
         primary,
         constraint,
         columns,
+        more,
         roots,
     })
 }
@@ -595,6 +628,7 @@ mod tests {
                     desc: true,
                     nulls_first: false,
                 }],
+                more: IndexMore::default(),
                 roots: Roots::One(77),
             }],
             partitioning: None,
@@ -624,6 +658,12 @@ mod tests {
             sequence: Some(17),
             missing: Some(Value::text("before")),
         };
+        let text = "a <> ''".to_owned();
+        let condition = index_condition(&table, &text).expect("it binds");
+        table.indexes[0].more = IndexMore {
+            include: vec![0],
+            predicate: Some(Predicate { text, condition }),
+        };
         table.rules = TableRules {
             checks: vec![CheckDef {
                 id: 1,
@@ -643,6 +683,7 @@ mod tests {
                 deferred: false,
             }],
             referenced_by: vec![16384],
+            comments: vec![(None, "t".into()), (Some(0), "c".into())],
         };
         table
     }

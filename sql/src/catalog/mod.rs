@@ -16,8 +16,8 @@ mod view;
 
 pub use ddl::{Ddl, statements};
 pub use def::{
-    CATALOG_SCHEMA, CatalogView, ColumnDef, IndexColumn, IndexDef, IndexKind, PUBLIC_SCHEMA,
-    RoleDef, TableDef,
+    CATALOG_SCHEMA, CatalogView, ColumnDef, IndexColumn, IndexDef, IndexKind, IndexMore,
+    PUBLIC_SCHEMA, Predicate, RoleDef, TableDef,
 };
 pub use guard::{Guards, all_guard, guard_table};
 pub use outcomes::{Ending, Outcomes};

@@ -17,6 +17,8 @@ pub struct TableRules {
     pub foreign_keys: Vec<ForeignKeyDef>,
     /// The oids of the tables that have foreign keys to this one.
     pub referenced_by: Vec<u32>,
+    /// COMMENT ON the table (`None`) and its columns, by position.
+    pub comments: Vec<(Option<usize>, String)>,
 }
 
 /// A CHECK constraint.

@@ -12,6 +12,7 @@
 //!   (`depth`; watched by `tests::deep_text_is_refused`).
 //! - PAR-2: positions in errors count characters of the whole text, from 1.
 
+mod column_list;
 mod copy;
 mod cursor;
 mod depth;
@@ -26,6 +27,7 @@ mod syntax;
 mod tests;
 mod utility;
 
+pub(crate) use column_list::column_list;
 pub use copy::{CopyFrom, CopySyntax};
 pub(crate) use depth::too_deep;
 pub(crate) use identity::identity_options;

@@ -10,7 +10,7 @@ use sqlparser::tokenizer::Token as SqlToken;
 use super::depth::too_deep;
 use super::dialect::Postgres;
 use super::lexer::{Kind, Token, syntax_error};
-use super::{Statement, identity, partition, position_of};
+use super::{Statement, column_list, identity, partition, position_of};
 use crate::error::{SqlError, SqlState};
 
 /// Brackets are limited before (`depth`); this is for what recurses without them.
@@ -99,6 +99,9 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Cow<'a, str> {
     }
     if is(1, "index") && is(2, "concurrently") && is(0, "drop") {
         blanked.push(tokens[2]);
+    }
+    if let Some(list) = column_list::brackets(text, tokens) {
+        blanked.extend(&tokens[list]);
     }
     for options in identity::brackets(text, tokens) {
         blanked.extend(&tokens[options]);

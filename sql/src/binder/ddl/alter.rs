@@ -214,6 +214,7 @@ impl Binder<'_> {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             sequences: Vec::new(),
+            source: None,
             index_kind: IndexKind::BTree,
             partition_by: None,
         };

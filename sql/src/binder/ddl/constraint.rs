@@ -26,7 +26,8 @@ impl<'a> Shape<'a> {
         let columns = |index: &crate::catalog::IndexDef| -> Vec<usize> {
             index.columns.iter().map(|c| c.column).collect()
         };
-        let unique = table.indexes.iter().filter(|index| index.unique);
+        let unique = table.indexes.iter();
+        let unique = unique.filter(|index| index.unique && !index.is_partial());
         Shape {
             name: &table.name,
             columns: &table.columns,

@@ -11,7 +11,7 @@ use super::partition::Options;
 use crate::bound::{CreateTable, KeyConstraint, NewCheck, NewSequence, SequenceOptions, Statement};
 use crate::catalog::{ColumnDef, ColumnMore, Identity, PUBLIC_SCHEMA};
 use crate::error::{SqlError, SqlState};
-use crate::parser::identity_options;
+use crate::parser::{column_list, identity_options};
 use crate::types::{Type, TypeKind};
 
 /// PostgreSQL's limit on the columns of a table.
@@ -41,9 +41,13 @@ impl Binder<'_> {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             sequences: Vec::new(),
+            source: None,
             index_kind: options.index_kind,
             partition_by: None,
         };
+        if let Some(query) = &create.query {
+            return self.table_of_query(create, query, table);
+        }
         for column in &create.columns {
             self.column_definition(column, &mut table)?;
         }
@@ -60,6 +64,48 @@ impl Binder<'_> {
             self.rule_of_table(constraint, &mut table)?;
         }
         table.partition_by = self.partition_by(create, options, &table)?;
+        Ok(Statement::CreateTable(table))
+    }
+
+    /// CREATE TABLE AS.
+    fn table_of_query(
+        &mut self,
+        create: &ast::CreateTable,
+        query: &ast::Query,
+        mut table: CreateTable,
+    ) -> Result<Statement, SqlError> {
+        if !create.constraints.is_empty()
+            || !create.columns.is_empty()
+            || create.partition_by.is_some()
+        {
+            return Err(SqlError::unsupported("this form of CREATE TABLE AS"));
+        }
+        let select = self.query(query)?;
+        let given = column_list(self.text);
+        if given.len() > select.columns().len() {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "too many column names were specified",
+            ));
+        }
+        for (position, target) in select.columns().iter().enumerate() {
+            let name = given.get(position).unwrap_or(&target.name).clone();
+            if table.columns.iter().any(|c| c.name == name) {
+                return Err(SqlError::new(
+                    SqlState::DUPLICATE_COLUMN,
+                    format!("column \"{name}\" specified more than once"),
+                ));
+            }
+            table.columns.push(ColumnDef {
+                name,
+                ty: target.expr.ty,
+                not_null: false,
+                default: None,
+                attnum: i16::try_from(position + 1).unwrap_or(i16::MAX),
+                more: ColumnMore::default(),
+            });
+        }
+        table.source = Some(Box::new(select));
         Ok(Statement::CreateTable(table))
     }
 
@@ -311,8 +357,6 @@ fn key_of_table(
 fn check_supported(create: &ast::CreateTable) -> Result<(), SqlError> {
     let refused = if create.temporary {
         "CREATE TEMPORARY TABLE"
-    } else if create.query.is_some() {
-        "CREATE TABLE AS"
     } else if create.like.is_some() {
         "CREATE TABLE LIKE"
     } else if create.inherits.is_some() {

@@ -68,6 +68,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type, Option<&str>)]) -> TableDe
                 desc: false,
                 nulls_first: false,
             }],
+            more: Default::default(),
             roots: Roots::One(0),
         }],
         partitioning: None,
