@@ -5,6 +5,7 @@ mod cluster;
 mod cluster_tls;
 mod joins;
 mod partitions_spread;
+mod schema;
 mod ship;
 mod ship_costs;
 mod split;

@@ -75,19 +75,7 @@ pub fn bind(
     params: &mut ParamTypes,
     cx: &EvalContext,
 ) -> Result<Statement, SqlError> {
-    let mut binder = Binder {
-        text: &parsed.text,
-        catalog,
-        params,
-        cx,
-        depth: 0,
-        surroundings: Vec::new(),
-        named: Vec::new(),
-        unsettled: false,
-        changes: Vec::new(),
-        outer_slots: 0,
-        subqueries: 0,
-    };
+    let mut binder = Binder::of(&parsed.text, catalog, params, (cx, 0));
     let bound = binder
         .statement(&parsed.statement)
         .map_err(|e| match e.fields().position {
@@ -116,6 +104,30 @@ struct Binder<'a> {
     outer_slots: usize,
     /// How many queries in expressions there are.
     subqueries: usize,
+}
+
+impl<'a> Binder<'a> {
+    /// For a text of its own, which stands at some depth.
+    fn of(
+        text: &'a str,
+        catalog: &'a dyn CatalogView,
+        params: &'a mut ParamTypes,
+        (cx, depth): (&'a EvalContext, usize),
+    ) -> Binder<'a> {
+        Binder {
+            text,
+            catalog,
+            params,
+            cx,
+            depth,
+            surroundings: Vec::new(),
+            named: Vec::new(),
+            unsettled: false,
+            changes: Vec::new(),
+            outer_slots: 0,
+            subqueries: 0,
+        }
+    }
 }
 
 impl Binder<'_> {

@@ -92,19 +92,7 @@ impl Binder<'_> {
             views: RefCell::default(),
         };
         let mut none = ParamTypes::default();
-        let mut binder = Binder {
-            text: self.text,
-            catalog: &recording,
-            params: &mut none,
-            cx: self.cx,
-            depth: self.depth,
-            surroundings: Vec::new(),
-            named: Vec::new(),
-            unsettled: false,
-            changes: Vec::new(),
-            outer_slots: 0,
-            subqueries: 0,
-        };
+        let mut binder = Binder::of(self.text, &recording, &mut none, (self.cx, self.depth));
         let mut query = ast::Query::clone(&create.query);
         binder.spell_out(&mut query)?;
         let select = binder.query(&query)?;
