@@ -29,6 +29,9 @@ struct Moment {
 }
 
 pub(super) fn to_char(value: &Value, template: &str, zone: &TimeZone) -> Outcome {
+    if template.is_empty() {
+        return Ok(Value::Null);
+    }
     let moment = match value {
         Value::Timestamp(i64::MIN | i64::MAX) | Value::TimestampTz(i64::MIN | i64::MAX) => {
             return Ok(Value::Null);
