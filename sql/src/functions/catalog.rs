@@ -28,15 +28,16 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_get_indexdef", &[Oid, Int4, Bool], Text, index_definition),
     stable("pg_get_constraintdef", &[Oid], Text, constraint_definition),
     stable("pg_get_constraintdef", &[Oid, Bool], Text, constraint_definition),
-    stable("pg_get_viewdef", &[Oid], Text, |_, _| Ok(Value::Null)),
-    stable("pg_get_viewdef", &[Oid, Bool], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_viewdef", &[Oid], Text, view_definition),
+    stable("pg_get_viewdef", &[Oid, Bool], Text, view_definition),
+    stable("pg_get_viewdef", &[Oid, Int4], Text, view_definition),
     stable("pg_get_ruledef", &[Oid], Text, |_, _| Ok(Value::Null)),
     stable("pg_get_ruledef", &[Oid, Bool], Text, |_, _| Ok(Value::Null)),
     stable("pg_get_triggerdef", &[Oid], Text, |_, _| Ok(Value::Null)),
     stable("pg_get_triggerdef", &[Oid, Bool], Text, |_, _| Ok(Value::Null)),
     stable("pg_get_statisticsobjdef_columns", &[Oid], Text, |_, _| Ok(Value::Null)),
     stable("pg_get_partkeydef", &[Oid], Text, |_, _| Ok(Value::Null)),
-    stable("pg_get_serial_sequence", &[Text, Text], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_serial_sequence", &[Text, Text], Text, serial_sequence),
     stable("pg_get_function_result", &[Oid], Text, |a, _| {
         Ok(text(function(a).map(|function| function.result.name().to_owned())))
     }),
@@ -44,10 +45,13 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_get_function_identity_arguments", &[Oid], Text, |a, _| Ok(text(function(a).map(arguments)))),
     stable("pg_get_function_sqlbody", &[Oid], Text, |_, _| Ok(Value::Null)),
     stable("pg_relation_is_publishable", &[RegClass], Bool, |_, _| Ok(Value::Bool(true))),
-    stable("obj_description", &[Oid, Name], Text, |_, _| Ok(Value::Null)),
-    stable("obj_description", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("obj_description", &[Oid, Name], Text, object_description),
+    stable("obj_description", &[Oid], Text, object_description),
     stable("shobj_description", &[Oid, Name], Text, |_, _| Ok(Value::Null)),
-    stable("col_description", &[Oid, Int4], Text, |_, _| Ok(Value::Null)),
+    stable("col_description", &[Oid, Int4], Text, |a, cx| {
+        let column = a.get(1).and_then(Value::as_int);
+        Ok(text(pg::comment(&cx.catalog(), oid(a), column)))
+    }),
     stable("to_regclass", &[Text], RegClass, |a, cx| to_object(a, RegClass, cx)),
     stable("to_regtype", &[Text], RegType, |a, cx| to_object(a, RegType, cx)),
     stable("to_regnamespace", &[Text], RegNamespace, |a, cx| to_object(a, RegNamespace, cx)),
@@ -158,6 +162,31 @@ fn constraint_definition(args: &[Value], cx: &EvalContext) -> Outcome {
         }
     }
     Ok(Value::Null)
+}
+
+fn view_definition(args: &[Value], cx: &EvalContext) -> Outcome {
+    let of = oid(args);
+    let snapshot = cx.catalog();
+    let view = snapshot.views().find(|view| view.id == of);
+    Ok(text(view.map(|view| format!("{};", view.text))))
+}
+
+/// The comment on a table, where it is one that is asked for.
+fn object_description(args: &[Value], cx: &EvalContext) -> Outcome {
+    let of_tables = args.get(1).and_then(Value::as_text);
+    Ok(match of_tables.is_none_or(|class| class == "pg_class") {
+        true => text(pg::comment(&cx.catalog(), oid(args), None)),
+        false => Value::Null,
+    })
+}
+
+fn serial_sequence(args: &[Value], cx: &EvalContext) -> Outcome {
+    let [Value::Text(table), Value::Text(column)] = args else {
+        return Ok(Value::Null);
+    };
+    let mut parts = objects::parts(table)?;
+    let table = parts.pop().unwrap_or_default();
+    Ok(text(pg::serial_sequence(&cx.catalog(), &table, column)))
 }
 
 /// The function of the library that an oid is of.

@@ -63,6 +63,49 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables() {
         add(&table.schema, &table.name, "BASE TABLE", true);
     }
+    for view in around.snapshot.views() {
+        add(&view.schema, &view.name, "VIEW", false);
+    }
+}
+
+/// `views`.
+pub fn views(rows: &mut Rows, around: &Around<'_>) {
+    for view in around.snapshot.views() {
+        rows.add([
+            ("table_catalog", Value::text(around.database)),
+            ("table_schema", Value::text(&view.schema)),
+            ("table_name", Value::text(&view.name)),
+            ("view_definition", Value::text(format!("{};", view.text))),
+            ("check_option", Value::text("NONE")),
+            ("is_updatable", yes(false)),
+            ("is_insertable_into", yes(false)),
+            ("is_trigger_updatable", yes(false)),
+            ("is_trigger_deletable", yes(false)),
+            ("is_trigger_insertable_into", yes(false)),
+        ]);
+    }
+}
+
+/// `sequences`, but for those of identity columns.
+pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
+    for sequence in around.snapshot.sequences() {
+        let bits = 8 * u32::from(sequence.kind.size().unsigned_abs());
+        let text = |number: i64| Value::text(number.to_string());
+        rows.add([
+            ("sequence_catalog", Value::text(around.database)),
+            ("sequence_schema", Value::text(&sequence.schema)),
+            ("sequence_name", Value::text(&sequence.name)),
+            ("data_type", Value::text(sequence.kind.name())),
+            ("numeric_precision", number(bits)),
+            ("numeric_precision_radix", number(2)),
+            ("numeric_scale", number(0)),
+            ("start_value", text(sequence.start)),
+            ("minimum_value", text(sequence.min)),
+            ("maximum_value", text(sequence.max)),
+            ("increment", text(sequence.increment)),
+            ("cycle_option", yes(sequence.cycle)),
+        ]);
+    }
 }
 
 /// What is known of a column of a type, by the names of `columns`.
@@ -187,6 +230,20 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
                 more.generated.as_ref().map_or(Value::Null, Value::text),
             ];
             add(&table.schema, &table.name, (&column.name, column.ty), more);
+        }
+    }
+    for view in around.snapshot.views() {
+        for (at, (name, ty)) in (1..).zip(&view.columns) {
+            let nothing = || Value::Null;
+            let more = [
+                Value::Int4(at),
+                nothing(),
+                yes(true),
+                yes(false),
+                nothing(),
+                nothing(),
+            ];
+            add(&view.schema, &view.name, (name, *ty), more);
         }
     }
 }

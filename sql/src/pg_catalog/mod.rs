@@ -32,6 +32,7 @@ pub use names::{
     procedure_name, procedure_oid, procedures, relation_name, relation_oid, role_name, role_oid,
     type_name, type_oid,
 };
+pub use objects::{comment, serial_sequence};
 pub use relation::Relation;
 pub use shown::{Constraint, index_column, index_definition};
 
@@ -54,6 +55,9 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_attrdef") => objects::defaults,
         ("pg_catalog", "pg_index") => objects::indexes,
         ("pg_catalog", "pg_constraint") => objects::constraints,
+        ("pg_catalog", "pg_sequence") => objects::sequences,
+        ("pg_catalog", "pg_depend") => objects::dependencies,
+        ("pg_catalog", "pg_description") => objects::descriptions,
         ("pg_catalog", "pg_type") => types::types,
         ("pg_catalog", "pg_namespace") => server::namespaces,
         ("pg_catalog", "pg_roles") => server::roles,
@@ -68,9 +72,13 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_proc") => server::functions,
         ("pg_catalog", "pg_tables") => views::tables,
         ("pg_catalog", "pg_indexes") => views::indexes,
+        ("pg_catalog", "pg_views") => views::views,
+        ("pg_catalog", "pg_sequences") => views::sequences,
         ("information_schema", "schemata") => information::schemata,
         ("information_schema", "tables") => information::tables,
         ("information_schema", "columns") => information::columns,
+        ("information_schema", "views") => information::views,
+        ("information_schema", "sequences") => information::sequences,
         ("information_schema", "table_constraints") => information::table_constraints,
         ("information_schema", "key_column_usage") => information::key_column_usage,
         ("information_schema", "constraint_column_usage") => information::constraint_column_usage,

@@ -44,6 +44,12 @@ pub fn relation_oid(snapshot: &Snapshot, schema: Option<&str>, name: &str) -> Op
     if let Some(table) = snapshot.table(schema, name).ok()? {
         return Some(table.id);
     }
+    if let Some(view) = snapshot.view(schema, name).ok()? {
+        return Some(view.id);
+    }
+    if let Some(sequence) = snapshot.sequence(schema, name).ok()? {
+        return Some(sequence.id);
+    }
     let table = snapshot.table_of_index(schema, name).ok()??;
     table.index(name).map(|index| index.id)
 }
@@ -53,6 +59,12 @@ pub fn relation_name(snapshot: &Snapshot, oid: u32) -> Option<(String, String)> 
     let mut of_catalog = Relation::all().iter();
     if let Some(relation) = of_catalog.find(|relation| relation.oid == oid) {
         return Some((relation.schema.to_owned(), relation.name.to_owned()));
+    }
+    if let Some(view) = snapshot.views().find(|view| view.id == oid) {
+        return Some((view.schema.clone(), view.name.clone()));
+    }
+    if let Some(sequence) = snapshot.sequences().find(|sequence| sequence.id == oid) {
+        return Some((sequence.schema.clone(), sequence.name.clone()));
     }
     let table = snapshot.relation(oid)?;
     let mut indexes = table.indexes.iter();

@@ -1,10 +1,14 @@
 //! Tables, their columns, indexes and constraints.
 
+use std::sync::Arc;
+
 use super::rows::{Rows, vector};
 use super::{Around, Constraint, Relation, namespace_oid};
 use crate::catalog::{
-    ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, Referential, SUPERUSER_OID, TableDef,
+    CatalogView, ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, Referential,
+    SUPERUSER_OID, SequenceDef, Snapshot, TableDef,
 };
+use crate::functions::quote_ident as quoted;
 use crate::types::{Type, TypeKind};
 use crate::value::{Array, Value};
 
@@ -81,7 +85,33 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
             rows.add(all.into_iter().chain(own));
         }
     }
+    for view in around.snapshot.views() {
+        let own = [
+            ("relnamespace", namespace(&view.schema)),
+            ("relhasrules", Value::Bool(true)),
+            ("relreplident", Value::text("n")),
+        ];
+        let all = common(view.id, &view.name, "v", view.columns.len());
+        rows.add(all.into_iter().chain(own));
+    }
+    for sequence in around.snapshot.sequences() {
+        let own = [
+            ("relnamespace", namespace(&sequence.schema)),
+            ("relfilenode", Value::Oid(sequence.id)),
+            ("reltuples", Value::Float4(1.0)),
+            ("relreplident", Value::text("n")),
+        ];
+        let all = common(sequence.id, &sequence.name, "S", SEQUENCE_COLUMNS.len());
+        rows.add(all.into_iter().chain(own));
+    }
 }
+
+/// What a sequence has as a relation.
+const SEQUENCE_COLUMNS: [(&str, Type); 3] = [
+    ("last_value", Type::INT8),
+    ("log_cnt", Type::INT8),
+    ("is_called", Type::BOOL),
+];
 
 fn method(index: &IndexDef) -> u32 {
     match index.kind {
@@ -162,6 +192,109 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
             }
         }
     }
+    for view in around.snapshot.views() {
+        for (number, (name, ty)) in (1..).zip(&view.columns) {
+            let own = [("attrelid", Value::Oid(view.id))];
+            rows.add(column(name, *ty, number).into_iter().chain(own));
+        }
+    }
+    for sequence in around.snapshot.sequences() {
+        for (number, (name, ty)) in (1..).zip(&SEQUENCE_COLUMNS) {
+            let own = [
+                ("attrelid", Value::Oid(sequence.id)),
+                ("attnotnull", Value::Bool(true)),
+            ];
+            rows.add(column(name, *ty, number).into_iter().chain(own));
+        }
+    }
+}
+
+/// The sequence that a default takes its values of.
+fn sequence_of<'a>(snapshot: &'a Snapshot, default: Option<&String>) -> Option<&'a SequenceDef> {
+    let default = default?;
+    let mut all = snapshot.sequences();
+    let called = |sequence: &&Arc<SequenceDef>| {
+        let name = quoted(&sequence.name).replace('\'', "''");
+        [name.clone(), format!("{}.{name}", sequence.schema)]
+            .iter()
+            .any(|name| default.contains(&format!("nextval('{name}'")))
+    };
+    all.find(called).map(|sequence| &**sequence)
+}
+
+/// The sequence that goes with a column.
+pub fn serial_sequence(snapshot: &Snapshot, table: &str, column: &str) -> Option<String> {
+    let table = snapshot.table(None, table).ok()??;
+    let column = &table.columns[table.column(column)?];
+    let sequence = sequence_of(snapshot, column.default.as_ref())?;
+    let owned = sequence.owner == Some(table.id);
+    owned.then(|| format!("{}.{}", quoted(&sequence.schema), quoted(&sequence.name)))
+}
+
+/// `pg_sequence`.
+pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
+    for sequence in around.snapshot.sequences() {
+        rows.add([
+            ("seqrelid", Value::Oid(sequence.id)),
+            ("seqtypid", Value::Oid(sequence.kind.oid())),
+            ("seqstart", Value::Int8(sequence.start)),
+            ("seqincrement", Value::Int8(sequence.increment)),
+            ("seqmax", Value::Int8(sequence.max)),
+            ("seqmin", Value::Int8(sequence.min)),
+            ("seqcache", Value::Int8(sequence.cache)),
+            ("seqcycle", Value::Bool(sequence.cycle)),
+        ]);
+    }
+}
+
+/// `pg_depend`: the sequences that go with columns.
+pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
+    for table in around.snapshot.tables() {
+        for column in &table.columns {
+            let sequence = sequence_of(around.snapshot, column.default.as_ref());
+            let owned = sequence.filter(|sequence| sequence.owner == Some(table.id));
+            let Some(sequence) = owned else { continue };
+            let kind = if column.more.identity.is_some() {
+                "i"
+            } else {
+                "a"
+            };
+            rows.add([
+                ("classid", Value::Oid(CLASS_CLASS)),
+                ("objid", Value::Oid(sequence.id)),
+                ("refclassid", Value::Oid(CLASS_CLASS)),
+                ("refobjid", Value::Oid(table.id)),
+                ("refobjsubid", Value::Int4(i32::from(column.attnum))),
+                ("deptype", Value::text(kind)),
+            ]);
+        }
+    }
+}
+
+/// The oid of `pg_class`.
+const CLASS_CLASS: u32 = 1259;
+
+/// `pg_description`.
+pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
+    for table in around.snapshot.tables() {
+        for (column, text) in &table.rules.comments {
+            let number = column.map_or(0, |at| i32::from(table.columns[at].attnum));
+            rows.add([
+                ("objoid", Value::Oid(table.id)),
+                ("classoid", Value::Oid(CLASS_CLASS)),
+                ("objsubid", Value::Int4(number)),
+                ("description", Value::text(text)),
+            ]);
+        }
+    }
+}
+
+/// The comment on a table, or on a column of it by its number.
+pub fn comment(snapshot: &Snapshot, table: u32, column: Option<i64>) -> Option<String> {
+    let table = snapshot.relation(table).filter(|of| of.id == table)?;
+    let mut all = table.rules.comments.iter();
+    let wanted = |on: &Option<usize>| on.map(|at| i64::from(table.columns[at].attnum)) == column;
+    all.find(|(on, _)| wanted(on)).map(|(_, text)| text.clone())
 }
 
 /// The default of a column, or what it is generated by. An identity has a sequence instead.
@@ -209,16 +342,22 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 Value::Int2(i16::from(key.desc) | i16::from(key.nulls_first) << 1)
             };
             let ty = |at: usize| table.columns[index.columns[at].column].ty;
-            let number = |at: usize| Value::Int2(table.columns[index.columns[at].column].attnum);
             let collation = |at: usize| match ty(at).kind.is_string() {
                 true => Value::Oid(DEFAULT_COLLATION),
                 false => Value::Oid(0),
             };
             let class = |at: usize| Value::Oid(class_of(ty(at).kind, index.kind));
+            let include = index.more.include.iter().copied();
+            let numbers = keys.clone().map(|key| key.column).chain(include);
+            let numbers = numbers.map(|at| Value::Int2(table.columns[at].attnum));
+            let predicate = index.more.predicate.as_ref();
             rows.add([
                 ("indexrelid", Value::Oid(index.id)),
                 ("indrelid", Value::Oid(table.id)),
-                ("indnatts", Value::Int2(keys.len() as i16)),
+                (
+                    "indnatts",
+                    Value::Int2((keys.len() + index.more.include.len()) as i16),
+                ),
                 ("indnkeyatts", Value::Int2(keys.len() as i16)),
                 ("indisunique", Value::Bool(index.unique)),
                 ("indisprimary", Value::Bool(index.primary)),
@@ -226,7 +365,11 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 ("indisvalid", Value::Bool(true)),
                 ("indisready", Value::Bool(true)),
                 ("indislive", Value::Bool(true)),
-                ("indkey", every(&number)),
+                ("indkey", vector(numbers)),
+                (
+                    "indpred",
+                    predicate.map_or(Value::Null, |of| Value::text(&of.text)),
+                ),
                 ("indcollation", every(&collation)),
                 ("indclass", every(&class)),
                 ("indoption", every(&option)),

@@ -29,13 +29,20 @@ pub fn index_definition(table: &TableDef, index: &IndexDef) -> String {
         }
         text
     });
-    format!(
+    let mut text = format!(
         "CREATE {unique}INDEX {} ON {}.{} USING {using} ({})",
         quoted(&index.name),
         quoted(&table.schema),
         quoted(&table.name),
         columns.collect::<Vec<_>>().join(", ")
-    )
+    );
+    if !index.more.include.is_empty() {
+        text += &format!(" INCLUDE ({})", named(table, &index.more.include));
+    }
+    if let Some(predicate) = &index.more.predicate {
+        text += &format!(" WHERE ({})", predicate.text);
+    }
+    text
 }
 
 /// The constraint that an index came with.
@@ -111,15 +118,15 @@ impl<'a> Constraint<'a> {
     }
 }
 
-fn columns(table: &TableDef, at: &[usize]) -> String {
+fn named(table: &TableDef, at: &[usize]) -> String {
     let names = at.iter().map(|at| quoted(&table.columns[*at].name));
     names.collect::<Vec<_>>().join(", ")
 }
 
 fn foreign_definition(snapshot: &Snapshot, table: &TableDef, key: &ForeignKeyDef) -> String {
-    let mut text = format!("FOREIGN KEY ({})", columns(table, &key.columns));
+    let mut text = format!("FOREIGN KEY ({})", named(table, &key.columns));
     if let Some(parent) = snapshot.relation(key.parent) {
-        let at = columns(&parent, &key.parent_columns);
+        let at = named(&parent, &key.parent_columns);
         text += &format!(" REFERENCES {}({at})", quoted(&parent.name));
     }
     if key.full {

@@ -1,7 +1,7 @@
-//! `pg_tables` and `pg_indexes`.
+//! `pg_tables`, `pg_indexes`, `pg_views` and `pg_sequences`.
 
 use super::objects::shown;
-use super::rows::Rows;
+use super::rows::{Rows, object};
 use super::{Around, Relation, index_definition, role_name};
 use crate::catalog::SUPERUSER_OID;
 use crate::value::Value;
@@ -36,5 +36,39 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 ("indexdef", Value::text(index_definition(&table, index))),
             ]);
         }
+    }
+}
+
+/// `pg_views`.
+pub fn views(rows: &mut Rows, around: &Around<'_>) {
+    let owner = role_name(around.snapshot, SUPERUSER_OID).unwrap_or_default();
+    for view in around.snapshot.views() {
+        rows.add([
+            ("schemaname", Value::text(&view.schema)),
+            ("viewname", Value::text(&view.name)),
+            ("viewowner", Value::text(&owner)),
+            ("definition", Value::text(format!("{};", view.text))),
+        ]);
+    }
+}
+
+/// `pg_sequences`; how far they are is not here.
+pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
+    let owner = role_name(around.snapshot, SUPERUSER_OID).unwrap_or_default();
+    for sequence in around.snapshot.sequences() {
+        let kind = sequence.kind;
+        rows.add([
+            ("schemaname", Value::text(&sequence.schema)),
+            ("sequencename", Value::text(&sequence.name)),
+            ("sequenceowner", Value::text(&owner)),
+            ("data_type", object(kind.oid(), kind.name())),
+            ("start_value", Value::Int8(sequence.start)),
+            ("min_value", Value::Int8(sequence.min)),
+            ("max_value", Value::Int8(sequence.max)),
+            ("increment_by", Value::Int8(sequence.increment)),
+            ("cycle", Value::Bool(sequence.cycle)),
+            ("cache_size", Value::Int8(sequence.cache)),
+            ("last_value", Value::Null),
+        ]);
     }
 }
