@@ -52,10 +52,15 @@ impl Machines {
         };
         let command = |number: usize| {
             let port = free_port("127.0.0.1");
-            let command = of_one(Vec::new(), &together, number, further);
+            let mut command = of_one(Vec::new(), &together, number, further);
+            if further.contains(&"ssd") {
+                let data = directory.path().join(format!("data{number}"));
+                command.arg("--data-dir").arg(data);
+            }
             (command, "127.0.0.1".to_string(), port)
         };
-        Machines::of(directory, (1..=count).map(command))
+        let commands: Vec<_> = (1..=count).map(command).collect();
+        Machines::of(directory, commands.into_iter())
     }
 
     /// Starts one in each of the namespaces.

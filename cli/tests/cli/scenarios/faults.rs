@@ -157,6 +157,25 @@ pub static ALL: Fault = Fault {
         How::KilledAndBack,
     )
 };
+const DISKS: &[&str] = &["--replicas", "2", "--durability", "ssd"];
+pub static ALL_WITH_DISKS: Fault = Fault {
+    further: DISKS,
+    ..of_three(
+        "all with disks killed at once, and started again",
+        Between::Shm,
+        &[0, 1, 2],
+        How::KilledAndBack,
+    )
+};
+pub static ALL_OF_A_NETWORK: Fault = Fault {
+    further: DISKS,
+    ..of_three(
+        "all of a network with disks killed at once, and started again",
+        Between::Tcp,
+        &[0, 1, 2],
+        How::KilledAndBack,
+    )
+};
 
 impl Fault {
     /// Tries it; what was checked, or why it cannot be tried here.

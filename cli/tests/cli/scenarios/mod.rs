@@ -120,3 +120,13 @@ fn two_that_do_not_hear_each_other_are_parted() {
 fn all_machines_are_killed_at_once() {
     scenario(&faults::ALL, Load::Lists);
 }
+
+#[test]
+fn all_machines_with_disks_are_killed_at_once() {
+    scenario(&faults::ALL_WITH_DISKS, Load::Lists);
+}
+
+#[test]
+fn all_machines_of_a_network_with_disks_are_killed_at_once() {
+    scenario(&faults::ALL_OF_A_NETWORK, Load::Tpcc);
+}
