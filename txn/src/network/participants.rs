@@ -30,6 +30,8 @@ pub(crate) struct Spread {
     pub(super) stamped: Vec<u64>,
     /// Acks of what backups and primaries are to have before COMMIT-PRIMARY, from when COMMIT-BACKUP is written.
     pub(super) acks: Vec<Completion<()>>,
+    /// As many of them, the first ones, come from disks: nobody spins for those.
+    pub(super) from_disks: usize,
     /// What the primaries elsewhere have said of the slots of entries, by the entries' places in the write
     /// set.
     pub(super) slots: HashMap<u32, Slot, FixedState>,
@@ -138,6 +140,7 @@ impl Context {
         self.spread.configuration = configuration;
         self.spread.participants.clear();
         self.spread.acks.clear();
+        self.spread.from_disks = 0;
         self.spread.slots.clear();
         self.spread.regions.clear();
         for (at, write) in self.writes.writes.iter().enumerate() {

@@ -147,8 +147,16 @@ impl Transaction {
     async fn backed(&mut self, network: &Network) -> bool {
         let context = self.context_mut();
         // They stay with the transaction, which may be dropped meanwhile and goes on then.
-        while let Some(ack) = context.spread.acks.last_mut() {
-            if network.answered(&context.machine, &mut *ack).await.is_err() {
+        loop {
+            let of_disk = context.spread.acks.len() <= context.spread.from_disks;
+            let Some(ack) = context.spread.acks.last_mut() else {
+                break;
+            };
+            let answer = match of_disk {
+                true => (&mut *ack).await,
+                false => network.answered(&context.machine, &mut *ack).await,
+            };
+            if answer.is_err() {
                 *ack = Completion::done(Err(FabricError::Lost));
                 return false;
             }

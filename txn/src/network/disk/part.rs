@@ -30,6 +30,7 @@ impl Context {
         }
         durable.extend(self.keep_own_part(network, disk, w)?);
         // They are awaited after the acks: those tell of peers that are lost.
+        self.spread.from_disks = durable.len();
         self.spread.acks.splice(..0, durable);
         Ok(())
     }
