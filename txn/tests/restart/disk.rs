@@ -426,7 +426,12 @@ fn checkpoints_are_taken_while_all_go_on() {
                 further.check(&left.begin());
             }
         }
+        // A flush takes half a KiB at least, and a segment is of 64.
+        (0..150).for_each(|_| model.step(&machines));
         model.check(&machines);
+        for at in 0..3 {
+            assert!(machines.machine(at).checkpoint().expect("is taken"));
+        }
         let cut = disks.disks.iter().filter(|disk| {
             let names = disk.inside("log").list().expect("names");
             !names.iter().any(|name| name.contains("000000000000."))
