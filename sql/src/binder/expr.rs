@@ -212,6 +212,9 @@ impl Binder<'_> {
     ) -> Result<Expr, SqlError> {
         use ast::BinaryOperator as B;
         if !matches!(op, B::And | B::Or) {
+            if let Some(compared) = self.row_comparison(left, op, right, around)? {
+                return Ok(compared);
+            }
             let left = self.expr(left, around)?;
             let right_bound = self.expr(right, around)?;
             return self
@@ -293,6 +296,9 @@ impl Binder<'_> {
         negated: bool,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
+        if let Some(test) = self.row_is_null(input, negated, around)? {
+            return Ok(test);
+        }
         let input = self.expr(input, around)?;
         let input = Box::new(self.settle(input)?);
         Ok(self.fold(Expr::new(Type::BOOL, Node::IsNull { negated, input })))

@@ -33,6 +33,7 @@ mod operator;
 mod params;
 mod polymorphic;
 mod query;
+mod row_compare;
 mod rows;
 mod rules;
 mod scope;

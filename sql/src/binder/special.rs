@@ -277,6 +277,9 @@ impl Binder<'_> {
         negated: bool,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
+        if let Some(test) = self.row_in_list(input, list, negated, around)? {
+            return Ok(test);
+        }
         let mut all = Vec::with_capacity(list.len() + 1);
         all.push(self.expr(input, around)?);
         for candidate in list {

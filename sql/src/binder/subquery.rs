@@ -6,6 +6,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::expr::{Around, Clause};
+use super::row_compare::row_of;
 use super::scope::{Found, Scope};
 use crate::bound::{Expr, Node, Select, Subquery, SubqueryKind, Volatility};
 use crate::error::{SqlError, SqlState};
@@ -225,10 +226,7 @@ impl Binder<'_> {
         all: bool,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
-        let inputs: Vec<&ast::Expr> = match unwrapped(input) {
-            ast::Expr::Tuple(parts) => parts.iter().collect(),
-            one => vec![one],
-        };
+        let inputs = row_of(input).unwrap_or_else(|| vec![input]);
         let mut left = Vec::with_capacity(inputs.len());
         for input in &inputs {
             left.push(self.expr(input, around)?);
