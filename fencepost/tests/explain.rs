@@ -89,6 +89,10 @@ fn plans_are_what_they_should_be() {
              Index Cond: (a = :0)",
         ),
         (
+            "SELECT * FROM z WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.x = z.n)",
+            "Seq Scan on z\n  Filter: (NOT ((ANY SubPlan 1) IS TRUE))\n  SubPlan 1\n  ->  Seq Scan on u",
+        ),
+        (
             "SELECT * FROM t WHERE a = (SELECT max(n) FROM z)",
             "Index Scan using t_pkey on t\n  Index Cond: (a = (SubPlan 1))\n  SubPlan 1\n  ->  Aggregate\n        \
              ->  Seq Scan on z",

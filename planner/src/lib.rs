@@ -15,6 +15,7 @@ mod build;
 mod by_key;
 mod copy;
 mod ddl;
+mod decorrelate;
 mod exec;
 mod explain;
 mod home;

@@ -9,6 +9,7 @@ use fencepost_sql::bound::{
 use fencepost_sql::error::SqlError;
 
 use crate::build::plan_select;
+use crate::decorrelate::decorrelate;
 use crate::inline::inline_queries;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
 use crate::subplans::Subplans;
@@ -39,6 +40,7 @@ pub enum Plan {
 /// The plan of a statement, or the statement back if it has none.
 pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
     inline_queries(&mut statement);
+    decorrelate(&mut statement);
     let mut queries = Subplans::of(&statement);
     if let Statement::With(changes) = statement {
         let mut first = Vec::with_capacity(changes.first.len());
