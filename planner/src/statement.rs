@@ -360,13 +360,22 @@ pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
         let mut check = |select: &Select| {
             select.for_each_table(&mut |read| {
                 if read.id == table.id {
-                    refused = Some("a query of the changed table in RETURNING");
+                    refused = Some("a query of the changed table in RETURNING or ON CONFLICT");
                 }
             });
         };
         for target in returning {
             let expr = &target.expr;
             expr.for_each_subquery(&mut |sub| sub.query.for_each_query(&mut check));
+        }
+        if let Statement::Insert(insert) = statement
+            && !matches!(&insert.source, fencepost_sql::bound::InsertSource::Values(rows) if rows.len() == 1)
+            && let Some(update) = insert.on_conflict.iter().find_map(|c| c.update.as_ref())
+        {
+            let values = update.assignments.iter().map(|a| &a.value);
+            for expr in values.chain(&update.filter) {
+                expr.for_each_subquery(&mut |sub| sub.query.for_each_query(&mut check));
+            }
         }
     }
     if let Some(feature) = refused {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{
     CreateIndex, CreateTable, Expr, Insert, InsertSource, Integrity, KeyConstraint, Select,
+    Statement,
 };
 use fencepost_sql::catalog::{
     Guards, IndexColumn, IndexDef, IndexKind, IndexMore, Partitioning, Roots, TableDef, TableRules,
@@ -18,10 +19,11 @@ use super::names::choose_name;
 use super::rules::{add_check, add_foreign_key, constraint_name};
 use super::sequence::add_for_column;
 use super::{DdlCx, Notice};
-use crate::exec::{Batch, Cx};
+use crate::exec::{Batch, Cx, Queries};
 use crate::index::{create, drop_index};
 use crate::place::Places;
-use crate::write::{Returning, plan_insert, run_insert};
+use crate::statement::{Plan, plan};
+use crate::write::{Returning, run_insert};
 
 /// CREATE TABLE.
 pub async fn create_table(
@@ -96,7 +98,7 @@ pub async fn create_table(
 async fn fill(table: &TableDef, select: &Select, cx: &mut Cx<'_>) -> Result<u64, Halt> {
     let columns = table.columns.iter().enumerate();
     let row = columns.map(|(slot, column)| Expr::column(column.ty, slot));
-    let plan = plan_insert(Insert {
+    let filling = Statement::Insert(Box::new(Insert {
         table: Arc::new(table.clone()),
         source: InsertSource::Select {
             select: Box::new(select.clone()),
@@ -105,8 +107,15 @@ async fn fill(table: &TableDef, select: &Select, cx: &mut Cx<'_>) -> Result<u64,
         on_conflict: None,
         integrity: Integrity::default(),
         returning: Vec::new(),
-    });
-    run_insert(&plan, cx, &mut Returning::Keep(Batch::new(0))).await
+    }));
+    let Ok(Plan::Insert(plan)) = plan(filling) else {
+        return Err(SqlError::internal("an INSERT without a plan").into());
+    };
+    let queries = plan.queries.as_ref();
+    cx.queries = queries.map(|queries| Box::new(Queries::new(queries, cx.params)));
+    let filled = run_insert(&plan, cx, &mut Returning::Keep(Batch::new(0))).await;
+    cx.queries = None;
+    filled
 }
 
 /// CREATE INDEX.

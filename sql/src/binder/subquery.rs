@@ -29,9 +29,26 @@ impl Binder<'_> {
         around: &Around<'_>,
     ) -> Result<(Select, Vec<(usize, Expr)>), SqlError> {
         let refused = match around.clause {
+            Clause::Where
+            | Clause::On
+            | Clause::GroupBy
+            | Clause::Having
+            | Clause::Select
+            | Clause::OrderBy
+            | Clause::Limit
+            | Clause::Values
+            | Clause::Set
+            | Clause::Returning
+            | Clause::FromFunction
+            | Clause::Argument
+            | Clause::Filter => None,
             Clause::Default => Some("DEFAULT expression"),
             Clause::Execute => Some("EXECUTE parameter"),
-            _ => None,
+            Clause::Check => Some("check constraint"),
+            Clause::Generated => Some("column generation expression"),
+            Clause::Transform => Some("transform expression"),
+            Clause::IndexPredicate => Some("index predicate"),
+            Clause::Window => Some("window function call"),
         };
         if let Some(place) = refused {
             return Err(SqlError::new(

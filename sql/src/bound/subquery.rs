@@ -190,6 +190,11 @@ impl Statement {
                     InsertSource::Values(rows) => rows.iter().flatten().for_each(&mut *f),
                     InsertSource::Select { row, .. } => row.iter().for_each(&mut *f),
                 }
+                let update = insert.on_conflict.iter().filter_map(|c| c.update.as_ref());
+                for update in update {
+                    update.assignments.iter().for_each(|a| f(&a.value));
+                    update.filter.iter().for_each(&mut *f);
+                }
                 returned(&insert.returning, f);
             }
             Statement::Update(update) => {
