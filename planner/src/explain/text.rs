@@ -182,6 +182,10 @@ impl Names {
                 AggregateKind::JsonbAgg => "jsonb_agg",
                 AggregateKind::JsonObjectAgg => "json_object_agg",
                 AggregateKind::JsonbObjectAgg => "jsonb_object_agg",
+                AggregateKind::BitAnd => "bit_and",
+                AggregateKind::BitOr => "bit_or",
+                AggregateKind::BitXor => "bit_xor",
+                AggregateKind::Statistic(statistic) => statistic.name(),
             };
             let args = match aggregate.kind {
                 AggregateKind::CountStar => "*".to_owned(),

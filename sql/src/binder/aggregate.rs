@@ -5,7 +5,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::call::plain_argument;
 use super::expr::{Around, Clause};
-use crate::bound::{Aggregate, AggregateKind, Expr, Node, WindowCall};
+use crate::bound::{Aggregate, AggregateKind, Expr, Node, Statistic, WindowCall};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
 use crate::types::{Type, TypeCategory, TypeKind};
@@ -55,7 +55,10 @@ pub(super) fn kind_of(name: &str) -> Option<AggregateKind> {
         "jsonb_agg" => AggregateKind::JsonbAgg,
         "json_object_agg" => AggregateKind::JsonObjectAgg,
         "jsonb_object_agg" => AggregateKind::JsonbObjectAgg,
-        _ => return None,
+        "bit_and" => AggregateKind::BitAnd,
+        "bit_or" => AggregateKind::BitOr,
+        "bit_xor" => AggregateKind::BitXor,
+        _ => return Statistic::of(name).map(AggregateKind::Statistic),
     })
 }
 
@@ -217,6 +220,35 @@ impl Binder<'_> {
                 let arg = self.coerce(arg, Type::TEXT, CastContext::Implicit)?;
                 let separator = self.coerce(separator, Type::TEXT, CastContext::Implicit)?;
                 Ok((Type::TEXT, vec![arg, separator]))
+            }
+            (K::BitAnd | K::BitOr | K::BitXor, Some(arg), None, None) => match arg.ty.kind {
+                T::Int2 | T::Int4 | T::Int8 => Ok((Type::of(arg.ty.kind), vec![arg])),
+                _ => Err(missing()),
+            },
+            (K::Statistic(statistic), Some(arg), None, None) if statistic.is_single() => {
+                match arg.ty.kind {
+                    T::Int2 | T::Int4 | T::Int8 | T::Numeric => Ok((Type::NUMERIC, vec![arg])),
+                    T::Float4 | T::Float8 | T::Unknown => {
+                        let arg = self.coerce(arg, Type::FLOAT8, CastContext::Implicit)?;
+                        Ok((Type::FLOAT8, vec![arg]))
+                    }
+                    _ => Err(missing()),
+                }
+            }
+            (K::Statistic(statistic), Some(y), Some(x), None) if !statistic.is_single() => {
+                let number = |e: &Expr| {
+                    e.ty.kind.category() == TypeCategory::Numeric || e.ty == Type::UNKNOWN
+                };
+                if !number(&y) || !number(&x) {
+                    return Err(missing());
+                }
+                let y = self.coerce(y, Type::FLOAT8, CastContext::Implicit)?;
+                let x = self.coerce(x, Type::FLOAT8, CastContext::Implicit)?;
+                let ty = match statistic {
+                    Statistic::RegrCount => Type::INT8,
+                    _ => Type::FLOAT8,
+                };
+                Ok((ty, vec![y, x]))
             }
             (K::JsonAgg | K::JsonbAgg, Some(arg), None, None) => {
                 let (ty, made) = json_of(kind);

@@ -92,7 +92,11 @@ impl Binder<'_> {
                 // A literal that is no value of the type fails now. One that reads settings is kept
                 // to be read again, where other settings may hold.
                 let value = eval(&cast, &[], &[], self.cx)?;
+                // What a sign in it means depends on IntervalStyle, the rest on nothing.
+                let steady = matches!(&value, Value::Interval(_))
+                    && !matches!(&cast.node, Node::Cast { input, .. } if has_sign(input));
                 match cast_volatility(Type::UNKNOWN, to) {
+                    _ if steady => Ok(Expr::constant(to, value)),
                     Volatility::Immutable => Ok(Expr::constant(to, value)),
                     _ => Ok(cast),
                 }
@@ -161,6 +165,11 @@ impl Binder<'_> {
         }
         Ok((ty, unified))
     }
+}
+
+/// Is it a text with a minus in it?
+fn has_sign(expr: &Expr) -> bool {
+    matches!(&expr.node, Node::Const(Value::Text(text)) if text.contains('-'))
 }
 
 /// The type that all can be cast to; unknowns follow the others, alone they are text.

@@ -46,7 +46,7 @@ pub use role::{AlterRole, CreateRole, DropRole, RoleOptions, RoleRef};
 pub use rules::{Integrity, Related, RowCheck, RowRules};
 pub use select::{
     Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,
-    Locking, OrderKey, Select, TableFunction, Target, WaitPolicy,
+    Locking, OrderKey, Select, Statistic, TableFunction, Target, WaitPolicy,
 };
 pub use sequence::{AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions};
 pub use session::{

@@ -222,6 +222,95 @@ pub enum AggregateKind {
     JsonObjectAgg,
     /// jsonb_object_agg(key, x), x made JSON
     JsonbObjectAgg,
+    /// bit_and(x)
+    BitAnd,
+    /// bit_or(x)
+    BitOr,
+    /// bit_xor(x)
+    BitXor,
+    /// A variance, or what is made of one.
+    Statistic(Statistic),
+}
+
+/// Variances, and what is made of them; those of two variables over doubles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistic {
+    /// var_pop(x)
+    VarPop,
+    /// var_samp(x), variance(x)
+    VarSamp,
+    /// stddev_pop(x)
+    StddevPop,
+    /// stddev_samp(x), stddev(x)
+    StddevSamp,
+    /// covar_pop(y, x)
+    CovarPop,
+    /// covar_samp(y, x)
+    CovarSamp,
+    /// corr(y, x)
+    Corr,
+    /// regr_count(y, x)
+    RegrCount,
+    /// regr_avgx(y, x)
+    RegrAvgX,
+    /// regr_avgy(y, x)
+    RegrAvgY,
+    /// regr_sxx(y, x)
+    RegrSxx,
+    /// regr_syy(y, x)
+    RegrSyy,
+    /// regr_sxy(y, x)
+    RegrSxy,
+    /// regr_slope(y, x)
+    RegrSlope,
+    /// regr_intercept(y, x)
+    RegrIntercept,
+    /// regr_r2(y, x)
+    RegrR2,
+}
+
+impl Statistic {
+    /// By the names they are called by.
+    const NAMES: [(&'static str, Statistic); 18] = [
+        ("var_pop", Statistic::VarPop),
+        ("var_samp", Statistic::VarSamp),
+        ("variance", Statistic::VarSamp),
+        ("stddev_pop", Statistic::StddevPop),
+        ("stddev_samp", Statistic::StddevSamp),
+        ("stddev", Statistic::StddevSamp),
+        ("covar_pop", Statistic::CovarPop),
+        ("covar_samp", Statistic::CovarSamp),
+        ("corr", Statistic::Corr),
+        ("regr_count", Statistic::RegrCount),
+        ("regr_avgx", Statistic::RegrAvgX),
+        ("regr_avgy", Statistic::RegrAvgY),
+        ("regr_sxx", Statistic::RegrSxx),
+        ("regr_syy", Statistic::RegrSyy),
+        ("regr_sxy", Statistic::RegrSxy),
+        ("regr_slope", Statistic::RegrSlope),
+        ("regr_intercept", Statistic::RegrIntercept),
+        ("regr_r2", Statistic::RegrR2),
+    ];
+
+    /// The statistic of a name.
+    pub fn of(name: &str) -> Option<Statistic> {
+        let found = Statistic::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, statistic)| *statistic)
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        let found = Statistic::NAMES.iter().find(|(_, known)| *known == self);
+        found.map_or("", |(name, _)| name)
+    }
+
+    /// Is it one of a single variable?
+    pub fn is_single(self) -> bool {
+        matches!(
+            self,
+            Statistic::VarPop | Statistic::VarSamp | Statistic::StddevPop | Statistic::StddevSamp
+        )
+    }
 }
 
 /// One expression of the select list.

@@ -5,11 +5,13 @@
 
 mod gather;
 mod partial;
+mod stats;
 
 use std::cmp::Ordering;
 
 use compact_str::CompactString;
 use gather::Gather;
+use stats::Stats;
 
 use super::decimal::Sum;
 use super::{compare, eval, eval_predicate, mismatch, out_of_range, sort_compare};
@@ -63,6 +65,11 @@ enum State {
     },
     Text(Option<CompactString>),
     Gather(Gather),
+    Bits {
+        so_far: Option<Value>,
+        kind: AggregateKind,
+    },
+    Stats(Box<Stats>),
 }
 
 impl Accumulator {
@@ -110,6 +117,13 @@ impl Accumulator {
                 and: false,
             },
             (AggregateKind::StringAgg, _) => State::Text(None),
+            (kind @ (AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor), _) => {
+                State::Bits { so_far: None, kind }
+            }
+            (AggregateKind::Statistic(statistic), input) => {
+                let floats = input == Some(TypeKind::Float8);
+                State::Stats(Box::new(Stats::new(statistic, floats)))
+            }
             (kind, _) => Gather::new(kind).map_or(State::Text(None), State::Gather),
         };
         let keeps = aggregate.distinct || !aggregate.order_by.is_empty();
@@ -206,6 +220,8 @@ impl Accumulator {
             State::Bool { result, .. } => result.map_or(Value::Null, Value::Bool),
             State::Text(text) => text.map_or(Value::Null, Value::Text),
             State::Gather(gather) => gather.finish()?,
+            State::Bits { so_far, .. } => so_far.unwrap_or(Value::Null),
+            State::Stats(stats) => stats.finish()?,
         })
     }
 
@@ -225,6 +241,17 @@ impl Accumulator {
         }
         match &mut self.state {
             State::Gather(_) => {}
+            State::Bits { so_far, kind } => {
+                *so_far = Some(match so_far.take() {
+                    None => value.clone(),
+                    Some(before) => bits(*kind, &before, value)?,
+                });
+            }
+            State::Stats(stats) => {
+                if !args.iter().any(Value::is_null) {
+                    stats.add(args)?;
+                }
+            }
             State::Count(count) => *count += 1,
             State::SumInt { total, seen } => {
                 let v = value.as_int().ok_or_else(|| mismatch("sum"))?;
@@ -295,6 +322,23 @@ impl Accumulator {
         }
         Ok(())
     }
+}
+
+fn bits(kind: AggregateKind, a: &Value, b: &Value) -> Result<Value, SqlError> {
+    let (Some(x), Some(y)) = (a.as_int(), b.as_int()) else {
+        return Err(mismatch("an aggregate of bits"));
+    };
+    let v = match kind {
+        AggregateKind::BitAnd => x & y,
+        AggregateKind::BitOr => x | y,
+        _ => x ^ y,
+    };
+    // Both are sign-extended, so the result fits where both came from.
+    Ok(match a {
+        Value::Int2(_) => Value::Int2(v as i16),
+        Value::Int4(_) => Value::Int4(v as i32),
+        _ => Value::Int8(v),
+    })
 }
 
 fn add_number(sum: &mut Sum, value: &Value) -> Result<(), SqlError> {

@@ -162,6 +162,36 @@ pub(super) fn sqrt(a: &Decimal) -> Result<Decimal, SqlError> {
     from_parts(false, root, scale)
 }
 
+/// The square root, rounded at this scale, which is at least half of the argument's.
+///
+/// Digit by digit, two of the argument for one of the root: what is kept stays as short as the root.
+pub(super) fn sqrt_at(a: &Decimal, scale: u32) -> Result<Decimal, SqlError> {
+    let zeros = (2 * scale).saturating_sub(a.scale()) as usize;
+    let mut digits = a.mantissa().unsigned_abs().to_string();
+    digits.extend(std::iter::repeat_n('0', zeros));
+    if digits.len() % 2 == 1 {
+        digits.insert(0, '0');
+    }
+    let (mut root, mut rest) = (0u128, 0u128);
+    for pair in digits.as_bytes().chunks_exact(2) {
+        if root > MAX_MANTISSA {
+            return Err(overflow());
+        }
+        let next = u128::from(pair[0] - b'0') * 10 + u128::from(pair[1] - b'0');
+        rest = rest.checked_mul(100).ok_or_else(overflow)? + next;
+        let digit = (1..=9)
+            .rev()
+            .find(|d| (root * 20 + d) * d <= rest)
+            .unwrap_or(0);
+        rest -= (root * 20 + digit) * digit;
+        root = root.checked_mul(10).ok_or_else(overflow)? + digit;
+    }
+    if rest > root {
+        root += 1;
+    }
+    from_parts(false, root, scale)
+}
+
 /// A whole power, at the scale PostgreSQL chooses.
 pub(super) fn power(base: &Decimal, exponent: &Decimal) -> Result<Decimal, SqlError> {
     let whole = exponent.normalize();

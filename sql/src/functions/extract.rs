@@ -5,7 +5,7 @@
 use rust_decimal::Decimal;
 
 use super::library::{pure, stable};
-use super::{ScalarFunction, mismatch};
+use super::{ScalarFunction, decimal, mismatch};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::{Date, Float8, Numeric, Text, Timestamp, TimestampTz};
@@ -129,6 +129,7 @@ fn date_field(field: &str, local: i64) -> Field {
         "dow" => whole((days + 6).rem_euclid(7)),
         "isodow" => whole((days + 5).rem_euclid(7) + 1),
         "doy" => whole(days - days_from_civil(year, 1, 1) + 1),
+        "julian" => julian(local),
         "week" | "weeks" | "w" => whole(iso_week(days).1),
         "isoyear" => {
             let year = iso_week(days).0;
@@ -139,6 +140,18 @@ fn date_field(field: &str, local: i64) -> Field {
         "millennium" | "millennia" | "mil" => whole(period(1000)),
         _ => None,
     }
+}
+
+/// The day of the Julian period, with the time as its fraction.
+fn julian(local: i64) -> Field {
+    const DAY_OF_2000: i64 = 2_451_545;
+    let day = Decimal::from(local.div_euclid(DAY_US) + DAY_OF_2000);
+    let of_day = local.rem_euclid(DAY_US);
+    if of_day == 0 {
+        return Some(Ok(day));
+    }
+    let part = decimal::div(&Decimal::from(of_day), &Decimal::from(DAY_US));
+    Some(part.and_then(|part| decimal::add(&day, &part)))
 }
 
 fn time_field(field: &str, local: i64) -> Field {

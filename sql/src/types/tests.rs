@@ -124,3 +124,48 @@ fn lengths_are_kept() {
     let error = read(Type::NUMERIC, "123456789012345678901234567890").expect_err("too long");
     assert_eq!(error.sqlstate().as_str(), "22003");
 }
+
+/// What PostgreSQL's send functions give.
+#[test]
+fn binary_forms_are_those_of_postgresql() {
+    let array = |ty: Type| ty.array().expect("an array type");
+    let known = [
+        (
+            Type::INTERVAL,
+            "1 year 2 mons -3 days 04:05:06.789",
+            "000000036c97ca88fffffffd0000000e",
+        ),
+        (Type::TIME, "12:34:56.5", "0000000a8be1bd20"),
+        (Type::TIMETZ, "12:34:56.5+05:30", "0000000a8be1bd20ffffb2a8"),
+        (
+            array(Type::INT4),
+            "{{1,NULL},{3,4}}",
+            "000000020000000100000017000000020000000100000002000000010000000400000001ffffffff00000004000000030000000400000004",
+        ),
+        (
+            array(Type::TEXT),
+            "[0:1]={ab,\"\"}",
+            "000000010000000000000019000000020000000000000002616200000000",
+        ),
+        (array(Type::TEXT), "{}", "000000000000000000000019"),
+        (
+            array(Type::INTERVAL),
+            "{1 day}",
+            "0000000100000000000004a200000001000000010000001000000000000000000000000100000000",
+        ),
+        (
+            Type::JSONB,
+            "{\"b\": 1, \"a\": [true, null]}",
+            "017b2261223a205b747275652c206e756c6c5d2c202262223a20317d",
+        ),
+        (Type::JSON, "{\"b\": 1}", "7b2262223a20317d"),
+    ];
+    for (ty, text, hex) in known {
+        let value = text_in(&ty, text, &Settings::new()).expect(text);
+        let mut bytes = Vec::new();
+        binary_out(&value, &ty, &mut bytes);
+        let shown: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(shown, hex, "{text}");
+        assert_eq!(binary_in(&ty, &bytes).expect(text), value, "{text}");
+    }
+}

@@ -48,7 +48,11 @@ impl Aggregate {
                 | AggregateKind::JsonAgg
                 | AggregateKind::JsonbAgg
                 | AggregateKind::JsonObjectAgg
-                | AggregateKind::JsonbObjectAgg,
+                | AggregateKind::JsonbObjectAgg
+                | AggregateKind::BitAnd
+                | AggregateKind::BitOr
+                | AggregateKind::BitXor
+                | AggregateKind::Statistic(_),
                 _,
             ) => return None,
         })
@@ -87,7 +91,7 @@ impl Accumulator {
             State::Extreme { best, .. } => out.push(best.clone()),
             State::Bool { result, .. } => out.push(result.map_or(Value::Null, Value::Bool)),
             // They have no parts.
-            State::Gather(_) => out.push(Value::Null),
+            State::Gather(_) | State::Bits { .. } | State::Stats(_) => out.push(Value::Null),
             State::Text(text) => out.push(text.clone().map_or(Value::Null, Value::Text)),
         }
     }
@@ -150,7 +154,9 @@ impl Accumulator {
             | State::Bool { .. } => {
                 self.add(std::slice::from_ref(first))?;
             }
-            State::Text(_) | State::Gather(_) => return Err(wrong()),
+            State::Text(_) | State::Gather(_) | State::Bits { .. } | State::Stats(_) => {
+                return Err(wrong());
+            }
         }
         Ok(())
     }
