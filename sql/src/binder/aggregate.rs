@@ -5,10 +5,12 @@ use sqlparser::ast;
 use super::Binder;
 use super::call::plain_argument;
 use super::expr::{Around, Clause};
+use super::whole_row::ROW_AS_JSON;
 use crate::bound::{Aggregate, AggregateKind, Expr, Node, Statistic, WindowCall};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
 use crate::types::{Type, TypeCategory, TypeKind};
+use crate::value::Value;
 
 /// Slots from here on are aggregates, until `group` gives them their place in the group row.
 pub(super) const AGGREGATE_SLOTS: usize = 1 << 40;
@@ -253,7 +255,13 @@ impl Binder<'_> {
             (K::JsonAgg | K::JsonbAgg, Some(arg), None, None) => {
                 let (ty, made) = json_of(kind);
                 let arg = self.settle(arg)?;
-                Ok((ty, vec![self.call(made, vec![arg])?]))
+                let parted = arg.ty.element().is_some() || is_row(&arg);
+                let mut args = vec![self.call(made, vec![arg])?];
+                if parted && kind == K::JsonAgg {
+                    // What has parts stands on lines of its own.
+                    args.push(Expr::constant(Type::BOOL, Value::Bool(true)));
+                }
+                Ok((ty, args))
             }
             (K::JsonObjectAgg | K::JsonbObjectAgg, Some(key), Some(arg), None) => {
                 let (ty, made) = json_of(kind);
@@ -283,6 +291,11 @@ fn reads_around(expr: &Expr) -> bool {
     let mut found = matches!(expr.node, Node::Outer(_));
     expr.for_each_part(|part| found |= reads_around(part));
     found
+}
+
+/// Is it a row made JSON?
+fn is_row(expr: &Expr) -> bool {
+    matches!(&expr.node, Node::Call { function, .. } if function.name == ROW_AS_JSON)
 }
 
 /// The type of a JSON aggregate, and the function that makes its input JSON.

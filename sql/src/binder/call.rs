@@ -33,6 +33,9 @@ impl Binder<'_> {
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
         let name = function_name(&function.name)?;
+        if let Some(written_out) = self.written_out(&name, function, around)? {
+            return self.function_here(&written_out, around);
+        }
         if function.over.is_some() {
             return self.window_call(&name, function, around);
         }
@@ -110,7 +113,10 @@ impl Binder<'_> {
             {
                 self.clock_with_precision(&name, &args[0])
             }
-            "json_build_array" | "jsonb_build_array" | "json_build_object"
+            super::whole_row::ROW_AS_JSON
+            | "json_build_array"
+            | "jsonb_build_array"
+            | "json_build_object"
             | "jsonb_build_object" => self.json_built(&name, args),
             "json_extract_path"
             | "jsonb_extract_path"

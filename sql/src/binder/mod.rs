@@ -48,6 +48,7 @@ mod tests;
 mod type_name;
 mod update;
 mod view;
+mod whole_row;
 mod window;
 mod with;
 

@@ -1,7 +1,7 @@
 //! Making JSON of values: `to_json`, `json_build_…`, `json_object`.
 
 use super::json::{of_text, refused, text_of};
-use super::library::{stable, variadic};
+use super::library::{pure, stable, variadic};
 use super::{ScalarFunction, mismatch};
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -23,6 +23,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         [_, Value::Bool(true)] => Err(SqlError::unsupported("array_to_json with line feeds")),
         _ => single(&a[..1], false, cx),
     }),
+    built("row as json", Json, row),
+    pure("row_to_json", &[Json], Json, |a, _| Ok(a[0].clone())),
     built("json_build_array", Json, |a, cx| build_array(a, false, cx)),
     built("jsonb_build_array", Jsonb, |a, cx| build_array(a, true, cx)),
     built("json_build_object", Json, |a, cx| build_object(a, false, cx)),
@@ -122,6 +124,21 @@ fn level(
         level(inner, values, cx, out);
     }
     out.push(']');
+}
+
+/// The columns of a row, each behind its name.
+fn row(args: &[Value], cx: &EvalContext) -> Outcome {
+    let mut out = String::from("{");
+    for (i, pair) in args.chunks_exact(2).enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        json::quote(pair[0].as_text().unwrap_or_default(), &mut out);
+        out.push(':');
+        write(&pair[1], cx, &mut out);
+    }
+    out.push('}');
+    made(out, false)
 }
 
 fn build_array(args: &[Value], binary: bool, cx: &EvalContext) -> Outcome {

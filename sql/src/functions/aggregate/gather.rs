@@ -13,6 +13,8 @@ pub(super) struct Gather {
     kind: AggregateKind,
     /// The arguments of the rows, one after the other.
     values: Vec<Value>,
+    /// The elements of a JSON list stand on lines of their own.
+    lines: bool,
 }
 
 impl Gather {
@@ -29,6 +31,7 @@ impl Gather {
         keeps.then_some(Gather {
             kind,
             values: Vec::new(),
+            lines: false,
         })
     }
 
@@ -52,6 +55,11 @@ impl Gather {
                 SqlState::NULL_VALUE_NOT_ALLOWED,
                 "cannot accumulate null arrays",
             ));
+        }
+        if let (AggregateKind::JsonAgg, [value, _]) = (self.kind, args) {
+            self.lines = true;
+            self.values.push(value.clone());
+            return Ok(());
         }
         self.values.extend_from_slice(args);
         Ok(())
@@ -87,9 +95,18 @@ impl Gather {
     }
 
     fn list(&self) -> Result<String, SqlError> {
-        let texts = self.values.iter().map(json_text);
-        let texts: Vec<&str> = texts.collect::<Result<_, _>>()?;
-        Ok(format!("[{}]", texts.join(", ")))
+        let mut out = String::from("[");
+        for (i, value) in self.values.iter().enumerate() {
+            if i > 0 {
+                out.push_str(", ");
+                if self.lines && !value.is_null() {
+                    out.push_str("\n ");
+                }
+            }
+            out.push_str(json_text(value)?);
+        }
+        out.push(']');
+        Ok(out)
     }
 
     fn pairs(&self, colon: &str) -> Result<String, SqlError> {
