@@ -28,6 +28,10 @@ pub async fn alter_table(
 ) -> Result<&'static str, Halt> {
     let tag = statement.tag();
     let Some(table) = &statement.table else {
+        if !statement.actions.is_empty() {
+            // It is no table, and nothing is done to it.
+            return Ok(tag);
+        }
         let message = format!("relation \"{}\" does not exist, skipping", statement.name);
         notice(ddl, SqlState::SUCCESSFUL_COMPLETION, message);
         return Ok(tag);
@@ -57,6 +61,20 @@ async fn act(
         AlterAction::Nothing => Ok(()),
         AlterAction::Notice(state, message) => {
             notice(ddl, *state, message.clone());
+            Ok(())
+        }
+        AlterAction::AddIdentity(identity, new) => {
+            add_for_column(new, table, cx, ddl).await?;
+            table.columns[new.column].more.identity = Some(*identity);
+            Ok(())
+        }
+        AlterAction::SetIdentity { column, identity } => {
+            let column = &mut table.columns[*column];
+            column.more.identity = *identity;
+            if identity.is_none() {
+                column.default = None;
+                drop_owned(column.more.sequence.take().into_iter(), cx, ddl).await?;
+            }
             Ok(())
         }
         AlterAction::Comment { column, text } => {

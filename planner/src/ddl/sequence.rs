@@ -134,7 +134,17 @@ pub async fn add_for_column(
     ddl: &mut DdlCx<'_>,
 ) -> Result<SequenceDef, Halt> {
     let column = table.columns[new.column].name.clone();
-    let name = choose_name(ddl.snapshot, &table.indexes, &table.name, &[&column], "seq");
+    let name = match &new.options.name {
+        Some(name) if ddl.snapshot.relation_exists(name) => {
+            exists(name, false, ddl)?;
+            name.clone()
+        }
+        Some(name) => name.clone(),
+        None => {
+            let columns = [column.as_str()];
+            choose_name(ddl.snapshot, &table.indexes, &table.name, &columns, "seq")
+        }
+    };
     let mut sequence = fresh(cx, ddl, &name).await?;
     apply(&mut sequence, &new.options, true)?;
     sequence.owner = Some(table.id);

@@ -3,6 +3,7 @@
 mod alter;
 mod comment;
 mod constraint;
+mod identity;
 mod partition;
 mod table;
 

@@ -137,6 +137,7 @@ impl Binder<'_> {
         match statement {
             parser::Statement::Ready(ready) => Ok(Statement::clone(ready)),
             parser::Statement::Copy(copy) => self.copy(copy),
+            parser::Statement::Identity(syntax) => self.alter_identity(syntax),
             parser::Statement::Explain {
                 analyze,
                 verbose,

@@ -4,7 +4,7 @@ use super::ddl::{KeyConstraint, NewCheck, NewForeignKey};
 use super::expr::Expr;
 use super::rules::RowRules;
 use super::sequence::NewSequence;
-use crate::catalog::ColumnDef;
+use crate::catalog::{ColumnDef, Identity};
 use crate::error::SqlState;
 use crate::types::Type;
 
@@ -76,6 +76,15 @@ pub enum AlterAction {
     },
     /// ALTER COLUMN … TYPE.
     SetType(Box<SetType>),
+    /// ALTER COLUMN … ADD GENERATED … AS IDENTITY.
+    AddIdentity(Identity, NewSequence),
+    /// ALTER COLUMN … SET GENERATED, or DROP IDENTITY (`None`).
+    SetIdentity {
+        /// Which.
+        column: usize,
+        /// Who gives it its values.
+        identity: Option<Identity>,
+    },
     /// COMMENT ON the table, or a column.
     Comment {
         /// Which column; `None` is the table.

@@ -5,6 +5,8 @@ use crate::types::TypeKind;
 /// What is said of a sequence; `None` where nothing is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceOptions {
+    /// SEQUENCE NAME, of an identity column.
+    pub name: Option<String>,
     /// AS
     pub kind: Option<TypeKind>,
     /// INCREMENT

@@ -1,4 +1,5 @@
-//! The options of `GENERATED … AS IDENTITY (…)`, in any order, which the rest of the statement is parsed without.
+//! Identity columns: the options of `GENERATED … AS IDENTITY (…)`, in any order, which the rest of the statement is
+//! parsed without, and the actions of ALTER TABLE that sqlparser does not know.
 
 use std::ops::Range;
 
@@ -6,7 +7,63 @@ use super::cursor::Cursor;
 use super::lexer::{self, Kind, Token};
 use super::utility::sequence_options;
 use crate::bound::SequenceOptions;
+use crate::catalog::Identity;
 use crate::error::SqlError;
+
+/// `ALTER TABLE … ALTER COLUMN … { SET GENERATED … | DROP IDENTITY [IF EXISTS] }`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentitySyntax {
+    /// Schema and name of the table.
+    pub table: (Option<String>, String),
+    /// The column.
+    pub column: String,
+    /// SET GENERATED; `None` is DROP IDENTITY.
+    pub identity: Option<Identity>,
+    /// DROP IDENTITY IF EXISTS.
+    pub if_exists: bool,
+}
+
+/// Such a statement, behind ALTER; `None` for any other.
+pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<IdentitySyntax>, SqlError> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let sets = |i: &usize| is(*i, "set") && is(i + 1, "generated");
+    let drops = |i: &usize| is(*i, "drop") && is(i + 1, "identity");
+    if !is(1, "table") || !(0..tokens.len()).any(|i| sets(&i) || drops(&i)) {
+        return Ok(None);
+    }
+    let mut c = Cursor::new(text, &tokens[2..]);
+    c.accept("only");
+    let table = c.qualified()?;
+    if !c.accept("alter") {
+        // A column of that name goes.
+        return Ok(None);
+    }
+    c.accept("column");
+    let column = c.identifier()?;
+    let mut syntax = IdentitySyntax {
+        table,
+        column,
+        identity: None,
+        if_exists: false,
+    };
+    if c.accept_all(&["drop", "identity"]) {
+        syntax.if_exists = c.accept_all(&["if", "exists"]);
+    } else if c.accept_all(&["set", "generated", "always"]) {
+        syntax.identity = Some(Identity::Always);
+    } else if c.accept_all(&["set", "generated", "by", "default"]) {
+        syntax.identity = Some(Identity::ByDefault);
+    } else {
+        return Err(SqlError::unsupported(
+            "this ALTER TABLE of an identity column",
+        ));
+    }
+    if c.peek().is_some() {
+        return Err(SqlError::unsupported(
+            "several actions with one of an identity column",
+        ));
+    }
+    Ok(Some(syntax))
+}
 
 /// The tokens of the options of each identity column, with their brackets.
 pub(super) fn brackets(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {

@@ -30,6 +30,7 @@ mod utility;
 pub(crate) use column_list::column_list;
 pub use copy::{CopyFrom, CopySyntax};
 pub(crate) use depth::too_deep;
+pub use identity::IdentitySyntax;
 pub(crate) use identity::identity_options;
 pub use lift::{Lifted, Literal, lift};
 pub use rename::quoted;
@@ -59,6 +60,8 @@ pub enum Statement {
     Ready(Box<bound::Statement>),
     /// COPY.
     Copy(Box<CopySyntax>),
+    /// ALTER COLUMN … SET GENERATED, DROP IDENTITY.
+    Identity(Box<IdentitySyntax>),
     /// EXPLAIN.
     Explain {
         /// ANALYZE
@@ -102,6 +105,11 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
 
 fn parse_one(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
     depth::check(text, tokens)?;
+    if tokens.first().is_some_and(|first| first.is(text, "alter"))
+        && let Some(syntax) = identity::alter(text, tokens)?
+    {
+        return Ok(Statement::Identity(Box::new(syntax)));
+    }
     match utility::parse(text, tokens)? {
         Some(statement) => Ok(statement),
         None => syntax::statement(text, tokens),

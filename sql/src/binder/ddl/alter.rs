@@ -25,7 +25,19 @@ impl Binder<'_> {
         alter: &ast::AlterTable,
     ) -> Result<Statement, SqlError> {
         let (schema, name) = names::table_name(&alter.name)?;
+        let is_owner =
+            |op: &ast::AlterTableOperation| matches!(op, ast::AlterTableOperation::OwnerTo { .. });
         let table = match self.catalog.table(schema.as_deref(), &name)? {
+            None if alter.operations.iter().all(is_owner)
+                && (self.catalog.sequence(schema.as_deref(), &name)?.is_some()
+                    || self.catalog.view(schema.as_deref(), &name)?.is_some()) =>
+            {
+                return Ok(Statement::AlterTable(AlterTable {
+                    table: None,
+                    name,
+                    actions: vec![AlterAction::Nothing],
+                }));
+            }
             None if !alter.if_exists => {
                 return Err(names::no_relation(schema.as_deref(), &name));
             }
@@ -378,7 +390,9 @@ impl Binder<'_> {
             Op::SetDataType {
                 data_type, using, ..
             } => self.set_type(table, column, data_type, using.as_ref()),
-            Op::AddGenerated { .. } => Err(SqlError::unsupported("an identity column")),
+            Op::AddGenerated { generated_as, .. } => {
+                self.add_identity(table, column, ident, generated_as.as_ref())
+            }
         }
     }
 

@@ -82,7 +82,9 @@ pub(in super::super) fn new_options(c: &mut Cursor<'_>) -> Result<SequenceOption
 fn options(c: &mut Cursor<'_>, restarts: bool) -> Result<SequenceOptions, SqlError> {
     let mut said = SequenceOptions::default();
     while c.peek().is_some() {
-        if c.accept("as") {
+        if !restarts && c.accept_all(&["sequence", "name"]) {
+            said.name = Some(c.qualified()?.1);
+        } else if c.accept("as") {
             said.kind = Some(kind(&c.identifier()?)?);
         } else if c.accept("increment") {
             c.accept("by");
