@@ -38,7 +38,8 @@ impl Session {
         let zone = settings.get("TimeZone").unwrap_or_default();
         let style = settings.get("DateStyle").unwrap_or_default();
         self.default_modes = self.modes_of_settings();
-        self.plan_tag = format!("\0{zone}\0{style}\0");
+        let path = settings.get("search_path").unwrap_or_default();
+        self.plan_tag = format!("\0{zone}\0{style}\0{path}\0");
     }
 
     /// The clocks of a new statement.

@@ -103,7 +103,7 @@ async fn act(
             Ok(())
         }
         AlterAction::RenameTable(to) => {
-            if ddl.snapshot.relation_exists(to) {
+            if ddl.snapshot.relation_exists(&table.schema, to) {
                 return Ok(exists(to, false, ddl)?);
             }
             table.name.clone_from(to);
@@ -309,7 +309,7 @@ fn rename_index(
     to: &str,
     ddl: &mut DdlCx<'_>,
 ) -> Result<(), Halt> {
-    if ddl.snapshot.relation_exists(to) {
+    if ddl.snapshot.relation_exists(&table.schema, to) {
         return Ok(exists(to, false, ddl)?);
     }
     match table.indexes.iter_mut().find(|index| index.name == from) {

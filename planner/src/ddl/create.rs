@@ -32,7 +32,10 @@ pub async fn create_table(
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
     const TAG: &str = "CREATE TABLE";
-    if ddl.snapshot.relation_exists(&statement.name) {
+    if ddl
+        .snapshot
+        .relation_exists(&statement.schema, &statement.name)
+    {
         exists(&statement.name, statement.if_not_exists, ddl)?;
         return Ok(TAG);
     }
@@ -126,7 +129,7 @@ pub async fn create_index(
 ) -> Result<&'static str, Halt> {
     const TAG: &str = "CREATE INDEX";
     if let Some(name) = &statement.name
-        && ddl.snapshot.relation_exists(name)
+        && ddl.snapshot.relation_exists(&statement.table.schema, name)
     {
         exists(name, statement.if_not_exists, ddl)?;
         return Ok(TAG);
@@ -215,7 +218,8 @@ pub async fn add_constraint(
             if table.has_constraint(name) {
                 constraint_name(table, Some(name), &[], "")?;
             }
-            let taken = table.index(name).is_some() || ddl.snapshot.relation_exists(name);
+            let taken =
+                table.index(name).is_some() || ddl.snapshot.relation_exists(&table.schema, name);
             if taken {
                 return Ok(exists(name, false, ddl)?);
             }
@@ -277,7 +281,7 @@ fn index_name(ddl: &DdlCx<'_>, table: &TableDef, columns: &[usize], suffix: &str
         .iter()
         .map(|c| table.columns[*c].name.as_str())
         .collect();
-    choose_name(ddl.snapshot, &table.indexes, &table.name, &names, suffix)
+    choose_name(ddl.snapshot, table, &names, suffix)
 }
 
 /// The relation is there: a notice where that is allowed, else 42P07.

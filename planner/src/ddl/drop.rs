@@ -1,5 +1,7 @@
 //! DROP TABLE, DROP INDEX, TRUNCATE.
 
+use std::sync::Arc;
+
 use fencepost_sql::bound::{DropIndex, DropTable, Truncate};
 use fencepost_sql::catalog::{CatalogView, TableDef, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
@@ -29,13 +31,27 @@ pub async fn drop_table(
         return Ok(TAG);
     }
     let mut changes = Changes::begin(cx, ddl).await?;
-    let goes = |id: &u32| statement.tables.iter().any(|table| table.id == *id);
-    drop_views_of(&statement.tables, statement.cascade, cx, ddl, &mut changes).await?;
-    for table in &statement.tables {
+    let tables = (statement.tables.as_slice(), statement.cascade);
+    drop_tables(tables, &[], cx, ddl, &mut changes).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(TAG)
+}
+
+/// Drops tables with all that is theirs, but for views that are `gone` already.
+pub async fn drop_tables(
+    (tables, cascade): (&[Arc<TableDef>], bool),
+    gone: &[u32],
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    let goes = |id: &u32| tables.iter().any(|table| table.id == *id);
+    drop_views_of((tables, cascade), gone, cx, ddl, changes).await?;
+    for table in tables {
         let referencing = table.rules.referenced_by.iter().filter(|id| !goes(id));
         for child in referencing {
             let child = changes.by_id(cx, ddl, *child).await?;
-            if !statement.cascade {
+            if !cascade {
                 return Err(still_needed(table, child).into());
             }
             drop_references(child, ddl, &|key| key.parent == table.id);
@@ -47,7 +63,7 @@ pub async fn drop_table(
             }
         }
     }
-    for table in &statement.tables {
+    for table in tables {
         if !guard_table(cx.tx, table).await? {
             return Err(Halt::Stale);
         }
@@ -60,8 +76,7 @@ pub async fn drop_table(
         drop_owned(owned, cx, ddl).await?;
         ddl.catalog.remove_table(cx.tx, table).await?;
     }
-    changes.finish(cx, ddl).await?;
-    Ok(TAG)
+    Ok(())
 }
 
 /// 2BP01: `child` has foreign keys to `table`.

@@ -9,6 +9,7 @@ mod names;
 mod rewrite;
 mod role;
 mod rules;
+mod schema;
 mod sequence;
 mod view;
 
@@ -78,6 +79,8 @@ pub async fn run_ddl(
         Statement::DropSequence(drop) => sequence::drop_sequence(drop, cx, ddl).await,
         Statement::CreateView(create) => view::create_view(create, cx, ddl).await,
         Statement::DropView(drop) => view::drop_view(drop, cx, ddl).await,
+        Statement::CreateSchema(create) => schema::create_schema(create, cx, ddl).await,
+        Statement::DropSchema(drop) => schema::drop_schema(drop, cx, ddl).await,
         Statement::CreateRole(create) => role::create_role(create, cx, ddl).await,
         Statement::AlterRole(alter) => role::alter_role(alter, cx, ddl).await,
         Statement::DropRole(drop) => role::drop_role(drop, cx, ddl).await,
@@ -99,6 +102,8 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DropSequence(_) => "DROP SEQUENCE",
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::DropView(_) => "DROP VIEW",
+        Statement::CreateSchema(_) => "CREATE SCHEMA",
+        Statement::DropSchema(_) => "DROP SCHEMA",
         Statement::CreateRole(_) => "CREATE ROLE",
         Statement::AlterRole(_) => "ALTER ROLE",
         Statement::DropRole(_) => "DROP ROLE",

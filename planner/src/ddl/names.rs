@@ -1,6 +1,6 @@
 //! The names PostgreSQL gives to indexes that the user does not name.
 
-use fencepost_sql::catalog::{IndexDef, Snapshot};
+use fencepost_sql::catalog::{Snapshot, TableDef};
 
 /// Longest identifier, in bytes.
 const NAME_BYTES_MAX: usize = 63;
@@ -8,8 +8,7 @@ const NAME_BYTES_MAX: usize = 63;
 /// `table_column_suffix`, shortened to fit, with a number if it is taken.
 pub fn choose_name(
     snapshot: &Snapshot,
-    taken: &[IndexDef],
-    table: &str,
+    table: &TableDef,
     columns: &[&str],
     suffix: &str,
 ) -> String {
@@ -20,8 +19,9 @@ pub fn choose_name(
             0 => suffix.to_owned(),
             n => format!("{suffix}{n}"),
         };
-        let name = fit(table, &middle, &end);
-        let free = !snapshot.relation_exists(&name) && taken.iter().all(|i| i.name != name);
+        let name = fit(&table.name, &middle, &end);
+        let free = !snapshot.relation_exists(&table.schema, &name)
+            && table.indexes.iter().all(|i| i.name != name);
         if free {
             return name;
         }
@@ -51,13 +51,9 @@ mod tests {
 
     #[test]
     fn names_are_made_as_postgres_makes_them() {
-        let snapshot = Snapshot::default();
-        assert_eq!(choose_name(&snapshot, &[], "t", &[], "pkey"), "t_pkey");
-        assert_eq!(
-            choose_name(&snapshot, &[], "t", &["a", "b"], "idx"),
-            "t_a_b_idx"
-        );
-        let long = choose_name(&snapshot, &[], &"x".repeat(63), &["a"], "key");
+        assert_eq!(fit("t", "", "pkey"), "t_pkey");
+        assert_eq!(fit("t", "a_b", "idx"), "t_a_b_idx");
+        let long = fit(&"x".repeat(63), "a", "key");
         assert_eq!(long.len(), NAME_BYTES_MAX);
         assert!(long.ends_with("x_a_key"));
     }

@@ -22,14 +22,13 @@ pub async fn create_sequence(
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
     const TAG: &str = "CREATE SEQUENCE";
-    // The schema is looked up.
-    ddl.snapshot.sequence(statement.schema.as_deref(), "")?;
-    if ddl.snapshot.relation_exists(&statement.name) {
+    let schema = statement.schema.as_deref().unwrap_or(PUBLIC_SCHEMA);
+    if ddl.snapshot.relation_exists(schema, &statement.name) {
         exists(&statement.name, statement.if_not_exists, ddl)?;
         return Ok(TAG);
     }
     let mut changes = Changes::begin(cx, ddl).await?;
-    let mut sequence = fresh(cx, ddl, &statement.name).await?;
+    let mut sequence = fresh(cx, ddl, (schema, &statement.name)).await?;
     apply(&mut sequence, &statement.options, true)?;
     sequence.create_cell(cx.tx).await?;
     own(&mut sequence, &statement.options, cx, ddl, &mut changes).await?;
@@ -62,7 +61,7 @@ pub async fn alter_sequence(
     let mut sequence = SequenceDef::clone(&found);
     apply(&mut sequence, &statement.options, false)?;
     if let Some(to) = &statement.rename {
-        if ddl.snapshot.relation_exists(to) {
+        if ddl.snapshot.relation_exists(&sequence.schema, to) {
             exists(to, false, ddl)?;
         }
         sequence.name.clone_from(to);
@@ -135,17 +134,17 @@ pub async fn add_for_column(
 ) -> Result<SequenceDef, Halt> {
     let column = table.columns[new.column].name.clone();
     let name = match &new.options.name {
-        Some(name) if ddl.snapshot.relation_exists(name) => {
+        Some(name) if ddl.snapshot.relation_exists(&table.schema, name) => {
             exists(name, false, ddl)?;
             name.clone()
         }
         Some(name) => name.clone(),
         None => {
             let columns = [column.as_str()];
-            choose_name(ddl.snapshot, &table.indexes, &table.name, &columns, "seq")
+            choose_name(ddl.snapshot, table, &columns, "seq")
         }
     };
-    let mut sequence = fresh(cx, ddl, &name).await?;
+    let mut sequence = fresh(cx, ddl, (&table.schema, &name)).await?;
     apply(&mut sequence, &new.options, true)?;
     sequence.owner = Some(table.id);
     sequence.create_cell(cx.tx).await?;
@@ -185,15 +184,23 @@ pub async fn restart_owned(
     Ok(())
 }
 
-async fn remove(sequence: &SequenceDef, cx: &mut Cx<'_>, ddl: &mut DdlCx<'_>) -> Result<(), Halt> {
+pub async fn remove(
+    sequence: &SequenceDef,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), Halt> {
     sequence.free_cell(cx.tx).await?;
     ddl.catalog.remove_sequence(cx.tx, sequence).await
 }
 
-async fn fresh(cx: &mut Cx<'_>, ddl: &DdlCx<'_>, name: &str) -> Result<SequenceDef, Halt> {
+async fn fresh(
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    (schema, name): (&str, &str),
+) -> Result<SequenceDef, Halt> {
     Ok(SequenceDef {
         id: ddl.catalog.next_oid(cx.tx).await?,
-        schema: PUBLIC_SCHEMA.to_owned(),
+        schema: schema.to_owned(),
         name: name.to_owned(),
         kind: TypeKind::Int8,
         start: 1,
@@ -331,7 +338,11 @@ async fn own(
 
 /// A default that takes the next value.
 fn call(sequence: &SequenceDef) -> String {
-    let name = quoted(&sequence.name).replace('\'', "''");
+    let mut name = quoted(&sequence.name);
+    if sequence.schema != PUBLIC_SCHEMA {
+        name = format!("{}.{name}", quoted(&sequence.schema));
+    }
+    let name = name.replace('\'', "''");
     format!("nextval('{name}'::regclass)")
 }
 
@@ -346,8 +357,9 @@ fn calls(default: Option<&str>, sequence: &SequenceDef) -> bool {
     };
     let name = sequence.name.to_lowercase();
     let text = plain(text);
-    text.contains(&format!("nextval('{name}'"))
-        || text.contains(&format!("nextval('{PUBLIC_SCHEMA}.{name}'"))
+    let schema = sequence.schema.to_lowercase();
+    (schema == PUBLIC_SCHEMA && text.contains(&format!("nextval('{name}'")))
+        || text.contains(&format!("nextval('{schema}.{name}'"))
 }
 
 /// Defaults that take values of a sequence follow its name.

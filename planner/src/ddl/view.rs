@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{CreateView, DropView};
-use fencepost_sql::catalog::{CatalogView, PUBLIC_SCHEMA, TableDef, ViewDef};
+use fencepost_sql::catalog::{CatalogView, TableDef, ViewDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
@@ -19,8 +19,13 @@ pub async fn create_view(
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
     const TAG: &str = "CREATE VIEW";
-    let old = ddl.snapshot.view(None, &statement.name)?;
-    if (old.is_none() || !statement.or_replace) && ddl.snapshot.relation_exists(&statement.name) {
+    let old = ddl
+        .snapshot
+        .view(Some(&statement.schema), &statement.name)?;
+    let taken = ddl
+        .snapshot
+        .relation_exists(&statement.schema, &statement.name);
+    if (old.is_none() || !statement.or_replace) && taken {
         if old.is_none() && statement.or_replace {
             let message = format!("\"{}\" is not a view", statement.name);
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
@@ -39,7 +44,7 @@ pub async fn create_view(
     };
     let view = ViewDef {
         id,
-        schema: PUBLIC_SCHEMA.to_owned(),
+        schema: statement.schema.clone(),
         name: statement.name.clone(),
         columns: statement.columns.clone(),
         text: statement.text.clone(),
@@ -70,7 +75,21 @@ pub async fn drop_view(
             .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
     let mut changes = Changes::begin(cx, ddl).await?;
-    let mut going: Vec<Arc<ViewDef>> = statement.views.clone();
+    for view in drop_views(&statement.views, statement.cascade, ddl)? {
+        touch(&view, cx, ddl, &mut changes).await?;
+        ddl.catalog.remove_view(cx.tx, &view).await?;
+    }
+    changes.finish(cx, ddl).await?;
+    Ok("DROP VIEW")
+}
+
+/// These views, and those that read them; an error where there are such and not all go.
+pub fn drop_views(
+    views: &[Arc<ViewDef>],
+    cascade: bool,
+    ddl: &mut DdlCx<'_>,
+) -> Result<Vec<Arc<ViewDef>>, SqlError> {
+    let mut going: Vec<Arc<ViewDef>> = views.to_vec();
     going.sort_by_key(|view| view.id);
     going.dedup_by_key(|view| view.id);
     let goes = |going: &[Arc<ViewDef>], id: u32| going.iter().any(|view| view.id == id);
@@ -80,9 +99,9 @@ pub async fn drop_view(
         let mut dependents: Vec<_> = ddl.snapshot.views().cloned().collect();
         dependents.retain(|other| other.views.contains(&view.id) && !goes(&going, other.id));
         dependents.sort_by_key(|other| other.id);
-        if let (Some(other), false) = (dependents.first(), statement.cascade) {
+        if let (Some(other), false) = (dependents.first(), cascade) {
             let on = format!("view {}", view.name);
-            return Err(needed(&on, &other.name).into());
+            return Err(needed(&on, &other.name));
         }
         for other in dependents {
             tell_cascade(&other, ddl);
@@ -90,23 +109,18 @@ pub async fn drop_view(
         }
         next += 1;
     }
-    for view in &going {
-        touch(view, cx, ddl, &mut changes).await?;
-        ddl.catalog.remove_view(cx.tx, view).await?;
-    }
-    changes.finish(cx, ddl).await?;
-    Ok("DROP VIEW")
+    Ok(going)
 }
 
-/// Drops the views of tables that go, or says that they are needed.
+/// Drops the views of tables that go, but for those `gone` already, or says that they are needed.
 pub async fn drop_views_of(
-    tables: &[Arc<TableDef>],
-    cascade: bool,
+    (tables, cascade): (&[Arc<TableDef>], bool),
+    gone: &[u32],
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
 ) -> Result<(), Halt> {
-    let mut gone: Vec<u32> = Vec::new();
+    let mut gone = gone.to_vec();
     for table in tables {
         for view in ddl.snapshot.views_of(table.id) {
             if gone.contains(&view.id) {

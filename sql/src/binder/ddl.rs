@@ -140,6 +140,7 @@ impl Binder<'_> {
         for name in list {
             let (schema, name) = names::table_name(name)?;
             let shown = names::shown(schema.as_deref(), &name);
+            self.check_schema(schema.as_deref(), if_exists)?;
             match self.catalog.table(schema.as_deref(), &name)? {
                 Some(table) if drop.tables.iter().any(|t| t.id == table.id) => {}
                 Some(table) => drop.tables.push(table),
@@ -174,6 +175,7 @@ impl Binder<'_> {
         for name in list {
             let (schema, name) = names::table_name(name)?;
             let shown = names::shown(schema.as_deref(), &name);
+            self.check_schema(schema.as_deref(), if_exists)?;
             match self.catalog.table_of_index(schema.as_deref(), &name)? {
                 Some(table) => drop.indexes.push((table, name)),
                 None if if_exists => drop.missing.push(shown),
@@ -191,6 +193,8 @@ impl Binder<'_> {
     pub(super) fn truncate(&mut self, truncate: &ast::Truncate) -> Result<Statement, SqlError> {
         let mut tables = Vec::with_capacity(truncate.table_names.len());
         for target in &truncate.table_names {
+            let (schema, _) = names::table_name(&target.name)?;
+            self.check_schema(schema.as_deref(), false)?;
             let table = self.table(&target.name)?;
             if !tables.iter().any(|t: &Arc<TableDef>| t.id == table.id) {
                 tables.push(table);

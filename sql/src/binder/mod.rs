@@ -31,6 +31,7 @@ mod named_args;
 mod names;
 mod operator;
 mod params;
+mod path;
 mod polymorphic;
 mod query;
 mod row_compare;
@@ -62,6 +63,7 @@ use crate::error::SqlError;
 use crate::parser::{self, Parsed, position_of};
 
 pub use params::ParamTypes;
+pub use path::search_path;
 pub use rules::index_condition;
 #[cfg(test)]
 pub(crate) use tests::NoTables;
@@ -77,7 +79,16 @@ pub fn bind(
     params: &mut ParamTypes,
     cx: &EvalContext,
 ) -> Result<Statement, SqlError> {
-    let mut binder = Binder::of(&parsed.text, catalog, params, (cx, 0));
+    let path = path::search_path(catalog, cx);
+    let along = path::PathView {
+        catalog,
+        path: &path,
+    };
+    let catalog = match path::is_plain(&path) {
+        true => catalog,
+        false => &along,
+    };
+    let mut binder = Binder::of(&parsed.text, (catalog, &path), params, (cx, 0));
     let bound = binder
         .statement(&parsed.statement)
         .map_err(|e| match e.fields().position {
@@ -91,6 +102,8 @@ pub fn bind(
 struct Binder<'a> {
     text: &'a str,
     catalog: &'a dyn CatalogView,
+    /// Where names without a schema are looked for.
+    path: &'a [String],
     params: &'a mut ParamTypes,
     cx: &'a EvalContext,
     depth: usize,
@@ -112,13 +125,14 @@ impl<'a> Binder<'a> {
     /// For a text of its own, which stands at some depth.
     fn of(
         text: &'a str,
-        catalog: &'a dyn CatalogView,
+        (catalog, path): (&'a dyn CatalogView, &'a [String]),
         params: &'a mut ParamTypes,
         (cx, depth): (&'a EvalContext, usize),
     ) -> Binder<'a> {
         Binder {
             text,
             catalog,
+            path,
             params,
             cx,
             depth,
@@ -135,7 +149,7 @@ impl<'a> Binder<'a> {
 impl Binder<'_> {
     fn statement(&mut self, statement: &parser::Statement) -> Result<Statement, SqlError> {
         match statement {
-            parser::Statement::Ready(ready) => Ok(Statement::clone(ready)),
+            parser::Statement::Ready(ready) => self.ready(ready),
             parser::Statement::Copy(copy) => self.copy(copy),
             parser::Statement::Identity(syntax) => self.alter_identity(syntax),
             parser::Statement::Explain {

@@ -169,7 +169,7 @@ impl Binder<'_> {
 pub fn index_condition(table: &TableDef, text: &str) -> Result<Expr, SqlError> {
     let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
     let mut none = ParamTypes::new();
-    let mut binder = Binder::of(text, &Nothing, &mut none, (&cx, 0));
+    let mut binder = Binder::of(text, (&Nothing, &[]), &mut none, (&cx, 0));
     let condition = binder.stored(table, text, Clause::IndexPredicate)?;
     binder.condition(condition, "WHERE")
 }

@@ -4,6 +4,7 @@ use sqlparser::ast;
 
 use super::{Binder, names};
 use crate::bound::{Expr, Node};
+use crate::catalog::PUBLIC_SCHEMA;
 use crate::error::{SqlError, SqlState};
 use crate::parser::parse_expression;
 use crate::types::Type;
@@ -43,8 +44,16 @@ impl Binder<'_> {
             _ => return Err(SqlError::unsupported("a sequence that is not named")),
         };
         let (schema, name) = qualified(&name)?;
+        self.check_schema(schema.as_deref(), false)?;
         let shown = names::shown(schema.as_deref(), &name);
         if let Some(sequence) = self.catalog.sequence(schema.as_deref(), &name)? {
+            let id = Value::Int8(i64::from(sequence.id));
+            return Ok(Expr::constant(Type::INT8, id));
+        }
+        // Defaults of SERIAL columns do not say it, whatever the path.
+        if schema.is_none()
+            && let Some(sequence) = self.catalog.sequence(Some(PUBLIC_SCHEMA), &name)?
+        {
             let id = Value::Int8(i64::from(sequence.id));
             return Ok(Expr::constant(Type::INT8, id));
         }

@@ -9,20 +9,18 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::path::PathView;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::{Binder, ParamTypes, names};
 use crate::bound::{ColumnOrigin, CreateView, DropView, Select, Statement};
-use crate::catalog::{CatalogView, RoleDef, SequenceDef, TableDef, ViewDef};
+use crate::catalog::{CatalogView, PUBLIC_SCHEMA, RoleDef, SequenceDef, TableDef, ViewDef};
 use crate::error::{SqlError, SqlState};
 
 impl Binder<'_> {
     /// The view that a name is of.
     pub(super) fn view(&self, name: &ast::ObjectName) -> Result<Option<Arc<ViewDef>>, SqlError> {
         let (schema, name) = names::table_name(name)?;
-        match schema.as_deref() {
-            None | Some(crate::catalog::PUBLIC_SCHEMA) => self.catalog.view(None, &name),
-            Some(_) => Ok(None),
-        }
+        self.catalog.view(schema.as_deref(), &name)
     }
 
     /// The query of a view, and what an expression sees of it.
@@ -33,12 +31,17 @@ impl Binder<'_> {
         first_slot: usize,
     ) -> Result<(ScopeLeaf, Select), SqlError> {
         let query = crate::parser::parse_query(&view.text)?;
-        // It sees nothing of who names it.
-        let around = std::mem::take(&mut self.surroundings);
-        let named = std::mem::take(&mut self.named);
-        let select = self.query(&query);
-        (self.surroundings, self.named) = (around, named);
-        let select = select?;
+        // Its names are of its schema, whoever reads it, and it sees nothing of what is around.
+        let path = [view.schema.clone(), PUBLIC_SCHEMA.to_owned()];
+        let along = PathView {
+            catalog: self.catalog,
+            path: &path,
+        };
+        let around = (self.cx, self.depth);
+        let mut binder = Binder::of(&view.text, (&along, &path), self.params, around);
+        (binder.outer_slots, binder.subqueries) = (self.outer_slots, self.subqueries);
+        let select = binder.query(&query)?;
+        (self.outer_slots, self.subqueries) = (binder.outer_slots, binder.subqueries);
         let columns: Vec<ScopeColumn> = view
             .columns
             .iter()
@@ -84,15 +87,15 @@ impl Binder<'_> {
             return Err(SqlError::unsupported(refused));
         }
         let (schema, name) = names::table_name(&create.name)?;
-        // The schema is looked up.
-        self.catalog.view(schema.as_deref(), "")?;
+        let schema = self.schema_for(schema)?;
         let recording = Recording {
             catalog: self.catalog,
             tables: RefCell::default(),
             views: RefCell::default(),
         };
         let mut none = ParamTypes::default();
-        let mut binder = Binder::of(self.text, &recording, &mut none, (self.cx, self.depth));
+        let around = (self.cx, self.depth);
+        let mut binder = Binder::of(self.text, (&recording, self.path), &mut none, around);
         let mut query = ast::Query::clone(&create.query);
         binder.spell_out(&mut query)?;
         let select = binder.query(&query)?;
@@ -130,6 +133,7 @@ impl Binder<'_> {
             }
         }
         Ok(Statement::CreateView(CreateView {
+            schema,
             name,
             or_replace: create.or_replace,
             columns,
@@ -205,6 +209,7 @@ impl Binder<'_> {
         for name in list {
             let (schema, plain) = names::table_name(name)?;
             let shown = names::shown(schema.as_deref(), &plain);
+            self.check_schema(schema.as_deref(), if_exists)?;
             match self.view(name)? {
                 Some(view) => drop.views.push(view),
                 None if self.catalog.table(schema.as_deref(), &plain)?.is_some() => {
@@ -246,6 +251,10 @@ impl CatalogView for Recording<'_> {
         let found = self.catalog.table(schema, name)?;
         found.iter().for_each(|table| note(&self.tables, table.id));
         Ok(found)
+    }
+
+    fn schema_exists(&self, name: &str) -> bool {
+        self.catalog.schema_exists(name)
     }
 
     fn table_by_id(&self, id: u32) -> Result<Option<Arc<TableDef>>, SqlError> {

@@ -20,6 +20,7 @@ mod expr;
 mod relation;
 mod role;
 mod rules;
+mod schema;
 mod select;
 mod sequence;
 mod session;
@@ -44,6 +45,7 @@ pub use expr::{
 pub use relation::{Cte, Lateral, Recursive, SetOp, SetOperation};
 pub use role::{AlterRole, CreateRole, DropRole, RoleOptions, RoleRef};
 pub use rules::{Integrity, Related, RowCheck, RowRules};
+pub use schema::{CreateSchema, DropSchema};
 pub use select::{
     Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,
     Locking, OrderKey, Select, Statistic, TableFunction, Target, WaitPolicy,

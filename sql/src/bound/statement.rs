@@ -4,6 +4,7 @@ use super::ddl::{AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, Tru
 use super::dml::{Changes, Copy, Delete, Insert, Update};
 use super::expr::Expr;
 use super::role::{AlterRole, CreateRole, DropRole};
+use super::schema::{CreateSchema, DropSchema};
 use super::select::{ColumnOrigin, Select, Target};
 use super::sequence::{AlterSequence, CreateSequence, DropSequence};
 use super::session::{DiscardKind, Explain, SetStatement, TransactionModes};
@@ -47,6 +48,10 @@ pub enum Statement {
     CreateView(CreateView),
     /// DROP VIEW.
     DropView(DropView),
+    /// CREATE SCHEMA.
+    CreateSchema(CreateSchema),
+    /// DROP SCHEMA.
+    DropSchema(DropSchema),
     /// CREATE ROLE.
     CreateRole(CreateRole),
     /// ALTER ROLE.
@@ -187,6 +192,8 @@ impl Statement {
                 | Statement::DropSequence(_)
                 | Statement::CreateView(_)
                 | Statement::DropView(_)
+                | Statement::CreateSchema(_)
+                | Statement::DropSchema(_)
                 | Statement::CreateRole(_)
                 | Statement::AlterRole(_)
                 | Statement::DropRole(_)

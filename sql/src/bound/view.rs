@@ -8,6 +8,8 @@ use crate::types::Type;
 /// CREATE VIEW.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreateView {
+    /// The schema.
+    pub schema: String,
     /// The name.
     pub name: String,
     /// OR REPLACE.

@@ -233,6 +233,11 @@ pub trait CatalogView {
     /// The table `name`, in `schema` or along the search path.
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TableDef>>, SqlError>;
 
+    /// Is there a schema called `name` that relations can be in?
+    fn schema_exists(&self, name: &str) -> bool {
+        name == PUBLIC_SCHEMA
+    }
+
     /// The table with the oid `id`.
     fn table_by_id(&self, _id: u32) -> Result<Option<Arc<TableDef>>, SqlError> {
         Ok(None)

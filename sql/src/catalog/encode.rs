@@ -34,6 +34,8 @@ const ROLE_FORMAT: u8 = 1;
 const SEQUENCE_FORMAT: u8 = 0x40;
 /// Of views, which are among the tables.
 const VIEW_FORMAT: u8 = 0x41;
+/// Of schemas, which are among the tables.
+const SCHEMA_FORMAT: u8 = 0x42;
 
 /// The bytes of a table's definition.
 pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
@@ -419,6 +421,27 @@ fn read_sequence(input: &mut Reader<'_>) -> Option<SequenceDef> {
     input.0.is_empty().then_some(sequence)
 }
 
+/// The bytes of a schema's definition.
+pub(super) fn encode_schema(id: u32, name: &str) -> Vec<u8> {
+    let mut out = Writer(vec![SCHEMA_FORMAT]);
+    out.u32(id);
+    out.text(name);
+    out.0
+}
+
+/// The name and oid of the schema whose definition these bytes are, if they are one's.
+pub(super) fn decode_schema(bytes: &[u8]) -> Result<Option<(String, u32)>, SqlError> {
+    match bytes.split_first() {
+        Some((&SCHEMA_FORMAT, rest)) => {
+            let mut input = Reader(rest);
+            let schema = input.u32().zip(input.text()).filter(|_| input.0.is_empty());
+            let (id, name) = schema.ok_or_else(corrupt)?;
+            Ok(Some((name, id)))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// The bytes of a view's definition.
 pub(super) fn encode_view(view: &ViewDef) -> Vec<u8> {
     let mut out = Writer(vec![VIEW_FORMAT]);
@@ -729,6 +752,15 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(decode_sequence(&bytes[..cut]).is_err());
         }
+    }
+
+    #[test]
+    fn schemas_come_back() {
+        let bytes = encode_schema(7, "s");
+        let read = |bytes: &[u8]| decode_schema(bytes);
+        assert_eq!(read(&bytes).expect("it decodes"), Some(("s".into(), 7)));
+        assert!(read(&bytes[..bytes.len() - 1]).is_err());
+        assert_eq!(read(&encode_table(&table())).expect("another"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashMapExt};
 use super::def::{CatalogView, PUBLIC_SCHEMA, RoleDef, TableDef};
 use super::sequence::SequenceDef;
 use super::view::ViewDef;
-use crate::error::{SqlError, SqlState};
+use crate::error::SqlError;
 
 /// Every definition at one catalog version.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,7 @@ pub struct Snapshot {
     by_oid: HashMap<u32, Arc<TableDef>>,
     sequences: HashMap<String, Arc<SequenceDef>>,
     views: HashMap<String, Arc<ViewDef>>,
+    schemas: HashMap<String, u32>,
     roles: HashMap<String, Arc<RoleDef>>,
 }
 
@@ -33,11 +34,13 @@ impl Snapshot {
             let table = Arc::new(table);
             for index in table.indexes.iter().filter(|i| !i.is_hidden()) {
                 let owner = Arc::clone(&table);
-                snapshot.index_owner.insert(index.name.clone(), owner);
+                let name = key(&table.schema, &index.name);
+                snapshot.index_owner.insert(name, owner);
                 snapshot.by_oid.insert(index.id, Arc::clone(&table));
             }
             snapshot.by_oid.insert(table.id, Arc::clone(&table));
-            snapshot.tables.insert(table.name.clone(), table);
+            let name = key(&table.schema, &table.name);
+            snapshot.tables.insert(name, table);
         }
         for role in roles {
             snapshot.roles.insert(role.name.clone(), Arc::new(role));
@@ -47,16 +50,36 @@ impl Snapshot {
 
     /// The same with these sequences.
     pub fn with_sequences(mut self, sequences: Vec<SequenceDef>) -> Snapshot {
-        let named = |sequence: SequenceDef| (sequence.name.clone(), Arc::new(sequence));
+        let named =
+            |sequence: SequenceDef| (key(&sequence.schema, &sequence.name), Arc::new(sequence));
         self.sequences = sequences.into_iter().map(named).collect();
         self
     }
 
     /// The same with these views.
     pub fn with_views(mut self, views: Vec<ViewDef>) -> Snapshot {
-        let named = |view: ViewDef| (view.name.clone(), Arc::new(view));
+        let named = |view: ViewDef| (key(&view.schema, &view.name), Arc::new(view));
         self.views = views.into_iter().map(named).collect();
         self
+    }
+
+    /// The same with these schemas besides `public`: names and oids.
+    pub fn with_schemas(mut self, schemas: Vec<(String, u32)>) -> Snapshot {
+        self.schemas = schemas.into_iter().collect();
+        self
+    }
+
+    /// The oid of a schema that was made.
+    pub fn schema(&self, name: &str) -> Option<u32> {
+        self.schemas.get(name).copied()
+    }
+
+    /// The schema that a name of one reaches, if users have relations in it.
+    fn reached<'a>(&self, schema: Option<&'a str>) -> Option<&'a str> {
+        match schema {
+            None => Some(PUBLIC_SCHEMA),
+            Some(name) => self.schema_exists(name).then_some(name),
+        }
     }
 
     /// Every view.
@@ -72,6 +95,14 @@ impl Snapshot {
     /// The catalog version of this snapshot.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Every schema but those of the system, with its oid.
+    pub fn schemas(&self) -> Vec<(String, u32)> {
+        let own = self.schemas.iter().map(|(name, oid)| (name.clone(), *oid));
+        let mut all: Vec<_> = own.collect();
+        all.sort();
+        all
     }
 
     /// Every table, by name.
@@ -94,7 +125,8 @@ impl Snapshot {
     }
 
     /// Is `name` taken by a table, an index, a sequence or a view? They share one name space.
-    pub fn relation_exists(&self, name: &str) -> bool {
+    pub fn relation_exists(&self, schema: &str, name: &str) -> bool {
+        let name = &key(schema, name);
         self.tables.contains_key(name)
             || self.index_owner.contains_key(name)
             || self.sequences.contains_key(name)
@@ -104,9 +136,12 @@ impl Snapshot {
 
 impl CatalogView for Snapshot {
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
-        Ok(in_public(schema)?
-            .then(|| self.tables.get(name).cloned())
-            .flatten())
+        let schema = self.reached(schema);
+        Ok(schema.and_then(|schema| self.tables.get(&key(schema, name)).cloned()))
+    }
+
+    fn schema_exists(&self, name: &str) -> bool {
+        name == PUBLIC_SCHEMA || self.schemas.contains_key(name)
     }
 
     fn table_by_id(&self, id: u32) -> Result<Option<Arc<TableDef>>, SqlError> {
@@ -119,9 +154,8 @@ impl CatalogView for Snapshot {
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<TableDef>>, SqlError> {
-        Ok(in_public(schema)?
-            .then(|| self.index_owner.get(name).cloned())
-            .flatten())
+        let schema = self.reached(schema);
+        Ok(schema.and_then(|schema| self.index_owner.get(&key(schema, name)).cloned()))
     }
 
     fn sequence(
@@ -129,9 +163,8 @@ impl CatalogView for Snapshot {
         schema: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<SequenceDef>>, SqlError> {
-        Ok(in_public(schema)?
-            .then(|| self.sequences.get(name).cloned())
-            .flatten())
+        let schema = self.reached(schema);
+        Ok(schema.and_then(|schema| self.sequences.get(&key(schema, name)).cloned()))
     }
 
     fn sequence_by_id(&self, id: u32) -> Result<Option<Arc<SequenceDef>>, SqlError> {
@@ -140,9 +173,8 @@ impl CatalogView for Snapshot {
     }
 
     fn view(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<ViewDef>>, SqlError> {
-        Ok(in_public(schema)?
-            .then(|| self.views.get(name).cloned())
-            .flatten())
+        let schema = self.reached(schema);
+        Ok(schema.and_then(|schema| self.views.get(&key(schema, name)).cloned()))
     }
 
     fn views_of(&self, id: u32) -> Vec<Arc<ViewDef>> {
@@ -157,14 +189,10 @@ impl CatalogView for Snapshot {
     }
 }
 
-/// Does `schema` reach the user's tables? A schema that is not there is an error.
-fn in_public(schema: Option<&str>) -> Result<bool, SqlError> {
+/// What a relation is found under.
+fn key(schema: &str, name: &str) -> String {
     match schema {
-        None | Some(PUBLIC_SCHEMA) => Ok(true),
-        Some("pg_catalog" | "information_schema") => Ok(false),
-        Some(other) => Err(SqlError::new(
-            SqlState::INVALID_SCHEMA_NAME,
-            format!("schema \"{other}\" does not exist"),
-        )),
+        PUBLIC_SCHEMA => name.to_owned(),
+        other => format!("{other}\0{name}"),
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree]
 //! heart         [catalog version, next oid]      written by every DDL transaction
-//! tables tree   oid -> row (oid, name, definition)      sequences and views are there, too
+//! tables tree   oid -> row (oid, name, definition)      sequences, views and schemas are there, too
 //! roles tree    oid -> row (oid, name, definition)
 //! outcomes      how transactions ended: see `outcomes.rs`
 //! guards        of each table: see `guard.rs`
@@ -28,8 +28,8 @@ use parking_lot::RwLock;
 
 use super::def::{ColumnDef, RoleDef, TableDef};
 use super::encode::{
-    decode_role, decode_sequence, decode_table, decode_view, encode_role, encode_sequence,
-    encode_table, encode_view, is_sequence, is_view,
+    decode_role, decode_schema, decode_sequence, decode_table, decode_view, encode_role,
+    encode_schema, encode_sequence, encode_table, encode_view, is_sequence, is_view,
 };
 use super::outcomes::Outcomes;
 use super::rules::ColumnMore;
@@ -171,9 +171,11 @@ impl Catalog {
 
     async fn load(&self, tx: &mut Transaction, version: u64) -> Result<Snapshot, Halt> {
         let (mut tables, mut sequences) = (Vec::new(), Vec::new());
-        let mut views = Vec::new();
+        let (mut views, mut schemas) = (Vec::new(), Vec::new());
         for bytes in self.definitions(tx, &self.tables).await? {
-            if is_sequence(&bytes) {
+            if let Some(schema) = decode_schema(&bytes)? {
+                schemas.push(schema);
+            } else if is_sequence(&bytes) {
                 sequences.push(decode_sequence(&bytes)?);
             } else if is_view(&bytes) {
                 views.push(decode_view(&bytes)?);
@@ -190,9 +192,8 @@ impl Catalog {
         let roots = indexes.flat_map(|index| index.roots.all());
         let roots: Vec<Addr> = roots.map(|root| Addr::from_raw(*root)).collect();
         tx.machine().meet(&roots).await?;
-        Ok(Snapshot::new(version, tables, roles)
-            .with_sequences(sequences)
-            .with_views(views))
+        let snapshot = Snapshot::new(version, tables, roles).with_sequences(sequences);
+        Ok(snapshot.with_views(views).with_schemas(schemas))
     }
 
     async fn definitions(&self, tx: &mut Transaction, tree: &BTree) -> Result<Vec<Vec<u8>>, Halt> {
@@ -296,6 +297,22 @@ impl Catalog {
         sequence: &SequenceDef,
     ) -> Result<(), Halt> {
         self.remove_row(tx, self.tables, sequence.id).await
+    }
+
+    /// Adds a schema.
+    pub async fn insert_schema(
+        &self,
+        tx: &mut Transaction,
+        id: u32,
+        name: &str,
+    ) -> Result<(), Halt> {
+        let bytes = encode_schema(id, name);
+        self.insert_row(tx, self.tables, id, name, bytes).await
+    }
+
+    /// Removes the schema with the oid `id`.
+    pub async fn remove_schema(&self, tx: &mut Transaction, id: u32) -> Result<(), Halt> {
+        self.remove_row(tx, self.tables, id).await
     }
 
     /// Adds `view`.

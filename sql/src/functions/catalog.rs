@@ -2,7 +2,8 @@
 
 use super::library::{pure, stable};
 use super::{ScalarFunction, objects};
-use crate::catalog::{CATALOG_SCHEMA, PUBLIC_SCHEMA};
+use crate::binder::search_path;
+use crate::catalog::CATALOG_SCHEMA;
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::pg_catalog as pg;
@@ -85,6 +86,9 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_ts_template_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_tablespace_location", &[Oid], Text, |_, _| Ok(Value::text(""))),
     pure("pg_size_pretty", &[Int8], Text, size_pretty),
+    stable("current_schema", &[], Name, |_, cx| {
+        Ok(text(search_path(&*cx.catalog(), cx).into_iter().next()))
+    }),
     stable("pg_my_temp_schema", &[], Oid, |_, _| Ok(Value::Oid(0))),
     stable("pg_is_other_temp_schema", &[Oid], Bool, |_, _| Ok(Value::Bool(false))),
 ];
@@ -123,10 +127,13 @@ fn format_type(args: &[Value], _: &EvalContext) -> Outcome {
     }))
 }
 
+/// Is a relation found by its name alone?
 fn is_visible(args: &[Value], cx: &EvalContext) -> Outcome {
-    let name = pg::relation_name(&cx.catalog(), oid(args));
+    let snapshot = cx.catalog();
+    let name = pg::relation_name(&snapshot, oid(args));
     Ok(name.map_or(Value::Null, |(schema, _)| {
-        Value::Bool(pg::namespace_oid(&schema) != Some(pg::INFORMATION_NAMESPACE))
+        let path = search_path(&*snapshot, cx);
+        Value::Bool(schema == CATALOG_SCHEMA || path.contains(&schema))
     }))
 }
 
@@ -210,13 +217,14 @@ fn arguments(function: &'static ScalarFunction) -> String {
 }
 
 /// Where names without a schema are looked for.
-fn current_schemas(args: &[Value], _: &EvalContext) -> Outcome {
+fn current_schemas(args: &[Value], cx: &EvalContext) -> Outcome {
     let implicit = args.first().and_then(Value::as_bool) == Some(true);
-    let mut schemas = vec![Value::text(PUBLIC_SCHEMA)];
+    let mut schemas = search_path(&*cx.catalog(), cx);
     if implicit {
-        schemas.insert(0, Value::text(CATALOG_SCHEMA));
+        schemas.insert(0, CATALOG_SCHEMA.to_owned());
     }
-    Ok(Array::of(schemas).into())
+    let schemas = schemas.into_iter().map(Value::text);
+    Ok(Array::of(schemas.collect()).into())
 }
 
 fn to_object(args: &[Value], kind: TypeKind, cx: &EvalContext) -> Outcome {

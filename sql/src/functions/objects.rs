@@ -1,7 +1,8 @@
 //! regclass and its kin: catalog objects by their names, and names by oids.
 
 use super::quote_ident as quoted;
-use crate::catalog::{CATALOG_SCHEMA, PUBLIC_SCHEMA, Snapshot};
+use crate::binder::search_path;
+use crate::catalog::{CATALOG_SCHEMA, Snapshot};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::pg_catalog;
@@ -12,7 +13,7 @@ use crate::value::{Object, Value};
 pub fn named(value: &Value, kind: TypeKind, cx: &EvalContext) -> Result<Value, SqlError> {
     let snapshot = cx.catalog();
     let oid = match (value, value.as_int()) {
-        (Value::Text(text), _) => find(&snapshot, text.trim_ascii(), kind)?,
+        (Value::Text(text), _) => find(&snapshot, text.trim_ascii(), kind, cx)?,
         (_, Some(number)) => u32::try_from(number)
             .or_else(|_| i32::try_from(number).map(|negative| negative as u32))
             .map_err(|_| super::out_of_range("OID"))?,
@@ -20,7 +21,7 @@ pub fn named(value: &Value, kind: TypeKind, cx: &EvalContext) -> Result<Value, S
     };
     let name = match oid {
         0 => "-".to_owned(),
-        _ => shown(&snapshot, oid, kind).unwrap_or_else(|| oid.to_string()),
+        _ => shown(&snapshot, oid, kind, cx).unwrap_or_else(|| oid.to_string()),
     };
     let name = name.into();
     Ok(Value::Object(Box::new(Object { oid, name })))
@@ -44,7 +45,12 @@ fn is_missing(error: &SqlError) -> bool {
     .contains(&error.sqlstate())
 }
 
-fn find(snapshot: &Snapshot, text: &str, kind: TypeKind) -> Result<u32, SqlError> {
+fn find(
+    snapshot: &Snapshot,
+    text: &str,
+    kind: TypeKind,
+    cx: &EvalContext,
+) -> Result<u32, SqlError> {
     if text == "-" {
         return Ok(0);
     }
@@ -72,7 +78,8 @@ fn find(snapshot: &Snapshot, text: &str, kind: TypeKind) -> Result<u32, SqlError
             ));
         }
     };
-    let schema_is_there = schema.is_none_or(|schema| pg_catalog::namespace_oid(schema).is_some());
+    let schema_is_there =
+        schema.is_none_or(|schema| pg_catalog::namespace_oid(snapshot, schema).is_some());
     match kind {
         _ if !schema_is_there => {
             let schema = schema.unwrap_or_default();
@@ -81,15 +88,33 @@ fn find(snapshot: &Snapshot, text: &str, kind: TypeKind) -> Result<u32, SqlError
                 format!("schema \"{schema}\" does not exist"),
             ))
         }
-        TypeKind::RegClass => pg_catalog::relation_oid(snapshot, schema, name)
+        TypeKind::RegClass => along_path(snapshot, schema, name, cx)
             .ok_or_else(missing(SqlState::UNDEFINED_TABLE, "relation")),
-        TypeKind::RegNamespace => pg_catalog::namespace_oid(name)
+        TypeKind::RegNamespace => pg_catalog::namespace_oid(snapshot, name)
             .ok_or_else(missing(SqlState::INVALID_SCHEMA_NAME, "schema")),
         TypeKind::RegRole => pg_catalog::role_oid(snapshot, name)
             .ok_or_else(missing(SqlState::UNDEFINED_OBJECT, "role")),
         _ => pg_catalog::procedure_oid(name)
             .ok_or_else(missing(SqlState::UNDEFINED_FUNCTION, "function")),
     }
+}
+
+/// The relation of a name, along the search path where no schema is said.
+fn along_path(
+    snapshot: &Snapshot,
+    schema: Option<&str>,
+    name: &str,
+    cx: &EvalContext,
+) -> Option<u32> {
+    let of_catalog = pg_catalog::Relation::named(schema, name).map(|relation| relation.oid);
+    of_catalog.or_else(|| match schema {
+        Some(_) => pg_catalog::relation_oid(snapshot, schema, name),
+        None => {
+            let path = search_path(snapshot, cx);
+            let mut path = path.iter();
+            path.find_map(|schema| pg_catalog::relation_oid(snapshot, Some(schema), name))
+        }
+    })
 }
 
 /// The identifiers of a name, folded unless they are in quotes.
@@ -132,18 +157,20 @@ pub fn parts(text: &str) -> Result<Vec<String>, SqlError> {
 }
 
 /// How an object is shown.
-fn shown(snapshot: &Snapshot, oid: u32, kind: TypeKind) -> Option<String> {
+fn shown(snapshot: &Snapshot, oid: u32, kind: TypeKind, cx: &EvalContext) -> Option<String> {
     match kind {
         TypeKind::RegClass => {
             let (schema, name) = pg_catalog::relation_name(snapshot, oid)?;
-            let found = schema == CATALOG_SCHEMA || schema == PUBLIC_SCHEMA;
+            let found = schema == CATALOG_SCHEMA || search_path(snapshot, cx).contains(&schema);
             Some(match found {
                 true => quoted(&name),
                 false => format!("{}.{}", quoted(&schema), quoted(&name)),
             })
         }
         TypeKind::RegType => pg_catalog::type_name(oid),
-        TypeKind::RegNamespace => pg_catalog::namespace_name(oid).map(quoted),
+        TypeKind::RegNamespace => {
+            pg_catalog::namespace_name(snapshot, oid).map(|name| quoted(&name))
+        }
         TypeKind::RegRole => pg_catalog::role_name(snapshot, oid).map(|name| quoted(&name)),
         _ => pg_catalog::procedure_name(oid).map(str::to_owned),
     }

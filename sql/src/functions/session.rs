@@ -21,7 +21,6 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("current_role", &[], Name, |_, cx| Ok(Value::text(&cx.user))),
     stable("current_database", &[], Name, |_, cx| Ok(Value::text(&cx.database))),
     stable("current_catalog", &[], Name, |_, cx| Ok(Value::text(&cx.database))),
-    stable("current_schema", &[], Name, |_, _| Ok(Value::text(crate::catalog::PUBLIC_SCHEMA))),
     stable("pg_backend_pid", &[], Int4, |_, cx| Ok(Value::Int4(cx.backend_pid))),
     stable("txid_current", &[], Int8, |_, cx| Ok(Value::Int8(cx.transaction_number()))),
     stable("txid_current_if_assigned", &[], Int8, |_, cx| {

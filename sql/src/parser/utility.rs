@@ -2,6 +2,7 @@
 //! those that PostgreSQL has for maintenance, which are accepted.
 
 mod role;
+mod schema;
 mod sequence;
 mod settings;
 mod transaction;
@@ -33,7 +34,10 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
             Some(statement) => statement,
             None => match sequence::parse(&word, c)? {
                 Some(statement) => statement,
-                None => return Ok(None),
+                None => match schema::parse(&word, c)? {
+                    Some(statement) => statement,
+                    None => return Ok(None),
+                },
             },
         },
         "copy" => return Ok(Some(Statement::Copy(Box::new(copy::parse(c)?)))),

@@ -1,6 +1,6 @@
 //! `information_schema`.
 
-use super::names::NAMESPACES;
+use super::names::namespaces;
 use super::objects::parent_index;
 use super::rows::Rows;
 use super::{Around, Constraint, role_name};
@@ -19,7 +19,7 @@ fn number(number: u32) -> Value {
 /// `schemata`.
 pub fn schemata(rows: &mut Rows, around: &Around<'_>) {
     let owner = role_name(around.snapshot, SUPERUSER_OID).unwrap_or_default();
-    for (_, name) in NAMESPACES {
+    for (_, name) in namespaces(around.snapshot) {
         rows.add([
             ("catalog_name", Value::text(around.database)),
             ("schema_name", Value::text(name)),

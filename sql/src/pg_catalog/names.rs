@@ -18,22 +18,31 @@ pub const INFORMATION_NAMESPACE: u32 = 13207;
 const FIRST_PROCEDURE: u32 = 10_000;
 
 /// The schemas, with their oids.
-pub const NAMESPACES: [(u32, &str); 3] = [
-    (PG_CATALOG_NAMESPACE, CATALOG_SCHEMA),
-    (PUBLIC_NAMESPACE, PUBLIC_SCHEMA),
-    (INFORMATION_NAMESPACE, "information_schema"),
-];
+pub fn namespaces(snapshot: &Snapshot) -> Vec<(u32, String)> {
+    let system = [
+        (PG_CATALOG_NAMESPACE, CATALOG_SCHEMA),
+        (PUBLIC_NAMESPACE, PUBLIC_SCHEMA),
+        (INFORMATION_NAMESPACE, "information_schema"),
+    ];
+    let system = system.map(|(oid, name)| (oid, name.to_owned()));
+    let own = snapshot.schemas().into_iter();
+    let own = own.filter(|(name, _)| name != PUBLIC_SCHEMA);
+    system
+        .into_iter()
+        .chain(own.map(|(name, oid)| (oid, name)))
+        .collect()
+}
 
 /// The oid of a schema.
-pub fn namespace_oid(name: &str) -> Option<u32> {
-    let mut all = NAMESPACES.iter();
-    all.find(|(_, of)| *of == name).map(|(oid, _)| *oid)
+pub fn namespace_oid(snapshot: &Snapshot, name: &str) -> Option<u32> {
+    let mut all = namespaces(snapshot).into_iter();
+    all.find(|(_, of)| of == name).map(|(oid, _)| oid)
 }
 
 /// The name of a schema.
-pub fn namespace_name(oid: u32) -> Option<&'static str> {
-    let mut all = NAMESPACES.iter();
-    all.find(|(of, _)| *of == oid).map(|(_, name)| *name)
+pub fn namespace_name(snapshot: &Snapshot, oid: u32) -> Option<String> {
+    let mut all = namespaces(snapshot).into_iter();
+    all.find(|(of, _)| *of == oid).map(|(_, name)| name)
 }
 
 /// The oid of a table, an index or a relation of the catalog.

@@ -19,8 +19,8 @@ const HASH: u32 = 405;
 /// The collation `default`.
 const DEFAULT_COLLATION: u32 = 100;
 
-fn namespace(schema: &str) -> Value {
-    Value::Oid(namespace_oid(schema).unwrap_or(0))
+fn namespace(around: &Around<'_>, schema: &str) -> Value {
+    Value::Oid(namespace_oid(around.snapshot, schema).unwrap_or(0))
 }
 
 /// The indexes that users know of.
@@ -44,7 +44,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     };
     for relation in Relation::all() {
         let own = [
-            ("relnamespace", namespace(relation.schema)),
+            ("relnamespace", namespace(around, relation.schema)),
             ("relreplident", Value::text("n")),
             ("relhasrules", Value::Bool(relation.kind == "v")),
             ("relfilenode", Value::Oid(0)),
@@ -59,7 +59,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     }
     for table in around.snapshot.tables() {
         let own = [
-            ("relnamespace", namespace(&table.schema)),
+            ("relnamespace", namespace(around, &table.schema)),
             ("relam", Value::Oid(HEAP)),
             ("relfilenode", Value::Oid(table.id)),
             ("relhasindex", Value::Bool(shown(&table).next().is_some())),
@@ -76,7 +76,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
         rows.add(all.into_iter().chain(own));
         for index in shown(&table) {
             let own = [
-                ("relnamespace", namespace(&table.schema)),
+                ("relnamespace", namespace(around, &table.schema)),
                 ("relam", Value::Oid(method(index))),
                 ("relfilenode", Value::Oid(index.id)),
                 ("relreplident", Value::text("n")),
@@ -87,7 +87,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     }
     for view in around.snapshot.views() {
         let own = [
-            ("relnamespace", namespace(&view.schema)),
+            ("relnamespace", namespace(around, &view.schema)),
             ("relhasrules", Value::Bool(true)),
             ("relreplident", Value::text("n")),
         ];
@@ -96,7 +96,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     }
     for sequence in around.snapshot.sequences() {
         let own = [
-            ("relnamespace", namespace(&sequence.schema)),
+            ("relnamespace", namespace(around, &sequence.schema)),
             ("relfilenode", Value::Oid(sequence.id)),
             ("reltuples", Value::Float4(1.0)),
             ("relreplident", Value::text("n")),
@@ -421,7 +421,7 @@ pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
             let own = [
                 ("oid", Value::Oid(constraint.id())),
                 ("conname", Value::text(constraint.name())),
-                ("connamespace", namespace(&table.schema)),
+                ("connamespace", namespace(around, &table.schema)),
                 ("contype", Value::text(kind)),
                 ("convalidated", Value::Bool(true)),
                 ("conrelid", Value::Oid(table.id)),

@@ -1,6 +1,6 @@
 //! What the server has: schemas, roles, databases, settings, functions, access methods.
 
-use super::names::{NAMESPACES, procedures};
+use super::names::{namespaces as all_namespaces, procedures};
 use super::rows::{Rows, object, vector};
 use super::{Around, PG_CATALOG_NAMESPACE};
 use crate::bound::Volatility;
@@ -14,8 +14,8 @@ const ENCODING_UTF8: i32 = 6;
 const INTERNAL_LANGUAGE: u32 = 12;
 
 /// `pg_namespace`.
-pub fn namespaces(rows: &mut Rows, _: &Around<'_>) {
-    for (oid, name) in NAMESPACES {
+pub fn namespaces(rows: &mut Rows, around: &Around<'_>) {
+    for (oid, name) in all_namespaces(around.snapshot) {
         rows.add([
             ("oid", Value::Oid(oid)),
             ("nspname", Value::text(name)),

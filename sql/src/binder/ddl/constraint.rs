@@ -15,6 +15,7 @@ const INVALID_FOREIGN_KEY: SqlState = SqlState::new(b"42830");
 
 /// A table as its constraints see it, whether it is there yet or not.
 pub(super) struct Shape<'a> {
+    schema: &'a str,
     pub(super) name: &'a str,
     pub(super) columns: &'a [ColumnDef],
     primary_key: Option<Vec<usize>>,
@@ -29,6 +30,7 @@ impl<'a> Shape<'a> {
         let unique = table.indexes.iter();
         let unique = unique.filter(|index| index.unique && !index.is_partial());
         Shape {
+            schema: &table.schema,
             name: &table.name,
             columns: &table.columns,
             primary_key: table.primary_key().map(columns),
@@ -40,6 +42,7 @@ impl<'a> Shape<'a> {
         let primary_key = table.primary_key.as_ref().map(|key| key.columns.clone());
         let unique = table.unique.iter().map(|key| key.columns.clone());
         Shape {
+            schema: &table.schema,
             name: &table.name,
             columns: &table.columns,
             unique: unique.chain(primary_key.clone()).collect(),
@@ -185,7 +188,10 @@ impl Binder<'_> {
             None => shape.foreign_columns(&key.columns)?,
         };
         let (schema, parent_name) = names::table_name(&key.foreign_table)?;
-        let itself = parent_name == shape.name;
+        let itself = parent_name == shape.name
+            && schema
+                .as_deref()
+                .is_none_or(|schema| schema == shape.schema);
         let parent = match itself {
             true => None,
             false => Some(self.table_called(schema.as_deref(), &parent_name)?),

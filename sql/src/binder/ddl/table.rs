@@ -9,7 +9,7 @@ use super::constraint::{Shape, check_not_deferrable};
 use super::key_columns;
 use super::partition::Options;
 use crate::bound::{CreateTable, KeyConstraint, NewCheck, NewSequence, SequenceOptions, Statement};
-use crate::catalog::{ColumnDef, ColumnMore, Identity, PUBLIC_SCHEMA};
+use crate::catalog::{ColumnDef, ColumnMore, Identity};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{column_list, identity_options};
 use crate::types::{Type, TypeKind};
@@ -32,7 +32,7 @@ impl Binder<'_> {
         }
         let options = Options::of(&create.table_options)?;
         let mut table = CreateTable {
-            schema: schema.unwrap_or_else(|| PUBLIC_SCHEMA.to_owned()),
+            schema: self.schema_for(schema)?,
             name,
             if_not_exists: create.if_not_exists,
             columns: Vec::with_capacity(create.columns.len()),

@@ -1,0 +1,163 @@
+//! `search_path`: where names without a schema are looked for, and where new relations go.
+
+use std::sync::Arc;
+
+use super::Binder;
+use crate::bound::Statement;
+use crate::catalog::{CatalogView, PUBLIC_SCHEMA, RoleDef, SequenceDef, TableDef, ViewDef};
+use crate::context::EvalContext;
+use crate::error::{SqlError, SqlState};
+
+/// The schemas of the setting that are there, in order.
+pub fn search_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String> {
+    let setting = cx.settings.get("search_path").unwrap_or_default();
+    let named = setting.split(',').map(|part| {
+        let part = part.trim();
+        let quoted = part.strip_prefix('"').and_then(|p| p.strip_suffix('"'));
+        let name = quoted.map_or_else(|| part.to_owned(), |p| p.replace("\"\"", "\""));
+        match name.as_str() {
+            "$user" => cx.user.clone(),
+            // SET keeps what was in quotes without them.
+            name if catalog.schema_exists(name) => name.to_owned(),
+            name => name.to_ascii_lowercase(),
+        }
+    });
+    named.filter(|name| catalog.schema_exists(name)).collect()
+}
+
+/// A catalog as it looks along a path.
+pub(super) struct PathView<'a> {
+    pub(super) catalog: &'a dyn CatalogView,
+    pub(super) path: &'a [String],
+}
+
+impl PathView<'_> {
+    fn find<T>(
+        &self,
+        schema: Option<&str>,
+        find: impl Fn(&str) -> Result<Option<T>, SqlError>,
+    ) -> Result<Option<T>, SqlError> {
+        if let Some(schema) = schema {
+            return find(schema);
+        }
+        for schema in self.path {
+            if let Some(found) = find(schema)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl CatalogView for PathView<'_> {
+    fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
+        self.find(schema, |schema| self.catalog.table(Some(schema), name))
+    }
+
+    fn schema_exists(&self, name: &str) -> bool {
+        self.catalog.schema_exists(name)
+    }
+
+    fn table_by_id(&self, id: u32) -> Result<Option<Arc<TableDef>>, SqlError> {
+        self.catalog.table_by_id(id)
+    }
+
+    fn table_of_index(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<TableDef>>, SqlError> {
+        self.find(schema, |schema| {
+            self.catalog.table_of_index(Some(schema), name)
+        })
+    }
+
+    fn sequence(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<SequenceDef>>, SqlError> {
+        self.find(schema, |schema| self.catalog.sequence(Some(schema), name))
+    }
+
+    fn sequence_by_id(&self, id: u32) -> Result<Option<Arc<SequenceDef>>, SqlError> {
+        self.catalog.sequence_by_id(id)
+    }
+
+    fn view(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<ViewDef>>, SqlError> {
+        self.find(schema, |schema| self.catalog.view(Some(schema), name))
+    }
+
+    fn views_of(&self, id: u32) -> Vec<Arc<ViewDef>> {
+        self.catalog.views_of(id)
+    }
+
+    fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {
+        self.catalog.role(name)
+    }
+}
+
+impl Binder<'_> {
+    /// The schema that a new relation goes to.
+    pub(super) fn schema_for(&self, given: Option<String>) -> Result<String, SqlError> {
+        match given {
+            Some(name) if self.catalog.schema_exists(&name) => Ok(name),
+            Some(name) => Err(SqlError::new(
+                SqlState::INVALID_SCHEMA_NAME,
+                format!("schema \"{name}\" does not exist"),
+            )),
+            None => self.path.first().cloned().ok_or_else(|| {
+                SqlError::new(
+                    SqlState::INVALID_SCHEMA_NAME,
+                    "no schema has been selected to create in",
+                )
+            }),
+        }
+    }
+
+    /// 3F000 where a schema is named that is not there, and has to be.
+    pub(super) fn check_schema(
+        &self,
+        schema: Option<&str>,
+        may_miss: bool,
+    ) -> Result<(), SqlError> {
+        match schema {
+            Some(name) if !may_miss && !name.starts_with("pg_") => {
+                self.schema_for(Some(name.to_owned())).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A statement that came bound, but for the schemas of its names.
+    pub(super) fn ready(&self, ready: &Statement) -> Result<Statement, SqlError> {
+        let mut statement = ready.clone();
+        let along = |schema: &mut Option<String>, name: &str| -> Result<(), SqlError> {
+            if schema.is_none()
+                && let Some(found) = self.catalog.sequence(None, name)?
+            {
+                *schema = Some(found.schema.clone());
+            }
+            Ok(())
+        };
+        match &mut statement {
+            Statement::CreateSequence(create) => {
+                create.schema = Some(self.schema_for(create.schema.take())?);
+            }
+            Statement::AlterSequence(alter) => along(&mut alter.schema, &alter.name)?,
+            Statement::DropSequence(drop) => {
+                for (schema, name) in &mut drop.names {
+                    self.check_schema(schema.as_deref(), drop.if_exists)?;
+                    along(schema, name)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(statement)
+    }
+}
+
+/// Is it the path that a catalog looks along by itself?
+pub(super) fn is_plain(path: &[String]) -> bool {
+    matches!(path, [only] if only == PUBLIC_SCHEMA)
+}
