@@ -242,7 +242,7 @@ fn syntax_errors_are_postgresqls() {
         "do $$ $$",
         "move 1 in c",
         "alter system set work_mem = 1",
-        "create view v as select 1",
+        "create materialized view v as select 1",
         "grant all on t to x",
     ] {
         let state = parse_and_bind(sql).expect_err("not ours").sqlstate();
