@@ -272,6 +272,12 @@ pub(super) fn function_name(name: &ast::ObjectName) -> Result<String, SqlError> 
         [schema, name] if names::fold(schema) == crate::catalog::CATALOG_SCHEMA => {
             Ok(names::fold(name))
         }
+        [schema, name]
+            if names::fold(schema) == "information_schema"
+                && names::fold(name) == "_pg_expandarray" =>
+        {
+            Ok(names::fold(name))
+        }
         _ => Err(SqlError::new(
             SqlState::UNDEFINED_FUNCTION,
             format!("function {name} does not exist"),

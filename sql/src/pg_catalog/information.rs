@@ -1,7 +1,7 @@
 //! `information_schema`.
 
 use super::names::namespaces;
-use super::objects::parent_index;
+use super::objects::{is_of_identity, parent_index};
 use super::rows::Rows;
 use super::{Around, Constraint, role_name};
 use crate::catalog::{CATALOG_SCHEMA, Identity, Referential, SUPERUSER_OID, TableDef};
@@ -88,7 +88,8 @@ pub fn views(rows: &mut Rows, around: &Around<'_>) {
 
 /// `sequences`, but for those of identity columns.
 pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
-    for sequence in around.snapshot.sequences() {
+    let all = around.snapshot.sequences();
+    for sequence in all.filter(|sequence| !is_of_identity(around, sequence)) {
         let bits = 8 * u32::from(sequence.kind.size().unsigned_abs());
         let text = |number: i64| Value::text(number.to_string());
         rows.add([

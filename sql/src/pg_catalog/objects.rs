@@ -81,7 +81,12 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
                 ("relfilenode", Value::Oid(index.id)),
                 ("relreplident", Value::text("n")),
             ];
-            let all = common(index.id, &index.name, "i", index.columns.len());
+            let all = common(
+                index.id,
+                &index.name,
+                "i",
+                index.columns.len() + index.more.include.len(),
+            );
             rows.add(all.into_iter().chain(own));
         }
     }
@@ -231,6 +236,23 @@ pub fn serial_sequence(snapshot: &Snapshot, table: &str, column: &str) -> Option
     owned.then(|| format!("{}.{}", quoted(&sequence.schema), quoted(&sequence.name)))
 }
 
+/// Does a sequence give an identity column its values?
+pub fn is_of_identity(around: &Around<'_>, sequence: &SequenceDef) -> bool {
+    let table = sequence
+        .owner
+        .and_then(|owner| around.snapshot.relation(owner));
+    table.is_some_and(|table| {
+        let mut identities = table
+            .columns
+            .iter()
+            .filter(|column| column.more.identity.is_some());
+        identities.any(|column| {
+            let of = sequence_of(around.snapshot, column.default.as_ref());
+            of.is_some_and(|of| of.id == sequence.id)
+        })
+    })
+}
+
 /// `pg_sequence`.
 pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
     for sequence in around.snapshot.sequences() {
@@ -368,7 +390,7 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 ("indkey", vector(numbers)),
                 (
                     "indpred",
-                    predicate.map_or(Value::Null, |of| Value::text(&of.text)),
+                    predicate.map_or(Value::Null, |of| Value::text(format!("({})", of.text))),
                 ),
                 ("indcollation", every(&collation)),
                 ("indclass", every(&class)),
