@@ -1,6 +1,6 @@
 //! Values of sequences, as evaluation gives them: from ranges that this machine has taken.
 //!
-//! Where a range is used up `nextval` fails with [`wants_range`]; the session takes another range and runs the
+//! Where a range is used up `nextval` fails with `wants_range`; the session takes another range and runs the
 //! statement again, with the values that the first run had drawn, as far as nobody else has drawn meanwhile.
 
 use std::sync::Arc;

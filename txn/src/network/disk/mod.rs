@@ -28,7 +28,7 @@
 //! * DISK-5: a checkpoint copies replicas while they are written, backups without locks. Replay begins before the first
 //!   record of every transaction that is not over when it begins: those alone change anything meanwhile, or are in doubt
 //!   anywhere. What is older is in the copy, and a block of the copy that serves another size class since is so, too
-//!   ([`Changed::of`](super::backup::Changed)).
+//!   (`Changed::of`).
 //!
 //! # Failure
 //! A log that is damaged refuses to open. Once it cannot be written any more the machine tells who waits for it that
