@@ -26,6 +26,7 @@
 mod document;
 mod engine;
 mod postgres;
+mod psql;
 
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,23 @@ fn statements_do_the_same_on_postgresql() {
         Ok(server) => run(&Place::Server(server.url())),
         Err(why) => println!("skipped: {why}"),
     }
+}
+
+#[test]
+fn psql_describes_the_same_as_on_postgresql() {
+    let server = match postgres::start() {
+        Ok(server) => server,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let database = fencepost::Database::in_memory().expect("a database in memory");
+    let options = fencepost_pgserver::ListenOptions::new("127.0.0.1:0");
+    let here = fencepost_pgserver::listen(&database, options).expect("a free port");
+    let url = format!(
+        "host=127.0.0.1 port={} user=postgres dbname=postgres",
+        here.local_addr().port()
+    );
+    let found = psql::differences(&server.psql(), &url, &server.url());
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Postgres {
     child: Child,
     port: u16,
+    programs: PathBuf,
     _data: tempfile::TempDir,
 }
 
@@ -22,6 +23,13 @@ impl Postgres {
             "host=127.0.0.1 port={} user=postgres dbname=postgres",
             self.port
         )
+    }
+}
+
+impl Postgres {
+    /// The psql that came with it.
+    pub fn psql(&self) -> String {
+        self.programs.join("psql").to_string_lossy().into_owned()
     }
 }
 
@@ -58,6 +66,7 @@ pub fn start() -> Result<Postgres, String> {
     let server = Postgres {
         child,
         port,
+        programs: programs.clone(),
         _data: data,
     };
     let began = Instant::now();

@@ -24,7 +24,10 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_operator_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_get_userbyid", &[Oid], Name, user_by_id),
     stable("pg_get_expr", &[Text, Oid], Text, |a, _| Ok(first(a))),
-    stable("pg_get_expr", &[Text, Oid, Bool], Text, |a, _| Ok(first(a))),
+    stable("pg_get_expr", &[Text, Oid, Bool], Text, |a, _| Ok(match a {
+        [Value::Text(text), _, Value::Bool(true)] => Value::text(without_parentheses(text)),
+        _ => first(a),
+    })),
     stable("pg_get_indexdef", &[Oid], Text, index_definition),
     stable("pg_get_indexdef", &[Oid, Int4, Bool], Text, index_definition),
     stable("pg_get_constraintdef", &[Oid], Text, constraint_definition),
@@ -97,6 +100,25 @@ fn first(args: &[Value]) -> Value {
     args.first().cloned().unwrap_or_default()
 }
 
+/// An expression without the parentheses around it.
+fn without_parentheses(text: &str) -> &str {
+    let Some(inside) = text
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'))
+    else {
+        return text;
+    };
+    let mut depth = 0i32;
+    for c in inside.chars() {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        // They are not each other's.
+        if depth < 0 {
+            return text;
+        }
+    }
+    inside
+}
+
 fn oid(args: &[Value]) -> u32 {
     let oid = args.first().and_then(Value::as_int);
     oid.and_then(|oid| u32::try_from(oid).ok()).unwrap_or(0)
@@ -152,8 +174,9 @@ fn index_definition(args: &[Value], cx: &EvalContext) -> Outcome {
         return Ok(Value::Null);
     };
     let column = args.get(1).and_then(Value::as_int).unwrap_or(0);
+    let pretty = args.get(2).and_then(Value::as_bool) == Some(true);
     Ok(match usize::try_from(column) {
-        Ok(0) => Value::text(pg::index_definition(&table, index)),
+        Ok(0) => Value::text(pg::index_definition(&table, index, pretty)),
         Ok(column) => text(pg::index_column(&table, index, column - 1)),
         Err(_) => Value::Null,
     })
@@ -165,7 +188,9 @@ fn constraint_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     for table in snapshot.tables() {
         let mut all = pg::Constraint::all(&table);
         if let Some(constraint) = all.find(|constraint| constraint.id() == of) {
-            return Ok(Value::text(constraint.definition(&snapshot, &table)));
+            let pretty = args.get(1).and_then(Value::as_bool) == Some(true);
+            let definition = constraint.definition(&snapshot, &table, pretty);
+            return Ok(Value::text(definition));
         }
     }
     Ok(Value::Null)

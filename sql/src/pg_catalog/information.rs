@@ -1,7 +1,7 @@
 //! `information_schema`.
 
 use super::names::namespaces;
-use super::objects::{is_of_identity, parent_index};
+use super::objects::{expression, is_of_identity, parent_index};
 use super::rows::Rows;
 use super::{Around, Constraint, role_name};
 use crate::catalog::{CATALOG_SCHEMA, Identity, Referential, SUPERUSER_OID, TableDef};
@@ -216,8 +216,8 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
     }
     for table in around.snapshot.tables() {
         for column in &table.columns {
-            let (default, more) = (column.default.as_ref(), &column.more);
-            let default = default.filter(|_| more.identity.is_none());
+            let more = &column.more;
+            let default = expression(column).filter(|_| more.generated.is_none());
             let identity = more.identity.map(|identity| match identity {
                 Identity::Always => "ALWAYS",
                 Identity::ByDefault => "BY DEFAULT",

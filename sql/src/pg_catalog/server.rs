@@ -35,7 +35,7 @@ pub fn roles(rows: &mut Rows, around: &Around<'_>) {
             ("rolcreaterole", Value::Bool(role.superuser)),
             ("rolcreatedb", Value::Bool(role.superuser)),
             ("rolcanlogin", Value::Bool(role.login)),
-            ("rolreplication", Value::Bool(false)),
+            ("rolreplication", Value::Bool(role.superuser)),
             ("rolconnlimit", Value::Int4(-1)),
             ("rolpassword", Value::text("********")),
             ("rolbypassrls", Value::Bool(role.superuser)),

@@ -3,14 +3,16 @@
 use crate::catalog::{CheckDef, ForeignKeyDef, IndexDef, IndexKind, Snapshot, TableDef};
 use crate::functions::quote_ident as quoted;
 
-/// A key column of an index, from 0, without its order.
+/// A column of an index, from 0, without its order: those of the key, then those of INCLUDE.
 pub fn index_column(table: &TableDef, index: &IndexDef, at: usize) -> Option<String> {
-    let key = index.columns.get(at)?;
-    Some(quoted(&table.columns[key.column].name))
+    let keys = index.columns.iter().map(|key| key.column);
+    let mut all = keys.chain(index.more.include.iter().copied());
+    all.nth(at)
+        .map(|column| quoted(&table.columns[column].name))
 }
 
-/// CREATE INDEX.
-pub fn index_definition(table: &TableDef, index: &IndexDef) -> String {
+/// CREATE INDEX; `pretty` is without parentheses that say nothing.
+pub fn index_definition(table: &TableDef, index: &IndexDef, pretty: bool) -> String {
     let unique = if index.unique { "UNIQUE " } else { "" };
     let using = match index.kind {
         IndexKind::BTree => "btree",
@@ -40,7 +42,10 @@ pub fn index_definition(table: &TableDef, index: &IndexDef) -> String {
         text += &format!(" INCLUDE ({})", named(table, &index.more.include));
     }
     if let Some(predicate) = &index.more.predicate {
-        text += &format!(" WHERE ({})", predicate.text);
+        text += &match pretty {
+            true => format!(" WHERE {}", predicate.text),
+            false => format!(" WHERE ({})", predicate.text),
+        };
     }
     text
 }
@@ -108,10 +113,11 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    /// As SQL.
-    pub fn definition(&self, snapshot: &Snapshot, table: &TableDef) -> String {
+    /// As SQL; `pretty` is without parentheses that say nothing.
+    pub fn definition(&self, snapshot: &Snapshot, table: &TableDef, pretty: bool) -> String {
         match self {
             Constraint::Key(index) => constraint_definition(table, index),
+            Constraint::Check(check) if pretty => format!("CHECK ({})", check.text),
             Constraint::Check(check) => format!("CHECK (({}))", check.text),
             Constraint::Foreign(key) => foreign_definition(snapshot, table, key),
         }

@@ -33,7 +33,10 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 ("schemaname", Value::text(&table.schema)),
                 ("tablename", Value::text(&table.name)),
                 ("indexname", Value::text(&index.name)),
-                ("indexdef", Value::text(index_definition(&table, index))),
+                (
+                    "indexdef",
+                    Value::text(index_definition(&table, index, false)),
+                ),
             ]);
         }
     }
