@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fencepost::{Cluster, Database, OpenError, Options, params};
+use fencepost::{BlockingSession, Cluster, Database, OpenError, Options, params};
 
 use crate::between::{Between, MACHINES, SECRET, addresses, alike, shared, until};
 
@@ -71,6 +71,18 @@ fn add_ones(db: &Database, over: &AtomicBool) -> i64 {
     ones
 }
 
+/// Runs statements, again where regions move meanwhile.
+fn write(session: &mut BlockingSession, sql: &str) {
+    const ATTEMPTS: usize = 100;
+    for _ in 0..ATTEMPTS {
+        match session.batch(sql) {
+            Ok(()) => return,
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    }
+    panic!("{sql}: there is no end of conflicts");
+}
+
 fn joins_and_comes_back(open: &Open, address: &str) {
     let mut machines = open.machines();
     let mut first = machines[0].blocking();
@@ -93,9 +105,10 @@ fn joins_and_comes_back(open: &Open, address: &str) {
         assert_eq!(sum(db), ones, "what was told to be there is");
     }
     let mut guest = machines[3].blocking();
-    guest
-        .batch("UPDATE t SET b = b + 1 WHERE a < 100; CREATE TABLE u (a int PRIMARY KEY); INSERT INTO u VALUES (1)")
-        .expect("writes");
+    write(
+        &mut guest,
+        "UPDATE t SET b = b + 1 WHERE a < 100; CREATE TABLE u (a int PRIMARY KEY); INSERT INTO u VALUES (1)",
+    );
     assert_eq!(sum(&machines[2]), ones + 100);
     alike(&machines);
     // The third ends, and what it had others have, the new one too.
@@ -108,7 +121,7 @@ fn joins_and_comes_back(open: &Open, address: &str) {
     machines.push(back.expect("is let in again"));
     assert_eq!(machines[3].machine().number(), 5, "its number is nobody's");
     let mut back = machines[3].blocking();
-    back.batch("INSERT INTO u VALUES (2)").expect("writes");
+    write(&mut back, "INSERT INTO u VALUES (2)");
     assert_eq!(sum(&machines[3]), ones + 100);
     for db in &machines {
         assert_eq!(members(db), [1, 2, 4, 5]);
