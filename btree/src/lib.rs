@@ -50,6 +50,7 @@ mod note;
 mod op;
 mod scan;
 mod shrink;
+mod size;
 mod split;
 mod structure;
 mod tree;

@@ -3,6 +3,7 @@
 use fencepost_sql::value::Value;
 use pollster::FutureExt;
 
+use crate::channels::Notified;
 use crate::error::Error;
 use crate::row::Row;
 use crate::session::{Query, Session, Statement};
@@ -47,6 +48,11 @@ impl BlockingSession {
         params: &[Value],
     ) -> Result<u64, Error> {
         self.session.execute(statement, params).block_on()
+    }
+
+    /// What the session has been told on the channels that it listens to.
+    pub fn take_notifications(&mut self) -> Vec<Notified> {
+        self.session.take_notifications()
     }
 
     /// Runs every statement of a text.

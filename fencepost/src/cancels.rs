@@ -84,7 +84,7 @@ impl Cancels {
 }
 
 /// The machine of a session.
-fn machine_of(pid: i32) -> u32 {
+pub(crate) fn machine_of(pid: i32) -> u32 {
     pid as u32 >> COUNT_BITS
 }
 

@@ -96,6 +96,16 @@ impl Check<'_> {
             let owner = self.owner(format!("sequence {}", sequence.name));
             self.claim(owner, Addr::from_raw(sequence.cell));
         }
+        for ty in snapshot.types().all() {
+            let owner = self.owner(format!("type {}", ty.name));
+            ty.guards.all().for_each(|guard| self.claim(owner, guard));
+            if !fencepost_sql::catalog::guard_type(&mut self.tx, &ty).await? {
+                self.problem(format!(
+                    "type {}: its guard is not that of its definition",
+                    ty.name
+                ));
+            }
+        }
         self.objects();
         Ok(())
     }
@@ -195,6 +205,10 @@ impl Check<'_> {
                 def.name
             ));
         }
+        if def.is_parent() {
+            // Its rows and entries are its partitions'.
+            return Ok(());
+        }
         let mut entries = Vec::with_capacity(def.indexes.len());
         for index in &def.indexes {
             self.found.indexes += 1;
@@ -290,13 +304,14 @@ impl Check<'_> {
         key: &mut Vec<u8>,
     ) -> Result<(), Halt> {
         for (codec, index) in plan.keys.iter().zip(&plan.def.indexes) {
-            if let Some(predicate) = &index.more.predicate {
-                let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
-                if !eval_predicate(&predicate.condition, row, &[], &cx)? {
-                    continue;
-                }
+            let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
+            if let Some(predicate) = &index.more.predicate
+                && !eval_predicate(&predicate.condition, row, &[], &cx)?
+            {
+                continue;
             }
-            codec.encode_entry(row, place.addr.raw(), key);
+            let keys = codec.key_row(row, &cx)?;
+            codec.encode_entry(&keys, place.addr.raw(), key);
             let partition = plan.def.partition_of(row, key);
             let root = Addr::from_raw(index.roots.of(partition));
             let found = match index.kind {

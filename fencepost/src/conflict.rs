@@ -52,6 +52,10 @@ async fn find(
         if def.guards.all().any(|guard| guard == addr) {
             return Ok(Some(format!("The definition of table \"{}\"", def.name)));
         }
+        if def.is_parent() {
+            // What is there is its partitions'.
+            continue;
+        }
         let plan = TablePlan::new(&def);
         let found = match shape {
             Shape::Leaf(tree, first) => leaf(tx, &plan, tree, first, settings).await?,

@@ -14,15 +14,20 @@ use fencepost_sql::stop::Halt;
 use fencepost_txn::{Machine, MachineId, MachineOptions, Mode, Outcome};
 use pollster::FutureExt;
 
+use crate::advisory::Advisory;
+use crate::alarm::Alarm;
 use crate::blocking::BlockingSession;
 use crate::cache::PlanCache;
 use crate::cancels::Cancels;
+use crate::channels::Channels;
 use crate::cluster::{Cluster, Joined};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, Options};
 use crate::saves::{Loaded, Saver};
-use crate::session::{Session, SessionOptions};
+use crate::session::{Session, SessionOptions, now};
+use crate::sessions::Register;
 use crate::ship::{Ship, Shipped};
+use crate::statistics::Statistics;
 
 /// The one database of a machine, by its SQL name.
 pub const DATABASE_NAME: &str = "postgres";
@@ -45,6 +50,13 @@ pub(crate) struct Shared {
     /// Values of sequences that this machine has taken.
     pub sequences: Arc<Ranges>,
     pub cancels: Arc<Cancels>,
+    pub advisory: Arc<Advisory>,
+    /// Who listens.
+    pub channels: Arc<Channels>,
+    /// Who is there.
+    pub register: Arc<Register>,
+    /// What statements have cost.
+    pub statistics: Arc<Statistics>,
     /// Where there are other machines.
     pub ship: Option<Arc<Ship>>,
     pub loaded: Loaded,
@@ -53,6 +65,7 @@ pub(crate) struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.advisory.close();
         if let Some(ship) = &self.ship {
             ship.close();
         }
@@ -98,12 +111,23 @@ impl Database {
         let cancels: Arc<Cancels> = Arc::default();
         cancels.serve(&machine);
         let ship = (machine.number() != 0).then(Ship::new);
+        let alarm: Arc<Alarm> = Arc::default();
+        let advisory = Advisory::new(&machine, ship.as_ref(), &alarm);
+        advisory.serve(&machine);
+        let channels: Arc<Channels> = Arc::default();
+        channels.serve(&machine);
+        let register = Register::new(&machine, &alarm);
+        register.serve(&machine);
         let shared = Arc::new(Shared {
             machine,
             catalog: Arc::new(catalog),
             plans: PlanCache::default(),
             sequences: Arc::default(),
             cancels,
+            advisory,
+            channels,
+            register,
+            statistics: Arc::default(),
             ship,
             loaded: joined.map_or_else(Loaded::default, |joined| joined.loaded.clone()),
             saver: joined.and_then(|joined| joined.saver.clone()),
@@ -136,6 +160,14 @@ impl Database {
                 format!("database \"{}\" does not exist", options.database),
             ));
         }
+        if let Some(role) = &known
+            && !role.superuser
+            && let Ok(most) = usize::try_from(role.connections)
+            && self.shared.register.count_of(user) >= most
+        {
+            let message = format!("too many connections for role \"{user}\"");
+            return Err(SqlError::new(SqlState::new(b"53300"), message));
+        }
         let settings = options.settings.clone();
         let mut session = Session::new(&self.shared, options);
         session.apply_startup(&settings)?;
@@ -145,6 +177,13 @@ impl Database {
     /// A session for threads without an async runtime.
     pub fn blocking(&self) -> BlockingSession {
         BlockingSession::new(self.session())
+    }
+
+    /// The SCRAM-SHA-256 verifier of a role, as long as its password is good.
+    pub fn verifier(&self, name: &str) -> Option<String> {
+        let role = self.role(name)?;
+        let over = role.valid_until.is_some_and(|until| until < now());
+        role.verifier.clone().filter(|_| !over)
     }
 
     /// The role `name`.
@@ -197,6 +236,7 @@ impl Database {
     /// Makes everything committed durable and stops the log. Dropping the last handle does the
     /// same, but cannot tell of a failure.
     pub fn close(self) -> Result<(), Error> {
+        self.shared.advisory.close();
         if let Some(ship) = &self.shared.ship {
             ship.close();
         }

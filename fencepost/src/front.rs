@@ -1,6 +1,6 @@
 //! From text to plans: parse, bind, plan.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fencepost_planner::{check_supported, ddl_command, plan};
 use fencepost_sql::binder::{ParamTypes, bind};
@@ -12,7 +12,7 @@ use fencepost_sql::parser::{self, Lifted, Literal};
 use fencepost_sql::types::{Type, text_in};
 use fencepost_sql::value::Value;
 
-use crate::prepared::{Body, Column, Planned};
+use crate::prepared::{Body, Column, Declared, Planned};
 
 /// One statement of a text.
 pub struct Parsed(pub(crate) Syntax);
@@ -34,22 +34,51 @@ pub(crate) fn plan_statement(
 ) -> Result<Planned, SqlError> {
     let bound = bind(&parsed, snapshot, &mut types, cx).map_err(|e| moved(e, parsed.offset))?;
     check_supported(&bound)?;
-    let columns = bound.columns().map(|c| c.into_iter().map(column).collect());
-    let params = types.types().to_vec();
-    let body = body(bound, &parsed.text, &params)?;
+    let allowed = Allowed {
+        user: cx.current_user(),
+        watched: types.watches_catalog().then(|| snapshot.version()),
+    };
+    planned(bound, parsed.text, &types, &allowed)
+}
+
+/// Who was allowed to run a statement, and for which catalog alone that holds.
+struct Allowed {
+    user: String,
+    watched: Option<u64>,
+}
+
+fn planned(
+    bound: bound::Statement,
+    text: String,
+    types: &ParamTypes,
+    allowed: &Allowed,
+) -> Result<Planned, SqlError> {
+    let columns = columns(&bound);
+    let body = body(bound, &text, types, allowed)?;
     Ok(Planned {
-        text: parsed.text,
-        params,
+        user: allowed.user.clone(),
+        watched: allowed.watched,
+        text,
+        params: types.types().to_vec(),
         columns,
+        types: types.named().to_vec(),
+        is_bound_here: !types.named().is_empty() || body.has_users_types(),
         is_volatile: body.is_volatile(),
         body,
         key: None,
+        tally: OnceLock::new(),
     })
 }
 
-fn body(bound: bound::Statement, text: &str, params: &[Type]) -> Result<Body, SqlError> {
+fn body(
+    bound: bound::Statement,
+    text: &str,
+    types: &ParamTypes,
+    allowed: &Allowed,
+) -> Result<Body, SqlError> {
     match bound {
-        bound::Statement::Explain(explained) => explain_body(explained, text, params),
+        bound::Statement::Explain(explained) => explain_body(explained, text, types, allowed),
+        bound::Statement::Declare(declare) => declare_body(declare, text, types, allowed),
         other => Ok(match plan(other) {
             Ok(plan) => {
                 let tables = plan.tables();
@@ -60,35 +89,77 @@ fn body(bound: bound::Statement, text: &str, params: &[Type]) -> Result<Body, Sq
     }
 }
 
-fn explain_body(explained: Explain, text: &str, params: &[Type]) -> Result<Body, SqlError> {
+fn explain_body(
+    explained: Explain,
+    text: &str,
+    types: &ParamTypes,
+    allowed: &Allowed,
+) -> Result<Body, SqlError> {
     check_supported(&explained.statement)?;
     let ddl = ddl_command(&explained.statement).is_some();
-    match plan(*explained.statement) {
+    let options = explained.options;
+    let statement = match *explained.statement {
+        bound::Statement::Execute { name, args } => {
+            return Ok(Body::ExplainExecute {
+                name,
+                args,
+                options,
+            });
+        }
+        bound::Statement::Declare(declare) => *declare.query,
+        other => other,
+    };
+    match plan(statement) {
         Ok(plan) => {
             let tables = plan.tables();
             let body = Body::Plan(Box::new(plan), tables);
             let planned = Planned {
+                user: allowed.user.clone(),
+                watched: allowed.watched,
                 text: text.to_owned(),
-                params: params.to_vec(),
+                params: types.types().to_vec(),
+                types: types.named().to_vec(),
                 columns: None,
+                is_bound_here: !types.named().is_empty() || body.has_users_types(),
                 is_volatile: body.is_volatile(),
                 body,
                 key: None,
+                tally: OnceLock::new(),
             };
             Ok(Body::Explain {
                 planned: Some(Arc::new(planned)),
-                analyze: explained.analyze,
+                options,
             })
         }
         Err(_) if ddl => Ok(Body::Explain {
             planned: None,
-            analyze: false,
+            options,
         }),
         Err(_) => Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
             "this statement cannot be explained",
         )),
     }
+}
+
+fn declare_body(
+    declare: bound::Declare,
+    text: &str,
+    types: &ParamTypes,
+    allowed: &Allowed,
+) -> Result<Body, SqlError> {
+    let planned = planned(*declare.query, text.to_owned(), types, allowed)?;
+    Ok(Body::Declare(Arc::new(Declared {
+        name: declare.name,
+        options: declare.options,
+        goes_back: declare.goes_back,
+        planned: Arc::new(planned),
+    })))
+}
+
+fn columns(bound: &bound::Statement) -> Option<Arc<[Column]>> {
+    let columns = bound.columns()?;
+    Some(columns.into_iter().map(column).collect())
 }
 
 fn column(column: ResultColumn) -> Column {

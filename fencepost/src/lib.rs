@@ -19,9 +19,12 @@
 
 #![forbid(unsafe_code)]
 
+mod advisory;
+mod alarm;
 mod blocking;
 mod cache;
 mod cancels;
+mod channels;
 mod check;
 mod cluster;
 mod conflict;
@@ -30,6 +33,7 @@ mod ensemble;
 mod error;
 mod founding;
 mod front;
+mod kept;
 mod newcomer;
 mod options;
 mod prepared;
@@ -38,10 +42,13 @@ mod row;
 mod saves;
 mod services;
 mod session;
+mod sessions;
 mod ship;
+mod statistics;
 
 pub use blocking::BlockingSession;
 pub use cancels::CancelHook;
+pub use channels::Notified;
 pub use check::{Checked, check};
 pub use cluster::Cluster;
 pub use database::{DATABASE_NAME, Database};
@@ -49,6 +56,7 @@ pub use error::{Error, OpenError};
 pub use fencepost_planner::{Collected, Flushed, Notice, RowSink, Tag};
 pub use fencepost_sql::catalog::RoleDef;
 pub use fencepost_sql::error::{SqlError, SqlState};
+pub use fencepost_sql::notify::Notification;
 pub use fencepost_sql::password::{ITERATIONS as PASSWORD_ITERATIONS, Verifier};
 pub use fencepost_sql::settings::Settings;
 pub use fencepost_sql::types::{self, Type, TypeKind};

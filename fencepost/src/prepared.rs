@@ -1,12 +1,19 @@
 //! Prepared statements: a plan that sessions share, and what one use of it adds.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use fencepost_planner::{Execution, Plan, TablePlan};
-use fencepost_sql::bound;
-use fencepost_sql::types::Type;
+use fencepost_planner::{Execution, Plan, TablePlan, ddl_command};
+use fencepost_sql::bound::{self, CursorOptions, ExplainOptions, Expr};
+use fencepost_sql::catalog::{ColumnDef, TypeDef};
+use fencepost_sql::functions::quote_literal;
+use fencepost_sql::settings::Settings;
+use fencepost_sql::types::{Type, text_out};
 use fencepost_sql::value::Value;
 use parking_lot::RwLock;
+
+use crate::kept::Kept;
+
+use crate::statistics::Tally;
 
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +28,27 @@ pub struct Column {
     pub attnum: i16,
 }
 
+/// Bytes of a text that others are shown.
+const SHOWN_BYTES: usize = 1023;
+
+/// A value as it is written in SQL.
+fn as_literal(value: &Value, ty: Type) -> String {
+    let mut text = Vec::new();
+    text_out(value, &ty, &Settings::new(), &mut text);
+    let text = String::from_utf8_lossy(&text);
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Int2(_)
+        | Value::Int4(_)
+        | Value::Int8(_)
+        | Value::Float4(_)
+        | Value::Float8(_)
+        | Value::Numeric(_)
+        | Value::Bool(_) => text.into_owned(),
+        _ => quote_literal(&text),
+    }
+}
+
 /// A statement bound and planned; sessions share it.
 pub(crate) struct Planned {
     /// Its text, to plan it again when a table has changed.
@@ -31,10 +59,20 @@ pub(crate) struct Planned {
     pub columns: Option<Arc<[Column]>>,
     /// What it does.
     pub body: Body,
+    /// The types of users' that the text names.
+    pub types: Vec<Arc<TypeDef>>,
+    /// The role that was allowed to run it (SEC-1).
+    pub user: String,
+    /// The version of the catalog, where it holds for that alone.
+    pub watched: Option<u64>,
+    /// It has to do with types of users'. What they are is known where they are guarded, so it runs nowhere else.
+    pub is_bound_here: bool,
     /// It has to do with the state of the session that runs it.
     pub is_volatile: bool,
     /// Its key in the plan cache, if it may be there.
     pub key: Option<Box<str>>,
+    /// What its runs come to, once it has run.
+    pub tally: OnceLock<Arc<Tally>>,
 }
 
 /// What a statement does.
@@ -47,19 +85,62 @@ pub(crate) enum Body {
     Explain {
         /// What is explained, if it has a plan.
         planned: Option<Arc<Planned>>,
-        /// It is run too.
-        analyze: bool,
+        /// How.
+        options: ExplainOptions,
     },
+    /// EXPLAIN EXECUTE.
+    ExplainExecute {
+        /// Which statement.
+        name: String,
+        /// Its arguments.
+        args: Vec<Expr>,
+        /// How.
+        options: ExplainOptions,
+    },
+    /// DECLARE … CURSOR.
+    Declare(Arc<Declared>),
     /// It is for the session or the catalog.
     Utility(Box<bound::Statement>),
 }
 
+/// What DECLARE declares.
+pub(crate) struct Declared {
+    /// The cursor's name.
+    pub name: String,
+    /// What was said of it.
+    pub options: CursorOptions,
+    /// It can be read backward without SCROLL, too.
+    pub goes_back: bool,
+    /// Its query.
+    pub planned: Arc<Planned>,
+}
+
 impl Body {
+    /// Has it tables with columns of types of users'?
+    pub fn has_users_types(&self) -> bool {
+        let is_users = |column: &ColumnDef| column.ty.kind.is_users();
+        match self {
+            Body::Plan(_, tables) => {
+                let mut tables = tables.iter();
+                tables.any(|table| table.def.columns.iter().any(is_users))
+            }
+            Body::Empty
+            | Body::Explain { .. }
+            | Body::ExplainExecute { .. }
+            | Body::Declare(_)
+            | Body::Utility(_) => false,
+        }
+    }
+
     /// Has it to do with the state of the session that runs it?
     pub fn is_volatile(&self) -> bool {
         match self {
             Body::Plan(plan, _) => plan.is_volatile(),
-            Body::Empty | Body::Explain { .. } | Body::Utility(_) => true,
+            Body::Empty
+            | Body::Explain { .. }
+            | Body::ExplainExecute { .. }
+            | Body::Declare(_)
+            | Body::Utility(_) => true,
         }
     }
 }
@@ -80,6 +161,25 @@ impl Prepared {
             literals,
             current: RwLock::new(None),
         })
+    }
+
+    /// Its text, with the literals that it was given with, cut to [`SHOWN_BYTES`].
+    pub(crate) fn text(&self) -> String {
+        let mut shown = String::new();
+        let mut rest = self.planned.text.as_str();
+        for (at, literal) in self.literals.iter().enumerate() {
+            let sign = format!("${}", at + 1);
+            if let Some((before, after)) = rest.split_once(&sign) {
+                shown.push_str(before);
+                let ty = self.planned.params.get(at).copied();
+                shown.push_str(&as_literal(literal, ty.unwrap_or(Type::UNKNOWN)));
+                rest = after;
+            }
+        }
+        shown.push_str(rest);
+        let end = shown.floor_char_boundary(SHOWN_BYTES);
+        shown.truncate(end);
+        shown
     }
 
     /// The plan to run.
@@ -104,11 +204,20 @@ impl Prepared {
         self.planned.columns.as_deref()
     }
 
-    /// The number of columns of a COPY TO STDOUT.
-    pub fn copy_out_columns(&self) -> Option<usize> {
+    /// The number of columns of a COPY TO STDOUT, and whether it is in binary.
+    pub fn copy_out_columns(&self) -> Option<(usize, bool)> {
         match &self.planned.body {
             Body::Plan(plan, _) => plan.copied_columns(),
             _ => None,
+        }
+    }
+
+    /// Is nothing left of it when its transaction is rolled back? So it is with plans and DDL.
+    pub(crate) fn is_undone(&self) -> bool {
+        match &self.planned.body {
+            Body::Empty | Body::Plan(..) => true,
+            Body::Utility(statement) => ddl_command(statement).is_some(),
+            Body::Explain { .. } | Body::ExplainExecute { .. } | Body::Declare(_) => false,
         }
     }
 
@@ -131,9 +240,54 @@ pub struct Portal {
     pub(crate) execution: Execution,
     /// The transaction it runs in; it is closed with that.
     pub(crate) transaction: Option<u64>,
+    /// Rows made ahead: where it has to do with the session's state it runs to its end at once, and can be run again
+    /// until then.
+    pub(crate) ahead: Option<Box<Ahead>>,
+}
+
+/// Rows that a portal has made and not given yet.
+pub(crate) struct Ahead {
+    pub rows: Kept,
+    /// How many are given.
+    pub given: u64,
 }
 
 impl Portal {
+    /// A portal that has not begun.
+    pub(crate) fn new(prepared: Arc<Prepared>, params: Vec<Value>) -> Portal {
+        Portal {
+            prepared,
+            params,
+            execution: Execution::default(),
+            transaction: None,
+            ahead: None,
+        }
+    }
+
+    /// Is it of a query that changes nothing?
+    pub(crate) fn is_select(&self) -> bool {
+        match &self.prepared.planned.body {
+            Body::Plan(plan, _) => plan.is_query() && !plan.is_write(),
+            _ => false,
+        }
+    }
+
+    /// Is it a query that may have to be run again on its way, so that no row is to be given before its end?
+    pub(crate) fn is_made_ahead(&self) -> bool {
+        self.prepared.planned.is_volatile && !self.execution.has_begun() && self.is_select()
+    }
+
+    /// Does it change rows?
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(&self.prepared.planned.body, Body::Plan(plan, _) if plan.is_write())
+    }
+
+    /// What of a row that it makes is for the client.
+    pub(crate) fn shown<'a>(&self, row: &'a [Value]) -> &'a [Value] {
+        let columns = self.prepared.columns().map_or(0, <[Column]>::len);
+        row.get(..columns).unwrap_or(row)
+    }
+
     /// The statement.
     pub fn prepared(&self) -> &Arc<Prepared> {
         &self.prepared

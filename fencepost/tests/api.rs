@@ -136,6 +136,32 @@ fn conflicts_are_retried_and_totals_hold() {
 }
 
 #[test]
+fn batches_are_run_again_whole() {
+    let setup = "CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0), (2, 0)";
+    let db = database(setup);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let db = db.clone();
+            scope.spawn(move || {
+                let mut session = db.blocking();
+                let (first, second) = (1 + thread % 2, 2 - thread % 2);
+                for _ in 0..100 {
+                    // They wait for each other in circles.
+                    let change = |id| format!("UPDATE c SET n = n + 1 WHERE id = {id}");
+                    let both = format!("{}; {}", change(first), change(second));
+                    session.batch(&both).expect("no conflict reaches us");
+                }
+            });
+        }
+    });
+    let mut session = db.blocking();
+    let row = session.query_one("SELECT min(n) AS a, max(n) AS b FROM c", &[]);
+    let row = row.expect("the sums");
+    let both = ["a", "b"].map(|of| row.get::<i32>(of).expect("an int"));
+    assert_eq!(both, [400, 400]);
+}
+
+#[test]
 fn single_statements_never_conflict_for_the_client() {
     let db = database("CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (1, 0)");
     thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! Which path a statement takes, as EXPLAIN tells it: no full scan where an index serves.
 
-use fencepost::{BlockingSession, Database};
+use fencepost::{BlockingSession, Database, Row, Value};
 
 fn session() -> BlockingSession {
     let db = Database::in_memory().expect("a database");
@@ -185,4 +185,61 @@ fn plans_are_what_they_should_be() {
         }
     }
     assert!(failures.is_empty(), "\n{failures}");
+}
+
+fn document(row: &Row) -> String {
+    match &row.values()[0] {
+        Value::Json(text) | Value::Text(text) => text.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What sqlx reads to find out which columns may be NULL.
+#[test]
+fn a_plan_as_json_has_the_keys_of_postgresql() {
+    let db = Database::in_memory().expect("a database");
+    let mut session = db.blocking();
+    session
+        .batch(
+            "CREATE TABLE a (id int PRIMARY KEY, v text); CREATE TABLE b (id int PRIMARY KEY, a int, w text);
+             PREPARE s (int) AS SELECT a.id, b.w FROM a LEFT JOIN b ON b.a = a.id WHERE a.v = 'x' AND a.id > $1",
+        )
+        .expect("tables");
+    let sql = "EXPLAIN (VERBOSE, FORMAT JSON) EXECUTE s (NULL)";
+    let row = session.query_one(sql, &[]).expect("a plan");
+    assert_eq!(row.columns()[0].ty.oid(), 114, "the type json");
+    let plan = document(&row);
+    for key in [
+        "\"Node Type\": \"Hash Join\"",
+        "\"Join Type\": \"Left\"",
+        "\"Output\": [\"a.id\", \"b.w\"]",
+        "\"Parent Relationship\": \"Inner\"",
+        "\"Relation Name\": \"b\"",
+        "\"Index Cond\"",
+    ] {
+        assert!(plan.contains(key), "{key}\n{plan}");
+    }
+    let ask = format!(
+        "SELECT ('{}'::json #>> '{{0,Plan,Plans,0,Relation Name}}')",
+        plan.replace('\'', "''")
+    );
+    let row = session.query_one(&ask, &[]).expect("JSON");
+    assert_eq!(row.get::<String>(0).expect("a name"), "a");
+    let told = |session: &mut fencepost::BlockingSession, format: &str| {
+        let sql = format!("EXPLAIN (ANALYZE, FORMAT {format}) SELECT * FROM a WHERE v < '<'");
+        let row = session.query_one(&sql, &[]).expect("a plan");
+        document(&row)
+    };
+    let json = told(&mut session, "json");
+    assert!(json.contains("\"Actual Rows\": 0") && json.contains("\"Execution Time\": "));
+    let xml = told(&mut session, "xml");
+    assert!(
+        xml.contains("<Node-Type>Seq Scan</Node-Type>") && xml.contains("(v &lt; '&lt;'"),
+        "{xml}"
+    );
+    let yaml = told(&mut session, "yaml");
+    assert!(
+        yaml.starts_with("- Plan: \n    Node Type: \"Seq Scan\"\n"),
+        "{yaml}"
+    );
 }

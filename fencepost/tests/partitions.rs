@@ -116,6 +116,93 @@ fn sound(db: &Database) {
     assert!(checked.problems.is_empty(), "{:?}", checked.problems);
 }
 
+/// Tables of partitions that are tables: columns, key, and bounds.
+const FAMILIES: [(&str, &str, &[&str]); 4] = [
+    (
+        "a int PRIMARY KEY, b int, c text",
+        "RANGE (a)",
+        &[
+            "FOR VALUES FROM (MINVALUE) TO (20)",
+            "FOR VALUES FROM (20) TO (40)",
+            "DEFAULT",
+        ],
+    ),
+    (
+        "a int NOT NULL, b int, c text",
+        "HASH (a)",
+        &[
+            "FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+            "FOR VALUES WITH (MODULUS 4, REMAINDER 1)",
+            "FOR VALUES WITH (MODULUS 4, REMAINDER 3)",
+        ],
+    ),
+    (
+        "a int, b int NOT NULL, c text",
+        "LIST (b)",
+        &["FOR VALUES IN (1, 3, 5)", "FOR VALUES IN (2)", "DEFAULT"],
+    ),
+    (
+        "a int NOT NULL, b int NOT NULL, c text",
+        "RANGE (a, b)",
+        &[
+            "FOR VALUES FROM (MINVALUE, MINVALUE) TO (10, 5)",
+            "FOR VALUES FROM (10, 5) TO (10, 8)",
+            "FOR VALUES FROM (10, 8) TO (MAXVALUE, MAXVALUE)",
+        ],
+    ),
+];
+
+#[test]
+fn tables_of_partitions_answer_as_whole_ones() {
+    for (number, (columns, key, bounds)) in FAMILIES.into_iter().enumerate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        {
+            let db = Database::open(folder.path()).expect("a database");
+            let mut session = db.blocking();
+            let mut schema = format!(
+                "CREATE TABLE whole ({columns}); CREATE TABLE parted ({columns}) PARTITION BY {key};
+                 CREATE INDEX ON whole (b, c DESC); CREATE INDEX ON parted (b, c DESC);"
+            );
+            for (at, bound) in bounds.iter().enumerate() {
+                let _ = write!(schema, "CREATE TABLE p{at} PARTITION OF parted {bound};");
+            }
+            schema += "CREATE INDEX ON whole (a DESC, c); CREATE INDEX ON parted (a DESC, c)";
+            session.batch(&schema).expect("the schema");
+            let mut random = Random::new(number as u64);
+            for step in 0..400 {
+                let (sql, ordered) = statement(&mut random);
+                if step % 50 == 0 {
+                    session.batch("BEGIN").expect("a block");
+                }
+                let answers = ["whole", "parted"].map(|table| {
+                    session.batch("SAVEPOINT s").ok();
+                    let result = session.query(&sql.replace("{t}", table), &[]);
+                    // Who has the key is told by the partition's name.
+                    let result = result.map_err(|error| error.code().to_string());
+                    if result.is_err() {
+                        session.batch("ROLLBACK TO s").ok();
+                    }
+                    match result {
+                        Ok(rows) => answer(Ok(rows), ordered),
+                        Err(code) => code,
+                    }
+                });
+                assert_eq!(answers[1], answers[0], "{key}: {sql}");
+                if step % 50 == 20 {
+                    session.batch("COMMIT").expect("the block's end");
+                }
+            }
+            drop(session);
+            sound(&db);
+        }
+        let db = Database::open(folder.path()).expect("the database again");
+        let mut session = db.blocking();
+        both(&mut session, "SELECT * FROM {t}", false);
+        drop(session);
+        sound(&db);
+    }
+}
+
 #[test]
 fn partitioned_tables_answer_as_whole_ones() {
     for (number, schema) in SCHEMAS.into_iter().enumerate() {
@@ -260,7 +347,7 @@ fn a_primary_key_that_comes_later_takes_the_hidden_index_s_place_where_it_can() 
             .batch(&format!(
                 "CREATE TABLE t (a int NOT NULL, b int UNIQUE NOT NULL) ;
                  DROP TABLE t;
-                 CREATE TABLE t (a int NOT NULL, b int NOT NULL, UNIQUE (b, a)) PARTITION BY HASH (a);
+                 CREATE TABLE t (a int NOT NULL, b int NOT NULL, UNIQUE (b, a)) PARTITION BY HASH (a) WITH (partitions = 16);
                  INSERT INTO t SELECT g, g % 3 FROM generate_series(1, 100) g;
                  ALTER TABLE t ADD PRIMARY KEY ({key})"
             ))
@@ -280,14 +367,14 @@ fn unique_keys_have_the_partition_column() {
     let db = Database::in_memory().expect("a database");
     let mut session = db.blocking();
     session
-        .batch("CREATE TABLE t (a int NOT NULL, b int NOT NULL) PARTITION BY HASH (a)")
+        .batch("CREATE TABLE t (a int NOT NULL, b int NOT NULL) PARTITION BY HASH (a) WITH (partitions = 16)")
         .expect("a table");
     for (sql, what) in [
         ("CREATE UNIQUE INDEX ON t (b)", "UNIQUE"),
         ("ALTER TABLE t ADD UNIQUE (b)", "UNIQUE"),
         ("ALTER TABLE t ADD PRIMARY KEY (b)", "PRIMARY KEY"),
         (
-            "CREATE TABLE t2 (a int NOT NULL, b int UNIQUE) PARTITION BY HASH (a)",
+            "CREATE TABLE t2 (a int NOT NULL, b int UNIQUE) PARTITION BY HASH (a) WITH (partitions = 16)",
             "UNIQUE",
         ),
     ] {
@@ -363,7 +450,7 @@ fn plans_tell_their_partitions() {
     let mut session = db.blocking();
     session
         .batch(
-            "CREATE TABLE t (a int, b int, c text, PRIMARY KEY (a, b)) PARTITION BY HASH (a);
+            "CREATE TABLE t (a int, b int, c text, PRIMARY KEY (a, b)) PARTITION BY HASH (a) WITH (partitions = 16);
              CREATE INDEX t_c ON t (c);
              CREATE TABLE u (a int NOT NULL, d int) PARTITION BY HASH (a) WITH (colocate_with = 't');
              CREATE INDEX u_a ON u (a)",

@@ -3,12 +3,10 @@
 //! A cancel reaches them by way of the database, which knows the machine of a session by its number
 //! ([`fencepost::Database::cancel`]).
 //!
-//! Cancelling raises the session's token and wakes its task, so that work that waits is polled and
-//! sees the token.
+//! Cancelling raises the session's token, which wakes its task, so that work that waits is polled and sees it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::task::Waker;
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -26,7 +24,6 @@ pub(crate) struct CancelMap {
 struct Target {
     secret: i32,
     token: CancelToken,
-    task: Mutex<Option<Waker>>,
 }
 
 /// A session's entry; it is taken out when this is dropped.
@@ -52,11 +49,7 @@ impl CancelMap {
     pub(crate) fn enter(self: &Arc<Self>, pid: i32, token: CancelToken) -> CancelKey {
         let random = entropy();
         let secret = i32::from_be_bytes([random[0], random[1], random[2], random[3]]);
-        let target = Arc::new(Target {
-            secret,
-            token,
-            task: Mutex::default(),
-        });
+        let target = Arc::new(Target { secret, token });
         self.sessions.lock().insert(pid, target.clone());
         CancelKey {
             map: self.clone(),
@@ -73,9 +66,6 @@ impl CancelMap {
             _ => return,
         };
         target.token.cancel();
-        if let Some(task) = &*target.task.lock() {
-            task.wake_by_ref();
-        }
     }
 }
 
@@ -83,14 +73,6 @@ impl CancelKey {
     /// The token of the session.
     pub(crate) fn token(&self) -> &CancelToken {
         &self.target.token
-    }
-
-    /// Has the task woken when it is cancelled.
-    pub(crate) fn watch(&self, waker: &Waker) {
-        let mut task = self.target.task.lock();
-        if !task.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            *task = Some(waker.clone());
-        }
     }
 }
 

@@ -8,11 +8,13 @@
 //!   cancels.
 //! - ENG-3: a run that is dropped leaves a session that `fail` brings back to order.
 
+use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use fencepost::{
-    CancelToken, Column as OutputColumn, Completion, CopyIn, Flushed, Notice,
+    CancelToken, Column as OutputColumn, Completion, CopyIn, Flushed, Notice, Notified,
     PASSWORD_ITERATIONS as ITERATIONS, Parsed, Portal, Prepared, RowSink, Session, ShippedResults,
     SqlError, SqlState, Tag, Type, Value, Verifier,
 };
@@ -31,6 +33,8 @@ pub(crate) struct Style {
     pub(crate) statement_timeout: Option<Duration>,
     /// The time a client may leave a transaction block open and do nothing.
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
+    /// The time a client may do nothing outside a transaction block.
+    pub(crate) idle_timeout: Option<Duration>,
 }
 
 impl Style {
@@ -40,6 +44,7 @@ impl Style {
         Style {
             statement_timeout: time("statement_timeout"),
             idle_in_transaction_timeout: time("idle_in_transaction_session_timeout"),
+            idle_timeout: time("idle_session_timeout"),
             settings,
         }
     }
@@ -72,12 +77,19 @@ fn time_limit(text: &str) -> Option<Duration> {
 }
 
 /// Opens the session a client asks for.
-pub(crate) fn open(database: &Database, startup: Startup, pid: i32) -> Result<Session, SqlError> {
+pub(crate) fn open(
+    database: &Database,
+    startup: Startup,
+    pid: i32,
+    client: SocketAddr,
+) -> Result<Session, SqlError> {
     database.session_with(SessionOptions {
         user: startup.user,
         database: startup.database,
         settings: startup.settings,
         backend_pid: pid,
+        client: Some(client),
+        stack_bytes: crate::server::WORKER_STACK / 4 * 3,
     })
 }
 
@@ -95,8 +107,7 @@ pub(crate) async fn cancel(database: &Database, pid: i32, secret: i32) {
 
 /// The password of a role, where the database has one.
 pub(crate) fn verifier(database: &Database, user: &str) -> Option<Verifier> {
-    let role = database.role(user)?;
-    role.verifier.as_deref().and_then(Verifier::parse)
+    Verifier::parse(&database.verifier(user)?)
 }
 
 /// The settings that every client is told of, in order.
@@ -166,6 +177,45 @@ pub(crate) fn bind(
     session.bind(prepared, values)
 }
 
+/// Gives a portal a name; `binary` says which of its columns are sent in binary.
+pub(crate) fn bind_named(
+    session: &mut Session,
+    name: &str,
+    portal: Portal,
+    binary: Box<[bool]>,
+) -> Result<(), SqlError> {
+    session.bind_named(name, portal, binary)
+}
+
+/// Ends a portal with a name, or a cursor; it need not exist.
+pub(crate) fn close_named(session: &mut Session, name: &str) {
+    session.close_named(name);
+}
+
+/// The statement of a portal with a name, or of a cursor, and which of its columns are sent in binary.
+pub(crate) fn named_portal<'a>(
+    session: &'a Session,
+    name: &str,
+) -> Option<(&'a Arc<Prepared>, &'a [bool])> {
+    session.named_portal(name)
+}
+
+/// Runs a portal with a name, or a cursor, as [`run`] does.
+pub(crate) async fn run_named(
+    session: &mut Session,
+    name: &str,
+    rows_max: usize,
+    sink: &mut dyn RowSink,
+    last: bool,
+) -> Result<Completion, SqlError> {
+    session.run_named(name, rows_max, sink, last).await
+}
+
+/// Does a statement fetch from a cursor whose rows are sent in binary?
+pub(crate) fn fetches_binary(session: &Session, prepared: &Prepared) -> bool {
+    session.fetches_binary(prepared)
+}
+
 /// Has portals run on another machine, a sync after the last; `None` where they are to run here.
 pub(crate) async fn ship_batch(
     session: &mut Session,
@@ -196,15 +246,17 @@ pub(crate) fn columns(prepared: &Prepared) -> Option<&[OutputColumn]> {
     prepared.columns()
 }
 
-/// The types of a statement's parameters.
+/// The types of a statement's parameters, as they are now.
 #[inline]
-pub(crate) fn parameter_types(prepared: &Prepared) -> &[Type] {
-    prepared.parameter_types()
+pub(crate) fn parameter_types<'a>(session: &Session, prepared: &'a Prepared) -> Cow<'a, [Type]> {
+    session.parameter_types(prepared)
 }
 
-/// The oid of a type.
-pub(crate) fn oid(ty: &Type) -> u32 {
-    ty.oid()
+/// The oids of these types, which do not change.
+pub(crate) fn parameter_oids(
+    prepared: &Prepared,
+) -> impl ExactSizeIterator<Item = u32> + Clone + '_ {
+    prepared.parameter_types().iter().map(Type::oid)
 }
 
 /// A column as RowDescription has it.
@@ -259,15 +311,15 @@ pub(crate) fn row_too_large() -> SqlError {
     )
 }
 
-/// The columns of a COPY TO STDOUT.
+/// The columns of a COPY TO STDOUT, and whether they are in binary.
 #[inline]
-pub(crate) fn copy_out_columns(prepared: &Prepared) -> Option<usize> {
+pub(crate) fn copy_out_columns(prepared: &Prepared) -> Option<(usize, bool)> {
     prepared.copy_out_columns()
 }
 
-/// The columns of a COPY FROM STDIN.
-pub(crate) fn copy_in_columns(copy: &CopyIn) -> usize {
-    copy.columns()
+/// The columns of a COPY FROM STDIN, and whether they are in binary.
+pub(crate) fn copy_in_columns(copy: &CopyIn) -> (usize, bool) {
+    (copy.columns(), copy.is_binary())
 }
 
 /// Feeds a COPY.

@@ -27,6 +27,9 @@ use crate::options::ListenOptions;
 use crate::tls::Tls;
 use crate::worker::{self, Command};
 
+/// The stack of a worker: functions of users may call each other deep. What nobody uses takes no memory.
+pub(crate) const WORKER_STACK: usize = 16 << 20;
+
 /// The length of the kernel's queue of new connections.
 const BACKLOG: i32 = 1024;
 /// The pause after a failed accept.
@@ -139,6 +142,7 @@ pub fn listen(
         let accept = acceptor.take();
         let thread = std::thread::Builder::new()
             .name(format!("fencepost-wire-{index}"))
+            .stack_size(WORKER_STACK)
             .spawn(move || {
                 let _end = end;
                 run_worker(accept, worker::run(shared, load, receiver));

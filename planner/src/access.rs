@@ -5,21 +5,47 @@
 //! the order asked for wins a tie, and decides where no condition does. An index with a tree for each
 //! partition gives an order where the partition column is given, or by merging its trees.
 
+use std::borrow::Cow;
+
 use fencepost_sql::bound::{Expr, Node};
-use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::catalog::{EXPRESSION, IndexDef, IndexKind, TableDef};
 
 use crate::plan::{Access, KeyTerm};
-use crate::terms::{Term, TermKind};
+use crate::terms::{SlotRange, Term, TermKind, expression_terms};
 
 /// One column of the order a statement wants from a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedOrder {
-    /// The column, by position in the table.
-    pub column: usize,
+    /// By what.
+    pub by: OrderedBy,
     /// Descending.
     pub desc: bool,
     /// NULLs first.
     pub nulls_first: bool,
+}
+
+/// What an order is by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderedBy {
+    /// A column, by position in the table.
+    Column(usize),
+    /// An expression that an index has for a key column.
+    Expression {
+        /// The index, by position.
+        index: usize,
+        /// The key column.
+        column: usize,
+    },
+}
+
+impl OrderedBy {
+    /// The key column of an index that it may be.
+    fn key_of(self, position: usize) -> Option<usize> {
+        match self {
+            OrderedBy::Column(column) => Some(column),
+            OrderedBy::Expression { index, column } => (index == position).then_some(column),
+        }
+    }
 }
 
 /// The chosen path.
@@ -44,16 +70,26 @@ pub fn choose(
     table: &TableDef,
     terms: &[Term],
     wanted: &[WantedOrder],
-    (conditions, first_slot): (&[Expr], usize),
+    (conditions, first_slot, known): (&[Expr], usize, SlotRange),
 ) -> Path {
     let mut best: Option<(Score, Path)> = None;
     for (position, index) in table.indexes.iter().enumerate() {
+        if !table.is_whole(index) {
+            continue;
+        }
         if let Some(predicate) = &index.more.predicate
             && !is_implied(&predicate.condition, terms, conditions, first_slot)
         {
             continue;
         }
-        let Some((score, path)) = candidate(table, position, index, terms, wanted) else {
+        let mut all = Cow::Borrowed(terms);
+        for (at, expression) in index.more.expressions.iter().enumerate() {
+            let own = (first_slot, first_slot + table.columns.len());
+            let (value, column) = (&expression.value, EXPRESSION + at);
+            all.to_mut()
+                .extend(expression_terms(conditions, (own, known), value, column));
+        }
+        let Some((score, path)) = candidate(table, position, index, &all, wanted) else {
             continue;
         };
         if best.as_ref().is_none_or(|(top, _)| score > *top) {
@@ -159,9 +195,10 @@ fn candidate(
         None => (None, None),
     };
     let direction = (!several)
-        .then(|| order_direction(table, index, &pinned, wanted))
+        .then(|| order_direction(table, (position, index), &pinned, wanted))
         .flatten();
-    let scattered = index.roots.are_partitioned() && prefix.is_empty();
+    // The beginning of a key tells the partition, but for those that are tables of their own.
+    let scattered = index.roots.are_partitioned() && (prefix.is_empty() || table.is_parent());
     let bound_count = usize::from(lower.is_some()) + usize::from(upper.is_some());
     let score = Score {
         whole_unique_key: false,
@@ -246,15 +283,20 @@ fn bounds(terms: &[Term], column: usize, served: &mut Vec<usize>) -> (Bound, Bou
 /// the end.
 fn order_direction(
     table: &TableDef,
-    index: &IndexDef,
+    (position, index): (usize, &IndexDef),
     pinned: &[usize],
     wanted: &[WantedOrder],
 ) -> Option<bool> {
+    let not_null = |column: usize| table.columns.get(column).is_some_and(|c| c.not_null);
     let mut keys = index.columns.iter().filter(|k| !pinned.contains(&k.column));
     let mut backward = None;
-    for want in wanted.iter().filter(|w| !pinned.contains(&w.column)) {
+    for want in wanted {
+        let column = want.by.key_of(position)?;
+        if pinned.contains(&column) {
+            continue;
+        }
         let key = keys.next()?;
-        if key.column != want.column {
+        if key.column != column {
             return None;
         }
         let reversed = key.desc != want.desc;
@@ -262,15 +304,10 @@ fn order_direction(
             return None;
         }
         let nulls_agree = (key.nulls_first != reversed) == want.nulls_first;
-        if !nulls_agree && !table.columns[key.column].not_null {
+        if !nulls_agree && !not_null(key.column) {
             return None;
         }
-        if index.unique
-            && index
-                .columns
-                .iter()
-                .all(|k| table.columns[k.column].not_null)
-        {
+        if index.unique && index.columns.iter().all(|k| not_null(k.column)) {
             // Once every key column has been wanted the rest of the order cannot matter.
             let rest_done = keys.clone().next().is_none();
             if rest_done {

@@ -5,13 +5,19 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Expr, From, Leaf, LeafSource, Node, Select};
-use fencepost_sql::catalog::TableDef;
+use fencepost_sql::bound::{
+    Expr, From, Leaf, LeafSource, Locking, Node, Select, Target, WaitPolicy,
+};
+use fencepost_sql::catalog::{EXPRESSION, TableDef};
+use fencepost_sql::types::{Type, TypeKind};
 
-use crate::access::{Path, WantedOrder, choose};
+use crate::access::{OrderedBy, Path, WantedOrder, choose};
+use crate::analytics;
+use crate::exec::Prune;
 use crate::join::plan_join;
 use crate::plan::{
-    Access, KeyTerm, RecursivePlan, Scan, SelectPlan, SetPlan, Source, TablePlan, is_array,
+    Access, Hints, KeyTerm, RecursivePlan, RowLock, Scan, SelectPlan, SetPlan, Source, TablePlan,
+    is_array,
 };
 use crate::split::Split;
 use crate::subplans::{any_deep, inits};
@@ -33,9 +39,15 @@ pub struct Builder<'a> {
     /// The order wanted from a lone scan.
     pub wanted: &'a [WantedOrder],
     /// The scans take intents on their rows.
-    pub locks: bool,
-    /// The table that UPDATE or DELETE changes.
+    pub locks: Option<&'a Locking>,
+    /// The table whose rows are to be had by their places.
     pub changed: Option<Changed>,
+    /// UPDATE or DELETE changes these.
+    pub writes: bool,
+    /// What of the scan need not stay in the read set.
+    pub hints: Hints,
+    /// Partners are found by hash tables wherever that can be.
+    pub hashes: bool,
 }
 
 /// A planned source.
@@ -48,27 +60,60 @@ pub struct Planned {
     pub ordered: bool,
 }
 
+/// The plan of `select`, which is a statement by itself.
+pub fn plan_whole_select(select: Select) -> SelectPlan {
+    let copy = analytics::may_run(&select).then(|| select.clone());
+    let mut plan = plan_select(select);
+    if let Some(copy) = copy.filter(|_| analytics::reads_much(&plan)) {
+        plan.bulk = analytics::bulk(plan_with(copy, true)).map(Box::new);
+    }
+    plan
+}
+
 /// The plan of `select`.
-pub fn plan_select(mut select: Select) -> SelectPlan {
+pub fn plan_select(select: Select) -> SelectPlan {
+    plan_with(select, false)
+}
+
+fn plan_with(mut select: Select, hashes: bool) -> SelectPlan {
     let from_width = select.from.width();
     let computed = take_computed(&mut select);
     let ungrouped = select.grouping.is_none();
     let windows = if ungrouped { select.windows.len() } else { 0 };
-    let width = from_width + computed.len() + windows;
+    let lock = row_lock(&mut select, from_width);
+    let width = from_width + computed.len() + windows + usize::from(lock.is_some());
     let mut needed = vec![false; from_width];
     mark_select(&select, &mut needed);
     computed.iter().for_each(|expr| mark(expr, &mut needed));
-    let wanted = wanted_order(&select);
+    let wanted = wanted_order(&select).filter(|_| !hashes);
     let builder = Builder {
         needed,
         wanted: wanted.as_deref().unwrap_or(&[]),
-        locks: select.locking.is_some(),
-        changed: None,
+        locks: select.locking.as_ref().filter(|_| lock.is_none()),
+        changed: lock.as_ref().map(|_| Changed {
+            first_slot: select.from.first_slot(),
+            pointer_slot: from_width,
+        }),
+        writes: false,
+        hints: match &lock {
+            None => Hints::No,
+            Some(lock) if lock.wait == WaitPolicy::Skip => Hints::All,
+            Some(_) => Hints::Passing,
+        },
+        hashes,
     };
     let mut conditions = Vec::new();
     conjuncts(select.filter, &mut conditions);
-    let planned = builder.plan_from(select.from, conditions, (0, 0));
+    let mut planned = builder.plan_from(select.from, conditions, (0, 0));
     let sorted = wanted.is_some() && planned.ordered;
+    let cut_off = !sorted && !select.order_by.is_empty() && select.limit.is_some();
+    if let Source::Scan(scan) = &mut planned.source
+        && scan.hints == Hints::Passing
+        && cut_off
+    {
+        // What is sorted away has had its part in the result.
+        scan.hints = Hints::No;
+    }
     let (sort, order) = match sorted {
         true => (Vec::new(), select.order_by),
         false => (select.order_by, Vec::new()),
@@ -90,9 +135,12 @@ pub fn plan_select(mut select: Select) -> SelectPlan {
         inits: Vec::new(),
         queries: None,
         limit: select.limit,
+        with_ties: select.with_ties,
         offset: select.offset,
+        lock,
         home: None,
         split: None,
+        bulk: None,
     };
     plan.inits = inits(&plan.source);
     let ends = plan.limit.iter().chain(&plan.offset);
@@ -104,6 +152,42 @@ pub fn plan_select(mut select: Select) -> SelectPlan {
         plan.split = Split::of(&plan, order);
     }
     plan
+}
+
+/// How the rows of `select` are locked as they come out of it: where they are of one table, and not one by its key,
+/// which is locked before it is read. The pointer goes into the slot and a target of its own.
+fn row_lock(select: &mut Select, pointer_slot: usize) -> Option<RowLock> {
+    let locking = select.locking.as_ref()?;
+    let From::Leaf(leaf) = &select.from else {
+        return None;
+    };
+    let LeafSource::Table(table) = &leaf.source else {
+        return None;
+    };
+    let mut conditions = Vec::new();
+    conjuncts(select.filter.clone(), &mut conditions);
+    let own = (leaf.first_slot, leaf.first_slot + leaf.width());
+    let path = choose(
+        table,
+        &terms(&conditions, own, (0, 0)),
+        &[],
+        (&conditions, own.0, (0, 0)),
+    );
+    if matches!(path.access, Access::Points(_)) {
+        return None;
+    }
+    let pointer = select.targets.len();
+    let lock = RowLock {
+        wait: locking.wait,
+        pointer,
+        filter: select.filter.clone(),
+    };
+    select.targets.push(Target {
+        name: String::new(),
+        expr: Expr::column(Type::of(TypeKind::Uuid), pointer_slot),
+        origin: None,
+    });
+    Some(lock)
 }
 
 /// Takes what grouping reads and has a query in it out of a SELECT, which finds it in slots behind the from row's.
@@ -182,22 +266,49 @@ fn wanted_order(select: &Select) -> Option<Vec<WantedOrder>> {
     let From::Leaf(leaf) = &select.from else {
         return None;
     };
-    let is_table = matches!(leaf.source, LeafSource::Table(_));
-    if !is_table || select.grouping.is_some() || select.distinct || !select.windows.is_empty() {
+    let LeafSource::Table(table) = &leaf.source else {
+        return None;
+    };
+    // What ties is found where it is sorted.
+    if select.with_ties
+        || select.grouping.is_some()
+        || select.distinct
+        || !select.windows.is_empty()
+    {
         return None;
     }
     select
         .order_by
         .iter()
-        .map(|key| match select.targets[key.target].expr.node {
-            Node::Column(slot) => Some(WantedOrder {
-                column: slot - leaf.first_slot,
+        .map(|key| {
+            let expr = &select.targets[key.target].expr;
+            let by = match expr.node {
+                Node::Column(slot) => OrderedBy::Column(slot - leaf.first_slot),
+                _ => expression_key(table, expr, leaf.first_slot)?,
+            };
+            Some(WantedOrder {
+                by,
                 desc: key.desc,
                 nulls_first: key.nulls_first,
-            }),
-            _ => None,
+            })
         })
         .collect()
+}
+
+/// The index whose key has the expression, which stands over a leaf's slots.
+fn expression_key(table: &TableDef, expr: &Expr, first_slot: usize) -> Option<OrderedBy> {
+    table.indexes.iter().enumerate().find_map(|(index, def)| {
+        let mut all = def.more.expressions.iter();
+        let at = all.position(|of| {
+            let mut value = of.value.clone();
+            value.remap_columns(&mut |slot| slot + first_slot);
+            value == *expr
+        })?;
+        Some(OrderedBy::Expression {
+            index,
+            column: EXPRESSION + at,
+        })
+    })
 }
 
 impl Builder<'_> {
@@ -248,7 +359,7 @@ impl Builder<'_> {
         known: SlotRange,
     ) -> Planned {
         let found = terms(&conditions, own, known);
-        let path = choose(table, &found, self.wanted, (&conditions, own.0));
+        let path = choose(table, &found, self.wanted, (&conditions, own.0, known));
         let mut mine = Vec::new();
         let mut rest = Vec::new();
         for (position, condition) in conditions.into_iter().enumerate() {
@@ -262,6 +373,7 @@ impl Builder<'_> {
         }
         let ordered = path.ordered;
         let mut scan = self.scan(table, leaf, path, conjunction(mine));
+        scan.prune = Prune::of(table, &found);
         scan.chosen_above = any_deep(&rest);
         Planned {
             source: Source::Scan(Box::new(scan)),
@@ -277,6 +389,8 @@ impl Builder<'_> {
             .collect();
         Scan {
             table: Arc::new(TablePlan::new(table)),
+            locks: self.locks_of(&leaf),
+            hints: self.hints,
             alias: leaf.alias,
             first_slot: leaf.first_slot,
             columns,
@@ -284,11 +398,27 @@ impl Builder<'_> {
             access: path.access,
             backward: path.backward,
             merged: path.merged,
+            prune: Vec::new(),
             filter,
-            locks: self.locks || changed.is_some(),
             chosen_above: false,
             pointer_slot: changed.map(|c| c.pointer_slot),
         }
+    }
+}
+
+impl Builder<'_> {
+    /// How the rows of a table are locked.
+    fn locks_of(&self, leaf: &Leaf) -> Option<WaitPolicy> {
+        if self.writes
+            && self
+                .changed
+                .is_some_and(|c| c.first_slot == leaf.first_slot)
+        {
+            return Some(WaitPolicy::Block);
+        }
+        let of =
+            |locking: &&Locking| locking.of.is_empty() || locking.of.contains(&leaf.first_slot);
+        self.locks.filter(of).map(|locking| locking.wait)
     }
 }
 
@@ -358,7 +488,7 @@ pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
             LeafSource::Table(table) => {
                 let own = (leaf.first_slot, leaf.first_slot + leaf.width());
                 let found = terms(conditions, own, known);
-                let path = choose(table, &found, &[], (conditions, own.0));
+                let path = choose(table, &found, &[], (conditions, own.0, known));
                 access_rows(&path.access, TABLE_ROWS)
             }
             LeafSource::Values(rows) => rows.len() as f64,
@@ -375,7 +505,7 @@ pub fn estimate(from: &From, conditions: &[Expr], known: SlotRange) -> f64 {
 }
 
 /// The part of a table that an access reaches, by rule of thumb.
-fn access_rows(access: &Access, table_rows: f64) -> f64 {
+pub fn access_rows(access: &Access, table_rows: f64) -> f64 {
     /// What PostgreSQL takes an array of unknown size to have.
     const ARRAY_ELEMENTS: f64 = 10.0;
     let choices = |terms: &[KeyTerm]| -> f64 {

@@ -35,7 +35,11 @@ impl Plan {
                 InsertSource::Values(_) => Some(insert.table.def.primary()),
                 InsertSource::Select { .. } => None,
             },
-            Plan::Row(_) | Plan::Select(_) | Plan::CopyOut(..) | Plan::CopyIn(_) => None,
+            Plan::Row(_)
+            | Plan::Select(_)
+            | Plan::Merge(_)
+            | Plan::CopyOut(..)
+            | Plan::CopyIn(_) => None,
         }
     }
 }

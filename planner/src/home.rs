@@ -45,7 +45,7 @@ impl Plan {
     /// Where the statement is at home with these parameters; `None` where that is not one partition.
     pub fn home(&self, params: &[Value]) -> Option<Home> {
         let key = match self {
-            Plan::Row(_) | Plan::CopyIn(_) => &None,
+            Plan::Row(_) | Plan::CopyIn(_) | Plan::Merge(_) => &None,
             Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => &plan.home,
             Plan::Insert(insert) => &insert.home,
             Plan::Update(change) | Plan::Delete(change) => &change.home,
@@ -56,7 +56,7 @@ impl Plan {
     /// Notes what tells its home.
     pub(crate) fn find_home(mut self) -> Plan {
         match &mut self {
-            Plan::Row(_) | Plan::CopyIn(_) => {}
+            Plan::Row(_) | Plan::CopyIn(_) | Plan::Merge(_) => {}
             Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
                 if plan.queries.is_none() {
                     plan.home = of_source(&plan.source);
@@ -142,7 +142,7 @@ impl Pins {
                 known
             }),
             Source::Scan(scan) => self.scan(scan),
-            Source::Filter { input, .. } => self.source(input),
+            Source::Filter { input, .. } | Source::Analytics { input, .. } => self.source(input),
             Source::Join(join) => self.source(&join.left) && self.source(&join.right),
             Source::Subquery { plan, .. } => {
                 // It has slots of its own.

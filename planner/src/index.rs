@@ -159,6 +159,9 @@ pub async fn create(
     index: &IndexDef,
     places: &Places,
 ) -> Result<Roots, Stop> {
+    if table.is_parent() {
+        return Ok(Roots::Each([].into()));
+    }
     if !table.is_partitioned_by(&index.columns) {
         return Ok(Roots::One(create_one(tx, table, index, None).await?));
     }

@@ -33,6 +33,7 @@ fn in_statement(statement: &mut Statement, once: &dyn Fn(usize) -> bool) {
         }
         Statement::Update(update) => update.from.iter_mut().for_each(|from| in_from(from, once)),
         Statement::Delete(delete) => delete.using.iter_mut().for_each(|from| in_from(from, once)),
+        Statement::Merge(merge) => in_from(&mut merge.source, once),
         Statement::Copy(copy) => {
             if let CopySource::Query(select) = &mut copy.source {
                 in_select(select, once);
@@ -44,6 +45,7 @@ fn in_statement(statement: &mut Statement, once: &dyn Fn(usize) -> bool) {
             in_statement(&mut changes.main, once);
         }
         Statement::Explain(explain) => inline_queries(&mut explain.statement),
+        Statement::Declare(declare) => inline_queries(&mut declare.query),
         _ => {}
     }
 }

@@ -6,6 +6,7 @@
 use fencepost_sql::bound::{CompareClass, CompareOp, Expr, From, Join, JoinKind, LeafSource, Node};
 
 use crate::access::choose;
+use crate::analytics::key_column;
 use crate::build::{Builder, Planned, estimate};
 use crate::plan::{self, Carried, JoinMethod, Source};
 use crate::subplans::any_deep;
@@ -50,7 +51,7 @@ pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Pl
             ordered: false,
         };
     }
-    let forward = best(kind, &left, &right, &split);
+    let forward = best(builder, kind, (&left, &right), &split);
     let mut method = forward.0;
     if kind == JoinKind::Inner {
         let turned = Split {
@@ -58,7 +59,7 @@ pub fn plan_join(builder: &Builder<'_>, join: Join, conditions: Vec<Expr>) -> Pl
             right: split.left.clone(),
             both: split.both.clone(),
         };
-        let backward = best(kind, &right, &left, &turned);
+        let backward = best(builder, kind, (&right, &left), &turned);
         if backward.1 < forward.1 {
             std::mem::swap(&mut left, &mut right);
             split = turned;
@@ -123,16 +124,26 @@ fn distribute(
 }
 
 /// The cheapest method with `left` driving, and its cost.
-fn best(kind: JoinKind, left: &From, right: &From, split: &Split) -> (Method, f64) {
+fn best(
+    builder: &Builder<'_>,
+    kind: JoinKind,
+    (left, right): (&From, &From),
+    split: &Split,
+) -> (Method, f64) {
     let left_rows = estimate(left, &split.left, (0, 0));
     let right_rows = estimate(right, &split.right, (0, 0));
     let sides = (slots(left), slots(right));
     // With equal keys a hash join is never much worse than a loop, and the guesses may be far off.
-    let mut found = match split.both.iter().any(|c| key_pair(c, sides).is_some()) {
+    let hashes = split
+        .both
+        .iter()
+        .any(|c| builder.key_pair(c, sides).is_some());
+    let mut found = match hashes {
         true => (Method::Hash, left_rows + 2.0 * right_rows),
         false => (Method::Loop, left_rows * right_rows + right_rows),
     };
     if kind != JoinKind::Full
+        && !(hashes && builder.hashes)
         && let Some(rows) = index_rows(right, split, sides)
     {
         // Reading only what is needed also guards less: a little cheaper than it looks.
@@ -154,7 +165,8 @@ fn index_rows(right: &From, split: &Split, sides: (SlotRange, SlotRange)) -> Opt
     };
     let conditions: Vec<Expr> = split.right.iter().chain(&split.both).cloned().collect();
     let found: Vec<Term> = terms(&conditions, sides.1, sides.0);
-    let path = choose(table, &found, &[], (&conditions, sides.1.0));
+    let known = sides.0;
+    let path = choose(table, &found, &[], (&conditions, sides.1.0, known));
     let joins = path
         .served
         .iter()
@@ -194,7 +206,7 @@ fn assemble(
         Method::Hash => {
             let mut left_keys = Vec::new();
             let mut right_keys = Vec::new();
-            both.retain(|condition| match key_pair(condition, sides) {
+            both.retain(|condition| match builder.key_pair(condition, sides) {
                 Some((left, right)) => {
                     left_keys.push(left.clone());
                     right_keys.push(right.clone());
@@ -235,6 +247,18 @@ fn closed(planned: Planned) -> Source {
             input: Box::new(planned.source),
             filter,
         },
+    }
+}
+
+impl Builder<'_> {
+    /// The sides of an equality that a hash table serves.
+    fn key_pair<'e>(
+        &self,
+        condition: &'e Expr,
+        sides: (SlotRange, SlotRange),
+    ) -> Option<(&'e Expr, &'e Expr)> {
+        let serves = |key| !self.hashes || key_column(key).is_some();
+        key_pair(condition, sides).filter(|(left, right)| serves(left) && serves(right))
     }
 }
 

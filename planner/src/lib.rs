@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod analytics;
 mod build;
 mod by_key;
 mod copy;
@@ -22,8 +23,10 @@ mod home;
 mod index;
 mod inline;
 mod join;
+mod leaves;
 mod place;
 mod plan;
+mod routines;
 mod run;
 mod sink;
 mod split;
@@ -38,9 +41,10 @@ mod write;
 pub use copy::CopyInput;
 pub use ddl::{DdlCx, Notice, ddl_command, run_ddl};
 pub use exec::{Came, CancelFlag, Cx, NextPart, Part, Parts, Scratch, run_part};
-pub use explain::{Known, explain};
+pub use explain::{Explained, Extra, Known, explain};
 pub use home::Home;
 pub use plan::TablePlan;
+pub use routines::{Paused, Procedure, Routines};
 pub use run::{Execution, Progress};
 pub use sink::{Collected, Flushed, RowSink};
 pub use split::Split;

@@ -12,7 +12,8 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{
-    Cte, Expr, Grouping, JoinKind, OrderKey, RowRules, SetOp, TableFunction, Target, WindowCall,
+    Cte, Expr, Grouping, JoinKind, OrderKey, RowRules, SetOp, TableFunction, Target, WaitPolicy,
+    WindowCall,
 };
 use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
 use fencepost_sql::error::SqlError;
@@ -23,8 +24,10 @@ use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use fencepost_txn::Near;
 
-use crate::exec::Cx;
+use crate::analytics::Shape;
+use crate::exec::{Cx, Prune};
 use crate::home::HomeKey;
+use crate::leaves::Leaves;
 use crate::split::Split;
 use crate::subplans::Subplans;
 
@@ -39,21 +42,29 @@ pub struct TablePlan {
     pub keys: Vec<KeyCodec>,
     /// What rows that are written have to satisfy; nothing where the table is only read.
     pub rules: RowRules,
+    /// Of a partitioned table whose rows are written: its leaves.
+    pub leaves: Option<Box<Leaves>>,
 }
 
 impl TablePlan {
     /// A table that is read.
     pub fn new(def: &Arc<TableDef>) -> TablePlan {
-        TablePlan::written(def, RowRules::default())
-    }
-
-    /// A table whose rows are written.
-    pub fn written(def: &Arc<TableDef>, rules: RowRules) -> TablePlan {
         TablePlan {
-            rules,
+            rules: RowRules::default(),
             layout: RowLayout::new(&def.columns),
             keys: def.indexes.iter().map(|i| KeyCodec::new(def, i)).collect(),
             def: Arc::clone(def),
+            leaves: None,
+        }
+    }
+
+    /// A table whose rows are written.
+    pub fn written(def: &Arc<TableDef>, mut rules: RowRules) -> TablePlan {
+        let leaves = std::mem::take(&mut rules.leaves);
+        TablePlan {
+            leaves: Leaves::of(def, leaves).map(Box::new),
+            rules,
+            ..TablePlan::new(def)
         }
     }
 
@@ -126,12 +137,29 @@ pub struct SelectPlan {
     pub queries: Option<Arc<Subplans>>,
     /// LIMIT.
     pub limit: Option<Expr>,
+    /// WITH TIES: rows equal to the last one under the sort's keys come, too.
+    pub with_ties: bool,
     /// OFFSET.
     pub offset: Option<Expr>,
     /// What tells its home, where it is a statement by itself.
     pub home: Option<HomeKey>,
+    /// FOR UPDATE of the rows of its one table, as they come out of it.
+    pub lock: Option<RowLock>,
     /// How other machines may run parts of it, where it is a statement by itself.
     pub split: Option<Split>,
+    /// The same for much work, where it is a statement by itself: its source is [`Source::Analytics`].
+    pub bulk: Option<Box<SelectPlan>>,
+}
+
+/// The lock on each row that a SELECT gives.
+#[derive(Debug)]
+pub struct RowLock {
+    /// What happens where somebody else has it.
+    pub wait: WaitPolicy,
+    /// The target that has the row's fat pointer.
+    pub pointer: usize,
+    /// WHERE, to be looked at once more.
+    pub filter: Option<Expr>,
 }
 
 /// Where from rows come from.
@@ -206,6 +234,13 @@ pub enum Source {
     },
     /// A join.
     Join(Box<Join>),
+    /// Scans and joins of them that run on DataFusion's operators, with the grouping above them.
+    Analytics {
+        /// The scans and joins.
+        input: Box<Source>,
+        /// What is asked of them.
+        shape: Shape,
+    },
     /// A source whose rows are filtered: a leaf other than a table under a join.
     Filter {
         /// The source.
@@ -264,14 +299,29 @@ pub struct Scan {
     pub backward: bool,
     /// The rows of several partitions in the order of the index.
     pub merged: bool,
+    /// Of a partitioned table: what tells the leaves to look at.
+    pub prune: Vec<Prune>,
     /// Conditions on its own slots (and those left of it in a join) that the access does not do.
     pub filter: Option<Expr>,
     /// FOR UPDATE, UPDATE, DELETE: take an intent on each row, before it is read where possible.
-    pub locks: bool,
+    pub locks: Option<WaitPolicy>,
+    /// Which of its rows are only hints, as each that is used is locked and read again.
+    pub hints: Hints,
     /// Queries above it choose among its rows.
     pub chosen_above: bool,
     /// The slot that takes the row's fat pointer, for UPDATE and DELETE.
     pub pointer_slot: Option<usize>,
+}
+
+/// Which rows of a scan stay out of the read set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hints {
+    /// None.
+    No,
+    /// Those that pass its filter.
+    Passing,
+    /// All, and what leads to them: SKIP LOCKED depends on nothing that it passes over.
+    All,
 }
 
 /// How a scan reaches its rows.
@@ -378,7 +428,7 @@ impl Scan {
 impl SelectPlan {
     /// Does a scan in it take intents?
     pub fn locks(&self) -> bool {
-        self.source.locks() || self.subplans().any(SelectPlan::locks)
+        self.lock.is_some() || self.source.locks() || self.subplans().any(SelectPlan::locks)
     }
 
     /// Calls `f` on each table that the plan uses.
@@ -406,9 +456,9 @@ impl Source {
             Source::Set(set) => set.left.locks() || set.right.locks(),
             Source::Recursive(plan) => plan.base.locks() || plan.step.locks(),
             Source::Lateral { input, .. } => input.locks(),
-            Source::Scan(scan) => scan.locks,
+            Source::Scan(scan) => scan.locks.is_some(),
             Source::Subquery { plan, .. } => plan.locks(),
-            Source::Filter { input, .. } => input.locks(),
+            Source::Filter { input, .. } | Source::Analytics { input, .. } => input.locks(),
             Source::Join(join) => join.left.locks() || join.right.locks(),
         }
     }
@@ -433,7 +483,9 @@ impl Source {
             Source::Lateral { input, .. } => input.for_each_table(f),
             Source::Scan(scan) => f(&scan.table),
             Source::Subquery { plan, .. } => plan.for_each_table(f),
-            Source::Filter { input, .. } => input.for_each_table(f),
+            Source::Filter { input, .. } | Source::Analytics { input, .. } => {
+                input.for_each_table(f);
+            }
             Source::Join(join) => {
                 join.left.for_each_table(f);
                 join.right.for_each_table(f);

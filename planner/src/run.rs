@@ -6,13 +6,14 @@ use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 
+use crate::analytics::pays;
 use crate::copy::CopyWriter;
 use crate::exec::{Batch, Cx, Queries, SelectState, fetch_point, point_key};
 use crate::plan::SelectPlan;
 use crate::sink::RowSink;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
-use crate::write::{ChangePlan, InsertPlan, Returning, run_change, run_insert};
+use crate::write::{ChangePlan, InsertPlan, Returning, run_change, run_insert, run_merge};
 
 const CHUNK: usize = 256;
 const COPY_BYTES: usize = 64 * 1024;
@@ -36,6 +37,8 @@ pub struct Execution {
     held: usize,
     /// What its queries in expressions have given.
     queries: Option<Box<Queries>>,
+    /// It runs as the plan for much work says.
+    bulk: bool,
 }
 
 enum State {
@@ -55,6 +58,15 @@ impl Execution {
     /// Has it given or changed anything yet?
     pub fn has_begun(&self) -> bool {
         self.state.is_some()
+    }
+
+    /// It is not gone on with: what it holds is given back.
+    pub fn close(&mut self, cx: &mut Cx<'_>) {
+        let held = std::mem::take(&mut self.held) + std::mem::take(&mut cx.held);
+        if held > 0 {
+            cx.tx.release_memory(held);
+        }
+        self.state = Some(State::Over);
     }
 
     /// Runs `plan` on, giving at most `max_rows` rows (0: all).
@@ -107,7 +119,8 @@ impl Execution {
             }
             Plan::Insert(InsertPlan { queries, .. })
             | Plan::Update(ChangePlan { queries, .. })
-            | Plan::Delete(ChangePlan { queries, .. }) => {
+            | Plan::Delete(ChangePlan { queries, .. })
+            | Plan::Merge(ChangePlan { queries, .. }) => {
                 self.lend_queries(queries.as_ref(), cx);
                 self.run_changes(queries.as_deref(), cx).await?;
                 Box::pin(self.run_write(plan, cx, sink, max_rows)).await
@@ -159,6 +172,11 @@ impl Execution {
         sink: &mut dyn RowSink,
         max_rows: usize,
     ) -> Result<Progress, Halt> {
+        if self.state.is_none() && plan.bulk.is_some() && cx.parts.is_none() {
+            let known = (cx.params, cx.eval.settings.analytics);
+            self.bulk = pays(plan, cx.tx.machine(), known).await?;
+        }
+        let plan = plan.bulk.as_deref().filter(|_| self.bulk).unwrap_or(plan);
         let current = self.state.get_or_insert_with(|| State::Select {
             state: Box::new(SelectState::new(plan)),
             batch: Batch::new(plan.targets.len()),
@@ -221,6 +239,7 @@ impl Execution {
             };
             let count = match plan {
                 Plan::Insert(insert) => run_insert(insert, cx, &mut returning).await?,
+                Plan::Merge(change) => run_merge(change, cx).await?,
                 Plan::Update(change) | Plan::Delete(change) => {
                     run_change(change, cx, &mut returning).await?
                 }
@@ -323,9 +342,10 @@ async fn run_copy_out(
     let types: Vec<Type> = columns.iter().map(|t| t.expr.ty).collect();
     let mut writer = CopyWriter::new(&copy.options, &cx.eval.settings, types);
     let mut bytes = Vec::with_capacity(COPY_BYTES);
-    if copy.options.header {
-        writer.header(columns.iter().map(|t| t.name.as_str()), &mut bytes);
-    }
+    writer.begin(columns.iter().map(|t| t.name.as_str()), &mut bytes);
+    let known = (cx.params, cx.eval.settings.analytics);
+    let bulk = cx.parts.is_none() && pays(plan, cx.tx.machine(), known).await?;
+    let plan = plan.bulk.as_deref().filter(|_| bulk).unwrap_or(plan);
     let mut state = SelectState::new(plan);
     let mut batch = Batch::new(plan.targets.len());
     let mut more = true;
@@ -343,6 +363,7 @@ async fn run_copy_out(
             sink.flush().await?;
         }
     }
+    writer.end(&mut bytes);
     if !bytes.is_empty() {
         sink.copy_data(&bytes)?;
     }

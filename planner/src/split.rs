@@ -130,8 +130,9 @@ impl SelectPlan {
             Access::Points(_) => false,
             Access::Ranges { prefix, .. } => !matches!(prefix.first(), Some(KeyTerm::One(_))),
         };
-        let partitioned = scan.table.index_def(scan.index).roots.are_partitioned();
-        (some && partitioned && !scan.locks && scan.pointer_slot.is_none()).then_some(scan)
+        let partitioned = scan.table.index_def(scan.index).roots.are_partitioned()
+            && scan.table.def.partitioning.is_some();
+        (some && partitioned && scan.locks.is_none() && scan.pointer_slot.is_none()).then_some(scan)
     }
 }
 

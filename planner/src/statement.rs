@@ -2,19 +2,27 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{ColumnOrigin, Expr};
+use fencepost_sql::bound::{ColumnOrigin, Expr, Volatility};
 use fencepost_sql::bound::{
-    Copy, CopyDirection, CopySource, From, Leaf, LeafSource, Select, Statement, Target,
+    Copy, CopyDirection, CopyFormat, CopySource, From, Leaf, LeafSource, Select, Statement, Target,
 };
+use fencepost_sql::catalog::RoutineDef;
 use fencepost_sql::error::SqlError;
 
-use crate::build::plan_select;
+use fencepost_sql::settings::Analytics;
+use fencepost_sql::value::Value;
+use fencepost_txn::{Machine, Stop};
+
+use crate::analytics::pays;
+use crate::build::plan_whole_select;
 use crate::decorrelate::decorrelate;
 use crate::inline::inline_queries;
 use crate::plan::{Scan, SelectPlan, Source, TablePlan};
 use crate::subplans::Subplans;
 use crate::tag::Tag;
-use crate::write::{ChangePlan, InsertPlan, InsertSource, plan_delete, plan_insert, plan_update};
+use crate::write::{
+    ChangePlan, InsertPlan, InsertSource, plan_delete, plan_insert, plan_merge, plan_update,
+};
 
 /// A planned statement.
 #[derive(Debug)]
@@ -31,6 +39,8 @@ pub enum Plan {
     Update(ChangePlan),
     /// DELETE.
     Delete(ChangePlan),
+    /// MERGE.
+    Merge(ChangePlan),
     /// COPY TO: the statement for its options, the plan of its rows.
     CopyOut(Box<Copy>, SelectPlan),
     /// COPY FROM.
@@ -69,7 +79,9 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
             plan.queries = queries;
         }
         Plan::Insert(insert) => insert.set_queries(queries),
-        Plan::Update(change) | Plan::Delete(change) => change.queries = queries,
+        Plan::Update(change) | Plan::Delete(change) | Plan::Merge(change) => {
+            change.queries = queries;
+        }
         Plan::CopyIn(_) => {}
     }
     Ok(plan.find_home())
@@ -79,7 +91,7 @@ pub fn plan(mut statement: Statement) -> Result<Plan, Box<Statement>> {
 fn plan_alone(statement: Statement) -> Result<Plan, Box<Statement>> {
     Ok(match statement {
         Statement::Select(select) => {
-            let plan = plan_select(*select);
+            let plan = plan_whole_select(*select);
             match plan.point_scan() {
                 Some(_) => Plan::Point(plan),
                 None if plan.is_single_row() => Plan::Row(plan),
@@ -89,11 +101,12 @@ fn plan_alone(statement: Statement) -> Result<Plan, Box<Statement>> {
         Statement::Insert(insert) => Plan::Insert(plan_insert(*insert)),
         Statement::Update(update) => Plan::Update(plan_update(*update)),
         Statement::Delete(delete) => Plan::Delete(plan_delete(*delete)),
+        Statement::Merge(merge) => Plan::Merge(plan_merge(*merge)),
         Statement::Copy(mut copy) => match copy.direction {
             CopyDirection::In => Plan::CopyIn(copy),
             CopyDirection::Out => {
                 let select = copied_rows(&mut copy);
-                Plan::CopyOut(copy, plan_select(select))
+                Plan::CopyOut(copy, plan_whole_select(select))
             }
         },
         other => return Err(Box::new(other)),
@@ -104,21 +117,7 @@ fn plan_alone(statement: Statement) -> Result<Plan, Box<Statement>> {
 fn copied_rows(copy: &mut Copy) -> Select {
     let (table, columns) = match &mut copy.source {
         CopySource::Query(select) => {
-            let empty = Select {
-                from: From::Nothing,
-                filter: None,
-                grouping: None,
-                having: None,
-                windows: Vec::new(),
-                targets: Vec::new(),
-                visible: 0,
-                distinct: false,
-                distinct_on: Vec::new(),
-                order_by: Vec::new(),
-                limit: None,
-                offset: None,
-                locking: None,
-            };
+            let empty = Select::over(From::Nothing, Vec::new());
             return std::mem::replace(&mut **select, empty);
         }
         CopySource::Table { table, columns, .. } => (Arc::clone(table), columns.clone()),
@@ -134,27 +133,14 @@ fn copied_rows(copy: &mut Copy) -> Select {
             }),
         })
         .collect();
-    Select {
-        from: From::Leaf(Leaf {
-            alias: table.name.clone(),
-            column_names: table.columns.iter().map(|c| c.name.clone()).collect(),
-            column_types: table.columns.iter().map(|c| c.ty).collect(),
-            first_slot: 0,
-            source: LeafSource::Table(table),
-        }),
-        filter: None,
-        grouping: None,
-        having: None,
-        windows: Vec::new(),
-        visible: targets.len(),
-        targets,
-        distinct: false,
-        distinct_on: Vec::new(),
-        order_by: Vec::new(),
-        limit: None,
-        offset: None,
-        locking: None,
-    }
+    let leaf = Leaf {
+        alias: table.name.clone(),
+        column_names: table.columns.iter().map(|c| c.name.clone()).collect(),
+        column_types: table.columns.iter().map(|c| c.ty).collect(),
+        first_slot: 0,
+        source: LeafSource::Table(table),
+    };
+    Select::over(From::Leaf(leaf), targets)
 }
 
 impl SelectPlan {
@@ -199,12 +185,24 @@ impl Plan {
                     tables.push(Arc::new(TablePlan::new(&related.table)));
                 }
             }
+            if let Some(top) = &integrity.rules.within {
+                tables.push(Arc::new(TablePlan::new(top)));
+            }
         }
         self.for_each_table(&mut |table| {
             if tables.iter().all(|t| t.def.id != table.def.id) {
                 tables.push(Arc::clone(table));
             }
         });
+        let tops: Vec<_> = tables
+            .iter()
+            .filter_map(|t| t.rules.within.clone())
+            .collect();
+        for top in tops {
+            if tables.iter().all(|t| t.def.id != top.id) {
+                tables.push(Arc::new(TablePlan::new(&top)));
+            }
+        }
         tables
     }
 
@@ -224,7 +222,7 @@ impl Plan {
                 }
                 insert.queries.iter().for_each(|q| q.for_each_table(f));
             }
-            Plan::Update(change) | Plan::Delete(change) => {
+            Plan::Update(change) | Plan::Delete(change) | Plan::Merge(change) => {
                 f(&change.table);
                 if let Some(references) = &change.references {
                     references.tables.iter().for_each(&mut *f);
@@ -243,10 +241,26 @@ impl Plan {
                 &plan.queries
             }
             Plan::Insert(insert) => &insert.queries,
-            Plan::Update(change) | Plan::Delete(change) => &change.queries,
+            Plan::Update(change) | Plan::Delete(change) | Plan::Merge(change) => &change.queries,
             Plan::CopyIn(_) => &None,
         };
         queries.as_deref()
+    }
+
+    /// The functions of users that it calls.
+    pub fn routines(&self) -> &[Arc<RoutineDef>] {
+        if let Plan::CopyIn(copy) = self
+            && let CopySource::Table { integrity, .. } = &copy.source
+        {
+            return &integrity.routines;
+        }
+        self.queries().map_or(&[], |queries| &queries.routines)
+    }
+
+    /// May a function that it calls change rows?
+    fn calls_volatile(&self) -> bool {
+        let volatile = |routine: &Arc<RoutineDef>| routine.volatility == Volatility::Volatile;
+        self.routines().iter().any(volatile)
     }
 
     /// RETURNING, where the plan changes rows; empty for none.
@@ -258,6 +272,7 @@ impl Plan {
             | Plan::Point(_)
             | Plan::Select(_)
             | Plan::CopyOut(..)
+            | Plan::Merge(_)
             | Plan::CopyIn(_) => &[],
         }
     }
@@ -266,15 +281,20 @@ impl Plan {
     pub fn has_references(&self) -> bool {
         match self {
             Plan::Insert(insert) => insert.references.is_some(),
-            Plan::Update(change) | Plan::Delete(change) => change.references.is_some(),
+            Plan::Update(change) | Plan::Delete(change) | Plan::Merge(change) => {
+                change.references.is_some()
+            }
             _ => false,
         }
     }
 
-    /// The number of columns of a COPY TO.
-    pub fn copied_columns(&self) -> Option<usize> {
+    /// The number of columns of a COPY TO, and whether it is in binary.
+    pub fn copied_columns(&self) -> Option<(usize, bool)> {
         match self {
-            Plan::CopyOut(_, select) => Some(select.visible),
+            Plan::CopyOut(copy, select) => {
+                let binary = copy.options.format == CopyFormat::Binary;
+                Some((select.visible, binary))
+            }
             _ => None,
         }
     }
@@ -285,16 +305,48 @@ impl Plan {
             .is_some_and(|queries| !queries.changes.is_empty())
     }
 
+    /// Whether it runs as its plan for much work says.
+    ///
+    /// # Errors
+    /// As those of reading.
+    pub async fn is_bulk(
+        &self,
+        machine: &Machine,
+        known: (&[Value], Analytics),
+    ) -> Result<bool, Stop> {
+        match self {
+            Plan::Select(plan) | Plan::CopyOut(_, plan) => pays(plan, machine, known).await,
+            _ => Ok(false),
+        }
+    }
+
     /// Does it only read, without taking intents?
     pub fn is_snapshot_read(&self) -> bool {
-        if self.has_changes() {
+        if self.has_changes() || self.calls_volatile() {
             return false;
         }
         match self {
             Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
                 !plan.locks()
             }
-            Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) | Plan::CopyIn(_) => false,
+            Plan::Insert(_)
+            | Plan::Update(_)
+            | Plan::Delete(_)
+            | Plan::Merge(_)
+            | Plan::CopyIn(_) => false,
+        }
+    }
+
+    /// Is it a SELECT?
+    pub fn is_query(&self) -> bool {
+        matches!(self, Plan::Row(_) | Plan::Point(_) | Plan::Select(_))
+    }
+
+    /// Is it a SELECT FOR UPDATE?
+    pub fn locks_rows(&self) -> bool {
+        match self {
+            Plan::Point(plan) | Plan::Select(plan) => plan.locks(),
+            _ => false,
         }
     }
 
@@ -302,7 +354,7 @@ impl Plan {
     pub fn is_write(&self) -> bool {
         matches!(
             self,
-            Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) | Plan::CopyIn(_)
+            Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) | Plan::Merge(_) | Plan::CopyIn(_)
         ) || self.has_changes()
     }
 
@@ -313,6 +365,7 @@ impl Plan {
             Plan::Insert(_) => "INSERT",
             Plan::Update(_) => "UPDATE",
             Plan::Delete(_) => "DELETE",
+            Plan::Merge(_) => "MERGE",
             Plan::CopyOut(..) | Plan::CopyIn(_) => "COPY",
         }
     }
@@ -328,13 +381,10 @@ impl Plan {
 
 /// 0A000 for what the executor does not do.
 pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
-    use fencepost_sql::bound::{CopyFormat, WaitPolicy};
     let mut refused = None;
-    statement.for_each_query(&mut |select| match select.locking.map(|l| l.wait) {
-        Some(WaitPolicy::NoWait) => refused = Some("NOWAIT"),
-        Some(WaitPolicy::Skip) => refused = Some("SKIP LOCKED"),
-        Some(WaitPolicy::Block) | None => {}
-    });
+    if let Statement::Declare(declare) = statement {
+        return check_supported(&declare.query);
+    }
     if let Statement::With(changes) = statement {
         for (nth, (_, change)) in changes.first.iter().enumerate() {
             check_supported(change)?;
@@ -381,12 +431,7 @@ pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
     if let Some(feature) = refused {
         return Err(SqlError::unsupported(feature));
     }
-    match statement {
-        Statement::Copy(copy) if copy.options.format == CopyFormat::Binary => {
-            Err(SqlError::unsupported("COPY in binary format"))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Does `other` read the table that `change` changes? It would see the changes, which it must not.
@@ -395,7 +440,7 @@ fn reads(other: &Statement, change: &Statement) -> bool {
         return false;
     };
     let mut found = match other {
-        Statement::Update(_) | Statement::Delete(_) => other
+        Statement::Update(_) | Statement::Delete(_) | Statement::Merge(_) => other
             .changed_table()
             .is_some_and(|changed| changed.id == table.id),
         _ => false,

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{Expr, LeafSource, Node, Select, Statement, Subquery, SubqueryKind};
+use fencepost_sql::catalog::RoutineDef;
 
 use crate::build::plan_select;
 use crate::plan::{Access, KeyTerm, Scan, SelectPlan, Source, TablePlan};
@@ -19,6 +20,8 @@ pub struct Subplans {
     pub outer_slots: usize,
     /// The statements of WITH that change rows, with the numbers that what they return is kept under.
     pub changes: Vec<(usize, Plan)>,
+    /// The functions of users that it calls, or that triggers may.
+    pub routines: Vec<Arc<RoutineDef>>,
 }
 
 impl Subplans {
@@ -59,7 +62,18 @@ impl Subplans {
                 _ => {}
             }
         });
-        if !any {
+        let mut routines: Vec<Arc<RoutineDef>> = Vec::new();
+        statement.for_each_routine(&mut |call| {
+            if routines.iter().all(|known| known.id != call.routine.id) {
+                routines.push(Arc::clone(&call.routine));
+            }
+        });
+        statement.for_each_trigger(&mut |routine| {
+            if routines.iter().all(|known| known.id != routine.id) {
+                routines.push(Arc::clone(routine));
+            }
+        });
+        if !any && routines.is_empty() {
             return None;
         }
         let plan = |query: Option<Arc<Select>>| query.map(|q| plan_select(Select::clone(&q)));
@@ -67,6 +81,7 @@ impl Subplans {
             plans: queries.into_iter().map(plan).collect(),
             outer_slots,
             changes: Vec::new(),
+            routines,
         })
     }
 
@@ -119,7 +134,7 @@ pub fn inits(source: &Source) -> Vec<Expr> {
 fn collect(source: &Source, out: &mut Vec<Expr>) {
     match source {
         Source::Scan(scan) => for_each_key(scan, &mut |expr| queries(expr, out)),
-        Source::Filter { input, .. } => collect(input, out),
+        Source::Filter { input, .. } | Source::Analytics { input, .. } => collect(input, out),
         Source::Join(join) => {
             collect(&join.left, out);
             collect(&join.right, out);

@@ -73,13 +73,44 @@ pub enum TermKind {
     Upper(Expr, bool),
 }
 
+/// What terms are about: the columns of a leaf, or an expression over them, which is the column `own.0` then.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    own: SlotRange,
+    expression: Option<&'a Expr>,
+}
+
 /// The terms on the leaf that owns `own`, whose other sides read only `known` slots.
 pub fn terms(conjuncts: &[Expr], own: SlotRange, known: SlotRange) -> Vec<Term> {
+    let subject = Subject {
+        own,
+        expression: None,
+    };
+    about(conjuncts, subject, known, 0)
+}
+
+/// The terms on what an expression over the leaf gives, as those of the column `column`.
+pub fn expression_terms(
+    conjuncts: &[Expr],
+    (own, known): (SlotRange, SlotRange),
+    expression: &Expr,
+    column: usize,
+) -> Vec<Term> {
+    let mut expression = expression.clone();
+    expression.remap_columns(&mut |slot| slot + own.0);
+    let subject = Subject {
+        own,
+        expression: Some(&expression),
+    };
+    about(conjuncts, subject, known, column)
+}
+
+fn about(conjuncts: &[Expr], of: Subject<'_>, known: SlotRange, first: usize) -> Vec<Term> {
     let mut found = Vec::new();
     for (position, conjunct) in conjuncts.iter().enumerate() {
-        if let Some((column, kind)) = term(conjunct, own, known) {
+        if let Some((column, kind)) = term(conjunct, of, known) {
             found.push(Term {
-                column: column - own.0,
+                column: column - of.own.0 + first,
                 kind,
                 conjunct: position,
             });
@@ -88,22 +119,23 @@ pub fn terms(conjuncts: &[Expr], own: SlotRange, known: SlotRange) -> Vec<Term> 
     found
 }
 
-fn term(conjunct: &Expr, own: SlotRange, known: SlotRange) -> Option<(usize, TermKind)> {
+fn term(conjunct: &Expr, of: Subject<'_>, known: SlotRange) -> Option<(usize, TermKind)> {
+    let own = of.own;
     match &conjunct.node {
         Node::Compare {
             op,
             class,
             left,
             right,
-        } => comparison(*op, *class, left, right, own, known)
-            .or_else(|| comparison(op.swap(), *class, right, left, own, known)),
+        } => comparison(*op, *class, left, right, of, known)
+            .or_else(|| comparison(op.swap(), *class, right, left, of, known)),
         Node::InList {
             negated: false,
             input,
             list,
             ..
         } => {
-            let column = own_column(input, own)?;
+            let column = own_column(input, of)?;
             let known = list.iter().all(|e| is_known(e, own, known));
             let kind = match list.as_slice() {
                 [one] => TermKind::Equal(one.clone()),
@@ -117,7 +149,7 @@ fn term(conjunct: &Expr, own: SlotRange, known: SlotRange) -> Option<(usize, Ter
             left,
             array,
         } => {
-            let column = own_column(left, own)?;
+            let column = own_column(left, of)?;
             is_known(array, own, known).then(|| (column, TermKind::Any(vec![Expr::clone(array)])))
         }
         Node::Subquery(sub) if !sub.volatile && sub.stands_alone() => {
@@ -129,11 +161,11 @@ fn term(conjunct: &Expr, own: SlotRange, known: SlotRange) -> Option<(usize, Ter
             else {
                 return None;
             };
-            let column = own_column(member_test(test, columns)?.0, own)?;
+            let column = own_column(member_test(test, columns)?.0, of)?;
             Some((column, TermKind::Members(conjunct.clone())))
         }
-        Node::Or(parts) => any_of(parts, own, known),
-        Node::Column(slot) if own.0 <= *slot && *slot < own.1 => {
+        Node::Or(parts) => any_of(parts, of, known),
+        Node::Column(slot) if of.expression.is_none() && own.0 <= *slot && *slot < own.1 => {
             let yes = Expr::constant(Type::BOOL, fencepost_sql::value::Value::Bool(true));
             Some((*slot, TermKind::Equal(yes)))
         }
@@ -142,11 +174,11 @@ fn term(conjunct: &Expr, own: SlotRange, known: SlotRange) -> Option<(usize, Ter
 }
 
 /// `a = 1 OR a = 2` is `a IN (1, 2)`.
-fn any_of(parts: &[Expr], own: SlotRange, known: SlotRange) -> Option<(usize, TermKind)> {
+fn any_of(parts: &[Expr], of: Subject<'_>, known: SlotRange) -> Option<(usize, TermKind)> {
     let mut list = Vec::new();
     let mut column = None;
     for part in parts {
-        let (slot, kind) = term(part, own, known)?;
+        let (slot, kind) = term(part, of, known)?;
         if *column.get_or_insert(slot) != slot {
             return None;
         }
@@ -165,11 +197,11 @@ fn comparison(
     class: CompareClass,
     column: &Expr,
     other: &Expr,
-    own: SlotRange,
+    of: Subject<'_>,
     known: SlotRange,
 ) -> Option<(usize, TermKind)> {
-    let slot = own_column(column, own)?;
-    if !is_known(other, own, known) {
+    let slot = own_column(column, of)?;
+    if !is_known(other, of.own, known) {
         return None;
     }
     debug_assert!(class == CompareClass::Int || !other.ty.kind.is_integer());
@@ -185,11 +217,17 @@ fn comparison(
     Some((slot, kind))
 }
 
-/// The slot, where `expr` is a column of the leaf, perhaps under a cast that changes no value.
-fn own_column(expr: &Expr, own: SlotRange) -> Option<usize> {
+/// The slot, where `expr` is a column of the leaf or the expression that is asked about, perhaps under a cast that changes
+/// no value.
+fn own_column(expr: &Expr, of: Subject<'_>) -> Option<usize> {
+    if of.expression.is_some_and(|wanted| wanted == expr) {
+        return Some(of.own.0);
+    }
     match &expr.node {
-        Node::Column(slot) if own.0 <= *slot && *slot < own.1 => Some(*slot),
-        Node::Cast { input, .. } if same_values(&input.ty, &expr.ty) => own_column(input, own),
+        Node::Column(slot) if of.expression.is_none() && of.own.0 <= *slot && *slot < of.own.1 => {
+            Some(*slot)
+        }
+        Node::Cast { input, .. } if same_values(&input.ty, &expr.ty) => own_column(input, of),
         _ => None,
     }
 }

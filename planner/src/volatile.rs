@@ -5,11 +5,15 @@ use fencepost_sql::bound::{Expr, Grouping, TableFunction, Target, Volatility};
 
 use crate::plan::{Access, JoinMethod, KeyTerm, Scan, SelectPlan, Source};
 use crate::statement::Plan;
-use crate::write::{Action, InsertSource};
+use crate::write::InsertSource;
 
 impl Plan {
     /// Does it call a function that may give something else at each call, or change the session?
     pub fn is_volatile(&self) -> bool {
+        // What triggers do is not looked at.
+        if self.is_write() && !self.routines().is_empty() {
+            return true;
+        }
         match self {
             Plan::Row(plan) | Plan::Point(plan) | Plan::Select(plan) | Plan::CopyOut(_, plan) => {
                 select(plan)
@@ -24,13 +28,9 @@ impl Plan {
                 });
                 source || update || targets(&insert.returning)
             }
-            Plan::Update(change) | Plan::Delete(change) => {
-                let action = match &change.action {
-                    Action::Update { assignments, .. } => {
-                        assignments.iter().any(|assignment| expr(&assignment.value))
-                    }
-                    Action::Delete => false,
-                };
+            Plan::Update(change) | Plan::Delete(change) | Plan::Merge(change) => {
+                let mut action = false;
+                change.action.for_each_expr(&mut |own| action |= expr(own));
                 action
                     || source(&change.source)
                     || any(&change.filter)
@@ -82,11 +82,12 @@ fn source(from: &Source) -> bool {
         Source::Cte { cte, .. } => cte.volatile,
         Source::Set(set) => select(&set.left) || select(&set.right),
         Source::Recursive(plan) => select(&plan.base) || select(&plan.step),
-        Source::Lateral { input, .. } => source(input),
+        Source::Lateral { input, .. } | Source::Analytics { input, .. } => source(input),
         Source::Scan(scan) => any(&scan.filter) || access(scan),
         Source::Values { rows, .. } => rows.iter().any(any),
         Source::Function { function, args, .. } => {
-            *function == TableFunction::TxidStatus || any(args)
+            let changing = [TableFunction::TxidStatus, TableFunction::Sequence];
+            changing.contains(function) || any(args)
         }
         Source::Subquery { plan, .. } => select(plan),
         Source::Filter { input, filter } => source(input) || expr(filter),

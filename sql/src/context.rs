@@ -2,15 +2,22 @@
 //!
 //! Plain data, made once a statement; `set_config` leaves its changes here for the session to take.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
+use crate::advisory::AdvisoryLocks;
 use crate::catalog::{Catalog, Snapshot, outcomes};
-use crate::error::SqlError;
+use crate::cursors::CursorInfo;
+use crate::error::{SqlError, SqlState};
+use crate::notify::Notifications;
 use crate::sequences::Sequences;
+use crate::sessions::Sessions;
 use crate::settings::Settings;
+use crate::statements::{NamedStatement, Statements};
 
 /// The surroundings of an evaluation.
 #[derive(Debug)]
@@ -21,14 +28,16 @@ pub struct EvalContext {
     pub transaction_start: i64,
     /// `statement_timestamp()`.
     pub statement_start: i64,
-    /// The session user's name.
+    /// The name of the session's role.
     pub user: String,
+    /// The role that a function of its owner's acts for, while it runs.
+    acting: RwLock<Option<Arc<str>>>,
+    /// The session user's name.
+    pub session_user: String,
     /// The database's name.
     pub database: String,
-    /// A monotonic clock in nanoseconds, for `clock_timestamp()`.
-    pub elapsed: fn() -> u64,
-    /// What `elapsed` gave when the statement began.
-    pub elapsed_at_start: u64,
+    /// `clock_timestamp()`, as the transaction's start; without it time stands still within a statement.
+    pub clock: Option<fn() -> i64>,
     /// `pg_backend_pid()`
     pub backend_pid: i32,
     /// The machine's number.
@@ -36,13 +45,31 @@ pub struct EvalContext {
     /// The catalog of the database, where there is one.
     pub database_catalog: Option<Arc<Catalog>>,
     /// The catalog as the transaction has changed it.
-    pub private: Option<Arc<Snapshot>>,
+    private: RwLock<Option<Arc<Snapshot>>>,
+    /// The session's cursors.
+    pub cursors: Box<[CursorInfo]>,
+    /// The statements that the session has prepared.
+    pub prepared: HashMap<Box<str>, Arc<dyn NamedStatement>>,
     /// `txid_current()`, 0 until it is asked for.
     transaction_number: AtomicI64,
     /// The state of `random()`.
     random: AtomicU64,
+    /// `pg_trigger_depth()`: how many triggers run within each other.
+    pub trigger_depth: AtomicU32,
     /// The sequences.
     pub sequences: Sequences,
+    /// What the session tells others, and listens to.
+    pub notifications: Notifications,
+    /// `lock_timeout`: how long a statement waits for a lock; `None` is for ever.
+    pub lock_timeout: Option<Duration>,
+    /// The sessions of the database.
+    pub sessions: Option<Arc<dyn Sessions>>,
+    /// What statements have cost.
+    pub statements: Option<Arc<dyn Statements>>,
+    /// The session's advisory locks.
+    pub advisory: Option<Arc<dyn AdvisoryLocks>>,
+    /// What the client is to be warned of.
+    warnings: Mutex<Vec<SqlError>>,
     /// What `set_config` asked for: name, value, only for the transaction.
     changes: Mutex<Vec<(String, String, bool)>>,
 }
@@ -55,18 +82,46 @@ impl EvalContext {
             transaction_start: now,
             statement_start: now,
             user: "postgres".to_owned(),
+            acting: RwLock::default(),
+            session_user: "postgres".to_owned(),
             database: "postgres".to_owned(),
-            elapsed: || 0,
-            elapsed_at_start: 0,
+            clock: None,
             backend_pid: 0,
             machine: 0,
             database_catalog: None,
-            private: None,
+            private: RwLock::default(),
+            cursors: Box::default(),
+            prepared: HashMap::new(),
             transaction_number: AtomicI64::new(0),
             random: AtomicU64::new(random_seed),
+            trigger_depth: AtomicU32::new(0),
             sequences: Sequences::default(),
+            notifications: Notifications::default(),
+            lock_timeout: None,
+            sessions: None,
+            statements: None,
+            advisory: None,
+            warnings: Mutex::new(Vec::new()),
             changes: Mutex::new(Vec::new()),
         }
+    }
+
+    /// The current role's name.
+    pub fn current_user(&self) -> String {
+        match &*self.acting.read() {
+            Some(role) => role.to_string(),
+            None => self.user.clone(),
+        }
+    }
+
+    /// The role that a function of its owner's acts for, if one does.
+    pub fn acting(&self) -> Option<Arc<str>> {
+        self.acting.read().clone()
+    }
+
+    /// From now on it is this role that acts; the one before.
+    pub fn act_as(&self, role: Option<Arc<str>>) -> Option<Arc<str>> {
+        std::mem::replace(&mut *self.acting.write(), role)
     }
 
     /// The next 64 random bits (splitmix64: any state is a good one).
@@ -82,8 +137,33 @@ impl EvalContext {
     /// The catalog as the transaction has changed it, or else the newest that is known.
     pub fn catalog(&self) -> Arc<Snapshot> {
         let newest = || self.database_catalog.as_ref().map(|of| of.newest());
-        let snapshot = self.private.clone().or_else(newest);
+        let snapshot = self.private().or_else(newest);
         snapshot.unwrap_or_default()
+    }
+
+    /// The catalog as the transaction has changed it, if it has.
+    pub fn private(&self) -> Option<Arc<Snapshot>> {
+        self.private.read().clone()
+    }
+
+    /// Has the transaction changed the catalog?
+    pub fn has_private(&self) -> bool {
+        self.private.read().is_some()
+    }
+
+    /// The catalog is this to the transaction; `None`: as it is to all.
+    pub fn set_private(&self, catalog: Option<Arc<Snapshot>>) {
+        *self.private.write() = catalog;
+    }
+
+    /// How many settings have been asked to change.
+    pub fn changes_mark(&self) -> usize {
+        self.changes.lock().len()
+    }
+
+    /// Forgets the changes of settings since a mark.
+    pub fn changes_back_to(&self, mark: usize) {
+        self.changes.lock().truncate(mark);
     }
 
     /// The number of the transaction, which has one from now on.
@@ -109,9 +189,7 @@ impl EvalContext {
 
     /// The clock's time now.
     pub fn clock_now(&self) -> i64 {
-        let passed = (self.elapsed)().saturating_sub(self.elapsed_at_start);
-        let passed_us = i64::try_from(passed / 1000).unwrap_or(i64::MAX);
-        self.statement_start.saturating_add(passed_us)
+        self.clock.map_or(self.statement_start, |clock| clock())
     }
 
     /// Starts the random sequence again.
@@ -141,6 +219,17 @@ impl EvalContext {
             .lock()
             .push((name.to_owned(), canonical.clone(), local));
         Ok(canonical)
+    }
+
+    /// Warns the client, once the statement has ended.
+    pub fn warn(&self, message: impl Into<String>) {
+        let warning = SqlError::new(SqlState::WARNING, message);
+        self.warnings.lock().push(warning);
+    }
+
+    /// The warnings.
+    pub fn take_warnings(&self) -> Vec<SqlError> {
+        std::mem::take(&mut *self.warnings.lock())
     }
 
     /// The changes `set_config` asked for: name, value, only for the transaction.

@@ -122,6 +122,7 @@ states! {
     DUPLICATE_TABLE = b"42P07", "A relation of that name exists.";
     AMBIGUOUS_PARAMETER = b"42P08", "A parameter used with two types.";
     INVALID_COLUMN_REFERENCE = b"42P10", "A position that is not in the list.";
+    INVALID_CURSOR_DEFINITION = b"42P11", "A cursor that cannot be.";
     INVALID_TABLE_DEFINITION = b"42P16", "A table that cannot be.";
     INVALID_OBJECT_DEFINITION = b"42P17", "An object that cannot be.";
     INDETERMINATE_DATATYPE = b"42P18", "A parameter whose type cannot be told.";
@@ -142,6 +143,8 @@ states! {
     IO_ERROR = b"58030", "The storage failed.";
     INTERNAL_ERROR = b"XX000", "A bug.";
 }
+
+const PLAN_CHANGED: &str = "cached plan must not change result type";
 
 /// An error with everything the wire can carry.
 #[derive(Clone, PartialEq)]
@@ -216,6 +219,17 @@ impl SqlError {
         )
     }
 
+    /// 0A000: who parsed the statement has been told of other columns than it has by now.
+    #[cold]
+    pub fn plan_changed() -> SqlError {
+        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, PLAN_CHANGED)
+    }
+
+    /// Is it [`plan_changed`](Self::plan_changed)? Clients may parse the statement again then.
+    pub fn is_plan_changed(&self) -> bool {
+        self.0.sqlstate == SqlState::FEATURE_NOT_SUPPORTED && self.0.message == PLAN_CHANGED
+    }
+
     /// XX000: a state that should not be.
     #[cold]
     pub fn internal(message: impl Into<String>) -> SqlError {
@@ -266,6 +280,24 @@ impl SqlError {
     /// With a CONTEXT.
     pub fn context(mut self, context: impl Into<String>) -> SqlError {
         self.0.context = Some(context.into());
+        self
+    }
+
+    /// With a further CONTEXT, behind what is there.
+    pub fn within(mut self, place: &str) -> SqlError {
+        match &mut self.0.context {
+            Some(context) => {
+                context.push('\n');
+                context.push_str(place);
+            }
+            None => self.0.context = Some(place.to_owned()),
+        }
+        self
+    }
+
+    /// Without a position: that is one of a text which the client has not sent.
+    pub fn without_position(mut self) -> SqlError {
+        self.0.position = None;
         self
     }
 

@@ -8,6 +8,7 @@
 //! time     as its integer                    timetz   as in UTC, then the offset
 //! interval as microseconds, 16 bytes
 //! array    each element marked, ends with 00, then dimensions, sizes and lower bounds
+//! enum     the place of its label, a float64
 //! uuid     as it is                          text, bytea       00 -> 00 FF, ends with 00 01
 //! numeric  sign, exponent, digit pairs + 1, ends with 00 (complemented when negative)
 //! ```
@@ -20,9 +21,15 @@
 //! - KEY-3: where an index may hold two rows with the same columns (not unique, or unique with a
 //!   NULL in it), the row's address follows, so every key of a tree is distinct.
 
+use std::borrow::Cow;
+
 use rust_decimal::Decimal;
 
-use crate::catalog::{IndexDef, TableDef};
+use crate::bound::Expr;
+use crate::catalog::{EXPRESSION, IndexDef, TableDef};
+use crate::context::EvalContext;
+use crate::error::SqlError;
+use crate::functions;
 use crate::types::TypeKind;
 use crate::value::{Array, Value};
 
@@ -38,6 +45,9 @@ pub const ADDRESS_BYTES: usize = 8;
 pub struct KeyCodec {
     columns: Vec<KeyColumn>,
     unique: bool,
+    /// The columns of the table; what expressions give comes behind them.
+    width: usize,
+    expressions: Vec<Expr>,
 }
 
 /// How one column of a key is made.
@@ -58,17 +68,44 @@ impl KeyCodec {
             .columns
             .iter()
             .map(|c| KeyColumn {
-                column: c.column,
+                column: match c.column.checked_sub(EXPRESSION) {
+                    Some(at) => table.columns.len() + at,
+                    None => c.column,
+                },
                 desc: c.desc,
                 nulls_first: c.nulls_first,
                 marked: !index.primary,
-                blank_padded: matches!(table.columns[c.column].ty.kind, TypeKind::BpChar),
+                blank_padded: matches!(index.type_of(table, c.column).kind, TypeKind::BpChar),
             })
             .collect();
         KeyCodec {
             columns,
             unique: index.unique,
+            width: table.columns.len(),
+            expressions: index
+                .more
+                .expressions
+                .iter()
+                .map(|e| e.value.clone())
+                .collect(),
         }
+    }
+
+    /// `row` with what the expressions of the index give for it behind its columns: what keys are made of.
+    #[inline]
+    pub fn key_row<'a>(
+        &self,
+        row: &'a [Value],
+        eval: &EvalContext,
+    ) -> Result<Cow<'a, [Value]>, SqlError> {
+        if self.expressions.is_empty() {
+            return Ok(Cow::Borrowed(row));
+        }
+        let mut whole = row[..self.width].to_vec();
+        for expression in &self.expressions {
+            whole.push(functions::eval(expression, row, &[], eval)?);
+        }
+        Ok(Cow::Owned(whole))
     }
 
     /// Number of key columns.
@@ -76,7 +113,7 @@ impl KeyCodec {
         self.columns.len()
     }
 
-    /// The key of `row` without an address, into `out` (which is cleared). Returns whether the
+    /// The key of a [`Self::key_row`] without an address, into `out` (which is cleared). Returns whether the
     /// address has to follow (KEY-3).
     pub fn encode_row(&self, row: &[Value], out: &mut Vec<u8>) -> bool {
         out.clear();
@@ -89,7 +126,7 @@ impl KeyCodec {
         has_null || !self.unique
     }
 
-    /// The whole key of `row`, which lives at `address`.
+    /// The whole key of a [`Self::key_row`], which lives at `address`.
     pub fn encode_entry(&self, row: &[Value], address: u64, out: &mut Vec<u8>) {
         if self.encode_row(row, out) {
             out.extend_from_slice(&address.to_be_bytes());
@@ -105,9 +142,11 @@ impl KeyCodec {
         // A marker, the end of a string, and up to four bytes a character.
         let text = |length: usize| length.saturating_mul(4).saturating_add(3);
         let bytes = index.columns.iter().map(|c| {
-            let ty = &table.columns[c.column].ty;
+            let ty = index.type_of(table, c.column);
             match ty.kind {
                 TypeKind::Numeric => NUMERIC_BYTES,
+                // As its place.
+                TypeKind::Enum(_) => 9,
                 kind if kind.is_string() || kind.size() < 0 => {
                     ty.length().map_or(SLOT_BYTES_MAX, text)
                 }
@@ -226,6 +265,7 @@ fn encode_value(value: &Value, blank_padded: bool, out: &mut Vec<u8>) {
         Value::Uuid(u) => out.extend_from_slice(u),
         Value::Oid(oid) => out.extend_from_slice(&oid.to_be_bytes()),
         Value::Object(object) => out.extend_from_slice(&object.oid.to_be_bytes()),
+        Value::Enum(value) => out.extend_from_slice(&fold_f64(value.place()).to_be_bytes()),
         Value::Json(s) => push_bytes(s.as_bytes(), out),
         Value::Jsonb(s) => crate::types::json::push_key(s, out),
         Value::Array(array) => push_array(array, blank_padded, out),

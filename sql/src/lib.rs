@@ -6,19 +6,25 @@
 //!                                     functions::eval ◀──┘  values, types, settings
 //! ```
 
+pub mod advisory;
 pub mod binder;
 pub mod bound;
 pub mod catalog;
 pub mod context;
+pub mod cursors;
 pub mod error;
 pub mod functions;
 pub mod key;
+pub mod notify;
 pub mod parser;
 pub mod password;
 pub mod pg_catalog;
+pub mod plpgsql;
 pub mod row;
 pub mod sequences;
+pub mod sessions;
 pub mod settings;
+pub mod statements;
 pub mod stop;
 pub mod system;
 pub mod types;

@@ -14,21 +14,23 @@
 //! A row that was written before columns were added has fewer: it is read by the layout that it was written with, and
 //! has in the others what they say (`ColumnMore::missing`).
 //!
-//! Fixed columns sit at offsets known from the table alone, so reading one is one load and a
-//! shift. `numeric` is kept as sign, scale and the mantissa's significant bytes.
+//! Fixed columns sit at offsets known from the table alone, so reading one is one load and a shift. How values
+//! are kept is told in `value`.
 //!
 //! Failure: every offset read from the bytes is checked; bytes that make no row are an error
 //! (XX001), never a panic.
 
-use compact_str::CompactString;
-use rust_decimal::Decimal;
-
 use crate::catalog::ColumnDef;
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind;
-use crate::value::{Interval, TimeTz, Value};
+use crate::value::Value;
 
 mod array;
+mod reader;
+mod value;
+
+pub use reader::RowReader;
+use value::{fixed_width, is_of, put_fixed, put_varying, varying_bytes};
 
 const DATA_CORRUPTED: SqlState = SqlState::new(b"XX001");
 const HEADER_BYTES: usize = 8;
@@ -259,279 +261,8 @@ impl RowLayout {
     }
 }
 
-/// One encoded row, checked as far as its header.
-#[derive(Clone, Copy, Debug)]
-pub struct RowReader<'a> {
-    /// What it was written with.
-    layout: &'a RowLayout,
-    /// What it is read with.
-    whole: &'a RowLayout,
-    bytes: &'a [u8],
-    /// Length of the row, of which `bytes` may be the beginning only.
-    total: usize,
-    nulls: bool,
-    wide: bool,
-    ends_at: usize,
-    data_at: usize,
-}
-
-impl<'a> RowReader<'a> {
-    fn new(layout: &'a RowLayout, bytes: &'a [u8]) -> Option<RowReader<'a>> {
-        let total = u32::from_le_bytes(bytes.get(0..4)?.try_into().ok()?) as usize;
-        let columns = u16::from_le_bytes(bytes.get(4..6)?.try_into().ok()?);
-        let flags = u16::from_le_bytes(bytes.get(6..8)?.try_into().ok()?);
-        let whole = layout;
-        let layout = whole.of_width(usize::from(columns))?;
-        let bytes = bytes.get(..total).unwrap_or(bytes);
-        let nulls = flags & FLAG_NULLS != 0;
-        let wide = flags & FLAG_WIDE != 0;
-        let bitmap = if nulls {
-            layout.columns.len().div_ceil(8)
-        } else {
-            0
-        };
-        let ends_at = layout.fixed_end + bitmap;
-        let data_at = ends_at + layout.varying.len() * if wide { 4 } else { 2 };
-        let sound = flags & !(FLAG_NULLS | FLAG_WIDE) == 0 && data_at <= bytes.len();
-        sound.then_some(RowReader {
-            layout,
-            whole,
-            bytes,
-            total,
-            nulls,
-            wide,
-            ends_at,
-            data_at,
-        })
-    }
-
-    /// The value of `column`.
-    #[inline]
-    pub fn get(&self, column: usize) -> Result<Value, SqlError> {
-        let Some(place) = self.layout.columns.get(column) else {
-            return Ok(self.whole.missing(column).clone());
-        };
-        if self.is_null(column) {
-            return Ok(Value::Null);
-        }
-        let value = match place.at {
-            At::Fixed(at) => self.bytes.get(at..).and_then(|b| get_fixed(place.kind, b)),
-            At::Varying(nth) => self.varying(nth).and_then(|b| get_varying(place.kind, b)),
-        };
-        value.ok_or_else(corrupt)
-    }
-
-    /// Is `column` NULL?
-    #[inline]
-    pub fn is_null(&self, column: usize) -> bool {
-        if column >= self.layout.columns.len() {
-            return self.whole.missing(column).is_null();
-        }
-        self.nulls
-            && self
-                .bytes
-                .get(self.layout.fixed_end + column / 8)
-                .is_some_and(|byte| byte >> (column % 8) & 1 == 1)
-    }
-
-    fn varying(&self, nth: usize) -> Option<&'a [u8]> {
-        let start = match nth {
-            0 => 0,
-            _ => self.end(nth - 1)?,
-        };
-        let end = self.end(nth)?;
-        self.bytes.get(self.data_at..)?.get(start..end)
-    }
-
-    fn end(&self, nth: usize) -> Option<usize> {
-        if self.wide {
-            let slot = self.ends_at + nth * 4;
-            let raw = self.bytes.get(slot..slot + 4)?.try_into().ok()?;
-            usize::try_from(u32::from_le_bytes(raw)).ok()
-        } else {
-            let slot = self.ends_at + nth * 2;
-            let raw = self.bytes.get(slot..slot + 2)?.try_into().ok()?;
-            Some(usize::from(u16::from_le_bytes(raw)))
-        }
-    }
-}
-
-/// Whether a value may be of a type.
-fn is_of(value: &Value, kind: TypeKind) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Text(_) => kind.is_string(),
-        Value::Bool(_) => kind == TypeKind::Bool,
-        Value::Int2(_) => kind == TypeKind::Int2,
-        Value::Int4(_) => kind == TypeKind::Int4,
-        Value::Int8(_) => kind == TypeKind::Int8,
-        Value::Float4(_) => kind == TypeKind::Float4,
-        Value::Float8(_) => kind == TypeKind::Float8,
-        Value::Numeric(_) => kind == TypeKind::Numeric,
-        Value::Bytea(_) => kind == TypeKind::Bytea,
-        Value::Date(_) => kind == TypeKind::Date,
-        Value::Timestamp(_) => kind == TypeKind::Timestamp,
-        Value::TimestampTz(_) => kind == TypeKind::TimestampTz,
-        Value::Time(_) => kind == TypeKind::Time,
-        Value::TimeTz(_) => kind == TypeKind::TimeTz,
-        Value::Interval(_) => kind == TypeKind::Interval,
-        Value::Uuid(_) => kind == TypeKind::Uuid,
-        Value::Oid(_) => kind == TypeKind::Oid,
-        // No table has columns of these types.
-        Value::Object(_) => false,
-        Value::Json(_) => kind == TypeKind::Json,
-        Value::Jsonb(_) => kind == TypeKind::Jsonb,
-        Value::Array(array) => match kind.element() {
-            Some(element) => array.values.iter().all(|value| is_of(value, element)),
-            None => false,
-        },
-    }
-}
-
-fn fixed_width(kind: TypeKind) -> Option<usize> {
-    match kind {
-        TypeKind::Bool => Some(1),
-        TypeKind::Int2 => Some(2),
-        TypeKind::Int4 | TypeKind::Float4 | TypeKind::Date | TypeKind::Oid => Some(4),
-        TypeKind::Int8
-        | TypeKind::Float8
-        | TypeKind::Timestamp
-        | TypeKind::TimestampTz
-        | TypeKind::Time => Some(8),
-        TypeKind::Uuid | TypeKind::TimeTz | TypeKind::Interval => Some(16),
-        _ => None,
-    }
-}
-
-fn put_fixed(value: &Value, out: &mut [u8]) {
-    match value {
-        Value::Bool(b) => out[0] = u8::from(*b),
-        Value::Int2(i) => out[..2].copy_from_slice(&i.to_le_bytes()),
-        Value::Int4(i) | Value::Date(i) => out[..4].copy_from_slice(&i.to_le_bytes()),
-        Value::Int8(i) | Value::Timestamp(i) | Value::TimestampTz(i) | Value::Time(i) => {
-            out[..8].copy_from_slice(&i.to_le_bytes());
-        }
-        Value::Float4(f) => out[..4].copy_from_slice(&f.to_le_bytes()),
-        Value::Float8(f) => out[..8].copy_from_slice(&f.to_le_bytes()),
-        Value::TimeTz(time) => {
-            out[..8].copy_from_slice(&time.us.to_le_bytes());
-            out[8..12].copy_from_slice(&time.west.to_le_bytes());
-        }
-        Value::Interval(span) => {
-            out[..8].copy_from_slice(&span.us.to_le_bytes());
-            out[8..12].copy_from_slice(&span.days.to_le_bytes());
-            out[12..16].copy_from_slice(&span.months.to_le_bytes());
-        }
-        Value::Uuid(u) => out[..16].copy_from_slice(u),
-        Value::Oid(oid) => out[..4].copy_from_slice(&oid.to_le_bytes()),
-        Value::Null
-        | Value::Numeric(_)
-        | Value::Text(_)
-        | Value::Bytea(_)
-        | Value::Object(_)
-        | Value::Json(_)
-        | Value::Jsonb(_)
-        | Value::Array(_) => {}
-    }
-}
-
-#[inline]
-fn get_fixed(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
-    Some(match kind {
-        TypeKind::Bool => Value::Bool(*bytes.first()? != 0),
-        TypeKind::Int2 => Value::Int2(i16::from_le_bytes(take(bytes)?)),
-        TypeKind::Int4 => Value::Int4(i32::from_le_bytes(take(bytes)?)),
-        TypeKind::Date => Value::Date(i32::from_le_bytes(take(bytes)?)),
-        TypeKind::Int8 => Value::Int8(i64::from_le_bytes(take(bytes)?)),
-        TypeKind::Timestamp => Value::Timestamp(i64::from_le_bytes(take(bytes)?)),
-        TypeKind::TimestampTz => Value::TimestampTz(i64::from_le_bytes(take(bytes)?)),
-        TypeKind::Float4 => Value::Float4(f32::from_le_bytes(take(bytes)?)),
-        TypeKind::Float8 => Value::Float8(f64::from_le_bytes(take(bytes)?)),
-        TypeKind::Time => Value::Time(i64::from_le_bytes(take(bytes)?)),
-        TypeKind::TimeTz => Value::TimeTz(TimeTz {
-            us: i64::from_le_bytes(take(bytes)?),
-            west: i32::from_le_bytes(take(bytes.get(8..)?)?),
-        }),
-        TypeKind::Interval => Value::Interval(Interval {
-            us: i64::from_le_bytes(take(bytes)?),
-            days: i32::from_le_bytes(take(bytes.get(8..)?)?),
-            months: i32::from_le_bytes(take(bytes.get(12..)?)?),
-        }),
-        TypeKind::Uuid => Value::Uuid(take(bytes)?),
-        TypeKind::Oid => Value::Oid(u32::from_le_bytes(take(bytes)?)),
-        _ => return None,
-    })
-}
-
-#[inline]
-fn take<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
-    bytes.get(..N)?.try_into().ok()
-}
-
-fn varying_bytes(value: &Value) -> usize {
-    match value {
-        Value::Text(s) | Value::Json(s) | Value::Jsonb(s) => s.len(),
-        Value::Array(array) => array::bytes(array),
-        Value::Bytea(b) => b.len(),
-        Value::Numeric(d) => 1 + mantissa_bytes(d),
-        _ => 0,
-    }
-}
-
-fn put_varying(value: &Value, out: &mut [u8]) -> usize {
-    match value {
-        Value::Array(array) => array::put(array, out),
-        Value::Text(s) | Value::Json(s) | Value::Jsonb(s) => {
-            out[..s.len()].copy_from_slice(s.as_bytes());
-            s.len()
-        }
-        Value::Bytea(b) => {
-            out[..b.len()].copy_from_slice(b);
-            b.len()
-        }
-        Value::Numeric(d) => {
-            let sign = if d.is_sign_negative() { 0x80 } else { 0 };
-            out[0] = sign | d.scale() as u8;
-            let count = mantissa_bytes(d);
-            let mantissa = d.mantissa().unsigned_abs().to_le_bytes();
-            out[1..=count].copy_from_slice(&mantissa[..count]);
-            1 + count
-        }
-        _ => 0,
-    }
-}
-
-fn get_varying(kind: TypeKind, bytes: &[u8]) -> Option<Value> {
-    if kind.is_string() {
-        return Some(Value::Text(CompactString::from_utf8(bytes).ok()?));
-    }
-    match kind {
-        TypeKind::Json => Some(Value::Json(CompactString::from_utf8(bytes).ok()?)),
-        TypeKind::Jsonb => Some(Value::Jsonb(CompactString::from_utf8(bytes).ok()?)),
-        TypeKind::Array(element) => array::get(element.kind(), bytes).map(Value::from),
-        TypeKind::Bytea => Some(Value::Bytea(bytes.to_vec())),
-        TypeKind::Numeric => get_numeric(bytes).map(Value::Numeric),
-        _ => None,
-    }
-}
-
-fn mantissa_bytes(d: &Decimal) -> usize {
-    let bits = 128 - d.mantissa().unsigned_abs().leading_zeros() as usize;
-    bits.div_ceil(8)
-}
-
-fn get_numeric(bytes: &[u8]) -> Option<Decimal> {
-    let (&head, digits) = bytes.split_first()?;
-    let mut mantissa = [0u8; 16];
-    mantissa.get_mut(..digits.len())?.copy_from_slice(digits);
-    let scale = u32::from(head & 0x7F);
-    let mantissa = i128::try_from(u128::from_le_bytes(mantissa)).ok()?;
-    let mut d = Decimal::try_from_i128_with_scale(mantissa, scale).ok()?;
-    d.set_sign_negative(head & 0x80 != 0);
-    Some(d)
-}
-
-fn row_too_big(bytes: usize) -> SqlError {
+/// 54000: a row would have so many bytes.
+pub fn row_too_big(bytes: usize) -> SqlError {
     SqlError::new(
         SqlState::PROGRAM_LIMIT_EXCEEDED,
         format!("row is too big: size {bytes}, maximum size {ROW_BYTES_MAX}"),
@@ -549,7 +280,7 @@ fn corrupt() -> SqlError {
 mod tests {
     use super::*;
     use crate::types::Type;
-    use crate::value::{Array, Dimension};
+    use crate::value::{Array, Dimension, Interval, TimeTz};
 
     fn layout(types: &[Type]) -> RowLayout {
         let columns: Vec<ColumnDef> = types

@@ -10,6 +10,8 @@
 use compact_str::CompactString;
 use rust_decimal::Decimal;
 
+use crate::types::EnumValue;
+
 /// A value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
@@ -56,6 +58,8 @@ pub enum Value {
     Uuid([u8; 16]),
     /// oid
     Oid(u32),
+    /// A value of an enum
+    Enum(EnumValue),
     /// regclass and the other types of catalog objects
     Object(Box<Object>),
 }
@@ -149,6 +153,23 @@ impl Value {
     #[inline]
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
+    }
+
+    /// Bytes that do not lie in the value itself.
+    pub fn bytes_apart(&self) -> usize {
+        match self {
+            Value::Text(text) | Value::Json(text) | Value::Jsonb(text)
+                if text.is_heap_allocated() =>
+            {
+                text.len()
+            }
+            Value::Bytea(bytes) => bytes.len(),
+            Value::Array(array) => {
+                let apart: usize = array.values.iter().map(Value::bytes_apart).sum();
+                size_of_val(&**array) + size_of_val(array.values.as_slice()) + apart
+            }
+            _ => 0,
+        }
     }
 
     /// A text value.

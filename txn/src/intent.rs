@@ -91,6 +91,8 @@ pub enum Turn {
     Taken,
     /// It is not, and whoever waited may go on all the same.
     Without,
+    /// It is somebody else's, and who asked does not wait.
+    Others,
 }
 
 type Waits = HashMap<Holder, Wait, FixedState>;
@@ -168,6 +170,18 @@ impl Intents {
             yields,
             queued: false,
         }
+    }
+
+    /// Who waits, and for whom.
+    pub(crate) fn waits(&self) -> Vec<(Holder, Holder)> {
+        let waits = self.waits.lock();
+        let waits = waits.iter();
+        waits
+            .filter_map(|(waiter, wait)| {
+                let rows = self.shard(wait.row).rows.lock();
+                Some((*waiter, rows.get(&wait.row)?.holder))
+            })
+            .collect()
     }
 
     /// Gives an intent back; the first in line has it then.

@@ -68,7 +68,7 @@ pub use options::{Durable, MachineOptions, OpenError, Started};
 pub use read_set::Seen;
 pub use savepoint::Savepoint;
 pub use stop::{AbortReason, Outcome, Stop};
-pub use transaction::{Coordinator, FarCounts, Mode, Transaction};
+pub use transaction::{Coordinator, FarCounts, Mode, ReadsMark, Transaction};
 
 pub use fencepost_fabric::MachineId;
 pub use fencepost_storage::{Addr, FatPtr, Timestamp, View};

@@ -26,7 +26,7 @@ use crate::checkpoint_wait::WaitCheckpoint;
 use crate::checkpointer::Checkpointer;
 use crate::clock::Clock;
 use crate::counters::Counters;
-use crate::intent::Intents;
+use crate::intent::{Holder, Intents};
 use crate::network::{self, Network};
 use crate::options::{MachineOptions, OpenError, Started};
 use crate::planted::{self, Planted};
@@ -490,6 +490,11 @@ impl Machine {
     /// Number of the machine, 0 where it is alone.
     pub fn number(&self) -> u32 {
         self.network.as_ref().map_or(0, |network| network.me().0)
+    }
+
+    /// Who waits for rows of this machine, and for whom, by the numbers of their coordinators.
+    pub fn row_waits(&self) -> Vec<(Holder, Holder)> {
+        self.intents.waits()
     }
 
     pub(crate) fn intents(&self) -> &Intents {

@@ -78,6 +78,11 @@ impl ReadSet {
         });
     }
 
+    /// Forgets the entries from `len` on.
+    pub fn truncate(&mut self, len: usize) {
+        self.reads.truncate(len);
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Read> {
         self.reads.iter()
     }

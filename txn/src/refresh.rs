@@ -16,7 +16,7 @@ use crate::moment::moment;
 use crate::network::{Expected, Headers};
 use crate::node::{NodeKind, Refusal};
 use crate::stop::{AbortReason, Stop};
-use crate::transaction::{Context, Transaction};
+use crate::transaction::{Context, Mode, Transaction};
 use crate::validate::together;
 use crate::write_set::{NO_BASE, What};
 
@@ -45,6 +45,15 @@ impl Transaction {
             self.context_mut().adrift -= 1;
         }
         Ok(())
+    }
+
+    /// As [`Self::refresh`], where that is cheap and nothing depends on it: a transaction that has written, or has read
+    /// what is not so any more, keeps its snapshot.
+    pub async fn freshen(&mut self) {
+        if self.mode() == Mode::ReadWrite && !self.has_writes() && self.may_refresh() {
+            // What it has read is validated when it commits.
+            let _ = self.refresh().await;
+        }
     }
 
     /// What seems damaged may only be gone: a transaction among others that free what it is about to

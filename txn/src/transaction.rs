@@ -331,7 +331,16 @@ impl Coordinator {
     }
 }
 
+/// A place in a transaction's read set.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadsMark(usize);
+
 impl Transaction {
+    /// The number of its coordinator on this machine, by which intents know it.
+    pub fn number(&self) -> u32 {
+        self.context().number
+    }
+
     #[inline]
     pub(crate) fn context(&self) -> &Context {
         self.context
@@ -419,6 +428,17 @@ impl Transaction {
         }
     }
 
+    /// Where the read set ends now.
+    pub fn reads_mark(&self) -> ReadsMark {
+        ReadsMark(self.context().reads.len())
+    }
+
+    /// Takes what was read since `mark` out of the read set: the transaction does not depend on it. That is so of what is
+    /// read again at once, and where it was asked for nothing but hints.
+    pub fn forget_reads(&mut self, mark: ReadsMark) {
+        self.context_mut().reads.truncate(mark.0);
+    }
+
     /// Counts `bytes` that a statement gathers against the memory limit, until
     /// [`Self::release_memory`] or the end.
     ///
@@ -488,6 +508,27 @@ impl Transaction {
         }
         self.context_mut().intents.push(addr);
         Ok(())
+    }
+
+    /// As [`Self::intend`] where nobody else has an intent on the object; else nothing happens, and the answer is no.
+    ///
+    /// # Errors
+    /// As [`Self::intend`], but for a circle of waits: nothing is waited for.
+    pub async fn try_intend(&mut self, addr: Addr) -> Result<bool, Stop> {
+        let context = self.context();
+        let holder = u64::from(context.number);
+        let elsewhere = |network: &Arc<Network>| network.is_elsewhere(addr);
+        if context.machine.network().is_some_and(elsewhere) {
+            return Box::pin(self.try_intend_elsewhere(addr)).await;
+        }
+        if !context.machine.intents().try_take(addr, holder) {
+            return Ok(false);
+        }
+        let intents = &mut self.context_mut().intents;
+        if intents.len() > FEW_INTENTS || !intents.contains(&addr) {
+            intents.push(addr);
+        }
+        Ok(true)
     }
 
     /// What it has posted to other machines so far, before its commit.

@@ -156,6 +156,60 @@ fn of_the_ssd_tier() {
     assert_clean(&data);
 }
 
+/// Machines that keep their data on one disk refuse writes while it is full, and go on when it is not any more; what they have
+/// reported is there when all have been killed, too.
+#[test]
+fn of_the_ssd_tier_of_machines() {
+    let Some(disk) = Disk::mount("disk_full::of_the_ssd_tier_of_machines", "320M") else {
+        return;
+    };
+    let shared = tempfile::tempdir().expect("a directory");
+    let data = disk.path().join("data");
+    let data = data.to_str().expect("a name");
+    let further = ["--data-dir", data, "--replicas", "2"];
+    let start = || DevCluster::start_in(shared.path(), "shm", &further);
+    let cluster = start();
+    let mut sessions: Vec<PgSession> = (0..MACHINES).map(|at| cluster.session(at)).collect();
+    for session in &mut sessions {
+        let limit = "SET statement_timeout = '30s'";
+        session.script(limit).expect("is set");
+    }
+    let table = "CREATE TABLE t (a bigint PRIMARY KEY, b text)";
+    sessions[0].script(table).expect("a table");
+    let mut written = 0;
+    for _ in 0..2 {
+        disk.fill();
+        let (mut refused, mut round) = (0, 0);
+        while refused < 60 {
+            let at = round % usize::from(MACHINES);
+            match insert(&mut sessions[at], written + 1) {
+                Ok(()) => written += 1,
+                Err(full) => {
+                    assert_eq!(full.sqlstate, "53100", "{full}");
+                    refused += 1;
+                }
+            }
+            round += 1;
+            assert!(round < 50_000, "the disk is never full");
+        }
+        for session in &mut sessions {
+            assert_eq!(number(session, "SELECT count(*) FROM t"), written);
+        }
+        disk.make_room();
+        for session in &mut sessions {
+            insist("a write", || insert(session, written + 1));
+            written += 1;
+        }
+    }
+    drop(sessions);
+    kill_all(cluster);
+    let cluster = start();
+    for machine in 0..MACHINES {
+        let mut session = cluster.session(machine);
+        assert_eq!(number(&mut session, "SELECT count(*) FROM t"), written);
+    }
+}
+
 const NVRAM: [&str; 4] = ["--durability", "nvram", "--replicas", "2"];
 
 /// Memory that is in files of a disk has no room where the disk has none: nobody may write where no page can be had.

@@ -222,7 +222,16 @@ fn a_damaged_file_refuses_to_open() {
     let (_hub, stores) = group(&disks);
     assert_eq!(swap(&stores[0], &founded(1, "first")), Swapped::Won);
     for disk in &disks {
-        let len = disk.bytes("RAFT").expect("it is there").len() as u64;
+        // Two of three are enough to win; the last may write later.
+        let mut written = None;
+        for _ in 0..10_000 {
+            written = disk.bytes("RAFT");
+            if written.is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let len = written.expect("it is there").len() as u64;
         for byte in (0..len).step_by(7) {
             let copy = disk.fork();
             copy.flip(

@@ -10,6 +10,7 @@ use fencepost_sql::stop::Halt;
 use fencepost_txn::{AbortReason, Mode, Outcome, Stop};
 
 use super::{Block, OpenSavepoint, Session};
+use crate::advisory::LockMark;
 use crate::conflict;
 
 /// That a commit is in doubt, and whom to ask how it ended.
@@ -102,6 +103,18 @@ impl Session {
             self.abort_transaction();
             return Err(halt);
         }
+        if !self.cursors.is_empty()
+            && let Err(halt) = Box::pin(self.hold_cursors()).await
+        {
+            self.abort_transaction();
+            return Err(halt);
+        }
+        if self.eval.notifications.are_said()
+            && let Err(halt) = Box::pin(self.take_turn()).await
+        {
+            self.abort_transaction();
+            return Err(halt);
+        }
         let tracked =
             self.eval.settings.track_outcomes && self.tx.as_ref().is_some_and(|tx| tx.has_writes());
         let number = match tracked {
@@ -119,12 +132,17 @@ impl Session {
         self.tx = None;
         let committed = outcome.is_ok();
         self.unsettled |= !committed;
-        if let Some(private) = self.eval.private.take()
+        let private = self.eval.private();
+        self.eval.set_private(None);
+        if let Some(private) = private
             && committed
         {
             self.db.catalog.publish(&private);
             // What is parsed from now on is planned on it, and so may have other columns.
             self.db.plans.clear();
+        }
+        if committed && self.eval.notifications.are_pending() {
+            Box::pin(self.tell_notifications()).await;
         }
         self.close_block(committed);
         if committed && number.is_some_and(Outcomes::is_turn) {
@@ -174,7 +192,7 @@ impl Session {
     /// Aborts what is open.
     pub(super) fn abort_transaction(&mut self) {
         self.abort_below();
-        self.eval.private = None;
+        self.eval.set_private(None);
         self.close_block(false);
     }
 
@@ -243,9 +261,12 @@ impl Session {
 
     fn close_block(&mut self, committed: bool) {
         self.block = Block::Idle;
+        self.end_cursors(committed);
         self.savepoints.clear();
         self.deferred.clear();
         self.eval.sequences.settle(committed);
+        self.eval.notifications.end(false);
+        self.locks.back_to(LockMark::default());
         self.transaction += 1;
         let after = match (committed, self.before.take()) {
             (false, Some(before)) => before,
@@ -266,6 +287,9 @@ impl Session {
             Block::Implicit => self.abort_transaction(),
             Block::Explicit => {
                 self.block = Block::Failed;
+                // As PostgreSQL, which ends the innermost part of the transaction at once.
+                let mark = self.savepoints.last().map(|savepoint| savepoint.locks);
+                self.locks.back_to(mark.unwrap_or_default());
                 // What nothing can save need not keep others waiting.
                 if self.doomed {
                     self.abort_below();
@@ -282,10 +306,14 @@ impl Session {
             Block::Idle if self.unsettled => self.settle().await,
             _ => Ok(()),
         };
-        match done {
+        let done = match done {
             Ok(()) => Ok(()),
             Err(halt) => Err(Box::pin(self.fail_with(halt)).await),
+        };
+        if self.locks.owes() {
+            Box::pin(self.locks.settle()).await;
         }
+        done
     }
 
     pub(super) fn begin_block(
@@ -400,6 +428,9 @@ impl Session {
             name: name.to_owned(),
             point,
             deferred: self.deferred.mark(),
+            cursors: self.cursors.mark(),
+            locks: self.locks.mark(),
+            notified: self.eval.notifications.mark(),
             lasting: Arc::clone(&self.lasting),
             current: Arc::clone(&self.eval.settings),
         });
@@ -433,15 +464,20 @@ impl Session {
             tx.rollback_to(point);
         }
         self.deferred.back_to(savepoint.deferred);
+        let cursors = savepoint.cursors;
+        self.locks.back_to(savepoint.locks);
+        self.eval.notifications.back_to(savepoint.notified);
         self.eval.sequences.settle(false);
         self.lasting = Arc::clone(&savepoint.lasting);
         self.eval.settings = Arc::clone(&savepoint.current);
         self.settings_changed();
+        self.take_cursors_back(cursors);
         self.block = Block::Explicit;
-        if self.eval.private.is_some()
+        if self.eval.has_private()
             && let Some(tx) = &mut self.tx
         {
-            self.eval.private = Some(self.db.catalog.snapshot(tx).await?);
+            let private = self.db.catalog.snapshot(tx).await?;
+            self.eval.set_private(Some(private));
         }
         Ok("ROLLBACK")
     }

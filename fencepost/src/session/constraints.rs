@@ -3,7 +3,6 @@
 use std::pin::pin;
 
 use fencepost_planner::Notice;
-use fencepost_sql::catalog::ForeignKeyDef;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
@@ -33,12 +32,19 @@ impl Session {
         }
     }
 
-    /// The foreign keys called `name`.
+    /// The foreign keys and the constraint triggers called `name`.
     fn deferrable(&mut self, name: &str) -> Result<Vec<u32>, SqlError> {
         let (snapshot, _) = self.snapshot();
         let tables = snapshot.tables();
         let keys = tables.iter().flat_map(|t| &t.rules.foreign_keys);
-        let keys: Vec<&ForeignKeyDef> = keys.filter(|key| key.name == name).collect();
+        let keys = keys.filter(|key| key.name == name);
+        let triggers = tables.iter().flat_map(|t| &t.rules.triggers);
+        let triggers = triggers.filter(|trigger| trigger.name == name);
+        let triggers = triggers.filter_map(|t| Some((t.id, t.constraint.as_ref()?.deferrable)));
+        let keys: Vec<(u32, bool)> = keys
+            .map(|key| (key.id, key.deferrable))
+            .chain(triggers)
+            .collect();
         let of_another_kind = tables.iter().any(|table| table.has_constraint(name));
         if keys.is_empty() && !of_another_kind {
             return Err(SqlError::new(
@@ -46,18 +52,42 @@ impl Session {
                 format!("constraint \"{name}\" does not exist"),
             ));
         }
-        if keys.is_empty() || keys.iter().any(|key| !key.deferrable) {
+        if keys.is_empty() || keys.iter().any(|(_, deferrable)| !deferrable) {
             return Err(SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,
                 format!("constraint \"{name}\" is not deferrable"),
             ));
         }
-        Ok(keys.iter().map(|key| key.id).collect())
+        Ok(keys.into_iter().map(|(id, _)| id).collect())
     }
 
     /// Checks what waited; all of it at the `end` of the transaction.
     pub(super) async fn check_deferred(&mut self, end: bool) -> Result<(), Halt> {
-        let deferred = std::mem::take(&mut self.deferred);
+        loop {
+            let mark = self.deferred.mark();
+            let before = self.tx.as_mut().map(|tx| tx.savepoint());
+            let checked = self.check_deferred_once(end).await;
+            let wanted = self.wanted_range(&checked);
+            if let (Some(tx), Some(before)) = (&mut self.tx, before) {
+                if wanted.is_some() {
+                    tx.rollback_to(&before);
+                }
+                tx.release(before);
+            }
+            match wanted {
+                // A trigger has used up a sequence: all of it once more.
+                Some(id) => {
+                    self.deferred.back_to(mark);
+                    Box::pin(self.take_range(id, true)).await?;
+                }
+                None => return checked,
+            }
+        }
+    }
+
+    async fn check_deferred_once(&mut self, end: bool) -> Result<(), Halt> {
+        self.eval.sequences.begin();
+        let mut deferred = std::mem::take(&mut self.deferred);
         let checked = match &mut self.tx {
             // Nothing was written.
             None => Ok(()),
@@ -76,7 +106,8 @@ impl Session {
             }
         };
         self.deferred = deferred;
-        checked
+        checked?;
+        Box::pin(self.set_sequences()).await
     }
 
     /// A warning outside a block.

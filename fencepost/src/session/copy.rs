@@ -28,6 +28,11 @@ impl CopyIn {
         self.input.width()
     }
 
+    /// Is the data in binary?
+    pub fn is_binary(&self) -> bool {
+        self.input.is_binary()
+    }
+
     /// Takes the next piece of the data, cut anywhere.
     pub async fn data(&mut self, session: &mut Session, data: &[u8]) -> Result<(), SqlError> {
         self.feed(session, Some(data)).await.map(|_| ())

@@ -19,9 +19,15 @@
 //!   has read need not be of one moment. At a commit the lease is asked for below.
 
 mod block;
+mod call;
 mod constraints;
 mod copy;
+mod cursors;
+mod explain;
+mod identity;
 mod leave;
+mod named;
+mod notify;
 mod parts;
 mod protocol;
 mod run;
@@ -33,21 +39,29 @@ mod statement;
 mod tests;
 mod utility;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fencepost_fabric::entropy_seed;
 use fencepost_planner::{Came, CancelFlag, Cx, Deferred, DeferredMark, Notice, Scratch};
+use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::context::EvalContext;
+use fencepost_sql::notify::NotifyMark;
 use fencepost_sql::sequences::Sequences;
 use fencepost_sql::settings::Settings;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Coordinator, Savepoint, Transaction};
 use foldhash::{HashMap, HashMapExt};
 
+use crate::advisory::{self, LockMark, SessionLocks};
+use crate::channels::Listener;
 use crate::database::{DATABASE_NAME, Shared};
-use crate::prepared::Prepared;
+use crate::sessions::{self, Opened, Registered};
 use block::Modes;
+use cursors::Cursors;
+use named::Named;
 
 pub use copy::CopyIn;
 pub use protocol::Completion;
@@ -56,6 +70,9 @@ pub use statement::{Query, Statement, TransactionBody};
 
 /// Microseconds from 1970-01-01 to 2000-01-01.
 const EPOCH_US: i64 = 946_684_800_000_000;
+
+/// Half of the stack of a thread that nobody has given more.
+const STACK_BYTES: usize = 1 << 20;
 
 /// Who opens a session, and with what settings.
 #[derive(Clone, Debug)]
@@ -68,6 +85,10 @@ pub struct SessionOptions {
     pub settings: Vec<(String, String)>,
     /// What `pg_backend_pid()` says; 0 to be given a number.
     pub backend_pid: i32,
+    /// Where its client is, if that is another process.
+    pub client: Option<SocketAddr>,
+    /// How much of a thread's stack functions of users may take that call each other.
+    pub stack_bytes: usize,
 }
 
 impl Default for SessionOptions {
@@ -77,6 +98,8 @@ impl Default for SessionOptions {
             database: DATABASE_NAME.to_owned(),
             settings: Vec::new(),
             backend_pid: 0,
+            client: None,
+            stack_bytes: STACK_BYTES,
         }
     }
 }
@@ -136,7 +159,8 @@ pub struct Session {
     /// What of the settings a plan depends on.
     plan_tag: String,
     /// Statements of PREPARE and of the protocol's Parse, by name.
-    named: HashMap<Box<str>, Arc<Prepared>>,
+    named: HashMap<Box<str>, Arc<Named>>,
+    cursors: Cursors,
     notices: Vec<Notice>,
     cancel: CancelFlag,
     /// It runs a statement for another machine's session.
@@ -145,6 +169,13 @@ pub struct Session {
     came: Vec<Came>,
     scratch: Scratch,
     eval: EvalContext,
+    /// The role that it was opened for.
+    login: String,
+    locks: Arc<SessionLocks>,
+    /// What it hears, once it listens.
+    listener: Option<Listener>,
+    /// Where others see it; not where it serves a session of another machine.
+    registered: Option<Registered>,
     key: String,
 }
 
@@ -153,6 +184,10 @@ struct OpenSavepoint {
     /// Where the transaction goes back to; taken when the transaction had not begun.
     point: Option<Savepoint>,
     deferred: DeferredMark,
+    /// The cursors there had been.
+    cursors: u64,
+    locks: LockMark,
+    notified: NotifyMark,
     lasting: Arc<Settings>,
     current: Arc<Settings>,
 }
@@ -171,22 +206,57 @@ impl CancelToken {
     pub fn shut_down(&self) {
         self.0.shut_down();
     }
+
+    /// Whether the session is to end.
+    pub fn is_shut_down(&self) -> bool {
+        self.0.is_shut_down()
+    }
+
+    /// Has a task of the session woken when one of these is asked for.
+    pub fn watch(&self, waker: &Waker) {
+        self.0.watch(waker);
+    }
 }
 
 impl Session {
     pub(crate) fn new(db: &Arc<Shared>, options: SessionOptions) -> Session {
+        let (client, cancel) = (options.client, CancelFlag::default());
+        let mut session = Session::unseen(db, options, cancel);
+        let role = db.catalog.newest().role(&session.login).ok().flatten();
+        let opened = Opened {
+            session: session.eval.backend_pid,
+            user: &session.login,
+            superuser: role.is_some_and(|role| role.superuser),
+            database: &session.eval.database,
+            client,
+            at: session.eval.statement_start,
+        };
+        session.registered = Some(db.register.enter(&opened, &session.cancel));
+        session
+    }
+
+    /// A session that others do not see.
+    fn unseen(db: &Arc<Shared>, options: SessionOptions, cancel: CancelFlag) -> Session {
         let settings = Arc::new(Settings::new());
         let pid = match options.backend_pid {
             0 => db.next_pid(),
             pid => pid,
         };
+        let stack = options.stack_bytes;
         let mut eval = EvalContext::new(Arc::clone(&settings), now(), entropy_seed());
-        eval.user = options.user;
+        eval.user = options.user.clone();
+        eval.session_user = options.user;
         eval.database = options.database;
         eval.backend_pid = pid;
+        eval.clock = Some(now);
         eval.machine = db.machine.number();
         eval.database_catalog = Some(Arc::clone(&db.catalog));
         eval.sequences = Sequences::of(&db.sequences);
+        let login = eval.user.clone();
+        eval.statements = Some(Arc::clone(&db.statistics) as _);
+        eval.sessions = Some(Arc::new(sessions::Handle(Arc::clone(&db.register))));
+        let locks = SessionLocks::new(&db.advisory, pid);
+        eval.advisory = Some(Arc::new(advisory::Handle(Arc::clone(&locks))));
         let mut session = Session {
             db: Arc::clone(db),
             coordinator: db.machine.coordinator(),
@@ -207,14 +277,22 @@ impl Session {
             deadline: None,
             plan_tag: String::new(),
             named: HashMap::new(),
+            cursors: Cursors::default(),
             notices: Vec::new(),
-            cancel: CancelFlag::default(),
+            cancel,
             serves: false,
             came: Vec::new(),
             scratch: Scratch::default(),
             eval,
+            login,
+            locks,
+            listener: None,
+            registered: None,
             key: String::new(),
         };
+        session.scratch.routines.stack = stack;
+        session.scratch.routines.seed =
+            u128::from(entropy_seed()) << 64 | u128::from(entropy_seed());
         session.settings_changed();
         session
     }
@@ -238,9 +316,15 @@ impl Session {
         CancelToken(self.cancel.clone())
     }
 
-    /// The notices since the last call.
+    /// The notices since the last call, as far as `client_min_messages` wants them.
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
+        let mut notices = std::mem::take(&mut self.notices);
+        if !notices.is_empty() {
+            let least = self.eval.settings.get("client_min_messages");
+            let least = settings::rank(least.as_deref().unwrap_or_default());
+            notices.retain(|notice| settings::rank(notice.severity) >= least);
+        }
+        notices
     }
 
     /// The settings that the client is to be told of: those that changed since the last call.
@@ -265,7 +349,7 @@ impl Session {
 }
 
 /// Microseconds from 2000-01-01 UTC to now.
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     let since_1970 = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX));

@@ -25,6 +25,7 @@ impl Session {
             || self.db.ship.is_none()
             || self.serves
             || planned.is_volatile
+            || planned.is_bound_here
             || !only_reads
         {
             return None;
@@ -116,19 +117,16 @@ impl Session {
             } => Arc::clone(planned),
             _ => Arc::clone(&prepared.planned),
         };
-        let Body::Plan(_, tables) = &planned.body else {
+        if plan_of(&planned).is_none() {
             return Ok(None);
-        };
-        if !self.guard(tables).await? {
+        }
+        if !self.guard(&planned).await? {
             planned = match self.plan_anew(&planned).await {
                 // Its sender has planned it, and will say if it cannot be.
                 Err(Halt::Error(_)) => return Ok(None),
                 planned => planned?,
             };
-            let Body::Plan(_, tables) = &planned.body else {
-                return Ok(None);
-            };
-            if !self.guard(tables).await? {
+            if plan_of(&planned).is_none() || !self.guard(&planned).await? {
                 return Ok(None);
             }
             self.keep(&planned);

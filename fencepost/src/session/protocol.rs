@@ -1,6 +1,7 @@
 //! What a server of some protocol needs: texts into statements, statements into portals.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use fencepost_planner::Tag;
 use fencepost_sql::binder::ParamTypes;
@@ -9,6 +10,7 @@ use fencepost_sql::catalog::Snapshot;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser;
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
 use fencepost_txn::{AbortReason, Stop};
 
@@ -69,7 +71,7 @@ impl Session {
 
     fn parse_typed(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Prepared>, SqlError> {
         self.set_key(sql, param_oids);
-        if self.eval.private.is_none()
+        if !self.eval.has_private()
             && let Some(planned) = self.db.plans.get(&self.key)
         {
             return Ok(Prepared::new(planned, Vec::new()));
@@ -77,7 +79,7 @@ impl Session {
         let Some(tree) = parse_single(sql)? else {
             return Ok(empty());
         };
-        let types = ParamTypes::from_oids(param_oids)?;
+        let types = ParamTypes::from_oids(param_oids, &self.snapshot().0)?;
         let planned = self.plan(tree, types, true)?;
         self.keep(&planned);
         Ok(Prepared::new(planned, Vec::new()))
@@ -95,9 +97,9 @@ impl Session {
     /// `None` where the lifted text does not do: then the text as written is prepared.
     fn prepare_lifted(&mut self, lifted: &parser::Lifted) -> Option<Arc<Prepared>> {
         self.set_key(&lifted.text, &[]);
-        let cached = match self.eval.private {
-            None => self.db.plans.get(&self.key),
-            Some(_) => None,
+        let cached = match self.eval.has_private() {
+            false => self.db.plans.get(&self.key),
+            true => None,
         };
         let planned = match cached {
             Some(planned) => planned,
@@ -126,7 +128,7 @@ impl Session {
 
     /// Puts a plan into the cache, where other sessions may use it.
     pub(super) fn keep(&self, planned: &Arc<Planned>) {
-        if self.eval.private.is_none()
+        if !self.eval.has_private()
             && matches!(planned.body, Body::Plan(..))
             && let Some(key) = &planned.key
         {
@@ -146,11 +148,16 @@ impl Session {
         // What an older catalog does not have may be there by now.
         let mut planned = planned.map_err(|error| if newest { error } else { self.unread() })?;
         planned.key = cacheable.then(|| self.key.as_str().into());
-        if let Body::Utility(statement) = &planned.body
-            && let bound::Statement::Execute { name, .. } = &**statement
-        {
-            let named = self.named(name)?;
-            planned.columns = named.planned.columns.clone();
+        if let Body::Utility(statement) = &planned.body {
+            match &**statement {
+                bound::Statement::Execute { name, .. } => {
+                    planned.columns = self.named(name)?.planned.columns.clone();
+                }
+                bound::Statement::Fetch(fetch) if !fetch.moves => {
+                    planned.columns = self.columns_of_cursor(&fetch.name);
+                }
+                _ => {}
+            }
         }
         Ok(Arc::new(planned))
     }
@@ -158,8 +165,8 @@ impl Session {
     /// The catalog that statements are bound with: the newest that is known, or what this transaction made of it; and
     /// whether there is no newer one.
     pub(super) fn snapshot(&self) -> (Arc<Snapshot>, bool) {
-        match &self.eval.private {
-            Some(private) => (Arc::clone(private), true),
+        match self.eval.private() {
+            Some(private) => (private, true),
             None => self.db.newest_catalog(),
         }
     }
@@ -173,44 +180,24 @@ impl Session {
         Halt::from(stop).into_error()
     }
 
-    /// The statement `name`, made by PREPARE or by [`Session::keep_statement`]; else 26000.
-    #[inline]
-    pub fn named(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
-        self.named.get(name).ok_or_else(|| {
-            SqlError::new(
-                SqlState::INVALID_SQL_STATEMENT_NAME,
-                format!("prepared statement \"{name}\" does not exist"),
-            )
-        })
-    }
-
-    /// 42P05 where there is a statement `name` already.
-    pub fn check_name_free(&self, name: &str) -> Result<(), SqlError> {
-        match self.named.contains_key(name) {
-            false => Ok(()),
-            true => Err(SqlError::new(
-                SqlState::DUPLICATE_PREPARED_STATEMENT,
-                format!("prepared statement \"{name}\" already exists"),
-            )),
-        }
-    }
-
-    /// Keeps a statement under a name that is free, for EXECUTE too.
-    pub fn keep_statement(&mut self, name: &str, prepared: Arc<Prepared>) {
-        self.named.insert(name.into(), prepared);
-    }
-
-    /// Forgets a statement; it need not exist.
-    pub fn forget_statement(&mut self, name: &str) {
-        self.named.remove(name);
-    }
-
     /// In a failed block only the statements that end it are prepared.
     fn usable(&self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>, SqlError> {
         match self.block == Block::Failed && !prepared.ends_block() {
             true => Err(block_failed()),
             false => Ok(prepared),
         }
+    }
+
+    /// The types of the parameters that a client gives, as they are now: an enum may have got other labels since.
+    #[inline]
+    pub fn parameter_types<'a>(&self, prepared: &'a Prepared) -> Cow<'a, [Type]> {
+        let types = prepared.parameter_types();
+        if !prepared.planned.is_bound_here {
+            return Cow::Borrowed(types);
+        }
+        let (snapshot, _) = self.snapshot();
+        let now = types.iter().map(|ty| snapshot.types().now(*ty));
+        Cow::Owned(now.collect())
     }
 
     /// A portal of `prepared` with these parameters.
@@ -230,12 +217,7 @@ impl Session {
             return Err(error);
         }
         params.extend(prepared.literals.iter().cloned());
-        Ok(Portal {
-            prepared: Arc::clone(prepared),
-            params,
-            execution: Default::default(),
-            transaction: None,
-        })
+        Ok(Portal::new(Arc::clone(prepared), params))
     }
 }
 
@@ -245,8 +227,13 @@ pub(super) fn empty() -> Arc<Prepared> {
         params: Vec::new(),
         columns: None,
         body: Body::Empty,
+        types: Vec::new(),
+        user: String::new(),
+        watched: None,
+        is_bound_here: true,
         is_volatile: true,
         key: None,
+        tally: OnceLock::new(),
     };
     Prepared::new(Arc::new(planned), Vec::new())
 }

@@ -6,21 +6,25 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use fencepost_planner::{CancelFlag, CopyInput, Execution, Plan, Progress, RowSink, TablePlan};
+use fencepost_planner::{CancelFlag, CopyInput, Execution, Notice, Plan, Progress, RowSink, Tag};
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::Copy;
-use fencepost_sql::catalog::guard_table;
+use fencepost_sql::catalog::{guard_routine, guard_table, guard_type};
+use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions::assign;
 use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::Type;
+use fencepost_sql::value::Value;
 use fencepost_txn::Stop;
 
 use super::copy::CopyIn;
 use super::protocol::{Completion, block_failed};
 use super::{Block, Session, cx};
 use crate::front::{parse_single, plan_statement};
-use crate::prepared::{Body, Column, Planned, Portal};
+use crate::kept::{Keeping, Kept};
+use crate::prepared::{Ahead, Body, Column, Planned, Portal};
 
 /// Runs of what may be run again unseen before its conflict is the client's.
 pub(crate) const ATTEMPTS_MAX: u32 = 64;
@@ -61,28 +65,66 @@ impl Session {
         self.run_portal(portal, max_rows, sink, true).await
     }
 
-    async fn run_portal(
+    pub(super) async fn run_portal(
         &mut self,
         portal: &mut Portal,
         max_rows: usize,
         sink: &mut dyn RowSink,
         last: bool,
     ) -> Result<Completion, SqlError> {
-        if self.block == Block::Failed && !portal.prepared.ends_block() {
-            return Err(block_failed());
+        if !portal.prepared.ends_block() {
+            self.check_not_failed()?;
         }
         self.start_statement();
+        if let Some(registered) = &self.registered {
+            let at = self.eval.statement_start;
+            let transaction = match self.block {
+                Block::Idle => at,
+                _ => self.eval.transaction_start,
+            };
+            registered.begin(&portal.prepared, at, transaction);
+        }
         let prepared = Arc::clone(&portal.prepared);
+        let began = Instant::now();
         let result = match &prepared.planned.body {
             Body::Empty => Ok(Completion::Empty),
             Body::Plan(..) => self.run_plan(portal, max_rows, sink, last).await,
             Body::Utility(statement) => {
                 Box::pin(self.run_utility(statement, portal, max_rows, sink, last)).await
             }
-            Body::Explain { planned, analyze } => {
-                Box::pin(self.run_explain(planned.as_ref(), *analyze, portal, sink, last)).await
+            Body::Declare(declared) => Box::pin(self.declare_cursor(declared, portal, last)).await,
+            Body::Explain { planned, options } => {
+                let params = &portal.params;
+                Box::pin(self.run_explain(planned.as_ref(), params, *options, sink, last)).await
             }
+            Body::ExplainExecute {
+                name,
+                args,
+                options,
+            } => Box::pin(self.explain_execute((name, args), *options, portal, sink, last)).await,
         };
+        if let Ok(Completion::Complete(tag)) = &result {
+            let (planned, took) = (&prepared.planned, began.elapsed());
+            let session = self.eval.backend_pid;
+            self.db.statistics.add(planned, session, took, tag.rows());
+        }
+        self.ended(result).await
+    }
+
+    /// 25P02 in a failed block.
+    pub(super) fn check_not_failed(&self) -> Result<(), SqlError> {
+        match self.block {
+            Block::Failed => Err(block_failed()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is told of the end of a statement.
+    pub(super) async fn ended(
+        &mut self,
+        result: Result<Completion, Halt>,
+    ) -> Result<Completion, SqlError> {
+        self.notices.append(&mut self.scratch.routines.notices);
         let result = match result {
             // SES-5
             Ok(done) if self.tx.is_some() && !self.db.machine.is_answering() => {
@@ -91,10 +133,14 @@ impl Session {
             }
             result => result,
         };
-        match result {
+        let result = match result {
             Ok(done) => Ok(done),
             Err(halt) => Err(Box::pin(self.fail_with(halt)).await),
+        };
+        if self.locks.owes() {
+            Box::pin(self.locks.settle()).await;
         }
+        result
     }
 
     /// Runs a portal of a plan, again and again where conflicts allow it (SES-1).
@@ -110,6 +156,9 @@ impl Session {
                 SqlError::new(SqlState::INVALID_CURSOR_NAME, "the portal is closed").into(),
             );
         }
+        if max_rows > 0 && (portal.ahead.is_some() || portal.is_made_ahead()) {
+            return Box::pin(self.run_ahead(portal, max_rows, sink)).await;
+        }
         if let Some(ship) = &self.db.ship
             && last
             && max_rows == 0
@@ -124,6 +173,9 @@ impl Session {
             }
         }
         self.enter();
+        if !self.cursors.is_empty() && portal.is_write() {
+            Box::pin(self.settle_cursors()).await?;
+        }
         let alone = self.block == Block::Implicit && self.statements == 0;
         let begun = self.transaction;
         // A statement that commits at once, and is run again if it does not, takes no intents itself.
@@ -132,6 +184,7 @@ impl Session {
         let mut attempt = 0;
         loop {
             portal.transaction = Some(self.transaction);
+            self.scratch.routines.notices.clear();
             let line = Line {
                 intents: intents || attempt >= ATTEMPTS_BEFORE_INTENTS,
                 yields: single && attempt < ATTEMPTS_MAX,
@@ -165,6 +218,7 @@ impl Session {
                     attempt += 1;
                     intents |= halt.is_held_by_intent();
                     self.eval.sequences.give_back();
+                    self.locks.give_back();
                     self.abort_to_run_again(&halt);
                     self.enter();
                     portal.execution = Execution::default();
@@ -178,6 +232,37 @@ impl Session {
                 Err(halt) => return Err(halt),
             }
         }
+    }
+
+    /// Runs a portal to its end, and gives no more than is asked for of what it makes.
+    async fn run_ahead(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion, Halt> {
+        if portal.ahead.is_none() {
+            let mut rows = Kept::new(&self.db.machine);
+            let mut keeping = Keeping::of(&mut rows);
+            Box::pin(self.run_plan(portal, 0, &mut keeping, false)).await?;
+            portal.ahead = Some(Box::new(Ahead { rows, given: 0 }));
+        }
+        let Some(ahead) = &mut portal.ahead else {
+            return Err(SqlError::internal("no rows are made ahead").into());
+        };
+        let mut given = 0;
+        while given < max_rows
+            && let Some(row) = ahead.rows.get(ahead.given + 1)
+        {
+            sink.row(row)?;
+            given += 1;
+            ahead.given += 1;
+        }
+        ahead.rows.pass(ahead.given);
+        Ok(match ahead.given < ahead.rows.last() {
+            true => Completion::Suspended,
+            false => Completion::Complete(Tag::counted("SELECT", given as u64)),
+        })
     }
 
     /// What cannot be done because this machine is no member any more succeeds at no other attempt.
@@ -206,16 +291,21 @@ impl Session {
         if self.modes.read_only && plan.is_write() {
             return Err(read_only(plan.command()).into());
         }
+        if self.modes.read_only && plan.locks_rows() {
+            return Err(read_only("SELECT FOR UPDATE").into());
+        }
         let alone = last && max_rows == 0 && self.block == Block::Implicit && self.statements == 0;
         self.begin_transaction(alone && plan.is_snapshot_read());
         if let Some(tx) = &mut self.tx {
             tx.set_yielding(line.yields);
         }
         for _ in 0..PLANS_MAX {
-            let Body::Plan(_, tables) = &planned.body else {
-                return Err(SqlError::internal("not a plan").into());
-            };
-            if self.guard(tables).await? {
+            // A portal that has begun was allowed to.
+            let allowed = planned.user == self.eval.user || portal.execution.has_begun();
+            if allowed
+                && self.guard(&planned).await?
+                && self.guard_routines(plan_of(&planned)?).await?
+            {
                 return self
                     .run_guarded(&planned, portal, max_rows, sink, line.intents)
                     .await;
@@ -226,19 +316,43 @@ impl Session {
             }
             planned = Box::pin(self.plan_again(&planned)).await?;
             portal.prepared.replace(&planned);
+            refit(&mut portal.params, &planned.params, &self.eval)?;
             self.keep(&planned);
         }
         Err(Halt::Stale)
     }
 
-    /// Puts the tables' guards into the read set; false where one is not as it was planned with
+    /// Puts the guards of a plan's tables and types into the read set; false where one is not as it was planned with
     /// (SES-2).
-    pub(super) async fn guard(&mut self, tables: &[Arc<TablePlan>]) -> Result<bool, Halt> {
+    pub(super) async fn guard(&mut self, planned: &Planned) -> Result<bool, Halt> {
+        let (Some(tx), Body::Plan(_, tables)) = (&mut self.tx, &planned.body) else {
+            return Err(SqlError::internal("no transaction, or no plan").into());
+        };
+        if let Some(version) = planned.watched
+            && !self.db.catalog.is_still(tx, version).await?
+        {
+            return Ok(false);
+        }
+        for ty in &planned.types {
+            if !guard_type(tx, ty).await? {
+                return Ok(false);
+            }
+        }
+        for table in tables {
+            if !guard_table(tx, &table.def).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// As [`Session::guard`], for the functions of users that a plan calls.
+    async fn guard_routines(&mut self, plan: &Plan) -> Result<bool, Halt> {
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
-        for table in tables {
-            if !guard_table(tx, &table.def).await? {
+        for routine in plan.routines() {
+            if !guard_routine(tx, routine).await? {
                 return Ok(false);
             }
         }
@@ -251,11 +365,7 @@ impl Session {
         if !same_shape(again.columns.as_deref(), planned.columns.as_deref()) {
             // It is right for whoever parses the text next.
             self.keep(&again);
-            return Err(SqlError::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                "cached plan must not change result type",
-            )
-            .into());
+            return Err(SqlError::plan_changed().into());
         }
         Ok(again)
     }
@@ -269,10 +379,18 @@ impl Session {
         let Some(tree) = parse_single(&planned.text)? else {
             return Err(SqlError::internal("a plan without a text").into());
         };
-        let types = ParamTypes::declared(planned.params.clone());
+        let types = ParamTypes::declared_in(planned.params.clone(), &snapshot);
         let mut again = plan_statement(tree, &snapshot, types, &self.eval)?;
-        again.key = planned.key.clone();
-        Ok(Arc::new(again))
+        // What another role's plan is kept by is not for this one.
+        again.key = planned.key.clone().filter(|_| planned.user == again.user);
+        Ok(match &again.body {
+            Body::Declare(declared) => Arc::clone(&declared.planned),
+            Body::Explain {
+                planned: Some(explained),
+                ..
+            } => Arc::clone(explained),
+            _ => Arc::new(again),
+        })
     }
 
     async fn run_guarded(
@@ -293,12 +411,13 @@ impl Session {
         if plan.split().is_some() && max_rows == 0 && !portal.execution.has_begun() {
             parts = Box::pin(self.parts_of(planned, &portal.params)).await?;
         }
-        if planned.is_volatile {
-            self.eval.sequences.begin();
-        }
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
+        if planned.is_volatile {
+            self.eval.sequences.begin();
+            self.locks.begin(tx.number());
+        }
         // Pinned where it is made: it is long.
         let progress = {
             let mut cx = cx(
@@ -334,6 +453,8 @@ impl Session {
         self.take_set_config()?;
         if planned.is_volatile {
             Box::pin(self.set_sequences()).await?;
+            let warnings = self.eval.take_warnings().into_iter();
+            self.notices.extend(warnings.map(Notice::of_warning));
         }
         Ok(match progress {
             Progress::Done(count) => Completion::Complete(plan.tag(count)),
@@ -345,6 +466,23 @@ impl Session {
         let input = CopyInput::new(copy)?;
         Ok(Completion::CopyIn(CopyIn::new(input, self.transaction)))
     }
+}
+
+fn plan_of(planned: &Planned) -> Result<&Plan, SqlError> {
+    match &planned.body {
+        Body::Plan(plan, _) => Ok(plan),
+        _ => Err(SqlError::internal("not a plan")),
+    }
+}
+
+/// Values of enums as they are now: those whose labels have other names meanwhile are none any more.
+fn refit(values: &mut [Value], types: &[Type], eval: &EvalContext) -> Result<(), SqlError> {
+    for (value, ty) in values.iter_mut().zip(types) {
+        if ty.kind.is_users() {
+            *value = assign(std::mem::take(value), &Type::UNKNOWN, ty, eval)?;
+        }
+    }
+    Ok(())
 }
 
 /// Do two results have the same names and types?
@@ -365,6 +503,7 @@ pub(super) async fn interruptible<T>(
     poll_fn(|task| {
         let done = work.as_mut().poll(task);
         if done.is_pending() {
+            cancel.watch(task.waker());
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 cancel.time_out();
             }

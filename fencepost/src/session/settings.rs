@@ -18,10 +18,12 @@ impl Session {
     /// Settings from the start-up message: RESET goes back to them.
     pub(crate) fn apply_startup(&mut self, given: &[(String, String)]) -> Result<(), SqlError> {
         let mut settings = Settings::clone(&self.eval.settings);
+        settings.set_fixed("session_authorization", &self.login);
         for (name, value) in given {
+            self.check_identity(name, value)?;
             settings.set_default(name, value)?;
         }
-        settings.set_fixed("session_authorization", &self.eval.user);
+        self.tell_superuser(&mut settings);
         let settings = Arc::new(settings);
         self.lasting = Arc::clone(&settings);
         self.eval.settings = settings;
@@ -35,11 +37,30 @@ impl Session {
         self.timeout = settings
             .get("statement_timeout")
             .and_then(|text| duration(&text));
+        let lock_timeout = settings.get("lock_timeout");
+        let lock_timeout = lock_timeout.and_then(|text| duration(&text));
+        self.locks.set_timeout(lock_timeout);
+        self.eval.lock_timeout = lock_timeout;
+        if let Some(registered) = &self.registered {
+            let application = settings.get("application_name").unwrap_or_default();
+            registered.set_application(application.into_owned());
+        }
+        let authorized = settings.get("session_authorization").unwrap_or_default();
+        let role = settings.get("role").filter(|role| role != "none");
+        let user = role.unwrap_or_else(|| authorized.clone());
         let zone = settings.get("TimeZone").unwrap_or_default();
         let style = settings.get("DateStyle").unwrap_or_default();
         self.default_modes = self.modes_of_settings();
         let path = settings.get("search_path").unwrap_or_default();
-        self.plan_tag = format!("\0{zone}\0{style}\0{path}\0");
+        let tag = format!("\0{zone}\0{style}\0{path}\0{user}\0");
+        if *self.eval.session_user != *authorized || *self.eval.user != *user {
+            let (user, authorized) = (user.into_owned(), authorized.into_owned());
+            (self.eval.user, self.eval.session_user) = (user, authorized);
+        }
+        if tag != self.plan_tag {
+            self.plan_tag = tag;
+            self.scratch.routines.forget();
+        }
     }
 
     /// The clocks of a new statement.
@@ -47,6 +68,7 @@ impl Session {
         self.eval.statement_start = super::now();
         self.deadline = self.timeout.map(|t| Instant::now() + t);
         self.cancel.reset();
+        self.scratch.routines.begin();
     }
 
     pub(super) fn set(&mut self, set: &SetStatement) -> Result<(), SqlError> {
@@ -60,20 +82,20 @@ impl Session {
         if let Some(modes) = transaction_mode(set)? {
             return self.set_modes(&modes);
         }
-        self.change(local, |settings| match &set.value {
-            SetValue::Default => settings.reset(&set.name),
-            SetValue::Value(value) => settings.set(&set.name, value),
-        })
+        match &set.value {
+            SetValue::Default => self.become_default(local, &set.name),
+            SetValue::Value(value) => self.become_or_set(local, &set.name, value),
+        }
     }
 
     pub(super) fn reset(&mut self, name: Option<&str>) -> Result<(), SqlError> {
-        self.change(false, |settings| match name {
-            Some(name) => settings.reset(name),
-            None => {
+        match name {
+            Some(name) => self.become_default(false, name),
+            None => self.change(false, |settings| {
                 settings.reset_all();
                 Ok(())
-            }
-        })
+            }),
+        }
     }
 
     /// Changes the settings, for the transaction or (if it commits) for the session.
@@ -156,7 +178,7 @@ impl Session {
     /// Takes over what `set_config` asked for.
     pub(super) fn take_set_config(&mut self) -> Result<(), SqlError> {
         for (name, value, local) in self.eval.take_changes() {
-            self.change(local, |settings| settings.set(&name, &value))?;
+            self.become_or_set(local, &name, &value)?;
         }
         Ok(())
     }
@@ -210,4 +232,19 @@ fn duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     (number > 0).then(|| Duration::from_millis(number * unit_ms))
+}
+
+/// How grave a message is, of the levels of `client_min_messages`; what is always sent is above all of them.
+pub(super) fn rank(level: &str) -> usize {
+    const LEVELS: [&str; 3] = ["log", "notice", "warning"];
+    if level
+        .get(..5)
+        .is_some_and(|d| d.eq_ignore_ascii_case("debug"))
+    {
+        return 0;
+    }
+    let known = LEVELS
+        .iter()
+        .position(|known| level.eq_ignore_ascii_case(known));
+    known.map_or(LEVELS.len() + 1, |at| at + 1)
 }

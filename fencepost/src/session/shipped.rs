@@ -31,9 +31,8 @@ impl Session {
             backend_pid,
             ..SessionOptions::default()
         };
-        let mut session = Session::new(db, options);
+        let mut session = Session::unseen(db, options, cancel);
         session.serves = true;
-        session.cancel = cancel;
         session.lasting = Arc::clone(&settings);
         session.eval.settings = settings;
         session.settings_changed();

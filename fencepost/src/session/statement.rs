@@ -11,7 +11,8 @@ use fencepost_sql::types::{Type, TypeKind};
 use fencepost_sql::value::Value;
 
 use super::protocol::Completion;
-use super::{Session, TxStatus};
+use super::run::back_off;
+use super::{Block, Session, TxStatus};
 use crate::error::Error;
 use crate::prepared::{Column, Prepared};
 use crate::row::Row;
@@ -111,12 +112,37 @@ impl Session {
         Ok(tag.map_or(0, Tag::rows))
     }
 
-    /// Runs every statement of a text, as one transaction unless it says otherwise.
+    /// Runs every statement of a text, as one transaction unless it says otherwise. Where that is one, of statements
+    /// that leave nothing behind when it is rolled back, it is run again after a conflict.
     pub async fn batch(&mut self, sql: &str) -> Result<(), Error> {
+        let told = self.notices.len();
+        let mut attempt = 0;
+        loop {
+            let mut whole = self.block == Block::Idle;
+            let result = match self.batch_once(sql, &mut whole).await {
+                Ok(()) => self.sync().await.map_err(Error::from),
+                failed => failed,
+            };
+            match result {
+                Err(error) if error.is_retryable() && whole && attempt < ATTEMPTS_MAX => {
+                    self.notices.truncate(told);
+                    back_off(attempt).await;
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// One run of a batch but for the commit; `whole` stays so where all that was done is the open transaction's, or
+    /// was that of one that is rolled back.
+    async fn batch_once(&mut self, sql: &str, whole: &mut bool) -> Result<(), Error> {
         let statements = self.split(sql)?;
         let count = statements.len();
+        let mut begun = None;
         for (position, parsed) in statements.into_iter().enumerate() {
             let prepared = self.prepare_parsed(parsed)?;
+            *whole &= begun.is_none_or(|begun| begun == self.transaction) && prepared.is_undone();
             let mut portal = self.bind(&prepared, Vec::new())?;
             let mut sink = Collected::default();
             let run = match position + 1 == count {
@@ -124,8 +150,9 @@ impl Session {
                 false => self.run(&mut portal, 0, &mut sink).await,
             };
             self.completed(run?)?;
+            begun.get_or_insert(self.transaction);
         }
-        Ok(self.sync().await?)
+        Ok(())
     }
 
     async fn run_collected(
@@ -133,7 +160,7 @@ impl Session {
         prepared: &Arc<Prepared>,
         params: &[Value],
     ) -> Result<(Collected, Option<Tag>), Error> {
-        let values = self.fit(prepared.parameter_types(), params)?;
+        let values = self.fit(&self.parameter_types(prepared), params)?;
         let mut portal = self.bind(prepared, values)?;
         let mut sink = Collected::default();
         let run = self.run_last(&mut portal, 0, &mut sink).await?;
@@ -230,7 +257,8 @@ impl Session {
 /// The type that a value has by itself.
 fn natural_type(value: &Value) -> Type {
     Type::of(match value {
-        Value::Null | Value::Text(_) => TypeKind::Unknown,
+        // The name tells which value of an enum it is.
+        Value::Null | Value::Text(_) | Value::Enum(_) => TypeKind::Unknown,
         Value::Bool(_) => TypeKind::Bool,
         Value::Int2(_) => TypeKind::Int2,
         Value::Int4(_) => TypeKind::Int4,

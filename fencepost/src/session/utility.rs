@@ -2,22 +2,18 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use fencepost_fabric::Random;
-use fencepost_planner::{
-    Came, Collected, DdlCx, Known, Plan, RowSink, Tag, ddl_command, explain, run_ddl,
-};
+use fencepost_planner::{DdlCx, RowSink, Tag, ddl_command, run_ddl};
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Statement};
-use fencepost_sql::catalog::CatalogView;
+use fencepost_sql::catalog::{CHECKPOINT, CatalogView, denied};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{assign, eval};
+use fencepost_sql::notify::{Listening, Notification};
 use fencepost_sql::parser;
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::Type;
 use fencepost_sql::value::Value;
-use fencepost_txn::{FarCounts, MachineId, Mode, Transaction};
 
 use super::protocol::Completion;
 use super::run::{interruptible, read_only};
@@ -80,22 +76,21 @@ impl Session {
                 name,
                 param_types,
                 text,
-            } => self.prepare_named(name, param_types, text)?,
+            } => {
+                let prepare = &portal.prepared.planned.text;
+                self.prepare_named(name, param_types, text, prepare)?
+            }
             Statement::Execute { name, args } => {
                 return self
-                    .run_named(name, args, portal, max_rows, sink, last)
+                    .execute_named(name, args, portal, max_rows, sink, last)
                     .await;
             }
             Statement::Deallocate(name) => self.deallocate(name.as_deref())?,
-            Statement::Discard(kind) => self.discard(*kind)?,
-            Statement::Close(None) => "CLOSE CURSOR ALL",
-            Statement::Close(Some(name)) => {
-                return Err(SqlError::new(
-                    SqlState::INVALID_CURSOR_NAME,
-                    format!("cursor \"{name}\" does not exist"),
-                )
-                .into());
+            Statement::Discard(kind) => self.discard(*kind).await?,
+            Statement::Fetch(fetch) => {
+                return self.fetch(fetch, &portal.prepared, sink).await;
             }
+            Statement::Close(name) => self.close_cursors(name.as_deref())?,
             Statement::Vacuum => {
                 self.outside_block("VACUUM")?;
                 self.db.machine.tidy();
@@ -105,10 +100,25 @@ impl Session {
             Statement::Checkpoint => self.checkpoint().await?,
             Statement::DrainMachine(machine) => self.drain_machine(*machine)?,
             Statement::RemoveMachine(machine) => self.remove_machine(*machine).await?,
-            Statement::Unlisten => "UNLISTEN",
+            Statement::Listen(change) => {
+                self.enter();
+                self.eval.notifications.listen(change.clone());
+                match change {
+                    Listening::To(_) => "LISTEN",
+                    Listening::NoMore(_) | Listening::ToNothing => "UNLISTEN",
+                }
+            }
+            Statement::Notify(Notification { channel, payload }) => {
+                self.enter();
+                self.eval.notifications.notify(channel, payload)?;
+                "NOTIFY"
+            }
             Statement::LockTable => {
                 self.in_block("LOCK TABLE")?;
                 "LOCK TABLE"
+            }
+            Statement::Call(_) | Statement::Do(_) => {
+                return self.run_call(portal, sink, last).await;
             }
             other => match ddl_command(other) {
                 Some(command) => {
@@ -132,6 +142,7 @@ impl Session {
         if self.modes.read_only {
             return Err(read_only(command).into());
         }
+        self.settle_cursors().await?;
         let alone = self.block == Block::Implicit && self.statements == 0;
         let mut attempt = 0;
         loop {
@@ -194,16 +205,21 @@ impl Session {
             Some(rows) => Tag::counted("SELECT", rows),
             None => Tag::plain(command),
         };
-        self.eval.private = Some(self.db.catalog.snapshot(tx).await?);
+        let private = self.db.catalog.snapshot(tx).await?;
+        self.eval.set_private(Some(private));
         self.notices.append(&mut notices);
         Ok(tag)
     }
 
     /// CHECKPOINT: done when it is on disk; nothing to do in the memory tier.
     async fn checkpoint(&mut self) -> Result<&'static str, Halt> {
-        self.superuser_only(
-            "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
-        )?;
+        let message = "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT";
+        let (catalog, _) = self.snapshot();
+        let asking = catalog.role(&self.eval.user)?;
+        let security = catalog.security();
+        if !asking.is_some_and(|role| security.has_privileges_of(role.id, CHECKPOINT)) {
+            return Err(denied(message).into());
+        }
         if let Some(wait) = self.db.machine.ask_checkpoint() {
             let taken = pin!(async { Ok(wait.await) });
             interruptible(&self.cancel, self.deadline, taken)
@@ -216,122 +232,15 @@ impl Session {
         Ok("CHECKPOINT")
     }
 
-    pub(super) async fn run_explain(
-        &mut self,
-        planned: Option<&Arc<Planned>>,
-        analyze: bool,
-        portal: &mut Portal,
-        sink: &mut dyn RowSink,
-        last: bool,
-    ) -> Result<Completion, Halt> {
-        let mut lines = match planned.map(|planned| (planned, &planned.body)) {
-            Some((planned, Body::Plan(plan, _))) => {
-                let only_reads = self.would_only_read(plan, last);
-                if only_reads && analyze {
-                    self.enter();
-                    self.begin_transaction(true);
-                }
-                if let Some(roots) = plan.split_roots() {
-                    // Where that is not known now is not said.
-                    let _ = self.db.machine.meet(&roots).await;
-                }
-                let spread = self.spread_of(planned, only_reads);
-                let known = Known {
-                    params: &portal.params,
-                    eval: &self.eval,
-                    machine: &self.db.machine,
-                    parts: spread.map_or_else(Vec::new, |s| s.machines(&self.db.machine)),
-                };
-                explain(plan, &known)
-            }
-            _ => vec!["Utility statements have no plan structure".into()],
-        };
-        if let Some(planned) = planned.filter(|_| !analyze)
-            && let Some(home) = self.home_of(planned, portal)
-        {
-            lines.push(format!("Shipped to: {home}"));
-        }
-        if let Some(planned) = planned.filter(|_| analyze) {
-            let started = Instant::now();
-            let mut rows = Collected::default();
-            let mut inner = Portal {
-                prepared: Prepared::new(Arc::clone(planned), Vec::new()),
-                params: portal.params.clone(),
-                execution: Default::default(),
-                transaction: None,
-            };
-            let before = self.far_counts();
-            self.came.clear();
-            self.run_plan(&mut inner, 0, &mut rows, false).await?;
-            let after = self.far_counts();
-            if let Some(first) = lines.first_mut() {
-                first.push_str(&format!(" (actual rows={})", rows.rows.len()));
-            }
-            tell_returned(&mut lines, &self.came);
-            if self.db.machine.number() != 0 {
-                let reads = after.reads.saturating_sub(before.reads);
-                let messages = after.messages.saturating_sub(before.messages);
-                lines.push(format!("Fabric: reads={reads} messages={messages}"));
-            }
-            let elapsed = started.elapsed().as_secs_f64() * 1000.0;
-            lines.push(format!("Execution Time: {elapsed:.3} ms"));
-        }
-        for line in lines {
-            sink.row(&[Value::text(line)])?;
-        }
-        Ok(Completion::Complete(Tag::plain("EXPLAIN")))
-    }
-
-    /// Whether an explained statement's transaction only reads: that of a statement by itself, or a block's.
-    fn would_only_read(&self, plan: &Plan, last: bool) -> bool {
-        match &self.tx {
-            Some(tx) => tx.mode() == Mode::ReadOnly,
-            None if self.block == Block::Explicit => self.modes.read_only,
-            None => {
-                last && (self.block == Block::Idle || self.statements == 0)
-                    && plan.is_snapshot_read()
-            }
-        }
-    }
-
-    /// What the open transaction has posted to other machines.
-    fn far_counts(&self) -> FarCounts {
-        self.tx
-            .as_ref()
-            .map(Transaction::far_counts)
-            .unwrap_or_default()
-    }
-
-    fn prepare_named(
-        &mut self,
-        name: &str,
-        param_types: &[Type],
-        text: &str,
-    ) -> Result<&'static str, SqlError> {
-        self.check_name_free(name)?;
-        let oids: Vec<u32> = param_types
-            .iter()
-            .map(|ty| match *ty {
-                Type::UNKNOWN => 0,
-                ty => ty.oid(),
-            })
-            .collect();
-        let prepared = self.parse(text, &oids)?;
-        self.keep_statement(name, prepared);
-        Ok("PREPARE")
-    }
-
-    async fn run_named(
-        &mut self,
+    /// The statement that EXECUTE names, and its arguments as it takes them.
+    pub(super) fn arguments(
+        &self,
         name: &str,
         args: &[Expr],
-        portal: &mut Portal,
-        max_rows: usize,
-        sink: &mut dyn RowSink,
-        last: bool,
-    ) -> Result<Completion, Halt> {
+        own: &[Value],
+    ) -> Result<(Arc<Prepared>, Vec<Value>), SqlError> {
         let prepared = Arc::clone(self.named(name)?);
-        let types = prepared.parameter_types();
+        let types = self.parameter_types(&prepared);
         if types.len() != args.len() {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
@@ -341,42 +250,51 @@ impl Session {
                 "Expected {} parameters but got {}.",
                 types.len(),
                 args.len()
-            ))
-            .into());
+            )));
         }
         let mut params = Vec::with_capacity(args.len());
-        for (arg, ty) in args.iter().zip(types) {
-            let value = eval(arg, &[], &portal.params, &self.eval)?;
+        for (arg, ty) in args.iter().zip(types.iter()) {
+            let value = eval(arg, &[], own, &self.eval)?;
             params.push(assign(value, &arg.ty, ty, &self.eval)?);
         }
+        Ok((prepared, params))
+    }
+
+    async fn execute_named(
+        &mut self,
+        name: &str,
+        args: &[Expr],
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+        last: bool,
+    ) -> Result<Completion, Halt> {
+        let (prepared, params) = self.arguments(name, args, &portal.params)?;
         let mut inner = self.bind(&prepared, params)?;
         std::mem::swap(&mut inner.execution, &mut portal.execution);
         inner.transaction = portal.transaction;
+        inner.ahead = portal.ahead.take();
         let done = match &prepared.planned.body {
             Body::Plan(..) => self.run_plan(&mut inner, max_rows, sink, last).await,
             _ => Err(SqlError::unsupported("EXECUTE of a utility statement").into()),
         };
         portal.execution = inner.execution;
         portal.transaction = inner.transaction;
+        portal.ahead = inner.ahead;
         done
     }
 
-    fn deallocate(&mut self, name: Option<&str>) -> Result<&'static str, SqlError> {
-        let Some(name) = name else {
-            self.named.clear();
-            return Ok("DEALLOCATE ALL");
-        };
-        self.named(name)?;
-        self.forget_statement(name);
-        Ok("DEALLOCATE")
-    }
-
-    fn discard(&mut self, kind: DiscardKind) -> Result<&'static str, SqlError> {
+    async fn discard(&mut self, kind: DiscardKind) -> Result<&'static str, SqlError> {
         Ok(match kind {
             DiscardKind::All => {
                 self.outside_block("DISCARD ALL")?;
-                self.named.clear();
+                self.forget_statements();
+                self.close_cursors(None)?;
+                self.enter();
                 self.reset(None)?;
+                self.become_default(false, "session_authorization")?;
+                self.eval.notifications.listen(Listening::ToNothing);
+                self.locks.unlock_session().await;
                 "DISCARD ALL"
             }
             DiscardKind::Plans => {
@@ -409,31 +327,6 @@ impl Session {
                 format!("{command} cannot run inside a transaction block"),
             )),
         }
-    }
-}
-
-/// What begins the line about the machines that a statement is split among.
-const MACHINES: &str = "Machines: ";
-
-/// Adds what came back of the parts of a statement, if any was waited for.
-fn tell_returned(lines: &mut Vec<String>, came: &[Came]) {
-    let told = |came: &Came| {
-        let machine = MachineId(came.machine);
-        match came.rows {
-            Some((rows, bytes)) => format!("{machine} rows={rows} bytes={bytes}"),
-            None => format!("{machine} none, run here"),
-        }
-    };
-    let told: Vec<String> = came.iter().map(told).collect();
-    let gather = (0..).zip(lines.iter()).find_map(|(at, line)| {
-        let (indent, _) = line.split_once(MACHINES)?;
-        indent
-            .trim()
-            .is_empty()
-            .then(|| (at + 1, indent.to_owned()))
-    });
-    if let Some((at, indent)) = gather.filter(|_| !told.is_empty()) {
-        lines.insert(at, format!("{indent}Returned: {}", told.join(", ")));
     }
 }
 

@@ -112,6 +112,11 @@ impl Ship {
         })
     }
 
+    /// Runs a task that is nobody's statement; one that cannot be run is dropped.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.rooms.spawn(Box::pin(task)));
+    }
+
     /// How many statements went between machines.
     pub fn counts(&self) -> Shipped {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

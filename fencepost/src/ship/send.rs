@@ -153,6 +153,9 @@ impl Session {
         if shipping == Shipping::Off || planned.is_volatile || !self.may_ship(portal) {
             return None;
         }
+        if planned.is_bound_here {
+            return None;
+        }
         let Body::Plan(plan, _) = &planned.body else {
             return None;
         };

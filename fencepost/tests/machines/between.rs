@@ -77,6 +77,13 @@ pub fn addresses(test: u32, machines: u32) -> Vec<String> {
     listeners.iter().map(address).collect()
 }
 
+/// Runs a test over shared memory, and over a network of its own addresses.
+pub fn over_both(test: u32, run: impl Fn(&[Database])) {
+    for between in [Between::memory(), Between::network(test)] {
+        run(&between.machines(2));
+    }
+}
+
 /// A session that ships whatever can be.
 pub fn shipping(db: &Database) -> BlockingSession {
     let mut session = db.blocking();
@@ -95,6 +102,17 @@ pub fn staying(db: &Database) -> BlockingSession {
     session
 }
 
+/// How many statements a machine has sent to others, and not got back to run itself.
+pub fn sent(db: &Database) -> u64 {
+    db.shipped().sent - db.shipped().returned
+}
+
+/// The number that a statement gives.
+pub fn number(session: &mut BlockingSession, sql: &str) -> i64 {
+    let row = session.query_one(sql, &[]).expect(sql);
+    row.get(0).expect("a number")
+}
+
 pub fn until(mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
@@ -106,7 +124,12 @@ pub fn until(mut so: impl FnMut() -> bool) {
 /// Waits until nothing is left of any transaction, and asserts that all backups are what their primaries are.
 pub fn alike(machines: &[Database]) {
     let all: Vec<_> = machines.iter().map(|db| db.machine().clone()).collect();
-    until(|| Machine::are_at_rest(&all));
+    let began = Instant::now();
+    while !Machine::are_at_rest(&all) {
+        let left: Vec<_> = all.iter().map(|of| (of.number(), of.unrest())).collect();
+        assert!(began.elapsed() < PATIENCE, "never at rest: {left:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
     for machine in &all {
         assert_eq!(machine.compare_backups(&all), []);
     }

@@ -13,7 +13,7 @@ use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Machine, Mode, Transaction};
 use pollster::FutureExt;
 
-use crate::between::{Between, MACHINES};
+use crate::between::{Between, MACHINES, number};
 
 /// The machine that partition `p` of a new table is on.
 fn machine_of(partition: usize) -> u32 {
@@ -88,11 +88,6 @@ async fn table_in_place(machine: &Machine, tx: &mut Transaction, table: &TableDe
         }
     }
     rows
-}
-
-fn number(session: &mut BlockingSession, sql: &str) -> i64 {
-    let row = session.query_one(sql, &[]).expect(sql);
-    row.get(0).expect("a number")
 }
 
 #[test]

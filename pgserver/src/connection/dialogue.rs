@@ -12,11 +12,10 @@ use std::task::Poll;
 use super::copy::Copying;
 use super::drive::Handoff;
 use super::extended::OpenPortal;
-use super::names::Names;
 use super::opening::{Opened, Seat};
 use super::{Ending, broken, report};
 use crate::cancel::CancelKey;
-use crate::engine::{self, Prepared, Session, SqlError, SqlState, Style};
+use crate::engine::{self, Notified, Prepared, Session, SqlError, SqlState, Style};
 use crate::io::{Input, Io, SEND_BYTES};
 use crate::proto::encode::{self, Ready};
 use crate::proto::frame::{self, Frame};
@@ -39,7 +38,8 @@ pub(super) struct Dialogue<'p> {
     pub(super) session: Session,
     /// The unnamed statement; those with names are the session's.
     pub(super) unnamed: Option<Arc<Prepared>>,
-    pub(super) portals: Names<OpenPortal>,
+    /// The unnamed portal; those with names are the session's.
+    pub(super) portal: Option<OpenPortal>,
     pub(super) mode: Mode,
     /// How values are written, by the session's settings.
     pub(super) style: Style,
@@ -72,7 +72,7 @@ impl<'p> Dialogue<'p> {
             style: Style::of(&session),
             session,
             unnamed: None,
-            portals: Names::new(),
+            portal: None,
             mode: Mode::Ready,
             place,
             handoff: Handoff::default(),
@@ -176,14 +176,14 @@ impl<'p> Dialogue<'p> {
 
     /// Waits for more input; an idle session ends here when the server shuts down.
     async fn fill(&mut self, io: &mut Io) -> Result<(), Ending> {
-        let place = self.place;
-        let mut idle = match engine::ready(&self.session) {
-            Ready::Idle => None,
-            _ => self
-                .style
-                .idle_in_transaction_timeout
-                .map(|limit| Box::pin(tokio::time::sleep(limit))),
+        let (place, session, token) = (self.place, &mut self.session, self.key.token());
+        let is_idle = engine::ready(session) == Ready::Idle;
+        let limit = match is_idle {
+            true => self.style.idle_timeout,
+            false => self.style.idle_in_transaction_timeout,
         };
+        let mut limit = limit.map(|limit| Box::pin(tokio::time::sleep(limit)));
+        let mut rests = false;
         let read = poll_fn(|cx| {
             if place.worker.stage() != Stage::Running {
                 return Poll::Ready(Err(Wait::Shutdown));
@@ -191,8 +191,18 @@ impl<'p> Dialogue<'p> {
             if let Poll::Ready(read) = io.poll_fill(cx) {
                 return Poll::Ready(read.map_err(|_| Wait::Gone));
             }
+            if !std::mem::replace(&mut rests, true) {
+                session.rest();
+            }
             place.watch(cx.waker());
-            match idle.as_mut().map(|limit| limit.as_mut().poll(cx)) {
+            token.watch(cx.waker());
+            if token.is_shut_down() {
+                return Poll::Ready(Err(Wait::Shutdown));
+            }
+            if is_idle && session.poll_notified(cx).is_ready() {
+                return Poll::Ready(Err(Wait::Notified));
+            }
+            match limit.as_mut().map(|limit| limit.as_mut().poll(cx)) {
                 Some(Poll::Ready(())) => Poll::Ready(Err(Wait::IdleTooLong)),
                 _ => Poll::Pending,
             }
@@ -201,9 +211,18 @@ impl<'p> Dialogue<'p> {
         let (sqlstate, message) = match read {
             Ok(0) | Err(Wait::Gone) => return Err(Ending::Gone),
             Ok(_) => return Ok(()),
+            Err(Wait::Notified) => {
+                io.prepare_out();
+                self.report_notifications(io);
+                return Ok(());
+            }
             Err(Wait::Shutdown) => (
                 "57P01",
                 "terminating connection due to administrator command",
+            ),
+            Err(Wait::IdleTooLong) if is_idle => (
+                "57P05",
+                "terminating connection due to idle-session timeout",
             ),
             Err(Wait::IdleTooLong) => (
                 "25P03",
@@ -230,7 +249,8 @@ impl<'p> Dialogue<'p> {
         self.report_changes(io);
         let ready = engine::ready(&self.session);
         if ready == Ready::Idle {
-            self.portals.clear();
+            self.portal = None;
+            self.report_notifications(io);
         }
         encode::ready_for_query(&mut io.out, ready);
     }
@@ -241,6 +261,19 @@ impl<'p> Dialogue<'p> {
         self.style.refresh(&self.session);
         for (name, value) in self.session.take_parameter_changes() {
             encode::parameter_status(&mut io.out, &name, &value);
+        }
+    }
+
+    /// Sends what others have told the session.
+    #[inline]
+    fn report_notifications(&mut self, io: &mut Io) {
+        for Notified {
+            session,
+            notification,
+        } in self.session.take_notifications()
+        {
+            let (channel, payload) = (&notification.channel, &notification.payload);
+            encode::notification(&mut io.out, session, channel, payload);
         }
     }
 
@@ -264,7 +297,7 @@ impl<'p> Dialogue<'p> {
     pub(super) fn report_error(&mut self, io: &mut Io, error: &SqlError) -> Result<(), Ending> {
         self.report_notices(io);
         self.session.fail();
-        self.portals.clear();
+        self.portal = None;
         match error.sqlstate() {
             SqlState::ADMIN_SHUTDOWN => {
                 report::error(&mut io.out, Severity::Fatal, error);
@@ -283,4 +316,5 @@ enum Wait {
     Gone,
     Shutdown,
     IdleTooLong,
+    Notified,
 }

@@ -138,7 +138,7 @@ impl Vigil {
     #[cold]
     fn poll(&mut self, cx: &mut Context<'_>, io: &mut Io, watch: &Watch<'_>) -> Poll<Next> {
         watch.place.watch(cx.waker());
-        watch.key.watch(cx.waker());
+        watch.key.token().watch(cx.waker());
         if self.gone.is_none() && self.client_is_gone(cx, io) {
             watch.key.token().cancel();
             self.gone = Some(Box::pin(sleep(GONE_LIMIT)));

@@ -99,7 +99,19 @@ impl Dialogue<'_> {
     pub(super) fn bind(&mut self, io: &mut Io, bind: &Bind<'_>) -> Result<(), Ending> {
         match self.open_portal(bind) {
             Ok(open) => {
-                self.portals.insert(bind.portal, open);
+                let bound = match bind.portal {
+                    "" => {
+                        self.portal = Some(open);
+                        Ok(())
+                    }
+                    name => {
+                        let binary = open.formats.by_column(&open.prepared);
+                        engine::bind_named(&mut self.session, name, open.portal, binary)
+                    }
+                };
+                if let Err(error) = bound {
+                    return self.fail(io, &error);
+                }
                 encode::bind_complete(&mut io.out);
                 Ok(())
             }
@@ -109,10 +121,6 @@ impl Dialogue<'_> {
 
     pub(super) fn open_portal(&mut self, bind: &Bind<'_>) -> Result<OpenPortal, SqlError> {
         let prepared = Arc::clone(self.statement(bind.statement)?);
-        if !bind.portal.is_empty() && self.portals.get(bind.portal).is_some() {
-            let message = format!("cursor \"{}\" already exists", bind.portal);
-            return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
-        }
         let columns = engine::columns(&prepared).map_or(0, <[_]>::len);
         let formats = ResultFormats::of(&bind.result_formats, columns).ok_or_else(|| {
             let sent = bind.result_formats.count();
@@ -120,7 +128,7 @@ impl Dialogue<'_> {
                 format!("bind message has {sent} result formats but query has {columns} columns");
             SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
         })?;
-        let types = engine::parameter_types(&prepared);
+        let types = engine::parameter_types(&self.session, &prepared);
         if types.len() != bind.parameters.count() {
             let message = format!(
                 "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
@@ -131,7 +139,7 @@ impl Dialogue<'_> {
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
         let mut values = Vec::with_capacity(types.len());
-        for (index, (bytes, ty)) in bind.parameters.iter().zip(types).enumerate() {
+        for (index, (bytes, ty)) in bind.parameters.iter().zip(types.iter()).enumerate() {
             let binary = bind.parameter_formats.is_binary(index);
             values.push(engine::read_value(bytes, ty, binary, &self.style)?);
         }
@@ -156,15 +164,15 @@ impl Dialogue<'_> {
                     Ok(prepared) => prepared,
                     Err(error) => return self.fail(io, &error),
                 };
-                let types = engine::parameter_types(prepared).iter().map(engine::oid);
-                encode::parameter_description(&mut io.out, types);
+                let oids = engine::parameter_oids(prepared);
+                encode::parameter_description(&mut io.out, oids);
                 describe_rows(&mut io.out, prepared, &ResultFormats::Text);
             }
             Target::Portal => {
-                let Some(open) = self.portals.get(name) else {
+                let Some((prepared, formats)) = self.described(name) else {
                     return self.fail(io, &no_portal(name));
                 };
-                describe_rows(&mut io.out, &open.prepared, &open.formats);
+                describe_rows(&mut io.out, &prepared, &formats);
             }
         }
         Ok(())
@@ -175,7 +183,8 @@ impl Dialogue<'_> {
         match target {
             Target::Statement if name.is_empty() => self.unnamed = None,
             Target::Statement => engine::forget_statement(&mut self.session, name),
-            Target::Portal => drop(self.portals.remove(name)),
+            Target::Portal if name.is_empty() => self.portal = None,
+            Target::Portal => engine::close_named(&mut self.session, name),
         }
         encode::close_complete(&mut io.out);
     }
@@ -189,7 +198,10 @@ impl Dialogue<'_> {
         rows_max: usize,
         last: bool,
     ) -> Result<(), Ending> {
-        let Some(open) = self.portals.get_mut(name) else {
+        if !name.is_empty() {
+            return Box::pin(self.execute_named(io, name, rows_max, last)).await;
+        }
+        let Some(open) = &mut self.portal else {
             return self.fail(io, &no_portal(name));
         };
         let was = engine::ready(&self.session);
@@ -209,6 +221,53 @@ impl Dialogue<'_> {
             )
         )?;
         io.out = sink.into_out();
+        self.executed(io, outcome, was, copy_out)
+    }
+
+    /// As [`Self::execute`], of a portal with a name, or a cursor.
+    async fn execute_named(
+        &mut self,
+        io: &mut Io,
+        name: &str,
+        rows_max: usize,
+        last: bool,
+    ) -> Result<(), Ending> {
+        let Some((prepared, formats)) = self.described(name) else {
+            return self.fail(io, &no_portal(name));
+        };
+        let was = engine::ready(&self.session);
+        let copy_out = begin_copy_out(&mut io.out, &prepared);
+        let out = std::mem::take(&mut io.out);
+        let columns = engine::columns(&prepared).unwrap_or_default();
+        let mut sink = WireSink::new(out, columns, &formats, &self.style, &self.handoff);
+        let outcome = watched!(
+            self,
+            io,
+            engine::run_named(&mut self.session, name, rows_max, &mut sink, last)
+        )?;
+        io.out = sink.into_out();
+        self.executed(io, outcome, was, copy_out)
+    }
+
+    /// The statement of a portal and the formats of its columns.
+    fn described(&self, name: &str) -> Option<(Arc<Prepared>, ResultFormats)> {
+        if name.is_empty() {
+            let open = self.portal.as_ref()?;
+            return Some((Arc::clone(&open.prepared), open.formats.clone()));
+        }
+        let (prepared, binary) = engine::named_portal(&self.session, name)?;
+        Some((Arc::clone(prepared), ResultFormats::from(binary)))
+    }
+
+    /// Answers an Execute.
+    #[inline]
+    fn executed(
+        &mut self,
+        io: &mut Io,
+        outcome: Result<Completion, SqlError>,
+        was: Ready,
+        copy_out: bool,
+    ) -> Result<(), Ending> {
         self.report_notices(io);
         match outcome {
             Ok(Completion::Complete(tag)) => {
@@ -233,7 +292,7 @@ impl Dialogue<'_> {
     #[inline]
     pub(super) fn after_command(&mut self, was: Ready) {
         if was != Ready::Idle && engine::ready(&self.session) == Ready::Idle {
-            self.portals.clear();
+            self.portal = None;
         }
         self.style.refresh(&self.session);
     }

@@ -15,7 +15,6 @@ mod copy;
 mod dialogue;
 mod drive;
 mod extended;
-mod names;
 mod opening;
 mod report;
 mod simple;

@@ -67,7 +67,7 @@ pub(super) async fn open(io: &mut Io, peer: SocketAddr, place: &Place) -> Result
     )
     .await
     {
-        Ok(Ok((startup, seat))) => begin(io, startup, seat, &shared),
+        Ok(Ok((startup, seat))) => begin(io, (startup, peer), seat, &shared),
         Ok(Err(ending)) => Err(ending),
         Err(_) => Err(Ending::Gone),
     }
@@ -254,12 +254,12 @@ async fn password_message(io: &mut Io, place: &Place) -> Result<Vec<u8>, Ending>
 /// Opens the engine's session and tells the client what it needs to know.
 fn begin(
     io: &mut Io,
-    startup: Startup,
+    (startup, peer): (Startup, SocketAddr),
     seat: Seat,
     shared: &Arc<Shared>,
 ) -> Result<Opened, Ending> {
     let pid = shared.cancels.free(|| engine::number(&shared.database));
-    let session = match engine::open(&shared.database, startup, pid) {
+    let session = match engine::open(&shared.database, startup, pid, peer) {
         Ok(session) => session,
         Err(error) => {
             report::error(&mut io.out, Severity::Fatal, &error);

@@ -21,6 +21,8 @@ pub(super) fn error(out: &mut Vec<u8>, severity: Severity, error: &SqlError) {
         column: fields.column.as_deref(),
         data_type: fields.data_type.as_deref(),
         constraint: fields.constraint.as_deref(),
+        // Drivers that prepare the statement again, unseen, go by this name.
+        routine: error.is_plan_changed().then_some("RevalidateCachedQuery"),
     }
     .encode(out);
 }

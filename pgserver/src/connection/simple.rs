@@ -22,7 +22,7 @@ impl Dialogue<'_> {
     /// Query: runs every statement of `sql` up to the first that fails.
     pub(super) async fn query(&mut self, io: &mut Io, sql: &str) -> Result<(), Ending> {
         self.unnamed = None;
-        self.portals.remove("");
+        self.portal = None;
         match engine::split(&mut self.session, sql) {
             Ok(statements) if statements.is_empty() => {
                 encode::empty_query_response(&mut io.out);
@@ -77,19 +77,17 @@ impl Dialogue<'_> {
             Err(error) => return self.failed(io, &error),
         };
         let columns = engine::columns(&prepared);
+        let formats = match engine::fetches_binary(&self.session, &prepared) {
+            true => ResultFormats::Binary,
+            false => ResultFormats::Text,
+        };
         if columns.is_some() {
-            describe_rows(&mut io.out, &prepared, &ResultFormats::Text);
+            describe_rows(&mut io.out, &prepared, &formats);
         }
         let copy_out = begin_copy_out(&mut io.out, &prepared);
         let out = std::mem::take(&mut io.out);
         let columns = columns.unwrap_or_default();
-        let mut sink = WireSink::new(
-            out,
-            columns,
-            &ResultFormats::Text,
-            &self.style,
-            &self.handoff,
-        );
+        let mut sink = WireSink::new(out, columns, &formats, &self.style, &self.handoff);
         let outcome = watched!(
             self,
             io,

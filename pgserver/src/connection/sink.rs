@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 
 use super::drive::Handoff;
-use crate::engine::{self, Flushed, OutputColumn, RowSink, SqlError, Style, Value};
+use crate::engine::{self, Flushed, OutputColumn, Prepared, RowSink, SqlError, Style, Value};
 use crate::io::SEND_BYTES;
 use crate::proto::encode;
 use crate::proto::front::Formats;
@@ -37,12 +37,27 @@ impl ResultFormats {
         }
     }
 
+    /// Of each column of a statement, whether it is binary.
+    pub(super) fn by_column(&self, prepared: &Prepared) -> Box<[bool]> {
+        let columns = engine::columns(prepared).map_or(0, <[_]>::len);
+        (0..columns).map(|column| self.is_binary(column)).collect()
+    }
+
     #[inline]
     pub(super) fn is_binary(&self, column: usize) -> bool {
         match self {
             ResultFormats::Text => false,
             ResultFormats::Binary => true,
             ResultFormats::Mixed(binary) => binary.get(column).is_some_and(|b| *b),
+        }
+    }
+}
+
+impl From<&[bool]> for ResultFormats {
+    fn from(binary: &[bool]) -> ResultFormats {
+        match binary.contains(&true) {
+            true => ResultFormats::Mixed(binary.into()),
+            false => ResultFormats::Text,
         }
     }
 }

@@ -130,6 +130,15 @@ pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
     });
 }
 
+/// NotificationResponse.
+pub fn notification(out: &mut Vec<u8>, pid: i32, channel: &str, payload: &str) {
+    message(out, b'A', |out| {
+        i32(out, pid);
+        cstring(out, channel);
+        cstring(out, payload);
+    });
+}
+
 /// BackendKeyData.
 pub fn backend_key_data(out: &mut Vec<u8>, pid: i32, secret: i32) {
     message(out, b'K', |out| {
@@ -239,12 +248,12 @@ pub fn field<T>(out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     answer
 }
 
-/// CopyInResponse (`G`) or CopyOutResponse (`H`) of `columns` columns in text.
-pub fn copy_response(out: &mut Vec<u8>, tag: u8, columns: usize) {
+/// CopyInResponse (`G`) or CopyOutResponse (`H`) of so many columns, in text or in binary.
+pub fn copy_response(out: &mut Vec<u8>, tag: u8, (columns, binary): (usize, bool)) {
     message(out, tag, |out| {
-        out.push(0);
+        out.push(u8::from(binary));
         i16(out, columns as i16);
-        (0..columns).for_each(|_| i16(out, 0));
+        (0..columns).for_each(|_| i16(out, i16::from(binary)));
     });
 }
 

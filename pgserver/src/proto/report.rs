@@ -50,6 +50,8 @@ pub struct Report<'a> {
     pub data_type: Option<&'a str>,
     /// The constraint concerned.
     pub constraint: Option<&'a str>,
+    /// What PostgreSQL's function is called that reports this, where clients go by it.
+    pub routine: Option<&'a str>,
 }
 
 impl<'a> Report<'a> {
@@ -68,6 +70,7 @@ impl<'a> Report<'a> {
             column: None,
             data_type: None,
             constraint: None,
+            routine: None,
         }
     }
 
@@ -93,6 +96,7 @@ impl<'a> Report<'a> {
             (b'c', self.column),
             (b'd', self.data_type),
             (b'n', self.constraint),
+            (b'R', self.routine),
         ];
         message(out, tag, |out| {
             for (code, text) in fields {

@@ -1,10 +1,8 @@
-//! A connection, as the runner sees it, and the databases that files get.
+//! A connection, as the runner sees it.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencepost::Database;
-use fencepost_pgserver::{ListenOptions, Server, listen};
 use sqllogictest::{AsyncDB, ColumnType, DBOutput};
 use tokio_postgres::types::{Kind, Type};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
@@ -12,95 +10,11 @@ use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 /// Longer than any statement of a file takes.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Where files run.
-pub enum Place {
-    /// In a database in memory, which this process serves.
-    Here,
-    /// On a PostgreSQL.
-    Server(String),
-}
-
-/// The database that a file got.
-pub struct Home {
-    config: Config,
-    /// Serves it, or has others beside it.
-    kept: Kept,
-}
-
-enum Kept {
-    Serving(Server),
-    Beside { first: Box<Config>, name: String },
-}
-
-impl Place {
-    /// An empty database.
-    pub async fn make(&self, file: &str) -> Home {
-        match self {
-            Place::Here => {
-                let database = Database::in_memory().expect("a database in memory");
-                let server = listen(&database, ListenOptions::new("127.0.0.1:0"));
-                let server = server.expect("a free port");
-                let mut config = Config::new();
-                config.host("127.0.0.1").port(server.local_addr().port());
-                config.user("postgres").dbname("postgres");
-                Home {
-                    config,
-                    kept: Kept::Serving(server),
-                }
-            }
-            Place::Server(url) => {
-                let mut first: Config = url.parse().expect("a URL in COMPAT_URL");
-                if first.get_dbname().is_none() {
-                    first.dbname("postgres");
-                }
-                let name = format!("compat_{file}");
-                let drop = format!("DROP DATABASE IF EXISTS {name}");
-                let make = format!("CREATE DATABASE {name}");
-                on(&first, &[&drop, &make]).await;
-                let mut config = first.clone();
-                config.dbname(&name);
-                Home {
-                    config,
-                    kept: Kept::Beside {
-                        first: Box::new(first),
-                        name,
-                    },
-                }
-            }
-        }
-    }
-}
-
-impl Home {
-    /// How it is reached.
-    pub fn config(&self) -> Config {
-        self.config.clone()
-    }
-
-    /// It goes.
-    pub async fn remove(self) {
-        match self.kept {
-            Kept::Serving(server) => drop(server),
-            Kept::Beside { first, name } => {
-                let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
-                on(&first, &[&drop]).await;
-            }
-        }
-    }
-}
-
-async fn on(config: &Config, statements: &[&str]) {
-    let engine = Engine::connect(config.clone(), false).await;
-    let client = engine.expect("a server").client;
-    for statement in statements {
-        let done = client.simple_query(statement).await;
-        done.expect("a database is made or dropped");
-    }
-}
-
 /// A connection.
 pub struct Engine {
-    client: Client,
+    /// To all machines that its statements go to, in turn.
+    clients: Vec<Client>,
+    turn: usize,
     name: &'static str,
     brief: bool,
 }
@@ -163,12 +77,16 @@ impl Letter {
 }
 
 impl Engine {
-    /// A connection; `brief` is whether failures say no more than their SQLSTATE.
-    pub async fn connect(config: Config, brief: bool) -> Result<Engine, Failure> {
+    /// A connection to each of these; `brief` is whether failures say no more than their SQLSTATE.
+    pub async fn connect(ways: &[Config], brief: bool) -> Result<Engine, Failure> {
         let failed = |error: tokio_postgres::Error| failure(&error, brief);
-        let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
-        tokio::spawn(connection);
-        let version = client.simple_query("SELECT version()").await;
+        let mut clients = Vec::new();
+        for config in ways {
+            let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
+            tokio::spawn(connection);
+            clients.push(client);
+        }
+        let version = clients[0].simple_query("SELECT version()").await;
         let version = version.map_err(failed)?;
         let is_here = version.iter().any(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0).is_some_and(|v| v.contains("Fencepost")),
@@ -176,15 +94,26 @@ impl Engine {
         });
         let name = if is_here { "fencepost" } else { "postgres" };
         Ok(Engine {
-            client,
+            clients,
+            turn: 0,
             name,
             brief,
         })
     }
 
+    /// Runs a statement that does not fail.
+    pub async fn does(&self, sql: &str) {
+        let done = self.client().simple_query(sql).await;
+        done.expect("a statement that does not fail");
+    }
+
+    fn client(&self) -> &Client {
+        &self.clients[self.turn % self.clients.len()]
+    }
+
     /// The types of the columns that a statement gives.
     async fn letters(&self, sql: &str, columns: usize) -> Vec<Letter> {
-        match self.client.prepare(sql).await {
+        match self.client().prepare(sql).await {
             Ok(prepared) if prepared.columns().len() == columns => {
                 let columns = prepared.columns().iter();
                 columns.map(|column| Letter::of(column.type_())).collect()
@@ -209,13 +138,22 @@ impl AsyncDB for Engine {
     type ColumnType = Letter;
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<Letter>, Failure> {
-        let run = tokio::time::timeout(STATEMENT_TIMEOUT, self.client.simple_query(sql));
+        self.turn += 1;
+        let run = tokio::time::timeout(STATEMENT_TIMEOUT, self.client().simple_query(sql));
         let run = run.await.map_err(|_| Failure {
             state: None,
             message: format!("no answer within {STATEMENT_TIMEOUT:?}"),
             brief: false,
         })?;
-        let messages = run.map_err(|error| failure(&error, self.brief))?;
+        let messages = match run {
+            Ok(messages) => messages,
+            Err(error) => {
+                // The error is told before what it undoes: an answer to another statement comes after all of it.
+                // A connection that is lost says so with the next statement.
+                let _ = self.client().simple_query("").await;
+                return Err(failure(&error, self.brief));
+            }
+        };
         let (mut width, mut rows, mut count) = (None, Vec::new(), 0);
         for message in messages {
             match message {

@@ -1,8 +1,9 @@
 //! What is the same here as on PostgreSQL: statements with their results, and with the SQLSTATE where they fail.
 //!
 //! The files beside this one are in the format of sqllogictest, an area of SQL each. A file gets an empty database, and
-//! its statements go over the wire, in text. All of it passes on PostgreSQL 15 as well: what only one of both is to run
-//! stands behind `onlyif fencepost` or `skipif fencepost`, and says why.
+//! its statements go over the wire, in text; and once more one of three machines, where each statement of a file whose
+//! statements do without a session of their own goes to another machine than the last. All of it passes on PostgreSQL 15
+//! as well: what only one of both is to run stands behind `onlyif fencepost` or `skipif fencepost`, and says why.
 //!
 //! ```text
 //! statement ok                 statement count 2            statement error (23505)
@@ -25,12 +26,13 @@
 
 mod document;
 mod engine;
+mod place;
 mod postgres;
 mod psql;
 
 use std::path::{Path, PathBuf};
 
-use engine::{Engine, Place};
+use place::Place;
 use sqllogictest::{Record, Runner, TestErrorKind, parse_file};
 
 /// Mistakes of a file that are shown.
@@ -43,6 +45,11 @@ fn statements_do_here_what_the_files_say() {
         Ok(url) => run(&Place::Server(url)),
         Err(_) => run(&Place::Here),
     }
+}
+
+#[test]
+fn statements_do_the_same_on_three_machines() {
+    run(&Place::Machines);
 }
 
 #[test]
@@ -100,8 +107,8 @@ fn run(place: &Place) {
 /// Runs a file in a database of its own: how many statements it has, and what is not as it says.
 fn run_file(place: &Place, file: &Path) -> (usize, Vec<String>) {
     runtime().block_on(async {
-        let home = place.make(&name_of(file)).await;
-        let mut runner = Runner::new(|| Engine::connect(home.config(), false));
+        let home = place.make(file).await;
+        let mut runner = Runner::new(|| home.connect(false));
         runner.with_column_validator(sqllogictest::strict_column_validator);
         let records = parse_file(file).expect("a file that can be read");
         let (mut ran, mut mistakes) = (0, Vec::new());
@@ -135,8 +142,8 @@ fn fill(place: &Place) {
         let unnamed = text.replace(" error\n", " error unnamed\n");
         std::fs::write(&file, unnamed).expect("the file");
         let filled = runtime().block_on(async {
-            let home = place.make(&name_of(&file)).await;
-            let mut runner = Runner::new(|| Engine::connect(home.config(), true));
+            let home = place.make(&file).await;
+            let mut runner = Runner::new(|| home.connect(true));
             let filled = runner
                 .update_test_file(
                     &file,

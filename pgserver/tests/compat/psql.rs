@@ -17,6 +17,9 @@ CREATE SEQUENCE free INCREMENT 2;
 CREATE TABLE deferred (x int, y int, FOREIGN KEY (x) REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
 CREATE SCHEMA other;
 CREATE TABLE other.t (id int);
+CREATE TYPE mood AS ENUM ('sad', 'ok');
+CREATE TYPE other.color AS ENUM ('red');
+CREATE TABLE moody (m mood NOT NULL DEFAULT 'ok', c other.color, past mood[]);
 ";
 
 /// Those whose answers are compared.
@@ -50,6 +53,9 @@ const COMMANDS: &[&str] = &[
     "\\ddp",
     "\\dD",
     "\\dT",
+    "\\dT+",
+    "\\dT other.*",
+    "\\d moody",
     "\\db",
     "\\dy",
     "\\des",

@@ -1,6 +1,8 @@
 //! COPY over the wire, both ways, and what goes wrong in the middle of it.
 
-use crate::common::{Client, bind, error, execute, frame, parse, query, server, sync, tags};
+use crate::common::{
+    Client, Message, bind, error, execute, frame, parse, query, server, sync, tags,
+};
 
 fn table() -> (fencepost_pgserver::Server, Client) {
     let server = server();
@@ -113,4 +115,204 @@ fn statements_behind_a_copy_run_after_it() {
     client.send_all(&[data("2\ttwo\n"), frame(b'c', b"")]);
     assert_eq!(tags(&client.until('Z')), "CZ");
     assert_eq!(client.value("SELECT count(*) FROM t"), "2");
+}
+
+const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+
+/// A tuple of COPY in binary.
+fn tuple(fields: &[Option<&[u8]>]) -> Vec<u8> {
+    let mut out = (fields.len() as i16).to_be_bytes().to_vec();
+    for field in fields {
+        let length = field.map_or(-1, |bytes| bytes.len() as i32);
+        out.extend_from_slice(&length.to_be_bytes());
+        out.extend_from_slice(field.unwrap_or_default());
+    }
+    out
+}
+
+/// Copies binary data in, in pieces, up to ReadyForQuery.
+fn copy_binary(client: &mut Client, bytes: &[u8], piece: usize) -> Vec<Message> {
+    client.send(&query("COPY t FROM STDIN (FORMAT binary)"));
+    client.until('G');
+    for data in bytes.chunks(piece) {
+        client.send(&frame(b'd', data));
+    }
+    client.send(&frame(b'c', b""));
+    client.until('Z')
+}
+
+#[test]
+fn binary_rows_go_in_and_come_out() {
+    let (_server, mut client) = table();
+    client.send(&query("COPY t (name, id) FROM STDIN WITH BINARY"));
+    assert_eq!(client.until('G')[0].body, b"\x01\0\x02\0\x01\0\x01");
+    let rows = [
+        tuple(&[Some("žluť".as_bytes()), Some(&[0, 0, 0, 1])]),
+        tuple(&[None, Some(&[0xFF; 4])]),
+    ];
+    client.send_all(&[
+        frame(b'd', BINARY_HEADER),
+        frame(b'd', &rows.concat()),
+        frame(b'd', b"\xff\xff"),
+        frame(b'c', b""),
+    ]);
+    assert_eq!(client.until('Z')[0].text(), "COPY 2");
+    client.send(&query(
+        "COPY (SELECT name, id FROM t ORDER BY id DESC) TO STDOUT (FORMAT binary)",
+    ));
+    let messages = client.until('Z');
+    assert_eq!(tags(&messages), "HdddcCZ");
+    assert_eq!(messages[0].body, b"\x01\0\x02\0\x01\0\x01");
+    // A row a message: drivers that read row by row rely on it.
+    assert_eq!(messages[1].body, [BINARY_HEADER, &rows[0]].concat());
+    assert_eq!(messages[2].body, rows[1]);
+    assert_eq!(messages[3].body, b"\xff\xff");
+    client.send(&query(
+        "COPY (SELECT 1 WHERE false) TO STDOUT (FORMAT binary)",
+    ));
+    let messages = client.until('Z');
+    assert_eq!(messages[1].body, [BINARY_HEADER, b"\xff\xff"].concat());
+}
+
+#[test]
+fn values_of_many_types_come_back_from_binary() {
+    let (_server, mut client) = table();
+    let columns = "a int2, b int8, c float8, d numeric(9,2), e bool, f bytea, g date, h timestamptz, i interval, j uuid, \
+                   k jsonb, l int4[], m char(4), n time, o varchar(3)";
+    client.run(&format!(
+        "CREATE TABLE kinds ({columns}); CREATE TABLE copied ({columns})"
+    ));
+    client.run(
+        "INSERT INTO kinds VALUES (-5, 1::int8 << 40, 0.1, -1234.5, true, '\\x00ff', '1815-12-10', '2020-02-03 04:05:06.7+00', \
+         '1 mon -2 days 03:04:05', '12345678-1234-5678-1234-567812345678', '{\"a\": [1, null]}', '{1,NULL,3}', 'ab', '24:00', 'abc')",
+    );
+    client.run("INSERT INTO kinds (a) VALUES (NULL)");
+    client.send(&query("COPY kinds TO STDOUT (FORMAT binary)"));
+    let messages = client.until('Z');
+    let rows = messages.iter().filter(|message| message.tag == 'd');
+    client.send(&query("COPY copied FROM STDIN (FORMAT binary)"));
+    client.until('G');
+    rows.for_each(|row| client.send(&frame(b'd', &row.body)));
+    client.send(&frame(b'c', b""));
+    assert_eq!(client.until('Z')[0].text(), "COPY 2");
+    let both = "SELECT count(*) FROM (TABLE kinds UNION TABLE copied) both_of_them";
+    assert_eq!(client.value(both), "2");
+}
+
+#[test]
+fn wrong_binary_data_is_told_as_postgresql_does() {
+    let (_server, mut client) = table();
+    let good = tuple(&[Some(&[0, 0, 0, 1]), Some(b"x")]);
+    let behind = |tuples: &[&[u8]]| [BINARY_HEADER, &tuples.concat()].concat();
+    let none = "";
+    for (bytes, state, message, context) in [
+        (
+            b"1\tx\n".to_vec(),
+            "22P04",
+            "COPY file signature not recognized",
+            none,
+        ),
+        (
+            Vec::new(),
+            "22P04",
+            "COPY file signature not recognized",
+            none,
+        ),
+        (
+            BINARY_HEADER[..17].to_vec(),
+            "22P04",
+            "invalid COPY file header (missing length)",
+            none,
+        ),
+        (
+            behind(&[&good, &tuple(&[Some(b"x")])]),
+            "22P04",
+            "row field count is 1, expected 2",
+            "COPY t, line 2",
+        ),
+        (
+            behind(&[&good, &good[..11]]),
+            "22P04",
+            "unexpected EOF in COPY data",
+            "COPY t, line 2, column name",
+        ),
+        (
+            behind(&[&good, b"\xff\xff", &good]),
+            "22P04",
+            "received copy data after EOF marker",
+            "COPY t, line 2",
+        ),
+        (
+            behind(&[b"\0\x02\xff\xff\xff\xfe"]),
+            "22P04",
+            "invalid field size",
+            "COPY t, line 1, column id",
+        ),
+        (
+            behind(&[b"\0\x02\0\0\0\x08"]),
+            "22P04",
+            "unexpected EOF in COPY data",
+            "COPY t, line 1, column id",
+        ),
+        (
+            behind(&[&tuple(&[Some(&[0; 8]), None])]),
+            "22P03",
+            "incorrect binary data format",
+            "COPY t, line 1, column id",
+        ),
+        (
+            behind(&[&tuple(&[Some(&[0; 4]), Some(b"\xff")])]),
+            "22021",
+            "invalid byte sequence for encoding \"UTF8\": 0xff",
+            "COPY t, line 1, column name",
+        ),
+        (
+            behind(&[&tuple(&[None, Some(b"x")])]),
+            "23502",
+            "null value in column \"id\" of relation \"t\" violates not-null constraint",
+            "COPY t, line 1",
+        ),
+        (
+            behind(&[&good, &good]),
+            "23505",
+            "duplicate key value violates unique constraint \"t_pkey\"",
+            "COPY t, line 2",
+        ),
+    ] {
+        for piece in [1, 1000] {
+            let messages = copy_binary(&mut client, &bytes, piece);
+            let told = messages.iter().find(|message| message.tag == 'E');
+            let told = told.and_then(|message| message.field(b'W'));
+            assert_eq!(error(&messages), (state.into(), message.into()));
+            assert_eq!(told.unwrap_or_default(), context, "{message}");
+        }
+    }
+    // No memory is taken for what is announced only.
+    let messages = copy_binary(&mut client, &behind(&[b"\0\x02\x7f\xff\xff\xff"]), 1000);
+    assert_eq!(error(&messages).0, "54000");
+    assert_eq!(client.value("SELECT count(*) FROM t"), "0");
+    // In a transaction, a savepoint saves what precedes.
+    client.run("BEGIN; INSERT INTO t VALUES (5, 'before'); SAVEPOINT s");
+    assert_eq!(error(&copy_binary(&mut client, b"PGCOPY", 1000)).0, "22P04");
+    assert_eq!(client.fails("SELECT 1"), "25P02");
+    client.run("ROLLBACK TO s");
+    let messages = copy_binary(&mut client, &behind(&[&good]), 1000);
+    assert_eq!(messages[0].text(), "COPY 1");
+    client.run("COMMIT");
+    assert_eq!(client.value("SELECT count(*) FROM t"), "2");
+}
+
+#[test]
+fn binary_takes_no_options_of_texts() {
+    let (_server, mut client) = table();
+    for (option, state) in [
+        ("HEADER", "0A000"),
+        ("DELIMITER ','", "42601"),
+        ("NULL 'x'", "42601"),
+        ("QUOTE '\"'", "0A000"),
+        ("FORCE_QUOTE *", "0A000"),
+    ] {
+        let sql = format!("COPY t TO STDOUT (FORMAT binary, {option})");
+        assert_eq!(client.fails(&sql), state, "{option}");
+    }
 }

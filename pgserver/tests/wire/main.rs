@@ -3,9 +3,11 @@
 mod batches;
 mod common;
 mod copy;
+mod cursors;
 mod driver;
 mod extended;
 mod frames;
 mod login;
+mod notify;
 mod sessions;
 mod tools;

@@ -2,26 +2,36 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Copy, CopyOptions, CopySource, Expr};
+use fencepost_sql::bound::{Copy, CopyFormat, CopyOptions, CopySource, Expr};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::sequences::wanted_range;
 use fencepost_sql::stop::Halt;
-use fencepost_sql::types::text_in;
+use fencepost_sql::types::{binary_in, check_utf8, text_in};
 use fencepost_sql::value::Value;
 
+use super::binary::{self, Tuples};
 use super::records::{Lines, Record, fields};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
-use crate::write::{Referee, References, RowWriter, Yield, generate};
+use crate::write::{Doing, Firing, Referee, References, RowWriter, Yield, finish, generate};
+
+/// What the data is cut into.
+enum Records {
+    Lines(Lines),
+    Tuples(Tuples),
+}
 
 /// A COPY FROM under way.
 pub struct CopyInput {
     table: Arc<TablePlan>,
     referee: Option<Referee>,
+    firing: Option<Firing>,
+    /// The first row is still to come.
+    begins: bool,
     columns: Vec<usize>,
     defaults: Vec<Option<Expr>>,
     options: CopyOptions,
-    lines: Lines,
+    records: Records,
     line: Vec<u8>,
     line_number: u64,
     header_due: bool,
@@ -45,20 +55,31 @@ impl CopyInput {
         else {
             return Err(SqlError::internal("COPY FROM into a query"));
         };
+        let table_plan = Arc::new(TablePlan::written(table, integrity.rules.clone()));
+        let firing = Firing::of(&table_plan);
         Ok(CopyInput {
-            table: Arc::new(TablePlan::written(table, integrity.rules.clone())),
+            begins: firing.is_some(),
+            table: table_plan,
             referee: References::of(integrity.related.clone()).map(|r| Referee::new(&r)),
             columns: columns.clone(),
             defaults: defaults.clone(),
             options: copy.options.clone(),
-            lines: Lines::default(),
+            records: match copy.options.format {
+                CopyFormat::Binary => Records::Tuples(Tuples::new(columns.len())),
+                _ => Records::Lines(Lines::default()),
+            },
             line: Vec::new(),
             line_number: 0,
             header_due: copy.options.header,
             record: Record::default(),
             again: false,
             row: vec![Value::Null; table.columns.len()],
-            writer: RowWriter::of_many(),
+            // A trigger finds the rows that are in by their entries.
+            writer: match firing {
+                None => RowWriter::of_many(),
+                Some(_) => RowWriter::default(),
+            },
+            firing,
             count: 0,
         })
     }
@@ -68,6 +89,11 @@ impl CopyInput {
         &self.table
     }
 
+    /// Is the data in binary?
+    pub fn is_binary(&self) -> bool {
+        self.options.format == CopyFormat::Binary
+    }
+
     /// Number of columns in the data.
     pub fn width(&self) -> usize {
         self.columns.len()
@@ -75,7 +101,10 @@ impl CopyInput {
 
     /// Takes the next piece of the data.
     pub async fn data(&mut self, cx: &mut Cx<'_>, data: &[u8]) -> Result<(), Halt> {
-        self.lines.push(data);
+        match &mut self.records {
+            Records::Lines(lines) => lines.push(data),
+            Records::Tuples(tuples) => tuples.push(data),
+        }
         self.rows(cx, false).await
     }
 
@@ -84,16 +113,16 @@ impl CopyInput {
         self.rows(cx, true).await?;
         let finished = self.writer.finish(cx, &self.table).await;
         finished.map_err(|halt| self.name_duplicate(halt))?;
-        if let Some(referee) = &mut self.referee {
-            referee.finish(cx).await?;
-        }
+        finish(&mut self.referee, &mut self.firing, cx).await?;
         Ok(self.count)
     }
 
     async fn rows(&mut self, cx: &mut Cx<'_>, last: bool) -> Result<(), Halt> {
-        while std::mem::take(&mut self.again)
-            || self.lines.next(&self.options, last, &mut self.line)
-        {
+        if let (Some(firing), true) = (&mut self.firing, self.begins) {
+            firing.begin(cx, &self.table, Doing::INSERT).await?;
+            self.begins = false;
+        }
+        while std::mem::take(&mut self.again) || self.next_record(last)? {
             self.line_number += 1;
             cx.check_cancel()?;
             if std::mem::take(&mut self.header_due) {
@@ -107,12 +136,25 @@ impl CopyInput {
                 }
                 return Err(error.into());
             }
+            if self.firing.is_some() {
+                match Box::pin(self.before(cx)).await {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(Halt::Error(error)) => return Err(self.in_line(error)),
+                    Err(halt) => return Err(halt),
+                }
+            }
+            let generated = generate(cx, &self.table, &mut self.row);
+            generated.map_err(|error| error.context(self.context()))?;
             let inserted = self.writer.insert(cx, &self.table, &self.row, Yield::Never);
             match inserted.await {
                 Ok(_) => {
                     self.count += 1;
                     if let Some(referee) = &mut self.referee {
                         referee.inserted(cx, &self.row).await?;
+                    }
+                    if let Some(firing) = &mut self.firing {
+                        firing.after(cx, &self.table, Doing::INSERT, (None, Some(&self.row)))?;
                     }
                 }
                 Err(halt) if self.writer.duplicate().is_some() => {
@@ -123,6 +165,46 @@ impl CopyInput {
             }
         }
         Ok(())
+    }
+
+    /// Runs the triggers that come before the row; false where it is not to go in.
+    async fn before(&mut self, cx: &mut Cx<'_>) -> Result<bool, Halt> {
+        let generated = self.table.rules.generated.iter();
+        generated.for_each(|generated| self.row[generated.column] = Value::Null);
+        match &mut self.firing {
+            None => Ok(true),
+            Some(firing) => {
+                let rows = (None, Some(self.row.as_mut_slice()));
+                firing.before(cx, &self.table, Doing::INSERT, rows).await
+            }
+        }
+    }
+
+    /// What a trigger has said of the line; where a sequence had no values for it, it is read once more.
+    fn in_line(&mut self, error: SqlError) -> Halt {
+        if wanted_range(&error).is_some() {
+            self.again = true;
+            self.line_number -= 1;
+            return error.into();
+        }
+        error.within(&self.context()).into()
+    }
+
+    /// The next line or tuple, if all of it is there.
+    fn next_record(&mut self, last: bool) -> Result<bool, SqlError> {
+        match &mut self.records {
+            Records::Lines(lines) => Ok(lines.next(&self.options, last, &mut self.line)),
+            Records::Tuples(tuples) => {
+                if !tuples.begin(last)? {
+                    return Ok(false);
+                }
+                let found = tuples.next(last, &mut self.line);
+                found.map_err(|error| {
+                    self.line_number += 1;
+                    error.context(self.context())
+                })
+            }
+        }
     }
 
     /// Says in which line the key was that another line has too.
@@ -140,7 +222,15 @@ impl CopyInput {
     /// The values of the line into `row`.
     fn parse(&mut self, cx: &Cx<'_>) -> Result<(), SqlError> {
         let line_context = |e: SqlError, s: &CopyInput| e.context(s.context());
-        fields(&self.line, &self.options, &mut self.record).map_err(|e| line_context(e, self))?;
+        if self.is_binary() {
+            let columns = self.columns.len();
+            binary::check_count(&self.line, columns).map_err(|e| line_context(e, self))?;
+            let found = binary::fields(&self.line, columns, &mut self.record);
+            found.map_err(|e| e.context(self.field_context(self.record.fields.len())))?;
+        } else {
+            let found = fields(&self.line, &self.options, &mut self.record);
+            found.map_err(|e| line_context(e, self))?;
+        }
         if self.record.fields.len() > self.columns.len() {
             let error = bad_format("extra data after last expected column");
             return Err(line_context(error, self));
@@ -161,12 +251,13 @@ impl CopyInput {
                 continue;
             }
             let bytes = self.record.field(nth);
-            let value = fencepost_sql::types::check_utf8(bytes).and_then(|text| {
-                text_in(&self.table.def.columns[column].ty, text, &cx.eval.settings)
-            });
+            let ty = &self.table.def.columns[column].ty;
+            let value = match self.is_binary() {
+                true => binary_in(ty, bytes),
+                false => check_utf8(bytes).and_then(|text| text_in(ty, text, &cx.eval.settings)),
+            };
             self.row[column] = value.map_err(|e| e.context(self.field_context(nth)))?;
         }
-        generate(cx, &self.table, &mut self.row).map_err(|e| line_context(e, self))?;
         Ok(())
     }
 
@@ -198,6 +289,9 @@ impl CopyInput {
     }
 
     fn context(&self) -> String {
+        if self.is_binary() {
+            return format!("COPY {}, line {}", self.table.def.name, self.line_number);
+        }
         format!(
             "COPY {}, line {}: \"{}\"",
             self.table.def.name,
@@ -207,6 +301,10 @@ impl CopyInput {
     }
 
     fn field_context(&self, nth: usize) -> String {
+        if self.is_binary() {
+            let column = &self.table.def.columns[self.columns[nth]].name;
+            return format!("{}, column {column}", self.context());
+        }
         format!(
             "COPY {}, line {}, column {}: \"{}\"",
             self.table.def.name,

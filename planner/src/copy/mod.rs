@@ -1,5 +1,6 @@
-//! COPY: rows in and out as text or CSV.
+//! COPY: rows in and out as text, CSV or in binary.
 
+mod binary;
 mod input;
 mod output;
 mod records;

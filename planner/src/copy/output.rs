@@ -5,7 +5,9 @@ use fencepost_sql::settings::Settings;
 use fencepost_sql::types::{Type, text_out};
 use fencepost_sql::value::Value;
 
-/// Writes rows as lines.
+use super::binary;
+
+/// Writes rows.
 pub struct CopyWriter<'a> {
     options: &'a CopyOptions,
     settings: &'a Settings,
@@ -28,8 +30,14 @@ impl<'a> CopyWriter<'a> {
         }
     }
 
-    /// Appends the header line.
-    pub fn header<'n>(&mut self, names: impl Iterator<Item = &'n str>, out: &mut Vec<u8>) {
+    /// Appends what stands before the rows: the line of the columns' names, if one is wanted.
+    pub fn begin<'n>(&mut self, names: impl Iterator<Item = &'n str>, out: &mut Vec<u8>) {
+        if self.options.format == CopyFormat::Binary {
+            return binary::header(out);
+        }
+        if !self.options.header {
+            return;
+        }
         for (nth, name) in names.enumerate() {
             self.delimit(nth, out);
             self.field.clear();
@@ -39,8 +47,18 @@ impl<'a> CopyWriter<'a> {
         out.push(b'\n');
     }
 
-    /// Appends the line of `row`.
+    /// Appends what stands behind them.
+    pub fn end(&self, out: &mut Vec<u8>) {
+        if self.options.format == CopyFormat::Binary {
+            binary::trailer(out);
+        }
+    }
+
+    /// Appends `row`, as a line or a tuple.
     pub fn row(&mut self, row: &[Value], out: &mut Vec<u8>) {
+        if self.options.format == CopyFormat::Binary {
+            return binary::row(row, &self.types, out);
+        }
         let alone = row.len() == 1;
         for (nth, value) in row.iter().enumerate() {
             self.delimit(nth, out);

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use fencepost_sql::bound::{AddColumn, AlterAction, AlterTable, SetType, Volatility};
-use fencepost_sql::catalog::{IndexDef, IndexKind, SequenceDef, TableDef};
+use fencepost_sql::binder::index_expression;
+use fencepost_sql::bound::{AddColumn, AlterAction, AlterTable, NewCheck, SetType, Volatility};
+use fencepost_sql::catalog::{IndexDef, IndexKind, Object, ObjectKind, SequenceDef, TableDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::TypeKind;
@@ -11,9 +12,13 @@ use fencepost_sql::value::Value;
 
 use super::changes::Changes;
 use super::create::{add_constraint, exists, hidden_index, multiple_keys};
+use super::family::{attach, attach_index, detach, hand_down, partitions_of};
+use super::ownership::{about, store};
 use super::rewrite::rewrite;
 use super::rules::{Rows, add_check, add_foreign_key, constraint_name, drop_references};
 use super::sequence::{add_for_column, drop_owned};
+use super::trigger::change_triggers;
+use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
@@ -28,7 +33,7 @@ pub async fn alter_table(
 ) -> Result<&'static str, Halt> {
     let tag = statement.tag();
     let Some(table) = &statement.table else {
-        if !statement.actions.is_empty() {
+        if !matches!(statement.actions[..], [] | [AlterAction::Trigger(_)]) {
             // It is no table, and nothing is done to it.
             return Ok(tag);
         }
@@ -39,11 +44,156 @@ pub async fn alter_table(
     let mut changes = Changes::begin(cx, ddl).await?;
     let mut table = changes.take(cx, table).await?.clone();
     for action in &statement.actions {
-        Box::pin(act(action, cx, ddl, &mut changes, &mut table)).await?;
+        let only = statement.only;
+        act_on_all(action, cx, ddl, &mut changes, (&mut table, only)).await?;
     }
+    forget_columns(&table, &statement.actions, cx, ddl).await?;
     changes.put(table);
     changes.finish(cx, ddl).await?;
     Ok(tag)
+}
+
+/// Does to a table and to its partitions what an action says.
+async fn act_on_all(
+    action: &AlterAction,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    (table, only): (&mut TableDef, bool),
+) -> Result<(), Halt> {
+    let before = table.is_parent().then(|| table.clone());
+    Box::pin(act(action, cx, ddl, changes, table)).await?;
+    let Some(before) = before else {
+        return Ok(());
+    };
+    if let Some(checks) = Box::pin(act_below(action, cx, ddl, changes, (&before, table))).await? {
+        let tables = (&before, &*table, only);
+        Box::pin(hand_down(cx, ddl, changes, tables, &checks)).await?;
+    }
+    Ok(())
+}
+
+/// Does to the partitions of a table what an action says that changes them as it changes the table; those CHECKs that it
+/// brings, where there may be new constraints to hand down.
+async fn act_below<'a>(
+    action: &'a AlterAction,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+    (before, table): (&TableDef, &TableDef),
+) -> Result<Option<Vec<(&'a NewCheck, bool)>>, Halt> {
+    let column;
+    let below = match action {
+        AlterAction::AddCheck(check, validate) => return Ok(Some(vec![(check, *validate)])),
+        AlterAction::AddForeignKey(..)
+        | AlterAction::AddUnique(_)
+        | AlterAction::AddPrimaryKey(_) => return Ok(Some(Vec::new())),
+        AlterAction::AddColumn(add) if add.sequence.is_some() => {
+            return Err(SqlError::unsupported(
+                "ADD COLUMN of a serial or identity column to a partitioned table",
+            )
+            .into());
+        }
+        AlterAction::AddColumn(add) => {
+            column = AlterAction::AddColumn(Box::new(AddColumn {
+                primary_key: None,
+                unique: Vec::new(),
+                checks: Vec::new(),
+                foreign_keys: Vec::new(),
+                ..(**add).clone()
+            }));
+            &column
+        }
+        AlterAction::DropColumn { .. }
+        | AlterAction::RenameColumn { .. }
+        | AlterAction::SetDefault { .. }
+        | AlterAction::SetNotNull { .. }
+        | AlterAction::SetType(_)
+        | AlterAction::DropConstraint { .. }
+        | AlterAction::RenameConstraint { .. } => action,
+        _ => return Ok(None),
+    };
+    for id in partitions_of(ddl, table.id)? {
+        let mut partition = changes.by_id(cx, ddl, id).await?.clone();
+        if let Some(own) = of_partition(below, before, &partition) {
+            let own = own.as_ref().unwrap_or(below);
+            Box::pin(act_on_all(own, cx, ddl, changes, (&mut partition, false))).await?;
+        }
+        changes.put(partition);
+    }
+    Ok(match action {
+        AlterAction::AddColumn(add) => Some(add.checks.iter().map(|check| (check, true)).collect()),
+        _ => None,
+    })
+}
+
+/// What an action on a table is on a partition: nothing, the same (`None` within), or what is said of its own constraint.
+fn of_partition(
+    action: &AlterAction,
+    before: &TableDef,
+    partition: &TableDef,
+) -> Option<Option<AlterAction>> {
+    match action {
+        AlterAction::DropConstraint { name, cascade, .. } => {
+            let own = linked_constraint(before, name, partition)?;
+            Some(Some(AlterAction::DropConstraint {
+                name: own.1,
+                if_exists: false,
+                cascade: *cascade,
+            }))
+        }
+        AlterAction::RenameConstraint { from, to } => {
+            let (is_key, own) = linked_constraint(before, from, partition)?;
+            (!is_key && own == *from).then(|| {
+                Some(AlterAction::RenameConstraint {
+                    from: own,
+                    to: to.clone(),
+                })
+            })
+        }
+        _ => Some(None),
+    }
+}
+
+/// What a partition has of the constraint of that name: whether it is a key, and its name.
+fn linked_constraint(
+    parent: &TableDef,
+    name: &str,
+    partition: &TableDef,
+) -> Option<(bool, String)> {
+    let of = |table: &TableDef| -> Vec<(u32, bool, String)> {
+        let keys = table.indexes.iter().map(|i| (i.id, true, i.name.clone()));
+        let checks = table.rules.checks.iter();
+        let checks = checks.map(|c| (c.id, false, c.name.clone()));
+        let foreign = table.rules.foreign_keys.iter();
+        let foreign = foreign.map(|k| (k.id, false, k.name.clone()));
+        keys.chain(checks).chain(foreign).collect()
+    };
+    let (parents, ..) = of(parent).into_iter().find(|(_, _, own)| own == name)?;
+    let own = partition.linked(parents)?;
+    let found = of(partition).into_iter().find(|(id, ..)| *id == own)?;
+    Some((found.1, found.2))
+}
+
+/// What was granted of columns that are dropped is gone, and those behind them move up.
+async fn forget_columns(
+    table: &TableDef,
+    actions: &[AlterAction],
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<(), Halt> {
+    let object = Object::new(ObjectKind::Table, table.id);
+    let before = about(object, ddl);
+    let mut after = before.clone();
+    for action in actions {
+        if let AlterAction::DropColumn { column, .. } = action {
+            after.remove_column(i16::try_from(column + 1).unwrap_or(i16::MAX));
+        }
+    }
+    match after == before {
+        true => Ok(()),
+        false => store(&after, object, cx, ddl).await,
+    }
 }
 
 fn notice(ddl: &mut DdlCx<'_>, state: SqlState, message: String) {
@@ -59,6 +209,14 @@ async fn act(
 ) -> Result<(), Halt> {
     match action {
         AlterAction::Nothing => Ok(()),
+        AlterAction::Trigger(change) => change_triggers(change, cx, ddl, table).await,
+        AlterAction::AttachPartition(new) => attach(cx, ddl, changes, table, new).await,
+        AlterAction::DetachPartition(partition) => detach(cx, changes, table, partition).await,
+        AlterAction::AttachIndex {
+            index,
+            partition,
+            of_partition,
+        } => attach_index(cx, changes, table, index, (partition, of_partition)).await,
         AlterAction::Notice(state, message) => {
             notice(ddl, *state, message.clone());
             Ok(())
@@ -106,6 +264,7 @@ async fn act(
             if ddl.snapshot.relation_exists(&table.schema, to) {
                 return Ok(exists(to, false, ddl)?);
             }
+            check_not_type(&table.schema, to, ddl)?;
             table.name.clone_from(to);
             Ok(())
         }
@@ -138,7 +297,7 @@ async fn act(
         AlterAction::SetNotNull { column, not_null } => {
             set_not_null(cx, table, *column, *not_null).await
         }
-        AlterAction::SetType(set) => set_type(set, cx, table).await,
+        AlterAction::SetType(set) => set_type(set, cx, ddl, table).await,
     }
 }
 
@@ -223,7 +382,8 @@ async fn fill_from(
     rewrite(cx, old, table, Default::default(), &fill).await
 }
 
-async fn drop_column(
+/// A column goes, with all that is about it.
+pub async fn drop_column(
     (column, cascade): (usize, bool),
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
@@ -231,6 +391,15 @@ async fn drop_column(
     table: &mut TableDef,
 ) -> Result<(), Halt> {
     let name = table.columns[column].name.clone();
+    let mut triggers = table.rules.triggers.iter();
+    if let (Some(trigger), false) = (triggers.find(|t| t.concerns(column, &name)), cascade) {
+        let what = format!("column {name} of table {}", table.name);
+        let dependent = format!(
+            "trigger {} on table {} depends on {what}",
+            trigger.name, table.name
+        );
+        return Err(needed(&what, &dependent).into());
+    }
     for child in table.rules.referenced_by.clone() {
         if child == table.id {
             continue;
@@ -472,11 +641,23 @@ async fn check_no_nulls(cx: &mut Cx<'_>, table: &TableDef, column: usize) -> Res
     Ok(())
 }
 
-async fn set_type(set: &SetType, cx: &mut Cx<'_>, table: &mut TableDef) -> Result<(), Halt> {
+async fn set_type(
+    set: &SetType,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    table: &mut TableDef,
+) -> Result<(), Halt> {
     let old = table.clone();
     table.columns[set.column].ty = set.ty;
     if set.relabels {
         return Ok(());
+    }
+    // What expressions give may be of another type, too.
+    let shape = table.clone();
+    for index in &mut table.indexes {
+        for expression in &mut index.more.expressions {
+            expression.value = index_expression(&shape, &expression.text, ddl.snapshot)?;
+        }
     }
     let cast = |cx: &Cx<'_>, row: &[Value]| {
         let value = cx.value(&set.value, row)?;

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
-use fencepost_sql::catalog::{IndexDef, Roots, TableDef};
+use fencepost_sql::catalog::{EXPRESSION, IndexDef, Roots, TableDef};
 use fencepost_sql::key::KeyCodec;
 use fencepost_sql::row::RowLayout;
 use fencepost_sql::stop::Halt;
@@ -65,7 +65,12 @@ impl RowWalk {
 pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Result<Roots, Halt> {
     let layout = RowLayout::new(&table.columns);
     let codec = KeyCodec::new(table, index);
-    let mut columns: Vec<usize> = index.columns.iter().map(|c| c.column).collect();
+    let keys = index.columns.iter().map(|c| c.column);
+    let mut columns: Vec<usize> = keys.filter(|column| *column < EXPRESSION).collect();
+    for expression in &index.more.expressions {
+        let value = &expression.value;
+        value.for_each_column(&mut |column| columns.push(column));
+    }
     columns.extend(table.partitioning.iter().map(|by| by.column));
     if let Some(predicate) = &index.more.predicate {
         let condition = &predicate.condition;
@@ -97,7 +102,8 @@ pub async fn build(cx: &mut Cx<'_>, table: &TableDef, index: &IndexDef) -> Resul
         {
             return Err(contains_nulls(table, null.column).into());
         }
-        codec.encode_entry(&row, place.addr.raw(), &mut key);
+        let keys = codec.key_row(&row, cx.eval)?;
+        codec.encode_entry(&keys, place.addr.raw(), &mut key);
         let partition = table.partition_of(&row, &mut key);
         gather.push(cx.tx, partition, &key, place)?;
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::catalog::{CatalogView, TableDef, guard_table};
+use fencepost_sql::catalog::{CatalogView, Roots, TableDef, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
@@ -36,10 +36,16 @@ impl Changes {
                     return Err(Halt::Stale);
                 }
                 check_settled(cx, table)?;
-                self.tables.push(TableDef {
+                let mut own = TableDef {
                     version: self.version,
                     ..table.clone()
-                });
+                };
+                if own.is_parent() {
+                    // Rows and trees are its leaves'.
+                    let indexes = own.indexes.iter_mut();
+                    indexes.for_each(|index| index.roots = Roots::Each([].into()));
+                }
+                self.tables.push(own);
                 self.tables.len() - 1
             }
         };
@@ -61,18 +67,40 @@ impl Changes {
         id: u32,
     ) -> Result<&mut TableDef, Halt> {
         let Some(table) = ddl.snapshot.table_by_id(id)? else {
-            return Err(SqlError::internal("a foreign key leads nowhere").into());
+            return Err(SqlError::internal("a table that another leads to is gone").into());
         };
         self.take(cx, &Arc::clone(&table)).await
     }
 
-    /// Stores what has been taken.
-    pub async fn finish(self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+    /// Stores what has been taken, and gives the tables above partitions that change a new version (FAMILY-2).
+    pub async fn finish(mut self, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+        for table in &mut self.tables {
+            forget_links(table);
+        }
+        let mut at = 0;
+        while let Some(table) = self.tables.get(at) {
+            if let Some(of) = table.partition_of_table() {
+                self.by_id(cx, ddl, of.parent).await?;
+            }
+            at += 1;
+        }
         for table in &self.tables {
             ddl.catalog.replace_table(cx.tx, table).await?;
         }
         Ok(())
     }
+}
+
+/// Forgets whose indexes and constraints were that a partition has no more.
+fn forget_links(table: &mut TableDef) {
+    let Some(of) = table.family.as_mut().and_then(|family| family.of.as_mut()) else {
+        return;
+    };
+    let keys = table.indexes.iter().map(|index| index.id);
+    let checks = table.rules.checks.iter().map(|check| check.id);
+    let foreign = table.rules.foreign_keys.iter().map(|key| key.id);
+    let own: Vec<u32> = keys.chain(checks).chain(foreign).collect();
+    of.links.retain(|(id, _)| own.contains(id));
 }
 
 /// 55006 where the transaction has still to check rows of the table.

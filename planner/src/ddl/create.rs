@@ -7,17 +7,20 @@ use fencepost_sql::bound::{
     Statement,
 };
 use fencepost_sql::catalog::{
-    Guards, IndexColumn, IndexDef, IndexKind, IndexMore, Partitioning, Roots, TableDef, TableRules,
-    guard_table,
+    Family, Guards, IndexColumn, IndexDef, IndexKind, IndexMore, Object, ObjectKind, PartitionOf,
+    Partitioning, Roots, TableDef, TableRules,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
 use super::build_index::build;
-use super::changes::{Changes, check_settled};
+use super::changes::Changes;
+use super::family::{check_default, hand_down_index, inherit};
 use super::names::choose_name;
+use super::ownership::claim;
 use super::rules::{add_check, add_foreign_key, constraint_name};
 use super::sequence::add_for_column;
+use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::{Batch, Cx, Queries};
 use crate::index::{create, drop_index};
@@ -39,6 +42,7 @@ pub async fn create_table(
         exists(&statement.name, statement.if_not_exists, ddl)?;
         return Ok(TAG);
     }
+    check_not_type(&statement.schema, &statement.name, ddl)?;
     let mut changes = Changes::begin(cx, ddl).await?;
     let version = changes.version;
     let id = ddl.catalog.next_oid(cx.tx).await?;
@@ -57,6 +61,7 @@ pub async fn create_table(
                 None => id,
             },
         }),
+        family: family_of(statement),
         rules: TableRules::default(),
         version,
         guards: Guards::create(cx.tx, id, version).await?,
@@ -89,12 +94,36 @@ pub async fn create_table(
     for key in &statement.foreign_keys {
         add_foreign_key(cx, ddl, &mut changes, &mut table, (key, false)).await?;
     }
+    if let Some(new) = &statement.partition_of {
+        check_default(cx, &new.parent, &table, &new.bound).await?;
+        inherit(cx, ddl, &mut changes, &new.parent, &mut table).await?;
+        changes.take(cx, &new.parent).await?;
+    }
     ddl.catalog.insert_table(cx.tx, &table).await?;
+    let object = Object::new(ObjectKind::Table, table.id);
+    claim(object, &table.schema, cx, ddl).await?;
     changes.finish(cx, ddl).await?;
     if let Some(select) = &statement.source {
         ddl.rows = Some(Box::pin(fill(&table, select, cx)).await?);
     }
     Ok(TAG)
+}
+
+/// What a new table is among partitioned tables and partitions.
+fn family_of(statement: &CreateTable) -> Option<Box<Family>> {
+    let of = statement.partition_of.as_ref().map(|new| PartitionOf {
+        parent: new.parent.id,
+        bound: new.bound.clone(),
+        links: Vec::new(),
+    });
+    let key = statement.partition_key.clone();
+    (of.is_some() || key.is_some()).then(|| {
+        Box::new(Family {
+            key,
+            of,
+            tree: None,
+        })
+    })
 }
 
 /// Puts the rows of a query into a new table; how many there are.
@@ -134,16 +163,20 @@ pub async fn create_index(
         exists(name, statement.if_not_exists, ddl)?;
         return Ok(TAG);
     }
-    let mut table = begin_alter(&statement.table, cx, ddl).await?;
-    let columns: Vec<usize> = statement.columns.iter().map(|c| c.column).collect();
-    let name = match &statement.name {
-        Some(name) => name.clone(),
-        None => index_name(ddl, &table, &columns, "idx"),
-    };
-    let mut index = IndexDef {
-        id: ddl.catalog.next_oid(cx.tx).await?,
-        name,
-        kind: statement.kind,
+    if !statement.more.expressions.is_empty() && statement.table.family.is_some() {
+        let what = "an index on an expression of a partitioned table";
+        return Err(SqlError::unsupported(what).into());
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let mut table = changes.take(cx, &statement.table).await?.clone();
+    let index = IndexDef {
+        id: 0,
+        name: statement.name.clone().unwrap_or_default(),
+        kind: match statement.unique {
+            true => statement.kind,
+            // Entries of equal keys differ in their row addresses: only an ordered index finds them.
+            false => IndexKind::BTree,
+        },
         unique: statement.unique,
         primary: false,
         constraint: false,
@@ -151,34 +184,31 @@ pub async fn create_index(
         more: statement.more.clone(),
         roots: Roots::NONE,
     };
-    if index.kind == IndexKind::Hash && !index.unique {
-        // Entries of equal keys differ in their row addresses: only an ordered index finds them.
-        index.kind = IndexKind::BTree;
+    let index = add_index(cx, ddl, &mut table, index).await?;
+    if !statement.only {
+        hand_down_index(cx, ddl, &mut changes, &table, &index).await?;
     }
-    index.roots = build(cx, &table, &index).await?;
-    table.indexes.push(index);
-    ddl.catalog.replace_table(cx.tx, &table).await?;
+    changes.put(table);
+    changes.finish(cx, ddl).await?;
     Ok(TAG)
 }
 
-/// The definition of a table that is about to change, with its new version.
-pub async fn begin_alter(
-    table: &TableDef,
+/// Adds an index of the shape of `index` to a table, with its rows; its name is chosen where it has none.
+pub async fn add_index(
     cx: &mut Cx<'_>,
-    ddl: &mut DdlCx<'_>,
-) -> Result<TableDef, Halt> {
-    let version = ddl
-        .catalog
-        .begin_change(cx.tx, ddl.snapshot.version())
-        .await?;
-    if !guard_table(cx.tx, table).await? {
-        return Err(Halt::Stale);
+    ddl: &DdlCx<'_>,
+    table: &mut TableDef,
+    mut index: IndexDef,
+) -> Result<IndexDef, Halt> {
+    index.id = ddl.catalog.next_oid(cx.tx).await?;
+    if index.name.is_empty() {
+        let columns = index.columns.iter();
+        let names: Vec<&str> = columns.map(|c| index.name_of(table, c.column)).collect();
+        index.name = choose_name(ddl.snapshot, table, &names, "idx");
     }
-    check_settled(cx, table)?;
-    Ok(TableDef {
-        version,
-        ..table.clone()
-    })
+    index.roots = build(cx, table, &index).await?;
+    table.indexes.push(index.clone());
+    Ok(index)
 }
 
 /// The index over row addresses of a table whose rows no other tree reaches.
@@ -264,7 +294,8 @@ pub async fn add_constraint(
 
 /// Can the tree of a primary key over `columns` be the first index (PART-1)?
 fn reaches_all(table: &TableDef, columns: &[IndexColumn]) -> bool {
-    table.partitioning.is_none() || table.is_partitioned_by(columns)
+    // A partition may lack its part of a partitioned table's key: each has a first index.
+    !table.is_parent() && (table.partitioning.is_none() || table.is_partitioned_by(columns))
 }
 
 fn ascending(columns: &[usize]) -> Vec<IndexColumn> {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{DropIndex, DropTable, Truncate};
-use fencepost_sql::catalog::{CatalogView, TableDef, guard_table};
+use fencepost_sql::bound::{DropIndex, DropTable, RowRules, Trigger, Truncate};
+use fencepost_sql::catalog::{CatalogView, TableDef, guard_routine, guard_table};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
 use super::build_index::RowWalk;
 use super::changes::{Changes, check_settled};
-use super::create::begin_alter;
+use super::family::{partitions_of, unlink, with_partitions};
 use super::rules::drop_references;
 use super::sequence::{drop_owned, restart_owned};
 use super::view::drop_views_of;
@@ -17,7 +17,9 @@ use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
 use crate::place::Places;
+use crate::plan::TablePlan;
 use crate::store::free_row;
+use crate::write::{Doing, Firing};
 
 /// DROP TABLE.
 pub async fn drop_table(
@@ -45,9 +47,13 @@ pub async fn drop_tables(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
 ) -> Result<(), Halt> {
+    let tables = &with_partitions(tables, ddl)?[..];
     let goes = |id: &u32| tables.iter().any(|table| table.id == *id);
     drop_views_of((tables, cascade), gone, cx, ddl, changes).await?;
     for table in tables {
+        if let Some(of) = table.partition_of_table().filter(|of| !goes(&of.parent)) {
+            changes.by_id(cx, ddl, of.parent).await?;
+        }
         let referencing = table.rules.referenced_by.iter().filter(|id| !goes(id));
         for child in referencing {
             let child = changes.by_id(cx, ddl, *child).await?;
@@ -68,9 +74,11 @@ pub async fn drop_tables(
             return Err(Halt::Stale);
         }
         check_settled(cx, table)?;
-        free_rows(cx, table).await?;
-        for index in &table.indexes {
-            index::drop_index(cx.tx, index).await?;
+        if !table.is_parent() {
+            free_rows(cx, table).await?;
+            for index in &table.indexes {
+                index::drop_index(cx.tx, index).await?;
+            }
         }
         let owned = table.columns.iter().filter_map(|c| c.more.sequence);
         drop_owned(owned, cx, ddl).await?;
@@ -104,47 +112,70 @@ pub async fn drop_index(
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
     missing(&statement.missing, "index", ddl);
-    let mut changed: Vec<TableDef> = Vec::new();
+    if statement.indexes.is_empty() {
+        return Ok("DROP INDEX");
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
     for (owner, name) in &statement.indexes {
-        let position = match changed.iter().position(|t| t.id == owner.id) {
-            Some(position) => position,
-            None => {
-                let table = match changed.first() {
-                    None => begin_alter(owner, cx, ddl).await?,
-                    Some(first) => TableDef {
-                        version: first.version,
-                        ..TableDef::clone(owner)
-                    },
-                };
-                changed.push(table);
-                changed.len() - 1
-            }
-        };
-        let table = &mut changed[position];
-        let Some(found) = table.indexes.iter().position(|i| i.name == *name) else {
+        let mut table = changes.take(cx, owner).await?.clone();
+        let Some(index) = table.index(name).cloned() else {
             continue;
         };
-        let index = table.indexes.remove(found);
-        if index.constraint {
+        let (needed_by, what) = match table.link(index.id) {
+            Some(of) => (parents_index(owner, of, ddl)?, "index"),
+            None if index.constraint => {
+                let table = &table.name;
+                (format!("constraint {name} on table {table}"), "constraint")
+            }
+            None => (String::new(), ""),
+        };
+        if !what.is_empty() {
             return Err(SqlError::new(
                 SqlState::DEPENDENT_OBJECTS,
-                format!(
-                    "cannot drop index {name} because constraint {name} on table {} requires it",
-                    table.name
-                ),
+                format!("cannot drop index {name} because {needed_by} requires it"),
             )
-            .hint(format!(
-                "You can drop constraint {name} on table {} instead.",
-                table.name
-            ))
+            .hint(format!("You can drop {needed_by} instead."))
             .into());
         }
+        drop_with_parts(cx, ddl, &mut changes, &mut table, index.id).await?;
+        changes.put(table);
+    }
+    changes.finish(cx, ddl).await?;
+    Ok("DROP INDEX")
+}
+
+/// The index of the table above `table` with this oid, as it is told of.
+fn parents_index(table: &TableDef, id: u32, ddl: &DdlCx<'_>) -> Result<String, SqlError> {
+    let of = table.partition_of_table().map_or(0, |of| of.parent);
+    let parent = ddl.snapshot.table_by_id(of)?;
+    let name = parent.and_then(|parent| {
+        let mut indexes = parent.indexes.iter();
+        indexes.find(|index| index.id == id).map(|i| i.name.clone())
+    });
+    Ok(format!("index {}", name.unwrap_or_default()))
+}
+
+/// Drops an index, and what partitions have of it.
+async fn drop_with_parts(
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+    table: &mut TableDef,
+    id: u32,
+) -> Result<(), Halt> {
+    for member in partitions_of(ddl, table.id)? {
+        let mut partition = changes.by_id(cx, ddl, member).await?.clone();
+        if let Some(own) = partition.linked(id) {
+            Box::pin(drop_with_parts(cx, ddl, changes, &mut partition, own)).await?;
+            unlink(&mut partition, own);
+            changes.put(partition);
+        }
+    }
+    if let Some(at) = table.indexes.iter().position(|index| index.id == id) {
+        let index = table.indexes.remove(at);
         index::drop_index(cx.tx, &index).await?;
     }
-    for table in &changed {
-        ddl.catalog.replace_table(cx.tx, table).await?;
-    }
-    Ok("DROP INDEX")
+    Ok(())
 }
 
 /// TRUNCATE: new, empty trees take the place of the old.
@@ -157,55 +188,64 @@ pub async fn truncate(
     if statement.tables.is_empty() {
         return Ok(TAG);
     }
+    let tables = with_partitions(&statement.tables, ddl)?;
     for table in &statement.tables {
-        check_not_referenced(table, statement, ddl)?;
+        check_not_referenced(table, &tables, ddl)?;
     }
     for table in &statement.tables[statement.named..] {
         let message = format!("truncate cascades to table \"{}\"", table.name);
         ddl.notices
             .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
-    let version = ddl
-        .catalog
-        .begin_change(cx.tx, ddl.snapshot.version())
-        .await?;
-    for (position, table) in statement.tables.iter().enumerate() {
-        if statement.tables[..position]
-            .iter()
-            .any(|t| t.id == table.id)
-        {
-            continue;
+    let mut firing = Firing::default();
+    for (table, triggers) in with_triggers(statement) {
+        for trigger in triggers {
+            if !guard_routine(cx.tx, &trigger.routine).await? {
+                return Err(Halt::Stale);
+            }
         }
-        if !guard_table(cx.tx, table).await? {
-            return Err(Halt::Stale);
-        }
-        check_settled(cx, table)?;
-        free_rows(cx, table).await?;
-        let mut emptied = TableDef {
-            version,
-            ..TableDef::clone(table)
+        let rules = RowRules {
+            triggers: triggers.clone(),
+            ..RowRules::default()
         };
-        let places = Places::with(table);
-        for index in &mut emptied.indexes {
-            index::drop_index(cx.tx, index).await?;
-            index.roots = index::create(cx.tx, table, index, &places).await?;
+        let table = Arc::new(TablePlan::written(table, rules));
+        Box::pin(firing.begin(cx, &table, Doing::TRUNCATE)).await?;
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    for table in &tables {
+        let mut emptied = changes.take(cx, table).await?.clone();
+        if !table.is_parent() {
+            free_rows(cx, table).await?;
+            let places = Places::with(table);
+            for index in &mut emptied.indexes {
+                index::drop_index(cx.tx, index).await?;
+                index.roots = index::create(cx.tx, table, index, &places).await?;
+            }
         }
         if statement.restart {
             let owned = table.columns.iter().filter_map(|c| c.more.sequence);
             restart_owned(owned, cx, ddl).await?;
         }
-        ddl.catalog.replace_table(cx.tx, &emptied).await?;
+        changes.put(emptied);
     }
+    changes.finish(cx, ddl).await?;
+    Box::pin(firing.finish(cx)).await?;
     Ok(TAG)
+}
+
+/// The tables that have triggers which TRUNCATE runs.
+fn with_triggers(statement: &Truncate) -> impl Iterator<Item = (&Arc<TableDef>, &Vec<Trigger>)> {
+    let all = statement.tables.iter().zip(&statement.triggers);
+    all.filter(|(_, triggers)| !triggers.is_empty())
 }
 
 /// 0A000 where a table that keeps its rows references one that does not.
 fn check_not_referenced(
     table: &TableDef,
-    statement: &Truncate,
+    tables: &[Arc<TableDef>],
     ddl: &mut DdlCx<'_>,
 ) -> Result<(), SqlError> {
-    let goes = |id: &u32| statement.tables.iter().any(|table| table.id == *id);
+    let goes = |id: &u32| tables.iter().any(|table| table.id == *id);
     let mut children = table.rules.referenced_by.iter();
     let Some(child) = children.find(|id| !goes(id)) else {
         return Ok(());

@@ -1,20 +1,29 @@
 //! Statements that change the catalog. They run inside the user's transaction like any other.
 
 mod alter;
+mod authorize;
 mod build_index;
 mod changes;
 mod create;
 mod drop;
+mod family;
+mod grant;
+mod membership;
 mod names;
+mod ownership;
 mod rewrite;
 mod role;
+mod routine;
 mod rules;
 mod schema;
 mod sequence;
+mod touch;
+mod trigger;
+mod user_type;
 mod view;
 
 use fencepost_sql::bound::Statement;
-use fencepost_sql::catalog::{Catalog, Snapshot};
+use fencepost_sql::catalog::{Catalog, RoutineKind, Snapshot};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
@@ -40,9 +49,14 @@ impl Notice {
 
     /// A warning.
     pub fn warning(sqlstate: SqlState, message: impl Into<String>) -> Notice {
+        Notice::of_warning(SqlError::new(sqlstate, message))
+    }
+
+    /// A warning that says this.
+    pub fn of_warning(report: SqlError) -> Notice {
         Notice {
             severity: "WARNING",
-            report: SqlError::new(sqlstate, message),
+            report,
         }
     }
 }
@@ -67,6 +81,35 @@ pub async fn run_ddl(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
+    authorize::Asker::of(cx, ddl)?.check(statement, &cx.eval.database)?;
+    let done = carry_out(statement, cx, ddl).await?;
+    if may_drop(statement) {
+        ownership::forget_dropped(cx, ddl).await?;
+    }
+    Ok(done)
+}
+
+/// May objects be gone after it?
+fn may_drop(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::DropTable(_)
+            | Statement::DropIndex(_)
+            | Statement::DropSequence(_)
+            | Statement::DropView(_)
+            | Statement::DropType(_)
+            | Statement::DropSchema(_)
+            | Statement::DropRoutine(_)
+            | Statement::DropRole(_)
+            | Statement::AlterTable(_)
+    )
+}
+
+async fn carry_out(
+    statement: &Statement,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
     match statement {
         Statement::CreateTable(create) => create::create_table(create, cx, ddl).await,
         Statement::CreateIndex(create) => create::create_index(create, cx, ddl).await,
@@ -79,11 +122,23 @@ pub async fn run_ddl(
         Statement::DropSequence(drop) => sequence::drop_sequence(drop, cx, ddl).await,
         Statement::CreateView(create) => view::create_view(create, cx, ddl).await,
         Statement::DropView(drop) => view::drop_view(drop, cx, ddl).await,
+        Statement::CreateEnum(create) => user_type::create_enum(create, cx, ddl).await,
+        Statement::AlterType(alter) => user_type::alter_type(alter, cx, ddl).await,
+        Statement::DropType(drop) => user_type::drop_type(drop, cx, ddl).await,
         Statement::CreateSchema(create) => schema::create_schema(create, cx, ddl).await,
         Statement::DropSchema(drop) => schema::drop_schema(drop, cx, ddl).await,
+        Statement::CreateRoutine(create) => routine::create_routine(create, cx, ddl).await,
+        Statement::DropRoutine(drop) => routine::drop_routine(drop, cx, ddl).await,
+        Statement::AlterRoutine(alter) => routine::alter_routine(alter, cx, ddl).await,
         Statement::CreateRole(create) => role::create_role(create, cx, ddl).await,
         Statement::AlterRole(alter) => role::alter_role(alter, cx, ddl).await,
         Statement::DropRole(drop) => role::drop_role(drop, cx, ddl).await,
+        Statement::GrantRole(grant) => membership::grant_role(grant, cx, ddl).await,
+        Statement::Grant(grant) => grant::grant(grant, cx, ddl).await,
+        Statement::DefaultPrivileges(of) => grant::default_privileges(of, cx, ddl).await,
+        Statement::AlterOwner(alter) => ownership::alter_owner(alter, cx, ddl).await,
+        Statement::ReassignOwned(of) => ownership::reassign_owned(of, cx, ddl).await,
+        Statement::Comment(comment) => ownership::comment(comment, cx, ddl).await,
         _ => Err(SqlError::internal("not a DDL statement").into()),
     }
 }
@@ -102,11 +157,27 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DropSequence(_) => "DROP SEQUENCE",
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::DropView(_) => "DROP VIEW",
+        Statement::CreateEnum(_) => "CREATE TYPE",
+        Statement::AlterType(_) => "ALTER TYPE",
+        Statement::DropType(_) => "DROP TYPE",
         Statement::CreateSchema(_) => "CREATE SCHEMA",
         Statement::DropSchema(_) => "DROP SCHEMA",
+        Statement::CreateRoutine(create) => match create.kind {
+            RoutineKind::Function => "CREATE FUNCTION",
+            RoutineKind::Procedure => "CREATE PROCEDURE",
+        },
+        Statement::DropRoutine(drop) => routine::drop_tag(drop.kind),
+        Statement::AlterRoutine(_) => "ALTER FUNCTION",
         Statement::CreateRole(_) => "CREATE ROLE",
         Statement::AlterRole(_) => "ALTER ROLE",
         Statement::DropRole(_) => "DROP ROLE",
+        Statement::GrantRole(grant) => membership::tag(grant),
+        Statement::Grant(grant) if grant.revoke => "REVOKE",
+        Statement::Grant(_) => "GRANT",
+        Statement::DefaultPrivileges(_) => "ALTER DEFAULT PRIVILEGES",
+        Statement::AlterOwner(_) => "ALTER OWNER",
+        Statement::ReassignOwned(_) => "REASSIGN OWNED",
+        Statement::Comment(_) => "COMMENT",
         _ => return None,
     })
 }

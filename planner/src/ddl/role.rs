@@ -1,16 +1,22 @@
 //! CREATE ROLE, ALTER ROLE, DROP ROLE.
 //!
-//! Only a superuser may, except that every role may change its own password. Plain passwords are
-//! made verifiers before they are stored.
+//! Superusers may, and of roles that are none those with CREATEROLE; every role may change its own password. Plain passwords
+//! are made verifiers before they are stored. What is no role's privilege any more is told to plans by `touch.rs`.
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{AlterRole, CreateRole, DropRole, RoleOptions, RoleRef};
-use fencepost_sql::catalog::{CatalogView, RoleDef, SUPERUSER_OID};
+use fencepost_sql::bound::{AlterRole, CreateRole, DropRole, RoleOptions};
+use fencepost_sql::catalog::{CatalogView, RoleDef, SUPERUSER_OID, Security};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::password::Verifier;
 use fencepost_sql::stop::Halt;
+use fencepost_sql::types::{Type, TypeKind, text_in};
+use fencepost_sql::value::Value;
 
+use super::authorize::Asker;
+use super::changes::Changes;
+use super::membership::{check_admin, join, touch_roles};
+use super::ownership::role_of;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -21,12 +27,10 @@ pub async fn create_role(
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
     let (name, options) = (&statement.name, &statement.options);
-    if !is_superuser(cx, ddl)? {
-        let message = match options.superuser {
-            Some(true) => "must be superuser to create superusers",
-            _ => "permission denied to create role",
-        };
-        return Err(denied(message).into());
+    let asker = Asker::of(cx, ddl)?;
+    check_attributes(options, &asker, "create")?;
+    if !asker.superuser && !creates_roles(&asker, ddl) {
+        return Err(denied("permission denied to create role").into());
     }
     if name.starts_with("pg_") {
         let message = format!("role name \"{name}\" is reserved");
@@ -43,18 +47,56 @@ pub async fn create_role(
         ddl.notices
             .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
-    let mut role = RoleDef {
-        id: 0,
-        name: name.clone(),
-        superuser: false,
-        login: false,
-        verifier: None,
-    };
-    apply(options, &mut role, ddl)?;
+    let mut role = RoleDef::new(0, name);
+    apply(options, &mut role, cx, ddl)?;
+    for of in &options.member_of {
+        let of = existing(of, ddl)?;
+        check_admin(&asker, &of, ddl)?;
+        join(&mut role, &of, (false, asker.role), ddl)?;
+    }
     begin_change(cx, ddl).await?;
     role.id = ddl.catalog.next_oid(cx.tx).await?;
     ddl.catalog.insert_role(cx.tx, &role).await?;
+    let members = options.members.iter().map(|member| (member, false));
+    let admins = options.admins.iter().map(|member| (member, true));
+    for (member, admin) in members.chain(admins) {
+        let mut member = RoleDef::clone(&*role_of(member, cx, ddl)?);
+        join(&mut member, &role, (admin, asker.role), ddl)?;
+        ddl.catalog.replace_role(cx.tx, &member).await?;
+    }
     Ok("CREATE ROLE")
+}
+
+/// Who may make roles that are no superusers.
+fn creates_roles(asker: &Asker<'_>, ddl: &DdlCx<'_>) -> bool {
+    let role = ddl.snapshot.security().role(asker.role);
+    role.is_some_and(|role| role.create_role)
+}
+
+/// Some attributes are for superusers to give.
+fn check_attributes(options: &RoleOptions, asker: &Asker<'_>, what: &str) -> Result<(), SqlError> {
+    let given = [
+        (options.superuser, "superusers", "superuser"),
+        (options.replication, "replication users", "replication"),
+        (options.bypass_rls, "bypassrls users", "bypassrls"),
+    ];
+    for (given, users, attribute) in given {
+        let refused = match what {
+            "create" if given == Some(true) => format!("must be superuser to create {users}"),
+            "alter" if given.is_some() && attribute == "superuser" => {
+                "must be superuser to alter superuser roles or change superuser attribute"
+                    .to_owned()
+            }
+            "alter" if given.is_some() => format!(
+                "must be superuser to alter {attribute} roles or change {attribute} attribute"
+            ),
+            _ => continue,
+        };
+        if !asker.superuser {
+            return Err(denied(&refused));
+        }
+    }
+    Ok(())
 }
 
 /// ALTER ROLE.
@@ -64,25 +106,31 @@ pub async fn alter_role(
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
     let options = &statement.options;
-    let name = match &statement.role {
-        RoleRef::Named(name) => name,
-        RoleRef::Own => &cx.eval.user,
-    };
-    let role = existing(name, ddl)?;
-    if !is_superuser(cx, ddl)? {
-        if role.superuser || options.superuser.is_some() {
+    let role = role_of(&statement.role, cx, ddl)?;
+    let asker = Asker::of(cx, ddl)?;
+    check_attributes(options, &asker, "alter")?;
+    if !asker.superuser {
+        if role.superuser {
             return Err(denied(
                 "must be superuser to alter superuser roles or change superuser attribute",
             )
             .into());
         }
-        let own_password = role.name == cx.eval.user
-            && options.password.is_some()
-            && options.login.is_none()
-            && !options.others;
-        if !own_password {
+        let own_password = role.id == asker.role
+            && *options
+                == RoleOptions {
+                    password: options.password.clone(),
+                    ..RoleOptions::default()
+                };
+        if !own_password && !creates_roles(&asker, ddl) {
             return Err(denied("permission denied").into());
         }
+    }
+    if Security::is_predefined(role.id) {
+        let message = format!("role name \"{}\" is reserved", role.name);
+        return Err(SqlError::new(SqlState::RESERVED_NAME, message)
+            .detail("Cannot alter reserved roles.")
+            .into());
     }
     if role.id == SUPERUSER_OID && options.superuser == Some(false) {
         // There would be nobody left to give it back.
@@ -91,10 +139,15 @@ pub async fn alter_role(
             .into());
     }
     let mut changed = RoleDef::clone(&role);
-    apply(options, &mut changed, ddl)?;
-    begin_change(cx, ddl).await?;
-    ddl.catalog.remove_role(cx.tx, &role).await?;
-    ddl.catalog.insert_role(cx.tx, &changed).await?;
+    apply(options, &mut changed, cx, ddl)?;
+    let mut changes = Changes::begin(cx, ddl).await?;
+    ddl.catalog.replace_role(cx.tx, &changed).await?;
+    if changed.superuser != role.superuser {
+        touch_roles(&[SUPERUSER_OID], cx, ddl, &mut changes).await?;
+    } else if changed.inherit != role.inherit {
+        touch_roles(&[role.id], cx, ddl, &mut changes).await?;
+    }
+    changes.finish(cx, ddl).await?;
     Ok("ALTER ROLE")
 }
 
@@ -104,7 +157,8 @@ pub async fn drop_role(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
-    if !is_superuser(cx, ddl)? {
+    let asker = Asker::of(cx, ddl)?;
+    if !asker.superuser && !creates_roles(&asker, ddl) {
         return Err(denied("permission denied to drop role").into());
     }
     let mut roles: Vec<Arc<RoleDef>> = Vec::new();
@@ -116,26 +170,83 @@ pub async fn drop_role(
             continue;
         }
         let role = existing(name, ddl)?;
-        if role.name == cx.eval.user {
+        if role.name == cx.eval.current_user() {
             let message = "current user cannot be dropped";
             return Err(SqlError::new(SqlState::OBJECT_IN_USE, message).into());
         }
-        if role.id == SUPERUSER_OID {
+        if role.name == cx.eval.session_user {
+            let message = "session user cannot be dropped";
+            return Err(SqlError::new(SqlState::OBJECT_IN_USE, message).into());
+        }
+        if role.id == SUPERUSER_OID || Security::is_predefined(role.id) {
             let message =
                 format!("cannot drop role {name} because it is required by the database system");
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());
         }
+        if role.superuser && !asker.superuser {
+            return Err(denied("must be superuser to drop superusers").into());
+        }
+        check_unused(&role, ddl)?;
         if roles.iter().all(|r| r.id != role.id) {
             roles.push(role);
         }
     }
-    if !roles.is_empty() {
-        begin_change(cx, ddl).await?;
+    if roles.is_empty() {
+        return Ok("DROP ROLE");
     }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let gone: Vec<u32> = roles.iter().map(|role| role.id).collect();
+    touch_roles(&gone, cx, ddl, &mut changes).await?;
     for role in &roles {
         ddl.catalog.remove_role(cx.tx, role).await?;
     }
+    for other in ddl.snapshot.roles() {
+        let mut left = RoleDef::clone(&other);
+        left.member_of.retain(|of| !gone.contains(&of.role));
+        if left.member_of.len() != other.member_of.len() && !gone.contains(&other.id) {
+            ddl.catalog.replace_role(cx.tx, &left).await?;
+        }
+    }
+    changes.finish(cx, ddl).await?;
     Ok("DROP ROLE")
+}
+
+/// 2BP01 for a role that owns something, or that something was granted to.
+fn check_unused(role: &RoleDef, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+    let mut uses = Vec::new();
+    for object in ddl.snapshot.owned_by(role.id) {
+        uses.push(format!("owner of {}", ddl.snapshot.shown_object(object)));
+    }
+    let security = ddl.snapshot.security();
+    for about in security.abouts() {
+        let columns = about.columns.iter().map(|(_, acl)| acl);
+        let mut items = about.acl.iter().chain(columns).flatten();
+        let owns = about.owner == Some(role.id);
+        if !owns
+            && items.any(|item| item.grantee == role.id)
+            && let Some(object) = ddl.snapshot.object_of(about.class, about.id)
+        {
+            let shown = ddl.snapshot.shown_object(object);
+            uses.push(format!("privileges for {shown}"));
+        }
+    }
+    for of in security.defaults() {
+        let mut items = of.acl.iter();
+        if of.role == role.id || items.any(|item| item.grantee == role.id) {
+            let whose = security.role_name(of.role);
+            uses.push(format!(
+                "default privileges on new objects belonging to role {whose}"
+            ));
+        }
+    }
+    if uses.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "role \"{}\" cannot be dropped because some objects depend on it",
+        role.name
+    );
+    Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).detail(uses.join("\n")))
 }
 
 async fn begin_change(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
@@ -143,21 +254,40 @@ async fn begin_change(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
     ddl.catalog.begin_change(cx.tx, planned).await.map(drop)
 }
 
-fn is_superuser(cx: &Cx<'_>, ddl: &DdlCx<'_>) -> Result<bool, SqlError> {
-    let asking = ddl.snapshot.role(&cx.eval.user)?;
-    Ok(asking.is_some_and(|role| role.superuser))
-}
-
-fn existing(name: &str, ddl: &DdlCx<'_>) -> Result<Arc<RoleDef>, SqlError> {
+/// The role of a name, or 42704.
+pub fn existing(name: &str, ddl: &DdlCx<'_>) -> Result<Arc<RoleDef>, SqlError> {
     ddl.snapshot.role(name)?.ok_or_else(|| {
         let message = format!("role \"{name}\" does not exist");
         SqlError::new(SqlState::UNDEFINED_OBJECT, message)
     })
 }
 
-fn apply(options: &RoleOptions, role: &mut RoleDef, ddl: &mut DdlCx<'_>) -> Result<(), SqlError> {
-    role.superuser = options.superuser.unwrap_or(role.superuser);
-    role.login = options.login.unwrap_or(role.login);
+fn apply(
+    options: &RoleOptions,
+    role: &mut RoleDef,
+    cx: &Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), SqlError> {
+    let flags = [
+        (options.superuser, &mut role.superuser),
+        (options.login, &mut role.login),
+        (options.inherit, &mut role.inherit),
+        (options.create_role, &mut role.create_role),
+        (options.create_db, &mut role.create_db),
+        (options.replication, &mut role.replication),
+        (options.bypass_rls, &mut role.bypass_rls),
+    ];
+    for (said, flag) in flags {
+        *flag = said.unwrap_or(*flag);
+    }
+    role.connections = options.connections.unwrap_or(role.connections);
+    if let Some(until) = &options.valid_until {
+        let moment = text_in(&Type::of(TypeKind::TimestampTz), until, &cx.eval.settings)?;
+        role.valid_until = match moment {
+            Value::TimestampTz(moment) => Some(moment),
+            _ => None,
+        };
+    }
     if let Some(password) = &options.password {
         role.verifier = match password {
             Some(password) => verifier(password, ddl)?,

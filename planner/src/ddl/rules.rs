@@ -77,7 +77,8 @@ pub async fn add_foreign_key(
         Some(parent) => {
             let parent = changes.take(cx, parent).await?;
             note_reference(parent, table.id);
-            Some(parent.clone())
+            // With the trees of its leaves, if it has such.
+            key.parent.as_deref().cloned()
         }
     };
     match validate {
@@ -134,8 +135,10 @@ pub fn drop_references(
     goes: &dyn Fn(&ForeignKeyDef) -> bool,
 ) {
     let name = child.name.clone();
+    let keys = child.rules.foreign_keys.iter().map(|key| key.id);
+    let inherited: Vec<u32> = keys.filter(|id| child.link(*id).is_some()).collect();
     child.rules.foreign_keys.retain(|key| {
-        if goes(key) {
+        if goes(key) && !inherited.contains(&key.id) {
             ddl.notices.push(super::Notice::new(
                 SqlState::SUCCESSFUL_COMPLETION,
                 format!("drop cascades to constraint {} on table {name}", key.name),

@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
-use fencepost_sql::bound::{CreateSchema, DropSchema};
-use fencepost_sql::catalog::{CatalogView, PUBLIC_SCHEMA, SequenceDef, TableDef, ViewDef};
+use fencepost_sql::bound::{CreateSchema, DropSchema, RoleRef};
+use fencepost_sql::catalog::{
+    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, SequenceDef, TableDef, ViewDef, denied,
+};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
+use super::authorize::Asker;
 use super::changes::Changes;
 use super::drop::drop_tables;
+use super::ownership::{claim_for, role_of};
+use super::routine::drop_routines;
 use super::sequence::remove;
+use super::user_type::drop_types;
 use super::view::drop_views;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
@@ -24,7 +30,15 @@ pub async fn create_schema(
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
     const TAG: &str = "CREATE SCHEMA";
-    let name = &statement.name;
+    let owner = match &statement.owner {
+        Some(role) => role_of(role, cx, ddl)?,
+        None => role_of(&RoleRef::Own, cx, ddl)?,
+    };
+    let asker = Asker::of(cx, ddl)?;
+    if !ddl.snapshot.security().is_member_of(asker.role, owner.id) {
+        return Err(denied(format!("must be member of role \"{}\"", owner.name)).into());
+    }
+    let name = statement.name.as_ref().unwrap_or(&owner.name);
     if name.starts_with("pg_") {
         return Err(SqlError::new(
             SqlState::RESERVED_NAME,
@@ -45,6 +59,8 @@ pub async fn create_schema(
     let changes = Changes::begin(cx, ddl).await?;
     let id = ddl.catalog.next_oid(cx.tx).await?;
     ddl.catalog.insert_schema(cx.tx, id, name).await?;
+    let object = Object::new(ObjectKind::Schema, id);
+    claim_for(owner.id, object, name, cx, ddl).await?;
     changes.finish(cx, ddl).await?;
     Ok(TAG)
 }
@@ -80,7 +96,19 @@ pub async fn drop_schema(
         };
         let sequences: Vec<Arc<SequenceDef>> =
             ddl.snapshot.sequences().filter(lone).cloned().collect();
-        let first = first_of(&tables, &views, &sequences);
+        let mut routines = ddl.snapshot.all_routines();
+        routines.retain(|routine| routine.schema == *name);
+        let mut types = ddl.snapshot.types().all();
+        types.retain(|ty| ty.schema == *name);
+        let first = first_of(&tables, &views, &sequences).or_else(|| {
+            let ty = types.first()?;
+            Some(format!("type {}.{}", ty.schema, ty.name))
+        });
+        let first = first.or_else(|| {
+            let routine = routines.first()?;
+            let (kind, signature) = (routine.kind.name(), routine.signature());
+            Some(format!("{kind} {}.{signature}", routine.schema))
+        });
         if let (Some(first), false) = (first, statement.cascade) {
             return Err(needed(name, &first).into());
         }
@@ -97,6 +125,9 @@ pub async fn drop_schema(
             gone.push(view.id);
         }
         drop_tables((&tables, true), &gone, cx, ddl, &mut changes).await?;
+        gone.extend(tables.iter().map(|table| table.id));
+        drop_routines((&routines, true), &gone, cx, ddl, &mut changes).await?;
+        drop_types((&types, true), &gone, cx, ddl, &mut changes).await?;
         for sequence in sequences {
             remove(&sequence, cx, ddl).await?;
         }

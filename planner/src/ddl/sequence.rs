@@ -3,15 +3,19 @@
 use fencepost_sql::bound::{
     AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions,
 };
-use fencepost_sql::catalog::{CatalogView, PUBLIC_SCHEMA, SequenceDef, TableDef};
+use fencepost_sql::catalog::{
+    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, SequenceDef, TableDef,
+};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::quoted;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::TypeKind;
 
+use super::authorize::Asker;
 use super::changes::Changes;
 use super::create::exists;
 use super::names::choose_name;
+use super::ownership::{claim, claim_for};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -33,6 +37,8 @@ pub async fn create_sequence(
     sequence.create_cell(cx.tx).await?;
     own(&mut sequence, &statement.options, cx, ddl, &mut changes).await?;
     ddl.catalog.insert_sequence(cx.tx, &sequence).await?;
+    let object = Object::new(ObjectKind::Sequence, sequence.id);
+    claim(object, &sequence.schema, cx, ddl).await?;
     changes.finish(cx, ddl).await?;
     Ok(TAG)
 }
@@ -152,6 +158,13 @@ pub async fn add_for_column(
     column.more.sequence = Some(sequence.id);
     column.default = Some(call(&sequence));
     ddl.catalog.insert_sequence(cx.tx, &sequence).await?;
+    let object = Object::new(ObjectKind::Sequence, sequence.id);
+    let of_table = Object::new(ObjectKind::Table, table.id);
+    let owner = match ddl.snapshot.table_by_id(table.id)? {
+        Some(_) => ddl.snapshot.security().owner(of_table),
+        None => Asker::of(cx, ddl)?.role,
+    };
+    claim_for(owner, object, &sequence.schema, cx, ddl).await?;
     Ok(sequence)
 }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{CreateView, DropView};
-use fencepost_sql::catalog::{CatalogView, TableDef, ViewDef};
+use fencepost_sql::catalog::{CatalogView, Object, ObjectKind, TableDef, ViewDef};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 
 use super::changes::Changes;
 use super::create::exists;
+use super::ownership::claim;
+use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -32,6 +34,7 @@ pub async fn create_view(
         }
         exists(&statement.name, false, ddl)?;
     }
+    check_not_type(&statement.schema, &statement.name, ddl)?;
     let mut changes = Changes::begin(cx, ddl).await?;
     let id = match &old {
         None => ddl.catalog.next_oid(cx.tx).await?,
@@ -50,6 +53,7 @@ pub async fn create_view(
         text: statement.text.clone(),
         tables: statement.tables.clone(),
         views: statement.views.clone(),
+        types: statement.types.clone(),
     };
     if view.views.contains(&id) {
         let message = format!(
@@ -59,6 +63,10 @@ pub async fn create_view(
         return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message).into());
     }
     ddl.catalog.insert_view(cx.tx, &view).await?;
+    if old.is_none() {
+        let object = Object::new(ObjectKind::View, view.id);
+        claim(object, &view.schema, cx, ddl).await?;
+    }
     changes.finish(cx, ddl).await?;
     Ok(TAG)
 }
@@ -144,7 +152,7 @@ pub async fn drop_views_of(
 }
 
 /// What is planned over the view is planned again.
-async fn touch(
+pub async fn touch(
     view: &ViewDef,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,

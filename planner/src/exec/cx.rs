@@ -1,21 +1,26 @@
 //! What running a plan needs besides the plan: the transaction, the parameters, the surroundings.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
+use fencepost_sql::advisory::{Asked, lock_timed_out};
 use fencepost_sql::bound::Expr;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{eval, eval_predicate};
+use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::Addr;
 use fencepost_txn::{Stop, Transaction};
+use parking_lot::Mutex;
 
 use super::gather::Parts;
 use super::subquery::Queries;
+use crate::routines::Routines;
 use crate::write::Deferred;
 
 const BATCHES_A_BREATH: u32 = 8;
@@ -26,7 +31,14 @@ const SHUT_DOWN: u8 = 3;
 
 /// A request to end the running statement, from any thread.
 #[derive(Clone, Debug, Default)]
-pub struct CancelFlag(Arc<AtomicU8>);
+pub struct CancelFlag(Arc<Flag>);
+
+#[derive(Debug, Default)]
+struct Flag {
+    state: AtomicU8,
+    /// Whoever waits, and is to look.
+    waiting: Mutex<Option<Waker>>,
+}
 
 impl CancelFlag {
     /// Ends the running statement with 57014, as the user asked.
@@ -41,27 +53,51 @@ impl CancelFlag {
 
     /// Ends the session with 57P01.
     pub fn shut_down(&self) {
-        self.0.store(SHUT_DOWN, Ordering::Relaxed);
+        self.0.state.store(SHUT_DOWN, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether the session is to end.
+    #[inline]
+    pub fn is_shut_down(&self) -> bool {
+        self.0.state.load(Ordering::Relaxed) == SHUT_DOWN
+    }
+
+    /// Has a task woken by the next request. Whoever waits looks after this once more.
+    pub fn watch(&self, waker: &Waker) {
+        let mut waiting = self.0.waiting.lock();
+        if !waiting.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *waiting = Some(waker.clone());
+        }
+    }
+
+    fn wake(&self) {
+        let waiting = self.0.waiting.lock().clone();
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
     }
 
     fn raise(&self, to: u8) {
         // Losing the race means that another reason to end it is there already.
         let _ = self
             .0
+            .state
             .compare_exchange(RUNNING, to, Ordering::Relaxed, Ordering::Relaxed);
+        self.wake();
     }
 
     /// Forgets requests that came before the statement; a shut-down stays.
     pub fn reset(&self) {
-        if self.0.load(Ordering::Relaxed) != SHUT_DOWN {
-            self.0.store(RUNNING, Ordering::Relaxed);
+        if !self.is_shut_down() {
+            self.0.state.store(RUNNING, Ordering::Relaxed);
         }
     }
 
     /// The error of a request, if there is one.
     #[inline]
     pub fn check(&self) -> Result<(), SqlError> {
-        match self.0.load(Ordering::Relaxed) {
+        match self.0.state.load(Ordering::Relaxed) {
             RUNNING => Ok(()),
             reason => Err(cancelled(reason)),
         }
@@ -97,6 +133,8 @@ pub struct Scratch {
     pub row: Vec<Value>,
     /// A result row.
     pub out: Vec<Value>,
+    /// The routines of users that have been called.
+    pub routines: Routines,
 }
 
 /// Words of a row that is not kept from statement to statement.
@@ -146,6 +184,37 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// The surroundings of a statement within this one, with parameters of its own.
+    pub fn within<'b>(&'b mut self, params: &'b [Value]) -> Cx<'b> {
+        Cx {
+            tx: self.tx,
+            params,
+            eval: self.eval,
+            cancel: self.cancel,
+            intents: true,
+            scratch: self.scratch,
+            deadline: self.deadline,
+            batches: self.batches,
+            held: 0,
+            part: None,
+            deferred: self.deferred.as_deref_mut(),
+            parts: None,
+            queries: None,
+        }
+    }
+
+    /// The value of `expr`, queries in it included, with parameters of its own.
+    pub async fn value_with(&mut self, expr: &Expr, params: &[Value]) -> Result<Value, Halt> {
+        let mut inner = self.within(params);
+        let value = match expr.has_subquery() {
+            false => Ok(inner.value(expr, &[])?),
+            true => inner.deep_value(expr, &[]).await,
+        };
+        let held = inner.held;
+        self.held += held;
+        value
+    }
+
     /// Whether a scan reads this partition.
     #[inline]
     pub fn reads(&self, partition: u32) -> bool {
@@ -178,12 +247,22 @@ impl Cx<'_> {
     }
 
     /// Waits for the turn to write a row; best before it is read.
+    ///
+    /// # Errors
+    /// 55P03 where that takes longer than `lock_timeout`.
     #[inline]
-    pub async fn queue(&mut self, row: Addr) -> Result<(), Stop> {
-        match self.intents {
-            true => self.tx.intend(row).await,
-            false => self.tx.await_turn(row).await,
+    pub async fn queue(&mut self, row: Addr) -> Result<(), Halt> {
+        if let (Some(limit), Some(sessions)) = (self.eval.lock_timeout, &self.eval.sessions) {
+            let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+            return Box::pin(queue_until(
+                self.tx,
+                self.intents,
+                row,
+                sessions.sleep(limit),
+            ))
+            .await;
         }
+        Ok(take_turn(self.tx, self.intents, row).await?)
     }
 
     /// The cancel request, if there is one.
@@ -215,4 +294,30 @@ impl Cx<'_> {
         }
         Ok(())
     }
+}
+
+#[inline]
+async fn take_turn(tx: &mut Transaction, intends: bool, row: Addr) -> Result<(), Stop> {
+    match intends {
+        true => tx.intend(row).await,
+        false => tx.await_turn(row).await,
+    }
+}
+
+/// As [`take_turn`], and 55P03 once `over` is ready.
+async fn queue_until(
+    tx: &mut Transaction,
+    intends: bool,
+    row: Addr,
+    mut over: Asked<'_, ()>,
+) -> Result<(), Halt> {
+    let mut turn = pin!(take_turn(tx, intends, row));
+    poll_fn(|task| {
+        if let Poll::Ready(taken) = turn.as_mut().poll(task) {
+            return Poll::Ready(taken.map_err(Halt::from));
+        }
+        let over = over.as_mut().poll(task);
+        over.map(|_| Err(lock_timed_out().into()))
+    })
+    .await
 }

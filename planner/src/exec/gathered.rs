@@ -27,8 +27,14 @@ impl Gathered {
         let rows = batch.len().saturating_sub(from);
         let fixed = rows * batch.width() * size_of::<Value>();
         let values = (from..batch.len()).flat_map(|row| batch.row(row));
-        let apart: usize = values.map(bytes_apart).sum();
+        let apart: usize = values.map(Value::bytes_apart).sum();
         self.add(cx, fixed + apart)
+    }
+
+    /// A row was added.
+    pub fn add_row(&mut self, cx: &mut Cx<'_>, row: &[Value]) -> Result<(), Stop> {
+        let apart: usize = row.iter().map(Value::bytes_apart).sum();
+        self.add(cx, size_of_val(row) + apart)
     }
 
     /// What was gathered is gone, and room for as much stays counted.
@@ -49,14 +55,5 @@ impl Gathered {
             self.counted = self.bytes;
         }
         Ok(())
-    }
-}
-
-/// Bytes of a value that do not lie in the row itself.
-fn bytes_apart(value: &Value) -> usize {
-    match value {
-        Value::Text(text) if text.is_heap_allocated() => text.len(),
-        Value::Bytea(bytes) => bytes.len(),
-        _ => 0,
     }
 }

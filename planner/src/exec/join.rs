@@ -100,8 +100,15 @@ impl JoinState {
             if done {
                 if !self.matched && matches!(join.kind, JoinKind::Left | JoinKind::Full) {
                     let row = out.push();
-                    copy(self.left_rows.row(self.current), row, join.left_slots);
+                    let left = self.left_rows.row(self.current);
+                    copy(left, row, join.left_slots);
                     clear(row, join.right_slots);
+                    if let Some(carried) = join.carried {
+                        row[carried.slot] = match carried.from_left {
+                            true => left[carried.slot].clone(),
+                            false => Value::Null,
+                        };
+                    }
                 }
                 self.open = false;
                 self.current += 1;

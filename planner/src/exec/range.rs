@@ -2,6 +2,7 @@
 //! that has them where the index is partitioned.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use fencepost_sql::bound::Expr;
 use fencepost_sql::error::SqlError;
@@ -10,6 +11,7 @@ use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
 
 use super::cx::Cx;
+use super::routed::{leaf, routed_keys};
 use crate::plan::{Access, KeyTerm, Scan, is_array};
 
 /// What a scan walks through.
@@ -37,14 +39,43 @@ pub struct KeyRange {
     upper: Option<Vec<u8>>,
     /// The partition whose tree is walked through; `None`: all of them, merged.
     pub partition: Option<u32>,
+    /// Of all, only these.
+    among: Option<Arc<[u32]>>,
 }
 
 impl KeyRange {
-    fn all() -> KeyRange {
+    /// All keys.
+    pub fn all() -> KeyRange {
         KeyRange {
             lower: Vec::new(),
             upper: None,
             partition: Some(0),
+            among: None,
+        }
+    }
+
+    /// The same in these partitions, merged.
+    pub fn among(self, partitions: Arc<[u32]>) -> KeyRange {
+        KeyRange {
+            partition: None,
+            among: Some(partitions),
+            ..self
+        }
+    }
+
+    /// The same in a partition.
+    pub fn of_partition(self, partition: u32) -> KeyRange {
+        KeyRange {
+            partition: Some(partition),
+            ..self
+        }
+    }
+
+    /// Whether a partition is one of those that are merged.
+    pub fn merges(&self, partition: u32, cx: &Cx<'_>) -> bool {
+        match &self.among {
+            Some(among) => among.contains(&partition),
+            None => cx.reads(partition),
         }
     }
 
@@ -104,6 +135,9 @@ pub fn fit(value: Value, kind: TypeKind) -> Fit {
 
 /// The keys that `scan` asks for, where `row` has the slots that its terms read.
 pub fn keys(scan: &Scan, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
+    if let Some(tree) = scan.table.def.tree() {
+        return routed_keys(scan, tree, cx, row);
+    }
     match &scan.access {
         Access::Full => Ok(Keys::Ranges(everywhere(scan, cx, KeyRange::all()))),
         Access::Points(terms) => Ok(Keys::Points(prefixes(scan, terms, cx, row)?)),
@@ -165,6 +199,9 @@ pub fn point_key(
             Fit::Below | Fit::Above | Fit::Null => return Ok(None),
         }
     }
+    if let Some(tree) = scan.table.def.tree() {
+        return leaf(scan, tree, cx, row);
+    }
     Ok(Some(partition))
 }
 
@@ -180,7 +217,7 @@ fn partition_of(scan: &Scan, value: &Value, scratch: &mut Vec<u8>) -> u32 {
 }
 
 /// Every key prefix that the terms allow, sorted and each once.
-fn prefixes(
+pub fn prefixes(
     scan: &Scan,
     terms: &[KeyTerm],
     cx: &Cx<'_>,
@@ -228,17 +265,18 @@ fn prefixes(
 }
 
 /// The elements of an array; none of NULL.
-fn elements(value: Value) -> Vec<Value> {
+pub fn elements(value: Value) -> Vec<Value> {
     match value {
         Value::Array(array) => array.values,
         _ => Vec::new(),
     }
 }
 
-type ExprBound<'a> = Option<&'a (Expr, bool)>;
+/// A bound that is still to be evaluated, and whether it is included.
+pub type ExprBound<'a> = Option<&'a (Expr, bool)>;
 
 /// The range behind `prefix` between the bounds of key column `position`; none if it is empty.
-fn range(
+pub fn range(
     scan: &Scan,
     position: usize,
     Prefix {
@@ -255,6 +293,7 @@ fn range(
             upper: past(prefix.clone()),
             lower: prefix,
             partition: Some(partition),
+            among: None,
         }));
     }
     let kind = key_kind(scan, position);
@@ -306,6 +345,7 @@ fn range(
         lower: from,
         upper: to,
         partition: Some(partition),
+        among: None,
     }))
 }
 
@@ -318,6 +358,8 @@ fn codec(scan: &Scan) -> &KeyCodec {
 }
 
 fn key_kind(scan: &Scan, position: usize) -> TypeKind {
-    let column = scan.table.index_def(scan.index).columns[position].column;
-    scan.table.def.columns[column].ty.kind
+    let index = scan.table.index_def(scan.index);
+    index
+        .type_of(&scan.table.def, index.columns[position].column)
+        .kind
 }

@@ -1,7 +1,7 @@
 //! The rows of functions that give arrays: `unnest`, and what is like it.
 
 use fencepost_sql::bound::Expr;
-use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 
 use super::batch::Batch;
@@ -17,15 +17,15 @@ pub struct Rows {
 
 impl Rows {
     /// Computes the arrays. A `wide` one has several values a row, else each argument is a column.
-    pub fn open(
+    pub async fn open(
         args: &[Expr],
         wide: bool,
         ordinality: bool,
-        cx: &Cx<'_>,
-    ) -> Result<Rows, SqlError> {
+        cx: &mut Cx<'_>,
+    ) -> Result<Rows, Halt> {
         let mut columns = Vec::with_capacity(args.len());
         for arg in args {
-            let Value::Array(array) = cx.value(arg, &[])? else {
+            let Value::Array(array) = cx.deep_value(arg, &[]).await? else {
                 columns.push((Vec::new().into_iter(), 1));
                 continue;
             };

@@ -7,10 +7,11 @@ use fencepost_storage::{Addr, FatPtr};
 
 use super::batch::Batch;
 use super::cx::Cx;
+use super::lock::lock_row;
 use super::merge::Merge;
 use super::range::{Keys, keys};
 use crate::index::{find, tree, trees};
-use crate::plan::Scan;
+use crate::plan::{Hints, Scan};
 use crate::store::read_columns;
 
 const FIRST_CHUNK: usize = 32;
@@ -120,22 +121,33 @@ impl ScanState {
         if self.entry == self.entries.len() {
             self.entries.clear();
             self.entry = 0;
+            let mark = cx.tx.reads_mark();
             let wanted = self.chunk.min(target - out.len());
             self.more = match walk {
                 Walk::One(cursor) => cursor.next_batch(cx.tx, &mut self.entries, wanted).await?,
                 Walk::All(merge) => merge.next_batch(cx.tx, &mut self.entries, wanted).await?,
             };
             self.chunk = (self.chunk * 2).min(LAST_CHUNK);
+            if scan.hints == Hints::All {
+                cx.tx.forget_reads(mark);
+            }
         }
         while self.entry < self.entries.len() && out.weight() < heavy {
             let row = FatPtr::from_words(self.entries.value(self.entry));
             self.entry += 1;
-            if queues_first(scan) {
-                cx.queue(row.addr).await?;
+            let locks = scan.locks.filter(|_| queues_first(scan));
+            if let Some(wait) = locks
+                && !lock_row(cx, &scan.table, row.addr, wait).await?
+            {
+                continue;
             }
+            let mark = cx.tx.reads_mark();
             let wanted = (&scan.table.layout, scan.columns.as_slice());
             if read_columns(cx.tx, row.addr, wanted, &mut self.words).await? {
-                emit(scan, cx, row, &self.words, out)?;
+                let passes = emit(scan, cx, row, &self.words, out)?;
+                if scan.hints == Hints::All || passes && scan.hints == Hints::Passing {
+                    cx.tx.forget_reads(mark);
+                }
             }
         }
         if !self.more && self.entry == self.entries.len() {
@@ -168,7 +180,8 @@ impl ScanState {
         self.walk = Some(match range.partition {
             Some(partition) => Walk::One(tree(index, partition).scan(lower, upper, direction)),
             None => {
-                let read = (0..).zip(trees(index)).filter(|(nth, _)| cx.reads(*nth));
+                let read = (0..).zip(trees(index));
+                let read = read.filter(|(nth, _)| range.merges(*nth, cx));
                 let cursors = read.map(|(_, tree)| tree.scan(lower, upper, direction));
                 Walk::All(Box::new(Merge::new(cursors, direction)))
             }
@@ -191,8 +204,11 @@ pub async fn fetch_point(
             return Ok(None);
         };
         let row = FatPtr::from_words(entry);
-        if queues_first(scan) {
-            cx.queue(row.addr).await?;
+        let locks = scan.locks.filter(|_| queues_first(scan));
+        if let Some(wait) = locks
+            && !lock_row(cx, &scan.table, row.addr, wait).await?
+        {
+            return Ok(None);
         }
         let wanted = (&scan.table.layout, scan.columns.as_slice());
         if read_columns(cx.tx, row.addr, wanted, words).await? {
@@ -208,22 +224,29 @@ pub async fn fetch_point(
 
 /// A locking scan queues for a row before it reads it, where its access decides on the row alone.
 fn queues_first(scan: &Scan) -> bool {
-    scan.locks && ((scan.filter.is_none() && !scan.chosen_above) || scan.is_point())
+    scan.locks.is_some() && ((scan.filter.is_none() && !scan.chosen_above) || scan.is_point())
 }
 
-/// Decodes a row, and takes it back if the filter rejects it.
-fn emit(scan: &Scan, cx: &Cx<'_>, row: FatPtr, words: &[u64], out: &mut Batch) -> Result<(), Halt> {
+/// Decodes a row, and takes it back if the filter rejects it; whether it is kept.
+fn emit(
+    scan: &Scan,
+    cx: &Cx<'_>,
+    row: FatPtr,
+    words: &[u64],
+    out: &mut Batch,
+) -> Result<bool, Halt> {
     let slots = out.push();
     let own = &mut slots[scan.first_slot..];
     scan.table.layout.decode_some(words, &scan.columns, own)?;
     if let Some(slot) = scan.pointer_slot {
         slots[slot] = pointer_value(row);
     }
-    match cx.holds(scan.filter.as_ref(), slots)? {
+    let passes = cx.holds(scan.filter.as_ref(), slots)?;
+    match passes {
         true => out.weigh(words.len() * 8),
         false => out.pop(),
     }
-    Ok(())
+    Ok(passes)
 }
 
 /// A fat pointer in a slot: its two words as 16 bytes.

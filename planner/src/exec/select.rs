@@ -1,10 +1,7 @@
 //! A SELECT at work: rows of the source become rows of the select list.
 
-use fencepost_sql::bound::{Expr, Grouping};
-use fencepost_sql::error::SqlError;
-use fencepost_sql::functions::eval_row_count;
+use fencepost_sql::bound::Grouping;
 use fencepost_sql::stop::Halt;
-use fencepost_sql::value::Value;
 use foldhash::HashSet;
 
 use super::batch::Batch;
@@ -12,11 +9,12 @@ use super::cx::Cx;
 use super::gather::{Gather, Stage, push_rows};
 use super::gathered::Gathered;
 use super::group::Groups;
-use super::join::push_comparable;
+use super::lock::lock_rows;
 use super::sort::Sorter;
 use super::source::SourceState;
+use super::targets::{Limits, deep_target_row, keep_new, limits, target_row};
 use super::window::Windowed;
-use crate::plan::SelectPlan;
+use crate::plan::{RowLock, SelectPlan, Source};
 use crate::sink::RowSink;
 use crate::split::Gives;
 
@@ -38,13 +36,6 @@ pub struct SelectState {
     gather: Option<Box<Gather>>,
     /// Where it has window calls: all rows that targets read.
     windowed: Option<Box<Windowed>>,
-}
-
-/// LIMIT and OFFSET, evaluated.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    skip: u64,
-    take: u64,
 }
 
 impl SelectState {
@@ -117,6 +108,9 @@ impl SelectState {
         let Some(sorter) = &mut self.sorter else {
             return Ok(false);
         };
+        if let Some(lock) = &plan.lock {
+            return next_locked(plan, lock, cx, (sorter, &mut self.limits), out, max).await;
+        }
         for _ in 0..max {
             if !sorter.next(out) {
                 return Ok(false);
@@ -141,6 +135,9 @@ impl SelectState {
             let start = out.len();
             let chunk = (target - start).min(usize::try_from(wanted).unwrap_or(usize::MAX));
             let more = self.project(plan, cx, out, chunk).await?;
+            if let Some(lock) = &plan.lock {
+                lock_rows(plan, lock, cx, out, start).await?;
+            }
             let made = (out.len() - start) as u64;
             let skipped = made.min(limits.skip);
             if skipped > 0 {
@@ -171,7 +168,12 @@ impl SelectState {
         cx: &mut Cx<'_>,
         limits: Limits,
     ) -> Result<(), Halt> {
-        let keep = limits.skip.saturating_add(limits.take);
+        // Which rows are left out for their locks is known only once their turn comes.
+        let (skip, keep) = match plan.lock {
+            None if !plan.with_ties => (limits.skip, limits.skip.saturating_add(limits.take)),
+            None => (limits.skip, u64::MAX),
+            Some(_) => (0, u64::MAX),
+        };
         let mut sorter = Sorter::new(plan, keep);
         let mut gathered = Gathered::default();
         loop {
@@ -184,7 +186,10 @@ impl SelectState {
                 break;
             }
         }
-        sorter.finish(limits.skip);
+        sorter.finish(skip);
+        if plan.with_ties {
+            sorter.keep_ties(limits.skip.saturating_add(limits.take));
+        }
         self.sorter = Some(sorter);
         Ok(())
     }
@@ -342,6 +347,14 @@ impl SelectState {
         cx: &mut Cx<'_>,
     ) -> Result<Groups, Halt> {
         let mut groups = Groups::new(grouping);
+        if let (SourceState::Analytics(running), Source::Analytics { input, shape }) =
+            (&mut self.source, &plan.source)
+        {
+            let (source, filter) = ((&**input, shape), plan.filter.as_ref());
+            let all = running.group(source, filter, grouping, cx, &mut groups);
+            Box::pin(all).await?;
+            return Ok(groups);
+        }
         self.group_input(plan, (grouping, &mut groups), cx).await?;
         if let (Some(split), Some(mut gather)) = (&plan.split, self.gather.take()) {
             while let Some(mut values) = gather.next(cx).await? {
@@ -536,74 +549,35 @@ impl SelectState {
     }
 }
 
-/// One row of targets, unless DISTINCT has seen it.
-fn target_row(
+/// The next rows of a sorted SELECT that locks what it gives.
+async fn next_locked(
     plan: &SelectPlan,
-    cx: &Cx<'_>,
-    row: &[Value],
-    out: &mut Batch,
-    seen: &mut HashSet<Vec<u8>>,
-    key: &mut Vec<u8>,
-) -> Result<(), SqlError> {
-    let slots = out.push();
-    for (slot, target) in slots.iter_mut().zip(&plan.targets) {
-        *slot = cx.value(&target.expr, row)?;
-    }
-    if plan.distinct {
-        keep_new(plan, out, seen, key);
-    }
-    Ok(())
-}
-
-/// As [`target_row`], with queries in the targets.
-async fn deep_target_row(
-    plan: &SelectPlan,
+    lock: &RowLock,
     cx: &mut Cx<'_>,
-    row: &[Value],
+    (sorter, limits): (&mut Sorter, &mut Option<Limits>),
     out: &mut Batch,
-    seen: &mut HashSet<Vec<u8>>,
-    key: &mut Vec<u8>,
-) -> Result<(), Halt> {
-    let mut values = Vec::with_capacity(plan.targets.len());
-    for target in &plan.targets {
-        values.push(cx.deep_value(&target.expr, row).await?);
-    }
-    for (slot, value) in out.push().iter_mut().zip(values) {
-        *slot = value;
-    }
-    if plan.distinct {
-        keep_new(plan, out, seen, key);
-    }
-    Ok(())
-}
-
-/// Takes the last row back if DISTINCT has seen it.
-fn keep_new(plan: &SelectPlan, out: &mut Batch, seen: &mut HashSet<Vec<u8>>, key: &mut Vec<u8>) {
-    key.clear();
-    let row = out.row(out.len() - 1);
-    match plan.distinct_on.is_empty() {
-        true => row[..plan.visible]
-            .iter()
-            .for_each(|value| push_comparable(value, key)),
-        false => {
-            let values = plan.distinct_on.iter().map(|target| &row[*target]);
-            values.for_each(|value| push_comparable(value, key));
+    max: usize,
+) -> Result<bool, Halt> {
+    let target = out.len() + max;
+    let Some(limits) = limits else {
+        return Ok(false);
+    };
+    while out.len() < target {
+        let start = out.len();
+        if limits.take == 0 || !sorter.next(out) {
+            return Ok(false);
+        }
+        lock_rows(plan, lock, cx, out, start).await?;
+        if out.len() == start {
+            continue;
+        }
+        match limits.skip {
+            0 => limits.take -= 1,
+            _ => {
+                limits.skip -= 1;
+                out.pop();
+            }
         }
     }
-    if seen.contains(key.as_slice()) {
-        out.pop();
-    } else {
-        seen.insert(key.clone());
-    }
-}
-
-fn limits(plan: &SelectPlan, cx: &Cx<'_>) -> Result<Limits, SqlError> {
-    let count = |expr: Option<&Expr>, offset| match expr {
-        None => Ok(None),
-        Some(expr) => eval_row_count(expr, cx.params(), cx.eval, offset),
-    };
-    Ok(Limits {
-        skip: count(plan.offset.as_ref(), true)?.unwrap_or(0),
-        take: count(plan.limit.as_ref(), false)?.unwrap_or(u64::MAX),
-    })
+    Ok(limits.take > 0)
 }

@@ -64,6 +64,19 @@ impl Sorter {
         self.next = usize::try_from(skip).unwrap_or(usize::MAX);
     }
 
+    /// Keeps the first `count` rows, and those that are equal to the last of them.
+    pub fn keep_ties(&mut self, count: u64) {
+        let mut count = usize::try_from(count).unwrap_or(usize::MAX);
+        let row = |at: usize| self.order.get(at).map(|row| self.rows.row(*row as usize));
+        while count > 0
+            && let (Some(last), Some(next)) = (row(count - 1), row(count))
+            && compare_rows(last, next, &self.keys).is_eq()
+        {
+            count += 1;
+        }
+        self.order.truncate(count);
+    }
+
     /// The next row.
     pub fn peek(&self) -> Option<&[Value]> {
         let row = self.order.get(self.next)?;

@@ -4,7 +4,8 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use fencepost_sql::bound::{Expr, TableFunction};
+use fencepost_sql::bound::{Expr, Node, TableFunction};
+use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::Series;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -17,7 +18,8 @@ use super::rows::Rows;
 use super::scan::ScanState;
 use super::select::SelectState;
 use super::set::SetState;
-use super::{status, system};
+use super::{sequence, status, system};
+use crate::analytics::Running;
 use crate::plan::Source;
 use crate::subplans::any_deep;
 
@@ -38,8 +40,12 @@ pub enum SourceState {
     Series(Option<Series>),
     /// The elements of arrays.
     Rows(Option<Rows>),
+    /// The rows of a function of users that are still to be given, and the number of the one before.
+    Routine(Option<std::vec::IntoIter<Vec<Value>>>, i64),
     /// txid_status, which has not been asked yet, or nothing.
     Status(bool),
+    /// What a sequence has, unless it was given.
+    Sequence(bool),
     /// The rows of a table of the system that are still to be given, the last first.
     System(Option<Vec<Vec<Value>>>),
     /// A subquery and its last batch.
@@ -58,6 +64,8 @@ pub enum SourceState {
     Join(Box<JoinState>),
     /// A filtered source.
     Filter(Box<SourceState>),
+    /// Scans and joins that run on DataFusion's operators.
+    Analytics(Box<Running>),
 }
 
 impl SourceState {
@@ -73,7 +81,9 @@ impl SourceState {
             Source::Function { function, .. } => match function {
                 TableFunction::GenerateSeries => SourceState::Series(None),
                 TableFunction::TxidStatus => SourceState::Status(true),
+                TableFunction::Sequence => SourceState::Sequence(true),
                 TableFunction::Rows { .. } => SourceState::Rows(None),
+                TableFunction::Routine { .. } => SourceState::Routine(None, 0),
             },
             Source::System { .. } => SourceState::System(None),
             Source::Subquery { plan, .. } => SourceState::Subquery(
@@ -88,6 +98,7 @@ impl SourceState {
                 SourceState::Lateral(Box::new(SourceState::new(input, width)), false)
             }
             Source::Join(join) => SourceState::Join(Box::new(JoinState::new(join, width))),
+            Source::Analytics { .. } => SourceState::Analytics(Box::default()),
             Source::Filter { input, .. } => {
                 SourceState::Filter(Box::new(SourceState::new(input, width)))
             }
@@ -186,6 +197,9 @@ impl SourceState {
             (SourceState::Filter(state), Source::Filter { input, filter }) => {
                 Box::pin(filtered(state, input, filter, cx, out, max))
             }
+            (SourceState::Analytics(running), Source::Analytics { input, shape }) => {
+                Box::pin(running.rows((&**input, shape), cx, out, max))
+            }
             (SourceState::One(left), Source::One) => {
                 if std::mem::take(left) {
                     out.push();
@@ -227,10 +241,35 @@ impl SourceState {
             ) => Box::pin(async move {
                 let rows = match state {
                     Some(rows) => rows,
-                    None => state.insert(Rows::open(args, *wide, *ordinality, cx)?),
+                    None => state.insert(Rows::open(args, *wide, *ordinality, cx).await?),
                 };
                 cx.breathe().await?;
                 Ok(rows.next(*first_slot, out, max))
+            }),
+            (
+                SourceState::Routine(left, number),
+                Source::Function {
+                    function: TableFunction::Routine { ordinality },
+                    args,
+                    first_slot,
+                },
+            ) => Box::pin(async move {
+                let left = match left {
+                    Some(left) => left,
+                    None => left.insert(routine_rows(args, cx).await?.into_iter()),
+                };
+                for row in left.take(max) {
+                    let slots = &mut out.push()[*first_slot..];
+                    let width = row.len();
+                    for (slot, value) in slots.iter_mut().zip(row) {
+                        *slot = value;
+                    }
+                    *number += 1;
+                    if *ordinality {
+                        slots[width] = Value::Int8(*number);
+                    }
+                }
+                Ok(left.len() > 0)
             }),
             (
                 SourceState::Status(left),
@@ -241,6 +280,20 @@ impl SourceState {
                 if std::mem::take(left) {
                     let status = status::of(args, cx).await?;
                     out.push()[*first_slot] = status;
+                }
+                Ok(false)
+            }),
+            (
+                SourceState::Sequence(left),
+                Source::Function {
+                    args, first_slot, ..
+                },
+            ) => Box::pin(async move {
+                if std::mem::take(left) {
+                    let row = sequence::row(args, cx).await?;
+                    for (slot, value) in out.push()[*first_slot..].iter_mut().zip(row) {
+                        *slot = value;
+                    }
                 }
                 Ok(false)
             }),
@@ -266,6 +319,18 @@ impl SourceState {
             }
             _ => Box::pin(ready(Ok(false))),
         }
+    }
+}
+
+async fn routine_rows(args: &[Expr], cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
+    match args {
+        [
+            Expr {
+                node: Node::Routine(call),
+                ..
+            },
+        ] => Box::pin(cx.call_rows(call, &[])).await,
+        _ => Err(SqlError::internal("a function without its call").into()),
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{Cte, Expr, Node, Subquery, SubqueryKind};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::functions::compare;
+use fencepost_sql::functions::{ScalarFunction, compare};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::{Array, Value};
 use foldhash::{HashMap, HashSet};
@@ -107,6 +107,7 @@ impl Cx<'_> {
             }
             match &expr.node {
                 Node::Subquery(sub) => self.query(sub, row).await,
+                Node::Routine(call) => self.call_value(call, row).await,
                 Node::And(parts) => self.junction(parts, true, row).await,
                 Node::Or(parts) => self.junction(parts, false, row).await,
                 Node::Coalesce(args) => {
@@ -119,6 +120,9 @@ impl Cx<'_> {
                     Ok(Value::Null)
                 }
                 Node::Case { .. } => self.deep_case(expr, row).await,
+                Node::Call { function, args } if function.wait.is_some() => {
+                    self.waited(function, args, row).await
+                }
                 _ => self.strict(expr, row).await,
             }
         })
@@ -151,6 +155,29 @@ impl Cx<'_> {
             }
         });
         Ok(self.value(&known, row)?)
+    }
+
+    /// The value of a function that may have to wait. Others may have committed meanwhile, and what it has waited for is
+    /// often that: the transaction reads what is so now, if what it has read before still is.
+    async fn waited(
+        &mut self,
+        function: &ScalarFunction,
+        args: &[Expr],
+        row: &[Value],
+    ) -> Result<Value, Halt> {
+        let mut values = Vec::with_capacity(args.len());
+        for arg in args {
+            values.push(self.deep_value(arg, row).await?);
+        }
+        let Some(wait) = function.wait else {
+            return Err(SqlError::internal("a function that does not wait").into());
+        };
+        if function.strict && values.iter().any(Value::is_null) {
+            return Ok(Value::Null);
+        }
+        let value = wait(&values, self.eval).await?;
+        self.tx.freshen().await;
+        Ok(value)
     }
 
     /// AND or OR.

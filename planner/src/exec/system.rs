@@ -11,17 +11,22 @@ use fencepost_storage::Addr;
 use fencepost_txn::MachineId;
 use fencepost_txn::network::{Mapping, MemberState, Members, Step, Timeline};
 
-use super::Cx;
+use super::{Cx, live};
 
 /// All rows of a table, as this machine and the configuration manager know them now; what the catalog says, as
 /// the transaction sees it.
 pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>, Halt> {
     if let SystemTable::Catalog(relation) = table {
+        if let Some(rows) = live::rows(relation, cx.eval).await? {
+            return Ok(rows);
+        }
         let snapshot = catalog(cx).await?;
         let around = Around {
             snapshot: &snapshot,
             settings: &cx.eval.settings,
             database: &cx.eval.database,
+            cursors: &cx.eval.cursors,
+            prepared: &cx.eval.prepared,
         };
         return Ok(pg_catalog::rows(relation, &around));
     }
@@ -68,7 +73,7 @@ fn reconfigurations(timelines: &[Timeline]) -> Vec<Vec<Value>> {
 }
 
 /// The catalog, as the transaction sees it.
-async fn catalog(cx: &mut Cx<'_>) -> Result<Arc<Snapshot>, Halt> {
+pub(super) async fn catalog(cx: &mut Cx<'_>) -> Result<Arc<Snapshot>, Halt> {
     match &cx.eval.database_catalog {
         Some(catalog) => catalog.snapshot(cx.tx).await,
         None => {

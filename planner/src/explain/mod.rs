@@ -1,5 +1,6 @@
 //! EXPLAIN: a plan as a tree of lines, in PostgreSQL's words and without costs.
 
+mod document;
 mod partitions;
 mod text;
 
@@ -11,14 +12,17 @@ use crate::split::Gives;
 use crate::statement::Plan;
 use crate::subplans::Subplans;
 use crate::write::{ChangePlan, InsertSource};
+use document::Entry;
+pub use document::{Explained, Extra};
 pub use partitions::Known;
 use text::Names;
 
-/// The lines that EXPLAIN shows for `plan`.
-pub fn explain(plan: &Plan, known: &Known<'_>) -> Vec<String> {
+/// What EXPLAIN shows for `plan`; with `verbose`, what its nodes give, too.
+pub fn explain(plan: &Plan, known: &Known<'_>, verbose: bool) -> Explained {
     let mut out = Lines {
-        lines: Vec::new(),
+        entries: Vec::new(),
         known,
+        verbose,
     };
     match plan {
         Plan::Row(select)
@@ -43,12 +47,13 @@ pub fn explain(plan: &Plan, known: &Known<'_>) -> Vec<String> {
         }
         Plan::Update(change) => out.change("Update", change),
         Plan::Delete(change) => out.change("Delete", change),
+        Plan::Merge(change) => out.change("Merge", change),
         Plan::CopyIn(_) => out.node(0, "Copy".into()),
     }
     if let Some(queries) = plan.queries() {
         out.queries(queries);
     }
-    out.lines
+    Explained(out.entries)
 }
 
 /// Which share of the work above a source is told of.
@@ -72,8 +77,9 @@ impl Share {
 }
 
 struct Lines<'a> {
-    lines: Vec<String>,
+    entries: Vec<Entry>,
     known: &'a Known<'a>,
+    verbose: bool,
 }
 
 impl Lines<'_> {
@@ -81,7 +87,7 @@ impl Lines<'_> {
     fn queries(&mut self, queries: &Subplans) {
         for (id, plan) in queries.numbered() {
             let change = queries.changes.iter().find(|(change, _)| *change == id);
-            self.lines.push(format!("  SubPlan {}", id + 1));
+            self.entries.push(Entry::SubPlan(id + 1));
             match change {
                 Some((_, Plan::Insert(insert))) => {
                     self.node(1, format!("Insert on {}", insert.table.def.name));
@@ -97,18 +103,24 @@ impl Lines<'_> {
         }
     }
 
-    /// A node at `depth`: the root is bare, each child has an arrow.
     fn node(&mut self, depth: usize, text: String) {
-        let line = match depth {
-            0 => text,
-            n => format!("{}->  {text}", " ".repeat(6 * n - 4)),
-        };
-        self.lines.push(line);
+        self.entries.push(Entry::Node { depth, text });
     }
 
     fn detail(&mut self, depth: usize, name: &str, text: &str) {
-        let indent = " ".repeat(6 * depth + 2);
-        self.lines.push(format!("{indent}{name}: {text}"));
+        self.entries.push(Entry::Detail {
+            depth,
+            name: name.to_owned(),
+            text: text.to_owned(),
+        });
+    }
+
+    /// What the last node gives.
+    fn output(&mut self, depth: usize, columns: impl Iterator<Item = String>) {
+        if self.verbose {
+            let columns = columns.collect();
+            self.entries.push(Entry::Output { depth, columns });
+        }
     }
 
     fn details(&mut self, depth: usize, properties: Vec<(&str, String)>) {
@@ -128,12 +140,39 @@ impl Lines<'_> {
 
     fn select(&mut self, plan: &SelectPlan, depth: usize) {
         let names = slot_names(&plan.source);
-        let depth = self.above(plan, &names, depth, Share::All);
-        self.below(plan, &names, depth);
+        let first = self.entries.len();
+        let below = self.above(plan, &names, depth, Share::All);
+        self.below(plan, &names, below);
+        if self.verbose {
+            let rows = match &plan.grouping {
+                None => names,
+                Some(grouping) => names.grouped(grouping),
+            };
+            let visible = plan.targets[..plan.visible].iter();
+            let columns = visible.map(|target| rows.text(&target.expr)).collect();
+            // The node on top gives what the query gives, and not what is below it.
+            let own =
+                |entry: &Entry| matches!(entry, Entry::Output { depth: at, .. } if *at == depth);
+            if let Some(at) = (first..self.entries.len()).find(|at| own(&self.entries[*at])) {
+                self.entries.remove(at);
+            }
+            self.entries
+                .insert(first + 1, Entry::Output { depth, columns });
+        }
     }
 
     /// A statement, of which other machines may run parts.
     fn whole_select(&mut self, plan: &SelectPlan) {
+        if let Some(bulk) = plan.bulk.as_ref().filter(|_| self.known.bulk) {
+            self.select(bulk, 0);
+            let executor = Entry::Detail {
+                depth: 0,
+                name: "Executor".to_owned(),
+                text: "DataFusion".to_owned(),
+            };
+            self.entries.insert(1, executor);
+            return;
+        }
         let Some(split) = plan.split.as_ref().filter(|_| !self.known.parts.is_empty()) else {
             return self.select(plan, 0);
         };
@@ -280,7 +319,9 @@ impl Lines<'_> {
                 self.select(&plan.step, depth + 1);
             }
             Source::Work { alias, .. } => self.node(depth, format!("WorkTable Scan on {alias}")),
-            Source::Lateral { input, .. } => self.source(input, names, depth),
+            Source::Lateral { input, .. } | Source::Analytics { input, .. } => {
+                self.source(input, names, depth);
+            }
             Source::Filter { input, filter } => {
                 self.source(input, names, depth);
                 self.detail(depth, "Filter", &names.text(filter));
@@ -342,6 +383,9 @@ impl Lines<'_> {
                 format!("Index Scan{direction} using {} on {on}", index.name),
             ),
         }
+        let columns = scan.columns.iter();
+        let columns = columns.map(|column| names.0[scan.first_slot + column].clone());
+        self.output(depth, columns);
         let conditions = index_conditions(scan, names);
         if !conditions.is_empty() {
             self.detail(depth, "Index Cond", &all(conditions));
@@ -356,8 +400,12 @@ impl Lines<'_> {
 /// What the access does, as conditions on the key columns.
 fn index_conditions(scan: &Scan, names: &Names) -> Vec<String> {
     let column = |position: usize| {
-        let column = scan.table.index_def(scan.index).columns[position].column;
-        names.0[scan.first_slot + column].clone()
+        let index = scan.table.index_def(scan.index);
+        let column = index.columns[position].column;
+        match index.expression(column) {
+            Some(expression) => expression.text.clone(),
+            None => names.0[scan.first_slot + column].clone(),
+        }
     };
     let (terms, lower, upper) = match &scan.access {
         Access::Full => return Vec::new(),
@@ -496,8 +544,9 @@ fn collect(source: &Source, out: &mut Vec<(usize, String, Vec<String>)>) {
             alias,
             ..
         } => out.push((*first_slot, alias.clone(), columns.clone())),
-        Source::Lateral { input, .. } => collect(input, out),
-        Source::Filter { input, .. } => collect(input, out),
+        Source::Lateral { input, .. }
+        | Source::Filter { input, .. }
+        | Source::Analytics { input, .. } => collect(input, out),
         Source::Join(join) => {
             collect(&join.left, out);
             collect(&join.right, out);

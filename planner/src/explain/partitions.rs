@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use fencepost_sql::bound::Expr;
+use fencepost_sql::catalog::Tree;
 use fencepost_sql::context::EvalContext;
+use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::eval;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Machine, MachineId};
 
-use crate::exec::{Fit, fit};
+use crate::exec::{Fit, fit, leaves};
 use crate::plan::{Access, KeyTerm, Scan, TablePlan};
 
 /// What is known when a plan is explained.
@@ -21,11 +23,16 @@ pub struct Known<'a> {
     pub machine: &'a Machine,
     /// The machines that run parts of the plan, if it is split.
     pub parts: Vec<MachineId>,
+    /// It runs as its plan for much work says.
+    pub bulk: bool,
 }
 
 impl Known<'_> {
     /// The partitions that a scan walks through: a property with its text each.
     pub(super) fn of_scan(&self, scan: &Scan) -> Vec<(&'static str, String)> {
+        if let Some(tree) = scan.table.def.tree() {
+            return self.of_leaves(scan, tree);
+        }
         let Some(by) = &scan.table.def.partitioning else {
             return Vec::new();
         };
@@ -41,6 +48,22 @@ impl Known<'_> {
             }
             Some(KeyTerm::Members(_)) | None => properties(by.count as usize, by.count, None),
         }
+    }
+
+    /// The leaves of a partitioned table that a scan looks at.
+    fn of_leaves(&self, scan: &Scan, tree: &Tree) -> Vec<(&'static str, String)> {
+        let value = |expr: &Expr| {
+            let known = self.value(expr);
+            known.ok_or_else(|| SqlError::internal("a value that is not known yet"))
+        };
+        let all = tree.leaves.len();
+        let some = leaves(scan, tree, &value);
+        let some = some.unwrap_or_else(|_| (0..).take(all).collect());
+        let only = match some.as_slice() {
+            [only] => Some(tree.leaves[*only as usize].name.clone()),
+            _ => None,
+        };
+        properties(some.len(), all as u32, only)
     }
 
     /// The partitions of rows with these values in the partition column.

@@ -30,6 +30,9 @@ impl Names {
             Node::Column(slot) => self.0.get(*slot).cloned().unwrap_or_default(),
             Node::Param(n) => format!("${}", n + 1),
             Node::Outer(slot) => format!(":{slot}"),
+            Node::Routine(call) => {
+                format!("{}({})", call.routine.name, self.list(&call.args))
+            }
             Node::Subquery(sub) => self.query(sub),
             Node::Compare {
                 op, left, right, ..
@@ -64,14 +67,16 @@ impl Names {
             Node::Cast { input, .. } => format!("({})::{}", self.text(input), expr.ty.name()),
             Node::Between {
                 negated,
+                symmetric,
                 input,
                 low,
                 high,
                 ..
             } => format!(
-                "({} {}BETWEEN {} AND {})",
+                "({} {}BETWEEN {}{} AND {})",
                 self.text(input),
                 not(*negated),
+                if *symmetric { "SYMMETRIC " } else { "" },
                 self.text(low),
                 self.text(high)
             ),

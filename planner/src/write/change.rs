@@ -15,15 +15,17 @@ use fencepost_sql::value::Value;
 use fencepost_storage::FatPtr;
 use foldhash::{HashSet, HashSetExt};
 
+use super::merge::{When, begin_merge};
 use super::referee::Referee;
 use super::references::References;
 use super::returning::Returning;
-use super::rows::RowWriter;
+use super::rows::{RowWriter, Yield};
 use super::rules::generate;
+use super::triggers::{Doing, Firing, check_unchanged};
 use crate::build::{Builder, Changed, mark, mark_joins};
 use crate::exec::{Batch, Cx, SourceState, fetch_point, point_key, pointer_of};
 use crate::home::HomeKey;
-use crate::plan::{Scan, Source, TablePlan};
+use crate::plan::{Hints, Scan, Source, TablePlan};
 use crate::subplans::{Subplans, any_deep, inits};
 use crate::terms::{conjunction, conjuncts};
 
@@ -49,7 +51,7 @@ pub struct ChangePlan {
     /// Its queries in expressions.
     pub queries: Option<Arc<Subplans>>,
     /// Queries that keys of its scans read: they run first.
-    inits: Vec<Expr>,
+    pub(super) inits: Vec<Expr>,
     /// There are queries in its expressions.
     deep: bool,
     /// There are queries in SET.
@@ -57,7 +59,7 @@ pub struct ChangePlan {
     /// There are queries in RETURNING.
     deep_returning: bool,
     /// Width of the from row, without the pointer.
-    width: usize,
+    pub(super) width: usize,
 }
 
 /// What happens to a row.
@@ -72,6 +74,19 @@ pub enum Action {
     },
     /// It goes.
     Delete,
+    /// What the first WHEN of a MERGE says that fits.
+    Merge(Vec<When>),
+}
+
+impl Action {
+    /// Calls `f` on each expression in it.
+    pub fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        match self {
+            Action::Update { assignments, .. } => assignments.iter().for_each(|a| f(&a.value)),
+            Action::Delete => {}
+            Action::Merge(whens) => whens.iter().for_each(|when| when.for_each_expr(f)),
+        }
+    }
 }
 
 /// The plan of `update`.
@@ -96,9 +111,9 @@ pub fn plan_delete(delete: bound::Delete) -> ChangePlan {
     plan_change(target, rest, Action::Delete, delete.integrity)
 }
 
-fn plan_change(
+pub(super) fn plan_change(
     (table, alias): (Arc<TableDef>, String),
-    (others, filter, returning): (Option<From>, Option<Expr>, Vec<Target>),
+    (others, mut filter, returning): (Option<From>, Option<Expr>, Vec<Target>),
     action: Action,
     integrity: Integrity,
 ) -> ChangePlan {
@@ -110,24 +125,31 @@ fn plan_change(
         column_types: table.columns.iter().map(|c| c.ty).collect(),
         first_slot: 0,
     });
+    let (kind, on) = match &action {
+        // Rows of the source that have no partner are there, too.
+        Action::Merge(_) => (JoinKind::Right, filter.take()),
+        _ => (JoinKind::Inner, None),
+    };
     let from = match others {
         None => leaf,
         Some(others) => From::Join(Box::new(Join {
-            kind: JoinKind::Inner,
+            kind,
             left: leaf,
             right: others,
-            on: None,
+            on,
         })),
     };
     let width = from.width();
     let mut needed = vec![false; width];
     match action {
         // To encode the new row, and to find its index entries.
-        Action::Update { .. } => needed[..table.columns.len()].fill(true),
+        Action::Update { .. } | Action::Merge(_) => needed[..table.columns.len()].fill(true),
         // To find its index entries.
         Action::Delete => {
             for (column, needed) in needed[..table.columns.len()].iter_mut().enumerate() {
                 *needed = references.is_some()
+                    || !integrity.rules.triggers.is_empty()
+                    || table.is_parent()
                     || table.is_partition_column(column)
                     || table.indexes.iter().any(|index| index.concerns(column));
             }
@@ -136,25 +158,24 @@ fn plan_change(
     filter.iter().for_each(|f| mark(f, &mut needed));
     mark_joins(&from, &mut needed);
     returning.iter().for_each(|t| mark(&t.expr, &mut needed));
-    if let Action::Update { assignments, .. } = &action {
-        assignments.iter().for_each(|a| mark(&a.value, &mut needed));
-    }
+    action.for_each_expr(&mut |expr| mark(expr, &mut needed));
     let builder = Builder {
+        hashes: false,
         needed,
         wanted: &[],
-        locks: false,
+        locks: None,
         changed: Some(Changed {
             first_slot: 0,
             pointer_slot: width,
         }),
+        writes: true,
+        hints: Hints::No,
     };
     let mut conditions = Vec::new();
     conjuncts(filter, &mut conditions);
     let planned = builder.plan_from(from, conditions, (0, 0));
-    let deep_set = match &action {
-        Action::Update { assignments, .. } => any_deep(assignments.iter().map(|a| &a.value)),
-        Action::Delete => false,
-    };
+    let mut deep_set = false;
+    action.for_each_expr(&mut |expr| deep_set |= expr.has_subquery());
     let inits = inits(&planned.source);
     let deep_returning = any_deep(returning.iter().map(|target| &target.expr));
     ChangePlan {
@@ -178,7 +199,9 @@ impl ChangePlan {
     /// The scan, where it reaches one row by a whole unique key and nothing else is to be checked.
     fn single_point(&self) -> Option<&Scan> {
         match &self.source {
-            Source::Scan(scan) if self.filter.is_none() && !self.deep => {
+            Source::Scan(scan)
+                if self.filter.is_none() && !self.deep && self.table.rules.triggers.is_empty() =>
+            {
                 scan.single_point().is_some().then_some(scan)
             }
             _ => None,
@@ -201,6 +224,7 @@ pub async fn run_change(
     let rows = Box::pin(find_rows(plan, cx)).await?;
     let held = rows.weight();
     let mut changer = Changer::new(plan);
+    changer.begin(plan, cx).await?;
     let mut seen = HashSet::new();
     let joined = !matches!(plan.source, Source::Scan(_));
     let mut count = 0;
@@ -228,8 +252,7 @@ pub async fn run_change(
         if joined && !seen.insert(place.addr.raw()) {
             continue;
         }
-        changer.change(plan, cx, place, row, returning).await?;
-        count += 1;
+        count += u64::from(changer.change(plan, cx, place, row, returning).await?);
     }
     changer.finish(cx).await?;
     cx.tx.release_memory(held);
@@ -263,9 +286,9 @@ async fn change_point(
             return Ok(0);
         }
         let mut changer = Changer::new(plan);
-        changer.change(plan, cx, place, &row, returning).await?;
+        let changed = changer.change(plan, cx, place, &row, returning).await?;
         changer.finish(cx).await?;
-        Ok(1)
+        Ok(u64::from(changed))
     }
     .await;
     cx.scratch.key = key;
@@ -276,7 +299,7 @@ async fn change_point(
 }
 
 /// All from rows that pass WHERE, with their pointers; the weight of long ones is held.
-async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
+pub(super) async fn find_rows(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<Batch, Halt> {
     let mut rows = Batch::new(plan.width + 1);
     let mut state = SourceState::new(&plan.source, plan.width + 1);
     let mut more = true;
@@ -321,25 +344,42 @@ async fn deep_values(
 }
 
 /// Buffers for changing rows, kept from row to row.
-struct Changer {
+pub(super) struct Changer {
     writer: RowWriter,
     referee: Option<Referee>,
+    firing: Option<Firing>,
     new: Vec<Value>,
     /// What SET gives the next row, where that is known.
-    set: Option<Vec<Value>>,
+    pub(super) set: Option<Vec<Value>>,
 }
 
 impl Changer {
-    fn new(plan: &ChangePlan) -> Changer {
+    pub(super) fn new(plan: &ChangePlan) -> Changer {
         Changer {
             writer: RowWriter::default(),
             referee: plan.references.as_ref().map(Referee::new),
+            firing: Firing::of(&plan.table),
             new: Vec::with_capacity(plan.width),
             set: None,
         }
     }
 
-    /// Changes the row at `place`, which is the first columns of `row`.
+    /// Before the first row.
+    pub(super) async fn begin(&mut self, plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        let Some(firing) = &mut self.firing else {
+            return Ok(());
+        };
+        let table = &plan.table;
+        match &plan.action {
+            Action::Delete => Box::pin(firing.begin(cx, table, Doing::DELETE)).await,
+            Action::Update { columns, .. } => {
+                Box::pin(firing.begin(cx, table, Doing::update(columns))).await
+            }
+            Action::Merge(whens) => Box::pin(begin_merge(whens, firing, cx, table)).await,
+        }
+    }
+
+    /// Changes the row at `place`, which is the first columns of `row`; false where a trigger leaves it as it is.
     async fn change(
         &mut self,
         plan: &ChangePlan,
@@ -347,58 +387,159 @@ impl Changer {
         place: FatPtr,
         row: &[Value],
         returning: &mut Returning<'_>,
-    ) -> Result<(), Halt> {
-        let columns = plan.table.layout.width();
-        let (writer, table) = (&mut self.writer, &plan.table);
+    ) -> Result<bool, Halt> {
         match &plan.action {
             Action::Delete => {
-                writer.delete(cx, table, place, &row[..columns]).await?;
-                if let Some(referee) = &mut self.referee {
-                    referee.deleted(&row[..columns]);
+                if !self.delete(plan, cx, place, row).await? {
+                    return Ok(false);
                 }
-                if plan.deep_returning {
-                    return returning.deep_row(&plan.returning, cx, row).await;
+                match plan.deep_returning {
+                    true => returning.deep_row(&plan.returning, cx, row).await?,
+                    false => returning.row(&plan.returning, cx, row)?,
                 }
-                returning.row(&plan.returning, cx, row)?;
             }
             Action::Update {
                 assignments,
-                columns: changed,
+                columns,
             } => {
-                self.new.clear();
-                self.new.extend_from_slice(&row[..plan.width]);
-                match self.set.take() {
-                    Some(values) => {
-                        for (assignment, value) in assignments.iter().zip(values) {
-                            self.new[assignment.column] = value;
-                        }
-                    }
-                    None => {
-                        for assignment in assignments {
-                            self.new[assignment.column] = cx.value(&assignment.value, row)?;
-                        }
-                    }
+                let set = (assignments.as_slice(), columns.as_slice());
+                if !self.update(plan, cx, set, place, row).await? {
+                    return Ok(false);
                 }
-                generate(cx, table, &mut self.new)?;
-                let rows = (&row[..columns], &self.new[..columns]);
-                writer.update(cx, table, place, rows, changed).await?;
-                if let Some(referee) = &mut self.referee {
-                    Box::pin(referee.updated(cx, rows)).await?;
+                match plan.deep_returning {
+                    true => returning.deep_row(&plan.returning, cx, &self.new).await?,
+                    false => returning.row(&plan.returning, cx, &self.new)?,
                 }
-                if plan.deep_returning {
-                    return returning.deep_row(&plan.returning, cx, &self.new).await;
+            }
+            Action::Merge(_) => {}
+        }
+        Ok(true)
+    }
+
+    pub(super) async fn delete(
+        &mut self,
+        plan: &ChangePlan,
+        cx: &mut Cx<'_>,
+        place: FatPtr,
+        row: &[Value],
+    ) -> Result<bool, Halt> {
+        let table = &plan.table;
+        let row = &row[..table.layout.width()];
+        if let Some(firing) = &mut self.firing {
+            let before = firing.before(cx, table, Doing::DELETE, (Some(row), None));
+            if !Box::pin(before).await? {
+                return Ok(false);
+            }
+            Box::pin(check_unchanged(cx, table, place, row, "deleted")).await?;
+        }
+        self.writer.delete(cx, table, place, row).await?;
+        if let Some(referee) = &mut self.referee {
+            referee.deleted(row);
+        }
+        if let Some(firing) = &mut self.firing {
+            firing.after(cx, table, Doing::DELETE, (Some(row), None))?;
+        }
+        Ok(true)
+    }
+
+    /// The new row is in `new` then.
+    pub(super) async fn update(
+        &mut self,
+        plan: &ChangePlan,
+        cx: &mut Cx<'_>,
+        (assignments, changed): (&[Assignment], &[usize]),
+        place: FatPtr,
+        row: &[Value],
+    ) -> Result<bool, Halt> {
+        let columns = plan.table.layout.width();
+        self.new.clear();
+        self.new.extend_from_slice(&row[..plan.width]);
+        match self.set.take() {
+            Some(values) => {
+                for (assignment, value) in assignments.iter().zip(values) {
+                    self.new[assignment.column] = value;
                 }
-                returning.row(&plan.returning, cx, &self.new)?;
+            }
+            None => {
+                for assignment in assignments {
+                    self.new[assignment.column] = cx.value(&assignment.value, row)?;
+                }
             }
         }
-        Ok(())
+        let doing = Doing::update(changed);
+        let mut written = changed;
+        let all: Vec<usize>;
+        if let Some(firing) = &mut self.firing {
+            let both = (Some(&row[..columns]), Some(&mut self.new[..]));
+            if !Box::pin(firing.before(cx, &plan.table, doing, both)).await? {
+                return Ok(false);
+            }
+            Box::pin(check_unchanged(cx, &plan.table, place, row, "updated")).await?;
+            if firing.looks_at_rows(cx, &plan.table, doing) {
+                all = (0..columns).collect();
+                written = &all;
+            }
+        }
+        generate(cx, &plan.table, &mut self.new)?;
+        let rows = (&row[..columns], &self.new[..columns]);
+        let written = self.writer.update(cx, &plan.table, place, rows, written);
+        written.await?;
+        if let Some(referee) = &mut self.referee {
+            Box::pin(referee.updated(cx, rows)).await?;
+        }
+        if let Some(firing) = &mut self.firing {
+            firing.after(cx, &plan.table, doing, (Some(rows.0), Some(rows.1)))?;
+        }
+        Ok(true)
+    }
+
+    /// A row that is new.
+    pub(super) async fn insert(
+        &mut self,
+        plan: &ChangePlan,
+        cx: &mut Cx<'_>,
+        row: &mut [Value],
+    ) -> Result<bool, Halt> {
+        let table = &plan.table;
+        if let Some(firing) = &mut self.firing {
+            let before = firing.before(cx, table, Doing::INSERT, (None, Some(&mut *row)));
+            if !Box::pin(before).await? {
+                return Ok(false);
+            }
+        }
+        generate(cx, table, row)?;
+        let inserted = self.writer.insert(cx, table, row, Yield::Never);
+        inserted.await?;
+        if let Some(referee) = &mut self.referee {
+            Box::pin(referee.inserted(cx, row)).await?;
+        }
+        if let Some(firing) = &mut self.firing {
+            firing.after(cx, table, Doing::INSERT, (None, Some(row)))?;
+        }
+        Ok(true)
     }
 
     /// All rows are changed.
-    async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
-        match &mut self.referee {
-            None => Ok(()),
-            Some(referee) => Box::pin(referee.finish(cx)).await,
-        }
+    pub(super) async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        finish(&mut self.referee, &mut self.firing, cx).await
+    }
+}
+
+/// The end of a statement that has changed all its rows: what its foreign keys do, its own triggers, and then those of
+/// the rows that followed.
+pub async fn finish(
+    referee: &mut Option<Referee>,
+    firing: &mut Option<Firing>,
+    cx: &mut Cx<'_>,
+) -> Result<(), Halt> {
+    if let Some(referee) = referee {
+        Box::pin(referee.finish(cx)).await?;
+    }
+    if let Some(firing) = firing {
+        Box::pin(firing.finish(cx)).await?;
+    }
+    match referee {
+        None => Ok(()),
+        Some(referee) => Box::pin(referee.finish_triggers(cx)).await,
     }
 }

@@ -1,7 +1,8 @@
-//! Checks of foreign keys that wait for the end of their transaction.
+//! Checks of foreign keys, and constraint triggers, that wait for the end of their transaction.
 //!
-//! Both what is to be checked and what SET CONSTRAINTS said only grow until then, so a savepoint is two lengths, and
-//! going back to it is cutting off. What SET CONSTRAINTS … IMMEDIATE has checked is checked again at the commit.
+//! What waits, what SET CONSTRAINTS said and which triggers have run only grow until then, so a savepoint is three
+//! lengths, and going back to it is cutting off. What SET CONSTRAINTS … IMMEDIATE has checked is checked again at the
+//! commit; a trigger runs once.
 
 use std::sync::Arc;
 
@@ -10,19 +11,47 @@ use fencepost_sql::stop::Halt;
 
 use super::referee::{Check, verify};
 use super::references::References;
+use super::triggers::Queued;
 use crate::exec::Cx;
 
 /// What a transaction still has to check.
 #[derive(Debug, Default)]
 pub struct Deferred {
-    checks: Vec<(Arc<References>, Check)>,
+    waiting: Vec<Waiting>,
+    /// The triggers among them that have run, by position.
+    ran: Vec<usize>,
     /// What SET CONSTRAINTS said: of which constraint (`None`: all), and whether it is deferred.
     said: Vec<(Option<u32>, bool)>,
 }
 
+/// What waits.
+#[derive(Clone, Debug)]
+enum Waiting {
+    Check(Arc<References>, Check),
+    Trigger(Queued),
+}
+
+impl Waiting {
+    /// The oid of the constraint, whether it may wait, and whether it does unless it is told otherwise.
+    fn constraint(&self) -> (u32, bool, bool) {
+        match self {
+            Waiting::Check(references, check) => of_key(&references.keys[check.key].def),
+            Waiting::Trigger(queued) => queued.waits(),
+        }
+    }
+}
+
+fn of_key(key: &ForeignKeyDef) -> (u32, bool, bool) {
+    (key.id, key.deferrable, key.deferred)
+}
+
 /// How much there was at a savepoint.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DeferredMark(usize, usize);
+pub struct DeferredMark {
+    waiting: usize,
+    ran: usize,
+    said: usize,
+}
 
 /// Does a check of `key` wait for the end of the transaction?
 pub fn is_deferred(cx: &Cx<'_>, key: &ForeignKeyDef) -> bool {
@@ -34,14 +63,19 @@ pub fn is_deferred(cx: &Cx<'_>, key: &ForeignKeyDef) -> bool {
 impl Deferred {
     /// Is there nothing to check, and was nothing said?
     pub fn is_empty(&self) -> bool {
-        self.checks.is_empty() && self.said.is_empty()
+        self.waiting.is_empty() && self.said.is_empty()
     }
 
     /// Does a check of `key` wait for the end of the transaction?
     pub fn is(&self, key: &ForeignKeyDef) -> bool {
-        let of_key = |(id, _): &&(Option<u32>, bool)| id.is_none_or(|id| id == key.id);
-        let said = self.said.iter().rev().find(of_key);
-        key.deferrable && said.map_or(key.deferred, |(_, deferred)| *deferred)
+        self.waits(of_key(key))
+    }
+
+    /// Does a constraint wait, of which is known whether it may and whether it does unless it is told otherwise?
+    pub(super) fn waits(&self, (id, deferrable, deferred): (u32, bool, bool)) -> bool {
+        let about = |(of, _): &&(Option<u32>, bool)| of.is_none_or(|of| of == id);
+        let said = self.said.iter().rev().find(about);
+        deferrable && said.map_or(deferred, |(_, deferred)| *deferred)
     }
 
     /// SET CONSTRAINTS, of all of them or of one.
@@ -50,18 +84,28 @@ impl Deferred {
     }
 
     pub(super) fn push(&mut self, references: &Arc<References>, check: Check) {
-        self.checks.push((Arc::clone(references), check));
+        self.waiting
+            .push(Waiting::Check(Arc::clone(references), check));
+    }
+
+    pub(super) fn push_trigger(&mut self, queued: Queued) {
+        self.waiting.push(Waiting::Trigger(queued));
     }
 
     /// How much there is now.
     pub fn mark(&self) -> DeferredMark {
-        DeferredMark(self.checks.len(), self.said.len())
+        DeferredMark {
+            waiting: self.waiting.len(),
+            ran: self.ran.len(),
+            said: self.said.len(),
+        }
     }
 
     /// Goes back to a mark.
     pub fn back_to(&mut self, mark: DeferredMark) {
-        self.checks.truncate(mark.0);
-        self.said.truncate(mark.1);
+        self.waiting.truncate(mark.waiting);
+        self.ran.truncate(mark.ran);
+        self.said.truncate(mark.said);
     }
 
     /// Forgets everything.
@@ -69,24 +113,35 @@ impl Deferred {
         self.back_to(DeferredMark::default());
     }
 
-    /// Has a row of the table `id` a check before it?
+    /// Has a row of the table `id` something before it?
     pub fn concerns(&self, id: u32) -> bool {
-        let of_table = |references: &References| {
-            let mut tables = references.tables.iter();
-            tables.any(|table| table.def.id == id)
-        };
-        self.checks
-            .iter()
-            .any(|(references, _)| of_table(references))
+        let mut waiting = self.waiting.iter().enumerate();
+        waiting.any(|(position, waiting)| match waiting {
+            Waiting::Check(references, _) => references.tables.iter().any(|t| t.def.id == id),
+            Waiting::Trigger(queued) => queued.table() == id && !self.ran.contains(&position),
+        })
     }
 
-    /// Checks what is not deferred any more; everything at the `end` of the transaction.
-    pub async fn run(&self, cx: &mut Cx<'_>, end: bool) -> Result<(), Halt> {
-        for (references, check) in &self.checks {
-            if end || !self.is(&references.keys[check.key].def) {
-                cx.check_cancel()?;
-                verify(cx, references, check).await?;
+    /// Does what is not deferred any more; everything at the `end` of the transaction. What triggers leave to be done
+    /// comes behind it.
+    pub async fn run(&mut self, cx: &mut Cx<'_>, end: bool) -> Result<(), Halt> {
+        let mut position = 0;
+        while let Some(waiting) = self.waiting.get(position).cloned() {
+            let due = end || !self.waits(waiting.constraint());
+            match waiting {
+                Waiting::Check(references, check) if due => {
+                    cx.check_cancel()?;
+                    verify(cx, &references, &check).await?;
+                }
+                Waiting::Trigger(queued) if due && !self.ran.contains(&position) => {
+                    self.ran.push(position);
+                    let mut inner = cx.within(&[]);
+                    inner.deferred = Some(&mut *self);
+                    queued.run(&mut inner).await?;
+                }
+                _ => {}
             }
+            position += 1;
         }
         Ok(())
     }

@@ -1,7 +1,12 @@
 //! The errors of constraints, with the fields that clients read.
 
-use fencepost_sql::catalog::{ForeignKeyDef, IndexDef, TableDef};
+use std::sync::Arc;
+
+use fencepost_sql::catalog::{ForeignKeyDef, IndexDef, Level, TableDef};
+use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions;
+use fencepost_sql::pg_catalog::index_column;
 use fencepost_sql::settings::Settings;
 use fencepost_sql::types::text_out;
 use fencepost_sql::value::Value;
@@ -63,6 +68,48 @@ pub fn check_violated(
     .detail(failing_row(table, row, settings))
     .table(&table.schema, &table.name)
     .constraint(name)
+}
+
+/// 23514: no partition of a table, or of one of its partitions, takes `row`.
+#[cold]
+pub fn no_partition(
+    table: &TableDef,
+    level: &Level,
+    row: &[Value],
+    settings: &Settings,
+) -> SqlError {
+    let columns = &level.key.columns;
+    let values: Vec<Value> = columns.iter().map(|column| row[*column].clone()).collect();
+    let (names, shown) = values_text(table, columns, &values, settings);
+    let name = match level.table == table.id {
+        true => table.name.clone(),
+        false => {
+            let name = table.tree().and_then(|tree| tree.name_of(level.table));
+            name.unwrap_or_default().to_owned()
+        }
+    };
+    SqlError::new(
+        SqlState::CHECK_VIOLATION,
+        format!("no partition of relation \"{name}\" found for row"),
+    )
+    .detail(format!(
+        "Partition key of the failing row contains ({names}) = ({shown})."
+    ))
+    .table(&table.schema, &name)
+}
+
+/// 23514: `row` does not belong to the partition that it is put into.
+#[cold]
+pub fn outside_partition(table: &TableDef, row: &[Value], settings: &Settings) -> SqlError {
+    SqlError::new(
+        SqlState::CHECK_VIOLATION,
+        format!(
+            "new row for relation \"{}\" violates partition constraint",
+            table.name
+        ),
+    )
+    .detail(failing_row(table, row, settings))
+    .table(&table.schema, &table.name)
 }
 
 fn failing_row(table: &TableDef, row: &[Value], settings: &Settings) -> String {
@@ -191,10 +238,18 @@ pub fn key_text(
 ) -> (String, String) {
     let mut names = Vec::new();
     let mut values = Vec::new();
-    for key in &index.columns {
-        let column = &table.columns[key.column];
-        names.push(column.name.as_str());
-        values.push(text(&row[key.column], column.ty, settings));
+    for (at, key) in index.columns.iter().enumerate() {
+        let Some(expression) = index.expression(key.column) else {
+            let column = &table.columns[key.column];
+            names.push(column.name.clone());
+            values.push(text(&row[key.column], column.ty, settings));
+            continue;
+        };
+        names.push(index_column(table, index, at, true).unwrap_or_default());
+        let eval = EvalContext::new(Arc::new(settings.clone()), 0, 0);
+        // What has made a key does not fail.
+        let value = functions::eval(&expression.value, row, &[], &eval).unwrap_or_default();
+        values.push(text(&value, expression.value.ty, settings));
     }
     (names.join(", "), values.join(", "))
 }

@@ -6,11 +6,13 @@ use fencepost_sql::bound::{self, ConflictUpdate, Expr, Target};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 
+use super::change::finish;
 use super::referee::Referee;
 use super::references::References;
 use super::returning::Returning;
 use super::rows::{Inserted, RowWriter, Yield};
 use super::rules::generate;
+use super::triggers::{Doing, Firing};
 use super::upsert::Upsert;
 use crate::build::plan_select;
 use crate::exec::{Batch, Cx, SelectState};
@@ -69,6 +71,8 @@ pub fn plan_insert(insert: bound::Insert) -> InsertPlan {
             let plan = Box::new(plan_select(*select));
             let mut reads_target = false;
             plan.for_each_table(&mut |t| reads_target |= t.def.id == insert.table.id);
+            // A trigger may write to any of them.
+            reads_target |= !insert.integrity.rules.triggers.is_empty();
             InsertSource::Select {
                 plan,
                 row,
@@ -130,8 +134,12 @@ pub async fn run_insert(
     let mut inserter = Inserter {
         writer: RowWriter::default(),
         referee: plan.references.as_ref().map(Referee::new),
+        firing: Firing::of(&plan.table),
         upsert: Upsert::default(),
     };
+    if let Some(firing) = &mut inserter.firing {
+        Box::pin(begin(plan, firing, cx)).await?;
+    }
     let mut row = vec![Value::Null; plan.table.layout.width()];
     match &plan.source {
         InsertSource::Values(rows) if plan.deep_rows => {
@@ -171,7 +179,8 @@ pub async fn run_insert(
             row: exprs,
             reads_target,
         } => {
-            if plan.yields == Yield::Never {
+            // A trigger finds the rows that are in by their entries.
+            if plan.yields == Yield::Never && inserter.firing.is_none() {
                 inserter.writer = RowWriter::of_many();
             }
             let mut state = SelectState::new(select);
@@ -202,7 +211,18 @@ pub async fn run_insert(
 struct Inserter {
     writer: RowWriter,
     referee: Option<Referee>,
+    firing: Option<Firing>,
     upsert: Upsert,
+}
+
+/// Runs the triggers that are for the statement.
+async fn begin(plan: &InsertPlan, firing: &mut Firing, cx: &mut Cx<'_>) -> Result<(), Halt> {
+    firing.begin(cx, &plan.table, Doing::INSERT).await?;
+    let Some(update) = &plan.update else {
+        return Ok(());
+    };
+    let set: Vec<usize> = update.assignments.iter().map(|a| a.column).collect();
+    firing.begin(cx, &plan.table, Doing::update(&set)).await
 }
 
 impl Inserter {
@@ -230,10 +250,17 @@ impl Inserter {
         returning: &mut Returning<'_>,
     ) -> Result<u64, Halt> {
         let table = &plan.table;
+        if let Some(firing) = &mut self.firing {
+            let before = firing.before(cx, table, Doing::INSERT, (None, Some(&mut *row)));
+            if !Box::pin(before).await? {
+                return Ok(0);
+            }
+        }
         generate(cx, table, row)?;
         if let (Yield::Index(index), Some(update)) = (plan.yields, &plan.update) {
-            let at = (&**table, index);
-            let (writer, rest) = (&mut self.writer, (&mut *row, &mut self.referee));
+            let at = (table, index);
+            let watching = (&mut self.referee, &mut self.firing);
+            let (writer, rest) = (&mut self.writer, (&mut *row, watching));
             let put = Box::pin(self.upsert.put(cx, at, update, writer, rest)).await?;
             if !put {
                 return Ok(0);
@@ -244,6 +271,9 @@ impl Inserter {
                 Inserted::Done => {
                     if let Some(referee) = &mut self.referee {
                         Box::pin(referee.inserted(cx, row)).await?;
+                    }
+                    if let Some(firing) = &mut self.firing {
+                        firing.after(cx, table, Doing::INSERT, (None, Some(row)))?;
                     }
                 }
             }
@@ -258,9 +288,6 @@ impl Inserter {
     /// All rows are in.
     async fn finish(&mut self, plan: &InsertPlan, cx: &mut Cx<'_>) -> Result<(), Halt> {
         self.writer.finish(cx, &plan.table).await?;
-        match &mut self.referee {
-            None => Ok(()),
-            Some(referee) => Box::pin(referee.finish(cx)).await,
-        }
+        finish(&mut self.referee, &mut self.firing, cx).await
     }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! row in, key changed   ─▶ is there the row it references?    at once where nothing can still change that
 //! row out, key changed  ─▶ effect: the action of each key that leads here, on the rows that reference
-//! end of the statement  ─▶ effects, which have effects of their own; then the checks that are left
+//! end of the statement  ─▶ effects, which have effects of their own; then the checks that are left; then the triggers
+//!                          of the rows that followed
 //! commit                ─▶ the checks of deferred constraints (`deferred`)
 //! ```
 //!
@@ -13,7 +14,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fencepost_sql::catalog::Referential;
+use fencepost_sql::catalog::{Event, Referential};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::types::TypeKind;
@@ -24,7 +25,9 @@ use super::errors::{not_present, partly_null, still_referenced};
 use super::references::{Found, References, as_kind, picked, same};
 use super::rows::RowWriter;
 use super::rules::generate;
+use super::triggers::{Doing, Firing, check_unchanged};
 use crate::exec::Cx;
+use crate::plan::TablePlan;
 use crate::store::read_row;
 
 /// Looks after the foreign keys of one statement.
@@ -33,6 +36,9 @@ pub struct Referee {
     effects: VecDeque<Effect>,
     checks: Vec<Check>,
     writer: RowWriter,
+    /// The triggers of the rows that follow, and what those that are for a statement have been told of.
+    firing: Option<Firing>,
+    begun: Vec<(usize, Event)>,
 }
 
 /// A referenced row has gone, or has another key.
@@ -67,7 +73,10 @@ pub enum Fault {
 impl Referee {
     /// For one statement.
     pub fn new(references: &Arc<References>) -> Referee {
+        let triggers = |table: &Arc<TablePlan>| !table.rules.triggers.is_empty();
         Referee {
+            firing: references.tables.iter().any(triggers).then(Firing::default),
+            begun: Vec::new(),
             references: Arc::clone(references),
             effects: VecDeque::new(),
             checks: Vec::new(),
@@ -111,7 +120,8 @@ impl Referee {
         let references = Arc::clone(&self.references);
         for (at, key) in references.keys.iter().enumerate() {
             let (child, parent) = references.ends(key);
-            if key.parent == table && !same(parent, &key.def.parent_columns, (old, new)) {
+            let leads_here = references.has_rows_of(key.parent, table);
+            if leads_here && !same(parent, &key.def.parent_columns, (old, new)) {
                 let old = picked(old, &key.def.parent_columns);
                 if !old.iter().any(Value::is_null) {
                     let new = Some(picked(new, &key.def.parent_columns));
@@ -128,7 +138,7 @@ impl Referee {
 
     fn gone(&mut self, table: usize, row: &[Value]) {
         for (at, key) in self.references.keys.iter().enumerate() {
-            if key.parent == table {
+            if self.references.has_rows_of(key.parent, table) {
                 let old = picked(row, &key.def.parent_columns);
                 if !old.iter().any(Value::is_null) {
                     let effect = Effect {
@@ -220,6 +230,8 @@ impl Referee {
             Referential::SetDefault => self.checks.push(check(Fault::Parent)),
             Referential::Cascade | Referential::SetNull => {}
         }
+        self.begin(cx, key.child, (action, &effect), &key.def.columns)
+            .await?;
         let found = references.referencing(cx, key, &effect.old, usize::MAX);
         for found in found.await? {
             cx.check_cancel()?;
@@ -251,9 +263,19 @@ impl Referee {
             return Ok(());
         }
         if action == Referential::Cascade && effect.new.is_none() {
+            if let Some(firing) = &mut self.firing {
+                let before = firing.before(cx, table, Doing::DELETE, (Some(&old), None));
+                if !before.await? {
+                    return Ok(());
+                }
+                check_unchanged(cx, table, place, &old, "deleted").await?;
+            }
             self.writer.delete(cx, table, place, &old).await?;
             self.gone(key.child, &old);
-            return Ok(());
+            return match &mut self.firing {
+                None => Ok(()),
+                Some(firing) => firing.after(cx, table, Doing::DELETE, (Some(&old), None)),
+            };
         }
         let mut new = old.clone();
         for (nth, column) in key.def.columns.iter().enumerate() {
@@ -273,12 +295,58 @@ impl Referee {
                 _ => Value::Null,
             };
         }
-        generate(cx, table, &mut new)?;
         let mut changed = key.def.columns.clone();
+        let doing = Doing::update(&key.def.columns);
+        if let Some(firing) = &mut self.firing {
+            let both = (Some(old.as_slice()), Some(new.as_mut_slice()));
+            if !firing.before(cx, table, doing, both).await? {
+                return Ok(());
+            }
+            check_unchanged(cx, table, place, &old, "updated").await?;
+            if firing.looks_at_rows(cx, table, doing) {
+                changed = (0..old.len()).collect();
+            }
+        }
+        generate(cx, table, &mut new)?;
         changed.extend(table.rules.generated.iter().map(|g| g.column));
         let rows = (old.as_slice(), new.as_slice());
         self.writer.update(cx, table, place, rows, &changed).await?;
+        if let Some(firing) = &mut self.firing {
+            firing.after(cx, table, doing, (Some(rows.0), Some(rows.1)))?;
+        }
         self.changed(cx, key.child, rows).await
+    }
+
+    /// The rows of a table are to follow: its triggers that are for a statement are told once.
+    async fn begin(
+        &mut self,
+        cx: &mut Cx<'_>,
+        child: usize,
+        (action, effect): (Referential, &Effect),
+        columns: &[usize],
+    ) -> Result<(), Halt> {
+        let Some(firing) = &mut self.firing else {
+            return Ok(());
+        };
+        let doing = match action == Referential::Cascade && effect.new.is_none() {
+            true => Doing::DELETE,
+            false => Doing::update(columns),
+        };
+        if self.begun.contains(&(child, doing.event)) {
+            return Ok(());
+        }
+        self.begun.push((child, doing.event));
+        firing
+            .begin(cx, &self.references.tables[child], doing)
+            .await
+    }
+
+    /// Runs the triggers of the rows that have followed.
+    pub async fn finish_triggers(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        match &mut self.firing {
+            None => Ok(()),
+            Some(firing) => firing.finish(cx).await,
+        }
     }
 }
 

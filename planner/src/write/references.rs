@@ -28,6 +28,8 @@ pub struct References {
     pub defaults: Vec<Vec<Expr>>,
     /// The foreign keys among them.
     pub keys: Vec<Key>,
+    /// The tables that the statement's is a partition of, by position: its rows are theirs.
+    wholes: Vec<usize>,
 }
 
 /// A foreign key.
@@ -55,6 +57,7 @@ impl References {
             tables: Vec::with_capacity(related.len()),
             defaults: Vec::with_capacity(related.len()),
             keys: Vec::new(),
+            wholes: Vec::new(),
         };
         for table in related {
             let plan = TablePlan::written(&table.table, table.rules);
@@ -67,7 +70,28 @@ impl References {
             keys.extend(leads.filter_map(|key| references.key(child, key)));
         }
         references.keys = keys;
+        references.wholes = references.wholes_of(0);
         (!references.keys.is_empty()).then(|| Arc::new(references))
+    }
+
+    fn wholes_of(&self, table: usize) -> Vec<usize> {
+        let mut all = Vec::new();
+        let of = |at: usize| self.tables.get(at)?.def.partition_of_table();
+        let mut next = of(table);
+        while let Some(above) = next {
+            let mut tables = self.tables.iter();
+            let Some(at) = tables.position(|table| table.def.id == above.parent) else {
+                break;
+            };
+            all.push(at);
+            next = of(at);
+        }
+        all
+    }
+
+    /// Are the rows of the table at this position also those of the referenced one?
+    pub fn has_rows_of(&self, parent: usize, table: usize) -> bool {
+        parent == table || (table == 0 && self.wholes.contains(&parent))
     }
 
     fn key(&self, child: usize, def: &ForeignKeyDef) -> Option<Key> {
@@ -76,6 +100,7 @@ impl References {
         let columns = &def.parent_columns;
         let parent_index = self.tables[parent].def.indexes.iter().position(|index| {
             index.unique
+                && self.tables[parent].def.is_whole(index)
                 && !index.is_partial()
                 && index.columns.len() == columns.len()
                 && columns.iter().all(|column| index.covers(*column))
@@ -86,7 +111,8 @@ impl References {
             let begins = |first: &[fencepost_sql::catalog::IndexColumn]| {
                 first.iter().all(|c| def.columns.contains(&c.column))
             };
-            let whole = index.kind == IndexKind::BTree && !index.is_partial();
+            let all = self.tables[child].def.is_whole(index);
+            let whole = index.kind == IndexKind::BTree && !index.is_partial() && all;
             whole && first.is_some_and(begins)
         });
         Some(Key {
@@ -119,6 +145,13 @@ impl References {
         for (position, column) in index.columns.iter().enumerate() {
             let value = value_of(&key.def.parent_columns, column.column, &values);
             parent.keys[key.parent_index].push(position, value, &mut bytes);
+        }
+        let of = |column: usize| value_of(&key.def.parent_columns, column, &values);
+        if let Some(tree) = parent.def.tree() {
+            let Ok(leaf) = tree.leaf_of(&of) else {
+                return Ok(false);
+            };
+            return Ok(is_taken(cx.tx, (index, leaf), &bytes).await?);
         }
         let partition = match &parent.def.partitioning {
             None => 0,

@@ -19,6 +19,7 @@ use super::gather::Gather;
 use super::rules::check_row;
 use crate::exec::Cx;
 use crate::index::{find, insert, is_taken, remove, replace, trees, try_insert};
+use crate::leaves::Leaves;
 use crate::plan::TablePlan;
 use crate::store::{free_row, insert_row, read_row, update_row};
 
@@ -68,6 +69,20 @@ enum Entries {
 
 /// Rows from which on it is worth a table's trees to be built, and others to be kept away meanwhile.
 const MANY: usize = 4096;
+
+/// The key of a row that lives at `at` in an index, into `key`.
+#[inline]
+fn entry(
+    cx: &Cx<'_>,
+    (table, position): (&TablePlan, usize),
+    row: &[Value],
+    at: Addr,
+    key: &mut Vec<u8>,
+) -> Result<(), SqlError> {
+    let codec = &table.keys[position];
+    codec.encode_entry(&codec.key_row(row, cx.eval)?, at.raw(), key);
+    Ok(())
+}
 
 impl RowWriter {
     /// A writer of many new rows: the index entries of a table that has no rows yet are made only by
@@ -134,6 +149,9 @@ impl RowWriter {
         row: &[Value],
         yields: Yield,
     ) -> Result<Inserted, Halt> {
+        if let Some(leaves) = &table.leaves {
+            return Box::pin(self.insert_routed(cx, (table, leaves), row, yields)).await;
+        }
         check_row(cx, table, row)?;
         if yields != Yield::Never {
             return Box::pin(self.insert_yielding(cx, table, row, yields)).await;
@@ -187,7 +205,8 @@ impl RowWriter {
                 if !table.has_entry(cx, position, row)? {
                     continue;
                 }
-                codec.encode_entry(row, place.addr.raw(), &mut self.new_key);
+                let keys = codec.key_row(row, cx.eval)?;
+                codec.encode_entry(&keys, place.addr.raw(), &mut self.new_key);
                 gather.push(cx.tx, partition, &self.new_key, place)?;
                 full |= gather.is_full();
             }
@@ -217,14 +236,16 @@ impl RowWriter {
         self.last.map(|(_, addr)| addr.raw())
     }
 
-    /// The row that has the key of `row` in a unique index, as the index says.
+    /// The row that has the key of `row` in a unique index, as the index says; of a leaf, where there are such.
     pub async fn holder(
         &mut self,
         cx: &mut Cx<'_>,
         (table, position): (&TablePlan, usize),
         row: &[Value],
     ) -> Result<Option<FatPtr>, Halt> {
-        if table.keys[position].encode_row(row, &mut self.old_key) {
+        let codec = &table.keys[position];
+        let keys = codec.key_row(row, cx.eval)?;
+        if codec.encode_row(&keys, &mut self.old_key) {
             return Ok(None);
         }
         let partition = table.def.partition_of(row, &mut self.new_key);
@@ -243,7 +264,7 @@ impl RowWriter {
         place: FatPtr,
     ) -> Result<bool, Halt> {
         let index = table.index_def(position);
-        table.keys[position].encode_entry(row, place.addr.raw(), &mut self.new_key);
+        entry(cx, (table, position), row, place.addr, &mut self.new_key)?;
         let at = (index, partition);
         let added = try_insert(cx.tx, at, &self.new_key, place.to_words()).await?;
         Ok(matches!(added, Insert::Done))
@@ -264,10 +285,11 @@ impl RowWriter {
     ) -> Result<bool, Halt> {
         for (position, codec) in table.keys.iter().enumerate() {
             let asked = yields == Yield::Any || yields == Yield::Index(position);
-            if !asked || !codec.is_unique() || codec.encode_row(row, &mut self.new_key) {
+            if !asked || !codec.is_unique() || !table.has_entry(cx, position, row)? {
                 continue;
             }
-            if !table.has_entry(cx, position, row)? {
+            let keys = codec.key_row(row, cx.eval)?;
+            if codec.encode_row(&keys, &mut self.new_key) {
                 continue;
             }
             let partition = table.def.partition_of(row, &mut self.new_key);
@@ -288,7 +310,7 @@ impl RowWriter {
         place: FatPtr,
     ) -> Result<(), Halt> {
         let index = table.index_def(position);
-        table.keys[position].encode_entry(row, place.addr.raw(), &mut self.new_key);
+        entry(cx, (table, position), row, place.addr, &mut self.new_key)?;
         let at = (index, partition);
         match insert(cx.tx, at, &self.new_key, place.to_words()).await? {
             Insert::Done => Ok(()),
@@ -305,6 +327,10 @@ impl RowWriter {
         (old, new): (&[Value], &[Value]),
         changed: &[usize],
     ) -> Result<Addr, Halt> {
+        if let Some(leaves) = &table.leaves {
+            let rows = (old, new);
+            return Box::pin(self.update_routed(cx, (table, leaves), place, rows, changed)).await;
+        }
         check_row(cx, table, new)?;
         table.layout.encode(new, &mut self.words)?;
         let partition = table.def.partition_of(old, &mut self.new_key);
@@ -315,7 +341,7 @@ impl RowWriter {
         if leaves || !update_row(cx.tx, place, &self.words, near).await? {
             return Box::pin(self.move_row(cx, table, place, old, new)).await;
         }
-        let touched = |i: &IndexDef| i.is_partial() || changed.iter().any(|c| i.covers(*c));
+        let touched = |i: &IndexDef| i.is_partial() || changed.iter().any(|c| i.depends_on(*c));
         if table.def.indexes.iter().any(touched) {
             let at = (place, partition);
             Box::pin(self.update_entries(cx, table, at, (old, new), changed)).await?;
@@ -332,17 +358,20 @@ impl RowWriter {
         (old, new): (&[Value], &[Value]),
         changed: &[usize],
     ) -> Result<(), Halt> {
-        let address = place.addr.raw();
-        for (position, codec) in table.keys.iter().enumerate() {
+        for position in 0..table.keys.len() {
             let index = table.index_def(position);
-            if !index.is_partial() && !changed.iter().any(|c| index.covers(*c)) {
+            if !index.is_partial() && !changed.iter().any(|c| index.depends_on(*c)) {
                 continue;
             }
-            codec.encode_entry(old, address, &mut self.old_key);
-            codec.encode_entry(new, address, &mut self.new_key);
             let had = table.has_entry(cx, position, old)?;
             let has = table.has_entry(cx, position, new)?;
-            if had == has && self.old_key == self.new_key {
+            if had {
+                entry(cx, (table, position), old, place.addr, &mut self.old_key)?;
+            }
+            if has {
+                entry(cx, (table, position), new, place.addr, &mut self.new_key)?;
+            }
+            if had == has && (!had || self.old_key == self.new_key) {
                 continue;
             }
             if had {
@@ -373,13 +402,17 @@ impl RowWriter {
         };
         let to = insert_row(cx.tx, &self.words, near).await?;
         free_row(cx.tx, from.addr).await?;
-        for (position, codec) in table.keys.iter().enumerate() {
+        for position in 0..table.keys.len() {
             let index = table.index_def(position);
-            codec.encode_entry(old, from.addr.raw(), &mut self.old_key);
-            codec.encode_entry(new, to.addr.raw(), &mut self.new_key);
             let stays = leaves == enters || !index.roots.are_partitioned();
             let had = table.has_entry(cx, position, old)?;
             let has = table.has_entry(cx, position, new)?;
+            if had {
+                entry(cx, (table, position), old, from.addr, &mut self.old_key)?;
+            }
+            if has {
+                entry(cx, (table, position), new, to.addr, &mut self.new_key)?;
+            }
             if had && has && stays && self.old_key == self.new_key {
                 replace(cx.tx, (index, enters), &self.new_key, to.to_words()).await?;
                 continue;
@@ -403,16 +436,64 @@ impl RowWriter {
         place: FatPtr,
         old: &[Value],
     ) -> Result<(), Halt> {
+        if let Some(leaves) = &table.leaves {
+            let leaf = leaves.leaf_of(table, old, &cx.eval.settings)?;
+            return Box::pin(self.delete(cx, leaves.plan(leaf), place, old)).await;
+        }
         let partition = table.def.partition_of(old, &mut self.old_key);
-        for (position, codec) in table.keys.iter().enumerate() {
+        for position in 0..table.keys.len() {
             if !table.has_entry(cx, position, old)? {
                 continue;
             }
-            codec.encode_entry(old, place.addr.raw(), &mut self.old_key);
+            entry(cx, (table, position), old, place.addr, &mut self.old_key)?;
             let at = (table.index_def(position), partition);
             remove(cx.tx, at, &self.old_key).await?;
         }
         free_row(cx.tx, place.addr).await?;
         Ok(())
+    }
+}
+
+/// Rows of partitioned tables: each goes to its leaf.
+impl RowWriter {
+    async fn insert_routed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (table, leaves): (&TablePlan, &Leaves),
+        row: &[Value],
+        yields: Yield,
+    ) -> Result<Inserted, Halt> {
+        let leaf = leaves.leaf_of(table, row, &cx.eval.settings)?;
+        let yields = match yields {
+            Yield::Index(index) => Yield::Index(leaves.index_in(table, index, leaf)?),
+            other => other,
+        };
+        // Entries are gathered for one table.
+        self.entries = Entries::AtOnce;
+        self.insert(cx, leaves.plan(leaf), row, yields).await
+    }
+
+    async fn update_routed(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (table, leaves): (&TablePlan, &Leaves),
+        place: FatPtr,
+        (old, new): (&[Value], &[Value]),
+        changed: &[usize],
+    ) -> Result<Addr, Halt> {
+        let from = leaves.leaf_of(table, old, &cx.eval.settings)?;
+        let to = leaves.leaf_of(table, new, &cx.eval.settings)?;
+        if from == to {
+            let rows = (old, new);
+            return self
+                .update(cx, leaves.plan(from), place, rows, changed)
+                .await;
+        }
+        let enters = leaves.plan(to);
+        check_row(cx, enters, new)?;
+        self.delete(cx, leaves.plan(from), place, old).await?;
+        self.entries = Entries::AtOnce;
+        self.insert(cx, enters, new, Yield::Never).await?;
+        Ok(self.last.map_or(Addr::NULL, |(_, addr)| addr))
     }
 }

@@ -3,8 +3,9 @@
 use fencepost_sql::error::SqlError;
 use fencepost_sql::value::Value;
 
-use super::errors::{check_violated, null_value};
+use super::errors::{check_violated, null_value, outside_partition};
 use crate::exec::Cx;
+use crate::leaves::is_within;
 use crate::plan::TablePlan;
 
 /// An error where `row` breaks a rule of its table.
@@ -15,9 +16,14 @@ pub fn check_row(cx: &Cx<'_>, table: &TablePlan, row: &[Value]) -> Result<(), Sq
             return Err(null_value(&table.def, column, row, &cx.eval.settings));
         }
     }
-    match table.rules.checks.is_empty() {
-        true => Ok(()),
-        false => run_checks(cx, table, row),
+    if !table.rules.checks.is_empty() {
+        run_checks(cx, table, row)?;
+    }
+    match table.rules.within {
+        Some(_) if !is_within(table, table.def.id, row) => {
+            Err(outside_partition(&table.def, row, &cx.eval.settings))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -4,6 +4,8 @@
 //! other. A row that comes between the look at the index and the insert is met by the insert, which is taken back
 //! then; the next look finds it.
 
+use std::sync::Arc;
+
 use fencepost_sql::bound::ConflictUpdate;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::stop::Halt;
@@ -15,9 +17,13 @@ use foldhash::HashSet;
 use super::referee::Referee;
 use super::rows::{Inserted, RowWriter, Yield};
 use super::rules::{check_row, generate};
+use super::triggers::{Doing, Firing, check_unchanged};
 use crate::exec::Cx;
 use crate::plan::TablePlan;
 use crate::store::read_row;
+
+/// Who is told of rows that change.
+type Watching<'a> = (&'a mut Option<Referee>, &'a mut Option<Firing>);
 
 /// What an upsert keeps from row to row.
 #[derive(Default)]
@@ -35,11 +41,18 @@ impl Upsert {
     pub async fn put(
         &mut self,
         cx: &mut Cx<'_>,
-        (table, index): (&TablePlan, usize),
+        (table, index): (&Arc<TablePlan>, usize),
         update: &ConflictUpdate,
         writer: &mut RowWriter,
-        (row, referee): (&mut [Value], &mut Option<Referee>),
+        (row, watching): (&mut [Value], Watching<'_>),
     ) -> Result<bool, Halt> {
+        let whole = table;
+        let (mut table, mut index) = (table, index);
+        if let Some(leaves) = &whole.leaves {
+            let leaf = leaves.leaf_of(whole, row, &cx.eval.settings)?;
+            index = leaves.index_in(whole, index, leaf)?;
+            table = leaves.plan(leaf);
+        }
         check_row(cx, table, row)?;
         let mut last = Addr::NULL;
         loop {
@@ -49,8 +62,11 @@ impl Upsert {
                     Inserted::Conflict => continue,
                     Inserted::Done => {
                         self.touched.extend(writer.last_row());
-                        if let Some(referee) = referee {
+                        if let Some(referee) = watching.0 {
                             referee.inserted(cx, row).await?;
+                        }
+                        if let Some(firing) = watching.1 {
+                            firing.after(cx, table, Doing::INSERT, (None, Some(row)))?;
                         }
                         return Ok(true);
                     }
@@ -61,8 +77,9 @@ impl Upsert {
             }
             cx.queue(place.addr).await?;
             if read_row(cx.tx, place.addr, &mut self.words).await? {
-                let rows = (row, referee);
-                return self.change(cx, table, update, writer, place, rows).await;
+                let rows = (row, watching);
+                let tables = (&**whole, table);
+                return self.change(cx, tables, update, writer, place, rows).await;
             }
             // It was deleted, or moved, while this transaction waited for it: ask the index again.
             if place.addr == last {
@@ -72,15 +89,15 @@ impl Upsert {
         }
     }
 
-    /// Changes the row at `place`, whose encoding is in `words`.
+    /// Changes the row at `place`, whose encoding is in `words`, of the leaf `table` of `whole`, if they are not one.
     async fn change(
         &mut self,
         cx: &mut Cx<'_>,
-        table: &TablePlan,
+        (whole, table): (&TablePlan, &Arc<TablePlan>),
         update: &ConflictUpdate,
         writer: &mut RowWriter,
         place: FatPtr,
-        (row, referee): (&mut [Value], &mut Option<Referee>),
+        (row, (referee, firing)): (&mut [Value], Watching<'_>),
     ) -> Result<bool, Halt> {
         let width = table.layout.width();
         self.both.clear();
@@ -99,16 +116,47 @@ impl Upsert {
             };
             changed.push(assignment.column);
         }
+        // What SET says, where somebody asks.
+        let set = firing.as_ref().map_or_else(Vec::new, |_| changed.clone());
+        let doing = Doing::update(&set);
+        if let Some(firing) = firing {
+            let both = (Some(&self.both[..width]), Some(&mut *row));
+            if !firing.before(cx, table, doing, both).await? {
+                return Ok(false);
+            }
+            check_unchanged(cx, table, place, &self.both, "updated").await?;
+            if firing.looks_at_rows(cx, table, doing) {
+                changed = (0..width).collect();
+            }
+        }
         generate(cx, table, row)?;
         changed.extend(table.rules.generated.iter().map(|g| g.column));
         let rows = (&self.both[..width], &*row);
+        if let Some(leaves) = &whole.leaves
+            && leaves.leaf_of(whole, row, &cx.eval.settings)?
+                != leaves.leaf_of(whole, rows.0, &cx.eval.settings)?
+        {
+            return Err(moved().into());
+        }
         let now = writer.update(cx, table, place, rows, &changed).await?;
         self.touched.insert(now.raw());
         if let Some(referee) = referee {
             referee.updated(cx, rows).await?;
         }
+        if let Some(firing) = firing {
+            firing.after(cx, table, doing, (Some(rows.0), Some(rows.1)))?;
+        }
         Ok(true)
     }
+}
+
+/// 0A000
+fn moved() -> SqlError {
+    SqlError::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        "invalid ON UPDATE specification",
+    )
+    .detail("The result tuple would appear in a different partition than the original tuple.")
 }
 
 /// 21000

@@ -4,6 +4,7 @@ use sqlparser::ast;
 
 use super::Binder;
 use super::call::plain_argument;
+use super::distinct::{has_equality, has_order};
 use super::expr::{Around, Clause};
 use super::whole_row::ROW_AS_JSON;
 use crate::bound::{Aggregate, AggregateKind, Expr, Node, Statistic, WindowCall};
@@ -111,6 +112,12 @@ impl Binder<'_> {
             Some(ast::DuplicateTreatment::Distinct)
         );
         let order_by = self.inner_order(&list.clauses, around)?;
+        if distinct {
+            args.iter().try_for_each(|arg| has_equality(&arg.ty))?;
+        }
+        order_by
+            .iter()
+            .try_for_each(|(key, ..)| has_order(&key.ty))?;
         let filter = match &function.filter {
             None => None,
             Some(filter) => {

@@ -58,6 +58,17 @@ impl Binder<'_> {
         }
     }
 
+    /// An array of these, of type `array`.
+    pub(super) fn packed(&mut self, elements: Vec<Expr>, array: Type) -> Result<Expr, SqlError> {
+        if elements.is_empty() {
+            return Ok(Expr::constant(array, Array::default().into()));
+        }
+        let element = array.element().unwrap_or(Type::TEXT);
+        let cast = |expr| self.coerce(expr, element, CastContext::Implicit);
+        let elements = elements.into_iter().map(cast).collect::<Result<_, _>>()?;
+        Ok(self.array_call(&ARRAY_OF, array, elements))
+    }
+
     fn coerce_all(&mut self, exprs: Vec<Expr>, to: Type) -> Result<Vec<Expr>, SqlError> {
         let cast = |expr| self.coerce(expr, to, CastContext::Explicit);
         exprs.into_iter().map(cast).collect()
@@ -72,6 +83,25 @@ impl Binder<'_> {
         self.fold(Expr::new(ty, Node::Call { function, args }))
     }
 
+    /// `name[0]`: a name is an array of characters, which begins at 0.
+    fn letter_of_name(
+        &mut self,
+        name: Expr,
+        index: &ast::Expr,
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let name = self.coerce(name, Type::TEXT, CastContext::Implicit)?;
+        let from_one = ast::Expr::BinaryOp {
+            left: Box::new(ast::Expr::Nested(Box::new(index.clone()))),
+            op: ast::BinaryOperator::Plus,
+            right: Box::new(ast::Expr::value(ast::Value::Number("1".to_owned(), false))),
+        };
+        let from_one = self.expr(&from_one, around)?;
+        let one = Expr::constant(Type::INT4, Value::Int4(1));
+        let letter = self.call("substr", vec![name, from_one, one])?;
+        self.coerce(letter, Type::of(TypeKind::Char), CastContext::Explicit)
+    }
+
     /// `a[1]`, `a[1:2][3]`, `t.a[1]`
     pub(super) fn subscripted(
         &mut self,
@@ -84,6 +114,11 @@ impl Binder<'_> {
             .take_while(|a| matches!(a, ast::AccessExpr::Dot(_)))
             .count();
         let (dots, subscripts) = chain.split_at(dots);
+        if let (ast::Expr::Nested(row), [dot], []) = (root, dots, subscripts)
+            && let Some(field) = self.field_of_row(row, dot, around)?
+        {
+            return Ok(field);
+        }
         let base = match dots {
             [] => self.expr(root, around)?,
             dots => self.expr(&qualified(root, dots)?, around)?,
@@ -99,6 +134,9 @@ impl Binder<'_> {
         }
         if base.ty.kind == TypeKind::Jsonb {
             return self.json_subscripted(base, &indexes, around);
+        }
+        if let (TypeKind::Name, [ast::Subscript::Index { index }]) = (base.ty.kind, &indexes[..]) {
+            return self.letter_of_name(base, index, around);
         }
         let Some(element) = base.ty.element() else {
             return Err(SqlError::new(

@@ -32,6 +32,9 @@ impl Binder<'_> {
         function: &ast::Function,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
+        if let Some(call) = self.routine_call(function, around)? {
+            return Ok(call);
+        }
         let name = function_name(&function.name)?;
         if let Some(written_out) = self.written_out(&name, function, around)? {
             return self.function_here(&written_out, around);
@@ -83,7 +86,9 @@ impl Binder<'_> {
                     args.push(match arg {
                         Some(arg) if nth == 0 && takes_sequence(&name) => {
                             let arg = self.expr(under_regclass(arg), around)?;
-                            self.sequence_of(arg)?
+                            let sequence = self.sequence_of(arg)?;
+                            self.need_sequence(&name, &sequence)?;
+                            sequence
                         }
                         Some(arg) => self.expr(arg, around)?,
                         None => Expr::constant(Type::INT4, crate::value::Value::Int4(0)),
@@ -92,10 +97,12 @@ impl Binder<'_> {
             }
         }
         match name.as_str() {
-            "pg_get_serial_sequence" => self.serial_sequence(&args),
+            "pg_get_serial_sequence" => self.serial_sequence(args),
             "coalesce" => self.coalesce(args),
             "greatest" | "least" => self.extreme(name == "greatest", args),
             "nullif" => self.nullif(args),
+            "pg_typeof" => self.type_of_value(args),
+            "enum_first" | "enum_last" | "enum_range" => self.enum_call(&name, args),
             "concat" | "concat_ws" | "format" => self.concat_all(&name, args),
             "generate_series" => Err(SqlError::unsupported(format!(
                 "the set-returning function {name} here"
@@ -226,7 +233,8 @@ impl Binder<'_> {
     }
 
     /// A call of the function that fits best.
-    pub(super) fn call(&mut self, name: &str, args: Vec<Expr>) -> Result<Expr, SqlError> {
+    pub(super) fn call(&mut self, name: &str, mut args: Vec<Expr>) -> Result<Expr, SqlError> {
+        args.retain(|arg| !matches!(arg.node, Node::Param(_)) || arg.ty.kind != TypeKind::Void);
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
         self.call_of(choose(name, &types)?, args)
     }
@@ -317,6 +325,27 @@ fn parameter(function: &ScalarFunction, i: usize) -> TypeKind {
         .unwrap_or(TypeKind::Unknown)
 }
 
+/// What the choice among functions of one name looks at.
+pub(super) trait Signature {
+    /// The types of its arguments.
+    fn args(&self) -> &[TypeKind];
+
+    /// It takes its last argument any number of times, and is not chosen by this.
+    fn is_variadic(&self) -> bool {
+        false
+    }
+}
+
+impl Signature for ScalarFunction {
+    fn args(&self) -> &[TypeKind] {
+        self.args
+    }
+
+    fn is_variadic(&self) -> bool {
+        self.variadic
+    }
+}
+
 /// PostgreSQL's choice among functions of one name: exact types first, then what casts allow,
 /// then the preferred types, then what the unknown literals may be.
 pub(super) fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFunction, SqlError> {
@@ -324,20 +353,19 @@ pub(super) fn choose(name: &str, types: &[Type]) -> Result<&'static ScalarFuncti
 }
 
 /// The same choice among these functions.
-pub(super) fn choose_among<I: Iterator<Item = &'static ScalarFunction>>(
+pub(super) fn choose_among<'f, F: Signature + 'f, I: Iterator<Item = &'f F>>(
     known: impl Fn() -> I,
     name: &str,
     types: &[Type],
-) -> Result<&'static ScalarFunction, SqlError> {
-    let arity = |f: &&ScalarFunction| f.args.len() == types.len() && !f.variadic;
+) -> Result<&'f F, SqlError> {
+    let arity = |f: &&F| f.args().len() == types.len() && !f.is_variadic();
     let exact = known()
         .filter(arity)
-        .find(|f| f.args.iter().zip(types).all(|(a, t)| *a == t.kind));
+        .find(|f| f.args().iter().zip(types).all(|(a, t)| *a == t.kind));
     if let Some(function) = exact {
         return Ok(function);
     }
-    let mut fitting: Vec<&'static ScalarFunction> =
-        known().filter(arity).filter(|f| fits(f, types)).collect();
+    let mut fitting: Vec<&'f F> = known().filter(arity).filter(|f| fits(*f, types)).collect();
     if fitting.is_empty() {
         return Err(no_function(name, types));
     }
@@ -361,12 +389,12 @@ pub(super) fn choose_among<I: Iterator<Item = &'static ScalarFunction>>(
 }
 
 /// Can every argument be what the function wants?
-fn fits(function: &ScalarFunction, types: &[Type]) -> bool {
-    let Some(element) = polymorphic::element(function.args, types) else {
+fn fits<F: Signature>(function: &F, types: &[Type]) -> bool {
+    let Some(element) = polymorphic::element(function.args(), types) else {
         return false;
     };
     function
-        .args
+        .args()
         .iter()
         .zip(types)
         .all(|(param, ty)| match param {
@@ -377,44 +405,44 @@ fn fits(function: &ScalarFunction, types: &[Type]) -> bool {
         })
 }
 
-fn count(f: &ScalarFunction, types: &[Type], good: impl Fn(TypeKind, &Type) -> bool) -> usize {
-    f.args
+fn count<F: Signature>(f: &F, types: &[Type], good: impl Fn(TypeKind, &Type) -> bool) -> usize {
+    f.args()
         .iter()
         .zip(types)
         .filter(|(a, t)| good(**a, t))
         .count()
 }
 
-fn keep_most(list: &mut Vec<&'static ScalarFunction>, score: impl Fn(&ScalarFunction) -> usize) {
+fn keep_most<F>(list: &mut Vec<&F>, score: impl Fn(&F) -> usize) {
     let best = list.iter().map(|f| score(f)).max().unwrap_or(0);
     list.retain(|f| score(f) == best);
 }
 
 /// An unknown argument is taken for a string if any candidate takes one, else for what all agree on.
-fn by_unknowns(fitting: &mut Vec<&'static ScalarFunction>, types: &[Type]) {
+fn by_unknowns<F: Signature>(fitting: &mut Vec<&F>, types: &[Type]) {
     for (i, ty) in types.iter().enumerate() {
         if *ty != Type::UNKNOWN {
             continue;
         }
         let takes_string = fitting
             .iter()
-            .any(|f| f.args[i].category() == TypeCategory::String);
+            .any(|f| f.args()[i].category() == TypeCategory::String);
         let category = match takes_string {
             true => TypeCategory::String,
-            false => fitting[0].args[i].category(),
+            false => fitting[0].args()[i].category(),
         };
-        let agreed = |f: &&ScalarFunction| f.args[i].category() == category;
+        let agreed = |f: &&F| f.args()[i].category() == category;
         if !takes_string && !fitting.iter().all(agreed) {
             break;
         }
         let narrowed: Vec<_> = fitting
             .iter()
             .copied()
-            .filter(|f| f.args[i].category() == category)
+            .filter(|f| f.args()[i].category() == category)
             .collect();
         *fitting = narrowed;
-        if fitting.iter().any(|f| f.args[i].is_preferred()) {
-            fitting.retain(|f| f.args[i].is_preferred());
+        if fitting.iter().any(|f| f.args()[i].is_preferred()) {
+            fitting.retain(|f| f.args()[i].is_preferred());
         }
     }
     if fitting.len() > 1 {
@@ -426,7 +454,7 @@ fn by_unknowns(fitting: &mut Vec<&'static ScalarFunction>, types: &[Type]) {
             let same: Vec<_> = fitting
                 .iter()
                 .copied()
-                .filter(|f| f.args.iter().all(|a| implicitly(first.kind, *a)))
+                .filter(|f| f.args().iter().all(|a| implicitly(first.kind, *a)))
                 .collect();
             if same.len() == 1 {
                 *fitting = same;

@@ -3,7 +3,8 @@
 use sqlparser::ast;
 
 use super::names;
-use crate::types::Type;
+use super::type_name::type_of;
+use crate::catalog::Snapshot;
 
 /// PostgreSQL's choice: the column's, function's or type's name, or `?column?`.
 pub(super) fn column_name(expr: &ast::Expr) -> String {
@@ -50,15 +51,12 @@ fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
             expr, data_type, ..
         } => match name_of(expr) {
             Some((name, true)) => Some((name, true)),
-            weak => match super::type_of(data_type) {
-                Ok(ty) => Some((type_name(data_type, ty), false)),
-                Err(_) => weak,
+            weak => match type_name(data_type) {
+                Some(name) => Some((name, false)),
+                None => weak,
             },
         },
-        E::TypedString(typed) => {
-            let ty = super::type_of(&typed.data_type).ok()?;
-            Some((type_name(&typed.data_type, ty), false))
-        }
+        E::TypedString(typed) => type_name(&typed.data_type).map(|name| (name, false)),
         E::Case { else_result, .. } => match else_result.as_deref().and_then(name_of) {
             Some((name, true)) => Some((name, true)),
             _ => Some(("case".to_owned(), false)),
@@ -90,11 +88,19 @@ fn name_of(expr: &ast::Expr) -> Option<(String, bool)> {
     }
 }
 
-/// The name that a cast to a type gives; one to `int[]` gives that of the elements.
-fn type_name(written: &ast::DataType, ty: Type) -> String {
-    let named = match (written, ty.kind.element()) {
-        (ast::DataType::Array(_), Some(element)) => element,
-        _ => ty.kind,
-    };
-    named.catalog_name().to_owned()
+/// The name that a cast to a type gives; one to `int[]` gives that of the elements, and one to a type that a user made
+/// the name as it is written.
+fn type_name(written: &ast::DataType) -> Option<String> {
+    if let Ok(ty) = type_of(written, &Snapshot::default()) {
+        let named = match (written, ty.kind.element()) {
+            (ast::DataType::Array(_), Some(element)) => element,
+            _ => ty.kind,
+        };
+        return Some(named.catalog_name().to_owned());
+    }
+    match written {
+        ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(inner, _)) => type_name(inner),
+        ast::DataType::Custom(name, _) => names::table_name(name).ok().map(|(_, name)| name),
+        _ => None,
+    }
 }

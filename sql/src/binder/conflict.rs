@@ -3,25 +3,39 @@
 //! The expressions of DO UPDATE see the row that is there, by the table's name, and the one that was to go in, as
 //! `excluded`. Both have all columns, so a column without a relation is ambiguous, as in PostgreSQL.
 
+use std::rc::Rc;
+
 use sqlparser::ast;
 
+use super::expr::Clause;
 use super::from::table_leaf;
+use super::needs::Columns;
 use super::scope::Scope;
 use super::{Binder, names};
-use crate::bound::{ConflictUpdate, OnConflict};
-use crate::catalog::TableDef;
+use crate::bound::{ConflictUpdate, Expr, Node, OnConflict};
+use crate::catalog::{IndexDef, TableDef};
 use crate::error::{SqlError, SqlState};
+use crate::parser;
 
 impl Binder<'_> {
     pub(super) fn conflict(
         &mut self,
         table: &TableDef,
-        alias: Option<&str>,
+        (alias, reads): (Option<&str>, &Columns),
         conflict: &ast::OnConflict,
     ) -> Result<OnConflict, SqlError> {
         let index = match &conflict.conflict_target {
             None => None,
-            Some(ast::ConflictTarget::Columns(idents)) => Some(self.arbiter(table, idents)?),
+            Some(ast::ConflictTarget::Columns(idents)) => {
+                let filter = self.conflict_filter(table)?;
+                let arbiter = self.arbiter(table, idents, &filter)?;
+                let index = &table.indexes[arbiter];
+                let columns = table.columns.iter().enumerate();
+                let read = columns.filter(|(at, _)| index.depends_on(*at));
+                let numbers = read.map(|(_, column)| column.attnum);
+                reads.borrow_mut().extend(numbers);
+                Some(arbiter)
+            }
             Some(ast::ConflictTarget::OnConstraint(name)) => Some(constraint(table, name)?),
         };
         let update = match &conflict.action {
@@ -34,15 +48,53 @@ impl Binder<'_> {
                 .hint("For example, ON CONFLICT (column_name)."));
             }
             ast::OnConflictAction::DoUpdate(update) => {
-                Some(self.conflict_update(table, alias, update)?)
+                Some(self.conflict_update(table, (alias, reads), update)?)
             }
         };
         Ok(OnConflict { index, update })
     }
 
-    /// The unique index over just these columns.
-    fn arbiter(&self, table: &TableDef, idents: &[ast::Ident]) -> Result<usize, SqlError> {
+    /// The conditions of `ON CONFLICT (…) WHERE …`.
+    fn conflict_filter(&mut self, table: &TableDef) -> Result<Vec<Expr>, SqlError> {
+        let Some(filter) = parser::conflict_filter(self.text)? else {
+            return Ok(Vec::new());
+        };
+        let mut scope = Scope::default();
+        scope.push(table_leaf(table, None, 0))?;
+        let filter = self.filter(&filter, &scope)?;
+        Ok(match filter.node {
+            Node::And(parts) => parts,
+            _ => vec![filter],
+        })
+    }
+
+    /// The unique index over just these columns, which has every row that `filter` holds for.
+    fn arbiter(
+        &mut self,
+        table: &TableDef,
+        idents: &[ast::Ident],
+        filter: &[Expr],
+    ) -> Result<usize, SqlError> {
         let mut wanted = Vec::with_capacity(idents.len());
+        let mut expressions = Vec::new();
+        let mut named = Vec::new();
+        // Where there are expressions among them, sqlparser has not seen the names either.
+        let idents = match parser::conflict_target(self.text)? {
+            None => idents,
+            Some(target) => {
+                let mut scope = Scope::default();
+                scope.push(table_leaf(table, None, 0))?;
+                for part in target {
+                    match part {
+                        ast::Expr::Identifier(ident) => named.push(ident),
+                        expr => {
+                            expressions.push(self.scalar(&expr, &scope, Clause::IndexExpression)?)
+                        }
+                    }
+                }
+                &named
+            }
+        };
         for ident in idents {
             let name = names::fold(ident);
             wanted.push(table.column(&name).ok_or_else(|| {
@@ -56,9 +108,19 @@ impl Binder<'_> {
         let fits = table.indexes.iter().position(|index| {
             index.unique
                 && !index.is_hidden()
-                && !index.is_partial()
-                && index.columns.iter().all(|c| wanted.contains(&c.column))
+                && table.is_whole(index)
+                && has_all(index, filter)
                 && wanted.iter().all(|c| index.covers(*c))
+                && index
+                    .columns
+                    .iter()
+                    .all(|c| match index.expression(c.column) {
+                        None => wanted.contains(&c.column),
+                        Some(of) => expressions.contains(&of.value),
+                    })
+                && expressions
+                    .iter()
+                    .all(|e| index.more.expressions.iter().any(|of| of.value == *e))
         });
         fits.ok_or_else(|| {
             SqlError::new(
@@ -71,11 +133,13 @@ impl Binder<'_> {
     fn conflict_update(
         &mut self,
         table: &TableDef,
-        alias: Option<&str>,
+        (alias, reads): (Option<&str>, &Columns),
         update: &ast::DoUpdate,
     ) -> Result<ConflictUpdate, SqlError> {
         let mut scope = Scope::default();
-        scope.push(table_leaf(table, alias.map(str::to_owned), 0))?;
+        let mut leaf = table_leaf(table, alias.map(str::to_owned), 0);
+        leaf.reads = Some(Rc::clone(reads));
+        scope.push(leaf)?;
         let excluded = Some("excluded".to_owned());
         scope.push(table_leaf(table, excluded, table.columns.len()))?;
         let mut assignments = Vec::with_capacity(update.assignments.len());
@@ -90,6 +154,17 @@ impl Binder<'_> {
             assignments,
             filter,
         })
+    }
+}
+
+/// Has the index an entry of each row that the conditions hold for, as far as can be seen?
+fn has_all(index: &IndexDef, filter: &[Expr]) -> bool {
+    let Some(predicate) = &index.more.predicate else {
+        return true;
+    };
+    match &predicate.condition.node {
+        Node::And(parts) => parts.iter().all(|part| filter.contains(part)),
+        _ => filter.contains(&predicate.condition),
     }
 }
 

@@ -3,6 +3,8 @@
 use super::rules::Change;
 use super::{Binder, names};
 use crate::bound::{Copy, CopyDirection, CopySource, Integrity, Statement};
+use crate::catalog::ObjectKind;
+use crate::catalog::acl::Privileges;
 use crate::error::{SqlError, SqlState};
 use crate::parser::{CopyFrom, CopySyntax};
 
@@ -50,6 +52,13 @@ impl Binder<'_> {
         direction: CopyDirection,
     ) -> Result<(CopySource, Vec<String>), SqlError> {
         let table = self.table_called(schema, name)?;
+        if direction == CopyDirection::Out && table.is_parent() {
+            return Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("cannot copy from partitioned table \"{}\"", table.name),
+            )
+            .hint("Try the COPY (SELECT ...) TO variant."));
+        }
         let mut columns = Vec::new();
         for name in list {
             let column = table
@@ -65,6 +74,17 @@ impl Binder<'_> {
         }
         if list.is_empty() {
             columns = (0..table.columns.len()).collect();
+        }
+        match direction {
+            CopyDirection::In => {
+                self.need_change(&table, Privileges::INSERT);
+                self.need_columns(&table, Privileges::INSERT, &columns);
+            }
+            CopyDirection::Out => {
+                let reads = self.need_read(ObjectKind::Table, table.id, &table.name);
+                let numbers = columns.iter().map(|at| table.columns[*at].attnum);
+                reads.borrow_mut().extend(numbers);
+            }
         }
         let copied = columns
             .iter()

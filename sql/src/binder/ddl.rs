@@ -1,22 +1,30 @@
 //! CREATE, DROP, ALTER and TRUNCATE.
 
 mod alter;
-mod comment;
 mod constraint;
+mod family;
 mod identity;
+mod operator_class;
 mod partition;
 mod table;
+mod text;
 
 use std::sync::Arc;
 
 use sqlparser::ast;
 
-use super::{Binder, index_condition, names};
+use text::{bare, text_of};
+
+use super::column_name::column_name;
+use super::{Binder, index_condition, index_expression, names};
 use crate::bound::{
     CreateIndex, DropIndex, DropTable, KeyConstraint, Statement, Truncate, Volatility,
 };
-use crate::catalog::{IndexColumn, IndexKind, IndexMore, Predicate, TableDef};
+use crate::catalog::{
+    EXPRESSION, Event, IndexColumn, IndexExpression, IndexKind, IndexMore, Predicate, TableDef,
+};
 use crate::error::{SqlError, SqlState};
+use crate::parser::index_only;
 
 impl Binder<'_> {
     pub(super) fn create_index(
@@ -34,8 +42,8 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported(format!("access method {other}")));
             }
         };
-        let columns = self.index_columns(&table, &create.columns)?;
         let mut more = IndexMore::default();
+        let columns = self.index_columns(&table, &create.columns, kind, &mut more.expressions)?;
         for ident in &create.include {
             let name = names::fold(ident);
             more.include.push(table.column(&name).ok_or_else(|| {
@@ -46,8 +54,8 @@ impl Binder<'_> {
             })?);
         }
         if let Some(predicate) = &create.predicate {
-            let text = predicate.to_string();
-            let condition = index_condition(&table, &text)?;
+            let text = text_of(bare(predicate));
+            let condition = index_condition(&table, &text, self.catalog)?;
             if condition.volatility() != Volatility::Immutable {
                 return Err(SqlError::new(
                     SqlState::INVALID_OBJECT_DEFINITION,
@@ -62,12 +70,9 @@ impl Binder<'_> {
                 "access method \"hash\" does not support ASC/DESC options",
             ));
         }
-        if let Some(by) = &table.partitioning
-            && create.unique
-            && columns.iter().all(|c| c.column != by.column)
-        {
-            let column = &table.columns[by.column].name;
-            return Err(partition::lacks_column("UNIQUE", &table.name, column));
+        if create.unique {
+            let columns: Vec<usize> = columns.iter().map(|c| c.column).collect();
+            family::check_key(&table, &columns, "UNIQUE")?;
         }
         let name = match &create.name {
             Some(name) => Some(names::table_name(name)?.1),
@@ -76,6 +81,7 @@ impl Binder<'_> {
         Ok(Statement::CreateIndex(CreateIndex {
             name,
             if_not_exists: create.if_not_exists,
+            only: index_only(self.text),
             table,
             kind,
             unique: create.unique,
@@ -88,19 +94,32 @@ impl Binder<'_> {
         &self,
         table: &TableDef,
         list: &[ast::IndexColumn],
+        kind: IndexKind,
+        expressions: &mut Vec<IndexExpression>,
     ) -> Result<Vec<IndexColumn>, SqlError> {
         let mut columns = Vec::with_capacity(list.len());
         for item in list {
-            let ast::Expr::Identifier(ident) = &item.column.expr else {
-                return Err(SqlError::unsupported("an index on an expression"));
+            let (column, ty) = match bare(&item.column.expr) {
+                ast::Expr::Identifier(ident) => {
+                    let name = names::fold(ident);
+                    let column = table.column(&name).ok_or_else(|| {
+                        SqlError::new(
+                            SqlState::UNDEFINED_COLUMN,
+                            format!("column \"{name}\" does not exist"),
+                        )
+                    })?;
+                    (column, table.columns[column].ty)
+                }
+                expression => {
+                    let new = self.new_index_expression(table, expression, expressions)?;
+                    let ty = new.value.ty;
+                    expressions.push(new);
+                    (EXPRESSION + expressions.len() - 1, ty)
+                }
             };
-            let name = names::fold(ident);
-            let column = table.column(&name).ok_or_else(|| {
-                SqlError::new(
-                    SqlState::UNDEFINED_COLUMN,
-                    format!("column \"{name}\" does not exist"),
-                )
-            })?;
+            if let Some(class) = &item.operator_class {
+                operator_class::check(class, kind, ty)?;
+            }
             let desc = item.column.options.asc == Some(false);
             columns.push(IndexColumn {
                 column,
@@ -109,6 +128,32 @@ impl Binder<'_> {
             });
         }
         Ok(columns)
+    }
+
+    /// An expression for a column of an index; its name is none of `others`.
+    fn new_index_expression(
+        &self,
+        table: &TableDef,
+        expression: &ast::Expr,
+        others: &[IndexExpression],
+    ) -> Result<IndexExpression, SqlError> {
+        let text = text_of(expression);
+        let value = index_expression(table, &text, self.catalog)?;
+        if value.volatility() != Volatility::Immutable {
+            return Err(SqlError::new(
+                SqlState::INVALID_OBJECT_DEFINITION,
+                "functions in index expression must be marked IMMUTABLE",
+            ));
+        }
+        let named = Some(column_name(expression)).filter(|name| name != "?column?");
+        let stem = named.unwrap_or_else(|| "expr".to_owned());
+        let mut name = stem.clone();
+        let mut number = 0;
+        while others.iter().any(|other| other.name == name) {
+            number += 1;
+            name = format!("{stem}{number}");
+        }
+        Ok(IndexExpression { name, text, value })
     }
 
     pub(super) fn drop(
@@ -196,6 +241,17 @@ impl Binder<'_> {
             let (schema, _) = names::table_name(&target.name)?;
             self.check_schema(schema.as_deref(), false)?;
             let table = self.table(&target.name)?;
+            let position = match target.name.0.first() {
+                Some(ast::ObjectNamePart::Identifier(ident)) => self.position(ident.span),
+                _ => 0,
+            };
+            if table.is_parent() && self.says_only(position) {
+                return Err(SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    "cannot truncate only a partitioned table",
+                )
+                .hint("Do not specify the ONLY keyword, or use TRUNCATE ONLY on the partitions directly."));
+            }
             if !tables.iter().any(|t: &Arc<TableDef>| t.id == table.id) {
                 tables.push(table);
             }
@@ -214,10 +270,15 @@ impl Binder<'_> {
             truncate.identity,
             Some(ast::TruncateIdentityOption::Restart)
         );
+        let mut triggers = Vec::with_capacity(tables.len());
+        for table in &tables {
+            triggers.push(self.triggers(table, &|trigger| trigger.events.has(Event::Truncate))?);
+        }
         Ok(Statement::Truncate(Truncate {
             tables,
             named,
             restart,
+            triggers,
         }))
     }
 }
@@ -230,13 +291,8 @@ fn key_constraint(
 ) -> Result<KeyConstraint, SqlError> {
     let lookup = |name: &str| table.column(name);
     let key = key_columns(name, columns, &lookup)?;
-    match &table.partitioning {
-        Some(by) if !key.columns.contains(&by.column) => {
-            let column = &table.columns[by.column].name;
-            Err(partition::lacks_column(what, &table.name, column))
-        }
-        _ => Ok(key),
-    }
+    family::check_key(table, &key.columns, what)?;
+    Ok(key)
 }
 
 /// A key over columns that `lookup` finds.

@@ -8,6 +8,7 @@ use super::rules::Change;
 use super::scope::Scope;
 use super::{Binder, names};
 use crate::bound::{Delete, From, Statement};
+use crate::catalog::acl::Privileges;
 use crate::error::SqlError;
 
 impl Binder<'_> {
@@ -34,7 +35,8 @@ impl Binder<'_> {
         let table = self.table(name)?;
         let alias = alias.as_ref().map(|a| names::fold(&a.name));
         let mut scope = Scope::default();
-        let leaf = table_leaf(&table, alias, 0);
+        let mut leaf = table_leaf(&table, alias, 0);
+        leaf.reads = Some(self.need_change(&table, Privileges::DELETE));
         let shown = leaf.alias.clone();
         scope.push(leaf)?;
         let using = match &delete.using {

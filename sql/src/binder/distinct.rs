@@ -10,6 +10,7 @@ use super::expr::{Around, Clause};
 use super::scope::Scope;
 use crate::bound::{Expr, From, Leaf, LeafSource, OrderKey, Select, Target};
 use crate::error::{SqlError, SqlState};
+use crate::types::{Type, TypeKind};
 
 impl Binder<'_> {
     /// The targets that the expressions of DISTINCT ON are; new hidden ones for those that are not in the list.
@@ -102,6 +103,29 @@ pub(super) fn first_of_each(mut select: Select, firsts: Vec<usize>) -> Select {
         order_by: Vec::new(),
         limit: None,
         offset: None,
+        with_ties: false,
         locking: None,
     }
+}
+
+/// 42883 of a type whose values are not compared.
+pub(super) fn has_equality(ty: &Type) -> Result<(), SqlError> {
+    compares(ty, "an equality")
+}
+
+/// 42883 of a type whose values have no order.
+pub(super) fn has_order(ty: &Type) -> Result<(), SqlError> {
+    compares(ty, "an ordering")
+}
+
+fn compares(ty: &Type, operator: &str) -> Result<(), SqlError> {
+    let element = ty.kind.element().unwrap_or(ty.kind);
+    if element != TypeKind::Json {
+        return Ok(());
+    }
+    let message = format!(
+        "could not identify {operator} operator for type {}",
+        ty.kind
+    );
+    Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message))
 }

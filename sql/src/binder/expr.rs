@@ -35,6 +35,8 @@ pub(super) enum Clause {
     /// In a call with OVER.
     Window,
     IndexPredicate,
+    IndexExpression,
+    TriggerWhen,
 }
 
 impl Clause {
@@ -59,6 +61,8 @@ impl Clause {
             Clause::Check => "check constraints",
             Clause::Generated => "column generation expressions",
             Clause::IndexPredicate => "index predicates",
+            Clause::IndexExpression => "index expressions",
+            Clause::TriggerWhen => "trigger WHEN conditions",
             Clause::Transform => "transform expressions",
             Clause::Window => "window definitions",
         }
@@ -139,13 +143,20 @@ impl Binder<'_> {
             .unqualified(&name)
             .map_err(|e| e.or_at(self.position(ident.span)))?
         {
-            return Ok(found.expr);
+            return self
+                .column_or_variable(found.expr, std::slice::from_ref(&name))
+                .map_err(|e| e.or_at(self.position(ident.span)));
         }
         if let Some(expr) = self
             .surrounding(|scope| scope.unqualified(&name))
             .map_err(|e| e.or_at(self.position(ident.span)))?
         {
-            return Ok(expr);
+            return self
+                .column_or_variable(expr, std::slice::from_ref(&name))
+                .map_err(|e| e.or_at(self.position(ident.span)));
+        }
+        if let Some(variable) = self.variable(std::slice::from_ref(&name))? {
+            return Ok(variable);
         }
         if ident.quote_style.is_none() {
             // A few functions are called without brackets.
@@ -181,6 +192,9 @@ impl Binder<'_> {
             [alias, column] => (None, alias, column),
             [schema, table, column] => (Some(schema.as_str()), table, column),
             _ => {
+                if let Some(variable) = self.variable(&folded)? {
+                    return Ok(variable);
+                }
                 let refused = SqlError::unsupported("a name with more than three parts");
                 return Err(refused.or_at(position));
             }
@@ -197,7 +211,10 @@ impl Binder<'_> {
         });
         match around {
             Ok(Some(expr)) => Ok(expr),
-            Ok(None) => Err(error.or_at(position)),
+            Ok(None) => match self.variable(&folded)? {
+                Some(variable) => Ok(variable),
+                None => Err(error.or_at(position)),
+            },
             Err(error) => Err(error.or_at(position)),
         }
     }
@@ -338,6 +355,9 @@ impl Binder<'_> {
         negated: bool,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
+        if let Some(test) = self.row_distinct(left, right, negated, around)? {
+            return Ok(test);
+        }
         let left = self.expr(left, around)?;
         let right = self.expr(right, around)?;
         let (_, left, right) = self.comparable("=", left, right)?;
@@ -357,7 +377,7 @@ impl Binder<'_> {
         data_type: &ast::DataType,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
-        let to = super::type_of(data_type)?;
+        let to = self.type_of(data_type)?;
         let bound = match (to.kind, plain_number(input)) {
             (TypeKind::Array(_), _) if let ast::Expr::Array(array) = input => {
                 self.array_literal(&array.elem, Some(to), around)?
@@ -379,7 +399,7 @@ impl Binder<'_> {
             ast::DataType::Char(None) | ast::DataType::Character(None) => {
                 Type::of(TypeKind::BpChar)
             }
-            other => super::type_of(other)?,
+            other => self.type_of(other)?,
         };
         let literal = self.literal(&typed.value)?;
         let position = self.position(typed.value.span);

@@ -1,21 +1,17 @@
-//! FROM: relations and joins, and the scope they make.
+//! FROM: its relations, and the scope they make.
 
 use sqlparser::ast::{self, TableFactor};
 
 use super::call::{function_name, plain_argument};
-use super::expr::Clause;
+use super::join::inner;
 use super::rows::gives_rows;
-use super::scope::{Merged, Scope, ScopeColumn, ScopeLeaf};
+use super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::{Binder, names};
-use crate::bound::{
-    ColumnOrigin, CompareOp, Expr, From, Join, JoinKind, Lateral, Leaf, LeafSource, Node,
-    TableFunction,
-};
-use crate::catalog::TableDef;
+use crate::bound::{ColumnOrigin, Expr, From, Lateral, Leaf, LeafSource};
+use crate::catalog::{ObjectKind, TableDef};
 use crate::error::{SqlError, SqlState};
-use crate::functions::CastContext;
 use crate::system::SystemTable;
-use crate::types::{Type, TypeCategory, TypeKind};
+use crate::types::Type;
 
 impl Binder<'_> {
     /// A FROM list; its relations are added to the scope.
@@ -38,159 +34,37 @@ impl Binder<'_> {
         Ok(from)
     }
 
-    /// One item of a FROM list. Its ON clauses see only the item's own relations.
-    fn joined(
-        &mut self,
-        item: &ast::TableWithJoins,
-        outer: &mut Scope,
-        left: &[&Scope],
-    ) -> Result<From, SqlError> {
-        let mut scope = Scope {
-            width: outer.width,
-            ..Scope::default()
-        };
-        // The tree leans left by one join each; who walks it recurses.
-        if item.joins.len() > super::EXPR_DEPTH_MAX {
-            return Err(crate::parser::too_deep());
-        }
-        let mut left = left.to_vec();
-        left.push(outer);
-        let mut from = self.factor(&item.relation, &mut scope, &left)?;
-        for join in &item.joins {
-            from = self.join(from, join, &mut scope, &left)?;
-        }
-        for leaf in scope.leaves {
-            outer.push(leaf)?;
-        }
-        outer.merged.extend(scope.merged);
-        outer.width = scope.width;
-        Ok(from)
-    }
-
-    fn join(
-        &mut self,
-        left: From,
-        join: &ast::Join,
-        scope: &mut Scope,
-        around: &[&Scope],
-    ) -> Result<From, SqlError> {
-        use ast::JoinOperator as J;
-        let (kind, constraint) = match &join.join_operator {
-            J::Join(c) | J::Inner(c) | J::CrossJoin(c) => (JoinKind::Inner, c),
-            J::Left(c) | J::LeftOuter(c) => (JoinKind::Left, c),
-            J::Right(c) | J::RightOuter(c) => (JoinKind::Right, c),
-            J::FullOuter(c) => (JoinKind::Full, c),
-            _ => return Err(SqlError::unsupported("this kind of join")),
-        };
-        let mut right_scope = Scope {
-            width: scope.width,
-            ..Scope::default()
-        };
-        let mut beside = around.to_vec();
-        beside.push(scope);
-        let right = self.factor(&join.relation, &mut right_scope, &beside)?;
-        if matches!(kind, JoinKind::Right | JoinKind::Full)
-            && let Some(table) = reads_left(&right, scope)
-        {
-            return Err(SqlError::new(
-                SqlState::INVALID_COLUMN_REFERENCE,
-                format!("invalid reference to FROM-clause entry for table \"{table}\""),
-            )
-            .detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference."));
-        }
-        let shared: Vec<String> = match constraint {
-            ast::JoinConstraint::Using(columns) => columns
-                .iter()
-                .map(|name| match names::parts(name)?.as_slice() {
-                    [ident] => Ok(names::fold(ident)),
-                    _ => Err(SqlError::unsupported("a qualified name in USING")),
-                })
-                .collect::<Result<_, _>>()?,
-            ast::JoinConstraint::Natural => scope
-                .star()
-                .into_iter()
-                .map(|(name, _)| name)
-                .filter(|name| matches!(right_scope.unqualified(name), Ok(Some(_))))
-                .collect(),
-            _ => Vec::new(),
-        };
-        let using = self.merge(kind, &shared, scope, &mut right_scope)?;
-        for leaf in right_scope.leaves {
-            scope.push(leaf)?;
-        }
-        scope.merged.extend(right_scope.merged);
-        let on = match constraint {
-            ast::JoinConstraint::On(condition) => {
-                let bound = self.scalar(condition, scope, Clause::On)?;
-                Some(
-                    self.condition(bound, "JOIN/ON")
-                        .map_err(|e| e.or_at(self.position_near(condition)))?,
-                )
-            }
-            _ => using,
-        };
-        Ok(From::Join(Box::new(Join {
-            kind,
-            left,
-            right,
-            on,
-        })))
-    }
-
-    /// Merges the shared columns of two sides and gives the condition that they are equal.
-    fn merge(
-        &mut self,
-        kind: JoinKind,
-        shared: &[String],
-        left: &mut Scope,
-        right: &mut Scope,
-    ) -> Result<Option<Expr>, SqlError> {
-        let mut conditions = Vec::new();
-        let mut merged = Vec::new();
-        for name in shared {
-            let find = |scope: &Scope, side: &str| {
-                scope.unqualified(name)?.ok_or_else(|| {
-                    SqlError::new(
-                        SqlState::UNDEFINED_COLUMN,
-                        format!("column \"{name}\" specified in USING clause does not exist in {side} table"),
-                    )
-                })
-            };
-            let l = find(left, "left")?.expr;
-            let r = find(right, "right")?.expr;
-            conditions.push(self.compare(CompareOp::Eq, l.clone(), r.clone())?);
-            let expr = match kind {
-                JoinKind::Inner | JoinKind::Left => l,
-                JoinKind::Right => r,
-                JoinKind::Full => {
-                    let (ty, args) = self.unify(vec![l, r], "JOIN/USING")?;
-                    Expr::new(ty, Node::Coalesce(args))
-                }
-            };
-            merged.push(Merged {
-                name: name.clone(),
-                expr,
-            });
-            hide(left, name);
-            hide(right, name);
-        }
-        // What was merged before and is not merged again stays behind the new ones.
-        merged.append(&mut left.merged);
-        left.merged = merged;
-        Ok(match conditions.len() {
-            0 => None,
-            1 => conditions.pop(),
-            _ => Some(Expr::new(Type::BOOL, Node::And(conditions))),
-        })
-    }
-
     /// One relation, which may read what stands `left` of it.
-    fn factor(
+    pub(super) fn factor(
         &mut self,
         factor: &TableFactor,
         scope: &mut Scope,
         left: &[&Scope],
     ) -> Result<From, SqlError> {
+        let called = match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args: Some(args),
+                with_ordinality,
+                ..
+            } => Some((name, &args.args[..], *with_ordinality, alias)),
+            TableFactor::Function {
+                name,
+                args,
+                with_ordinality,
+                alias,
+                ..
+            } => Some((name, &args[..], *with_ordinality, alias)),
+            _ => None,
+        };
+        if let Some((name, args, ordinality, alias)) = called {
+            let around = (&mut *scope, left);
+            let routine = (name, args);
+            if let Some(from) = self.routine_in_from(routine, ordinality, alias.as_ref(), around)? {
+                return Ok(from);
+            }
+        }
         match factor {
             TableFactor::Table {
                 name,
@@ -211,21 +85,32 @@ impl Binder<'_> {
                 if let Some(view) = self.view(name)? {
                     let of_view =
                         |binder: &mut Self| binder.expanded(&view, alias_name, scope.width);
-                    let (leaf, select) = self.deeper(of_view)?;
+                    let (mut leaf, select) = self.deeper(of_view)?;
+                    leaf.reads = Some(self.need_view(&view));
                     let source = LeafSource::Subquery(Box::new(select));
                     return self.leaf(leaf, source, alias.as_ref(), scope);
                 }
                 let table = match self.table(name) {
                     Err(missing) => {
                         let Some(table) = names::system_table(name) else {
-                            return Err(missing);
+                            let (leaf, source) = self.sequence_leaf(name, alias_name, missing)?;
+                            return self.leaf(
+                                ScopeLeaf {
+                                    first_slot: scope.width,
+                                    ..leaf
+                                },
+                                source,
+                                alias.as_ref(),
+                                scope,
+                            );
                         };
                         let leaf = system_leaf(table, alias_name, scope.width);
                         return self.leaf(leaf, LeafSource::System(table), alias.as_ref(), scope);
                     }
                     table => table?,
                 };
-                let leaf = table_leaf(&table, alias_name, scope.width);
+                let mut leaf = table_leaf(&table, alias_name, scope.width);
+                leaf.reads = Some(self.need_read(ObjectKind::Table, table.id, &table.name));
                 self.leaf(leaf, LeafSource::Table(table), alias.as_ref(), scope)
             }
             TableFactor::UNNEST {
@@ -236,7 +121,13 @@ impl Binder<'_> {
                 with_ordinality,
             } => {
                 let args: Vec<&ast::Expr> = array_exprs.iter().collect();
-                self.rows_in_from("unnest", &args, *with_ordinality, alias.as_ref(), scope)
+                self.rows_in_from(
+                    "unnest",
+                    &args,
+                    *with_ordinality,
+                    alias.as_ref(),
+                    (scope, left),
+                )
             }
             TableFactor::Table {
                 name,
@@ -248,7 +139,13 @@ impl Binder<'_> {
                 let args = args.args.iter().map(plain_argument);
                 let args = args.collect::<Result<Vec<_>, _>>()?;
                 let name = function_name(name)?;
-                self.rows_in_from(&name, &args, *with_ordinality, alias.as_ref(), scope)
+                self.rows_in_from(
+                    &name,
+                    &args,
+                    *with_ordinality,
+                    alias.as_ref(),
+                    (scope, left),
+                )
             }
             TableFactor::Function {
                 lateral: _,
@@ -260,7 +157,13 @@ impl Binder<'_> {
                 let args = args.iter().map(plain_argument);
                 let args = args.collect::<Result<Vec<_>, _>>()?;
                 let name = function_name(name)?;
-                self.rows_in_from(&name, &args, *with_ordinality, alias.as_ref(), scope)
+                self.rows_in_from(
+                    &name,
+                    &args,
+                    *with_ordinality,
+                    alias.as_ref(),
+                    (scope, left),
+                )
             }
             TableFactor::Table {
                 name,
@@ -314,10 +217,13 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, what)
                 .hint("For example, FROM (SELECT ...) [AS] foo."));
         };
-        let (select, args) = match left {
-            None => (self.query(subquery)?, Vec::new()),
-            Some(left) => self.beside(left, |binder| binder.query(subquery))?,
+        self.rows_as_fields = matches!(subquery.body.as_ref(), ast::SetExpr::Select(_));
+        let bound = match left {
+            None => self.query(subquery).map(|select| (select, Vec::new())),
+            Some(left) => self.beside(left, |binder| binder.query(subquery)),
         };
+        self.rows_as_fields = false;
+        let (select, args) = bound?;
         let columns = select
             .columns()
             .iter()
@@ -335,57 +241,15 @@ impl Binder<'_> {
             first_slot: scope.width,
             columns,
             key: Vec::new(),
+            routed: Vec::new(),
+            reads: None,
         };
         let source = lateral(args, LeafSource::Subquery(Box::new(select)));
         self.leaf(leaf, source, alias, scope)
     }
 
-    /// A function in FROM: one that is a source of rows, or any other, which gives one row.
-    fn table_function(
-        &mut self,
-        name: &ast::ObjectName,
-        args: &[ast::FunctionArg],
-        alias: Option<&ast::TableAlias>,
-        (scope, left): (&mut Scope, &[&Scope]),
-    ) -> Result<From, SqlError> {
-        let name = function_name(name)?;
-        let empty = Scope::default();
-        let (bound, read) = self.beside(left, |binder| {
-            let mut bound = Vec::with_capacity(args.len());
-            for arg in args {
-                bound.push(binder.scalar(plain_argument(arg)?, &empty, Clause::FromFunction)?);
-            }
-            Ok(bound)
-        })?;
-        let (ty, source) = match TableFunction::of(&name) {
-            Some(function) => self.rows_of(function, bound)?,
-            None => {
-                let call = self.call(&name, bound)?;
-                (call.ty, LeafSource::Values(vec![vec![call]]))
-            }
-        };
-        let shown = match alias {
-            Some(alias) => names::fold(&alias.name),
-            None => name,
-        };
-        let leaf = ScopeLeaf {
-            alias: shown.clone(),
-            table_name: None,
-            schema: None,
-            first_slot: scope.width,
-            columns: vec![ScopeColumn {
-                name: shown,
-                ty,
-                origin: None,
-                hidden: false,
-            }],
-            key: Vec::new(),
-        };
-        self.leaf(leaf, lateral(read, source), alias, scope)
-    }
-
     /// Runs `bind` for a relation that may read what stands `left` of it; what it reads comes with its result.
-    fn beside<T>(
+    pub(super) fn beside<T>(
         &mut self,
         left: &[&Scope],
         bind: impl FnOnce(&mut Self) -> Result<T, SqlError>,
@@ -396,88 +260,6 @@ impl Binder<'_> {
             all.merged.extend(scope.merged.iter().cloned());
         }
         self.within_lateral(all, bind)
-    }
-
-    /// The source that a function is, and the type of its column.
-    pub(super) fn rows_of(
-        &mut self,
-        function: TableFunction,
-        args: Vec<Expr>,
-    ) -> Result<(Type, LeafSource), SqlError> {
-        match function {
-            TableFunction::GenerateSeries => self.series(args),
-            TableFunction::Rows { .. } => Err(SqlError::internal("rows without arrays")),
-            TableFunction::TxidStatus => {
-                let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
-                let Ok([number]) = <[Expr; 1]>::try_from(args) else {
-                    return Err(super::call::no_function(function.name(), &types));
-                };
-                let args = vec![self.coerce(number, Type::INT8, CastContext::Implicit)?];
-                Ok((Type::TEXT, LeafSource::Function { function, args }))
-            }
-        }
-    }
-
-    /// The arguments of generate_series, in the type they share.
-    fn series(&mut self, args: Vec<Expr>) -> Result<(Type, LeafSource), SqlError> {
-        let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
-        if args.len() < 2 || args.len() > 3 {
-            return Err(super::call::no_function("generate_series", &types));
-        }
-        if types
-            .iter()
-            .any(|t| t.kind.category() == TypeCategory::DateTime)
-        {
-            return self.series_of_moments(args);
-        }
-        let widest = types
-            .iter()
-            .map(|t| t.kind)
-            .filter(|k| *k != TypeKind::Unknown)
-            .try_fold(TypeKind::Int4, |widest, kind| match kind {
-                TypeKind::Int2 | TypeKind::Int4 => Ok(widest),
-                TypeKind::Int8 if widest == TypeKind::Int4 => Ok(TypeKind::Int8),
-                TypeKind::Int8 => Ok(widest),
-                TypeKind::Numeric => Ok(TypeKind::Numeric),
-                _ => Err(super::call::no_function("generate_series", &types)),
-            })?;
-        let ty = Type::of(widest);
-        let mut cast = Vec::with_capacity(args.len());
-        for arg in args {
-            cast.push(self.coerce(arg, ty, CastContext::Implicit)?);
-        }
-        let source = LeafSource::Function {
-            function: TableFunction::GenerateSeries,
-            args: cast,
-        };
-        Ok((ty, source))
-    }
-
-    /// The arguments of generate_series over timestamps, dates becoming `timestamptz` as in PostgreSQL.
-    fn series_of_moments(&mut self, args: Vec<Expr>) -> Result<(Type, LeafSource), SqlError> {
-        let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
-        let Ok([start, stop, step]) = <[Expr; 3]>::try_from(args) else {
-            return Err(super::call::no_function("generate_series", &types));
-        };
-        let local = |ty: &Type| matches!(ty.kind, TypeKind::Timestamp | TypeKind::Unknown);
-        let ty = match types[..2].iter().all(local) {
-            true => Type::TIMESTAMP,
-            false => Type::TIMESTAMPTZ,
-        };
-        let args = vec![
-            self.coerce(start, ty, CastContext::Implicit)?,
-            self.coerce(stop, ty, CastContext::Implicit)?,
-            self.coerce(step, Type::INTERVAL, CastContext::Implicit)
-                .map_err(|e| match e.sqlstate() {
-                    SqlState::CANNOT_COERCE => super::call::no_function("generate_series", &types),
-                    _ => e,
-                })?,
-        ];
-        let source = LeafSource::Function {
-            function: TableFunction::GenerateSeries,
-            args,
-        };
-        Ok((ty, source))
     }
 
     /// Adds a relation to the scope, its columns renamed by the alias list.
@@ -517,26 +299,11 @@ impl Binder<'_> {
 }
 
 /// A source, and what it reads of what stands left of it.
-fn lateral(args: Vec<(usize, Expr)>, source: LeafSource) -> LeafSource {
+pub(super) fn lateral(args: Vec<(usize, Expr)>, source: LeafSource) -> LeafSource {
     match args.is_empty() {
         true => source,
         false => LeafSource::Lateral(Box::new(Lateral { args, source })),
     }
-}
-
-/// The relation of `scope` that another reads.
-fn reads_left(from: &From, scope: &Scope) -> Option<String> {
-    let mut found = None;
-    from.for_each_leaf(&mut |leaf| {
-        if let LeafSource::Lateral(lateral) = &leaf.source {
-            for (_, arg) in &lateral.args {
-                arg.for_each_column(&mut |slot| {
-                    found = scope.leaf_of_slot(slot).map(|(leaf, _)| leaf.alias.clone());
-                });
-            }
-        }
-    });
-    found
 }
 
 /// A table as an expression sees it.
@@ -571,6 +338,15 @@ pub(super) fn table_leaf(table: &TableDef, alias: Option<String>, first_slot: us
         first_slot,
         columns,
         key,
+        routed: match table.is_parent() {
+            true => table
+                .routing_columns()
+                .iter()
+                .map(|c| first_slot + c)
+                .collect(),
+            false => Vec::new(),
+        },
+        reads: None,
     }
 }
 
@@ -593,25 +369,7 @@ fn system_leaf(table: SystemTable, alias: Option<String>, first_slot: usize) -> 
         first_slot,
         columns: (1..).zip(table.columns()).map(column).collect(),
         key: Vec::new(),
-    }
-}
-
-/// An inner join of two FROM items.
-pub(super) fn inner(left: From, right: From, on: Option<Expr>) -> From {
-    From::Join(Box::new(Join {
-        kind: JoinKind::Inner,
-        left,
-        right,
-        on,
-    }))
-}
-
-/// A merged column stands for those of this name.
-fn hide(scope: &mut Scope, name: &str) {
-    scope.merged.retain(|m| m.name != name);
-    for leaf in &mut scope.leaves {
-        for column in leaf.columns.iter_mut().filter(|c| c.name == name) {
-            column.hidden = true;
-        }
+        routed: Vec::new(),
+        reads: None,
     }
 }

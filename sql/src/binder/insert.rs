@@ -6,11 +6,13 @@ use sqlparser::ast;
 
 use super::expr::Clause;
 use super::from::table_leaf;
-use super::given::takes_given;
+use super::given::{Overriding, takes_given};
+use super::needs::Columns;
 use super::rules::Change;
 use super::scope::Scope;
 use super::{Binder, names};
 use crate::bound::{Expr, Insert, InsertSource, OnConflict, Statement, Target};
+use crate::catalog::acl::Privileges;
 use crate::catalog::{ColumnDef, TableDef};
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
@@ -35,6 +37,8 @@ impl Binder<'_> {
         let table = self.table(name)?;
         let alias = insert.table_alias.as_ref().map(|a| names::fold(&a.alias));
         let columns = self.insert_columns(&table, &insert.columns)?;
+        let reads = self.need_change(&table, Privileges::INSERT);
+        self.need_columns(&table, Privileges::INSERT, &columns);
         let explicit = !insert.columns.is_empty();
         let source = match &insert.source {
             None => InsertSource::Values(vec![self.default_row(&table, &[])?]),
@@ -46,7 +50,7 @@ impl Binder<'_> {
         let on_conflict = match &insert.on {
             None => None,
             Some(ast::OnInsert::OnConflict(conflict)) => {
-                Some(self.conflict(&table, alias.as_deref(), conflict)?)
+                Some(self.conflict(&table, (alias.as_deref(), &reads), conflict)?)
             }
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
         };
@@ -54,13 +58,16 @@ impl Binder<'_> {
         let updates: Vec<usize> = updates
             .flat_map(|update| update.assignments.iter().map(|a| a.column))
             .collect();
+        if !updates.is_empty() {
+            self.need_columns(&table, Privileges::UPDATE, &updates);
+        }
         let change = Change {
             inserts: true,
             deletes: false,
             updates: &updates,
         };
         let integrity = self.integrity(&table, change)?;
-        let returning = self.returning(&table, alias, insert.returning.as_deref())?;
+        let returning = self.returning(&table, (alias, reads), insert.returning.as_deref())?;
         Ok(Statement::Insert(Box::new(Insert {
             table,
             source,
@@ -71,7 +78,7 @@ impl Binder<'_> {
     }
 
     /// The columns that the source's values go to, in its order.
-    fn insert_columns(
+    pub(super) fn insert_columns(
         &self,
         table: &TableDef,
         list: &[ast::ObjectName],
@@ -105,8 +112,9 @@ impl Binder<'_> {
         values: &ast::Values,
     ) -> Result<InsertSource, SqlError> {
         let scope = Scope::default();
-        let overriding = self.overriding();
         let width = values.rows.first().map_or(0, |row| row.content.len());
+        // Once: it reads the text.
+        let overriding = self.overriding();
         let mut rows = Vec::with_capacity(values.rows.len());
         for row in &values.rows {
             if row.content.len() != width {
@@ -115,22 +123,34 @@ impl Binder<'_> {
                     "VALUES lists must all be the same length",
                 ));
             }
-            check_count(width, columns.len(), explicit)?;
-            let mut whole: Vec<Option<Expr>> = vec![None; table.columns.len()];
-            for (column, expr) in columns.iter().zip(&row.content) {
-                if is_default(expr) {
-                    continue;
-                }
-                let given = takes_given(&table.columns[*column], overriding)?;
-                let bound = self.scalar(expr, &scope, Clause::Values)?;
-                let bound = self
-                    .assign(bound, &table.columns[*column])
-                    .map_err(|e| e.or_at(self.position_near(expr)))?;
-                whole[*column] = Some(bound).filter(|_| given);
-            }
-            rows.push(self.filled(table, whole)?);
+            let to = (columns, explicit, overriding);
+            rows.push(self.insert_row(table, to, &row.content, &scope)?);
         }
         Ok(InsertSource::Values(rows))
+    }
+
+    /// A whole row of values that go to `columns`.
+    pub(super) fn insert_row(
+        &mut self,
+        table: &Arc<TableDef>,
+        (columns, explicit, overriding): (&[usize], bool, Overriding),
+        values: &[ast::Expr],
+        scope: &Scope,
+    ) -> Result<Vec<Expr>, SqlError> {
+        check_count(values.len(), columns.len(), explicit)?;
+        let mut whole: Vec<Option<Expr>> = vec![None; table.columns.len()];
+        for (column, expr) in columns.iter().zip(values) {
+            if is_default(expr) {
+                continue;
+            }
+            let given = takes_given(&table.columns[*column], overriding)?;
+            let bound = self.scalar(expr, scope, Clause::Values)?;
+            let bound = self
+                .assign(bound, &table.columns[*column])
+                .map_err(|e| e.or_at(self.position_near(expr)))?;
+            whole[*column] = Some(bound).filter(|_| given);
+        }
+        self.filled(table, whole)
     }
 
     fn insert_select(
@@ -196,7 +216,13 @@ impl Binder<'_> {
             return Ok(Expr::constant(column.ty, Value::Null));
         };
         let parsed = crate::parser::parse_expression(text)?;
+        let needs = self.needs.len();
         let bound = self.scalar(&parsed, &Scope::default(), Clause::Default)?;
+        if column.more.identity.is_some() {
+            // Its sequence is the table's, and nobody has to be allowed to use it.
+            self.needs.truncate(needs);
+        }
+        self.guard_needs(needs);
         self.assign(bound, column)
     }
 
@@ -204,14 +230,16 @@ impl Binder<'_> {
     pub(super) fn returning(
         &mut self,
         table: &TableDef,
-        alias: Option<String>,
+        (alias, reads): (Option<String>, Columns),
         items: Option<&[ast::SelectItem]>,
     ) -> Result<Vec<Target>, SqlError> {
         let Some(items) = items else {
             return Ok(Vec::new());
         };
         let mut scope = Scope::default();
-        scope.push(table_leaf(table, alias, 0))?;
+        let mut leaf = table_leaf(table, alias, 0);
+        leaf.reads = Some(reads);
+        scope.push(leaf)?;
         self.targets(items, &scope, Clause::Returning, None, None)
     }
 }

@@ -60,7 +60,7 @@ impl Binder<'_> {
 fn expr_is_foldable(expr: &Expr) -> bool {
     match &expr.node {
         Node::Const(_) | Node::Column(_) | Node::Param(_) => false,
-        Node::Outer(_) | Node::Subquery(_) => false,
+        Node::Outer(_) | Node::Subquery(_) | Node::Routine(_) => false,
         Node::Call { function, .. } => function.volatility == Volatility::Immutable,
         Node::Cast { input, .. } => {
             crate::functions::cast_volatility(input.ty, expr.ty) == Volatility::Immutable

@@ -15,9 +15,11 @@ mod coerce;
 mod column_name;
 mod conflict;
 mod copy;
+mod cursor;
 mod ddl;
 mod delete;
 mod distinct;
+mod enums;
 mod expr;
 mod from;
 mod given;
@@ -25,29 +27,41 @@ mod group;
 mod grouping_sets;
 mod insert;
 mod interval;
+mod join;
 mod json;
 mod literal;
+mod locking;
+mod merge;
 mod named_args;
 mod names;
+mod needs;
 mod operator;
 mod params;
 mod path;
 mod polymorphic;
 mod query;
+mod routine;
+mod routine_call;
 mod row_compare;
 mod rows;
 mod rules;
 mod scope;
+mod security;
 mod select;
 mod sequence;
 mod set;
 mod special;
+mod stored;
 mod subquery;
 mod symbol;
+mod table_function;
+mod target_rows;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod type_name;
 mod update;
+mod variables;
 mod view;
 mod whole_row;
 mod window;
@@ -64,10 +78,13 @@ use crate::parser::{self, Parsed, position_of};
 
 pub use params::ParamTypes;
 pub use path::search_path;
-pub use rules::index_condition;
+pub use routine::{BoundBody, bind_body};
+pub use rules::{index_condition, index_expression};
+pub use stored::{StoredText, unbound};
 #[cfg(test)]
 pub(crate) use tests::NoTables;
-pub use type_name::type_of;
+pub use type_name::{type_for, type_of};
+pub use variables::{Prefer, Variable, Variables};
 
 /// How deep expressions and subqueries may nest.
 pub const EXPR_DEPTH_MAX: usize = 250;
@@ -77,6 +94,16 @@ pub fn bind(
     parsed: &Parsed,
     catalog: &dyn CatalogView,
     params: &mut ParamTypes,
+    cx: &EvalContext,
+) -> Result<Statement, SqlError> {
+    bind_among(parsed, catalog, (params, None), cx)
+}
+
+/// As [`bind`], for a statement that may name variables.
+pub fn bind_among(
+    parsed: &Parsed,
+    catalog: &dyn CatalogView,
+    (params, variables): (&mut ParamTypes, Option<&dyn Variables>),
     cx: &EvalContext,
 ) -> Result<Statement, SqlError> {
     let path = path::search_path(catalog, cx);
@@ -89,6 +116,7 @@ pub fn bind(
         false => &along,
     };
     let mut binder = Binder::of(&parsed.text, (catalog, &path), params, (cx, 0));
+    binder.variables = variables;
     let bound = binder
         .statement(&parsed.statement)
         .map_err(|e| match e.fields().position {
@@ -96,6 +124,7 @@ pub fn bind(
             None => e,
         })?;
     binder.params.finish()?;
+    binder.check_needs()?;
     Ok(bound)
 }
 
@@ -105,6 +134,8 @@ struct Binder<'a> {
     /// Where names without a schema are looked for.
     path: &'a [String],
     params: &'a mut ParamTypes,
+    /// What names mean that are no columns.
+    variables: Option<&'a dyn Variables>,
     cx: &'a EvalContext,
     depth: usize,
     /// What is around the query in hand, from the outside in.
@@ -115,10 +146,16 @@ struct Binder<'a> {
     changes: Vec<(usize, Statement)>,
     /// The select list that comes next leaves literals without a type.
     unsettled: bool,
+    /// The select list that comes next may have rows: their fields are its columns.
+    rows_as_fields: bool,
     /// How many outer slots there are.
     outer_slots: usize,
     /// How many queries in expressions there are.
     subqueries: usize,
+    /// What has to be allowed.
+    needs: Vec<needs::Need>,
+    /// The role that it has to be allowed to; `None` is who asks.
+    role: Option<u32>,
 }
 
 impl<'a> Binder<'a> {
@@ -134,14 +171,18 @@ impl<'a> Binder<'a> {
             catalog,
             path,
             params,
+            variables: None,
             cx,
             depth,
             surroundings: Vec::new(),
             named: Vec::new(),
             unsettled: false,
+            rows_as_fields: false,
             changes: Vec::new(),
             outer_slots: 0,
             subqueries: 0,
+            needs: Vec::new(),
+            role: None,
         }
     }
 }
@@ -152,15 +193,18 @@ impl Binder<'_> {
             parser::Statement::Ready(ready) => self.ready(ready),
             parser::Statement::Copy(copy) => self.copy(copy),
             parser::Statement::Identity(syntax) => self.alter_identity(syntax),
-            parser::Statement::Explain {
-                analyze,
-                verbose,
-                costs,
-                statement,
-            } => Ok(Statement::Explain(Explain {
-                analyze: *analyze,
-                verbose: *verbose,
-                costs: *costs,
+            parser::Statement::Partition(syntax) => self.alter_partition(syntax),
+            parser::Statement::Declare {
+                name,
+                options,
+                query,
+            } => self.declare(name, *options, query),
+            parser::Statement::Routine(syntax) => self.routine(syntax),
+            parser::Statement::Trigger(syntax) => self.trigger(syntax),
+            parser::Statement::Security(syntax) => self.security(syntax),
+            parser::Statement::Prepare(prepare) => self.prepare(prepare),
+            parser::Statement::Explain { options, statement } => Ok(Statement::Explain(Explain {
+                options: *options,
                 statement: Box::new(self.statement(statement)?),
             })),
             parser::Statement::Sql(sql) => {
@@ -179,7 +223,8 @@ impl Binder<'_> {
             ast::Statement::Query(query) => match query.body.as_ref() {
                 ast::SetExpr::Insert(changing)
                 | ast::SetExpr::Update(changing)
-                | ast::SetExpr::Delete(changing) => {
+                | ast::SetExpr::Delete(changing)
+                | ast::SetExpr::Merge(changing) => {
                     self.under(query.with.as_ref(), |binder| binder.sql(changing))
                 }
                 _ => Ok(Statement::Select(Box::new(self.query(query)?))),
@@ -187,17 +232,12 @@ impl Binder<'_> {
             ast::Statement::Insert(insert) => self.insert(insert),
             ast::Statement::Update(update) => self.update(update),
             ast::Statement::Delete(delete) => self.delete(delete),
+            ast::Statement::Merge(merge) => self.merge_into(merge),
             ast::Statement::CreateTable(create) => self.create_table(create),
             ast::Statement::CreateView(create) => self.create_view(create),
             ast::Statement::CreateIndex(create) => self.create_index(create),
             ast::Statement::AlterTable(alter) => self.alter_table(alter),
             ast::Statement::AlterIndex { name, operation } => self.alter_index(name, operation),
-            ast::Statement::Comment {
-                object_type,
-                object_name,
-                comment,
-                ..
-            } => self.comment(object_type, object_name, comment.as_deref()),
             ast::Statement::Truncate(truncate) => self.truncate(truncate),
             ast::Statement::Drop {
                 object_type,
@@ -213,6 +253,15 @@ impl Binder<'_> {
             } => self.execute(name, parameters),
             other => Err(unsupported_statement(other)),
         }
+    }
+
+    fn prepare(&mut self, prepare: &parser::PrepareSyntax) -> Result<Statement, SqlError> {
+        let types = prepare.types.iter().map(|ty| self.type_of(ty));
+        Ok(Statement::Prepare {
+            name: prepare.name.clone(),
+            param_types: types.collect::<Result<_, _>>()?,
+            text: prepare.text.clone(),
+        })
     }
 
     fn execute(

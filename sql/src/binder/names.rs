@@ -76,8 +76,26 @@ impl Binder<'_> {
             Some(ObjectNamePart::Identifier(ident)) => self.position(ident.span),
             _ => 0,
         };
-        self.table_called(schema.as_deref(), &table)
-            .map_err(|e| e.or_at(position))
+        let found = self.table_called(schema.as_deref(), &table);
+        let found = found.map_err(|e| e.or_at(position))?;
+        Ok(match found.is_parent() && self.says_only(position) {
+            true => Arc::new(found.without_partitions()),
+            false => found,
+        })
+    }
+
+    /// Stands ONLY before the name at this position?
+    pub(super) fn says_only(&self, position: u32) -> bool {
+        let before: String = self
+            .text
+            .chars()
+            .take(position.saturating_sub(1) as usize)
+            .collect();
+        let before = before.trim_end().trim_end_matches('(').trim_end();
+        let word = before
+            .rsplit(|c: char| !c.is_alphanumeric() && c != '_')
+            .next();
+        word.is_some_and(|word| word.eq_ignore_ascii_case("only"))
     }
 
     /// The table of a name, or 42P01.
@@ -86,6 +104,7 @@ impl Binder<'_> {
         schema: Option<&str>,
         name: &str,
     ) -> Result<Arc<TableDef>, SqlError> {
+        self.check_usage(schema)?;
         if let Some(table) = self.catalog.table(schema, name)? {
             return Ok(table);
         }

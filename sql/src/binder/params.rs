@@ -1,5 +1,8 @@
 //! The types of a statement's parameters: given by the client, or told by where they stand.
 
+use std::sync::Arc;
+
+use crate::catalog::{Snapshot, TypeDef};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Type, TypeKind};
 
@@ -9,6 +12,10 @@ pub struct ParamTypes {
     types: Vec<Type>,
     /// How many the client declared; EXECUTE of PREPARE needs no more than it declares.
     declared: usize,
+    /// The types of users' that the statement names.
+    named: Vec<Arc<TypeDef>>,
+    /// It was allowed something by what has no guard of its own: it holds for this catalog alone.
+    watches: bool,
 }
 
 impl ParamTypes {
@@ -22,26 +29,63 @@ impl ParamTypes {
         ParamTypes {
             declared: types.len(),
             types,
+            named: Vec::new(),
+            watches: false,
+        }
+    }
+
+    /// The same, where those that users made are as the catalog has them.
+    pub fn declared_in(mut types: Vec<Type>, catalog: &Snapshot) -> ParamTypes {
+        let mut named = Vec::new();
+        for ty in types.iter_mut().filter(|ty| ty.kind.is_users()) {
+            *ty = catalog.types().now(*ty);
+            named.extend(catalog.types().with_oid(ty.oid()).cloned());
+        }
+        ParamTypes {
+            named,
+            ..ParamTypes::declared(types)
         }
     }
 
     /// From the OIDs of a Parse message; 0 is for us to find out.
-    pub fn from_oids(oids: &[u32]) -> Result<ParamTypes, SqlError> {
+    pub fn from_oids(oids: &[u32], catalog: &Snapshot) -> Result<ParamTypes, SqlError> {
         let mut types = Vec::with_capacity(oids.len());
         for oid in oids {
             types.push(match oid {
                 0 => Type::UNKNOWN,
-                oid => TypeKind::from_oid(*oid).map(Type::of).ok_or_else(|| {
+                // What JDBC declares for what a function gives back; a call leaves it out.
+                2278 => Type::of(TypeKind::Void),
+                oid => catalog.types().kind(*oid).map(Type::of).ok_or_else(|| {
                     SqlError::unsupported(format!("a parameter of the type with OID {oid}"))
                 })?,
             });
         }
-        Ok(ParamTypes::declared(types))
+        Ok(ParamTypes::declared_in(types, catalog))
     }
 
     /// The types, after binding.
     pub fn types(&self) -> &[Type] {
         &self.types
+    }
+
+    /// The types of users' that the statement names, after binding.
+    pub fn named(&self) -> &[Arc<TypeDef>] {
+        &self.named
+    }
+
+    /// Does the plan hold for this catalog alone?
+    pub fn watches_catalog(&self) -> bool {
+        self.watches
+    }
+
+    pub(super) fn watch_catalog(&mut self) {
+        self.watches = true;
+    }
+
+    pub(super) fn name_type(&mut self, ty: Arc<TypeDef>) {
+        if !self.named.iter().any(|of| of.id == ty.id) {
+            self.named.push(ty);
+        }
     }
 
     /// How many there are.
@@ -81,6 +125,12 @@ impl ParamTypes {
             .detail(format!("{} versus {}", known.kind, wanted.kind)));
         }
         Ok(())
+    }
+
+    /// The type of a parameter (from 0) is this.
+    pub(super) fn declare(&mut self, index: usize, ty: Type) {
+        self.get(index);
+        self.types[index] = ty;
     }
 
     /// 42P18 for one whose type nothing has told.

@@ -3,26 +3,55 @@
 use std::sync::Arc;
 
 use super::Binder;
-use crate::bound::Statement;
-use crate::catalog::{CatalogView, PUBLIC_SCHEMA, RoleDef, SequenceDef, TableDef, ViewDef};
+use crate::bound::{AlterTypeAction, NamedObject, Statement};
+use crate::catalog::acl::Privileges;
+use crate::catalog::{
+    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, RoleDef, RoutineDef, Security, SequenceDef,
+    TableDef, TypeDef, ViewDef,
+};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
+use crate::pg_catalog::PUBLIC_NAMESPACE;
 
 /// The schemas of the setting that are there, in order.
 pub fn search_path(catalog: &dyn CatalogView, cx: &EvalContext) -> Vec<String> {
     let setting = cx.settings.get("search_path").unwrap_or_default();
+    let user = cx.current_user();
+    let usable = usable(catalog, &user);
     let named = setting.split(',').map(|part| {
         let part = part.trim();
         let quoted = part.strip_prefix('"').and_then(|p| p.strip_suffix('"'));
         let name = quoted.map_or_else(|| part.to_owned(), |p| p.replace("\"\"", "\""));
         match name.as_str() {
-            "$user" => cx.user.clone(),
+            "$user" => user.clone(),
             // SET keeps what was in quotes without them.
             name if catalog.schema_exists(name) => name.to_owned(),
             name => name.to_ascii_lowercase(),
         }
     });
-    named.filter(|name| catalog.schema_exists(name)).collect()
+    let there = named.filter(|name| catalog.schema_exists(name));
+    there.filter(|name| usable(name)).collect()
+}
+
+/// Which schemas a role may look for names in.
+fn usable(catalog: &dyn CatalogView, user: &str) -> impl Fn(&str) -> bool {
+    let role = catalog.role(user).ok().flatten();
+    let asked = catalog
+        .security()
+        .zip(role)
+        .filter(|(_, role)| !role.superuser);
+    move |name| {
+        let Some((security, role)) = &asked else {
+            return true;
+        };
+        let id = match name {
+            PUBLIC_SCHEMA => Some(PUBLIC_NAMESPACE),
+            name => catalog.schema_oid(name),
+        };
+        let schema = Object::new(ObjectKind::Schema, id.unwrap_or(0));
+        let allowed = security.allowed(role.id, schema, Privileges::USAGE);
+        !allowed.is_none()
+    }
 }
 
 /// A catalog as it looks along a path.
@@ -92,8 +121,43 @@ impl CatalogView for PathView<'_> {
         self.catalog.views_of(id)
     }
 
+    fn routines(&self, schema: Option<&str>, name: &str) -> Vec<Arc<RoutineDef>> {
+        if schema.is_some() {
+            return self.catalog.routines(schema, name);
+        }
+        let of = |schema: &String| self.catalog.routines(Some(schema), name);
+        self.path.iter().flat_map(of).collect()
+    }
+
+    fn routine_by_id(&self, id: u32) -> Option<Arc<RoutineDef>> {
+        self.catalog.routine_by_id(id)
+    }
+
+    fn user_type(&self, schema: Option<&str>, name: &str) -> Option<Arc<TypeDef>> {
+        self.find(schema, |schema| {
+            Ok(self.catalog.user_type(Some(schema), name))
+        })
+        .unwrap_or_default()
+    }
+
+    fn user_type_by_id(&self, id: u32) -> Option<Arc<TypeDef>> {
+        self.catalog.user_type_by_id(id)
+    }
+
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {
         self.catalog.role(name)
+    }
+
+    fn schema_oid(&self, name: &str) -> Option<u32> {
+        self.catalog.schema_oid(name)
+    }
+
+    fn objects_in(&self, schema: &str) -> Vec<NamedObject> {
+        self.catalog.objects_in(schema)
+    }
+
+    fn security(&self) -> Option<&Security> {
+        self.catalog.security()
     }
 }
 
@@ -149,6 +213,25 @@ impl Binder<'_> {
                 for (schema, name) in &mut drop.names {
                     self.check_schema(schema.as_deref(), drop.if_exists)?;
                     along(schema, name)?;
+                }
+            }
+            Statement::CreateEnum(create) => {
+                create.schema = Some(self.schema_for(create.schema.take())?);
+            }
+            Statement::AlterType(alter) => {
+                let ty = self.type_named(alter.schema.as_deref(), &alter.name)?;
+                alter.schema = Some(ty.schema.clone());
+                if let AlterTypeAction::SetSchema(to) = &alter.action {
+                    self.schema_for(Some(to.clone()))?;
+                }
+            }
+            Statement::DropType(drop) => {
+                for (schema, name) in &mut drop.names {
+                    self.check_schema(schema.as_deref(), drop.if_exists)?;
+                    match self.catalog.user_type(schema.as_deref(), name) {
+                        Some(ty) => *schema = Some(ty.schema.clone()),
+                        None => self.check_missing_type(schema.as_deref(), name, drop.if_exists)?,
+                    }
                 }
             }
             _ => {}

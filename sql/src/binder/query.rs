@@ -3,11 +3,11 @@
 use sqlparser::ast;
 
 use super::Binder;
+use super::distinct::has_order;
 use super::expr::Clause;
+use super::locking::lock_rows;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
-use crate::bound::{
-    Expr, From, Leaf, LeafSource, Locking, Node, OrderKey, Select, Target, WaitPolicy,
-};
+use crate::bound::{Expr, From, Leaf, LeafSource, Node, OrderKey, Select, Target};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
 use crate::types::Type;
@@ -74,8 +74,13 @@ impl Binder<'_> {
             } => self.set_operation((op, set_quantifier), left, right, order_by)?,
             _ => return Err(SqlError::unsupported("this kind of query")),
         };
+        let keys = select.order_by.iter();
+        keys.map(|key| &select.targets[key.target].expr.ty)
+            .try_for_each(has_order)?;
         self.limits(query, &mut select)?;
-        select.locking = self.locking(query, &select)?;
+        for clause in &query.locks {
+            lock_rows(clause, &mut select)?;
+        }
         Ok(select)
     }
 
@@ -112,21 +117,7 @@ impl Binder<'_> {
         targets: Vec<Target>,
         order_by: &[ast::OrderByExpr],
     ) -> Result<Select, SqlError> {
-        let mut select = Select {
-            from: From::Leaf(leaf),
-            filter: None,
-            grouping: None,
-            having: None,
-            windows: Vec::new(),
-            visible: targets.len(),
-            targets,
-            distinct: false,
-            distinct_on: Vec::new(),
-            order_by: Vec::new(),
-            limit: None,
-            offset: None,
-            locking: None,
-        };
+        let mut select = Select::over(From::Leaf(leaf), targets);
         for key in order_by {
             let target = match self.output_reference(&key.expr, &select.targets)? {
                 Some(target) => target,
@@ -165,6 +156,8 @@ impl Binder<'_> {
                 .map(column)
                 .collect(),
             key: Vec::new(),
+            routed: Vec::new(),
+            reads: None,
         })?;
         let bound = self.scalar(key, &scope, Clause::OrderBy)?;
         if matches!(leaf.source, LeafSource::Set(_)) {
@@ -252,9 +245,22 @@ impl Binder<'_> {
         select.limit = match (limit, &query.fetch) {
             (Some(limit), _) => Some(self.row_count(limit, "LIMIT")?),
             (None, Some(fetch)) => {
-                if fetch.with_ties || fetch.percent {
-                    return Err(SqlError::unsupported("FETCH with TIES or PERCENT"));
+                if fetch.percent {
+                    return Err(SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        "syntax error: FETCH counts rows",
+                    ));
                 }
+                if fetch.with_ties && select.order_by.is_empty() {
+                    return Err(SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        "WITH TIES cannot be specified without ORDER BY clause",
+                    ));
+                }
+                if fetch.with_ties && !query.locks.is_empty() {
+                    return Err(SqlError::unsupported("WITH TIES with FOR UPDATE"));
+                }
+                select.with_ties = fetch.with_ties;
                 Some(match &fetch.quantity {
                     Some(quantity) => self.row_count(quantity, "LIMIT")?,
                     None => Expr::constant(Type::INT8, crate::value::Value::Int8(1)),
@@ -285,64 +291,6 @@ impl Binder<'_> {
                 ),
                 false => e,
             })
-    }
-
-    fn locking(&self, query: &ast::Query, select: &Select) -> Result<Option<Locking>, SqlError> {
-        let mut locking: Option<Locking> = None;
-        for clause in &query.locks {
-            let name = match clause.lock_type {
-                ast::LockType::Share => "FOR SHARE",
-                ast::LockType::Update => "FOR UPDATE",
-            };
-            let refused = |what: &str| {
-                SqlError::new(
-                    SqlState::FEATURE_NOT_SUPPORTED,
-                    format!("{name} is not allowed with {what}"),
-                )
-            };
-            if let From::Leaf(leaf) = &select.from
-                && matches!(leaf.source, LeafSource::Set(_) | LeafSource::Values(_))
-            {
-                return Err(match leaf.source {
-                    LeafSource::Set(_) => refused("UNION/INTERSECT/EXCEPT"),
-                    _ => SqlError::new(
-                        SqlState::FEATURE_NOT_SUPPORTED,
-                        format!("{name} cannot be applied to VALUES"),
-                    ),
-                });
-            }
-            if select.distinct {
-                return Err(refused("DISTINCT clause"));
-            }
-            if !select.windows.is_empty() {
-                return Err(refused("window functions"));
-            }
-            if let Some(grouping) = &select.grouping {
-                return Err(refused(match grouping.keys.is_empty() {
-                    true => "aggregate functions",
-                    false => "GROUP BY clause",
-                }));
-            }
-            let share = matches!(clause.lock_type, ast::LockType::Share);
-            let wait = match clause.nonblock {
-                None => WaitPolicy::Block,
-                Some(ast::NonBlock::Nowait) => WaitPolicy::NoWait,
-                Some(ast::NonBlock::SkipLocked) => WaitPolicy::Skip,
-            };
-            // Of several clauses the strongest holds for all.
-            locking = Some(match locking {
-                None => Locking { share, wait },
-                Some(other) => Locking {
-                    share: share && other.share,
-                    wait: if wait == WaitPolicy::Block {
-                        other.wait
-                    } else {
-                        wait
-                    },
-                },
-            });
-        }
-        Ok(locking)
     }
 
     /// The target that an ORDER BY or GROUP BY item means by number or by name.

@@ -38,6 +38,24 @@ pub(super) fn row_of(expr: &ast::Expr) -> Option<Vec<&ast::Expr>> {
     }
 }
 
+/// May it be the name of a row?
+fn is_name(expr: &ast::Expr) -> bool {
+    match expr {
+        ast::Expr::Nested(inner) => is_name(inner),
+        other => matches!(other, ast::Expr::Identifier(_)),
+    }
+}
+
+fn check_same_width(left: &[Expr], right: &[Expr]) -> Result<(), SqlError> {
+    match left.len() == right.len() {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "unequal number of entries in row expressions",
+        )),
+    }
+}
+
 impl Binder<'_> {
     /// A comparison whose left side is a row; `None` where it is not.
     pub(super) fn row_comparison(
@@ -47,9 +65,9 @@ impl Binder<'_> {
         right: &ast::Expr,
         around: &mut Around<'_>,
     ) -> Result<Option<Expr>, SqlError> {
-        let Some(parts) = row_of(left) else {
+        if row_of(left).is_none() && !is_name(left) {
             return Ok(None);
-        };
+        }
         let op = match op {
             ast::BinaryOperator::Eq => CompareOp::Eq,
             ast::BinaryOperator::NotEq => CompareOp::Ne,
@@ -59,9 +77,11 @@ impl Binder<'_> {
             ast::BinaryOperator::GtEq => CompareOp::Ge,
             _ => return Ok(None),
         };
-        let left = self.all(&parts, around)?;
-        let right = match (row_of(right), query_of(right)) {
-            (Some(parts), _) => self.all(&parts, around)?,
+        let Some(left) = self.row_values(left, around)? else {
+            return Ok(None);
+        };
+        let right = match (self.row_values(right, around)?, query_of(right)) {
+            (Some(values), _) => values,
             (None, Some(query)) => {
                 let columns = self.row_subquery(query, around)?;
                 let wrong = match columns.len().cmp(&left.len()) {
@@ -116,15 +136,59 @@ impl Binder<'_> {
         negated: bool,
         around: &mut Around<'_>,
     ) -> Result<Option<Expr>, SqlError> {
-        let Some(parts) = row_of(input) else {
+        let Some(values) = self.row_values(input, around)? else {
             return Ok(None);
         };
-        let mut tests = Vec::with_capacity(parts.len());
-        for part in self.all(&parts, around)? {
+        let mut tests = Vec::with_capacity(values.len());
+        for part in values {
             let input = Box::new(self.settle(part)?);
             tests.push(Expr::new(Type::BOOL, Node::IsNull { negated, input }));
         }
         Ok(Some(Expr::new(Type::BOOL, Node::And(tests))))
+    }
+
+    /// `row IS [NOT] DISTINCT FROM row`: some of it is, or none of it; `None` where it is no row.
+    pub(super) fn row_distinct(
+        &mut self,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        negated: bool,
+        around: &mut Around<'_>,
+    ) -> Result<Option<Expr>, SqlError> {
+        let Some(left) = self.row_values(left, around)? else {
+            return Ok(None);
+        };
+        let Some(right) = self.row_values(right, around)? else {
+            return Ok(None);
+        };
+        check_same_width(&left, &right)?;
+        let mut tests = Vec::with_capacity(left.len());
+        for (left, right) in left.into_iter().zip(right) {
+            let (_, left, right) = self.comparable("=", left, right)?;
+            let node = Node::Distinct {
+                negated,
+                left: Box::new(left),
+                right: Box::new(right),
+            };
+            tests.push(Expr::new(Type::BOOL, node));
+        }
+        let node = match negated {
+            true => Node::And(tests),
+            false => Node::Or(tests),
+        };
+        Ok(Some(Expr::new(Type::BOOL, node)))
+    }
+
+    /// What is in a row expression, or in a row that goes by a name; `None` where it is neither.
+    fn row_values(
+        &mut self,
+        expr: &ast::Expr,
+        around: &mut Around<'_>,
+    ) -> Result<Option<Vec<Expr>>, SqlError> {
+        match row_of(expr) {
+            Some(parts) => self.all(&parts, around).map(Some),
+            None => self.named_row(expr, around),
+        }
     }
 
     fn all(
@@ -145,12 +209,7 @@ impl Binder<'_> {
         left: Vec<Expr>,
         right: Vec<Expr>,
     ) -> Result<Expr, SqlError> {
-        if left.len() != right.len() {
-            return Err(SqlError::new(
-                SqlState::SYNTAX_ERROR,
-                "unequal number of entries in row expressions",
-            ));
-        }
+        check_same_width(&left, &right)?;
         let pairs: Vec<(Expr, Expr)> = left.into_iter().zip(right).collect();
         let strict = match op {
             CompareOp::Eq | CompareOp::Ne => {

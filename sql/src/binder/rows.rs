@@ -5,6 +5,7 @@ use sqlparser::ast;
 use super::Binder;
 use super::call::{choose_among, no_function};
 use super::expr::Clause;
+use super::from::lateral;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::{names, polymorphic};
 use crate::bound::{Expr, From, LeafSource, TableFunction};
@@ -61,20 +62,23 @@ impl Binder<'_> {
         })
     }
 
-    /// A function that gives rows, in FROM.
+    /// A function that gives rows, in FROM, which may read what stands `left` of it.
     pub(super) fn rows_in_from(
         &mut self,
         name: &str,
         args: &[&ast::Expr],
         ordinality: bool,
         alias: Option<&ast::TableAlias>,
-        scope: &mut Scope,
+        (scope, left): (&mut Scope, &[&Scope]),
     ) -> Result<From, SqlError> {
         let empty = Scope::default();
-        let mut bound = Vec::with_capacity(args.len());
-        for arg in args {
-            bound.push(self.scalar(arg, &empty, Clause::FromFunction)?);
-        }
+        let (bound, read) = self.beside(left, |binder| {
+            let mut bound = Vec::with_capacity(args.len());
+            for arg in args {
+                bound.push(binder.scalar(arg, &empty, Clause::FromFunction)?);
+            }
+            Ok(bound)
+        })?;
         let rows = self.rows_call(name, bound, ordinality)?;
         let shown = match alias {
             Some(alias) => names::fold(&alias.name),
@@ -99,8 +103,10 @@ impl Binder<'_> {
             first_slot: scope.width,
             columns: rows.columns.into_iter().map(column).collect(),
             key: Vec::new(),
+            routed: Vec::new(),
+            reads: None,
         };
-        self.leaf(leaf, rows.source, alias, scope)
+        self.leaf(leaf, lateral(read, rows.source), alias, scope)
     }
 }
 

@@ -5,10 +5,14 @@ use std::sync::Arc;
 
 use super::expr::Clause;
 use super::from::table_leaf;
+use super::path::PathView;
 use super::scope::Scope;
 use super::{Binder, ParamTypes};
-use crate::bound::{Assignment, Expr, Integrity, Related, RowCheck, RowRules};
-use crate::catalog::{CatalogView, ForeignKeyDef, Referential, RoleDef, TableDef};
+use crate::bound::{Assignment, Expr, Integrity, Related, RowCheck, RowRules, Trigger};
+use crate::catalog::{
+    CatalogView, Event, ForeignKeyDef, PUBLIC_SCHEMA, Referential, RoleDef, RoutineDef, TableDef,
+    Timing, TriggerDef, TypeDef,
+};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::settings::Settings;
@@ -29,6 +33,17 @@ impl Change<'_> {
         self.inserts || key.columns.iter().any(|c| self.updates.contains(c))
     }
 
+    fn fires(&self, trigger: &TriggerDef) -> bool {
+        let events = trigger.events;
+        let set = || match trigger.columns.is_empty() {
+            true => !self.updates.is_empty(),
+            false => trigger.columns.iter().any(|c| self.updates.contains(c)),
+        };
+        (self.inserts && events.has(Event::Insert))
+            || (self.deletes && events.has(Event::Delete))
+            || (events.has(Event::Update) && set())
+    }
+
     fn unsettles(&self, key: &ForeignKeyDef) -> bool {
         self.deletes || key.parent_columns.iter().any(|c| self.updates.contains(c))
     }
@@ -41,13 +56,26 @@ impl Binder<'_> {
         table: &Arc<TableDef>,
         change: Change<'_>,
     ) -> Result<Integrity, SqlError> {
-        let rules = match change.inserts || !change.updates.is_empty() {
-            true => self.row_rules(table)?,
+        let mut rules = match change.inserts || !change.updates.is_empty() {
+            true => self.written_rules(table)?,
             false => RowRules::default(),
         };
+        let mut change = change;
+        let all: Vec<usize>;
+        if !table.rules.triggers.is_empty() {
+            rules.triggers = self.triggers(table, &|trigger| change.fires(trigger))?;
+            // What runs before a row is changed may change any column.
+            if !change.updates.is_empty() && rules.triggers.iter().any(changes_rows) {
+                all = (0..table.columns.len()).collect();
+                change.updates = &all;
+            }
+        }
         let mut related = Vec::new();
-        let table_rules = &table.rules;
-        if !table_rules.foreign_keys.is_empty() || !table_rules.referenced_by.is_empty() {
+        let above = self.above(table)?;
+        let is_met = |table: &TableDef| {
+            !table.rules.foreign_keys.is_empty() || !table.rules.referenced_by.is_empty()
+        };
+        if is_met(table) || above.iter().any(|table| is_met(table)) {
             let mut tables = Vec::new();
             self.relate(table, change, &mut tables)?;
             if tables.len() > 1 || self.meets_itself(table, change) {
@@ -56,7 +84,18 @@ impl Binder<'_> {
                 }
             }
         }
-        Ok(Integrity { rules, related })
+        let mut routines: Vec<Arc<RoutineDef>> = Vec::new();
+        let of_related = related.iter().flat_map(|related| &related.rules.triggers);
+        for trigger in rules.triggers.iter().chain(of_related) {
+            if routines.iter().all(|known| known.id != trigger.routine.id) {
+                routines.push(Arc::clone(&trigger.routine));
+            }
+        }
+        Ok(Integrity {
+            rules,
+            related,
+            routines,
+        })
     }
 
     /// Has a foreign key of `table` to itself to do with the change?
@@ -81,16 +120,42 @@ impl Binder<'_> {
                 add(tables, &parent, false);
             }
         }
-        for child in &table.rules.referenced_by {
+        self.relate_children(table, change, tables)?;
+        let above = self.above(table)?;
+        if above
+            .iter()
+            .any(|whole| !whole.rules.referenced_by.is_empty())
+        {
+            // What leads from the table up to one that is referenced.
+            above.iter().for_each(|whole| {
+                add(tables, whole, false);
+            });
+        }
+        for whole in above {
+            self.relate_children(&whole, change, tables)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the tables whose foreign keys lead to `whole`, which is the changed table or has it for a partition.
+    fn relate_children(
+        &mut self,
+        whole: &Arc<TableDef>,
+        change: Change<'_>,
+        tables: &mut Vec<(Arc<TableDef>, bool)>,
+    ) -> Result<(), SqlError> {
+        for child in &whole.rules.referenced_by {
             let Some(child) = self.catalog.table_by_id(*child)? else {
                 continue;
             };
-            let mut keys = child.rules.foreign_keys.iter();
-            if !keys.any(|key| key.parent == table.id && change.unsettles(key)) {
+            // What a partition has from the table above it is looked after there.
+            let leads =
+                |key: &&ForeignKeyDef| key.parent == whole.id && child.link(key.id).is_none();
+            let mut keys = child.rules.foreign_keys.iter().filter(leads);
+            if !keys.any(|key| change.unsettles(key)) {
                 continue;
             }
-            let to_here = child.rules.foreign_keys.iter();
-            let mut to_here = to_here.filter(|key| key.parent == table.id);
+            let mut to_here = child.rules.foreign_keys.iter().filter(leads);
             let changes = to_here.any(|key| key.on_delete.changes() || key.on_update.changes());
             // Whoever is changed may change others in turn.
             if add(tables, &child, changes) && changes {
@@ -113,7 +178,12 @@ impl Binder<'_> {
             defaults: Vec::new(),
         };
         if changes {
-            related.rules = self.row_rules(&related.table)?;
+            related.rules = self.written_rules(&Arc::clone(&related.table))?;
+            let followed = |trigger: &TriggerDef| {
+                let events = trigger.events;
+                events.has(Event::Update) || events.has(Event::Delete)
+            };
+            related.rules.triggers = self.triggers(&Arc::clone(&related.table), &followed)?;
         }
         let sets =
             |key: &ForeignKeyDef| [key.on_delete, key.on_update].contains(&Referential::SetDefault);
@@ -121,6 +191,33 @@ impl Binder<'_> {
             related.defaults = self.default_row(&Arc::clone(&related.table), &[])?;
         }
         Ok(related)
+    }
+
+    /// The partitioned tables that a table is a partition of, the nearest first.
+    pub(super) fn above(&self, table: &TableDef) -> Result<Vec<Arc<TableDef>>, SqlError> {
+        let mut all: Vec<Arc<TableDef>> = Vec::new();
+        let parent = |table: &TableDef| table.partition_of_table().map(|of| of.parent);
+        let mut next = parent(table);
+        while let Some(id) = next {
+            let Some(table) = self.catalog.table_by_id(id)? else {
+                break;
+            };
+            next = parent(&table);
+            all.push(table);
+        }
+        Ok(all)
+    }
+
+    /// The rules of the rows of a table that is written, with those of its partitions, or of its place among them.
+    fn written_rules(&mut self, table: &TableDef) -> Result<RowRules, SqlError> {
+        let mut rules = self.row_rules(table)?;
+        if table.family.is_some() {
+            for leaf in table.leaves() {
+                rules.leaves.push(self.row_rules(leaf)?);
+            }
+            rules.within = self.above(table)?.pop();
+        }
+        Ok(rules)
     }
 
     /// The rules of one table's rows.
@@ -165,19 +262,56 @@ impl Binder<'_> {
     }
 }
 
-/// The condition of a partial index of `table`, bound without anything else to see.
-pub fn index_condition(table: &TableDef, text: &str) -> Result<Expr, SqlError> {
-    let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
-    let mut none = ParamTypes::new();
-    let mut binder = Binder::of(text, (&Nothing, &[]), &mut none, (&cx, 0));
-    let condition = binder.stored(table, text, Clause::IndexPredicate)?;
-    binder.condition(condition, "WHERE")
+/// May it change what is written?
+fn changes_rows(trigger: &Trigger) -> bool {
+    trigger.def.row && trigger.def.timing == Timing::Before
 }
 
-/// A catalog without anything in it.
-struct Nothing;
+/// The condition of a partial index of `table`, bound with nothing to see but types; their names are of the table's
+/// schema, whoever reads it.
+pub fn index_condition(
+    table: &TableDef,
+    text: &str,
+    catalog: &dyn CatalogView,
+) -> Result<Expr, SqlError> {
+    alone(table, text, catalog, |binder| {
+        let condition = binder.stored(table, text, Clause::IndexPredicate)?;
+        binder.condition(condition, "WHERE")
+    })
+}
 
-impl CatalogView for Nothing {
+/// An expression that an index of `table` has for a column, bound as its condition is.
+pub fn index_expression(
+    table: &TableDef,
+    text: &str,
+    catalog: &dyn CatalogView,
+) -> Result<Expr, SqlError> {
+    alone(table, text, catalog, |binder| {
+        let value = binder.stored(table, text, Clause::IndexExpression)?;
+        binder.settle(value)
+    })
+}
+
+fn alone(
+    table: &TableDef,
+    text: &str,
+    catalog: &dyn CatalogView,
+    bind: impl FnOnce(&mut Binder<'_>) -> Result<Expr, SqlError>,
+) -> Result<Expr, SqlError> {
+    let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
+    let mut none = ParamTypes::new();
+    let path = [table.schema.clone(), PUBLIC_SCHEMA.to_owned()];
+    let along = PathView {
+        catalog: &OnlyTypes(catalog),
+        path: &path,
+    };
+    bind(&mut Binder::of(text, (&along, &path), &mut none, (&cx, 0)))
+}
+
+/// What there are of types in a catalog.
+struct OnlyTypes<'a>(&'a dyn CatalogView);
+
+impl CatalogView for OnlyTypes<'_> {
     fn table(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<TableDef>>, SqlError> {
         Ok(None)
     }
@@ -188,6 +322,14 @@ impl CatalogView for Nothing {
 
     fn role(&self, _: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {
         Ok(None)
+    }
+
+    fn user_type(&self, schema: Option<&str>, name: &str) -> Option<Arc<TypeDef>> {
+        self.0.user_type(schema, name)
+    }
+
+    fn user_type_by_id(&self, id: u32) -> Option<Arc<TypeDef>> {
+        self.0.user_type_by_id(id)
     }
 }
 

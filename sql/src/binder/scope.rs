@@ -1,9 +1,16 @@
 //! Which columns a name can mean.
 
 use super::names;
+use super::needs::Columns;
+use super::target_rows::is_own;
 use crate::bound::{ColumnOrigin, Expr, Node};
+use crate::catalog::FIRST_USER_OID;
 use crate::error::{SqlError, SqlState};
-use crate::types::Type;
+use crate::types::{Type, TypeKind};
+use crate::value::Value;
+
+/// The column that every relation has, and no list of columns shows.
+const TABLE_OID: &str = "tableoid";
 
 /// The relations that an expression sees.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +33,10 @@ pub(super) struct ScopeLeaf {
     pub(super) columns: Vec<ScopeColumn>,
     /// The slots of the primary key, for columns that depend on it in GROUP BY.
     pub(super) key: Vec<usize>,
+    /// The slots that tell in which partition a row is; none where there are no partitions.
+    pub(super) routed: Vec<usize>,
+    /// Where it is noted that columns are read, if that has to be allowed.
+    pub(super) reads: Option<Columns>,
 }
 
 #[derive(Clone, Debug)]
@@ -70,9 +81,19 @@ impl Scope {
                 return Err(ambiguous());
             }
         }
-        for leaf in &self.leaves {
+        for leaf in self.leaves.iter().filter(|leaf| !is_own(&leaf.alias)) {
             for (i, column) in leaf.columns.iter().enumerate() {
                 if column.name == name && !column.hidden && found.replace(leaf.found(i)).is_some() {
+                    return Err(ambiguous());
+                }
+            }
+        }
+        if found.is_none() && name == TABLE_OID {
+            for leaf in self.leaves.iter().filter(|leaf| leaf.schema.is_some()) {
+                if found
+                    .replace(leaf.table_oid(self.leaves.len() == 1)?)
+                    .is_some()
+                {
                     return Err(ambiguous());
                 }
             }
@@ -97,12 +118,16 @@ impl Scope {
                 ));
             }
         }
-        found.ok_or_else(|| {
-            SqlError::new(
+        match found {
+            Some(found) => Ok(found),
+            None if name == TABLE_OID && leaf.schema.is_some() => {
+                leaf.table_oid(self.leaves.len() == 1)
+            }
+            None => Err(SqlError::new(
                 SqlState::UNDEFINED_COLUMN,
                 format!("column {alias}.{name} does not exist"),
-            )
-        })
+            )),
+        }
     }
 
     /// The relation that goes by a name.
@@ -163,7 +188,7 @@ impl Scope {
                 },
             ));
         }
-        for leaf in &self.leaves {
+        for leaf in self.leaves.iter().filter(|leaf| !is_own(&leaf.alias)) {
             for (i, column) in leaf.columns.iter().enumerate() {
                 if !column.hidden {
                     out.push((column.name.clone(), leaf.found(i)));
@@ -171,6 +196,14 @@ impl Scope {
             }
         }
         out
+    }
+
+    /// The names of what `*` stands for, none of which is read by that.
+    pub(super) fn star_names(&self) -> Vec<String> {
+        let merged = self.merged.iter().map(|merged| &merged.name);
+        let leaves = self.leaves.iter().filter(|leaf| !is_own(&leaf.alias));
+        let columns = leaves.flat_map(|leaf| leaf.columns.iter().filter(|c| !c.hidden));
+        merged.chain(columns.map(|c| &c.name)).cloned().collect()
     }
 
     /// The table column that a slot is.
@@ -203,9 +236,58 @@ impl ScopeLeaf {
     /// A column of the relation.
     pub(super) fn found(&self, column: usize) -> Found {
         let c = &self.columns[column];
+        if let (Some(reads), Some(origin)) = (&self.reads, c.origin) {
+            reads.borrow_mut().push(origin.attnum);
+        }
         Found {
             expr: Expr::column(c.ty, self.first_slot + column),
             origin: c.origin,
         }
+    }
+
+    /// `tableoid`, of a table or a relation of the catalog: its oid wherever there is a row, which a column tells that is
+    /// never NULL, where other relations can leave it out. That of a row of a partitioned table is its partition's.
+    fn table_oid(&self, alone: bool) -> Result<Found, SqlError> {
+        let origin = self.columns.first().and_then(|column| column.origin);
+        let table = origin.map_or(0, |origin| origin.table);
+        let mut oid = Expr::constant(Type::of(TypeKind::Oid), Value::Oid(table));
+        if !self.routed.is_empty() {
+            let slots = self
+                .routed
+                .iter()
+                .map(|slot| self.found(slot - self.first_slot).expr);
+            let args = std::iter::once(oid).chain(slots).collect();
+            let function = crate::functions::partition_of();
+            oid = Expr::new(Type::of(TypeKind::Oid), Node::Call { function, args });
+        }
+        let of_catalog = origin.is_some() && u64::from(table) < FIRST_USER_OID;
+        let told_by = match self.key.first() {
+            Some(slot) => slot - self.first_slot,
+            None if of_catalog => 0,
+            None if alone => {
+                return Ok(Found {
+                    expr: oid,
+                    origin: None,
+                });
+            }
+            None => {
+                return Err(SqlError::unsupported(
+                    "tableoid of a joined table without a primary key",
+                ));
+            }
+        };
+        let is_there = Node::IsNull {
+            negated: true,
+            input: Box::new(self.found(told_by).expr),
+        };
+        let node = Node::Case {
+            operand: None,
+            branches: vec![(Expr::new(Type::BOOL, is_there), oid)],
+            otherwise: None,
+        };
+        Ok(Found {
+            expr: Expr::new(Type::of(TypeKind::Oid), node),
+            origin: None,
+        })
     }
 }

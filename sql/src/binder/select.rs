@@ -4,12 +4,13 @@ use sqlparser::ast;
 
 use super::aggregate::Aggregates;
 use super::column_name::column_name;
-use super::distinct::{check_first_keys, first_of_each};
+use super::distinct::{check_first_keys, first_of_each, has_equality};
 use super::expr::{Around, Clause};
 use super::group::Grouper;
 use super::grouping_sets::{Keys, put_levels};
 use super::query::{is_constant, order_key};
 use super::scope::{Found, Scope};
+use super::target_rows::{a_row, is_field};
 use super::window::{WINDOW_SLOTS, named_windows};
 use super::{Binder, names};
 use crate::bound::{Expr, From, Grouping, Leaf, Select, TableFunction, Target};
@@ -27,6 +28,16 @@ impl Binder<'_> {
         let first_of = matches!(select.distinct, Some(ast::Distinct::On(_)));
         let unsettled = std::mem::take(&mut self.unsettled) && !first_of;
         check_supported(select)?;
+        let beside = self.with_rows_beside(select)?;
+        let select = beside.as_ref().unwrap_or(select);
+        let everything = [ast::SelectItem::Wildcard(
+            ast::WildcardAdditionalOptions::default(),
+        )];
+        let projection: &[ast::SelectItem] = match select.flavor {
+            // `TABLE t`
+            ast::SelectFlavor::FromFirstNoSelect => &everything,
+            _ => &select.projection,
+        };
         let mut scope = Scope::default();
         let mut from = self.relations(&select.from, &mut scope)?;
         let unknown = match unsettled {
@@ -48,7 +59,7 @@ impl Binder<'_> {
                 targets
             }
             None => self.targets(
-                &select.projection,
+                projection,
                 &scope,
                 Clause::Select,
                 Some(&mut aggregates),
@@ -66,6 +77,9 @@ impl Binder<'_> {
             Some(ast::Distinct::On(_)) => false,
         };
         let keys = self.group_keys(&select.group_by, &scope, &targets)?;
+        keys.iter()
+            .flat_map(|(keys, _)| keys)
+            .try_for_each(|key| has_equality(&key.ty))?;
         let mut having = match &select.having {
             Some(having) => Some(self.having(having, &scope, &mut aggregates)?),
             None => None,
@@ -87,6 +101,16 @@ impl Binder<'_> {
             firsts = self.first_keys(keys, &scope, &mut aggregates, (&mut targets, visible))?;
             check_first_keys(&firsts, &order)?;
         }
+        let told_apart = match distinct {
+            true => &targets[..visible],
+            false => &[],
+        };
+        let told_apart = told_apart
+            .iter()
+            .chain(firsts.iter().map(|first| &targets[*first]));
+        told_apart
+            .map(|target| &target.expr.ty)
+            .try_for_each(has_equality)?;
         let mut windows = std::mem::take(&mut aggregates.windows);
         let grouped = keys.is_some()
             || having.is_some()
@@ -155,6 +179,7 @@ impl Binder<'_> {
             order_by: order,
             limit: None,
             offset: None,
+            with_ties: false,
             locking: None,
         };
         match &select.distinct {
@@ -210,6 +235,7 @@ impl Binder<'_> {
                         ));
                     }
                     targets.extend(scope.star().into_iter().map(named_target));
+                    without_rows(&targets)?;
                     continue;
                 }
                 ast::SelectItem::QualifiedWildcard(
@@ -218,6 +244,7 @@ impl Binder<'_> {
                 ) => {
                     check_wildcard(options)?;
                     self.relation_star(name, scope, &mut targets)?;
+                    without_rows(&targets)?;
                     continue;
                 }
                 _ => return Err(SqlError::unsupported("this kind of select item")),
@@ -250,13 +277,24 @@ impl Binder<'_> {
     }
 
     fn relation_star(
-        &self,
+        &mut self,
         name: &ast::ObjectName,
         scope: &Scope,
         targets: &mut Vec<Target>,
     ) -> Result<(), SqlError> {
         let (schema, alias) = names::table_name(name)?;
-        let leaf = scope.leaf(schema.as_deref(), &alias).map_err(|e| {
+        let found = scope.leaf(schema.as_deref(), &alias);
+        if found.is_err()
+            && let Some(fields) = self.row_fields(name)?
+        {
+            targets.extend(fields.into_iter().map(|(name, expr)| Target {
+                name,
+                expr,
+                origin: None,
+            }));
+            return Ok(());
+        }
+        let leaf = found.map_err(|e| {
             e.or_at(match name.0.first() {
                 Some(ast::ObjectNamePart::Identifier(ident)) => self.position(ident.span),
                 _ => 0,
@@ -286,7 +324,18 @@ impl Binder<'_> {
         let ast::Expr::Function(function) = expr else {
             return Ok(None);
         };
-        let name = super::call::function_name(&function.name)?;
+        if let Some((leaf, name)) = self.routine_target(function, scope)? {
+            let target = Target {
+                name: alias.unwrap_or(name),
+                expr: Expr::column(leaf.column_types[0], 0),
+                origin: None,
+            };
+            scope.width += 1;
+            return Ok(Some((leaf, vec![target])));
+        }
+        let Ok(name) = super::call::function_name(&function.name) else {
+            return Ok(None);
+        };
         let ast::FunctionArguments::List(list) = &function.args else {
             return Ok(None);
         };
@@ -490,6 +539,14 @@ fn check_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<(), SqlErr
 }
 
 /// 0A000 for the clauses of other dialects.
+/// 0A000 where `*` has found a row.
+fn without_rows(targets: &[Target]) -> Result<(), SqlError> {
+    match targets.iter().any(|target| is_field(&target.name)) {
+        true => Err(a_row()),
+        false => Ok(()),
+    }
+}
+
 fn check_supported(select: &ast::Select) -> Result<(), SqlError> {
     let refused = if select.into.is_some() {
         "SELECT INTO"

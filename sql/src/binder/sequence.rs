@@ -2,12 +2,15 @@
 
 use sqlparser::ast;
 
+use super::scope::{ScopeColumn, ScopeLeaf};
 use super::{Binder, names};
-use crate::bound::{Expr, Node};
-use crate::catalog::PUBLIC_SCHEMA;
+use crate::bound::{ColumnOrigin, Expr, LeafSource, Node, TableFunction};
+use crate::catalog::acl::Privileges;
+use crate::catalog::{Object, ObjectKind, PUBLIC_SCHEMA};
 use crate::error::{SqlError, SqlState};
 use crate::parser::parse_expression;
-use crate::types::Type;
+use crate::pg_catalog;
+use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
 /// The functions whose first argument is a sequence.
@@ -45,6 +48,7 @@ impl Binder<'_> {
         };
         let (schema, name) = qualified(&name)?;
         self.check_schema(schema.as_deref(), false)?;
+        self.check_usage(schema.as_deref())?;
         let shown = names::shown(schema.as_deref(), &name);
         if let Some(sequence) = self.catalog.sequence(schema.as_deref(), &name)? {
             let id = Value::Int8(i64::from(sequence.id));
@@ -66,15 +70,91 @@ impl Binder<'_> {
         }
     }
 
-    /// `pg_get_serial_sequence('table', 'column')`
-    pub(super) fn serial_sequence(&self, args: &[Expr]) -> Result<Expr, SqlError> {
-        let [table, column] = args else {
-            return Err(SqlError::unsupported("pg_get_serial_sequence of this"));
+    /// A function uses a sequence that is known by its oid.
+    pub(super) fn need_sequence(
+        &mut self,
+        function: &str,
+        sequence: &Expr,
+    ) -> Result<(), SqlError> {
+        let id = match &sequence.node {
+            Node::Const(Value::Null) => return Ok(()),
+            Node::Const(id) => id.as_int().and_then(|id| u32::try_from(id).ok()),
+            _ => None,
         };
-        let (Node::Const(Value::Text(table)), Node::Const(Value::Text(column))) =
-            (&table.node, &column.node)
-        else {
-            return Err(SqlError::unsupported("pg_get_serial_sequence of this"));
+        let found = match id {
+            Some(id) => self.catalog.sequence_by_id(id)?,
+            None if self.passes_all() => return Ok(()),
+            // Whether it may be used is known when it is.
+            None => return Err(SqlError::unsupported("a sequence that is not named")),
+        };
+        let Some(found) = found else {
+            return Ok(());
+        };
+        // One of them is enough.
+        let enough = match function {
+            "nextval" => [Privileges::USAGE, Privileges::UPDATE],
+            "setval" => [Privileges::UPDATE; 2],
+            _ => [Privileges::USAGE, Privileges::SELECT],
+        };
+        let object = Object::new(ObjectKind::Sequence, found.id);
+        self.need_one_of(object, &found.name, enough);
+        Ok(())
+    }
+
+    /// A sequence as a relation, or the error that there is none of the name.
+    pub(super) fn sequence_leaf(
+        &mut self,
+        name: &ast::ObjectName,
+        alias: Option<String>,
+        missing: SqlError,
+    ) -> Result<(ScopeLeaf, LeafSource), SqlError> {
+        let (schema, name) = names::table_name(name)?;
+        let Some(sequence) = self.catalog.sequence(schema.as_deref(), &name)? else {
+            return Err(missing);
+        };
+        let object = Object::new(ObjectKind::Sequence, sequence.id);
+        self.need_use(object, &sequence.name, Privileges::SELECT);
+        let columns = pg_catalog::SEQUENCE_COLUMNS.iter();
+        let columns = (1..).zip(columns).map(|(attnum, (name, ty))| ScopeColumn {
+            name: (*name).to_owned(),
+            ty: *ty,
+            origin: Some(ColumnOrigin {
+                table: sequence.id,
+                attnum,
+            }),
+            hidden: false,
+        });
+        let leaf = ScopeLeaf {
+            table_name: alias.as_ref().map(|_| sequence.name.clone()),
+            alias: alias.unwrap_or_else(|| sequence.name.clone()),
+            schema: Some(sequence.schema.clone()),
+            first_slot: 0,
+            columns: columns.collect(),
+            key: Vec::new(),
+            routed: Vec::new(),
+            reads: None,
+        };
+        let oid = Expr::constant(Type::of(TypeKind::Oid), Value::Oid(sequence.id));
+        let source = LeafSource::Function {
+            function: TableFunction::Sequence,
+            args: vec![oid],
+        };
+        Ok((leaf, source))
+    }
+
+    /// `pg_get_serial_sequence('table', 'column')`; of what is not known yet it is a call as others.
+    pub(super) fn serial_sequence(&mut self, args: Vec<Expr>) -> Result<Expr, SqlError> {
+        let known = match args.as_slice() {
+            [table, column] => match (&table.node, &column.node) {
+                (Node::Const(Value::Text(table)), Node::Const(Value::Text(column))) => {
+                    Some((table, column))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some((table, column)) = known else {
+            return self.call("pg_get_serial_sequence", args);
         };
         let (schema, name) = qualified(table)?;
         let table = self.table_called(schema.as_deref(), &name)?;

@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::Binder;
+use super::distinct::has_equality;
 use crate::bound::{Expr, Leaf, LeafSource, Select, SetOp, SetOperation, Target};
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
@@ -21,6 +22,10 @@ impl Binder<'_> {
         let left = self.set_side(left)?;
         let right = self.set_side(right)?;
         let (left, right) = self.matched(op, left, right)?;
+        if !all {
+            let columns = left.columns().iter().map(|column| &column.expr.ty);
+            columns.into_iter().try_for_each(has_equality)?;
+        }
         let set = SetOperation {
             op,
             all,

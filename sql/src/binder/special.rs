@@ -7,6 +7,7 @@ use super::expr::Around;
 use super::subquery::query_of;
 use crate::bound::{CompareOp, Expr, LikeKind, Node};
 use crate::error::SqlError;
+use crate::parser::SYMMETRIC;
 use crate::types::Type;
 use crate::value::Value;
 
@@ -48,22 +49,14 @@ impl Binder<'_> {
                 expr,
                 pattern,
                 escape_char: None,
-            } => {
-                let symbol = if *negated { "!~~ ANY" } else { "~~ ANY" };
-                let args = self.exprs(&[expr, pattern], around)?;
-                self.call(symbol, args)
-            }
+            } => self.like_any(["~~ ANY", "!~~ ANY"], *negated, (expr, pattern), around),
             E::ILike {
                 negated,
                 any: true,
                 expr,
                 pattern,
                 escape_char: None,
-            } => {
-                let symbol = if *negated { "!~~* ANY" } else { "~~* ANY" };
-                let args = self.exprs(&[expr, pattern], around)?;
-                self.call(symbol, args)
-            }
+            } => self.like_any(["~~* ANY", "!~~* ANY"], *negated, (expr, pattern), around),
             E::ILike {
                 negated,
                 any: false,
@@ -231,6 +224,10 @@ impl Binder<'_> {
         high: &ast::Expr,
         around: &mut Around<'_>,
     ) -> Result<Expr, SqlError> {
+        let (symmetric, low) = match low {
+            ast::Expr::Prefixed { prefix, value } if prefix.value == SYMMETRIC => (true, &**value),
+            low => (false, low),
+        };
         let bound = self.exprs(&[input, low, high], around)?;
         let [input, low, high] = <[Expr; 3]>::try_from(bound)
             .map_err(|_| SqlError::internal("BETWEEN without its three parts"))?;
@@ -238,7 +235,7 @@ impl Binder<'_> {
             input.node,
             Node::Column(_) | Node::Const(_) | Node::Param(_)
         );
-        if cheap {
+        if cheap && !symmetric {
             let (first, second) = match negated {
                 false => (CompareOp::Ge, CompareOp::Le),
                 true => (CompareOp::Lt, CompareOp::Gt),
@@ -262,6 +259,7 @@ impl Binder<'_> {
             Type::BOOL,
             Node::Between {
                 negated,
+                symmetric,
                 class,
                 input: Box::new(input),
                 low: Box::new(low),
@@ -307,6 +305,18 @@ impl Binder<'_> {
                 list: all,
             },
         )))
+    }
+
+    /// `expr LIKE ANY (array)`, an operator of its own; `symbols` are those without and with NOT.
+    fn like_any(
+        &mut self,
+        symbols: [&str; 2],
+        negated: bool,
+        (expr, patterns): (&ast::Expr, &ast::Expr),
+        around: &mut Around<'_>,
+    ) -> Result<Expr, SqlError> {
+        let args = self.exprs(&[expr, patterns], around)?;
+        self.call(symbols[usize::from(negated)], args)
     }
 
     fn like_here(

@@ -48,6 +48,8 @@ impl Binder<'_> {
             Clause::Generated => Some("column generation expression"),
             Clause::Transform => Some("transform expression"),
             Clause::IndexPredicate => Some("index predicate"),
+            Clause::IndexExpression => Some("index expression"),
+            Clause::TriggerWhen => Some("trigger WHEN condition"),
             Clause::Window => Some("window function call"),
         };
         if let Some(place) = refused {

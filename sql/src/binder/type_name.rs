@@ -1,9 +1,14 @@
 //! Types as they are written.
 
+use std::sync::Arc;
+
 use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 
 use super::interval::interval_type;
-use super::names;
+use super::path::PathView;
+use super::{Binder, names, search_path};
+use crate::catalog::{CATALOG_SCHEMA, CatalogView, TypeDef};
+use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::types::numeric::MAX_SCALE;
 use crate::types::{Type, TypeKind};
@@ -11,8 +16,91 @@ use crate::types::{Type, TypeKind};
 const LENGTH_MAX: u64 = 10_485_760;
 const PRECISION_MAX: u64 = 1000;
 
-/// The type that a type name means.
-pub fn type_of(data_type: &DataType) -> Result<Type, SqlError> {
+impl Binder<'_> {
+    /// The type that a type name means, which the plan names.
+    pub(super) fn type_of(&mut self, data_type: &DataType) -> Result<Type, SqlError> {
+        let ty = type_of(data_type, self.catalog)?;
+        self.name_type(ty);
+        Ok(ty)
+    }
+
+    /// The plan is one of the type as it is now, if a user made it.
+    pub(super) fn name_type(&mut self, ty: Type) {
+        if ty.kind.is_users()
+            && let Some(named) = self.catalog.user_type_by_id(ty.oid())
+        {
+            self.params.name_type(named);
+        }
+    }
+
+    /// The type of a name that a statement about types has, or 42704.
+    pub(super) fn type_named(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Arc<TypeDef>, SqlError> {
+        self.check_schema(schema, false)?;
+        self.check_usage(schema)?;
+        let found = self.catalog.user_type(schema, name);
+        found.ok_or_else(|| match built_in(schema, name) {
+            Some(kind) => SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("{kind} is not an enum"),
+            ),
+            None => no_type(&names::shown(schema, name)),
+        })
+    }
+
+    /// An error for DROP TYPE of a type that is not there, unless it may be missing.
+    pub(super) fn check_missing_type(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+        may_miss: bool,
+    ) -> Result<(), SqlError> {
+        match (built_in(schema, name), self.catalog.table(schema, name)?) {
+            (Some(kind), _) => Err(SqlError::new(
+                SqlState::DEPENDENT_OBJECTS,
+                format!("cannot drop type {kind} because it is required by the database system"),
+            )),
+            (None, Some(table)) => {
+                let name = &table.name;
+                Err(SqlError::new(
+                    SqlState::DEPENDENT_OBJECTS,
+                    format!("cannot drop type {name} because table {name} requires it"),
+                )
+                .hint(format!("You can drop table {name} instead.")))
+            }
+            (None, None) if may_miss => Ok(()),
+            (None, None) => Err(no_type(&names::shown(schema, name))),
+        }
+    }
+}
+
+/// The type of PostgreSQL's that a name is of.
+fn built_in(schema: Option<&str>, name: &str) -> Option<TypeKind> {
+    match schema {
+        None | Some(CATALOG_SCHEMA) => TypeKind::from_catalog_name(name),
+        Some(_) => None,
+    }
+}
+
+/// The type that a type name means to whoever has these settings.
+pub fn type_for(
+    data_type: &DataType,
+    catalog: &dyn CatalogView,
+    cx: &EvalContext,
+) -> Result<Type, SqlError> {
+    let path = search_path(catalog, cx);
+    let along = PathView {
+        catalog,
+        path: &path,
+    };
+    type_of(data_type, &along)
+}
+
+/// The type that a type name means in a catalog.
+pub fn type_of(data_type: &DataType, catalog: &dyn CatalogView) -> Result<Type, SqlError> {
     use DataType as D;
     Ok(match data_type {
         D::Bool | D::Boolean => Type::BOOL,
@@ -54,7 +142,7 @@ pub fn type_of(data_type: &DataType) -> Result<Type, SqlError> {
         D::JSON => Type::JSON,
         D::JSONB => Type::JSONB,
         D::Array(ArrayElemTypeDef::SquareBracket(inner, _)) => {
-            let element = type_of(inner)?;
+            let element = type_of(inner, catalog)?;
             match element.kind.element() {
                 // Dimensions are not part of the type.
                 Some(_) => element,
@@ -65,7 +153,7 @@ pub fn type_of(data_type: &DataType) -> Result<Type, SqlError> {
         }
         D::Uuid => Type::UUID,
         D::Regclass => Type::of(TypeKind::RegClass),
-        D::Custom(name, arguments) => return custom(name, arguments),
+        D::Custom(name, arguments) => return custom(name, arguments, catalog),
         other => return Err(unsupported(&other.to_string())),
     })
 }
@@ -121,16 +209,24 @@ fn timed(kind: TypeKind, precision: Option<u64>) -> Type {
 }
 
 /// Types that sqlparser does not know by themselves.
-fn custom(name: &sqlparser::ast::ObjectName, arguments: &[String]) -> Result<Type, SqlError> {
+fn custom(
+    name: &sqlparser::ast::ObjectName,
+    arguments: &[String],
+    catalog: &dyn CatalogView,
+) -> Result<Type, SqlError> {
     let parts = names::parts(name)?;
     let Some(last) = parts.last() else {
         return Err(unsupported(""));
     };
-    let folded = names::fold(last);
+    let (schema, folded) = names::table_name(name)?;
+    let schema = schema.as_deref();
     // Without quotes it is the type that SQL calls so.
     let kind = match (folded.as_str(), last.quote_style) {
         ("char", None) => return Ok(Type::char(1)),
-        _ => TypeKind::from_catalog_name(&folded),
+        _ => built_in(schema, &folded).or_else(|| {
+            let of_user = catalog.user_type(schema, &folded);
+            of_user.map(|ty| ty.kind())
+        }),
     };
     match (kind, arguments) {
         (Some(kind), []) => Ok(Type::of(kind)),
@@ -155,14 +251,24 @@ fn custom(name: &sqlparser::ast::ObjectName, arguments: &[String]) -> Result<Typ
             format!("type modifier is not allowed for type \"{folded}\""),
         )),
         (None, _) if is_postgres_type(&folded) => Err(unsupported(&folded)),
-        (None, _) => Err(SqlError::new(
-            SqlState::UNDEFINED_OBJECT,
-            format!(
-                "type \"{}\" does not exist",
-                name.to_string().to_ascii_lowercase()
-            ),
-        )),
+        (None, _) => match schema {
+            Some(schema) if schema != CATALOG_SCHEMA && !catalog.schema_exists(schema) => {
+                Err(SqlError::new(
+                    SqlState::INVALID_SCHEMA_NAME,
+                    format!("schema \"{schema}\" does not exist"),
+                ))
+            }
+            _ => Err(no_type(&names::shown(schema, &folded))),
+        },
     }
+}
+
+/// 42704
+fn no_type(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_OBJECT,
+        format!("type \"{name}\" does not exist"),
+    )
 }
 
 fn unsupported(name: &str) -> SqlError {

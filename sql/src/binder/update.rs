@@ -12,6 +12,7 @@ use super::subquery::query_of;
 use super::{Binder, names};
 use crate::bound::{Assignment, From, Statement, Update};
 use crate::catalog::TableDef;
+use crate::catalog::acl::Privileges;
 use crate::error::{SqlError, SqlState};
 
 impl Binder<'_> {
@@ -30,7 +31,8 @@ impl Binder<'_> {
         let table = self.table(name)?;
         let alias_name = alias.as_ref().map(|a| names::fold(&a.name));
         let mut scope = Scope::default();
-        let leaf = table_leaf(&table, alias_name.clone(), 0);
+        let mut leaf = table_leaf(&table, alias_name.clone(), 0);
+        leaf.reads = Some(self.need_change(&table, Privileges::UPDATE));
         let shown = leaf.alias.clone();
         scope.push(leaf)?;
         let from = match &update.from {
@@ -48,6 +50,7 @@ impl Binder<'_> {
             self.assignments(&table, assignment, &scope, &mut assignments)?;
         }
         let columns: Vec<usize> = assignments.iter().map(|a| a.column).collect();
+        self.need_columns(&table, Privileges::UPDATE, &columns);
         let change = Change {
             updates: &columns,
             ..Change::default()

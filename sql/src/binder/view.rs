@@ -12,14 +12,18 @@ use sqlparser::ast;
 use super::path::PathView;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::{Binder, ParamTypes, names};
-use crate::bound::{ColumnOrigin, CreateView, DropView, Select, Statement};
-use crate::catalog::{CatalogView, PUBLIC_SCHEMA, RoleDef, SequenceDef, TableDef, ViewDef};
+use crate::bound::{ColumnOrigin, CreateView, DropView, NamedObject, Select, Statement};
+use crate::catalog::{
+    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, RoleDef, RoutineDef, Security, SequenceDef,
+    TableDef, TypeDef, ViewDef,
+};
 use crate::error::{SqlError, SqlState};
 
 impl Binder<'_> {
     /// The view that a name is of.
     pub(super) fn view(&self, name: &ast::ObjectName) -> Result<Option<Arc<ViewDef>>, SqlError> {
         let (schema, name) = names::table_name(name)?;
+        self.check_usage(schema.as_deref())?;
         self.catalog.view(schema.as_deref(), &name)
     }
 
@@ -40,8 +44,15 @@ impl Binder<'_> {
         let around = (self.cx, self.depth);
         let mut binder = Binder::of(&view.text, (&along, &path), self.params, around);
         (binder.outer_slots, binder.subqueries) = (self.outer_slots, self.subqueries);
+        let object = Object::new(ObjectKind::View, view.id);
+        binder.role = self
+            .catalog
+            .security()
+            .map(|security| security.owner(object));
         let select = binder.query(&query)?;
         (self.outer_slots, self.subqueries) = (binder.outer_slots, binder.subqueries);
+        let needs = std::mem::take(&mut binder.needs);
+        self.needs.extend(needs);
         let columns: Vec<ScopeColumn> = view
             .columns
             .iter()
@@ -69,6 +80,8 @@ impl Binder<'_> {
             first_slot,
             columns,
             key: Vec::new(),
+            routed: Vec::new(),
+            reads: None,
         };
         Ok((leaf, select))
     }
@@ -92,6 +105,7 @@ impl Binder<'_> {
             catalog: self.catalog,
             tables: RefCell::default(),
             views: RefCell::default(),
+            types: RefCell::default(),
         };
         let mut none = ParamTypes::default();
         let around = (self.cx, self.depth);
@@ -140,6 +154,7 @@ impl Binder<'_> {
             text: query.to_string(),
             tables: recording.tables.into_inner(),
             views: recording.views.into_inner(),
+            types: recording.types.into_inner(),
         }))
     }
 
@@ -237,6 +252,7 @@ struct Recording<'a> {
     catalog: &'a dyn CatalogView,
     tables: RefCell<Vec<u32>>,
     views: RefCell<Vec<u32>>,
+    types: RefCell<Vec<u32>>,
 }
 
 fn note(list: &RefCell<Vec<u32>>, id: u32) {
@@ -287,7 +303,37 @@ impl CatalogView for Recording<'_> {
         Ok(found)
     }
 
+    fn routines(&self, schema: Option<&str>, name: &str) -> Vec<Arc<RoutineDef>> {
+        self.catalog.routines(schema, name)
+    }
+
+    fn routine_by_id(&self, id: u32) -> Option<Arc<RoutineDef>> {
+        self.catalog.routine_by_id(id)
+    }
+
+    fn user_type(&self, schema: Option<&str>, name: &str) -> Option<Arc<TypeDef>> {
+        let found = self.catalog.user_type(schema, name);
+        found.iter().for_each(|ty| note(&self.types, ty.id));
+        found
+    }
+
+    fn user_type_by_id(&self, id: u32) -> Option<Arc<TypeDef>> {
+        self.catalog.user_type_by_id(id)
+    }
+
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {
         self.catalog.role(name)
+    }
+
+    fn schema_oid(&self, name: &str) -> Option<u32> {
+        self.catalog.schema_oid(name)
+    }
+
+    fn objects_in(&self, schema: &str) -> Vec<NamedObject> {
+        self.catalog.objects_in(schema)
+    }
+
+    fn security(&self) -> Option<&Security> {
+        self.catalog.security()
     }
 }

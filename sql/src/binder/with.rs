@@ -109,21 +109,7 @@ impl Binder<'_> {
         };
         let targets: Vec<Target> = statement.returning().iter().map(target).collect();
         let returns = !targets.is_empty();
-        let query = Select {
-            from: From::Nothing,
-            filter: None,
-            grouping: None,
-            having: None,
-            windows: Vec::new(),
-            visible: targets.len(),
-            targets,
-            distinct: false,
-            distinct_on: Vec::new(),
-            order_by: Vec::new(),
-            limit: None,
-            offset: None,
-            locking: None,
-        };
+        let query = Select::over(From::Nothing, targets);
         let level = self.surroundings.len();
         let mut named = self.finished(cte, name, level, query, Vec::new())?;
         if let Stage::Bound(bound) = &mut named.stage {
@@ -359,6 +345,8 @@ impl Binder<'_> {
             first_slot,
             columns: columns.collect(),
             key: Vec::new(),
+            routed: Vec::new(),
+            reads: None,
         };
         if let LeafSource::Cte(cte) = &source {
             // Queries between depend on what it depends on.

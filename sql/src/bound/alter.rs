@@ -1,10 +1,13 @@
 //! The actions of ALTER TABLE.
 
-use super::ddl::{KeyConstraint, NewCheck, NewForeignKey};
+use std::sync::Arc;
+
+use super::ddl::{KeyConstraint, NewCheck, NewForeignKey, NewPartition};
 use super::expr::Expr;
 use super::rules::RowRules;
 use super::sequence::NewSequence;
-use crate::catalog::{ColumnDef, Identity};
+use super::trigger::TriggerChange;
+use crate::catalog::{ColumnDef, Identity, TableDef};
 use crate::error::SqlState;
 use crate::types::Type;
 
@@ -91,6 +94,21 @@ pub enum AlterAction {
         column: Option<usize>,
         /// The text; `None` takes it away.
         text: Option<String>,
+    },
+    /// Something about triggers.
+    Trigger(TriggerChange),
+    /// ATTACH PARTITION.
+    AttachPartition(NewPartition),
+    /// DETACH PARTITION.
+    DetachPartition(Arc<TableDef>),
+    /// ALTER INDEX … ATTACH PARTITION.
+    AttachIndex {
+        /// The name of the table's index.
+        index: String,
+        /// The partition.
+        partition: Arc<TableDef>,
+        /// The name of its index.
+        of_partition: String,
     },
     /// Nothing but a notice.
     Notice(SqlState, String),

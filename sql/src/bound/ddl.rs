@@ -6,7 +6,10 @@ use super::alter::AlterAction;
 use super::expr::Expr;
 use super::select::Select;
 use super::sequence::NewSequence;
-use crate::catalog::{ColumnDef, IndexColumn, IndexKind, IndexMore, Referential, TableDef};
+use super::trigger::Trigger;
+use crate::catalog::{
+    Bound, ColumnDef, IndexColumn, IndexKind, IndexMore, PartitionKey, Referential, TableDef,
+};
 
 /// CREATE TABLE.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +36,21 @@ pub struct CreateTable {
     pub index_kind: IndexKind,
     /// AS: the query whose rows it begins with.
     pub source: Option<Box<Select>>,
-    /// PARTITION BY HASH.
+    /// PARTITION BY HASH … WITH (partitions = …): its rows are spread over the machines.
     pub partition_by: Option<PartitionBy>,
+    /// PARTITION BY: its rows are those of its partitions.
+    pub partition_key: Option<PartitionKey>,
+    /// PARTITION OF.
+    pub partition_of: Option<NewPartition>,
+}
+
+/// `PARTITION OF parent FOR VALUES …`
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewPartition {
+    /// The partitioned table.
+    pub parent: Arc<TableDef>,
+    /// Which of its rows.
+    pub bound: Bound,
 }
 
 /// `PARTITION BY HASH (column) WITH (partitions = …, colocate_with = …)`
@@ -117,6 +133,8 @@ pub struct CreateIndex {
     pub kind: IndexKind,
     /// UNIQUE.
     pub unique: bool,
+    /// ON ONLY: not on the partitions.
+    pub only: bool,
     /// The key columns.
     pub columns: Vec<IndexColumn>,
     /// INCLUDE and WHERE.
@@ -139,6 +157,8 @@ pub struct AlterTable {
     pub table: Option<Arc<TableDef>>,
     /// The name as given.
     pub name: String,
+    /// ONLY: what keys are added are not the partitions'.
+    pub only: bool,
     /// What to do, in order.
     pub actions: Vec<AlterAction>,
 }
@@ -146,8 +166,9 @@ pub struct AlterTable {
 impl AlterTable {
     /// The command tag.
     pub fn tag(&self) -> &'static str {
-        match self.actions[..] {
-            [AlterAction::RenameIndex { .. }] => "ALTER INDEX",
+        match &self.actions[..] {
+            [AlterAction::Trigger(change)] => change.tag(),
+            [AlterAction::RenameIndex { .. } | AlterAction::AttachIndex { .. }] => "ALTER INDEX",
             [AlterAction::Comment { .. }] => "COMMENT",
             _ => "ALTER TABLE",
         }
@@ -163,4 +184,6 @@ pub struct Truncate {
     pub named: usize,
     /// RESTART IDENTITY
     pub restart: bool,
+    /// The triggers of each of the tables.
+    pub triggers: Vec<Vec<Trigger>>,
 }

@@ -101,6 +101,62 @@ pub struct Delete {
     pub returning: Vec<Target>,
 }
 
+/// MERGE.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merge {
+    /// Into this table.
+    pub table: Arc<TableDef>,
+    /// The name it goes by.
+    pub alias: String,
+    /// USING: its slots follow the table's.
+    pub source: From,
+    /// ON.
+    pub on: Expr,
+    /// The first that fits says what happens to a row.
+    pub whens: Vec<MergeWhen>,
+    /// What the rows have to satisfy.
+    pub integrity: Integrity,
+}
+
+/// `WHEN [NOT] MATCHED [AND condition] THEN action`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergeWhen {
+    /// Of source rows that have a row in the table.
+    pub matched: bool,
+    /// AND, over the table's row and the source's.
+    pub condition: Option<Expr>,
+    /// THEN.
+    pub action: MergeAction,
+}
+
+/// What MERGE does; expressions are over the table's row, where it is matched, and the source's.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MergeAction {
+    /// DO NOTHING.
+    Nothing,
+    /// DELETE.
+    Delete,
+    /// UPDATE SET.
+    Update(Vec<Assignment>),
+    /// INSERT: a value for each column.
+    Insert(Vec<Expr>),
+}
+
+impl Merge {
+    /// Calls `f` on each expression of its own.
+    pub fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        f(&self.on);
+        for when in &self.whens {
+            when.condition.iter().for_each(&mut *f);
+            match &when.action {
+                MergeAction::Update(set) => set.iter().for_each(|a| f(&a.value)),
+                MergeAction::Insert(row) => row.iter().for_each(&mut *f),
+                MergeAction::Nothing | MergeAction::Delete => {}
+            }
+        }
+    }
+}
+
 /// Statements in the WITH of another that change rows: they run before it, each once, whoever reads what they return.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changes {
@@ -111,12 +167,13 @@ pub struct Changes {
 }
 
 impl Statement {
-    /// The table that an INSERT, UPDATE or DELETE changes.
+    /// The table that an INSERT, UPDATE, DELETE or MERGE changes.
     pub fn changed_table(&self) -> Option<&Arc<TableDef>> {
         match self {
             Statement::Insert(insert) => Some(&insert.table),
             Statement::Update(update) => Some(&update.table),
             Statement::Delete(delete) => Some(&delete.table),
+            Statement::Merge(merge) => Some(&merge.table),
             _ => None,
         }
     }

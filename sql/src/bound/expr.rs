@@ -3,6 +3,7 @@
 //! The common cases have their own nodes, so that evaluating `aid = $1` is one match and one
 //! comparison; the rest are calls through a function pointer.
 
+use super::routine::RoutineCall;
 use super::subquery::{Subquery, SubqueryKind};
 use crate::functions::ScalarFunction;
 use crate::types::Type;
@@ -94,10 +95,12 @@ pub enum Node {
         input: Box<Expr>,
     },
     /// `input [NOT] BETWEEN low AND high`, where the input is not cheap to evaluate twice (a
-    /// cheap one is bound as two comparisons).
+    /// cheap one is bound as two comparisons), or it is SYMMETRIC.
     Between {
         /// NOT.
         negated: bool,
+        /// The bounds may stand in either order.
+        symmetric: bool,
         /// How the three compare.
         class: CompareClass,
         /// The operand.
@@ -180,6 +183,8 @@ pub enum Node {
         /// The arguments, of the function's types.
         args: Vec<Expr>,
     },
+    /// A call of a user's function. It may read rows, as a query may: see [`Expr::has_subquery`].
+    Routine(Box<RoutineCall>),
     /// A value from outside the query that the expression stands in: see [`Subquery`].
     Outer(usize),
     /// A query.
@@ -372,6 +377,7 @@ impl Expr {
                 parts.iter().for_each(f);
             }
             Node::Extreme { args, .. } | Node::Call { args, .. } => args.iter().for_each(f),
+            Node::Routine(call) => call.args.iter().for_each(f),
             Node::Not(input)
             | Node::IsNull { input, .. }
             | Node::BoolTest { input, .. }
@@ -447,6 +453,7 @@ impl Expr {
                 parts.iter_mut().for_each(f);
             }
             Node::Extreme { args, .. } | Node::Call { args, .. } => args.iter_mut().for_each(f),
+            Node::Routine(call) => call.args.iter_mut().for_each(f),
             Node::Not(input)
             | Node::IsNull { input, .. }
             | Node::BoolTest { input, .. }
@@ -538,6 +545,7 @@ impl Expr {
             Node::Subquery(sub) if sub.volatile => Volatility::Volatile,
             Node::Subquery(_) => Volatility::Stable,
             Node::Call { function, .. } => function.volatility,
+            Node::Routine(call) => call.routine.volatility,
             Node::Cast { input, .. } => crate::functions::cast_volatility(input.ty, self.ty),
             _ => Volatility::Immutable,
         };

@@ -14,29 +14,35 @@
 //!   comparable, an assignment has its column's type, length limits applied.
 
 mod alter;
+mod cursor;
 mod ddl;
 mod dml;
 mod expr;
 mod relation;
 mod role;
+mod routine;
 mod rules;
 mod schema;
+mod security;
 mod select;
 mod sequence;
 mod session;
 mod statement;
 mod subquery;
+mod trigger;
+mod user_type;
 mod view;
 mod window;
 
 pub use alter::{AddColumn, AlterAction, SetType};
+pub use cursor::{CursorOptions, Declare, Direction, Fetch};
 pub use ddl::{
     AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint, NewCheck,
-    NewForeignKey, PartitionBy, Truncate,
+    NewForeignKey, NewPartition, PartitionBy, Truncate,
 };
 pub use dml::{
     Assignment, Changes, ConflictUpdate, Copy, CopyDirection, CopyFormat, CopyOptions, CopySource,
-    Delete,
+    Delete, Merge, MergeAction, MergeWhen,
 };
 pub use dml::{Insert, InsertSource, OnConflict, Update};
 pub use expr::{
@@ -44,17 +50,24 @@ pub use expr::{
 };
 pub use relation::{Cte, Lateral, Recursive, SetOp, SetOperation};
 pub use role::{AlterRole, CreateRole, DropRole, RoleOptions, RoleRef};
+pub use routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
 pub use rules::{Integrity, Related, RowCheck, RowRules};
 pub use schema::{CreateSchema, DropSchema};
+pub use security::{
+    AlterOwner, Comment, DefaultPrivileges, Grant, GrantRole, NamedObject, ReassignOwned,
+};
 pub use select::{
     Aggregate, AggregateKind, ColumnOrigin, From, Grouping, Join, JoinKind, Leaf, LeafSource,
     Locking, OrderKey, Select, Statistic, TableFunction, Target, WaitPolicy,
 };
 pub use sequence::{AlterSequence, CreateSequence, DropSequence, NewSequence, SequenceOptions};
 pub use session::{
-    DiscardKind, Explain, Isolation, SetScope, SetStatement, SetValue, TransactionModes,
+    DiscardKind, Explain, ExplainFormat, ExplainOptions, Isolation, SetScope, SetStatement,
+    SetValue, TransactionModes,
 };
 pub use statement::{ResultColumn, Statement};
 pub use subquery::{Subquery, SubqueryKind};
+pub use trigger::{Trigger, TriggerChange};
+pub use user_type::{AlterType, AlterTypeAction, CreateEnum, DropType};
 pub use view::{CreateView, DropView};
 pub use window::{Frame, FrameBound, FrameOffset, FrameUnit, WindowCall, WindowFunction};

@@ -18,8 +18,26 @@ pub struct RoleOptions {
     pub login: Option<bool>,
     /// PASSWORD: plain or as a verifier; NULL takes it away.
     pub password: Option<Option<String>>,
-    /// There are options that PostgreSQL has and that mean nothing here.
-    pub others: bool,
+    /// INHERIT or NOINHERIT
+    pub inherit: Option<bool>,
+    /// CREATEROLE or NOCREATEROLE
+    pub create_role: Option<bool>,
+    /// CREATEDB or NOCREATEDB
+    pub create_db: Option<bool>,
+    /// REPLICATION or NOREPLICATION
+    pub replication: Option<bool>,
+    /// BYPASSRLS or NOBYPASSRLS
+    pub bypass_rls: Option<bool>,
+    /// CONNECTION LIMIT
+    pub connections: Option<i32>,
+    /// VALID UNTIL, as it was written.
+    pub valid_until: Option<String>,
+    /// IN ROLE: what the new role becomes a member of.
+    pub member_of: Vec<String>,
+    /// ROLE: who becomes a member of the new role.
+    pub members: Vec<RoleRef>,
+    /// ADMIN: the same, and may make others members.
+    pub admins: Vec<RoleRef>,
     /// SYSID was written, of which a notice tells.
     pub sysid: bool,
 }

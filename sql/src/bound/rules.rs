@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::dml::Assignment;
 use super::expr::Expr;
-use crate::catalog::TableDef;
+use super::trigger::Trigger;
+use crate::catalog::{RoutineDef, TableDef};
 
 /// The rules of one table's rows, bound. Expressions read the row, slot = column position.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,6 +14,12 @@ pub struct RowRules {
     pub checks: Vec<RowCheck>,
     /// What generated columns become.
     pub generated: Vec<Assignment>,
+    /// The triggers that may run, in their order.
+    pub triggers: Vec<Trigger>,
+    /// Of a partitioned table: those of its leaves.
+    pub leaves: Vec<RowRules>,
+    /// Of a partition: the partitioned table above all others, which has to lead its rows to it.
+    pub within: Option<Arc<TableDef>>,
 }
 
 /// A CHECK constraint.
@@ -32,6 +39,8 @@ pub struct Integrity {
     /// The tables that foreign keys lead to from there, forth and back, the changed one first; none where no
     /// foreign key has to do with the statement.
     pub related: Vec<Related>,
+    /// The functions that triggers of these tables run.
+    pub routines: Vec<Arc<RoutineDef>>,
 }
 
 /// A table that a foreign key leads to.

@@ -1,12 +1,16 @@
 //! CREATE and DROP SCHEMA.
 
+use super::role::RoleRef;
+
 /// CREATE SCHEMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateSchema {
-    /// The name.
-    pub name: String,
+    /// The name; that of the owner where there is none.
+    pub name: Option<String>,
     /// Nothing happens where it exists.
     pub if_not_exists: bool,
+    /// AUTHORIZATION
+    pub owner: Option<RoleRef>,
 }
 
 /// DROP SCHEMA.

@@ -40,10 +40,34 @@ pub struct Select {
     pub order_by: Vec<OrderKey>,
     /// LIMIT, a bigint without columns; NULL is no limit.
     pub limit: Option<Expr>,
+    /// WITH TIES: rows that the order does not tell from the last one come, too.
+    pub with_ties: bool,
     /// OFFSET, a bigint without columns; NULL is 0.
     pub offset: Option<Expr>,
     /// FOR UPDATE or FOR SHARE.
     pub locking: Option<Locking>,
+}
+
+impl Select {
+    /// These targets, all of them for the client, over all rows of `from`.
+    pub fn over(from: From, targets: Vec<Target>) -> Select {
+        Select {
+            from,
+            filter: None,
+            grouping: None,
+            having: None,
+            windows: Vec::new(),
+            visible: targets.len(),
+            targets,
+            distinct: false,
+            distinct_on: Vec::new(),
+            order_by: Vec::new(),
+            limit: None,
+            offset: None,
+            with_ties: false,
+            locking: None,
+        }
+    }
 }
 
 /// Where rows come from.
@@ -111,10 +135,17 @@ pub enum TableFunction {
     /// txid_status(number): how a transaction ended, in one row of text; NULL where the number is, or where that is too
     /// long ago.
     TxidStatus,
+    /// A sequence as a relation of one row: its last value, 0, and whether that was given. The argument is its oid.
+    Sequence,
     /// The elements of arrays: one array whose rows are the rows if it is `wide`, else an array a column.
     Rows {
         /// One array of rows.
         wide: bool,
+        /// A column more numbers the rows.
+        ordinality: bool,
+    },
+    /// A function of users; its call is the one argument.
+    Routine {
         /// A column more numbers the rows.
         ordinality: bool,
     },
@@ -132,7 +163,9 @@ impl TableFunction {
         match self {
             TableFunction::GenerateSeries => "generate_series",
             TableFunction::TxidStatus => "txid_status",
+            TableFunction::Sequence => "sequence",
             TableFunction::Rows { .. } => "unnest",
+            TableFunction::Routine { .. } => "a function",
         }
     }
 }
@@ -345,12 +378,14 @@ pub struct OrderKey {
 }
 
 /// Row locking asked for by a SELECT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locking {
     /// FOR SHARE or FOR KEY SHARE.
     pub share: bool,
     /// What to do where a row is locked.
     pub wait: WaitPolicy,
+    /// OF: the first slots of the relations whose rows are locked; none are all.
+    pub of: Vec<usize>,
 }
 
 /// What to do where a row is locked.

@@ -70,14 +70,37 @@ pub enum SetValue {
 /// EXPLAIN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explain {
-    /// Run the statement too.
-    pub analyze: bool,
-    /// VERBOSE.
-    pub verbose: bool,
-    /// Show the estimates (default on).
-    pub costs: bool,
+    /// How.
+    pub options: ExplainOptions,
     /// The statement.
     pub statement: Box<Statement>,
+}
+
+/// The options of EXPLAIN that make a difference here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExplainOptions {
+    /// Run the statement too.
+    pub analyze: bool,
+    /// Tell what each node gives.
+    pub verbose: bool,
+    /// Tell how long it took; as ANALYZE unless said.
+    pub summary: Option<bool>,
+    /// In what form it is told.
+    pub format: ExplainFormat,
+}
+
+/// In what form EXPLAIN tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExplainFormat {
+    /// Lines of text.
+    #[default]
+    Text,
+    /// JSON.
+    Json,
+    /// XML.
+    Xml,
+    /// YAML.
+    Yaml,
 }
 
 /// What DISCARD forgets.

@@ -1,15 +1,20 @@
 //! A bound statement and the description of its result.
 
+use super::cursor::{Declare, Fetch};
 use super::ddl::{AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, Truncate};
-use super::dml::{Changes, Copy, Delete, Insert, Update};
+use super::dml::{Changes, Copy, Delete, Insert, Merge, Update};
 use super::expr::Expr;
 use super::role::{AlterRole, CreateRole, DropRole};
+use super::routine::{AlterRoutine, CreateRoutine, DropRoutine, RoutineCall};
 use super::schema::{CreateSchema, DropSchema};
+use super::security::{AlterOwner, Comment, DefaultPrivileges, Grant, GrantRole, ReassignOwned};
 use super::select::{ColumnOrigin, Select, Target};
 use super::sequence::{AlterSequence, CreateSequence, DropSequence};
-use super::session::{DiscardKind, Explain, SetStatement, TransactionModes};
+use super::session::{DiscardKind, Explain, ExplainFormat, SetStatement, TransactionModes};
+use super::user_type::{AlterType, CreateEnum, DropType};
 use super::view::{CreateView, DropView};
-use crate::types::Type;
+use crate::notify::{Listening, Notification};
+use crate::types::{Type, TypeKind};
 
 /// A statement with everything resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +27,8 @@ pub enum Statement {
     Update(Box<Update>),
     /// DELETE.
     Delete(Box<Delete>),
+    /// MERGE.
+    Merge(Box<Merge>),
     /// One of these with others in its WITH.
     With(Box<Changes>),
     /// COPY.
@@ -48,16 +55,44 @@ pub enum Statement {
     CreateView(CreateView),
     /// DROP VIEW.
     DropView(DropView),
+    /// CREATE TYPE … AS ENUM.
+    CreateEnum(CreateEnum),
+    /// ALTER TYPE.
+    AlterType(AlterType),
+    /// DROP TYPE.
+    DropType(DropType),
     /// CREATE SCHEMA.
     CreateSchema(CreateSchema),
     /// DROP SCHEMA.
     DropSchema(DropSchema),
+    /// CREATE FUNCTION, CREATE PROCEDURE.
+    CreateRoutine(Box<CreateRoutine>),
+    /// DROP FUNCTION and its kin.
+    DropRoutine(DropRoutine),
+    /// ALTER FUNCTION and its kin.
+    AlterRoutine(AlterRoutine),
+    /// CALL.
+    Call(Box<RoutineCall>),
+    /// DO, with its body.
+    Do(String),
     /// CREATE ROLE.
     CreateRole(CreateRole),
     /// ALTER ROLE.
     AlterRole(AlterRole),
     /// DROP ROLE.
     DropRole(DropRole),
+    /// GRANT and REVOKE of privileges.
+    Grant(Box<Grant>),
+    /// GRANT and REVOKE of membership.
+    GrantRole(GrantRole),
+    /// ALTER … OWNER TO.
+    AlterOwner(AlterOwner),
+    /// REASSIGN OWNED.
+    ReassignOwned(ReassignOwned),
+    /// ALTER DEFAULT PRIVILEGES.
+    DefaultPrivileges(DefaultPrivileges),
+    /// COMMENT ON what is no table.
+    Comment(Comment),
     /// BEGIN or START TRANSACTION.
     Begin {
         /// START TRANSACTION was written (it has its own command tag).
@@ -131,10 +166,16 @@ pub enum Statement {
     RemoveMachine(u32),
     /// DISCARD.
     Discard(DiscardKind),
+    /// DECLARE a cursor.
+    Declare(Declare),
+    /// FETCH or MOVE; the rows' columns are the cursor's, which only the session knows.
+    Fetch(Fetch),
     /// CLOSE a cursor; `None` is ALL.
     Close(Option<String>),
-    /// UNLISTEN: accepted, nothing happens.
-    Unlisten,
+    /// LISTEN, UNLISTEN
+    Listen(Listening),
+    /// NOTIFY
+    Notify(Notification),
     /// LOCK TABLE: accepted inside a transaction block; serializability does the rest.
     LockTable,
 }
@@ -160,7 +201,23 @@ impl Statement {
             Statement::Update(update) => described_returning(&update.returning),
             Statement::Delete(delete) => described_returning(&delete.returning),
             Statement::With(changes) => changes.main.columns(),
-            Statement::Explain(_) => Some(vec![ResultColumn::text("QUERY PLAN")]),
+            Statement::Call(call) if !call.columns.is_empty() => Some(
+                call.columns
+                    .iter()
+                    .map(|(name, ty)| ResultColumn {
+                        name: name.clone(),
+                        ty: *ty,
+                        origin: None,
+                    })
+                    .collect(),
+            ),
+            Statement::Explain(explain) => Some(vec![ResultColumn {
+                ty: match explain.options.format {
+                    ExplainFormat::Json => Type::of(TypeKind::Json),
+                    _ => Type::TEXT,
+                },
+                ..ResultColumn::text("QUERY PLAN")
+            }]),
             Statement::Show(name) if name == "all" => Some(vec![
                 ResultColumn::text("name"),
                 ResultColumn::text("setting"),
@@ -180,6 +237,7 @@ impl Statement {
             Statement::Insert(_)
                 | Statement::Update(_)
                 | Statement::Delete(_)
+                | Statement::Merge(_)
                 | Statement::With(_)
                 | Statement::CreateTable(_)
                 | Statement::DropTable(_)
@@ -192,14 +250,28 @@ impl Statement {
                 | Statement::DropSequence(_)
                 | Statement::CreateView(_)
                 | Statement::DropView(_)
+                | Statement::CreateEnum(_)
+                | Statement::AlterType(_)
+                | Statement::DropType(_)
                 | Statement::CreateSchema(_)
                 | Statement::DropSchema(_)
+                | Statement::CreateRoutine(_)
+                | Statement::DropRoutine(_)
+                | Statement::AlterRoutine(_)
+                | Statement::Call(_)
+                | Statement::Do(_)
                 | Statement::CreateRole(_)
                 | Statement::AlterRole(_)
                 | Statement::DropRole(_)
+                | Statement::Grant(_)
+                | Statement::GrantRole(_)
+                | Statement::AlterOwner(_)
+                | Statement::ReassignOwned(_)
+                | Statement::DefaultPrivileges(_)
+                | Statement::Comment(_)
         ) && !matches!(self, Statement::Copy(copy) if copy.direction == super::CopyDirection::In)
             && !matches!(self, Statement::Select(select) if select.locking.is_some())
-            && !matches!(self, Statement::Explain(e) if e.analyze && !e.statement.is_read_only())
+            && !matches!(self, Statement::Explain(e) if e.options.analyze && !e.statement.is_read_only())
     }
 }
 

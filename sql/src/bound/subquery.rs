@@ -14,9 +14,11 @@ use std::sync::Arc;
 
 use super::expr::{Expr, Volatility};
 use super::relation::Part;
+use super::routine::RoutineCall;
 use super::select::{From, Leaf, LeafSource, Select};
 use super::statement::Statement;
 use super::{Changes, CopySource, InsertSource, Target};
+use crate::catalog::RoutineDef;
 
 /// A query inside an expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,11 +162,26 @@ impl Expr {
         self.for_each_part(|part| part.for_each_subquery(f));
     }
 
-    /// Is there a query in it?
+    /// Is there a query in it, or a call that may have to wait, as one of a user's function may?
     pub fn has_subquery(&self) -> bool {
-        let mut found = false;
-        self.for_each_subquery(&mut |_| found = true);
+        use super::Node;
+        let mut found = match &self.node {
+            Node::Subquery(_) | Node::Routine(_) => true,
+            Node::Call { function, .. } => function.wait.is_some(),
+            _ => false,
+        };
+        if !found {
+            self.for_each_part(|part| found = found || part.has_subquery());
+        }
         found
+    }
+
+    /// Calls `f` on each call of a user's function in the expression itself.
+    pub fn for_each_routine<'a>(&'a self, f: &mut dyn FnMut(&'a RoutineCall)) {
+        if let super::Node::Routine(call) = &self.node {
+            f(call);
+        }
+        self.for_each_part(|part| part.for_each_routine(f));
     }
 }
 
@@ -208,6 +225,10 @@ impl Statement {
                 delete.filter.iter().for_each(&mut *f);
                 returned(&delete.returning, f);
             }
+            Statement::Merge(merge) => {
+                of_from(&merge.source, f);
+                merge.for_each_expr(f);
+            }
             _ => {}
         }
     }
@@ -218,6 +239,7 @@ impl Statement {
             Statement::With(changes) => changes.for_each(|statement| statement.for_each_from(f)),
             Statement::Update(update) => update.from.iter().for_each(f),
             Statement::Delete(delete) => delete.using.iter().for_each(f),
+            Statement::Merge(merge) => f(&merge.source),
             _ => {}
         }
     }
@@ -243,6 +265,7 @@ impl Statement {
                 }
             }
             Statement::Explain(explain) => explain.statement.walk(seen, f),
+            Statement::Declare(declare) => declare.query.walk(seen, f),
             _ => {}
         }
         self.for_each_from(&mut |from| walk_from(from, seen, f));
@@ -257,6 +280,30 @@ impl Statement {
         self.for_each_query(&mut |select| {
             select.for_each_expr(&mut |expr| expr.for_each_subquery(f));
         });
+    }
+
+    /// Calls `f` on each call of a user's function, at every depth.
+    pub fn for_each_routine<'a>(&'a self, f: &mut dyn FnMut(&'a RoutineCall)) {
+        self.for_each_expr(&mut |expr| expr.for_each_routine(f));
+        self.for_each_from(&mut |from| of_from(from, &mut |expr| expr.for_each_routine(f)));
+        self.for_each_query(&mut |select| {
+            select.for_each_expr(&mut |expr| expr.for_each_routine(f));
+        });
+    }
+
+    /// Calls `f` on each function that triggers may run.
+    pub fn for_each_trigger<'a>(&'a self, f: &mut dyn FnMut(&'a Arc<RoutineDef>)) {
+        let integrity = match self {
+            Statement::With(changes) => {
+                return changes.for_each(|statement| statement.for_each_trigger(f));
+            }
+            Statement::Insert(insert) => &insert.integrity,
+            Statement::Update(update) => &update.integrity,
+            Statement::Delete(delete) => &delete.integrity,
+            Statement::Merge(merge) => &merge.integrity,
+            _ => return,
+        };
+        integrity.routines.iter().for_each(f);
     }
 
     /// Calls `f` on each leaf of a FROM, at every depth.

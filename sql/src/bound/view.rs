@@ -22,6 +22,8 @@ pub struct CreateView {
     pub tables: Vec<u32>,
     /// The oids of the views that it reads.
     pub views: Vec<u32>,
+    /// The oids of the types that it names.
+    pub types: Vec<u32>,
 }
 
 /// DROP VIEW.

@@ -3,7 +3,7 @@
 //! The binder does to its copy what the planner does to the stored one, action by action, so that later actions of
 //! one ALTER TABLE are bound to what earlier ones leave.
 
-use super::def::{ColumnDef, TableDef};
+use super::def::{ColumnDef, EXPRESSION, TableDef};
 use crate::parser::{mentions, renamed};
 
 impl TableDef {
@@ -27,8 +27,15 @@ impl TableDef {
                 condition.remap_columns(&mut |slot| moved(slot, column));
             }
         }
-        for key in self.indexes.iter_mut().flat_map(|i| &mut i.columns) {
-            key.column = moved(key.column, column);
+        for index in &mut self.indexes {
+            for expression in &mut index.more.expressions {
+                let value = &mut expression.value;
+                value.remap_columns(&mut |slot| moved(slot, column));
+            }
+            let keys = index.columns.iter_mut();
+            for key in keys.filter(|key| key.column < EXPRESSION) {
+                key.column = moved(key.column, column);
+            }
         }
         if let Some(by) = &mut self.partitioning {
             by.column = moved(by.column, column);
@@ -40,6 +47,12 @@ impl TableDef {
         rules.comments.retain(|(on, _)| *on != Some(column));
         for on in rules.comments.iter_mut().filter_map(|(on, _)| on.as_mut()) {
             *on = moved(*on, column);
+        }
+        rules
+            .triggers
+            .retain(|trigger| !trigger.concerns(column, &removed.name));
+        for trigger in &mut rules.triggers {
+            move_all(&mut trigger.columns, column);
         }
         rules.foreign_keys.retain(|key| {
             let own = key.parent == id && key.parent_columns.contains(&column);
@@ -68,9 +81,17 @@ impl TableDef {
         for check in &mut self.rules.checks {
             check.text = renamed(&check.text, &from, to);
         }
+        let conditions = self.rules.triggers.iter_mut();
+        for condition in conditions.flat_map(|trigger| &mut trigger.condition) {
+            *condition = renamed(condition, &from, to);
+        }
         let conditions = self.indexes.iter_mut().map(|i| &mut i.more.predicate);
         for predicate in conditions.flatten() {
             predicate.text = renamed(&predicate.text, &from, to);
+        }
+        let expressions = self.indexes.iter_mut();
+        for expression in expressions.flat_map(|index| &mut index.more.expressions) {
+            expression.text = renamed(&expression.text, &from, to);
         }
         for column in &mut self.columns {
             if let Some(text) = &mut column.more.generated {

@@ -4,10 +4,15 @@
 //! be made once there are rows. Tables come in the order in which they were made: one that is kept together with others names one
 //! that comes before it.
 //!
-//! Every name is in quotes, whatever it is.
+//! A partition is made as a table of its own, so that it can be filled; partitioned tables come behind all tables with rows,
+//! and then their partitions are attached.
+//!
+//! Every name is in quotes, whatever it is. A type that users made comes with the first table that has it.
 
 use super::def::{IndexDef, IndexKind, TableDef};
 use super::rules::ForeignKeyDef;
+use crate::pg_catalog::bound_text;
+use crate::types::TypeKind;
 
 /// A statement that makes something of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,26 +30,47 @@ pub fn statements<'a>(tables: impl IntoIterator<Item = &'a TableDef>) -> Vec<Ddl
     let mut tables: Vec<&TableDef> = tables.into_iter().collect();
     tables.sort_by_key(|table| table.id);
     let group = |table: &TableDef| table.partitioning.map(|by| by.group);
-    let made = tables.iter().enumerate().map(|(at, table)| {
+    let mut types = Vec::new();
+    let with_rows = |table: &&TableDef| !table.is_parent();
+    let mut made = Vec::new();
+    for (at, table) in tables
+        .iter()
+        .enumerate()
+        .filter(|(_, table)| with_rows(table))
+    {
         let mut before = tables[..at].iter();
         let with = before.find(|before| group(table).is_some() && group(before) == group(table));
-        Ddl {
+        made.push(Ddl {
             table: table.name.clone(),
             is_table: true,
-            statement: create_table(table, with.copied()),
+            statement: create_types(table, &mut types) + &create_table(table, with.copied()),
+        });
+    }
+    let indexes = |of: &dyn Fn(&&TableDef) -> bool| {
+        let mut all = Vec::new();
+        for table in tables.iter().copied().filter(|table| of(table)) {
+            let own = table.indexes.iter();
+            let own = own.filter(|index| !index.constraint && !index.is_hidden());
+            all.extend(own.map(|index| Ddl {
+                table: table.name.clone(),
+                is_table: false,
+                statement: create_index(table, index),
+            }));
         }
-    });
-    let indexes = tables.iter().flat_map(|table| {
-        let own = table.indexes.iter();
-        let own = own.filter(|index| !index.constraint && !index.is_hidden());
-        own.map(|index| Ddl {
-            table: table.name.clone(),
-            is_table: false,
-            statement: create_index(table, index),
-        })
-    });
+        all
+    };
+    made.extend(indexes(&with_rows));
+    let parents = tables.iter().filter(|table| table.is_parent());
+    made.extend(parents.map(|table| Ddl {
+        table: table.name.clone(),
+        is_table: false,
+        statement: create_types(table, &mut types) + &create_table(table, None),
+    }));
+    made.extend(tables.iter().filter_map(|table| attach(table, &tables)));
+    made.extend(indexes(&|table: &&TableDef| table.is_parent()));
     let keys = tables.iter().flat_map(|table| {
         let own = table.rules.foreign_keys.iter();
+        let own = own.filter(|key| table.link(key.id).is_none());
         own.filter_map(|key| {
             let parent = tables.iter().find(|parent| parent.id == key.parent)?;
             Some(Ddl {
@@ -54,7 +80,24 @@ pub fn statements<'a>(tables: impl IntoIterator<Item = &'a TableDef>) -> Vec<Ddl
             })
         })
     });
-    made.chain(indexes).chain(keys).collect()
+    made.extend(keys);
+    made
+}
+
+/// What makes a partition of a table that is there.
+fn attach(table: &TableDef, tables: &[&TableDef]) -> Option<Ddl> {
+    let of = table.partition_of_table()?;
+    let parent = tables.iter().find(|parent| parent.id == of.parent)?;
+    let bound = bound_text(parent, &of.bound)?;
+    Some(Ddl {
+        table: table.name.clone(),
+        is_table: false,
+        statement: format!(
+            "ALTER TABLE {} ATTACH PARTITION {} {bound}",
+            name(parent),
+            name(table)
+        ),
+    })
 }
 
 fn add_foreign_key(table: &TableDef, key: &ForeignKeyDef, parent: &TableDef) -> String {
@@ -82,6 +125,30 @@ fn add_foreign_key(table: &TableDef, key: &ForeignKeyDef, parent: &TableDef) -> 
     }
     if key.deferred {
         text += " INITIALLY DEFERRED";
+    }
+    text
+}
+
+/// What makes the types of the columns that no table before had, whose oids are in `made`.
+fn create_types(table: &TableDef, made: &mut Vec<u32>) -> String {
+    let mut text = String::new();
+    for column in &table.columns {
+        let kind = column.ty.kind;
+        let TypeKind::Enum(of) = kind.element().unwrap_or(kind) else {
+            continue;
+        };
+        let definition = of.definition();
+        if !made.contains(&definition.id) {
+            made.push(definition.id);
+            let labels = of
+                .values()
+                .map(|value| format!("'{}'", value.name().replace('\'', "''")));
+            text += &format!(
+                "CREATE TYPE {} AS ENUM ({}); ",
+                definition.shown,
+                list(labels)
+            );
+        }
     }
     text
 }
@@ -130,6 +197,10 @@ fn create_table(table: &TableDef, with: Option<&TableDef>) -> String {
         options.push(format!("partitions = {}", by.count));
         options.extend(with.map(|with| format!("colocate_with = {}", name(with))));
     }
+    if let Some(key) = table.partition_key() {
+        let columns = key.columns.iter().map(|at| column(table, *at));
+        text += &format!(" PARTITION BY {} ({})", key.strategy.name(), list(columns));
+    }
     let key = table.primary_key();
     if key.is_some_and(|key| key.kind == IndexKind::Hash) {
         options.push("index = hash".to_owned());
@@ -147,7 +218,10 @@ fn create_index(table: &TableDef, index: &IndexDef) -> String {
         IndexKind::Hash => "hash",
     };
     let columns = index.columns.iter().map(|key| {
-        let mut text = column(table, key.column);
+        let mut text = match index.expression(key.column) {
+            Some(expression) => format!("({})", expression.text),
+            None => column(table, key.column),
+        };
         if key.desc {
             text += " DESC";
         }

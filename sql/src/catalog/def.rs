@@ -7,23 +7,31 @@
 //! - CAT-1: `indexes[0]` is a B-tree that reaches every row of the table. It is the primary key, or,
 //!   for a table without one or with one kept as a hash table, a *hidden* index with no key columns,
 //!   whose keys are just the row addresses. So is that of a partitioned table whose primary key does
-//!   not start with the partition column: it is to have a root for each partition (PART-1).
+//!   not start with the partition column: it is to have a root for each partition (PART-1). A partitioned table's is
+//!   always hidden, and has the first indexes of its leaves for roots.
 //! - CAT-2: `columns[i].attnum == i + 1`.
 
 use std::sync::Arc;
 
+use super::family::Family;
 use super::guard::Guards;
 use super::partition::{Partitioning, Roots};
+use super::routine::RoutineDef;
 use super::rules::{ColumnMore, TableRules};
+use super::security::Security;
 use super::sequence::SequenceDef;
+use super::user_type::TypeDef;
 use super::view::ViewDef;
-use crate::bound::Expr;
+use crate::bound::{Expr, NamedObject};
 use crate::error::SqlError;
 use crate::types::Type;
 use crate::value::Value;
 
 /// The schema that user tables live in.
 pub const PUBLIC_SCHEMA: &str = "public";
+
+/// A key column of an index from here on is an expression of the index: the one so many places on.
+pub const EXPRESSION: usize = 1 << 16;
 
 /// The schema of the built-in names.
 pub const CATALOG_SCHEMA: &str = "pg_catalog";
@@ -43,6 +51,8 @@ pub struct TableDef {
     pub indexes: Vec<IndexDef>,
     /// How it is cut into partitions, if it is.
     pub partitioning: Option<Partitioning>,
+    /// What it is among partitioned tables and partitions, if it is.
+    pub family: Option<Box<Family>>,
     /// CHECK and FOREIGN KEY constraints.
     pub rules: TableRules,
     /// Raised by each DDL statement that changes the table.
@@ -107,6 +117,19 @@ pub struct IndexMore {
     pub include: Vec<usize>,
     /// WHERE: only such rows have entries.
     pub predicate: Option<Predicate>,
+    /// What key columns are that are none of the table's.
+    pub expressions: Vec<IndexExpression>,
+}
+
+/// An expression that an index has for a key column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexExpression {
+    /// What the column of the index is called.
+    pub name: String,
+    /// As SQL text.
+    pub text: String,
+    /// Bound, over the table's row.
+    pub value: Expr,
 }
 
 /// The condition of a partial index.
@@ -121,7 +144,7 @@ pub struct Predicate {
 /// One key column of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexColumn {
-    /// Position in `TableDef::columns`, from 0.
+    /// Position in `TableDef::columns`, from 0, or an expression's from [`EXPRESSION`].
     pub column: usize,
     /// Descending.
     pub desc: bool,
@@ -142,6 +165,59 @@ pub struct RoleDef {
     pub login: bool,
     /// The SCRAM-SHA-256 verifier in PostgreSQL's text form, if it has a password.
     pub verifier: Option<String>,
+    /// It has the privileges of the roles that it is a member of without SET ROLE.
+    pub inherit: bool,
+    /// It may make roles and members of roles.
+    pub create_role: bool,
+    /// CREATEDB; there is one database.
+    pub create_db: bool,
+    /// REPLICATION; there is none.
+    pub replication: bool,
+    /// BYPASSRLS; there is no row-level security.
+    pub bypass_rls: bool,
+    /// Sessions that it may have at a time on a machine; -1 is any number.
+    pub connections: i32,
+    /// Until when its password is good, in microseconds from 2000-01-01 UTC.
+    pub valid_until: Option<i64>,
+    /// The roles that it is a member of.
+    pub member_of: Vec<Membership>,
+}
+
+/// That a role is a member of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The oid of that other one.
+    pub role: u32,
+    /// It may make others members, too.
+    pub admin: bool,
+    /// The oid of the role that made it one.
+    pub grantor: u32,
+}
+
+impl RoleDef {
+    /// A role as CREATE ROLE makes it where nothing else is said.
+    pub fn new(id: u32, name: impl Into<String>) -> RoleDef {
+        RoleDef {
+            id,
+            name: name.into(),
+            superuser: false,
+            login: false,
+            verifier: None,
+            inherit: true,
+            create_role: false,
+            create_db: false,
+            replication: false,
+            bypass_rls: false,
+            connections: -1,
+            valid_until: None,
+            member_of: Vec::new(),
+        }
+    }
+
+    /// Is it a member of `role`, by itself?
+    pub fn membership(&self, role: u32) -> Option<&Membership> {
+        self.member_of.iter().find(|of| of.role == role)
+    }
 }
 
 impl TableDef {
@@ -187,16 +263,18 @@ impl TableDef {
 
     /// Does an index over `columns` have a root for each partition?
     pub fn is_partitioned_by(&self, columns: &[IndexColumn]) -> bool {
-        self.partitioning.is_some_and(|by| {
-            columns
-                .first()
-                .is_none_or(|first| first.column == by.column)
-        })
+        let by = self.partitioning;
+        self.is_parent()
+            || by.is_some_and(|by| {
+                let first = columns.first();
+                first.is_none_or(|first| first.column == by.column)
+            })
     }
 
     /// Is `column` the partition column?
     pub fn is_partition_column(&self, column: usize) -> bool {
         self.partitioning.is_some_and(|by| by.column == column)
+            || self.routing_columns().contains(&column)
     }
 }
 
@@ -211,6 +289,17 @@ impl IndexDef {
         self.more.predicate.is_some()
     }
 
+    /// Can it be what a partition has of `parents`, an index of the partitioned table?
+    pub fn can_be_part_of(&self, parents: &IndexDef) -> bool {
+        let text = |index: &IndexDef| index.more.predicate.as_ref().map(|p| p.text.clone());
+        let same = self.kind == parents.kind
+            && self.unique == parents.unique
+            && self.primary == parents.primary
+            && self.columns == parents.columns
+            && self.more.include == parents.more.include;
+        same && text(self) == text(parents) && (self.constraint || !parents.constraint)
+    }
+
     /// Is it about `column`, be it by its key, by INCLUDE or by its condition?
     pub fn concerns(&self, column: usize) -> bool {
         let mut reads = false;
@@ -219,7 +308,40 @@ impl IndexDef {
                 .condition
                 .for_each_column(&mut |c| reads |= c == column);
         }
-        reads || self.covers(column) || self.more.include.contains(&column)
+        reads || self.depends_on(column) || self.more.include.contains(&column)
+    }
+
+    /// May its key be another where `column` is?
+    pub fn depends_on(&self, column: usize) -> bool {
+        let mut reads = false;
+        for expression in &self.more.expressions {
+            expression
+                .value
+                .for_each_column(&mut |c| reads |= c == column);
+        }
+        reads || self.covers(column)
+    }
+
+    /// The expression that a key column is, if it is one.
+    pub fn expression(&self, column: usize) -> Option<&IndexExpression> {
+        let at = column.checked_sub(EXPRESSION)?;
+        self.more.expressions.get(at)
+    }
+
+    /// The type of a key column; `table` is the index's.
+    pub fn type_of(&self, table: &TableDef, column: usize) -> Type {
+        match self.expression(column) {
+            Some(expression) => expression.value.ty,
+            None => table.columns[column].ty,
+        }
+    }
+
+    /// The name of a key column; `table` is the index's.
+    pub fn name_of<'a>(&'a self, table: &'a TableDef, column: usize) -> &'a str {
+        match self.expression(column) {
+            Some(expression) => &expression.name,
+            None => &table.columns[column].name,
+        }
     }
 
     /// Is `column` one of the key columns?
@@ -274,6 +396,41 @@ pub trait CatalogView {
         Vec::new()
     }
 
+    /// The routines `name` in `schema`, or along the search path: those of earlier schemas first.
+    fn routines(&self, _schema: Option<&str>, _name: &str) -> Vec<Arc<RoutineDef>> {
+        Vec::new()
+    }
+
+    /// The routine with the oid `id`.
+    fn routine_by_id(&self, _id: u32) -> Option<Arc<RoutineDef>> {
+        None
+    }
+
+    /// The type `name` that a user made.
+    fn user_type(&self, _schema: Option<&str>, _name: &str) -> Option<Arc<TypeDef>> {
+        None
+    }
+
+    /// The type that a user made with the oid `id`, or whose arrays have it.
+    fn user_type_by_id(&self, _id: u32) -> Option<Arc<TypeDef>> {
+        None
+    }
+
     /// The role `name`.
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError>;
+
+    /// The oid of a schema that was made.
+    fn schema_oid(&self, _name: &str) -> Option<u32> {
+        None
+    }
+
+    /// Tables, views, sequences and routines of a schema, as statements name them.
+    fn objects_in(&self, _schema: &str) -> Vec<NamedObject> {
+        Vec::new()
+    }
+
+    /// Who may do what; without it everybody may do everything.
+    fn security(&self) -> Option<&Security> {
+        None
+    }
 }

@@ -3,24 +3,47 @@
 //! Numbers are little endian, strings and lists carry their length first, and the first byte is the
 //! format's version. Bytes that make no definition are an error, never a panic.
 //!
-//! Tables of format 3 have no constraints but their keys, and plain columns; those of format 2 one guard besides;
-//! those of format 1 no partitions either, and each index has one root. They are still read. A program that knows
-//! less than format 4 refuses it.
+//! Tables that are partitioned, or are partitions, are of format 6 (8 with indexes on expressions); all others of format
+//! 5 (7). Tables of format 4 have no triggers; those of format 3 no constraints but their keys either, and plain columns; those
+//! of format 2 one guard besides; those of format 1 no partitions either, and each index has one root. They are still
+//! read. A program that knows less than format 8 refuses it.
+
+mod about;
+mod bytes;
+mod family;
+mod trigger;
+mod user_type;
+
+pub(super) use about::{
+    decode_about, decode_default_acl, encode_about, encode_default_acl, is_about, is_default_acl,
+};
+pub(super) use bytes::{Reader, Writer};
+pub(crate) use family::can_be_in_bounds;
+use family::{encode_family, read_family};
+pub(super) use user_type::{decode_type, encode_type, is_type};
 
 use super::def::{
-    ColumnDef, IndexColumn, IndexDef, IndexKind, IndexMore, Predicate, RoleDef, TableDef,
+    ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression, IndexKind, IndexMore,
+    Membership, Predicate, RoleDef, TableDef,
 };
 use super::guard::Guards;
 use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
 use super::rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
 use super::sequence::SequenceDef;
+use super::snapshot::Snapshot;
 use super::view::ViewDef;
-use crate::binder::index_condition;
+use crate::binder::{index_condition, index_expression};
 use crate::error::{SqlError, SqlState};
 use crate::row::RowLayout;
 use crate::types::{Type, TypeKind};
 
-const TABLE_FORMAT: u8 = 4;
+const TABLE_FORMAT: u8 = 5;
+/// Of tables that are partitioned, or are partitions.
+const TABLE_FORMAT_FAMILY: u8 = 6;
+/// What the formats are more by where a table has indexes on expressions.
+const WITH_EXPRESSIONS: u8 = 2;
+/// Of tables without triggers.
+const TABLE_FORMAT_NO_TRIGGERS: u8 = 4;
 /// Of tables without rules, all of whose columns are plain.
 const TABLE_FORMAT_NO_RULES: u8 = 3;
 /// Of tables with one guard.
@@ -29,17 +52,28 @@ const TABLE_FORMAT_ONE_GUARD: u8 = 2;
 const TABLE_FORMAT_WHOLE: u8 = 1;
 /// Most guards of a table.
 const GUARDS_MAX: u32 = 1024;
-const ROLE_FORMAT: u8 = 1;
+const ROLE_FORMAT: u8 = 2;
+/// Of roles before they could be members.
+const ROLE_FORMAT_ALONE: u8 = 1;
 /// Of sequences, which are among the tables.
 const SEQUENCE_FORMAT: u8 = 0x40;
 /// Of views, which are among the tables.
-const VIEW_FORMAT: u8 = 0x41;
+const VIEW_FORMAT: u8 = 0x44;
+/// Of views before there were types that users made.
+const VIEW_FORMAT_NO_TYPES: u8 = 0x41;
 /// Of schemas, which are among the tables.
 const SCHEMA_FORMAT: u8 = 0x42;
 
 /// The bytes of a table's definition.
 pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
-    let mut out = Writer(vec![TABLE_FORMAT]);
+    let format = match table.family {
+        None => TABLE_FORMAT,
+        Some(_) => TABLE_FORMAT_FAMILY,
+    };
+    let mut indexes = table.indexes.iter();
+    let expressions = indexes.any(|index| !index.more.expressions.is_empty());
+    let more = if expressions { WITH_EXPRESSIONS } else { 0 };
+    let mut out = Writer(vec![format + more]);
     out.u32(table.id);
     out.text(&table.schema);
     out.text(&table.name);
@@ -63,11 +97,18 @@ pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
         out.optional(column.default.as_deref());
         encode_more(column, &mut out);
     }
+    if let Some(family) = &table.family {
+        encode_family(family, &mut out);
+    }
     out.u32(table.indexes.len() as u32);
     for index in &table.indexes {
-        encode_index(index, &mut out);
+        encode_index(index, table.is_parent(), &mut out);
+        if expressions {
+            encode_expressions(index, &mut out);
+        }
     }
     encode_rules(&table.rules, &mut out);
+    trigger::encode(&table.rules.triggers, &mut out);
     out.0
 }
 
@@ -136,15 +177,16 @@ fn referential_byte(action: Referential) -> u8 {
     all.find(|(_, a)| *a == action).map_or(0, |(byte, _)| byte)
 }
 
-fn encode_index(index: &IndexDef, out: &mut Writer) {
+/// An index; that of a partitioned table has no roots of its own.
+fn encode_index(index: &IndexDef, of_parent: bool, out: &mut Writer) {
     out.u32(index.id);
     out.text(&index.name);
     out.flag(index.kind == IndexKind::Hash);
     out.flag(index.unique);
     out.flag(index.primary);
     out.flag(index.constraint);
-    out.flag(index.roots.are_partitioned());
-    for root in index.roots.all() {
+    out.flag(of_parent || index.roots.are_partitioned());
+    for root in index.roots.all().iter().filter(|_| !of_parent) {
         out.u64(*root);
     }
     out.u32(index.columns.len() as u32);
@@ -157,20 +199,37 @@ fn encode_index(index: &IndexDef, out: &mut Writer) {
     out.optional(index.more.predicate.as_ref().map(|p| p.text.as_str()));
 }
 
-/// The table's definition that `bytes` hold.
-pub(super) fn decode_table(bytes: &[u8]) -> Result<TableDef, SqlError> {
-    read_table(&mut Reader(bytes)).ok_or_else(corrupt)
+fn encode_expressions(index: &IndexDef, out: &mut Writer) {
+    out.u32(index.more.expressions.len() as u32);
+    for expression in &index.more.expressions {
+        out.text(&expression.name);
+        out.text(&expression.text);
+    }
 }
 
-fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
-    let format = input.u8()?;
+/// The table's definition that `bytes` hold; `around` has the types that users made.
+pub(super) fn decode_table(bytes: &[u8], around: &Snapshot) -> Result<TableDef, SqlError> {
+    read_table(&mut Reader(bytes), around).ok_or_else(corrupt)
+}
+
+fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
+    let mut format = input.u8()?;
+    let expressions = format > TABLE_FORMAT_FAMILY;
+    if expressions {
+        format -= WITH_EXPRESSIONS;
+    }
+    if expressions && format < TABLE_FORMAT {
+        return None;
+    }
     let (whole, one_guard) = match format {
-        TABLE_FORMAT | TABLE_FORMAT_NO_RULES => (false, false),
+        TABLE_FORMAT | TABLE_FORMAT_FAMILY | TABLE_FORMAT_NO_TRIGGERS | TABLE_FORMAT_NO_RULES => {
+            (false, false)
+        }
         TABLE_FORMAT_ONE_GUARD => (false, true),
         TABLE_FORMAT_WHOLE => (true, true),
         _ => return None,
     };
-    let has_rules = format == TABLE_FORMAT;
+    let has_rules = format >= TABLE_FORMAT_NO_TRIGGERS;
     let id = input.u32()?;
     let schema = input.text()?;
     let name = input.text()?;
@@ -193,7 +252,7 @@ fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
         let mut column = ColumnDef {
             name: input.text()?,
             ty: Type {
-                kind: TypeKind::from_oid(input.u32()?)?,
+                kind: around.types().kind(input.u32()?)?,
                 typmod: input.u32()? as i32,
             },
             not_null: input.flag()?,
@@ -222,19 +281,29 @@ fn read_table(input: &mut Reader<'_>) -> Option<TableDef> {
         columns,
         indexes: Vec::new(),
         partitioning,
+        family: None,
         rules: TableRules::default(),
         version,
         guards,
     };
+    if format == TABLE_FORMAT_FAMILY {
+        let family = read_family(input, table.columns.len(), around)?;
+        table.family = Some(Box::new(family));
+    }
     for _ in 0..input.u32()? {
-        let index = read_index(input, &table, (whole, has_rules))?;
+        let has = (whole, has_rules, expressions);
+        let index = read_index(input, &table, has, around)?;
         table.indexes.push(index);
     }
     if has_rules {
         table.rules = read_rules(input, table.columns.len())?;
     }
+    if format >= TABLE_FORMAT {
+        table.rules.triggers = trigger::read(input, table.columns.len())?;
+    }
     let first = table.indexes.first()?;
-    let reached = first.roots.are_partitioned() == partitioning.is_some();
+    let parted = partitioning.is_some() || table.is_parent();
+    let reached = first.roots.are_partitioned() == parted;
     (input.0.is_empty() && reached).then_some(table)
 }
 
@@ -310,7 +379,8 @@ fn read_rules(input: &mut Reader<'_>, width: usize) -> Option<TableRules> {
 fn read_index(
     input: &mut Reader<'_>,
     table: &TableDef,
-    (whole, has_more): (bool, bool),
+    (whole, has_more, has_expressions): (bool, bool, bool),
+    around: &Snapshot,
 ) -> Option<IndexDef> {
     let id = input.u32()?;
     let name = input.text()?;
@@ -320,6 +390,7 @@ fn read_index(
     let constraint = input.flag()?;
     let roots = match !whole && input.flag()? {
         false => Roots::One(input.u64()?),
+        true if table.is_parent() => Roots::Each([].into()),
         true => {
             let each = 0..table.partitioning?.count;
             Roots::Each(each.map(|_| input.u64()).collect::<Option<_>>()?)
@@ -328,7 +399,7 @@ fn read_index(
     let mut columns = Vec::new();
     for _ in 0..input.u32()? {
         let column = input.u32()? as usize;
-        if column >= table.columns.len() {
+        if column >= table.columns.len() && column < EXPRESSION {
             return None;
         }
         columns.push(IndexColumn {
@@ -347,9 +418,20 @@ fn read_index(
             return None;
         }
         if let Some(text) = input.optional()? {
-            let condition = index_condition(table, &text).ok()?;
+            let condition = index_condition(table, &text, around).ok()?;
             more.predicate = Some(Predicate { text, condition });
         }
+    }
+    if has_expressions {
+        for _ in 0..input.u32()? {
+            let (name, text) = (input.text()?, input.text()?);
+            let value = index_expression(table, &text, around).ok()?;
+            more.expressions.push(IndexExpression { name, text, value });
+        }
+    }
+    let known = EXPRESSION + more.expressions.len();
+    if columns.iter().any(|key| key.column >= known) {
+        return None;
     }
     Some(IndexDef {
         id,
@@ -457,23 +539,26 @@ pub(super) fn encode_view(view: &ViewDef) -> Vec<u8> {
     out.text(&view.text);
     out.list(view.tables.iter().copied());
     out.list(view.views.iter().copied());
+    out.list(view.types.iter().copied());
     out.0
 }
 
 /// Are these bytes a view's definition?
 pub(super) fn is_view(bytes: &[u8]) -> bool {
-    bytes.first() == Some(&VIEW_FORMAT)
+    matches!(bytes.first(), Some(&(VIEW_FORMAT | VIEW_FORMAT_NO_TYPES)))
 }
 
 /// The view's definition that `bytes` hold.
-pub(super) fn decode_view(bytes: &[u8]) -> Result<ViewDef, SqlError> {
-    read_view(&mut Reader(bytes)).ok_or_else(corrupt)
+pub(super) fn decode_view(bytes: &[u8], around: &Snapshot) -> Result<ViewDef, SqlError> {
+    read_view(&mut Reader(bytes), around).ok_or_else(corrupt)
 }
 
-fn read_view(input: &mut Reader<'_>) -> Option<ViewDef> {
-    if input.u8()? != VIEW_FORMAT {
-        return None;
-    }
+fn read_view(input: &mut Reader<'_>, around: &Snapshot) -> Option<ViewDef> {
+    let has_types = match input.u8()? {
+        VIEW_FORMAT => true,
+        VIEW_FORMAT_NO_TYPES => false,
+        _ => return None,
+    };
     let id = input.u32()?;
     let schema = input.text()?;
     let name = input.text()?;
@@ -481,7 +566,7 @@ fn read_view(input: &mut Reader<'_>) -> Option<ViewDef> {
     for _ in 0..input.u32()? {
         let name = input.text()?;
         let ty = Type {
-            kind: TypeKind::from_oid(input.u32()?)?,
+            kind: around.types().kind(input.u32()?)?,
             typmod: input.u32()? as i32,
         };
         columns.push((name, ty));
@@ -494,6 +579,10 @@ fn read_view(input: &mut Reader<'_>) -> Option<ViewDef> {
         text: input.text()?,
         tables: input.list()?,
         views: input.list()?,
+        types: match has_types {
+            true => input.list()?,
+            false => Vec::new(),
+        },
     };
     input.0.is_empty().then_some(view)
 }
@@ -506,6 +595,24 @@ pub(super) fn encode_role(role: &RoleDef) -> Vec<u8> {
     out.flag(role.superuser);
     out.flag(role.login);
     out.optional(role.verifier.as_deref());
+    for flag in [
+        role.inherit,
+        role.create_role,
+        role.create_db,
+        role.replication,
+        role.bypass_rls,
+    ] {
+        out.flag(flag);
+    }
+    out.u32(role.connections as u32);
+    out.flag(role.valid_until.is_some());
+    out.u64(role.valid_until.unwrap_or(0) as u64);
+    out.u32(role.member_of.len() as u32);
+    for membership in &role.member_of {
+        out.u32(membership.role);
+        out.flag(membership.admin);
+        out.u32(membership.grantor);
+    }
     out.0
 }
 
@@ -515,316 +622,43 @@ pub(super) fn decode_role(bytes: &[u8]) -> Result<RoleDef, SqlError> {
 }
 
 fn read_role(input: &mut Reader<'_>) -> Option<RoleDef> {
-    if input.u8()? != ROLE_FORMAT {
+    let format = input.u8()?;
+    if !matches!(format, ROLE_FORMAT | ROLE_FORMAT_ALONE) {
         return None;
     }
-    let role = RoleDef {
-        id: input.u32()?,
-        name: input.text()?,
-        superuser: input.flag()?,
-        login: input.flag()?,
-        verifier: input.optional()?,
-    };
+    let mut role = RoleDef::new(input.u32()?, input.text()?);
+    role.superuser = input.flag()?;
+    role.login = input.flag()?;
+    role.verifier = input.optional()?;
+    if format == ROLE_FORMAT_ALONE {
+        role.create_role = role.superuser;
+        role.create_db = role.superuser;
+    } else {
+        role.inherit = input.flag()?;
+        role.create_role = input.flag()?;
+        role.create_db = input.flag()?;
+        role.replication = input.flag()?;
+        role.bypass_rls = input.flag()?;
+        role.connections = input.u32()? as i32;
+        let limited = input.flag()?;
+        role.valid_until = Some(input.u64()? as i64).filter(|_| limited);
+        for _ in 0..input.u32()? {
+            role.member_of.push(Membership {
+                role: input.u32()?,
+                admin: input.flag()?,
+                grantor: input.u32()?,
+            });
+        }
+    }
     input.0.is_empty().then_some(role)
 }
 
-fn corrupt() -> SqlError {
+pub(super) fn corrupt() -> SqlError {
     SqlError::new(
         SqlState::new(b"XX001"),
         "a stored definition cannot be read",
     )
 }
 
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn u32(&mut self, v: u32) {
-        self.0.extend_from_slice(&v.to_le_bytes());
-    }
-
-    fn u64(&mut self, v: u64) {
-        self.0.extend_from_slice(&v.to_le_bytes());
-    }
-
-    fn flag(&mut self, v: bool) {
-        self.0.push(u8::from(v));
-    }
-
-    fn text(&mut self, s: &str) {
-        self.u32(s.len() as u32);
-        self.0.extend_from_slice(s.as_bytes());
-    }
-
-    fn list(&mut self, numbers: impl ExactSizeIterator<Item = u32>) {
-        self.u32(numbers.len() as u32);
-        numbers.for_each(|number| self.u32(number));
-    }
-
-    fn optional(&mut self, s: Option<&str>) {
-        self.flag(s.is_some());
-        if let Some(s) = s {
-            self.text(s);
-        }
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, tail) = self.0.split_at_checked(N)?;
-        self.0 = tail;
-        head.try_into().ok()
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|b| b[0])
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn flag(&mut self) -> Option<bool> {
-        match self.u8()? {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
-        }
-    }
-
-    fn text(&mut self) -> Option<String> {
-        let length = self.u32()? as usize;
-        let (head, tail) = self.0.split_at_checked(length)?;
-        self.0 = tail;
-        Some(std::str::from_utf8(head).ok()?.to_owned())
-    }
-
-    fn list(&mut self) -> Option<Vec<u32>> {
-        (0..self.u32()?).map(|_| self.u32()).collect()
-    }
-
-    fn positions(&mut self) -> Option<Vec<usize>> {
-        let list = self.list()?;
-        Some(list.into_iter().map(|position| position as usize).collect())
-    }
-
-    fn optional(&mut self) -> Option<Option<String>> {
-        match self.flag()? {
-            true => self.text().map(Some),
-            false => Some(None),
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::value::Value;
-
-    fn table() -> TableDef {
-        TableDef {
-            id: 16384,
-            schema: "public".into(),
-            name: "accounts".into(),
-            columns: vec![ColumnDef {
-                name: "a".into(),
-                ty: Type::varchar(10),
-                not_null: true,
-                default: Some("'x'".into()),
-                attnum: 1,
-                more: ColumnMore::default(),
-            }],
-            indexes: vec![IndexDef {
-                id: 16385,
-                name: "accounts_pkey".into(),
-                kind: IndexKind::Hash,
-                unique: true,
-                primary: true,
-                constraint: true,
-                columns: vec![IndexColumn {
-                    column: 0,
-                    desc: true,
-                    nulls_first: false,
-                }],
-                more: IndexMore::default(),
-                roots: Roots::One(77),
-            }],
-            partitioning: None,
-            rules: TableRules::default(),
-            version: 9,
-            guards: Guards::at([88, 89]).expect("two"),
-        }
-    }
-
-    fn partitioned() -> TableDef {
-        let mut table = table();
-        table.partitioning = Some(Partitioning {
-            column: 0,
-            kind: TypeKind::VarChar,
-            count: 3,
-            group: 16384,
-        });
-        table.indexes[0].roots = Roots::Each([7, 8, 9].into());
-        table
-    }
-
-    fn ruled() -> TableDef {
-        let mut table = table();
-        table.columns[0].more = ColumnMore {
-            generated: Some("a".into()),
-            identity: Some(Identity::ByDefault),
-            sequence: Some(17),
-            missing: Some(Value::text("before")),
-        };
-        let text = "a <> ''".to_owned();
-        let condition = index_condition(&table, &text).expect("it binds");
-        table.indexes[0].more = IndexMore {
-            include: vec![0],
-            predicate: Some(Predicate { text, condition }),
-        };
-        table.rules = TableRules {
-            checks: vec![CheckDef {
-                id: 1,
-                name: "c".into(),
-                text: "a > 'b'".into(),
-            }],
-            foreign_keys: vec![ForeignKeyDef {
-                id: 2,
-                name: "f".into(),
-                columns: vec![0],
-                parent: 16384,
-                parent_columns: vec![0],
-                on_delete: Referential::SetDefault,
-                on_update: Referential::Cascade,
-                full: true,
-                deferrable: true,
-                deferred: false,
-            }],
-            referenced_by: vec![16384],
-            comments: vec![(None, "t".into()), (Some(0), "c".into())],
-        };
-        table
-    }
-
-    #[test]
-    fn definitions_come_back() {
-        for table in [table(), partitioned(), ruled()] {
-            let bytes = encode_table(&table);
-            assert_eq!(decode_table(&bytes).expect("it decodes"), table);
-            for cut in 0..bytes.len() {
-                assert!(decode_table(&bytes[..cut]).is_err());
-            }
-        }
-        let role = RoleDef {
-            id: 10,
-            name: "postgres".into(),
-            superuser: true,
-            login: true,
-            verifier: None,
-        };
-        assert_eq!(decode_role(&encode_role(&role)).expect("it decodes"), role);
-    }
-
-    #[test]
-    fn sequences_come_back() {
-        let sequence = SequenceDef {
-            id: 16400,
-            schema: "public".into(),
-            name: "s".into(),
-            kind: TypeKind::Int2,
-            start: -5,
-            increment: -1,
-            min: -32768,
-            max: -1,
-            cache: 7,
-            cycle: true,
-            owner: Some(16384),
-            cell: 99,
-        };
-        let bytes = encode_sequence(&sequence);
-        assert!(is_sequence(&bytes) && !is_sequence(&encode_table(&table())));
-        assert_eq!(decode_sequence(&bytes).expect("it decodes"), sequence);
-        for cut in 0..bytes.len() {
-            assert!(decode_sequence(&bytes[..cut]).is_err());
-        }
-    }
-
-    #[test]
-    fn schemas_come_back() {
-        let bytes = encode_schema(7, "s");
-        let read = |bytes: &[u8]| decode_schema(bytes);
-        assert_eq!(read(&bytes).expect("it decodes"), Some(("s".into(), 7)));
-        assert!(read(&bytes[..bytes.len() - 1]).is_err());
-        assert_eq!(read(&encode_table(&table())).expect("another"), None);
-    }
-
-    #[test]
-    fn views_come_back() {
-        let view = ViewDef {
-            id: 16401,
-            schema: "public".into(),
-            name: "v".into(),
-            columns: vec![("a".into(), Type::varchar(7)), ("b".into(), Type::INT8)],
-            text: "SELECT 'x', 1".into(),
-            tables: vec![16384, 16390],
-            views: Vec::new(),
-        };
-        let bytes = encode_view(&view);
-        assert!(is_view(&bytes) && !is_view(&encode_table(&table())));
-        assert_eq!(decode_view(&bytes).expect("it decodes"), view);
-        for cut in 0..bytes.len() {
-            assert!(decode_view(&bytes[..cut]).is_err());
-        }
-    }
-
-    #[test]
-    fn tables_of_earlier_formats_are_still_read() {
-        for format in [1, 2] {
-            // Format 2 says in either place that there are no partitions.
-            let no_partitions = |old: &mut Vec<u8>| old.extend((format == 2).then_some(0));
-            let mut old = vec![format];
-            old.extend(16384u32.to_le_bytes());
-            for text in ["public", "accounts"] {
-                old.extend((text.len() as u32).to_le_bytes());
-                old.extend(text.as_bytes());
-            }
-            old.extend(9u64.to_le_bytes());
-            old.extend(88u64.to_le_bytes());
-            no_partitions(&mut old);
-            old.extend([1, 0, 0, 0, 1, 0, 0, 0, b'a']);
-            old.extend(1043u32.to_le_bytes());
-            old.extend(14u32.to_le_bytes());
-            old.extend([1, 1, 3, 0, 0, 0]);
-            old.extend(b"'x'");
-            old.extend(1u32.to_le_bytes());
-            old.extend(16385u32.to_le_bytes());
-            old.extend(13u32.to_le_bytes());
-            old.extend(b"accounts_pkey");
-            old.extend([1, 1, 1, 1]);
-            no_partitions(&mut old);
-            old.extend(77u64.to_le_bytes());
-            old.extend([1, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
-            let mut expected = table();
-            expected.guards = Guards::at([88]).expect("one");
-            assert_eq!(decode_table(&old).expect("it decodes"), expected);
-        }
-    }
-
-    #[test]
-    fn roots_that_do_not_fit_the_partitions_are_refused() {
-        let mut one_root = partitioned();
-        one_root.indexes[0].roots = Roots::One(7);
-        let mut none = partitioned();
-        none.partitioning = None;
-        let mut too_many = partitioned();
-        too_many.indexes[0].roots = Roots::Each([7, 8, 9, 10].into());
-        for table in [one_root, none, too_many] {
-            assert!(decode_table(&encode_table(&table)).is_err());
-        }
-    }
-}
+mod tests;

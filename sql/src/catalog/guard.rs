@@ -1,7 +1,7 @@
-//! Guards: what tells a transaction that a table is as it was planned with.
+//! Guards: what tells a transaction that a table, a routine or a type of users' is as it was planned with.
 //!
 //! ```text
-//! guard   [GUARD | table oid, table version]    one on each machine that there was when the table was made
+//! guard   [GUARD | oid, version]    one on each machine that there was when the table was made
 //! ```
 //! A transaction has the guard of its own machine in its read set, so a table costs no message and no one-sided
 //! read however many machines there are; DDL on the table writes all of them (CAT-5).
@@ -10,6 +10,7 @@ use fencepost_storage::Addr;
 use fencepost_txn::{Machine, MachineId, Near, Stop, Transaction};
 
 use super::def::TableDef;
+use super::user_type::TypeDef;
 use crate::stop::Halt;
 
 const GUARD: u64 = 0x4647_5244_0000_0000;
@@ -23,6 +24,11 @@ impl Guards {
     pub fn at(guards: impl Into<Box<[u64]>>) -> Option<Guards> {
         let guards = guards.into();
         (!guards.is_empty()).then_some(Guards(guards))
+    }
+
+    /// Those of what is not stored yet.
+    pub fn none() -> Guards {
+        Guards([0].into())
     }
 
     /// Makes them for the new table `id`.
@@ -72,6 +78,17 @@ impl Guards {
         &self.0
     }
 
+    /// Puts this machine's into the read set; false where they are not those of `version`.
+    pub(super) async fn hold(
+        &self,
+        tx: &mut Transaction,
+        id: u32,
+        version: u64,
+    ) -> Result<bool, Halt> {
+        let guard = self.of(tx.machine());
+        guard_at(tx, (id, version), guard).await
+    }
+
     /// That of `machine`; the first where it has none.
     #[inline]
     fn of(&self, machine: &Machine) -> Addr {
@@ -89,21 +106,29 @@ impl Guards {
 /// Puts the version of `table` that the caller planned with into the read set (CAT-5). False when
 /// the table is not that version any more, or gone: plan again.
 pub async fn guard_table(tx: &mut Transaction, table: &TableDef) -> Result<bool, Halt> {
-    let guard = table.guards.of(tx.machine());
-    guard_at(tx, table, guard).await
+    table.guards.hold(tx, table.id, table.version).await
+}
+
+/// The same of a type that the plan names.
+pub async fn guard_type(tx: &mut Transaction, ty: &TypeDef) -> Result<bool, Halt> {
+    ty.guards.hold(tx, ty.id, ty.version).await
 }
 
 /// Whether all guards of `table` are those of its definition, for whoever checks.
 pub async fn all_guard(tx: &mut Transaction, table: &TableDef) -> Result<bool, Halt> {
     for guard in table.guards.all() {
-        if !guard_at(tx, table, guard).await? {
+        if !guard_at(tx, (table.id, table.version), guard).await? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-async fn guard_at(tx: &mut Transaction, table: &TableDef, guard: Addr) -> Result<bool, Halt> {
+async fn guard_at(
+    tx: &mut Transaction,
+    (id, version): (u32, u64),
+    guard: Addr,
+) -> Result<bool, Halt> {
     let seen = tx.view(guard, None, |v| (v.word(0), v.word(1))).await;
     let (words, seen) = match seen {
         Ok(Some(seen)) => seen,
@@ -111,7 +136,7 @@ async fn guard_at(tx: &mut Transaction, table: &TableDef, guard: Addr) -> Result
         Ok(None) | Err(Stop::Damaged) => return Ok(false),
         Err(stop) => return Err(stop.into()),
     };
-    if words != (GUARD | u64::from(table.id), table.version) {
+    if words != (GUARD | u64::from(id), version) {
         return Ok(false);
     }
     tx.guard(seen);

@@ -1,29 +1,50 @@
 //! The catalog: definitions of tables, indexes and roles, kept in ordinary trees and changed by
 //! ordinary transactions.
 
+mod about;
+pub mod acl;
 mod alter;
 mod ddl;
 mod def;
 mod encode;
+mod encode_routine;
+mod family;
 mod guard;
 pub mod outcomes;
 mod partition;
+mod routine;
 mod rules;
+mod security;
 mod sequence;
 mod snapshot;
 mod store;
+mod trigger;
+mod user_type;
 mod view;
 
+pub use about::{About, DefaultAcl, Object, ObjectKind};
 pub use ddl::{Ddl, statements};
 pub use def::{
-    CATALOG_SCHEMA, CatalogView, ColumnDef, IndexColumn, IndexDef, IndexKind, IndexMore,
-    PUBLIC_SCHEMA, Predicate, RoleDef, TableDef,
+    CATALOG_SCHEMA, CatalogView, ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression,
+    IndexKind, IndexMore, Membership, PUBLIC_SCHEMA, Predicate, RoleDef, TableDef,
 };
-pub use guard::{Guards, all_guard, guard_table};
+pub(crate) use encode::can_be_in_bounds;
+pub use family::{
+    Bound, Edge, Family, Known, Level, Member, PartitionKey, PartitionOf, Strategy, Tree, can_hash,
+    hash_of,
+};
+pub use guard::{Guards, all_guard, guard_table, guard_type};
 pub use outcomes::{Ending, Outcomes};
 pub use partition::{PARTITIONS_DEFAULT, PARTITIONS_MAX, Partitioning, Roots};
+pub use routine::{
+    ArgMode, Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult, guard_routine,
+};
 pub use rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
+pub use security::{CHECKPOINT, DATABASE_OWNER, SIGNAL_BACKEND, Security, denied, no_privilege};
 pub use sequence::{SequenceDef, Taken};
 pub use snapshot::Snapshot;
+pub(crate) use store::FIRST_USER_OID;
 pub use store::{Catalog, SUPERUSER_OID};
+pub use trigger::{ConstraintTrigger, Enabled, Event, Events, Timing, TriggerDef};
+pub use user_type::{TypeDef, TypeSet};
 pub use view::ViewDef;

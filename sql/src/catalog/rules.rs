@@ -1,4 +1,4 @@
-//! What a table's rows have to satisfy besides their keys, and what else a column is.
+//! What a table's rows have to satisfy besides their keys, what runs when they change, and what else a column is.
 //!
 //! Invariants
 //! - FK-1: `foreign_keys[i].parent_columns` are the columns of a unique index of the parent, whatever their
@@ -6,6 +6,7 @@
 //! - FK-2: a table is in the `referenced_by` of each table that a foreign key of it leads to, and nothing else is.
 //!   So who changes a parent knows whose rows to look at, and DDL on either finds the other.
 
+use super::trigger::TriggerDef;
 use crate::value::Value;
 
 /// The constraints of a table that are no indexes.
@@ -19,6 +20,8 @@ pub struct TableRules {
     pub referenced_by: Vec<u32>,
     /// COMMENT ON the table (`None`) and its columns, by position.
     pub comments: Vec<(Option<usize>, String)>,
+    /// The triggers (TRG-1).
+    pub triggers: Vec<TriggerDef>,
 }
 
 /// A CHECK constraint.

@@ -121,7 +121,8 @@ impl SequenceDef {
         Ok(Some(Taken { first, count }))
     }
 
-    async fn read(&self, tx: &mut Transaction) -> Result<Option<(i64, bool)>, Halt> {
+    /// The last value that a machine has taken, and whether it was given; `None` where `tx` does not see the sequence.
+    pub async fn read(&self, tx: &mut Transaction) -> Result<Option<(i64, bool)>, Halt> {
         let mut words = Vec::new();
         match tx.read(Addr::from_raw(self.cell), &mut words).await {
             Ok(true) => {}

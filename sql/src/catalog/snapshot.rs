@@ -4,10 +4,17 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
+use super::about::{About, DefaultAcl, Object, ObjectKind};
 use super::def::{CatalogView, PUBLIC_SCHEMA, RoleDef, TableDef};
+use super::family::compose;
+use super::routine::RoutineDef;
+use super::security::{Security, predefined};
 use super::sequence::SequenceDef;
+use super::user_type::{TypeDef, TypeSet};
 use super::view::ViewDef;
+use crate::bound::NamedObject;
 use crate::error::SqlError;
+use crate::pg_catalog::{Constraint, PUBLIC_NAMESPACE, class, namespace_name, relation_name};
 
 /// Every definition at one catalog version.
 #[derive(Clone, Debug, Default)]
@@ -19,12 +26,17 @@ pub struct Snapshot {
     sequences: HashMap<String, Arc<SequenceDef>>,
     views: HashMap<String, Arc<ViewDef>>,
     schemas: HashMap<String, u32>,
+    types: TypeSet,
     roles: HashMap<String, Arc<RoleDef>>,
+    security: Security,
+    /// By schema and name: those of one name, in the order in which they were made.
+    routines: HashMap<String, Vec<Arc<RoutineDef>>>,
 }
 
 impl Snapshot {
     /// A snapshot of these definitions.
-    pub fn new(version: u64, tables: Vec<TableDef>, roles: Vec<RoleDef>) -> Snapshot {
+    pub fn new(version: u64, mut tables: Vec<TableDef>, roles: Vec<RoleDef>) -> Snapshot {
+        compose(&mut tables);
         let mut snapshot = Snapshot {
             version,
             tables: HashMap::with_capacity(tables.len()),
@@ -42,9 +54,10 @@ impl Snapshot {
             let name = key(&table.schema, &table.name);
             snapshot.tables.insert(name, table);
         }
-        for role in roles {
+        for role in predefined().chain(roles) {
             snapshot.roles.insert(role.name.clone(), Arc::new(role));
         }
+        snapshot.security.set_roles(snapshot.roles.values());
         snapshot
     }
 
@@ -61,6 +74,48 @@ impl Snapshot {
         let named = |view: ViewDef| (key(&view.schema, &view.name), Arc::new(view));
         self.views = views.into_iter().map(named).collect();
         self
+    }
+
+    /// The same with these routines.
+    pub fn with_routines(mut self, mut routines: Vec<RoutineDef>) -> Snapshot {
+        routines.sort_by_key(|routine| routine.id);
+        for routine in routines {
+            self.security.set_routine_owner(routine.id, routine.owner);
+            let name = key(&routine.schema, &routine.name);
+            let named = self.routines.entry(name).or_default();
+            named.push(Arc::new(routine));
+        }
+        self
+    }
+
+    /// The same with this said about its objects.
+    pub fn with_security(mut self, abouts: Vec<About>, defaults: Vec<DefaultAcl>) -> Snapshot {
+        self.security.set_abouts(abouts);
+        self.security.set_defaults(defaults);
+        self
+    }
+
+    /// Who may do what.
+    pub fn security(&self) -> &Security {
+        &self.security
+    }
+
+    /// Every routine, in the order in which they were made.
+    pub fn all_routines(&self) -> Vec<Arc<RoutineDef>> {
+        let mut all: Vec<_> = self.routines.values().flatten().cloned().collect();
+        all.sort_by_key(|routine| routine.id);
+        all
+    }
+
+    /// The same with these types.
+    pub fn with_types(mut self, types: TypeSet) -> Snapshot {
+        self.types = types;
+        self
+    }
+
+    /// The types that users made.
+    pub fn types(&self) -> &TypeSet {
+        &self.types
     }
 
     /// The same with these schemas besides `public`: names and oids.
@@ -115,6 +170,119 @@ impl Snapshot {
     /// The table of an oid, or that of the index that has it.
     pub fn relation(&self, oid: u32) -> Option<Arc<TableDef>> {
         self.by_oid.get(&oid).cloned()
+    }
+
+    /// The table, view or sequence with an oid.
+    pub fn object_of_relation(&self, id: u32) -> Option<Object> {
+        let kind = if self.by_oid.get(&id).is_some_and(|table| table.id == id) {
+            ObjectKind::Table
+        } else if self.views().any(|view| view.id == id) {
+            ObjectKind::View
+        } else if self.sequences().any(|sequence| sequence.id == id) {
+            ObjectKind::Sequence
+        } else {
+            return None;
+        };
+        Some(Object::new(kind, id))
+    }
+
+    /// The names of the columns of a table or view, in order.
+    pub fn column_names(&self, relation: u32) -> Vec<String> {
+        if let Some(table) = self.by_oid.get(&relation) {
+            return table.columns.iter().map(|c| c.name.clone()).collect();
+        }
+        let mut views = self.views();
+        let view = views.find(|view| view.id == relation);
+        let columns = view.map_or(&[][..], |view| &view.columns);
+        columns.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The object of a class and oid.
+    pub fn object_of(&self, of_class: u32, id: u32) -> Option<Object> {
+        let kind = match of_class {
+            class::RELATION => return self.object_of_relation(id),
+            class::SCHEMA => ObjectKind::Schema,
+            class::TYPE => ObjectKind::Type,
+            class::ROUTINE => self.routine_by_id(id)?.kind.into(),
+            class::DATABASE => ObjectKind::Database,
+            class::CONSTRAINT => ObjectKind::Constraint,
+            class::ROLE => ObjectKind::Role,
+            _ => return None,
+        };
+        Some(Object::new(kind, id))
+    }
+
+    /// The schema that an object is in, if it is in one.
+    pub fn schema_of(&self, object: Object) -> Option<String> {
+        match object.kind {
+            ObjectKind::Table => self.by_oid.get(&object.id).map(|of| of.schema.clone()),
+            ObjectKind::View => {
+                let mut all = self.views();
+                all.find(|of| of.id == object.id)
+                    .map(|of| of.schema.clone())
+            }
+            ObjectKind::Sequence => {
+                let mut all = self.sequences();
+                all.find(|of| of.id == object.id)
+                    .map(|of| of.schema.clone())
+            }
+            ObjectKind::Function | ObjectKind::Procedure => {
+                self.routine_by_id(object.id).map(|of| of.schema.clone())
+            }
+            ObjectKind::Type => self.types.with_oid(object.id).map(|of| of.schema.clone()),
+            _ => None,
+        }
+    }
+
+    /// What a role owns, but for what nothing is said about.
+    pub fn owned_by(&self, role: u32) -> Vec<Object> {
+        let abouts = self.security.abouts().into_iter();
+        let said = abouts.filter(|about| about.owner == Some(role));
+        let said = said.filter_map(|about| self.object_of(about.class, about.id));
+        let routines = self.all_routines().into_iter();
+        let routines = routines.filter(|routine| routine.owner == role);
+        let routines = routines.map(|routine| Object::new(routine.kind.into(), routine.id));
+        said.chain(routines).collect()
+    }
+
+    /// An object as messages describe it.
+    pub fn shown_object(&self, object: Object) -> String {
+        let name = match object.kind {
+            ObjectKind::Schema => namespace_name(self, object.id),
+            ObjectKind::Function | ObjectKind::Procedure => {
+                self.routine_by_id(object.id).map(|of| of.signature())
+            }
+            ObjectKind::Type => self.types.with_oid(object.id).map(|of| of.name.clone()),
+            ObjectKind::Database => Some("postgres".to_owned()),
+            _ => {
+                let mut name = relation_name(self, object.id);
+                name.take().map(|(schema, name)| match &*schema {
+                    PUBLIC_SCHEMA => name,
+                    schema => format!("{schema}.{name}"),
+                })
+            }
+        };
+        format!("{} {}", object.kind.name(), name.unwrap_or_default())
+    }
+
+    /// Is there an object of this class and oid?
+    pub fn has_object(&self, class: u32, id: u32) -> bool {
+        match class {
+            class::RELATION => {
+                self.object_of_relation(id).is_some() || self.by_oid.contains_key(&id)
+            }
+            class::SCHEMA => {
+                id == PUBLIC_NAMESPACE || self.schemas.values().any(|schema| *schema == id)
+            }
+            class::TYPE => self.types.with_oid(id).is_some(),
+            class::ROUTINE => self.routine_by_id(id).is_some(),
+            class::CONSTRAINT => self.tables.values().any(|table| {
+                let mut all = Constraint::all(table);
+                all.any(|constraint| constraint.id() == id)
+            }),
+            class::ROLE => self.security.role(id).is_some(),
+            _ => true,
+        }
     }
 
     /// Every role, by name.
@@ -184,8 +352,56 @@ impl CatalogView for Snapshot {
         views
     }
 
+    fn routines(&self, schema: Option<&str>, name: &str) -> Vec<Arc<RoutineDef>> {
+        let named = self
+            .reached(schema)
+            .and_then(|schema| self.routines.get(&key(schema, name)));
+        named.cloned().unwrap_or_default()
+    }
+
+    fn routine_by_id(&self, id: u32) -> Option<Arc<RoutineDef>> {
+        let mut all = self.routines.values().flatten();
+        all.find(|routine| routine.id == id).cloned()
+    }
+
+    fn user_type(&self, schema: Option<&str>, name: &str) -> Option<Arc<TypeDef>> {
+        self.types.named(self.reached(schema)?, name)
+    }
+
+    fn user_type_by_id(&self, id: u32) -> Option<Arc<TypeDef>> {
+        self.types.with_oid(id).cloned()
+    }
+
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {
         Ok(self.roles.get(name).cloned())
+    }
+
+    fn schema_oid(&self, name: &str) -> Option<u32> {
+        self.schema(name)
+    }
+
+    fn objects_in(&self, schema: &str) -> Vec<NamedObject> {
+        let named = |kind, id, name: &str| NamedObject {
+            object: Object::new(kind, id),
+            name: name.to_owned(),
+        };
+        let tables = self.tables.values().filter(|of| of.schema == schema);
+        let tables = tables.map(|of| named(ObjectKind::Table, of.id, &of.name));
+        let views = self.views.values().filter(|of| of.schema == schema);
+        let views = views.map(|of| named(ObjectKind::View, of.id, &of.name));
+        let sequences = self.sequences.values().filter(|of| of.schema == schema);
+        let sequences = sequences.map(|of| named(ObjectKind::Sequence, of.id, &of.name));
+        let routines = self.routines.values().flatten();
+        let routines = routines.filter(|of| of.schema == schema);
+        let routines = routines.map(|of| named(of.kind.into(), of.id, &of.name));
+        let mut all: Vec<_> = tables.chain(views).chain(sequences).collect();
+        all.extend(routines);
+        all.sort_by_key(|of| of.object.id);
+        all
+    }
+
+    fn security(&self) -> Option<&Security> {
+        Some(&self.security)
     }
 }
 

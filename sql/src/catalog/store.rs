@@ -3,7 +3,8 @@
 //! ```text
 //! root object   [MAGIC, heart, tables tree, roles tree, outcomes tree]
 //! heart         [catalog version, next oid]      written by every DDL transaction
-//! tables tree   oid -> row (oid, name, definition)      sequences, views and schemas are there, too
+//! tables tree   oid -> row (oid, name, definition)      sequences, views, types, schemas and routines are there, too
+//!               class and oid -> row                    what is said about an object, behind all others: see `about.rs`
 //! roles tree    oid -> row (oid, name, definition)
 //! outcomes      how transactions ended: see `outcomes.rs`
 //! guards        of each table: see `guard.rs`
@@ -26,17 +27,26 @@ use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Near, Transaction};
 use parking_lot::RwLock;
 
+use super::about::{About, DefaultAcl};
 use super::def::{ColumnDef, RoleDef, TableDef};
 use super::encode::{
-    decode_role, decode_schema, decode_sequence, decode_table, decode_view, encode_role,
-    encode_schema, encode_sequence, encode_table, encode_view, is_sequence, is_view,
+    decode_about, decode_default_acl, encode_about, encode_default_acl, is_about, is_default_acl,
 };
+use super::encode::{
+    decode_role, decode_schema, decode_sequence, decode_table, decode_type, decode_view,
+    encode_role, encode_schema, encode_sequence, encode_table, encode_type, encode_view,
+    is_sequence, is_type, is_view,
+};
+use super::encode_routine::{decode_routine, encode_routine, is_routine};
 use super::outcomes::Outcomes;
+use super::routine::RoutineDef;
 use super::rules::ColumnMore;
 use super::sequence::SequenceDef;
 use super::snapshot::Snapshot;
+use super::user_type::{TypeDef, TypeSet};
 use super::view::ViewDef;
 use crate::error::SqlError;
+use crate::pg_catalog::class;
 use crate::row::RowLayout;
 use crate::stop::Halt;
 use crate::types::Type;
@@ -45,7 +55,7 @@ use crate::value::Value;
 const MAGIC: u64 = u64::from_le_bytes(*b"FPCATAL2");
 const HEART_VERSION: usize = 0;
 const HEART_NEXT_OID: usize = 1;
-const FIRST_USER_OID: u64 = 16384;
+pub(crate) const FIRST_USER_OID: u64 = 16384;
 /// The oid of the superuser that a fresh database has.
 pub const SUPERUSER_OID: u32 = 10;
 const LOAD_BATCH: usize = 256;
@@ -83,11 +93,13 @@ impl Catalog {
         tx.write(root, &words).await?;
         let catalog = Catalog::at(heart, tables, roles, outcomes);
         let superuser = RoleDef {
-            id: SUPERUSER_OID,
-            name: "postgres".into(),
             superuser: true,
             login: true,
-            verifier: None,
+            create_role: true,
+            create_db: true,
+            replication: true,
+            bypass_rls: true,
+            ..RoleDef::new(SUPERUSER_OID, "postgres")
         };
         catalog.insert_role(tx, &superuser).await?;
         Ok(catalog)
@@ -141,6 +153,16 @@ impl Catalog {
         Ok(snapshot)
     }
 
+    /// Puts the catalog's version into the read set; false where it is another one.
+    pub async fn is_still(&self, tx: &mut Transaction, version: u64) -> Result<bool, Halt> {
+        let seen = tx.view(self.heart, None, |v| v.word(HEART_VERSION)).await?;
+        let Some((_, seen)) = seen.filter(|(now, _)| *now == version) else {
+            return Ok(false);
+        };
+        tx.guard(seen);
+        Ok(true)
+    }
+
     /// Makes `snapshot`, which a committed transaction saw, the shared one unless a newer is.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) {
         let mut newest = self.newest.write();
@@ -172,15 +194,29 @@ impl Catalog {
     async fn load(&self, tx: &mut Transaction, version: u64) -> Result<Snapshot, Halt> {
         let (mut tables, mut sequences) = (Vec::new(), Vec::new());
         let (mut views, mut schemas) = (Vec::new(), Vec::new());
-        for bytes in self.definitions(tx, &self.tables).await? {
+        let mut routines = Vec::new();
+        let (mut abouts, mut defaults) = (Vec::new(), Vec::new());
+        let all = self.definitions(tx, &self.tables).await?;
+        // What columns are of has to be known before them.
+        let (types, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|b| is_type(b));
+        let types = types.iter().map(|bytes| decode_type(bytes));
+        let types = TypeSet::of(types.collect::<Result<Vec<TypeDef>, SqlError>>()?);
+        let around = Snapshot::default().with_types(types.clone());
+        for bytes in others {
             if let Some(schema) = decode_schema(&bytes)? {
                 schemas.push(schema);
             } else if is_sequence(&bytes) {
                 sequences.push(decode_sequence(&bytes)?);
             } else if is_view(&bytes) {
-                views.push(decode_view(&bytes)?);
+                views.push(decode_view(&bytes, &around)?);
+            } else if is_routine(&bytes) {
+                routines.push(decode_routine(&bytes, &around)?);
+            } else if is_about(&bytes) {
+                abouts.push(decode_about(&bytes)?);
+            } else if is_default_acl(&bytes) {
+                defaults.push(decode_default_acl(&bytes)?);
             } else {
-                tables.push(decode_table(&bytes)?);
+                tables.push(decode_table(&bytes, &around)?);
             }
         }
         let mut roles = Vec::new();
@@ -193,7 +229,11 @@ impl Catalog {
         let roots: Vec<Addr> = roots.map(|root| Addr::from_raw(*root)).collect();
         tx.machine().meet(&roots).await?;
         let snapshot = Snapshot::new(version, tables, roles).with_sequences(sequences);
-        Ok(snapshot.with_views(views).with_schemas(schemas))
+        let snapshot = snapshot.with_types(types);
+        let snapshot = snapshot.with_views(views).with_schemas(schemas);
+        Ok(snapshot
+            .with_routines(routines)
+            .with_security(abouts, defaults))
     }
 
     async fn definitions(&self, tx: &mut Transaction, tree: &BTree) -> Result<Vec<Vec<u8>>, Halt> {
@@ -327,10 +367,103 @@ impl Catalog {
         self.remove_row(tx, self.tables, view.id).await
     }
 
+    /// Adds `routine`, whose guards exist already.
+    pub async fn insert_routine(
+        &self,
+        tx: &mut Transaction,
+        routine: &RoutineDef,
+    ) -> Result<(), Halt> {
+        let bytes = encode_routine(routine);
+        self.insert_row(tx, self.tables, routine.id, &routine.name, bytes)
+            .await
+    }
+
+    /// Puts `routine` in the place of the definition with the same oid; its version must be new.
+    pub async fn replace_routine(
+        &self,
+        tx: &mut Transaction,
+        routine: &RoutineDef,
+    ) -> Result<(), Halt> {
+        let guards = &routine.guards;
+        guards.write(tx, routine.id, routine.version).await?;
+        self.remove_row(tx, self.tables, routine.id).await?;
+        self.insert_routine(tx, routine).await
+    }
+
+    /// Removes `routine` and its guards.
+    pub async fn remove_routine(
+        &self,
+        tx: &mut Transaction,
+        routine: &RoutineDef,
+    ) -> Result<(), Halt> {
+        routine.guards.free(tx).await?;
+        self.remove_row(tx, self.tables, routine.id).await
+    }
+
+    /// Adds a type, whose guards exist already.
+    pub async fn insert_type(&self, tx: &mut Transaction, ty: &TypeDef) -> Result<(), Halt> {
+        self.insert_row(tx, self.tables, ty.id, &ty.name, encode_type(ty))
+            .await
+    }
+
+    /// Puts `ty` in the place of the definition with the same oid; its version must be new.
+    pub async fn replace_type(&self, tx: &mut Transaction, ty: &TypeDef) -> Result<(), Halt> {
+        ty.guards.write(tx, ty.id, ty.version).await?;
+        self.remove_row(tx, self.tables, ty.id).await?;
+        self.insert_type(tx, ty).await
+    }
+
+    /// Removes `ty` and its guards.
+    pub async fn remove_type(&self, tx: &mut Transaction, ty: &TypeDef) -> Result<(), Halt> {
+        ty.guards.free(tx).await?;
+        self.remove_row(tx, self.tables, ty.id).await
+    }
+
     /// Adds a role.
     pub async fn insert_role(&self, tx: &mut Transaction, role: &RoleDef) -> Result<(), Halt> {
         self.insert_row(tx, self.roles, role.id, &role.name, encode_role(role))
             .await
+    }
+
+    /// Puts `role` in the place of the one with its oid.
+    pub async fn replace_role(&self, tx: &mut Transaction, role: &RoleDef) -> Result<(), Halt> {
+        self.remove_role(tx, role).await?;
+        self.insert_role(tx, role).await
+    }
+
+    /// What is said about an object from now on; `before` is what was.
+    pub async fn replace_about(
+        &self,
+        tx: &mut Transaction,
+        before: Option<&About>,
+        about: &About,
+    ) -> Result<(), Halt> {
+        let key = beside(about.class, about.id);
+        if before.is_some() {
+            self.remove_keyed(tx, self.tables, key).await?;
+        }
+        if about.is_empty() {
+            return Ok(());
+        }
+        let bytes = encode_about(about);
+        self.insert_keyed(tx, self.tables, key, "", bytes).await
+    }
+
+    /// The same of ALTER DEFAULT PRIVILEGES; without a list nothing is said any more.
+    pub async fn replace_default_acl(
+        &self,
+        tx: &mut Transaction,
+        (was_there, of): (bool, &DefaultAcl),
+    ) -> Result<(), Halt> {
+        let key = beside(class::DEFAULT_ACL, of.id);
+        if was_there {
+            self.remove_keyed(tx, self.tables, key).await?;
+        }
+        if of.acl.is_empty() {
+            return Ok(());
+        }
+        let bytes = encode_default_acl(of);
+        self.insert_keyed(tx, self.tables, key, "", bytes).await
     }
 
     /// Removes a role.
@@ -346,8 +479,20 @@ impl Catalog {
         name: &str,
         definition: Vec<u8>,
     ) -> Result<(), Halt> {
+        let key = u64::from(id);
+        self.insert_keyed(tx, tree, key, name, definition).await
+    }
+
+    async fn insert_keyed(
+        &self,
+        tx: &mut Transaction,
+        tree: BTree,
+        key: u64,
+        name: &str,
+        definition: Vec<u8>,
+    ) -> Result<(), Halt> {
         let row = [
-            Value::Int8(i64::from(id)),
+            Value::Int8(key as i64),
             Value::text(name),
             Value::Bytea(definition),
         ];
@@ -355,7 +500,7 @@ impl Catalog {
         self.layout.encode(&row, &mut words)?;
         let place = tx.alloc(words.len(), Near::Own).await?;
         tx.write(place.addr, &words).await?;
-        let key = u64::from(id).to_be_bytes();
+        let key = key.to_be_bytes();
         match tree.insert(tx, &key, place.to_words()).await? {
             Insert::Done => Ok(()),
             Insert::Exists(_) => Err(SqlError::internal("an oid was given twice").into()),
@@ -363,7 +508,11 @@ impl Catalog {
     }
 
     async fn remove_row(&self, tx: &mut Transaction, tree: BTree, id: u32) -> Result<(), Halt> {
-        let key = u64::from(id).to_be_bytes();
+        self.remove_keyed(tx, tree, u64::from(id)).await
+    }
+
+    async fn remove_keyed(&self, tx: &mut Transaction, tree: BTree, key: u64) -> Result<(), Halt> {
+        let key = key.to_be_bytes();
         let Some(words) = tree.get(tx, &key).await? else {
             return Err(SqlError::internal("a definition is gone").into());
         };
@@ -371,6 +520,11 @@ impl Catalog {
         tx.free(FatPtr::from_words(words).addr).await?;
         Ok(())
     }
+}
+
+/// The key of what is beside the definition of an object.
+fn beside(class: u32, id: u32) -> u64 {
+    u64::from(class) << 32 | u64::from(id)
 }
 
 fn catalog_columns() -> [ColumnDef; 3] {

@@ -19,4 +19,6 @@ pub struct ViewDef {
     pub tables: Vec<u32>,
     /// The oids of the views that it reads, also through others.
     pub views: Vec<u32>,
+    /// The oids of the types that it names.
+    pub types: Vec<u32>,
 }

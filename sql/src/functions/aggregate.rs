@@ -11,6 +11,7 @@ use std::cmp::Ordering;
 
 use compact_str::CompactString;
 use gather::Gather;
+pub use partial::partial_sum;
 use stats::Stats;
 
 use super::decimal::Sum;

@@ -36,6 +36,7 @@ const fn constructor(name: &'static str, eval: Body) -> ScalarFunction {
         strict: false,
         volatility: Volatility::Immutable,
         eval,
+        wait: None,
     }
 }
 

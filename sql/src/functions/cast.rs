@@ -103,8 +103,9 @@ pub fn cast_volatility(from: Type, to: Type) -> Volatility {
                 | TypeKind::Interval
         )
     };
-    // Names of objects change.
-    let names_objects = to.kind.is_object();
+    // Names of objects change, and those of labels.
+    let names_objects =
+        to.kind.is_object() || (matches!(from.kind, TypeKind::Enum(_)) && to.kind.is_string());
     let reads_settings = names_objects
         || zoned(from) != zoned(to)
         || (from.kind == TypeKind::Time && to.kind == TypeKind::TimeTz)
@@ -177,6 +178,8 @@ fn convert(
             }
             Ok(Value::Array(array))
         }
+        // A value of the enum as it was, where it has been changed meanwhile.
+        (Value::Enum(value), T::Enum(of)) => of.named(value.name()).map(Value::from),
         (value @ Value::Json(_), T::Jsonb) => super::json_make::converted(&value, true),
         (value @ Value::Jsonb(_), T::Json) => super::json_make::converted(&value, false),
         (Value::Jsonb(text), _) => from_jsonb(&text, to, cx),

@@ -1,13 +1,17 @@
 //! Functions about objects of the catalog, which clients describe a database with.
 
+use std::sync::Arc;
+
 use super::library::{pure, stable};
 use super::{ScalarFunction, objects};
 use crate::binder::search_path;
-use crate::catalog::CATALOG_SCHEMA;
+use crate::catalog::{CATALOG_SCHEMA, CatalogView, RoutineDef, Snapshot, ViewDef};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::pg_catalog as pg;
-use crate::types::TypeKind::{Bool, Int4, Int8, Name, Oid, RegClass, RegNamespace, RegType, Text};
+use crate::types::TypeKind::{
+    Bool, Char, Int4, Int8, Name, Oid, RegClass, RegNamespace, RegType, Text,
+};
 use crate::types::{Element, Type, TypeKind};
 use crate::value::{Array, Value};
 
@@ -17,15 +21,20 @@ type Outcome = Result<Value, SqlError>;
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     ScalarFunction { strict: false, ..stable("format_type", &[Oid, Int4], Text, format_type) },
     stable("pg_table_is_visible", &[Oid], Bool, is_visible),
-    stable("pg_type_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
-    stable("pg_function_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("pg_type_is_visible", &[Oid], Bool, type_is_visible),
+    stable("pg_function_is_visible", &[Oid], Bool, |a, cx| {
+        let path = |(routine, catalog): (Arc<RoutineDef>, Arc<Snapshot>)| {
+            search_path(&*catalog, cx).contains(&routine.schema)
+        };
+        Ok(Value::Bool(routine(a, cx).is_none_or(path)))
+    }),
     stable("pg_collation_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_opclass_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_operator_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_get_userbyid", &[Oid], Name, user_by_id),
     stable("pg_get_expr", &[Text, Oid], Text, |a, _| Ok(first(a))),
     stable("pg_get_expr", &[Text, Oid, Bool], Text, |a, _| Ok(match a {
-        [Value::Text(text), _, Value::Bool(true)] => Value::text(without_parentheses(text)),
+        [Value::Text(text), _, Value::Bool(true)] => Value::text(pg::without_parentheses(text)),
         _ => first(a),
     })),
     stable("pg_get_indexdef", &[Oid], Text, index_definition),
@@ -37,33 +46,33 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_get_viewdef", &[Oid, Int4], Text, view_definition),
     stable("pg_get_ruledef", &[Oid], Text, |_, _| Ok(Value::Null)),
     stable("pg_get_ruledef", &[Oid, Bool], Text, |_, _| Ok(Value::Null)),
-    stable("pg_get_triggerdef", &[Oid], Text, |_, _| Ok(Value::Null)),
-    stable("pg_get_triggerdef", &[Oid, Bool], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_triggerdef", &[Oid], Text, trigger_definition),
+    stable("pg_get_triggerdef", &[Oid, Bool], Text, trigger_definition),
     stable("pg_get_statisticsobjdef_columns", &[Oid], Text, |_, _| Ok(Value::Null)),
-    stable("pg_get_partkeydef", &[Oid], Text, |_, _| Ok(Value::Null)),
-    stable("pg_get_serial_sequence", &[Text, Text], Text, serial_sequence),
-    stable("pg_get_function_result", &[Oid], Text, |a, _| {
-        Ok(text(function(a).map(|function| function.result.name().to_owned())))
+    stable("pg_get_partkeydef", &[Oid], Text, |a, cx| {
+        let table = cx.catalog().relation(oid(a)).filter(|table| table.id == oid(a));
+        Ok(text(table.and_then(|table| pg::partition_key(&table))))
     }),
-    stable("pg_get_function_arguments", &[Oid], Text, |a, _| Ok(text(function(a).map(arguments)))),
-    stable("pg_get_function_identity_arguments", &[Oid], Text, |a, _| Ok(text(function(a).map(arguments)))),
+    stable("pg_get_serial_sequence", &[Text, Text], Text, serial_sequence),
+    stable("pg_get_function_result", &[Oid], Text, function_result),
+    stable("pg_get_function_arguments", &[Oid], Text, |a, cx| function_arguments(a, false, cx)),
+    stable("pg_get_function_identity_arguments", &[Oid], Text, |a, cx| function_arguments(a, true, cx)),
     stable("pg_get_function_sqlbody", &[Oid], Text, |_, _| Ok(Value::Null)),
     stable("pg_relation_is_publishable", &[RegClass], Bool, |_, _| Ok(Value::Bool(true))),
     stable("obj_description", &[Oid, Name], Text, object_description),
     stable("obj_description", &[Oid], Text, object_description),
-    stable("shobj_description", &[Oid, Name], Text, |_, _| Ok(Value::Null)),
+    stable("shobj_description", &[Oid, Name], Text, object_description),
     stable("col_description", &[Oid, Int4], Text, |a, cx| {
         let column = a.get(1).and_then(Value::as_int);
-        Ok(text(pg::comment(&cx.catalog(), oid(a), column)))
+        let of_table = pg::comment(&cx.catalog(), oid(a), column);
+        let number = i16::try_from(column.unwrap_or(0)).unwrap_or(0);
+        let of_view = || pg::comment_on(&cx.catalog(), Some(pg::class::RELATION), oid(a), number);
+        Ok(text(of_table.or_else(of_view)))
     }),
     stable("to_regclass", &[Text], RegClass, |a, cx| to_object(a, RegClass, cx)),
     stable("to_regtype", &[Text], RegType, |a, cx| to_object(a, RegType, cx)),
     stable("to_regnamespace", &[Text], RegNamespace, |a, cx| to_object(a, RegNamespace, cx)),
-    stable("has_database_privilege", &[Name, Text], Bool, |_, _| Ok(Value::Bool(true))),
-    stable("has_schema_privilege", &[Name, Text], Bool, |_, _| Ok(Value::Bool(true))),
-    stable("has_table_privilege", &[Name, Text], Bool, |_, _| Ok(Value::Bool(true))),
-    stable("has_table_privilege", &[Oid, Text], Bool, |_, _| Ok(Value::Bool(true))),
-    stable("has_schema_privilege", &[Oid, Text], Bool, |_, _| Ok(Value::Bool(true))),
+    stable("acldefault", &[Char, Oid], TypeKind::Array(Element::TEXT), default_privileges),
     stable("pg_char_to_encoding", &[Name], Int4, |a, _| {
         let utf8 = a.first().and_then(Value::as_text).is_some_and(|name| name.eq_ignore_ascii_case("utf8"));
         Ok(Value::Int4(if utf8 { 6 } else { -1 }))
@@ -78,9 +87,13 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_tablespace_size", &[Oid], Int8, |_, _| Ok(Value::Null)),
     stable("getdatabaseencoding", &[], Name, |_, _| Ok(Value::text("UTF8"))),
     stable("current_schemas", &[Bool], TypeKind::Array(Element::NAME), current_schemas),
-    stable("pg_get_functiondef", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_functiondef", &[Oid], Text, function_definition),
     stable("pg_get_statisticsobjdef", &[Oid], Text, |_, _| Ok(Value::Null)),
-    stable("pg_get_partition_constraintdef", &[Oid], Text, |_, _| Ok(Value::Null)),
+    stable("pg_get_partition_constraintdef", &[Oid], Text, |a, cx| {
+        let catalog = cx.catalog();
+        let table = catalog.relation(oid(a)).filter(|table| table.id == oid(a));
+        Ok(text(table.and_then(|table| pg::partition_constraint(&catalog, &table))))
+    }),
     stable("pg_conversion_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_statistics_obj_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
     stable("pg_ts_config_is_visible", &[Oid], Bool, |_, _| Ok(Value::Bool(true))),
@@ -96,27 +109,28 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("pg_is_other_temp_schema", &[Oid], Bool, |_, _| Ok(Value::Bool(false))),
 ];
 
+/// The oid of the partition that a row is in, of the oid of the partitioned table and the columns that tell it.
+pub static PARTITION_OF: ScalarFunction = ScalarFunction {
+    strict: false,
+    ..stable("partition_of", &[Oid], Oid, |args, cx| {
+        let Some(table) = cx.catalog().relation(oid(args)) else {
+            return Ok(Value::Null);
+        };
+        let Some(tree) = table.tree() else {
+            return Ok(Value::Null);
+        };
+        let value = |column: usize| {
+            let at = tree.columns.iter().position(|c| *c == column);
+            at.and_then(|at| args.get(at + 1)).unwrap_or(&Value::Null)
+        };
+        let leaf = tree.leaf_of(&value).ok();
+        let leaf = leaf.and_then(|leaf| tree.leaves.get(leaf as usize));
+        Ok(leaf.map_or(Value::Null, |leaf| Value::Oid(leaf.id)))
+    })
+};
+
 fn first(args: &[Value]) -> Value {
     args.first().cloned().unwrap_or_default()
-}
-
-/// An expression without the parentheses around it.
-fn without_parentheses(text: &str) -> &str {
-    let Some(inside) = text
-        .strip_prefix('(')
-        .and_then(|rest| rest.strip_suffix(')'))
-    else {
-        return text;
-    };
-    let mut depth = 0i32;
-    for c in inside.chars() {
-        depth += i32::from(c == '(') - i32::from(c == ')');
-        // They are not each other's.
-        if depth < 0 {
-            return text;
-        }
-    }
-    inside
 }
 
 fn oid(args: &[Value]) -> u32 {
@@ -129,7 +143,7 @@ fn text(text: Option<String>) -> Value {
 }
 
 /// The name of a type with its modifier, as SQL writes it.
-fn format_type(args: &[Value], _: &EvalContext) -> Outcome {
+fn format_type(args: &[Value], cx: &EvalContext) -> Outcome {
     let of = match args {
         [Value::Null, ..] => return Ok(Value::Null),
         _ => oid(args),
@@ -141,7 +155,7 @@ fn format_type(args: &[Value], _: &EvalContext) -> Outcome {
         (Some(kind), Some(typmod)) if typmod >= 0 => Some(Type::with(kind, typmod).name()),
         // Of which nothing is known but the kind of type.
         (Some(TypeKind::BpChar), Some(_)) => Some("bpchar".to_owned()),
-        _ => pg::type_name(of),
+        _ => pg::type_name(&cx.catalog(), of, cx),
     };
     Ok(Value::text(match (of, name) {
         (0, _) => "-".to_owned(),
@@ -157,6 +171,46 @@ fn is_visible(args: &[Value], cx: &EvalContext) -> Outcome {
         let path = search_path(&*snapshot, cx);
         Value::Bool(schema == CATALOG_SCHEMA || path.contains(&schema))
     }))
+}
+
+fn type_is_visible(args: &[Value], cx: &EvalContext) -> Outcome {
+    let snapshot = cx.catalog();
+    let of_user = snapshot.types().with_oid(oid(args));
+    Ok(Value::Bool(of_user.is_none_or(|ty| {
+        search_path(&*snapshot, cx).contains(&ty.schema)
+    })))
+}
+
+/// The privileges on an object of some kind where none were granted: everybody's, and those of its owner.
+fn default_privileges(args: &[Value], cx: &EvalContext) -> Outcome {
+    let [Value::Text(kind), _] = args else {
+        return Ok(Value::Null);
+    };
+    let (everybody, owner) = match kind.as_str() {
+        "c" => return Ok(Array::default().into()),
+        "r" => ("", "arwdDxt"),
+        "s" => ("", "rwU"),
+        "d" => ("Tc", "CTc"),
+        "f" => ("X", "X"),
+        "l" | "T" => ("U", "U"),
+        "L" => ("", "rw"),
+        "n" => ("", "UC"),
+        "p" => ("", "sA"),
+        "t" => ("", "C"),
+        "F" | "S" => ("", "U"),
+        other => {
+            let what = format!("unrecognized objtype abbreviation: {other}");
+            return Err(SqlError::internal(what));
+        }
+    };
+    let name = pg::role_name(&cx.catalog(), oid(&args[1..])).unwrap_or_default();
+    let name = super::quote_ident(&name);
+    let mut items = Vec::new();
+    if !everybody.is_empty() {
+        items.push(Value::text(format!("={everybody}/{name}")));
+    }
+    items.push(Value::text(format!("{name}={owner}/{name}")));
+    Ok(Array::of(items).into())
 }
 
 fn user_by_id(args: &[Value], cx: &EvalContext) -> Outcome {
@@ -177,7 +231,7 @@ fn index_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     let pretty = args.get(2).and_then(Value::as_bool) == Some(true);
     Ok(match usize::try_from(column) {
         Ok(0) => Value::text(pg::index_definition(&table, index, pretty)),
-        Ok(column) => text(pg::index_column(&table, index, column - 1)),
+        Ok(column) => text(pg::index_column(&table, index, column - 1, pretty)),
         Err(_) => Value::Null,
     })
 }
@@ -189,36 +243,63 @@ fn constraint_definition(args: &[Value], cx: &EvalContext) -> Outcome {
         let mut all = pg::Constraint::all(&table);
         if let Some(constraint) = all.find(|constraint| constraint.id() == of) {
             let pretty = args.get(1).and_then(Value::as_bool) == Some(true);
-            let definition = constraint.definition(&snapshot, &table, pretty);
+            let path = search_path(&*snapshot, cx);
+            let definition = constraint.definition((&snapshot, &path), &table, pretty);
             return Ok(Value::text(definition));
         }
     }
     Ok(Value::Null)
 }
 
+fn trigger_definition(args: &[Value], cx: &EvalContext) -> Outcome {
+    let snapshot = cx.catalog();
+    let pretty = args.get(1).and_then(Value::as_bool) == Some(true);
+    let path = search_path(&*snapshot, cx);
+    Ok(text(pg::trigger_definition(
+        &snapshot,
+        oid(args),
+        pretty,
+        &path,
+    )))
+}
+
 fn view_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     let of = oid(args);
     let snapshot = cx.catalog();
     let view = snapshot.views().find(|view| view.id == of);
-    Ok(text(view.map(|view| format!("{};", view.text))))
+    let path = search_path(&*snapshot, cx);
+    let shown = |view: &Arc<ViewDef>| format!("{};", pg::view_text(view, &snapshot, &path));
+    Ok(text(view.map(shown)))
 }
 
-/// The comment on a table, where it is one that is asked for.
+/// The comment on an object of a class, or of any.
 fn object_description(args: &[Value], cx: &EvalContext) -> Outcome {
-    let of_tables = args.get(1).and_then(Value::as_text);
-    Ok(match of_tables.is_none_or(|class| class == "pg_class") {
-        true => text(pg::comment(&cx.catalog(), oid(args), None)),
-        false => Value::Null,
-    })
+    let class = args.get(1).and_then(Value::as_text);
+    let catalog = cx.catalog();
+    if class == Some("pg_trigger") {
+        return Ok(text(pg::trigger_comment(&catalog, oid(args))));
+    }
+    let class = match class {
+        None => None,
+        Some(name) => match pg::Relation::named(None, name) {
+            Some(relation) => Some(relation.oid),
+            None => return Ok(Value::Null),
+        },
+    };
+    let is_table = class.is_none_or(|class| class == pg::class::RELATION);
+    let of_table = is_table.then(|| pg::comment(&catalog, oid(args), None));
+    let other = || pg::comment_on(&catalog, class, oid(args), 0);
+    Ok(text(of_table.flatten().or_else(other)))
 }
 
 fn serial_sequence(args: &[Value], cx: &EvalContext) -> Outcome {
-    let [Value::Text(table), Value::Text(column)] = args else {
+    let [table, Value::Text(column)] = args else {
         return Ok(Value::Null);
     };
-    let mut parts = objects::parts(table)?;
-    let table = parts.pop().unwrap_or_default();
-    Ok(text(pg::serial_sequence(&cx.catalog(), &table, column)))
+    let Value::Object(table) = objects::named(table, RegClass, cx)? else {
+        return Ok(Value::Null);
+    };
+    Ok(text(pg::serial_sequence(&cx.catalog(), table.oid, column)?))
 }
 
 /// The function of the library that an oid is of.
@@ -227,6 +308,42 @@ fn function(args: &[Value]) -> Option<&'static ScalarFunction> {
     let mut all = pg::procedures();
     all.find(|(oid, _)| *oid == of)
         .map(|(_, function)| function)
+}
+
+/// A function or procedure of users.
+fn routine(args: &[Value], cx: &EvalContext) -> Option<(Arc<RoutineDef>, Arc<Snapshot>)> {
+    let catalog = cx.catalog();
+    let routine = catalog.routine_by_id(oid(args))?;
+    Some((routine, catalog))
+}
+
+fn table_named(catalog: &Snapshot, id: u32) -> Option<String> {
+    let table = catalog.table_by_id(id).ok()??;
+    Some(super::quote_ident(&table.name))
+}
+
+fn function_result(args: &[Value], cx: &EvalContext) -> Outcome {
+    if let Some((routine, catalog)) = routine(args, cx) {
+        let tables = |id| table_named(&catalog, id);
+        return Ok(text(pg::routine_result(&routine, &tables)));
+    }
+    let result = function(args).map(|function| function.result.name().to_owned());
+    Ok(text(result))
+}
+
+fn function_arguments(args: &[Value], to_name: bool, cx: &EvalContext) -> Outcome {
+    if let Some((routine, _)) = routine(args, cx) {
+        return Ok(Value::text(pg::routine_arguments(&routine, to_name)));
+    }
+    Ok(text(function(args).map(arguments)))
+}
+
+fn function_definition(args: &[Value], cx: &EvalContext) -> Outcome {
+    let Some((routine, catalog)) = routine(args, cx) else {
+        return Ok(Value::Null);
+    };
+    let tables = |id| table_named(&catalog, id);
+    Ok(Value::text(pg::routine_definition(&routine, &tables)))
 }
 
 fn arguments(function: &'static ScalarFunction) -> String {

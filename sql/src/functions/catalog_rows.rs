@@ -23,7 +23,7 @@ pub(super) static ROWS: &[RowsFunction] = &[
         columns: &[("option_name", Text), ("option_value", Text)],
     },
     RowsFunction {
-        function: stable("pg_get_keywords", &[], Text, |_, _| Ok(Array::default().into())),
+        function: stable("pg_get_keywords", &[], Text, |_, _| Ok(keywords())),
         columns: &[("word", Text), ("catcode", Char), ("barelabel", Bool), ("catdesc", Text), ("baredesc", Text)],
     },
     RowsFunction {
@@ -31,6 +31,41 @@ pub(super) static ROWS: &[RowsFunction] = &[
         columns: &[("x", AnyElement), ("n", Int4)],
     },
 ];
+
+/// Kinds, whether labels, and words.
+const KEYWORDS: &str = include_str!("keywords.txt");
+
+/// The words that SQL has a use for.
+fn keywords() -> Value {
+    let mut words = Vec::new();
+    for line in KEYWORDS.lines().filter(|line| !line.starts_with('#')) {
+        let mut parts = line.split(' ');
+        let (kind, label) = (parts.next().unwrap_or(""), parts.next() == Some("t"));
+        words.extend(parts.map(|word| (word, kind, label)));
+    }
+    words.sort_unstable();
+    let row = |(word, kind, label): (&str, &str, bool)| {
+        let described = match kind {
+            "U" => "unreserved",
+            "C" => "unreserved (cannot be function or type name)",
+            "T" => "reserved (can be function or type name)",
+            _ => "reserved",
+        };
+        let of_label = if label {
+            "can be bare label"
+        } else {
+            "requires AS"
+        };
+        [
+            Value::text(word),
+            Value::text(kind),
+            Value::Bool(label),
+            Value::text(described),
+            Value::text(of_label),
+        ]
+    };
+    of_rows(5, words.into_iter().flat_map(row).collect())
+}
 
 /// Each element with its number.
 fn expanded(args: &[Value]) -> Result<Value, SqlError> {

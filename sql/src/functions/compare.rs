@@ -38,6 +38,7 @@ fn compare_rest(a: &Value, b: &Value) -> Ordering {
         (Value::TimeTz(a), Value::TimeTz(b)) => (a.utc_us(), a.west).cmp(&(b.utc_us(), b.west)),
         (Value::Interval(a), Value::Interval(b)) => a.span().cmp(&b.span()),
         (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+        (Value::Enum(a), Value::Enum(b)) => a.cmp(b),
         (Value::Array(a), Value::Array(b)) => arrays(a, b),
         (Value::Jsonb(a), Value::Jsonb(b)) => json::compare(a, b),
         (Value::Json(a), Value::Json(b)) => a.as_bytes().cmp(b.as_bytes()),
@@ -86,6 +87,7 @@ fn rank(value: &Value) -> u8 {
         Value::Json(_) => 14,
         Value::Jsonb(_) => 15,
         Value::Array(_) => 16,
+        Value::Enum(_) => 17,
         Value::Null => u8::MAX,
     }
 }
@@ -144,6 +146,7 @@ pub fn hash_value(value: &Value, hasher: &mut impl Hasher) {
             v.values.iter().for_each(|value| hash_value(value, hasher));
         }
         Value::Uuid(v) => v.hash(hasher),
+        Value::Enum(v) => v.hash(hasher),
         Value::Null
         | Value::Int2(_)
         | Value::Int4(_)

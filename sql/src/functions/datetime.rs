@@ -140,30 +140,40 @@ fn to_timestamp(args: &[Value], _: &EvalContext) -> Outcome {
         .map_err(|_| out_of_range())
 }
 
-fn make_date(args: &[Value], _: &EvalContext) -> Outcome {
-    let [Value::Int4(year), Value::Int4(month), Value::Int4(day)] = args else {
-        return Err(mismatch("make_date"));
-    };
-    let refused = || {
-        SqlError::new(
-            SqlState::DATETIME_FIELD_OVERFLOW,
-            format!("date field value out of range: {year}-{month:02}-{day:02}"),
-        )
-    };
+/// 22008: there is no such date.
+#[cold]
+pub(super) fn no_date(year: i32, month: i32, day: i32) -> SqlError {
+    SqlError::new(
+        SqlState::DATETIME_FIELD_OVERFLOW,
+        format!("date field value out of range: {year}-{month:02}-{day:02}"),
+    )
+}
+
+/// The days of a date since the epoch of types; 22008 where there is no such date.
+pub(super) fn days_of(year: i32, month: i32, day: i32) -> Result<i64, SqlError> {
+    let refused = || no_date(year, month, day);
     // A negative year is BC; there is no year 0.
-    let civil_year = match *year {
+    let civil = match year {
         0 => return Err(refused()),
         y if y < 0 => y.checked_add(1).ok_or_else(refused)?,
         y => y,
     };
-    let month = u32::try_from(*month)
-        .ok()
-        .filter(|m| (1..=12).contains(m))
-        .ok_or_else(refused)?;
-    let day = u32::try_from(*day)
-        .ok()
-        .filter(|d| (1..=days_in_month(civil_year, month)).contains(d))
-        .ok_or_else(refused)?;
-    let days = i32::try_from(days_from_civil(civil_year, month, day)).map_err(|_| refused())?;
+    let of_month = u32::try_from(month).ok().filter(|m| (1..=12).contains(m));
+    let of_month = of_month.ok_or_else(refused)?;
+    let of_day = u32::try_from(day).ok();
+    let of_day = of_day.filter(|d| (1..=days_in_month(civil, of_month)).contains(d));
+    Ok(days_from_civil(
+        civil,
+        of_month,
+        of_day.ok_or_else(refused)?,
+    ))
+}
+
+fn make_date(args: &[Value], _: &EvalContext) -> Outcome {
+    let [Value::Int4(year), Value::Int4(month), Value::Int4(day)] = args else {
+        return Err(mismatch("make_date"));
+    };
+    let days = days_of(*year, *month, *day)?;
+    let days = i32::try_from(days).map_err(|_| no_date(*year, *month, *day))?;
     crate::types::calendar::check_date(days, "").map(Value::Date)
 }

@@ -129,6 +129,7 @@ impl<'a> Scope<'a> {
             }
             Node::Extreme { greatest, args, .. } => self.extreme(*greatest, args),
             Node::Outer(slot) => self.outer(*slot).cloned(),
+            Node::Routine(_) => Err(SqlError::unsupported("a function of users here")),
             // Whoever evaluates one that may have changed has run it before.
             Node::Subquery(sub) => self.outer(sub.result).cloned(),
             _ => Ok(self.truth(expr)?.map_or(Value::Null, Value::Bool)),
@@ -194,11 +195,12 @@ impl<'a> Scope<'a> {
             }
             Node::Between {
                 negated,
+                symmetric,
                 input,
                 low,
                 high,
                 ..
-            } => self.between(*negated, input, low, high),
+            } => self.between((*negated, *symmetric), input, low, high),
             Node::InList {
                 negated,
                 input,
@@ -257,7 +259,7 @@ impl<'a> Scope<'a> {
 
     fn between(
         &self,
-        negated: bool,
+        (negated, symmetric): (bool, bool),
         input: &Expr,
         low: &Expr,
         high: &Expr,
@@ -269,12 +271,21 @@ impl<'a> Scope<'a> {
         if value.is_null() {
             return Ok(None);
         }
-        let above = (!low.is_null()).then(|| compare(&value, low) != Ordering::Less);
-        let below = (!high.is_null()).then(|| compare(&value, high) != Ordering::Greater);
-        let inside = match (above, below) {
-            (Some(false), _) | (_, Some(false)) => Some(false),
-            (Some(true), Some(true)) => Some(true),
-            _ => None,
+        let within = |low: &Value, high: &Value| {
+            let above = (!low.is_null()).then(|| compare(&value, low) != Ordering::Less);
+            let below = (!high.is_null()).then(|| compare(&value, high) != Ordering::Greater);
+            match (above, below) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), Some(true)) => Some(true),
+                _ => None,
+            }
+        };
+        let inside = match (within(low, high), symmetric) {
+            (inside, false) | (inside @ Some(true), _) => inside,
+            (inside, true) => match within(high, low) {
+                Some(true) => Some(true),
+                other => other.and(inside),
+            },
         };
         Ok(inside.map(|b| b != negated))
     }

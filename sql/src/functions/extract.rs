@@ -28,9 +28,14 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
 ];
 
 fn date_part(args: &[Value], cx: &EvalContext) -> Outcome {
-    match extract(args, cx)? {
-        Value::Numeric(v) => Ok(Value::Float8(numeric::to_f64(&v))),
-        other => Ok(other),
+    Ok(as_double(extract(args, cx)?))
+}
+
+/// What date_part gives where EXTRACT gives `field`.
+pub(super) fn as_double(field: Value) -> Value {
+    match field {
+        Value::Numeric(v) => Value::Float8(numeric::to_f64(&v)),
+        other => other,
     }
 }
 

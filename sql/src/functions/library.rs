@@ -1,9 +1,9 @@
 //! The tables of named functions, and finding the signatures of a name.
 
 use super::{
-    ScalarFunction, array, array_search, bits, catalog, datetime, extract, format, interval, json,
-    json_edit, json_make, make_time, math, math_more, regex, sequence, session, span_fields,
-    string, string_more,
+    ScalarFunction, Waiting, advisory, array, array_search, bits, catalog, datetime, extract,
+    format, interval, json, json_edit, json_make, make_time, math, math_more, notify, privileges,
+    regex, sequence, session, signal, span_fields, string, string_more,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -29,6 +29,7 @@ pub(super) const fn pure(
         strict: true,
         volatility: Volatility::Immutable,
         eval,
+        wait: None,
     }
 }
 
@@ -58,6 +59,23 @@ pub(super) const fn volatile(
     }
 }
 
+/// A strict, volatile function that may have to wait.
+pub(super) const fn waiting(
+    name: &'static str,
+    args: &'static [TypeKind],
+    result: TypeKind,
+    wait: Waiting,
+) -> ScalarFunction {
+    ScalarFunction {
+        wait: Some(wait),
+        ..volatile(name, args, result, |_, _| {
+            Err(SqlError::unsupported(
+                "a function that may wait in this place",
+            ))
+        })
+    }
+}
+
 /// A function that sees NULLs and takes its last argument any number of times.
 pub(super) const fn variadic(
     name: &'static str,
@@ -72,7 +90,7 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 20] = [
+static TABLES: [&[ScalarFunction]; 33] = [
     math_more::FUNCTIONS,
     make_time::FUNCTIONS,
     format::FUNCTIONS,
@@ -90,9 +108,22 @@ static TABLES: [&[ScalarFunction]; 20] = [
     interval::FUNCTIONS,
     span_fields::FUNCTIONS,
     session::FUNCTIONS,
+    advisory::FUNCTIONS,
+    notify::FUNCTIONS,
+    signal::FUNCTIONS,
     catalog::FUNCTIONS,
     bits::FUNCTIONS,
     sequence::FUNCTIONS,
+    privileges::OF_TABLES,
+    privileges::OF_ANY_COLUMNS,
+    privileges::OF_COLUMNS,
+    privileges::OF_COLUMNS_BY_OID,
+    privileges::OF_SEQUENCES,
+    privileges::OF_SCHEMAS,
+    privileges::OF_FUNCTIONS,
+    privileges::OF_TYPES,
+    privileges::OF_DATABASES,
+    privileges::OF_ROLES,
 ];
 
 /// All functions.

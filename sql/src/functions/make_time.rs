@@ -1,10 +1,11 @@
 //! make_time, make_timestamp and make_timestamptz.
 
+use super::datetime::{days_of, no_date};
 use super::library::{pure, stable};
 use super::{ScalarFunction, mismatch};
 use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind::{Float8, Int4, Text, Time, Timestamp, TimestampTz};
-use crate::types::calendar::{DAY_US, SECOND_US, check_timestamp, days_from_civil, days_in_month};
+use crate::types::calendar::{DAY_US, SECOND_US, check_timestamp};
 use crate::types::zone;
 use crate::value::Value;
 
@@ -68,29 +69,11 @@ fn local(args: &[Value]) -> Result<i64, SqlError> {
     else {
         return Err(mismatch("make_timestamp"));
     };
-    let refused = || {
-        SqlError::new(
-            SqlState::DATETIME_FIELD_OVERFLOW,
-            format!("date field value out of range: {year}-{month:02}-{day:02}"),
-        )
-    };
-    let civil = match *year {
-        0 => return Err(refused()),
-        y if y < 0 => y.checked_add(1).ok_or_else(refused)?,
-        y => y,
-    };
-    let month = u32::try_from(*month)
-        .ok()
-        .filter(|m| (1..=12).contains(m))
-        .ok_or_else(refused)?;
-    let day = u32::try_from(*day)
-        .ok()
-        .filter(|d| (1..=days_in_month(civil, month)).contains(d))
-        .ok_or_else(refused)?;
+    let days = days_of(*year, *month, *day)?;
     let time = clock(*hours, *minutes, *seconds)?;
-    let days = days_from_civil(civil, month, day).checked_mul(DAY_US);
     let us = days
+        .checked_mul(DAY_US)
         .and_then(|days| days.checked_add(time))
-        .ok_or_else(refused)?;
+        .ok_or_else(|| no_date(*year, *month, *day))?;
     check_timestamp(us)
 }

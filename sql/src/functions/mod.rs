@@ -4,6 +4,7 @@
 //! functions are rows of tables (`library`), each with its signature and a plain function.
 //! Nothing here keeps state: all that a function may know is its arguments and the `EvalContext`.
 
+mod advisory;
 mod aggregate;
 mod arith;
 mod array;
@@ -15,6 +16,7 @@ mod catalog_rows;
 mod compare;
 mod datetime;
 mod decimal;
+mod enums;
 mod eval;
 mod extract;
 mod format;
@@ -28,15 +30,21 @@ mod make_time;
 mod math;
 mod math_more;
 mod md5;
+mod notify;
 mod objects;
+mod privileges;
 mod regex;
 mod rows;
 mod sequence;
 mod series;
 mod session;
+mod signal;
 mod span_fields;
 mod string;
 mod string_more;
+
+use std::future::Future;
+use std::pin::Pin;
 
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -44,17 +52,23 @@ use crate::error::{SqlError, SqlState};
 use crate::types::TypeKind;
 use crate::value::Value;
 
-pub use aggregate::Accumulator;
+pub use aggregate::{Accumulator, partial_sum};
 pub use array::{ARRAY_OF, ARRAY_OF_ARRAYS, SLICE, SUBSCRIPT};
 pub(crate) use cast::no_cast;
 pub use cast::{CastContext, assign, cast, cast_context, cast_volatility};
 pub use compare::{compare, hash_value, same, sort_compare};
+pub use enums::ENUM_RANGE;
 pub use eval::{eval, eval_predicate, eval_row_count};
 pub use library::{candidates, library};
 pub use like::{LikeEscape, like, like_prefix};
 pub use rows::{RowsFunction, rows_candidates};
 pub use series::Series;
-pub use string::quote_ident;
+pub use string::{quote_ident, quote_literal};
+
+/// The function that tells the partition of a row: see `catalog`.
+pub fn partition_of() -> &'static ScalarFunction {
+    &catalog::PARTITION_OF
+}
 
 /// A scalar function of one signature.
 pub struct ScalarFunction {
@@ -72,7 +86,15 @@ pub struct ScalarFunction {
     pub volatility: Volatility,
     /// What it does.
     pub eval: fn(&[Value], &EvalContext) -> Result<Value, SqlError>,
+    /// What it does where it may have to wait; `eval` then only says that it cannot.
+    pub wait: Option<Waiting>,
 }
+
+/// What a function does that may have to wait.
+pub type Waiting = for<'a> fn(&[Value], &'a EvalContext) -> Waited<'a>;
+
+/// A function's value, once it is there.
+pub type Waited<'a> = Pin<Box<dyn Future<Output = Result<Value, SqlError>> + Send + 'a>>;
 
 /// Without the address of its code, which each process has at another place: plans are compared by this text.
 impl std::fmt::Debug for ScalarFunction {

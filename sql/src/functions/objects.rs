@@ -2,7 +2,7 @@
 
 use super::quote_ident as quoted;
 use crate::binder::search_path;
-use crate::catalog::{CATALOG_SCHEMA, Snapshot};
+use crate::catalog::{CATALOG_SCHEMA, CatalogView, RoutineDef, Snapshot};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::pg_catalog;
@@ -64,7 +64,7 @@ fn find(
     };
     if kind == TypeKind::RegType {
         let name = text.strip_prefix("pg_catalog.").unwrap_or(text);
-        let found = pg_catalog::type_oid(name);
+        let found = pg_catalog::type_oid(snapshot, name, cx);
         return found.ok_or_else(missing(SqlState::UNDEFINED_OBJECT, "type"));
     }
     let parts = parts(text)?;
@@ -94,9 +94,82 @@ fn find(
             .ok_or_else(missing(SqlState::INVALID_SCHEMA_NAME, "schema")),
         TypeKind::RegRole => pg_catalog::role_oid(snapshot, name)
             .ok_or_else(missing(SqlState::UNDEFINED_OBJECT, "role")),
-        _ => pg_catalog::procedure_oid(name)
-            .ok_or_else(missing(SqlState::UNDEFINED_FUNCTION, "function")),
+        _ => {
+            let missing = missing(SqlState::UNDEFINED_FUNCTION, "function");
+            routine(snapshot, (schema, name), cx)?
+                .or_else(|| pg_catalog::procedure_oid(name))
+                .ok_or_else(missing)
+        }
     }
+}
+
+/// The function of users of a name, along the search path where no schema is said; 42725 where there are several.
+fn routine(
+    snapshot: &Snapshot,
+    (schema, name): (Option<&str>, &str),
+    cx: &EvalContext,
+) -> Result<Option<u32>, SqlError> {
+    let path = match schema {
+        Some(schema) => vec![schema.to_owned()],
+        None => search_path(snapshot, cx),
+    };
+    let of = |schema: &String| snapshot.routines(Some(schema), name);
+    match path.iter().flat_map(of).collect::<Vec<_>>().as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one.id)),
+        _ => Err(SqlError::new(
+            SqlState::AMBIGUOUS_FUNCTION,
+            format!("more than one function named \"{name}\""),
+        )),
+    }
+}
+
+/// The oid of the function that a text such as `f(integer)` tells; 42883 where there is none.
+pub fn routine_of_signature(text: &str, cx: &EvalContext) -> Result<u32, SqlError> {
+    let snapshot = cx.catalog();
+    let missing = || {
+        SqlError::new(
+            SqlState::UNDEFINED_FUNCTION,
+            format!("function \"{text}\" does not exist"),
+        )
+    };
+    let Some((name, rest)) = text.trim().split_once('(') else {
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "expected a left parenthesis",
+        ));
+    };
+    let types = rest.strip_suffix(')').ok_or_else(missing)?.trim();
+    let mut wanted = Vec::new();
+    for ty in types.split(',').filter(|_| !types.is_empty()) {
+        let oid = pg_catalog::type_oid(&snapshot, ty.trim(), cx);
+        wanted.push(oid.ok_or_else(missing)?);
+    }
+    let parts = parts(name)?;
+    let path = match parts.as_slice() {
+        [_] => search_path(&*snapshot, cx),
+        [schema, _] => vec![schema.clone()],
+        _ => return Err(missing()),
+    };
+    let name = parts.last().ok_or_else(missing)?;
+    let of_users = path.iter().find_map(|schema| {
+        let mut named = snapshot.routines(Some(schema), name).into_iter();
+        let takes = |routine: &RoutineDef| {
+            routine.inputs().map(|arg| arg.ty.oid()).collect::<Vec<_>>() == wanted
+        };
+        named
+            .find(|routine| takes(routine))
+            .map(|routine| routine.id)
+    });
+    let of_library = || {
+        let mut all = pg_catalog::procedures();
+        let found = all.find(|(_, function)| {
+            let mut kinds = function.args.iter().map(|kind| kind.oid());
+            function.name == *name && kinds.by_ref().eq(wanted.iter().copied())
+        });
+        found.map(|(oid, _)| oid)
+    };
+    of_users.or_else(of_library).ok_or_else(missing)
 }
 
 /// The relation of a name, along the search path where no schema is said.
@@ -167,11 +240,21 @@ fn shown(snapshot: &Snapshot, oid: u32, kind: TypeKind, cx: &EvalContext) -> Opt
                 false => format!("{}.{}", quoted(&schema), quoted(&name)),
             })
         }
-        TypeKind::RegType => pg_catalog::type_name(oid),
+        TypeKind::RegType => pg_catalog::type_name(snapshot, oid, cx),
         TypeKind::RegNamespace => {
             pg_catalog::namespace_name(snapshot, oid).map(|name| quoted(&name))
         }
         TypeKind::RegRole => pg_catalog::role_name(snapshot, oid).map(|name| quoted(&name)),
-        _ => pg_catalog::procedure_name(oid).map(str::to_owned),
+        _ => {
+            let Some(routine) = snapshot.routine_by_id(oid) else {
+                return pg_catalog::procedure_name(oid).map(str::to_owned);
+            };
+            let found = search_path(snapshot, cx).contains(&routine.schema);
+            let name = quoted(&routine.name);
+            Some(match found {
+                true => name,
+                false => format!("{}.{name}", quoted(&routine.schema)),
+            })
+        }
     }
 }

@@ -37,11 +37,12 @@ static FUNCTIONS: &[RowsFunction] = &[
     one(super::array::seeing_nulls("string_to_table", &[Text, Text, Text], Text, |a, _| super::array_search::pieces(a)), &[("", Text)]),
 ];
 
-static TABLES: [&[RowsFunction]; 4] = [
+static TABLES: [&[RowsFunction]; 5] = [
     FUNCTIONS,
     super::json::ROWS,
     super::regex::ROWS,
     super::catalog_rows::ROWS,
+    super::notify::ROWS,
 ];
 
 /// All signatures of the functions of this name that give rows.

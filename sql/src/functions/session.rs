@@ -1,7 +1,10 @@
 //! Functions about the session and the server, and a few that clients call for their side effects.
 
+use std::sync::atomic::Ordering;
+
 use super::library::{pure, stable, volatile};
 use super::{ScalarFunction, mismatch};
+use crate::catalog::CatalogView;
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::settings::SERVER_VERSION;
@@ -15,12 +18,15 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     stable("version", &[], Text, |_, _| Ok(Value::Text(
         format!("PostgreSQL {SERVER_VERSION} (Fencepost {})", env!("CARGO_PKG_VERSION")).into(),
     ))),
-    stable("current_user", &[], Name, |_, cx| Ok(Value::text(&cx.user))),
-    stable("session_user", &[], Name, |_, cx| Ok(Value::text(&cx.user))),
-    stable("user", &[], Name, |_, cx| Ok(Value::text(&cx.user))),
-    stable("current_role", &[], Name, |_, cx| Ok(Value::text(&cx.user))),
+    stable("current_user", &[], Name, |_, cx| Ok(Value::text(cx.current_user()))),
+    stable("session_user", &[], Name, |_, cx| Ok(Value::text(&cx.session_user))),
+    stable("user", &[], Name, |_, cx| Ok(Value::text(cx.current_user()))),
+    stable("current_role", &[], Name, |_, cx| Ok(Value::text(cx.current_user()))),
     stable("current_database", &[], Name, |_, cx| Ok(Value::text(&cx.database))),
     stable("current_catalog", &[], Name, |_, cx| Ok(Value::text(&cx.database))),
+    stable("pg_trigger_depth", &[], Int4, |_, cx| {
+        Ok(Value::Int4(cx.trigger_depth.load(Ordering::Relaxed) as i32))
+    }),
     stable("pg_backend_pid", &[], Int4, |_, cx| Ok(Value::Int4(cx.backend_pid))),
     stable("txid_current", &[], Int8, |_, cx| Ok(Value::Int8(cx.transaction_number()))),
     stable("txid_current_if_assigned", &[], Int8, |_, cx| {
@@ -40,7 +46,19 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         ..volatile("set_config", &[Text, Text, Bool], Text, set_config)
     },
     volatile("gen_random_uuid", &[], Uuid, |_, cx| Ok(Value::Uuid(random_uuid(cx)))),
-    volatile("pg_advisory_unlock_all", &[], Void, |_, _| Ok(Value::Null)),
+    volatile("pg_stat_statements_reset", &[], Void, |_, cx| {
+        let known = cx.catalog().role(&cx.current_user())?;
+        if !known.is_some_and(|role| role.superuser) {
+            return Err(SqlError::new(
+                SqlState::INSUFFICIENT_PRIVILEGE,
+                "permission denied for function pg_stat_statements_reset",
+            ));
+        }
+        if let Some(statements) = &cx.statements {
+            statements.reset();
+        }
+        Ok(Value::text(""))
+    }),
     stable("pg_client_encoding", &[], Name, |_, _| Ok(Value::text("UTF8"))),
     pure("pg_encoding_to_char", &[Int4], Name, |a, _| Ok(Value::text(match a {
         [Value::Int4(6)] => "UTF8",

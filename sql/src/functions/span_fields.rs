@@ -2,6 +2,7 @@
 
 use rust_decimal::Decimal;
 
+use super::extract::as_double;
 use super::library::pure;
 use super::{ScalarFunction, mismatch};
 use crate::context::EvalContext;
@@ -28,10 +29,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
 ];
 
 fn date_part(args: &[Value], cx: &EvalContext) -> Outcome {
-    match extract(args, cx)? {
-        Value::Numeric(v) => Ok(Value::Float8(numeric::to_f64(&v))),
-        other => Ok(other),
-    }
+    Ok(as_double(extract(args, cx)?))
 }
 
 fn refused(unit: &str, known: bool, name: &str) -> SqlError {

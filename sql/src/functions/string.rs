@@ -339,7 +339,7 @@ fn chr(args: &[Value], _: &EvalContext) -> Outcome {
 }
 
 /// A text as a literal; one with backslashes in the form that has escapes.
-pub(super) fn quote_literal(text: &str) -> String {
+pub fn quote_literal(text: &str) -> String {
     let doubled = text.replace('\'', "''");
     match doubled.contains('\\') {
         true => format!("E'{}'", doubled.replace('\\', "\\\\")),

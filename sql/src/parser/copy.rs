@@ -284,6 +284,25 @@ fn invalid(message: String) -> SqlError {
 /// Fills in the format's defaults and checks what goes together.
 fn settle(mut copy: CopySyntax, given: Given) -> Result<CopySyntax, SqlError> {
     let csv = copy.options.format == CopyFormat::Csv;
+    if copy.options.format == CopyFormat::Binary {
+        let refused = [
+            (
+                given.delimiter.is_some(),
+                "DELIMITER",
+                SqlState::SYNTAX_ERROR,
+            ),
+            (given.null.is_some(), "NULL", SqlState::SYNTAX_ERROR),
+            (
+                copy.options.header,
+                "HEADER",
+                SqlState::FEATURE_NOT_SUPPORTED,
+            ),
+        ];
+        if let Some((_, what, state)) = refused.into_iter().find(|(given, ..)| *given) {
+            let message = format!("cannot specify {what} in BINARY mode");
+            return Err(SqlError::new(state, message));
+        }
+    }
     if csv {
         copy.options.delimiter = b',';
         copy.options.null = String::new();
@@ -315,12 +334,6 @@ fn settle(mut copy: CopySyntax, given: Given) -> Result<CopySyntax, SqlError> {
     }
     if (copy.force_quote_all || !copy.force_quote.is_empty()) && !csv {
         return Err(only_csv("force quote"));
-    }
-    if copy.options.format == CopyFormat::Binary && copy.options.header {
-        return Err(SqlError::new(
-            SqlState::SYNTAX_ERROR,
-            "cannot specify HEADER in BINARY mode",
-        ));
     }
     let text = copy.options.format == CopyFormat::Text;
     let delimiter = copy.options.delimiter;

@@ -1,42 +1,88 @@
 //! Walking the tokens of a statement that we parse ourselves.
 
+use std::borrow::Cow;
+
 use super::lexer::{Kind, Token, syntax_error};
 use crate::error::SqlError;
 
 /// A place in a statement's tokens.
-pub(super) struct Cursor<'a> {
-    pub(super) sql: &'a str,
-    tokens: &'a [Token],
+pub(crate) struct Cursor<'a> {
+    pub(crate) sql: &'a str,
+    tokens: Cow<'a, [Token]>,
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(sql: &'a str, tokens: &'a [Token]) -> Cursor<'a> {
-        Cursor { sql, tokens, at: 0 }
+    pub(crate) fn new(sql: &'a str, tokens: &'a [Token]) -> Cursor<'a> {
+        Cursor {
+            sql,
+            tokens: Cow::Borrowed(tokens),
+            at: 0,
+        }
     }
 
-    pub(super) fn peek(&self) -> Option<Token> {
+    /// Over tokens of its own.
+    pub(crate) fn owning(sql: &'a str, tokens: Vec<Token>) -> Cursor<'a> {
+        Cursor {
+            sql,
+            tokens: Cow::Owned(tokens),
+            at: 0,
+        }
+    }
+
+    pub(crate) fn peek(&self) -> Option<Token> {
         self.tokens.get(self.at).copied()
     }
 
-    pub(super) fn next_token(&mut self) -> Option<Token> {
+    pub(crate) fn next_token(&mut self) -> Option<Token> {
         let token = self.peek();
         self.at += usize::from(token.is_some());
         token
     }
 
+    /// Is the current token the last one?
+    pub(crate) fn is_last(&self) -> bool {
+        self.at + 1 == self.tokens.len()
+    }
+
+    /// The token `n` places behind the current one.
+    pub(crate) fn peek_after(&self, n: usize) -> Option<Token> {
+        self.tokens.get(self.at + n).copied()
+    }
+
+    /// Takes all up to a token outside of brackets that ends it, which is not taken; its text.
+    pub(crate) fn text_until(&mut self, ends: &dyn Fn(&str, &Token) -> bool) -> &'a str {
+        let (mut depth, mut range) = (0usize, None);
+        while let Some(token) = self.peek() {
+            if depth == 0 && ends(self.sql, &token) {
+                break;
+            }
+            match token.kind {
+                Kind::Open => depth += 1,
+                Kind::Close if depth == 0 => break,
+                Kind::Close => depth -= 1,
+                _ => {}
+            }
+            let start = range.map_or(token.start, |(start, _)| start);
+            range = Some((start, token.end));
+            self.at += 1;
+        }
+        let text = range.and_then(|(start, end)| self.sql.get(start..end));
+        text.unwrap_or("")
+    }
+
     /// 42601 at the current token.
-    pub(super) fn unexpected(&self) -> SqlError {
+    pub(crate) fn unexpected(&self) -> SqlError {
         syntax_error(self.sql, self.peek())
     }
 
     /// Is the current token this keyword?
-    pub(super) fn sees(&self, keyword: &str) -> bool {
+    pub(crate) fn sees(&self, keyword: &str) -> bool {
         self.peek().is_some_and(|t| t.is(self.sql, keyword))
     }
 
     /// Are the current tokens these keywords?
-    pub(super) fn sees_all(&self, keywords: &[&str]) -> bool {
+    pub(crate) fn sees_all(&self, keywords: &[&str]) -> bool {
         keywords.iter().enumerate().all(|(i, keyword)| {
             self.tokens
                 .get(self.at + i)
@@ -45,14 +91,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the keyword if it is here.
-    pub(super) fn accept(&mut self, keyword: &str) -> bool {
+    pub(crate) fn accept(&mut self, keyword: &str) -> bool {
         let seen = self.sees(keyword);
         self.at += usize::from(seen);
         seen
     }
 
     /// Takes the keywords if they are all here.
-    pub(super) fn accept_all(&mut self, keywords: &[&str]) -> bool {
+    pub(crate) fn accept_all(&mut self, keywords: &[&str]) -> bool {
         let seen = self.sees_all(keywords);
         if seen {
             self.at += keywords.len();
@@ -61,7 +107,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the keyword, or 42601.
-    pub(super) fn expect(&mut self, keyword: &str) -> Result<(), SqlError> {
+    pub(crate) fn expect(&mut self, keyword: &str) -> Result<(), SqlError> {
         match self.accept(keyword) {
             true => Ok(()),
             false => Err(self.unexpected()),
@@ -69,19 +115,19 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a token of this kind if it is here.
-    pub(super) fn accept_kind(&mut self, kind: Kind) -> Option<Token> {
+    pub(crate) fn accept_kind(&mut self, kind: Kind) -> Option<Token> {
         let token = self.peek().filter(|t| t.kind == kind)?;
         self.at += 1;
         Some(token)
     }
 
     /// Takes a token of this kind, or 42601.
-    pub(super) fn expect_kind(&mut self, kind: Kind) -> Result<Token, SqlError> {
+    pub(crate) fn expect_kind(&mut self, kind: Kind) -> Result<Token, SqlError> {
         self.accept_kind(kind).ok_or_else(|| self.unexpected())
     }
 
     /// Takes an operator if it is here.
-    pub(super) fn accept_operator(&mut self, operator: &str) -> bool {
+    pub(crate) fn accept_operator(&mut self, operator: &str) -> bool {
         let seen = self
             .peek()
             .is_some_and(|t| t.kind == Kind::Operator && t.text(self.sql) == operator);
@@ -90,7 +136,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes an identifier, folded to lower case unless quoted.
-    pub(super) fn identifier(&mut self) -> Result<String, SqlError> {
+    pub(crate) fn identifier(&mut self) -> Result<String, SqlError> {
         let token = self.peek();
         match token.map(|t| (t.kind, t.text(self.sql))) {
             Some((Kind::Word, text)) => {
@@ -106,7 +152,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a name with its schema.
-    pub(super) fn qualified(&mut self) -> Result<(Option<String>, String), SqlError> {
+    pub(crate) fn qualified(&mut self) -> Result<(Option<String>, String), SqlError> {
         let first = self.identifier()?;
         if self.accept_kind(Kind::Dot).is_none() {
             return Ok((None, first));
@@ -115,12 +161,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a string literal.
-    pub(super) fn string(&mut self) -> Result<String, SqlError> {
+    pub(crate) fn string(&mut self) -> Result<String, SqlError> {
         let token = self.peek();
         match token.map(|t| (t.kind, t.text(self.sql))) {
             Some((Kind::String, text)) => {
                 self.at += 1;
                 Ok(unquoted(text))
+            }
+            Some((Kind::OtherString, text)) if text.starts_with('$') => {
+                self.at += 1;
+                let tag = text[1..].find('$').map_or(0, |end| end + 2);
+                Ok(text.get(tag..text.len() - tag).unwrap_or("").to_owned())
             }
             Some((Kind::OtherString, text)) => {
                 self.at += 1;
@@ -131,7 +182,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// 42601 unless all is read.
-    pub(super) fn end(&self) -> Result<(), SqlError> {
+    pub(crate) fn end(&self) -> Result<(), SqlError> {
         match self.peek() {
             None => Ok(()),
             Some(_) => Err(self.unexpected()),
@@ -139,16 +190,24 @@ impl<'a> Cursor<'a> {
     }
 
     /// The text from the current token to the end.
-    pub(super) fn rest(&self) -> &'a str {
+    pub(crate) fn rest(&self) -> &'a str {
         match self.peek() {
             Some(token) => self.sql.get(token.start..).unwrap_or(""),
             None => "",
         }
     }
 
+    /// The whole text with nothing but blanks before the current token: positions stay.
+    pub(crate) fn rest_in_place(&self) -> String {
+        let start = self.peek().map_or(self.sql.len(), |token| token.start);
+        let (before, rest) = self.sql.split_at(start);
+        let blank = |c: char| if c == '\n' { c } else { ' ' };
+        before.chars().map(blank).chain(rest.chars()).collect()
+    }
+
     /// The bytes between this opening bracket, the current token, and its closing one, which is
     /// taken too.
-    pub(super) fn bracketed(&mut self) -> Result<(usize, usize), SqlError> {
+    pub(crate) fn bracketed(&mut self) -> Result<(usize, usize), SqlError> {
         let open = self.expect_kind(Kind::Open)?;
         let mut depth = 1usize;
         while let Some(token) = self.next_token() {
@@ -166,7 +225,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// The text of a `'…'` literal.
-pub(super) fn unquoted(literal: &str) -> String {
+pub(crate) fn unquoted(literal: &str) -> String {
     let inner = literal
         .strip_prefix('\'')
         .and_then(|l| l.strip_suffix('\''))

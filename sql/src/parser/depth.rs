@@ -49,7 +49,7 @@ pub(crate) fn too_deep() -> SqlError {
 }
 
 /// Checks one statement.
-pub(super) fn check(sql: &str, tokens: &[Token]) -> Result<(), SqlError> {
+pub(crate) fn check(sql: &str, tokens: &[Token]) -> Result<(), SqlError> {
     // For each open level: is it a CASE, and how many operators has its current item chained.
     let mut levels: Vec<(bool, usize)> = vec![(false, 0)];
     let mut total = 0;

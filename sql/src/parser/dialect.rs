@@ -6,9 +6,11 @@
 
 use std::any::TypeId;
 
+use sqlparser::ast::{Expr, Ident};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::Token;
 
 /// The one dialect.
 #[derive(Debug)]
@@ -24,6 +26,34 @@ macro_rules! as_in_postgresql {
     };
 }
 
+/// What marks the lower bound of a BETWEEN SYMMETRIC.
+pub(crate) const SYMMETRIC: &str = "symmetric";
+
+fn between(
+    dialect: &Postgres,
+    parser: &mut Parser<'_>,
+    (expr, negated): (&Expr, bool),
+    word: String,
+) -> Result<Expr, ParserError> {
+    let precedence = dialect.prec_value(Precedence::Between);
+    let low = parser.parse_subexpr(precedence)?;
+    parser.expect_keyword(Keyword::AND)?;
+    let high = parser.parse_subexpr(precedence)?;
+    let low = match word == SYMMETRIC {
+        false => low,
+        true => Expr::Prefixed {
+            prefix: Ident::new(SYMMETRIC),
+            value: Box::new(low),
+        },
+    };
+    Ok(Expr::Between {
+        expr: Box::new(expr.clone()),
+        negated,
+        low: Box::new(low),
+        high: Box::new(high),
+    })
+}
+
 impl Dialect for Postgres {
     /// The parser asks for the PostgreSQL dialect by its type.
     fn dialect(&self) -> TypeId {
@@ -32,6 +62,10 @@ impl Dialect for Postgres {
 
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
         false
+    }
+
+    fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
+        true
     }
 
     fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
@@ -60,6 +94,42 @@ impl Dialect for Postgres {
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
         BASE.get_next_precedence(parser)
+    }
+
+    /// `FOR` is none in PostgreSQL: `SELECT 1 FOR UPDATE`.
+    fn is_column_alias(&self, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
+        *keyword != Keyword::FOR && BASE.is_column_alias(keyword, parser)
+    }
+
+    /// `BETWEEN SYMMETRIC`: the lower bound is marked.
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        expr: &Expr,
+        _precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        let is = |n: usize, keyword: Keyword| matches!(parser.peek_nth_token_ref(n).token, Token::Word(ref word) if word.keyword == keyword);
+        let negated = is(0, Keyword::NOT);
+        let at = usize::from(negated);
+        if !is(at, Keyword::BETWEEN) {
+            return None;
+        }
+        let word = match &parser.peek_nth_token_ref(at + 1).token {
+            Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
+            _ => return None,
+        };
+        if word != SYMMETRIC && word != "asymmetric" {
+            return None;
+        }
+        for _ in 0..at + 2 {
+            parser.advance_token();
+        }
+        Some(between(self, parser, (expr, negated), word))
+    }
+
+    /// `TABLE t` is read as `FROM t`, which takes its place (`table_query`).
+    fn supports_from_first_select(&self) -> bool {
+        true
     }
 
     fn prec_value(&self, precedence: Precedence) -> u8 {

@@ -8,7 +8,7 @@ use crate::error::{SqlError, SqlState};
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A keyword or an identifier without quotes.
     Word,
     /// `"identifier"`
@@ -43,27 +43,27 @@ pub(super) enum Kind {
 
 /// One token: bytes `start..end` of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
-    pub(super) start: usize,
-    pub(super) end: usize,
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
 }
 
 impl Token {
     /// The token's text.
-    pub(super) fn text<'a>(&self, sql: &'a str) -> &'a str {
+    pub(crate) fn text<'a>(&self, sql: &'a str) -> &'a str {
         sql.get(self.start..self.end).unwrap_or("")
     }
 
     /// Is it this keyword?
-    pub(super) fn is(&self, sql: &str, keyword: &str) -> bool {
+    pub(crate) fn is(&self, sql: &str, keyword: &str) -> bool {
         self.kind == Kind::Word && self.text(sql).eq_ignore_ascii_case(keyword)
     }
 }
 
 /// Walks the tokens of a text.
 #[derive(Clone)]
-pub(super) struct Lexer<'a> {
+pub(crate) struct Lexer<'a> {
     sql: &'a str,
     at: usize,
 }
@@ -71,7 +71,7 @@ pub(super) struct Lexer<'a> {
 const OPERATOR_CHARS: &[u8] = b"+-*/<>=~!@#%^&|`?";
 
 impl<'a> Lexer<'a> {
-    pub(super) fn new(sql: &'a str) -> Lexer<'a> {
+    pub(crate) fn new(sql: &'a str) -> Lexer<'a> {
         Lexer { sql, at: 0 }
     }
 
@@ -80,7 +80,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next token; `None` at the end.
-    pub(super) fn next_token(&mut self) -> Result<Option<Token>, SqlError> {
+    pub(crate) fn next_token(&mut self) -> Result<Option<Token>, SqlError> {
         self.skip_blank()?;
         let start = self.at;
         if start >= self.sql.len() {
@@ -299,7 +299,7 @@ fn is_word(b: u8) -> bool {
 }
 
 /// All tokens of a text.
-pub(super) fn tokens(sql: &str) -> Result<Vec<Token>, SqlError> {
+pub(crate) fn tokens(sql: &str) -> Result<Vec<Token>, SqlError> {
     let mut lexer = Lexer::new(sql);
     let mut out = Vec::new();
     while let Some(token) = lexer.next_token()? {
@@ -309,7 +309,7 @@ pub(super) fn tokens(sql: &str) -> Result<Vec<Token>, SqlError> {
 }
 
 /// The position of a byte in characters, from 1.
-pub(super) fn position(sql: &str, byte: usize) -> u32 {
+pub(crate) fn position(sql: &str, byte: usize) -> u32 {
     let before = sql.get(..byte).unwrap_or(sql);
     u32::try_from(before.chars().count() + 1).unwrap_or(u32::MAX)
 }
@@ -326,7 +326,7 @@ fn lexical(sql: &str, start: usize, what: &str) -> SqlError {
 
 /// 42601 at a token, or at the end of the text.
 #[cold]
-pub(super) fn syntax_error(sql: &str, token: Option<Token>) -> SqlError {
+pub(crate) fn syntax_error(sql: &str, token: Option<Token>) -> SqlError {
     match token {
         Some(token) => SqlError::new(
             SqlState::SYNTAX_ERROR,

@@ -14,27 +14,44 @@
 
 mod column_list;
 mod copy;
-mod cursor;
-mod depth;
+pub(crate) mod cursor;
+pub(crate) mod depth;
 mod dialect;
 mod identity;
-mod lexer;
+pub(crate) mod lexer;
 mod lift;
+mod merge;
 mod partition;
 mod rename;
+mod routine;
+mod security;
 mod syntax;
+mod table_query;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod utility;
 
 pub(crate) use column_list::column_list;
 pub use copy::{CopyFrom, CopySyntax};
 pub(crate) use depth::too_deep;
+pub(crate) use dialect::SYMMETRIC;
 pub use identity::IdentitySyntax;
 pub(crate) use identity::identity_options;
 pub use lift::{Lifted, Literal, lift};
+pub use merge::WhenSyntax;
+pub use partition::{PartitionChange, PartitionSyntax};
+pub use rename::calls;
 pub use rename::quoted;
 pub(crate) use rename::{mentions, renamed};
+pub use routine::{
+    AlterRoutine, ArgSyntax, Body, CreateRoutine, DropRoutine, ReturnsSyntax, RoutineChange,
+    RoutineName, RoutineSyntax, TypeOf, TypeSyntax,
+};
+pub use trigger::{CreateTrigger, TriggerAction, TriggerSyntax};
+
+pub use security::{GrantSyntax, Granted, ObjectName, SecuritySyntax};
+pub(crate) use utility::privilege_of;
 
 use crate::bound;
 use crate::error::SqlError;
@@ -60,26 +77,52 @@ pub enum Statement {
     Ready(Box<bound::Statement>),
     /// COPY.
     Copy(Box<CopySyntax>),
+    /// PREPARE.
+    Prepare(Box<PrepareSyntax>),
     /// ALTER COLUMN … SET GENERATED, DROP IDENTITY.
     Identity(Box<IdentitySyntax>),
+    /// ATTACH and DETACH PARTITION.
+    Partition(Box<PartitionSyntax>),
+    /// DECLARE … CURSOR.
+    Declare {
+        /// The cursor's name.
+        name: String,
+        /// Its options.
+        options: bound::CursorOptions,
+        /// The query.
+        query: Box<Statement>,
+    },
+    /// About functions and procedures.
+    Routine(Box<RoutineSyntax>),
+    /// About triggers.
+    Trigger(Box<TriggerSyntax>),
+    /// About privileges, owners and comments.
+    Security(Box<SecuritySyntax>),
     /// EXPLAIN.
     Explain {
-        /// ANALYZE
-        analyze: bool,
-        /// VERBOSE
-        verbose: bool,
-        /// COSTS
-        costs: bool,
+        /// How.
+        options: bound::ExplainOptions,
         /// What is explained.
         statement: Box<Statement>,
     },
+}
+
+/// PREPARE.
+#[derive(Debug)]
+pub struct PrepareSyntax {
+    /// The statement's name.
+    pub name: String,
+    /// The types of its first parameters.
+    pub types: Vec<sqlparser::ast::DataType>,
+    /// The text after AS.
+    pub text: String,
 }
 
 /// The statements of a text; none for an empty one.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
     let tokens = lexer::tokens(sql)?;
     let mut statements = Vec::new();
-    for part in tokens.split(|t| t.kind == Kind::Semicolon) {
+    for part in split(sql, &tokens) {
         let (Some(first), Some(last)) = (part.first(), part.last()) else {
             continue;
         };
@@ -103,12 +146,40 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
     Ok(statements)
 }
 
+/// The tokens of each statement, without the semicolons. Those within a body of SQL end no statement.
+fn split<'t>(sql: &str, tokens: &'t [Token]) -> Vec<&'t [Token]> {
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0usize);
+    for (i, token) in tokens.iter().enumerate() {
+        let after = |word: &str| i > start && tokens[i - 1].is(sql, word);
+        match token.kind {
+            Kind::Semicolon if depth == 0 => {
+                parts.push(&tokens[start..i]);
+                start = i + 1;
+            }
+            Kind::Word if depth == 0 => {
+                let creates = tokens[start].is(sql, "create");
+                depth = usize::from(creates && token.is(sql, "atomic") && after("begin"));
+            }
+            Kind::Word if token.is(sql, "case") => depth += 1,
+            Kind::Word if token.is(sql, "end") => depth -= 1,
+            _ => {}
+        }
+    }
+    parts.push(&tokens[start..]);
+    parts
+}
+
 fn parse_one(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
     depth::check(text, tokens)?;
     if tokens.first().is_some_and(|first| first.is(text, "alter"))
         && let Some(syntax) = identity::alter(text, tokens)?
     {
         return Ok(Statement::Identity(Box::new(syntax)));
+    }
+    if tokens.first().is_some_and(|first| first.is(text, "alter"))
+        && let Some(syntax) = partition::alter(text, tokens)?
+    {
+        return Ok(Statement::Partition(Box::new(syntax)));
     }
     match utility::parse(text, tokens)? {
         Some(statement) => Ok(statement),
@@ -127,6 +198,67 @@ pub(crate) fn parse_query(sql: &str) -> Result<Box<sqlparser::ast::Query>, SqlEr
 pub(crate) fn overriding(sql: &str) -> Option<bool> {
     let tokens = lexer::tokens(sql).ok()?;
     syntax::overriding_at(sql, &tokens).map(|(_, system)| system)
+}
+
+/// The expression behind the columns of ON CONFLICT, `(a) WHERE …`, in its place.
+pub(crate) fn conflict_filter(sql: &str) -> Result<Option<sqlparser::ast::Expr>, SqlError> {
+    let tokens = lexer::tokens(sql)?;
+    let Some(range) = syntax::conflict_filter_at(sql, &tokens) else {
+        return Ok(None);
+    };
+    let alone = partition::only(sql, range.start + "where".len()..range.end);
+    parse_expression(&alone).map(Some)
+}
+
+/// Says a CREATE INDEX that it is ON ONLY the table?
+pub(crate) fn index_only(sql: &str) -> bool {
+    let tokens = lexer::tokens(sql);
+    tokens.is_ok_and(|tokens| partition::index_only(sql, &tokens).is_some())
+}
+
+/// What ON CONFLICT names, each without brackets around it, where there are not only columns among it.
+pub(crate) fn conflict_target(sql: &str) -> Result<Option<Vec<sqlparser::ast::Expr>>, SqlError> {
+    let tokens = lexer::tokens(sql)?;
+    let Some(range) = syntax::conflict_expressions_at(sql, &tokens) else {
+        return Ok(None);
+    };
+    let mut parts = Vec::new();
+    for part in utility::top_level_parts(sql.get(range).unwrap_or(""))? {
+        let mut expr = parse_expression(part)?;
+        while let sqlparser::ast::Expr::Nested(inner) = expr {
+            expr = *inner;
+        }
+        parts.push(expr);
+    }
+    Ok(Some(parts))
+}
+
+/// What the WHEN clauses of a MERGE say.
+pub(crate) fn whens(sql: &str) -> Vec<WhenSyntax> {
+    lexer::tokens(sql).map_or_else(|_| Vec::new(), |tokens| merge::whens(sql, &tokens))
+}
+
+/// The statements of a body that was written as SQL: `RETURN expression`, or `BEGIN ATOMIC … END`.
+pub(crate) fn atomic_body(sql: &str) -> Result<String, SqlError> {
+    let tokens = lexer::tokens(sql)?;
+    let inner = match &tokens[..] {
+        [begin, atomic, inner @ .., end]
+            if begin.is(sql, "begin") && atomic.is(sql, "atomic") && end.is(sql, "end") =>
+        {
+            inner
+        }
+        [first, ..] if first.is(sql, "return") => &tokens[..],
+        _ => return Err(lexer::syntax_error(sql, tokens.first().copied())),
+    };
+    let statements = inner.split(|t| t.kind == Kind::Semicolon);
+    let texts = statements.filter_map(|part| {
+        let (first, last) = (part.first()?, part.last()?);
+        Some(match first.is(sql, "return") {
+            true => format!("SELECT {}", sql.get(first.end..last.end).unwrap_or("")),
+            false => sql.get(first.start..last.end).unwrap_or("").to_owned(),
+        })
+    });
+    Ok(texts.collect::<Vec<_>>().join("; "))
 }
 
 /// Parses an expression that stands alone, as the catalog keeps DEFAULTs.

@@ -1,9 +1,126 @@
-//! `PARTITION BY HASH (column)` of CREATE TABLE. PostgreSQL has it before WITH and sqlparser after, so it
-//! is parsed by itself and is blank where the rest is parsed.
+//! `PARTITION BY` of CREATE TABLE: PostgreSQL has it before WITH and sqlparser after, so it is parsed by itself and is
+//! blank where the rest is parsed. And partitions that come and go: ATTACH and DETACH PARTITION.
 
 use std::ops::Range;
 
-use super::lexer::{Kind, Token};
+use sqlparser::ast;
+
+use super::cursor::Cursor;
+use super::lexer::{Kind, Token, syntax_error};
+use super::syntax;
+use crate::error::SqlError;
+
+/// Schema and name.
+pub type Name = (Option<String>, String);
+
+/// ATTACH or DETACH PARTITION.
+#[derive(Debug)]
+pub struct PartitionSyntax {
+    /// The partitioned table, or index.
+    pub parent: Name,
+    /// It is an index.
+    pub of_index: bool,
+    /// IF EXISTS
+    pub if_exists: bool,
+    /// The partition.
+    pub partition: Name,
+    /// What happens to it.
+    pub change: PartitionChange,
+}
+
+/// What happens to a partition.
+#[derive(Debug)]
+pub enum PartitionChange {
+    /// ATTACH; an index has no bound.
+    Attach(Option<ast::ForValues>),
+    /// DETACH
+    Detach,
+}
+
+/// Such a statement; `None` for any other.
+pub(super) fn alter(text: &str, tokens: &[Token]) -> Result<Option<PartitionSyntax>, SqlError> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let changes = |i: &usize| (is(*i, "attach") || is(*i, "detach")) && is(i + 1, "partition");
+    let of_index = is(1, "index");
+    let Some(at) = (2..tokens.len()).find(changes) else {
+        return Ok(None);
+    };
+    if !of_index && !is(1, "table") {
+        return Ok(None);
+    }
+    let mut c = Cursor::new(text, &tokens[2..]);
+    let if_exists = c.accept_all(&["if", "exists"]);
+    c.accept("only");
+    let parent = c.qualified()?;
+    if c.accept_all(&["detach", "partition"]) {
+        let partition = c.qualified()?;
+        if c.peek()
+            .is_some_and(|t| t.is(text, "concurrently") || t.is(text, "finalize"))
+        {
+            return Err(SqlError::unsupported("DETACH PARTITION CONCURRENTLY"));
+        }
+        nothing_left(&c, text)?;
+        return Ok(Some(PartitionSyntax {
+            parent,
+            of_index,
+            if_exists,
+            partition,
+            change: PartitionChange::Detach,
+        }));
+    }
+    if !c.accept_all(&["attach", "partition"]) {
+        return Err(syntax_error(text, tokens.get(at).copied()));
+    }
+    let partition = c.qualified()?;
+    let bound = match c.peek() {
+        None if of_index => None,
+        None => return Err(syntax_error(text, None)),
+        Some(first) if of_index => return Err(syntax_error(text, Some(first))),
+        Some(first) => {
+            let last = tokens.last().map_or(first.end, |last| last.end);
+            Some(bound(text, first.start..last, tokens)?)
+        }
+    };
+    Ok(Some(PartitionSyntax {
+        parent,
+        of_index,
+        if_exists,
+        partition,
+        change: PartitionChange::Attach(bound),
+    }))
+}
+
+fn nothing_left(c: &Cursor<'_>, text: &str) -> Result<(), SqlError> {
+    match c.peek() {
+        None => Ok(()),
+        token => Err(syntax_error(text, token)),
+    }
+}
+
+/// `FOR VALUES …` or `DEFAULT`: as of a CREATE TABLE, which is written over what stands before.
+fn bound(text: &str, range: Range<usize>, tokens: &[Token]) -> Result<ast::ForValues, SqlError> {
+    const CREATE: &str = "CREATE TABLE a PARTITION OF b ";
+    let alone = only(text, range.clone());
+    let head = &alone[..range.start];
+    let whole = match head.len() >= CREATE.len() && head.is_ascii() {
+        true => CREATE.to_owned() + &alone[CREATE.len()..],
+        false => CREATE.to_owned() + &alone,
+    };
+    match syntax::plain_statement(&whole, text, tokens)? {
+        ast::Statement::CreateTable(create) => create
+            .for_values
+            .ok_or_else(|| syntax_error(text, tokens.last().copied())),
+        _ => Err(syntax_error(text, tokens.last().copied())),
+    }
+}
+
+/// Says a CREATE INDEX that it is ON ONLY the table?
+pub(super) fn index_only(text: &str, tokens: &[Token]) -> Option<Token> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let creates = is(0, "create") && (is(1, "index") || is(1, "unique"));
+    let at = (2..tokens.len()).find(|i| is(*i, "on"))?;
+    (creates && is(at + 1, "only")).then(|| tokens[at + 1])
+}
 
 /// The bytes of the clause and of the strategy with its columns, if the statement has one.
 pub(super) fn clause(text: &str, tokens: &[Token]) -> Option<(Range<usize>, Range<usize>)> {

@@ -11,6 +11,19 @@ pub(crate) fn mentions(text: &str, name: &str) -> bool {
     !places(text, name).is_empty()
 }
 
+/// Does the text call the function `name`?
+pub fn calls(text: &str, name: &str) -> bool {
+    let tokens = lexer::tokens(text).unwrap_or_default();
+    tokens.windows(2).any(|pair| {
+        let named = match pair[0].kind {
+            Kind::Word => pair[0].text(text).to_ascii_lowercase() == name,
+            Kind::QuotedIdent => unquoted(pair[0].text(text)) == name,
+            _ => false,
+        };
+        named && pair[1].text(text) == "("
+    })
+}
+
 /// The expression with the column `from` called `to`.
 pub(crate) fn renamed(text: &str, from: &str, to: &str) -> String {
     let mut renamed = text.to_owned();

@@ -10,7 +10,7 @@ use sqlparser::tokenizer::Token as SqlToken;
 use super::depth::too_deep;
 use super::dialect::Postgres;
 use super::lexer::{Kind, Token, syntax_error};
-use super::{Statement, column_list, identity, partition, position_of};
+use super::{Statement, column_list, identity, merge, partition, position_of, table_query};
 use crate::error::{SqlError, SqlState};
 
 /// Brackets are limited before (`depth`); this is for what recurses without them.
@@ -19,7 +19,7 @@ const RECURSION_MAX: usize = 300;
 static DIALECT: Postgres = Postgres;
 
 pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlError> {
-    let mut patched = patch(text, tokens);
+    let mut patched = patch(text, tokens)?;
     let clause = partition::clause(text, tokens);
     if let Some((clause, _)) = &clause {
         patched = Cow::Owned(partition::without(&patched, clause.clone()));
@@ -35,6 +35,20 @@ pub(super) fn statement(text: &str, tokens: &[Token]) -> Result<Statement, SqlEr
     Ok(Statement::Sql(Box::new(parsed)))
 }
 
+/// A statement that is put together of parts of `text`, whose errors are at its places.
+pub(super) fn plain_statement(
+    whole: &str,
+    text: &str,
+    tokens: &[Token],
+) -> Result<ast::Statement, SqlError> {
+    let mut parser = parser(whole, text, tokens)?;
+    let parsed = parser
+        .parse_statement()
+        .map_err(|e| syntax_fault(e, text, tokens))?;
+    finished(&mut parser, text, tokens)?;
+    Ok(parsed)
+}
+
 fn partition_by(text: &str, by: Range<usize>, tokens: &[Token]) -> Result<ast::Expr, SqlError> {
     let alone = partition::only(text, by);
     let mut parser = parser(&alone, text, tokens)?;
@@ -46,7 +60,7 @@ fn partition_by(text: &str, by: Range<usize>, tokens: &[Token]) -> Result<ast::E
 }
 
 pub(super) fn query(text: &str, tokens: &[Token]) -> Result<Box<ast::Query>, SqlError> {
-    let patched = patch(text, tokens);
+    let patched = patch(text, tokens)?;
     let mut parser = parser(&patched, text, tokens)?;
     let parsed = parser
         .parse_query()
@@ -56,7 +70,8 @@ pub(super) fn query(text: &str, tokens: &[Token]) -> Result<Box<ast::Query>, Sql
 }
 
 pub(super) fn expression(text: &str, tokens: &[Token]) -> Result<ast::Expr, SqlError> {
-    let mut parser = parser(text, text, tokens)?;
+    let patched = patch(text, tokens)?;
+    let mut parser = parser(&patched, text, tokens)?;
     let parsed = parser
         .parse_expr()
         .map_err(|e| syntax_fault(e, text, tokens))?;
@@ -91,7 +106,7 @@ fn finished(parser: &mut Parser<'_>, text: &str, tokens: &[Token]) -> Result<(),
 }
 
 /// Blanks out words that change nothing here and that sqlparser does not know; positions stay.
-fn patch<'a>(text: &'a str, tokens: &[Token]) -> Cow<'a, str> {
+fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> {
     let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
     let mut blanked: Vec<Token> = Vec::new();
     if is(0, "create") && is(1, "unlogged") {
@@ -100,6 +115,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Cow<'a, str> {
     if is(1, "index") && is(2, "concurrently") && is(0, "drop") {
         blanked.push(tokens[2]);
     }
+    blanked.extend(partition::index_only(text, tokens));
     if let Some(list) = column_list::brackets(text, tokens) {
         blanked.extend(&tokens[list]);
     }
@@ -109,7 +125,36 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Cow<'a, str> {
     if let Some((i, _)) = overriding_at(text, tokens) {
         blanked.extend(&tokens[i..i + 3]);
     }
+    let target = conflict_expressions_at(text, tokens);
+    if let Some(range) = conflict_filter_at(text, tokens) {
+        let within = tokens.iter().filter(|token| range.contains(&token.start));
+        blanked.extend(within);
+    }
     for i in 0..tokens.len() {
+        if is(i, "rows")
+            && is(i + 1, "from")
+            && tokens.get(i + 2).is_some_and(|t| t.kind == Kind::Open)
+        {
+            return Err(SqlError::unsupported("ROWS FROM"));
+        }
+        if is(i, "exclude") && is(i + 1, "no") && is(i + 2, "others") {
+            blanked.extend(&tokens[i..i + 3]);
+        } else if is(i, "exclude")
+            && (is(i + 1, "current") || is(i + 1, "group") || is(i + 1, "ties"))
+        {
+            return Err(SqlError::unsupported("EXCLUDE in a window frame"));
+        }
+        if is(i, "only") && i > 0 && may_be_only(text, tokens[i - 1]) {
+            blanked.push(tokens[i]);
+            let bracket = |at: usize, kind: Kind| tokens.get(at).filter(|t| t.kind == kind);
+            let close = (i + 3..i + 6).find_map(|at| bracket(at, Kind::Close));
+            if let (Some(open), Some(close)) = (bracket(i + 1, Kind::Open), close) {
+                blanked.extend([open, close]);
+            }
+        }
+        if is_compared_row(text, tokens, i) {
+            blanked.extend(&tokens[i + 1..i + 3]);
+        }
         if !is(i, "for") {
             continue;
         }
@@ -119,14 +164,138 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Cow<'a, str> {
             blanked.push(tokens[i + 1]);
         }
     }
-    if blanked.is_empty() {
-        return Cow::Borrowed(text);
+    let commas = locked_commas(text, tokens);
+    let merged = merge::patches(text, tokens);
+    let tables = table_query::tables(text, tokens)?;
+    if blanked.is_empty()
+        && commas.is_empty()
+        && merged.is_empty()
+        && tables.is_empty()
+        && target.is_none()
+    {
+        return Ok(Cow::Borrowed(text));
     }
     let mut patched = text.to_owned();
+    if let Some(target) = target {
+        // A column in the place of the expressions, which are read apart.
+        let blanks = " ".repeat(target.len() - 1);
+        patched.replace_range(target, &("x".to_owned() + &blanks));
+    }
+    for (range, shorter) in merged {
+        let blanks = range.len() - shorter.len();
+        patched.replace_range(range, &(shorter.to_owned() + &" ".repeat(blanks)));
+    }
+    for table in &tables {
+        patched.replace_range(table.start..table.end, "FROM ");
+    }
+    for comma in commas {
+        patched.replace_range(comma.start..comma.end, ".");
+    }
     for token in blanked {
         patched.replace_range(token.start..token.end, &" ".repeat(token.end - token.start));
     }
-    Cow::Owned(patched)
+    if let Some(table) = tables
+        .first()
+        .filter(|table| table_query::is_inserted(text, tokens, table))
+    {
+        // Here FROM would be taken for an alias; what follows is told of at another place than it stands.
+        patched.replace_range(table.start..table.end, "SELECT * FROM");
+    }
+    Ok(Cow::Owned(patched))
+}
+
+/// Is it the name in `name.*` where rows are compared? `name` alone says the same there.
+fn is_compared_row(text: &str, tokens: &[Token], i: usize) -> bool {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let kind = |i: usize| tokens.get(i).map(|t: &Token| t.kind);
+    let compares = |i: usize| {
+        let token = tokens.get(i).filter(|t| t.kind == Kind::Operator);
+        token.is_some_and(|t| ["=", "<>", "!=", "<", ">", "<=", ">="].contains(&t.text(text)))
+    };
+    let is_row = matches!(kind(i), Some(Kind::Word | Kind::QuotedIdent))
+        && kind(i + 1) == Some(Kind::Dot)
+        && tokens.get(i + 2).is_some_and(|t| t.text(text) == "*");
+    let behind = || {
+        let distinct = i >= 3 && is(i - 1, "from") && is(i - 2, "distinct");
+        (distinct && (is(i - 3, "is") || is(i - 3, "not"))) || (i >= 1 && compares(i - 1))
+    };
+    is_row && (is(i + 3, "is") || compares(i + 3) || behind())
+}
+
+/// May ONLY, which says that no other table is one of its kind, stand behind the word?
+fn may_be_only(text: &str, before: Token) -> bool {
+    let words = ["from", "join", "update", "using", "into", "truncate"];
+    before.kind == Kind::Comma || words.iter().any(|word| before.is(text, word))
+}
+
+/// The bytes between the brackets behind ON CONFLICT, where more than names and commas is there.
+pub(super) fn conflict_expressions_at(text: &str, tokens: &[Token]) -> Option<Range<usize>> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let open = (2..tokens.len())
+        .find(|&i| is(i - 2, "on") && is(i - 1, "conflict") && tokens[i].kind == Kind::Open)?;
+    let (mut depth, mut plain) = (1usize, true);
+    for token in &tokens[open + 1..] {
+        match token.kind {
+            Kind::Open => depth += 1,
+            Kind::Close => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            let range = tokens[open].end..token.start;
+            return (!plain && !range.is_empty()).then_some(range);
+        }
+        plain &= matches!(token.kind, Kind::Word | Kind::QuotedIdent | Kind::Comma);
+    }
+    None
+}
+
+/// The bytes of `WHERE …` behind the columns of ON CONFLICT.
+pub(super) fn conflict_filter_at(text: &str, tokens: &[Token]) -> Option<Range<usize>> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let on = (0..tokens.len()).find(|&i| {
+        is(i, "on")
+            && is(i + 1, "conflict")
+            && tokens.get(i + 2).is_some_and(|t| t.kind == Kind::Open)
+    })?;
+    let mut depth = 0usize;
+    let mut from = None;
+    for (i, token) in tokens.iter().enumerate().skip(on + 2) {
+        match token.kind {
+            Kind::Open => depth += 1,
+            Kind::Close => depth = depth.saturating_sub(1),
+            _ if depth > 0 => {}
+            Kind::Word if from.is_none() => {
+                if !is(i, "where") {
+                    return None;
+                }
+                from = Some(token.start);
+            }
+            Kind::Word if is(i, "do") => return Some(from?..token.start),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The commas between the names of `FOR UPDATE OF a, b`: sqlparser reads one name, which may have dots.
+fn locked_commas(text: &str, tokens: &[Token]) -> Vec<Token> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let has = |i: usize, kind: Kind| tokens.get(i).is_some_and(|t: &Token| t.kind == kind);
+    let mut commas = Vec::new();
+    for i in 1..tokens.len() {
+        let strength = is(i - 1, "update") || is(i - 1, "share");
+        let mut before = i.saturating_sub(2);
+        before -= usize::from(is(before, "key") && before > 0);
+        before -= usize::from(is(before, "no") && before > 0);
+        if is(i, "of") && strength && is(before, "for") {
+            let mut at = i + 2;
+            while has(at, Kind::Comma) {
+                commas.push(tokens[at]);
+                at += 2;
+            }
+        }
+    }
+    commas
 }
 
 /// Where `OVERRIDING SYSTEM VALUE` is, and whether it is that and not USER.
@@ -143,9 +312,9 @@ pub(super) fn overriding_at(text: &str, tokens: &[Token]) -> Option<(usize, bool
 }
 
 /// Statements of PostgreSQL that we do not have, by their first words.
-const COMMANDS: [&str; 14] = [
-    "alter", "call", "cluster", "comment", "create", "drop", "grant", "import", "merge",
-    "reassign", "refresh", "revoke", "security", "with",
+const COMMANDS: [&str; 13] = [
+    "alter", "call", "cluster", "comment", "create", "drop", "grant", "import", "reassign",
+    "refresh", "revoke", "security", "with",
 ];
 
 /// What to say of a statement that sqlparser refuses: a command we do not have is 0A000.

@@ -1,19 +1,27 @@
 //! The statements we read ourselves: transaction control, settings, PREPARE, COPY, EXPLAIN, and
 //! those that PostgreSQL has for maintenance, which are accepted.
 
+mod cursor;
+mod explain;
 mod role;
+mod routine;
 mod schema;
+mod security;
 mod sequence;
 mod settings;
 mod transaction;
+mod trigger;
+mod user_type;
 
+pub(crate) use security::privilege_of;
 pub(super) use sequence::new_options as sequence_options;
 
 use super::cursor::Cursor;
 use super::lexer::{Kind, Token};
-use super::{Statement, copy, lexer, parse_one, syntax};
+use super::{PrepareSyntax, Statement, copy, lexer, syntax};
 use crate::bound::{self, DiscardKind};
 use crate::error::{SqlError, SqlState};
+use crate::notify::{Listening, Notification};
 
 /// The statement's tree if it is one of ours.
 pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, SqlError> {
@@ -24,6 +32,17 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
     let word = first.text(text).to_ascii_lowercase();
     cursor.next_token();
     let c = &mut cursor;
+    if let Some(statement) = trigger::parse(&word, c)? {
+        return Ok(Some(statement));
+    }
+    if let Some(statement) = security::parse(&word, c)? {
+        return Ok(Some(statement));
+    }
+    if matches!(word.as_str(), "create" | "alter" | "drop")
+        && let Some(statement) = routine::parse(&word, c)?
+    {
+        return Ok(Some(statement));
+    }
     let statement = match word.as_str() {
         "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release" => {
             transaction::parse(&word, c)?
@@ -36,18 +55,29 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
                 Some(statement) => statement,
                 None => match schema::parse(&word, c)? {
                     Some(statement) => statement,
-                    None => return Ok(None),
+                    None => match user_type::parse(&word, c)? {
+                        Some(statement) => statement,
+                        None => return Ok(None),
+                    },
                 },
             },
         },
         "copy" => return Ok(Some(Statement::Copy(Box::new(copy::parse(c)?)))),
-        "explain" => return explain(c).map(Some),
-        "prepare" => prepare(c)?,
+        "call" => return routine::call(c).map(Some),
+        "do" => routine::anonymous(c)?,
+        "explain" => return explain::parse(c).map(Some),
+        "prepare" => {
+            let syntax = prepare(c)?;
+            cursor.end()?;
+            return Ok(Some(Statement::Prepare(Box::new(syntax))));
+        }
         "deallocate" => {
             c.accept("prepare");
             bound::Statement::Deallocate(all_or_name(c)?)
         }
         "discard" => discard(c)?,
+        "declare" => return cursor::declare(c).map(Some),
+        "fetch" | "move" => cursor::fetch(c, word == "move")?,
         "close" => bound::Statement::Close(all_or_name(c)?),
         "checkpoint" => bound::Statement::Checkpoint,
         "vacuum" => {
@@ -63,12 +93,22 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
             bound::Statement::LockTable
         }
         "unlisten" => {
-            if !c.accept_operator("*") {
-                c.identifier()?;
-            }
-            bound::Statement::Unlisten
+            let all = c.accept_operator("*");
+            bound::Statement::Listen(match all {
+                true => Listening::ToNothing,
+                false => Listening::NoMore(c.identifier()?),
+            })
         }
-        "move" | "fetch" | "declare" | "do" | "listen" | "notify" | "reindex" | "cluster" => {
+        "listen" => bound::Statement::Listen(Listening::To(c.identifier()?)),
+        "notify" => {
+            let channel = c.identifier()?;
+            let payload = match c.accept_kind(Kind::Comma) {
+                Some(_) => c.string()?,
+                None => String::new(),
+            };
+            bound::Statement::Notify(Notification { channel, payload })
+        }
+        "reindex" | "cluster" => {
             return Err(SqlError::unsupported(word.to_ascii_uppercase()));
         }
         _ => return Ok(None),
@@ -126,19 +166,18 @@ fn discard(cursor: &mut Cursor<'_>) -> Result<bound::Statement, SqlError> {
 }
 
 /// `PREPARE name [(types)] AS statement`
-fn prepare(cursor: &mut Cursor<'_>) -> Result<bound::Statement, SqlError> {
+fn prepare(cursor: &mut Cursor<'_>) -> Result<PrepareSyntax, SqlError> {
     if cursor.sees("transaction") {
         return Err(SqlError::unsupported("PREPARE TRANSACTION"));
     }
     let name = cursor.identifier()?;
-    let mut param_types = Vec::new();
+    let mut types = Vec::new();
     if cursor.peek().is_some_and(|t| t.kind == Kind::Open) {
         let (start, end) = cursor.bracketed()?;
         let list = cursor.sql.get(start..end).unwrap_or("");
         for text in top_level_parts(list)? {
             let tokens = lexer::tokens(text)?;
-            let data_type = syntax::data_type(text, &tokens)?;
-            param_types.push(crate::binder::type_of(&data_type)?);
+            types.push(syntax::data_type(text, &tokens)?);
         }
     }
     cursor.expect("as")?;
@@ -147,15 +186,11 @@ fn prepare(cursor: &mut Cursor<'_>) -> Result<bound::Statement, SqlError> {
         return Err(cursor.unexpected());
     }
     skip(cursor);
-    Ok(bound::Statement::Prepare {
-        name,
-        param_types,
-        text,
-    })
+    Ok(PrepareSyntax { name, types, text })
 }
 
 /// The parts of a list between the commas outside of brackets.
-fn top_level_parts(list: &str) -> Result<Vec<&str>, SqlError> {
+pub(super) fn top_level_parts(list: &str) -> Result<Vec<&str>, SqlError> {
     let mut parts = Vec::new();
     let (mut depth, mut start) = (0usize, 0);
     for token in lexer::tokens(list)? {
@@ -171,69 +206,4 @@ fn top_level_parts(list: &str) -> Result<Vec<&str>, SqlError> {
     }
     parts.push(&list[start..]);
     Ok(parts)
-}
-
-/// `EXPLAIN [ANALYZE] [VERBOSE] statement` or `EXPLAIN (option [value], …) statement`
-fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
-    let (mut analyze, mut verbose, mut costs) = (false, false, true);
-    if cursor.accept_kind(Kind::Open).is_some() {
-        loop {
-            let option = cursor.identifier()?;
-            let value = match cursor.peek().map(|t| t.kind) {
-                Some(Kind::Comma | Kind::Close) => None,
-                Some(Kind::String) => Some(cursor.string()?),
-                _ => {
-                    let token = cursor.next_token();
-                    token.map(|t| t.text(cursor.sql).to_ascii_lowercase())
-                }
-            };
-            let on = value
-                .as_deref()
-                .is_none_or(|v| crate::settings::parse_bool(v).unwrap_or(false));
-            match option.as_str() {
-                "analyze" | "analyse" => analyze = on,
-                "verbose" => verbose = on,
-                "costs" => costs = on,
-                "buffers" | "timing" | "summary" | "settings" | "wal" => {}
-                "format" if value.as_deref() == Some("text") => {}
-                "format" => return Err(SqlError::unsupported("EXPLAIN with another FORMAT")),
-                other => {
-                    return Err(SqlError::new(
-                        SqlState::SYNTAX_ERROR,
-                        format!("unrecognized EXPLAIN option \"{other}\""),
-                    ));
-                }
-            }
-            if cursor.accept_kind(Kind::Comma).is_none() {
-                cursor.expect_kind(Kind::Close)?;
-                break;
-            }
-        }
-    } else {
-        analyze = cursor.accept("analyze") || cursor.accept("analyse");
-        verbose = cursor.accept("verbose");
-    }
-    let rest = cursor.rest();
-    let shift = cursor
-        .peek()
-        .map_or(0, |t| lexer::position(cursor.sql, t.start) - 1);
-    let tokens = lexer::tokens(rest)?;
-    let explainable = tokens.first().is_some_and(|t| {
-        [
-            "select", "insert", "update", "delete", "values", "execute", "with", "table",
-        ]
-        .iter()
-        .any(|w| t.is(rest, w))
-            || t.kind == Kind::Open
-    });
-    if !explainable {
-        return Err(cursor.unexpected());
-    }
-    let statement = parse_one(rest, &tokens).map_err(|e| super::shifted(e, shift))?;
-    Ok(Statement::Explain {
-        analyze,
-        verbose,
-        costs,
-        statement: Box::new(statement),
-    })
 }

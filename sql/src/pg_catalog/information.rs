@@ -2,9 +2,10 @@
 
 use super::names::namespaces;
 use super::objects::{expression, is_of_identity, parent_index};
+use super::privileges::owner_name;
 use super::rows::Rows;
-use super::{Around, Constraint, role_name};
-use crate::catalog::{CATALOG_SCHEMA, Identity, Referential, SUPERUSER_OID, TableDef};
+use super::{Around, Constraint};
+use crate::catalog::{CATALOG_SCHEMA, Identity, ObjectKind, Referential, Snapshot, TableDef};
 use crate::types::{Type, TypeKind};
 use crate::value::Value;
 
@@ -18,12 +19,14 @@ fn number(number: u32) -> Value {
 
 /// `schemata`.
 pub fn schemata(rows: &mut Rows, around: &Around<'_>) {
-    let owner = role_name(around.snapshot, SUPERUSER_OID).unwrap_or_default();
-    for (_, name) in namespaces(around.snapshot) {
+    for (oid, name) in namespaces(around.snapshot) {
         rows.add([
             ("catalog_name", Value::text(around.database)),
             ("schema_name", Value::text(name)),
-            ("schema_owner", Value::text(&owner)),
+            (
+                "schema_owner",
+                owner_name(around.snapshot, ObjectKind::Schema, oid),
+            ),
         ]);
     }
 }
@@ -110,11 +113,20 @@ pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// What is known of a column of a type, by the names of `columns`.
-fn of_type(ty: Type) -> Vec<(&'static str, Value)> {
+fn of_type(ty: Type, snapshot: &Snapshot) -> Vec<(&'static str, Value)> {
     use TypeKind as T;
+    let schema = snapshot.types().with_oid(ty.oid());
+    let schema = schema.map_or(CATALOG_SCHEMA, |of| &of.schema);
     let mut all = vec![
-        ("data_type", Value::text(ty.kind.name())),
-        ("udt_schema", Value::text(CATALOG_SCHEMA)),
+        (
+            "data_type",
+            Value::text(match ty.kind {
+                T::Enum(_) => "USER-DEFINED",
+                T::Array(_) => "ARRAY",
+                kind => kind.name(),
+            }),
+        ),
+        ("udt_schema", Value::text(schema)),
         ("udt_name", Value::text(ty.kind.catalog_name())),
     ];
     let digits = |precision: u32, radix: u32, scale: Option<u32>| {
@@ -198,7 +210,12 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
             ("is_updatable", updatable),
         ];
         let nothing = NUMBERS.map(|column| (column, Value::Null));
-        rows.add(nothing.into_iter().chain(own).chain(of_type(ty)));
+        rows.add(
+            nothing
+                .into_iter()
+                .chain(own)
+                .chain(of_type(ty, around.snapshot)),
+        );
     };
     for relation in super::Relation::all() {
         for (at, (name, ty)) in (1..).zip(&relation.columns) {

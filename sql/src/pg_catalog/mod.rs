@@ -5,7 +5,12 @@
 //! relations.txt ─► relation.rs  which relations there are, and their columns
 //! Snapshot ──────► objects.rs   pg_class, pg_attribute, pg_index, pg_constraint, pg_attrdef
 //! types.txt ─────► types.rs     pg_type
+//!                  families.rs  partitioned tables and partitions
+//!                  depend.rs    pg_depend, pg_rewrite
+//!                  routines.rs   pg_proc of users' functions     triggers.rs      pg_trigger
+//!                  user_types.rs what of pg_type users made, pg_enum
 //!                  server.rs    namespaces, roles, databases, settings, access methods and their kin
+//!                  privileges.rs owners, privileges, comments     grants.rs  those of information_schema
 //!                  views.rs     pg_tables and pg_indexes          information.rs  information_schema
 //!                  names.rs     names and oids of objects         shown.rs        definitions as SQL
 //! ```
@@ -13,28 +18,50 @@
 //! rows here is about something that is not there, and is empty. Objects have PostgreSQL's oids where PostgreSQL has them, and
 //! are the user's from 16384 on.
 
+pub mod class;
+mod depend;
+mod families;
+mod grants;
 mod information;
 mod names;
 mod objects;
+mod privileges;
 mod relation;
+mod routines;
 mod rows;
 mod server;
 mod shown;
+mod triggers;
 mod types;
+mod user_types;
+mod view_text;
 mod views;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::catalog::Snapshot;
+use crate::cursors::CursorInfo;
 use crate::settings::Settings;
+use crate::statements::NamedStatement;
 use crate::value::Value;
 
+pub use families::{bound_text, edges_text, partition_bound, partition_constraint, partition_key};
 pub use names::{
     INFORMATION_NAMESPACE, PG_CATALOG_NAMESPACE, PUBLIC_NAMESPACE, namespace_name, namespace_oid,
     procedure_name, procedure_oid, procedures, relation_name, relation_oid, role_name, role_oid,
     type_name, type_oid,
 };
-pub use objects::{comment, serial_sequence};
+pub(crate) use objects::SEQUENCE_COLUMNS;
+pub use objects::{comment, serial_sequence, takes_values_of};
+pub use privileges::{comment as comment_on, shown as shown_acl};
 pub use relation::Relation;
-pub use shown::{Constraint, index_column, index_definition};
+pub use routines::{routine_arguments, routine_definition, routine_result};
+pub use rows::Rows;
+pub use server::DATABASE_OID;
+pub use shown::{Constraint, index_column, index_definition, without_parentheses};
+pub use triggers::{trigger_comment, trigger_definition};
+pub use view_text::view_text;
 
 /// What rows are made of.
 pub struct Around<'a> {
@@ -44,6 +71,10 @@ pub struct Around<'a> {
     pub settings: &'a Settings,
     /// The database's name.
     pub database: &'a str,
+    /// The session's cursors.
+    pub cursors: &'a [CursorInfo],
+    /// The statements that the session has prepared.
+    pub prepared: &'a HashMap<Box<str>, Arc<dyn NamedStatement>>,
 }
 
 /// All rows of a relation.
@@ -56,20 +87,38 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_index") => objects::indexes,
         ("pg_catalog", "pg_constraint") => objects::constraints,
         ("pg_catalog", "pg_sequence") => objects::sequences,
-        ("pg_catalog", "pg_depend") => objects::dependencies,
-        ("pg_catalog", "pg_description") => objects::descriptions,
+        ("pg_catalog", "pg_trigger") => triggers::triggers,
+        ("pg_catalog", "pg_partitioned_table") => families::partitioned_tables,
+        ("pg_catalog", "pg_inherits") => families::inherits,
+        ("pg_catalog", "pg_depend") => depend::dependencies,
+        ("pg_catalog", "pg_rewrite") => depend::rules,
+        ("pg_catalog", "pg_description") => |rows, around| {
+            objects::descriptions(rows, around);
+            privileges::descriptions(rows, around);
+        },
+        ("pg_catalog", "pg_shdescription") => privileges::shared_descriptions,
+        ("pg_catalog", "pg_auth_members") => privileges::members,
+        ("pg_catalog", "pg_group") => privileges::groups,
+        ("pg_catalog", "pg_default_acl") => privileges::defaults,
+        ("pg_catalog", "pg_init_privs") => privileges::initial,
         ("pg_catalog", "pg_type") => types::types,
+        ("pg_catalog", "pg_enum") => user_types::enums,
         ("pg_catalog", "pg_namespace") => server::namespaces,
         ("pg_catalog", "pg_roles") => server::roles,
         ("pg_catalog", "pg_authid") => server::roles,
         ("pg_catalog", "pg_user") => server::users,
         ("pg_catalog", "pg_database") => server::databases,
         ("pg_catalog", "pg_tablespace") => server::tablespaces,
+        ("pg_catalog", "pg_cursors") => server::cursors,
+        ("pg_catalog", "pg_prepared_statements") => server::prepared_statements,
         ("pg_catalog", "pg_settings") => server::settings,
         ("pg_catalog", "pg_am") => server::access_methods,
         ("pg_catalog", "pg_language") => server::languages,
         ("pg_catalog", "pg_collation") => server::collations,
-        ("pg_catalog", "pg_proc") => server::functions,
+        ("pg_catalog", "pg_proc") => |rows, around| {
+            server::functions(rows, around);
+            routines::functions(rows, around);
+        },
         ("pg_catalog", "pg_tables") => views::tables,
         ("pg_catalog", "pg_indexes") => views::indexes,
         ("pg_catalog", "pg_views") => views::views,
@@ -85,6 +134,12 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("information_schema", "check_constraints") => information::check_constraints,
         ("information_schema", "referential_constraints") => information::referential_constraints,
         ("information_schema", "information_schema_catalog_name") => information::catalog_name,
+        ("information_schema", "triggers") => triggers::information,
+        ("information_schema", "applicable_roles") => grants::applicable,
+        ("information_schema", "column_privileges" | "role_column_grants") => grants::columns,
+        ("information_schema", "table_privileges" | "role_table_grants") => grants::tables,
+        ("information_schema", "routine_privileges" | "role_routine_grants") => grants::routines,
+        ("information_schema", "usage_privileges" | "role_usage_grants") => grants::usage,
         ("information_schema", "enabled_roles") => information::enabled_roles,
         _ => return Vec::new(),
     };

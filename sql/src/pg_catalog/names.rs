@@ -4,9 +4,10 @@ use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
 use super::{Relation, types};
-use crate::binder::type_of;
+use crate::binder::{search_path, type_for};
 use crate::catalog::{CATALOG_SCHEMA, CatalogView, PUBLIC_SCHEMA, RoleDef, Snapshot};
-use crate::functions::library;
+use crate::context::EvalContext;
+use crate::functions::{library, quote_ident};
 
 /// The oid of the schema `pg_catalog`.
 pub const PG_CATALOG_NAMESPACE: u32 = 11;
@@ -84,19 +85,30 @@ pub fn relation_name(snapshot: &Snapshot, oid: u32) -> Option<(String, String)> 
     Some((table.schema.clone(), name.clone()))
 }
 
-/// The oid of a type, as SQL or the catalog calls it.
-pub fn type_oid(name: &str) -> Option<u32> {
+/// The oid of a type, as SQL or the catalog calls it, along the search path.
+pub fn type_oid(snapshot: &Snapshot, name: &str, cx: &EvalContext) -> Option<u32> {
     if let Some(oid) = types::by_name(name) {
         return Some(oid);
     }
     let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(name).ok()?;
     let written = parser.parse_data_type().ok()?;
-    type_of(&written).ok().map(|ty| ty.oid())
+    let ty = type_for(&written, snapshot, cx).ok()?;
+    Some(ty.oid())
 }
 
-/// The name of a type, as SQL calls it.
-pub fn type_name(oid: u32) -> Option<String> {
-    types::sql_name(oid)
+/// The name of a type, as SQL calls it; with its schema where that is not on the search path.
+pub fn type_name(snapshot: &Snapshot, oid: u32, cx: &EvalContext) -> Option<String> {
+    let Some(ty) = snapshot.types().with_oid(oid) else {
+        return types::sql_name(oid);
+    };
+    let mut name = quote_ident(&ty.name);
+    if !search_path(snapshot, cx).contains(&ty.schema) {
+        name = format!("{}.{name}", quote_ident(&ty.schema));
+    }
+    if ty.id != oid {
+        name += "[]";
+    }
+    Some(name)
 }
 
 /// The oid of a role.

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use super::privileges::{acl, column_acl, owner};
 use super::rows::{Rows, vector};
-use super::{Around, Constraint, Relation, namespace_oid};
+use super::triggers::TRIGGER_CLASS;
+use super::{Around, Constraint, Relation, class, namespace_oid, partition_bound};
 use crate::catalog::{
-    CatalogView, ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, Referential,
-    SUPERUSER_OID, SequenceDef, Snapshot, TableDef,
+    ColumnDef, ForeignKeyDef, Identity, IndexDef, IndexKind, ObjectKind, PUBLIC_SCHEMA,
+    Referential, SequenceDef, Snapshot, TableDef,
 };
+use crate::error::{SqlError, SqlState};
 use crate::functions::quote_ident as quoted;
 use crate::types::{Type, TypeKind};
 use crate::value::{Array, Value};
@@ -30,11 +33,13 @@ pub fn shown(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
 
 /// `pg_class`.
 pub fn classes(rows: &mut Rows, around: &Around<'_>) {
+    let snapshot = around.snapshot;
     let common = |oid: u32, name: &str, kind: &str, columns: usize| {
         [
             ("oid", Value::Oid(oid)),
             ("relname", Value::text(name)),
-            ("relowner", Value::Oid(SUPERUSER_OID)),
+            ("relowner", owner(snapshot, ObjectKind::Table, oid)),
+            ("relacl", acl(snapshot, ObjectKind::Table, oid)),
             ("reltuples", Value::Float4(-1.0)),
             ("relpersistence", Value::text("p")),
             ("relkind", Value::text(kind)),
@@ -60,19 +65,44 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables() {
         let own = [
             ("relnamespace", namespace(around, &table.schema)),
-            ("relam", Value::Oid(HEAP)),
-            ("relfilenode", Value::Oid(table.id)),
+            (
+                "relam",
+                Value::Oid(if table.is_parent() { 0 } else { HEAP }),
+            ),
+            (
+                "relfilenode",
+                Value::Oid(if table.is_parent() { 0 } else { table.id }),
+            ),
             ("relhasindex", Value::Bool(shown(&table).next().is_some())),
             ("relchecks", Value::Int2(table.rules.checks.len() as i16)),
             (
                 "relhastriggers",
                 Value::Bool(
-                    !table.rules.foreign_keys.is_empty() || !table.rules.referenced_by.is_empty(),
+                    !table.rules.foreign_keys.is_empty()
+                        || !table.rules.referenced_by.is_empty()
+                        || !table.rules.triggers.is_empty(),
                 ),
             ),
             ("relreplident", Value::text("d")),
+            (
+                "relispartition",
+                Value::Bool(table.partition_of_table().is_some()),
+            ),
+            (
+                "relhassubclass",
+                Value::Bool(
+                    table
+                        .tree()
+                        .is_some_and(|tree| !tree.top.members.is_empty()),
+                ),
+            ),
+            (
+                "relpartbound",
+                partition_bound(around.snapshot, &table).map_or(Value::Null, Value::text),
+            ),
         ];
-        let all = common(table.id, &table.name, "r", table.columns.len());
+        let kind = if table.is_parent() { "p" } else { "r" };
+        let all = common(table.id, &table.name, kind, table.columns.len());
         rows.add(all.into_iter().chain(own));
         for index in shown(&table) {
             let own = [
@@ -80,11 +110,16 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
                 ("relam", Value::Oid(method(index))),
                 ("relfilenode", Value::Oid(index.id)),
                 ("relreplident", Value::text("n")),
+                (
+                    "relispartition",
+                    Value::Bool(table.link(index.id).is_some()),
+                ),
+                ("relowner", owner(snapshot, ObjectKind::Table, table.id)),
             ];
             let all = common(
                 index.id,
                 &index.name,
-                "i",
+                if table.is_parent() { "I" } else { "i" },
                 index.columns.len() + index.more.include.len(),
             );
             rows.add(all.into_iter().chain(own));
@@ -112,7 +147,7 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// What a sequence has as a relation.
-const SEQUENCE_COLUMNS: [(&str, Type); 3] = [
+pub const SEQUENCE_COLUMNS: [(&str, Type); 3] = [
     ("last_value", Type::INT8),
     ("log_cnt", Type::INT8),
     ("is_called", Type::BOOL),
@@ -126,7 +161,7 @@ fn method(index: &IndexDef) -> u32 {
 }
 
 /// What PostgreSQL keeps of a type with each column.
-fn column(name: &str, ty: Type, number: i16) -> [(&'static str, Value); 13] {
+fn column(name: &str, ty: Type, number: i16) -> [(&'static str, Value); 12] {
     let (by_value, align, storage) = match ty.kind.size() {
         1 => (true, "c", "p"),
         2 => (true, "s", "p"),
@@ -154,24 +189,29 @@ fn column(name: &str, ty: Type, number: i16) -> [(&'static str, Value); 13] {
         ("attbyval", Value::Bool(by_value)),
         ("attalign", Value::text(align)),
         ("attstorage", Value::text(storage)),
-        ("attislocal", Value::Bool(true)),
         ("attcollation", Value::Oid(collation)),
         ("attisdropped", Value::Bool(false)),
     ]
 }
 
+/// Of columns that are no partition's.
+const IS_LOCAL: (&str, Value) = ("attislocal", Value::Bool(true));
+
 /// `pg_attribute`.
 pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
     for relation in Relation::all() {
         for (number, (name, ty)) in (1..).zip(&relation.columns) {
-            let own = [("attrelid", Value::Oid(relation.oid))];
+            let own = [("attrelid", Value::Oid(relation.oid)), IS_LOCAL];
             rows.add(column(name, *ty, number).into_iter().chain(own));
         }
     }
     for table in around.snapshot.tables() {
         for of in &table.columns {
+            let is_partition = table.partition_of_table().is_some();
             let own = [
                 ("attrelid", Value::Oid(table.id)),
+                ("attislocal", Value::Bool(!is_partition)),
+                ("attinhcount", Value::Int4(i32::from(is_partition))),
                 ("attnotnull", Value::Bool(of.not_null)),
                 ("atthasdef", Value::Bool(expression(of).is_some())),
                 (
@@ -187,21 +227,30 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
                     Value::text(if of.more.generated.is_some() { "s" } else { "" }),
                 ),
             ];
+            let acl = column_acl(around.snapshot, ObjectKind::Table, table.id, of.attnum);
+            let own = own.into_iter().chain([("attacl", acl)]);
             rows.add(column(&of.name, of.ty, of.attnum).into_iter().chain(own));
         }
         for index in shown(&table) {
             let keys = index.columns.iter().map(|key| key.column);
             let all = keys.chain(index.more.include.iter().copied());
             for (number, at) in (1..).zip(all) {
-                let of = &table.columns[at];
-                let own = [("attrelid", Value::Oid(index.id))];
-                rows.add(column(&of.name, of.ty, number).into_iter().chain(own));
+                let (name, ty) = (index.name_of(&table, at), index.type_of(&table, at));
+                let own = [("attrelid", Value::Oid(index.id)), IS_LOCAL];
+                rows.add(column(name, ty, number).into_iter().chain(own));
             }
         }
     }
     for view in around.snapshot.views() {
         for (number, (name, ty)) in (1..).zip(&view.columns) {
-            let own = [("attrelid", Value::Oid(view.id))];
+            let own = [
+                ("attrelid", Value::Oid(view.id)),
+                IS_LOCAL,
+                (
+                    "attacl",
+                    column_acl(around.snapshot, ObjectKind::View, view.id, number),
+                ),
+            ];
             rows.add(column(name, *ty, number).into_iter().chain(own));
         }
     }
@@ -209,6 +258,7 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
         for (number, (name, ty)) in (1..).zip(&SEQUENCE_COLUMNS) {
             let own = [
                 ("attrelid", Value::Oid(sequence.id)),
+                IS_LOCAL,
                 ("attnotnull", Value::Bool(true)),
             ];
             rows.add(column(name, *ty, number).into_iter().chain(own));
@@ -216,26 +266,62 @@ pub fn attributes(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// The sequence that a default takes its values of.
-fn sequence_of<'a>(snapshot: &'a Snapshot, default: Option<&String>) -> Option<&'a SequenceDef> {
-    let default = default?;
-    let mut all = snapshot.sequences();
-    let called = |sequence: &&Arc<SequenceDef>| {
-        let name = quoted(&sequence.name).replace('\'', "''");
-        [name.clone(), format!("{}.{name}", sequence.schema)]
-            .iter()
-            .any(|name| default.contains(&format!("nextval('{name}'")))
-    };
-    all.find(called).map(|sequence| &**sequence)
+/// Does a default of the table take its values of this sequence?
+pub fn takes_values_of(snapshot: &Snapshot, table: &TableDef, sequence: u32) -> bool {
+    let mut columns = table.columns.iter();
+    columns.any(|column| {
+        let mut all = sequences_of(snapshot, table, column.default.as_ref());
+        all.any(|of| of.id == sequence)
+    })
 }
 
-/// The sequence that goes with a column.
-pub fn serial_sequence(snapshot: &Snapshot, table: &str, column: &str) -> Option<String> {
-    let table = snapshot.table(None, table).ok()??;
-    let column = &table.columns[table.column(column)?];
-    let sequence = sequence_of(snapshot, column.default.as_ref())?;
-    let owned = sequence.owner == Some(table.id);
-    owned.then(|| format!("{}.{}", quoted(&sequence.schema), quoted(&sequence.name)))
+/// The sequences that a default of a table takes its values of.
+pub(super) fn sequences_of<'a>(
+    snapshot: &'a Snapshot,
+    table: &'a TableDef,
+    default: Option<&'a String>,
+) -> impl Iterator<Item = &'a SequenceDef> {
+    let called = move |sequence: &&Arc<SequenceDef>| {
+        let name = quoted(&sequence.name).replace('\'', "''");
+        let schema = quoted(&sequence.schema).replace('\'', "''");
+        // A name without a schema is of `public`, or was written beside a table of its schema.
+        let near = sequence.schema == PUBLIC_SCHEMA || sequence.schema == table.schema;
+        default.is_some_and(|default| {
+            default.contains(&format!("nextval('{schema}.{name}'"))
+                || (near && default.contains(&format!("nextval('{name}'")))
+        })
+    };
+    snapshot
+        .sequences()
+        .filter(called)
+        .map(|sequence| &**sequence)
+}
+
+/// The sequence that a column of the relation with this oid owns; 42703 where there is no such column.
+pub fn serial_sequence(
+    snapshot: &Snapshot,
+    oid: u32,
+    column: &str,
+) -> Result<Option<String>, SqlError> {
+    let Some(table) = snapshot.relation(oid) else {
+        return Ok(None);
+    };
+    let Some(at) = table.column(column) else {
+        return Err(SqlError::new(
+            SqlState::UNDEFINED_COLUMN,
+            format!(
+                "column \"{column}\" of relation \"{}\" does not exist",
+                table.name
+            ),
+        ));
+    };
+    let owned = table.columns[at].more.sequence;
+    let mut all = snapshot.sequences();
+    let sequence = all.find(|sequence| Some(sequence.id) == owned);
+    Ok(sequence.map(|sequence| {
+        let (schema, name) = (&sequence.schema, &sequence.name);
+        format!("{}.{}", quoted(schema), quoted(name))
+    }))
 }
 
 /// Does a sequence give an identity column its values?
@@ -244,13 +330,9 @@ pub fn is_of_identity(around: &Around<'_>, sequence: &SequenceDef) -> bool {
         .owner
         .and_then(|owner| around.snapshot.relation(owner));
     table.is_some_and(|table| {
-        let mut identities = table
-            .columns
-            .iter()
-            .filter(|column| column.more.identity.is_some());
-        identities.any(|column| {
-            let of = sequence_of(around.snapshot, column.default.as_ref());
-            of.is_some_and(|of| of.id == sequence.id)
+        let mut columns = table.columns.iter();
+        columns.any(|column| {
+            column.more.identity.is_some() && column.more.sequence == Some(sequence.id)
         })
     })
 }
@@ -271,33 +353,6 @@ pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
-/// `pg_depend`: the sequences that go with columns.
-pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
-    for table in around.snapshot.tables() {
-        for column in &table.columns {
-            let sequence = sequence_of(around.snapshot, column.default.as_ref());
-            let owned = sequence.filter(|sequence| sequence.owner == Some(table.id));
-            let Some(sequence) = owned else { continue };
-            let kind = if column.more.identity.is_some() {
-                "i"
-            } else {
-                "a"
-            };
-            rows.add([
-                ("classid", Value::Oid(CLASS_CLASS)),
-                ("objid", Value::Oid(sequence.id)),
-                ("refclassid", Value::Oid(CLASS_CLASS)),
-                ("refobjid", Value::Oid(table.id)),
-                ("refobjsubid", Value::Int4(i32::from(column.attnum))),
-                ("deptype", Value::text(kind)),
-            ]);
-        }
-    }
-}
-
-/// The oid of `pg_class`.
-const CLASS_CLASS: u32 = 1259;
-
 /// `pg_description`.
 pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
     for table in around.snapshot.tables() {
@@ -305,10 +360,19 @@ pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
             let number = column.map_or(0, |at| i32::from(table.columns[at].attnum));
             rows.add([
                 ("objoid", Value::Oid(table.id)),
-                ("classoid", Value::Oid(CLASS_CLASS)),
+                ("classoid", Value::Oid(class::RELATION)),
                 ("objsubid", Value::Int4(number)),
                 ("description", Value::text(text)),
             ]);
+        }
+        for trigger in &table.rules.triggers {
+            if let Some(text) = &trigger.comment {
+                rows.add([
+                    ("objoid", Value::Oid(trigger.id)),
+                    ("classoid", Value::Oid(TRIGGER_CLASS)),
+                    ("description", Value::text(text)),
+                ]);
+            }
         }
     }
 }
@@ -358,7 +422,7 @@ pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
 }
 
 /// What has no oid of its own has one of its table's, which no other of its kind has.
-fn part_oid(table: u32, number: i16) -> u32 {
+pub(super) fn part_oid(table: u32, number: i16) -> u32 {
     const COLUMNS_MAX: u32 = 1600;
     table
         .wrapping_mul(COLUMNS_MAX)
@@ -375,7 +439,7 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 let key = index.columns[at];
                 Value::Int2(i16::from(key.desc) | i16::from(key.nulls_first) << 1)
             };
-            let ty = |at: usize| table.columns[index.columns[at].column].ty;
+            let ty = |at: usize| index.type_of(&table, index.columns[at].column);
             let collation = |at: usize| match ty(at).kind.is_string() {
                 true => Value::Oid(DEFAULT_COLLATION),
                 false => Value::Oid(0),
@@ -383,7 +447,11 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
             let class = |at: usize| Value::Oid(class_of(ty(at).kind, index.kind));
             let include = index.more.include.iter().copied();
             let numbers = keys.clone().map(|key| key.column).chain(include);
-            let numbers = numbers.map(|at| Value::Int2(table.columns[at].attnum));
+            // An expression has no number.
+            let number = |at: usize| table.columns.get(at).map_or(0, |of| of.attnum);
+            let numbers = numbers.map(|at| Value::Int2(number(at)));
+            let expressions = index.more.expressions.iter();
+            let expressions: Vec<&str> = expressions.map(|of| of.text.as_str()).collect();
             let predicate = index.more.predicate.as_ref();
             rows.add([
                 ("indexrelid", Value::Oid(index.id)),
@@ -396,13 +464,20 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
                 ("indisunique", Value::Bool(index.unique)),
                 ("indisprimary", Value::Bool(index.primary)),
                 ("indimmediate", Value::Bool(true)),
-                ("indisvalid", Value::Bool(true)),
+                ("indisvalid", Value::Bool(table.is_whole(index))),
                 ("indisready", Value::Bool(true)),
                 ("indislive", Value::Bool(true)),
                 ("indkey", vector(numbers)),
                 (
                     "indpred",
                     predicate.map_or(Value::Null, |of| Value::text(format!("({})", of.text))),
+                ),
+                (
+                    "indexprs",
+                    match expressions.is_empty() {
+                        true => Value::Null,
+                        false => Value::text(expressions.join(", ")),
+                    },
                 ),
                 ("indcollation", every(&collation)),
                 ("indclass", every(&class)),
@@ -432,6 +507,7 @@ fn class_of(kind: TypeKind, index: IndexKind) -> u32 {
         T::TimestampTz => (3127, 10040),
         T::Uuid => (10065, 10066),
         T::Oid => (1981, 10031),
+        T::Enum(_) => (10069, 10070),
         _ => (3126, 10037),
     };
     match index {
@@ -459,11 +535,45 @@ pub fn constraints(rows: &mut Rows, around: &Around<'_>) {
                 ("contype", Value::text(kind)),
                 ("convalidated", Value::Bool(true)),
                 ("conrelid", Value::Oid(table.id)),
-                ("conislocal", Value::Bool(true)),
+                (
+                    "conislocal",
+                    Value::Bool(table.link(constraint.id()).is_none()),
+                ),
+                (
+                    "coninhcount",
+                    Value::Int4(i32::from(table.link(constraint.id()).is_some())),
+                ),
+                (
+                    "conparentid",
+                    Value::Oid(match kind {
+                        "c" => 0,
+                        _ => table.link(constraint.id()).unwrap_or(0),
+                    }),
+                ),
                 ("connoinherit", Value::Bool(kind != "c")),
                 ("conkey", Array::of(keys.collect()).into()),
             ];
             rows.add(own.into_iter().chain(more(&constraint, around)));
+        }
+        for trigger in &table.rules.triggers {
+            if let Some(constraint) = &trigger.constraint {
+                let none = || Value::text(" ");
+                rows.add([
+                    ("oid", Value::Oid(trigger.id)),
+                    ("conname", Value::text(&trigger.name)),
+                    ("connamespace", namespace(around, &table.schema)),
+                    ("contype", Value::text("t")),
+                    ("condeferrable", Value::Bool(constraint.deferrable)),
+                    ("condeferred", Value::Bool(constraint.deferred)),
+                    ("convalidated", Value::Bool(true)),
+                    ("conrelid", Value::Oid(table.id)),
+                    ("conislocal", Value::Bool(true)),
+                    ("connoinherit", Value::Bool(true)),
+                    ("confupdtype", none()),
+                    ("confdeltype", none()),
+                    ("confmatchtype", none()),
+                ]);
+            }
         }
     }
 }

@@ -34,6 +34,13 @@ impl Rows {
         }
     }
 
+    /// The columns of such types.
+    pub fn columns_of(&self, kinds: &[TypeKind]) -> Vec<&'static str> {
+        let columns = self.relation.columns.iter();
+        let of = columns.filter(|(_, ty)| kinds.contains(&ty.kind));
+        of.map(|(name, _)| *name).collect()
+    }
+
     /// One more row, with these columns.
     pub fn add<'a>(&mut self, columns: impl IntoIterator<Item = (&'a str, Value)>) {
         let mut row = self.empty.clone();

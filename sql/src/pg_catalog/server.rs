@@ -1,15 +1,17 @@
 //! What the server has: schemas, roles, databases, settings, functions, access methods.
 
 use super::names::{namespaces as all_namespaces, procedures};
+use super::privileges::{acl, owner};
+use super::routines::{PLPGSQL_LANGUAGE, SQL_LANGUAGE};
 use super::rows::{Rows, object, vector};
 use super::{Around, PG_CATALOG_NAMESPACE};
 use crate::bound::Volatility;
-use crate::catalog::SUPERUSER_OID;
+use crate::catalog::{ObjectKind, RoleDef, SUPERUSER_OID};
 use crate::types::Type;
 use crate::value::Value;
 
 /// The oid of the one database.
-const DATABASE: u32 = 5;
+pub const DATABASE_OID: u32 = 5;
 const ENCODING_UTF8: i32 = 6;
 const INTERNAL_LANGUAGE: u32 = 12;
 
@@ -19,7 +21,8 @@ pub fn namespaces(rows: &mut Rows, around: &Around<'_>) {
         rows.add([
             ("oid", Value::Oid(oid)),
             ("nspname", Value::text(name)),
-            ("nspowner", Value::Oid(SUPERUSER_OID)),
+            ("nspowner", owner(around.snapshot, ObjectKind::Schema, oid)),
+            ("nspacl", acl(around.snapshot, ObjectKind::Schema, oid)),
         ]);
     }
 }
@@ -31,16 +34,21 @@ pub fn roles(rows: &mut Rows, around: &Around<'_>) {
             ("oid", Value::Oid(role.id)),
             ("rolname", Value::text(&role.name)),
             ("rolsuper", Value::Bool(role.superuser)),
-            ("rolinherit", Value::Bool(true)),
-            ("rolcreaterole", Value::Bool(role.superuser)),
-            ("rolcreatedb", Value::Bool(role.superuser)),
+            ("rolinherit", Value::Bool(role.inherit)),
+            ("rolcreaterole", Value::Bool(role.create_role)),
+            ("rolcreatedb", Value::Bool(role.create_db)),
             ("rolcanlogin", Value::Bool(role.login)),
-            ("rolreplication", Value::Bool(role.superuser)),
-            ("rolconnlimit", Value::Int4(-1)),
+            ("rolreplication", Value::Bool(role.replication)),
+            ("rolconnlimit", Value::Int4(role.connections)),
             ("rolpassword", Value::text("********")),
-            ("rolbypassrls", Value::Bool(role.superuser)),
+            ("rolvaliduntil", valid_until(&role)),
+            ("rolbypassrls", Value::Bool(role.bypass_rls)),
         ]);
     }
+}
+
+fn valid_until(role: &RoleDef) -> Value {
+    role.valid_until.map_or(Value::Null, Value::TimestampTz)
 }
 
 /// `pg_user`.
@@ -49,10 +57,12 @@ pub fn users(rows: &mut Rows, around: &Around<'_>) {
         rows.add([
             ("usename", Value::text(&role.name)),
             ("usesysid", Value::Oid(role.id)),
-            ("usecreatedb", Value::Bool(role.superuser)),
+            ("usecreatedb", Value::Bool(role.create_db)),
             ("usesuper", Value::Bool(role.superuser)),
-            ("usebypassrls", Value::Bool(role.superuser)),
+            ("userepl", Value::Bool(role.replication)),
+            ("usebypassrls", Value::Bool(role.bypass_rls)),
             ("passwd", Value::text("********")),
+            ("valuntil", valid_until(role)),
         ]);
     }
 }
@@ -60,9 +70,16 @@ pub fn users(rows: &mut Rows, around: &Around<'_>) {
 /// `pg_database`.
 pub fn databases(rows: &mut Rows, around: &Around<'_>) {
     rows.add([
-        ("oid", Value::Oid(DATABASE)),
+        ("oid", Value::Oid(DATABASE_OID)),
         ("datname", Value::text(around.database)),
-        ("datdba", Value::Oid(SUPERUSER_OID)),
+        (
+            "datdba",
+            owner(around.snapshot, ObjectKind::Database, DATABASE_OID),
+        ),
+        (
+            "datacl",
+            acl(around.snapshot, ObjectKind::Database, DATABASE_OID),
+        ),
         ("encoding", Value::Int4(ENCODING_UTF8)),
         ("datlocprovider", Value::text("c")),
         ("datallowconn", Value::Bool(true)),
@@ -80,6 +97,44 @@ pub fn tablespaces(rows: &mut Rows, _: &Around<'_>) {
             ("oid", Value::Oid(oid)),
             ("spcname", Value::text(name)),
             ("spcowner", Value::Oid(SUPERUSER_OID)),
+        ]);
+    }
+}
+
+/// `pg_cursors`.
+pub fn cursors(rows: &mut Rows, around: &Around<'_>) {
+    for cursor in around.cursors {
+        rows.add([
+            ("name", Value::text(&cursor.name)),
+            ("statement", Value::text(&cursor.statement)),
+            ("is_holdable", Value::Bool(cursor.is_holdable)),
+            ("is_binary", Value::Bool(cursor.is_binary)),
+            ("is_scrollable", Value::Bool(cursor.is_scrollable)),
+            ("creation_time", Value::TimestampTz(cursor.created)),
+        ]);
+    }
+}
+
+/// `pg_prepared_statements`. There is one plan for all parameters; how often it has run nobody counts.
+pub fn prepared_statements(rows: &mut Rows, around: &Around<'_>) {
+    for (name, statement) in around.prepared {
+        let shown = statement.shown();
+        let types = shown.types.into_iter().map(|oid| {
+            let users = || Some(around.snapshot.types().with_oid(oid)?.name.clone());
+            let name = super::types::sql_name(oid).or_else(users);
+            object(oid, &name.unwrap_or_default())
+        });
+        rows.add([
+            ("name", Value::text(name)),
+            ("statement", Value::text(&shown.text)),
+            ("prepare_time", Value::TimestampTz(shown.made)),
+            (
+                "parameter_types",
+                crate::value::Array::of(types.collect()).into(),
+            ),
+            ("from_sql", Value::Bool(shown.from_sql)),
+            ("generic_plans", Value::Null),
+            ("custom_plans", Value::Null),
         ]);
     }
 }
@@ -126,6 +181,18 @@ pub fn languages(rows: &mut Rows, _: &Around<'_>) {
         ("lanname", Value::text("internal")),
         ("lanowner", Value::Oid(SUPERUSER_OID)),
     ]);
+    for (oid, name, procedural) in [
+        (SQL_LANGUAGE, "sql", false),
+        (PLPGSQL_LANGUAGE, "plpgsql", true),
+    ] {
+        rows.add([
+            ("oid", Value::Oid(oid)),
+            ("lanname", Value::text(name)),
+            ("lanowner", Value::Oid(SUPERUSER_OID)),
+            ("lanispl", Value::Bool(procedural)),
+            ("lanpltrusted", Value::Bool(true)),
+        ]);
+    }
 }
 
 /// `pg_collation`.

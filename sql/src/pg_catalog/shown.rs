@@ -1,14 +1,29 @@
 //! Definitions as SQL, as PostgreSQL writes them.
 
+use super::relation_oid;
+use crate::bound::Node;
 use crate::catalog::{CheckDef, ForeignKeyDef, IndexDef, IndexKind, Snapshot, TableDef};
 use crate::functions::quote_ident as quoted;
 
-/// A column of an index, from 0, without its order: those of the key, then those of INCLUDE.
-pub fn index_column(table: &TableDef, index: &IndexDef, at: usize) -> Option<String> {
+/// A column of an index, from 0, without its order: those of the key, then those of INCLUDE. `pretty` is without
+/// parentheses that say nothing.
+pub fn index_column(table: &TableDef, index: &IndexDef, at: usize, pretty: bool) -> Option<String> {
     let keys = index.columns.iter().map(|key| key.column);
     let mut all = keys.chain(index.more.include.iter().copied());
-    all.nth(at)
-        .map(|column| quoted(&table.columns[column].name))
+    all.nth(at).map(|column| key(table, index, column, pretty))
+}
+
+/// A key column; an expression stands in parentheses unless it is a call.
+fn key(table: &TableDef, index: &IndexDef, column: usize, pretty: bool) -> String {
+    let Some(expression) = index.expression(column) else {
+        return quoted(&table.columns[column].name);
+    };
+    let text = &expression.text;
+    match (&expression.value.node, pretty) {
+        (Node::Call { .. }, _) if text.ends_with(')') && !text.starts_with('(') => text.clone(),
+        (_, true) => format!("({text})"),
+        (_, false) => format!("(({text}))"),
+    }
 }
 
 /// CREATE INDEX; `pretty` is without parentheses that say nothing.
@@ -19,7 +34,7 @@ pub fn index_definition(table: &TableDef, index: &IndexDef, pretty: bool) -> Str
         IndexKind::Hash => "hash",
     };
     let columns = index.columns.iter().map(|key| {
-        let mut text = quoted(&table.columns[key.column].name);
+        let mut text = self::key(table, index, key.column, pretty);
         if key.desc {
             text += " DESC";
         }
@@ -57,7 +72,7 @@ fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
     } else {
         "UNIQUE"
     };
-    let columns = (0..index.columns.len()).filter_map(|at| index_column(table, index, at));
+    let columns = (0..index.columns.len()).filter_map(|at| index_column(table, index, at, true));
     format!("{kind} ({})", columns.collect::<Vec<_>>().join(", "))
 }
 
@@ -113,13 +128,26 @@ impl<'a> Constraint<'a> {
         }
     }
 
-    /// As SQL; `pretty` is without parentheses that say nothing.
-    pub fn definition(&self, snapshot: &Snapshot, table: &TableDef, pretty: bool) -> String {
+    /// As SQL, where names without a schema are looked for along `path`; `pretty` is without parentheses that say nothing.
+    pub fn definition(
+        &self,
+        (snapshot, path): (&Snapshot, &[String]),
+        table: &TableDef,
+        pretty: bool,
+    ) -> String {
         match self {
             Constraint::Key(index) => constraint_definition(table, index),
-            Constraint::Check(check) if pretty => format!("CHECK ({})", check.text),
-            Constraint::Check(check) => format!("CHECK (({}))", check.text),
-            Constraint::Foreign(key) => foreign_definition(snapshot, table, key),
+            Constraint::Check(check) => {
+                let mut text = check.text.as_str();
+                while without_parentheses(text) != text {
+                    text = without_parentheses(text);
+                }
+                match pretty {
+                    true => format!("CHECK ({text})"),
+                    false => format!("CHECK (({text}))"),
+                }
+            }
+            Constraint::Foreign(key) => foreign_definition((snapshot, path), table, key),
         }
     }
 }
@@ -129,11 +157,22 @@ fn named(table: &TableDef, at: &[usize]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn foreign_definition(snapshot: &Snapshot, table: &TableDef, key: &ForeignKeyDef) -> String {
+fn foreign_definition(
+    (snapshot, path): (&Snapshot, &[String]),
+    table: &TableDef,
+    key: &ForeignKeyDef,
+) -> String {
     let mut text = format!("FOREIGN KEY ({})", named(table, &key.columns));
     if let Some(parent) = snapshot.relation(key.parent) {
         let at = named(&parent, &key.parent_columns);
-        text += &format!(" REFERENCES {}({at})", quoted(&parent.name));
+        let first = path
+            .iter()
+            .find_map(|schema| relation_oid(snapshot, Some(schema), &parent.name));
+        let mut name = quoted(&parent.name);
+        if first != Some(parent.id) {
+            name = format!("{}.{name}", quoted(&parent.schema));
+        }
+        text += &format!(" REFERENCES {name}({at})");
     }
     if key.full {
         text += " MATCH FULL";
@@ -149,4 +188,23 @@ fn foreign_definition(snapshot: &Snapshot, table: &TableDef, key: &ForeignKeyDef
         (false, false) => {}
     }
     text
+}
+
+/// An expression without the parentheses around it.
+pub fn without_parentheses(text: &str) -> &str {
+    let Some(inside) = text
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'))
+    else {
+        return text;
+    };
+    let mut depth = 0i32;
+    for c in inside.chars() {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        // They are not each other's.
+        if depth < 0 {
+            return text;
+        }
+    }
+    inside
 }

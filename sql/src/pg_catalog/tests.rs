@@ -1,8 +1,13 @@
+use std::sync::Arc;
+
 use super::*;
+use crate::context::EvalContext;
 use crate::types::TypeKind;
 
 fn around(snapshot: &Snapshot, settings: &Settings) -> Vec<(&'static str, usize)> {
     let around = Around {
+        cursors: &[],
+        prepared: &HashMap::new(),
         snapshot,
         settings,
         database: "postgres",
@@ -40,6 +45,10 @@ fn every_relation_has_rows_of_its_width_and_the_catalog_describes_itself() {
 
 #[test]
 fn every_type_of_columns_is_in_pg_type_under_its_oid() {
+    let none = Snapshot::default();
+    let cx = EvalContext::new(Arc::new(Settings::new()), 0, 0);
+    let type_oid = |name: &str| type_oid(&none, name, &cx);
+    let type_name = |oid: u32| type_name(&none, oid, &cx);
     let all = TypeKind::COLUMN_TYPES.into_iter();
     for kind in all.chain(TypeKind::OBJECT_TYPES) {
         assert_eq!(type_oid(kind.catalog_name()), Some(kind.oid()), "{kind}");

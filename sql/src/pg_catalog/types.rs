@@ -92,7 +92,8 @@ pub fn procedure_name(oid: u32) -> Option<&'static str> {
 }
 
 /// `pg_type`.
-pub fn types(rows: &mut Rows, _: &Around<'_>) {
+pub fn types(rows: &mut Rows, around: &Around<'_>) {
+    super::user_types::types(rows, around);
     for row in TYPES.iter() {
         let own = [
             ("oid", Value::Oid(row.number(OID))),

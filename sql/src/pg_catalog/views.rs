@@ -1,27 +1,31 @@
 //! `pg_tables`, `pg_indexes`, `pg_views` and `pg_sequences`.
 
 use super::objects::shown;
+use super::privileges::owner_name;
 use super::rows::{Rows, object};
-use super::{Around, Relation, index_definition, role_name};
-use crate::catalog::SUPERUSER_OID;
+use super::{Around, Relation, index_definition};
+use crate::catalog::ObjectKind;
 use crate::value::Value;
 
 /// `pg_tables`.
 pub fn tables(rows: &mut Rows, around: &Around<'_>) {
-    let owner = role_name(around.snapshot, SUPERUSER_OID).unwrap_or_default();
-    let mut add = |schema: &str, name: &str, indexed: bool| {
+    let mut add = |id: u32, schema: &str, name: &str, indexed: bool| {
         rows.add([
             ("schemaname", Value::text(schema)),
             ("tablename", Value::text(name)),
-            ("tableowner", Value::text(&owner)),
+            (
+                "tableowner",
+                owner_name(around.snapshot, ObjectKind::Table, id),
+            ),
             ("hasindexes", Value::Bool(indexed)),
         ]);
     };
     for relation in Relation::all().iter().filter(|r| r.kind == "r") {
-        add(relation.schema, relation.name, false);
+        add(relation.oid, relation.schema, relation.name, false);
     }
     for table in around.snapshot.tables() {
-        add(&table.schema, &table.name, shown(&table).next().is_some());
+        let indexed = shown(&table).next().is_some();
+        add(table.id, &table.schema, &table.name, indexed);
     }
 }
 
@@ -44,12 +48,14 @@ pub fn indexes(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_views`.
 pub fn views(rows: &mut Rows, around: &Around<'_>) {
-    let owner = role_name(around.snapshot, SUPERUSER_OID).unwrap_or_default();
     for view in around.snapshot.views() {
         rows.add([
             ("schemaname", Value::text(&view.schema)),
             ("viewname", Value::text(&view.name)),
-            ("viewowner", Value::text(&owner)),
+            (
+                "viewowner",
+                owner_name(around.snapshot, ObjectKind::View, view.id),
+            ),
             ("definition", Value::text(format!("{};", view.text))),
         ]);
     }
@@ -57,13 +63,15 @@ pub fn views(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_sequences`; how far they are is not here.
 pub fn sequences(rows: &mut Rows, around: &Around<'_>) {
-    let owner = role_name(around.snapshot, SUPERUSER_OID).unwrap_or_default();
     for sequence in around.snapshot.sequences() {
         let kind = sequence.kind;
         rows.add([
             ("schemaname", Value::text(&sequence.schema)),
             ("sequencename", Value::text(&sequence.name)),
-            ("sequenceowner", Value::text(&owner)),
+            (
+                "sequenceowner",
+                owner_name(around.snapshot, ObjectKind::Sequence, sequence.id),
+            ),
             ("data_type", object(kind.oid(), kind.name())),
             ("start_value", Value::Int8(sequence.start)),
             ("min_value", Value::Int8(sequence.min)),

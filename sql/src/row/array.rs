@@ -6,7 +6,9 @@
 //!             for each element how many bytes (4; FFFFFFFF: NULL), and the bytes as a column has them
 //! ```
 
-use super::{fixed_width, get_fixed, get_varying, put_fixed, put_varying, take, varying_bytes};
+use super::value::{
+    fixed_width, get_fixed, get_varying, put_fixed, put_varying, take, varying_bytes,
+};
 use crate::types::TypeKind;
 use crate::value::{Array, Dimension, Value};
 
@@ -19,7 +21,7 @@ fn width(value: &Value) -> Option<usize> {
     Some(match value {
         Value::Bool(_) => 1,
         Value::Int2(_) => 2,
-        Value::Int4(_) | Value::Float4(_) | Value::Date(_) => 4,
+        Value::Int4(_) | Value::Float4(_) | Value::Date(_) | Value::Oid(_) | Value::Enum(_) => 4,
         Value::Int8(_)
         | Value::Float8(_)
         | Value::Timestamp(_)

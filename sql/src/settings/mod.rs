@@ -65,6 +65,17 @@ pub enum Shipping {
     Always,
 }
 
+/// Which of the queries that can run on DataFusion's operators do: `fencepost.analytics`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Analytics {
+    /// None.
+    Off,
+    /// Those that look like much work.
+    Auto,
+    /// All.
+    On,
+}
+
 /// All settings of a session.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -82,6 +93,8 @@ pub struct Settings {
     pub synchronous_commit: bool,
     /// `fencepost.ship`
     pub shipping: Shipping,
+    /// `fencepost.analytics`
+    pub analytics: Analytics,
     /// `fencepost.track_outcomes`
     pub track_outcomes: bool,
     /// What differs from the table's defaults, by lower-case name.
@@ -107,6 +120,7 @@ impl Settings {
             date_order: DateOrder::Mdy,
             synchronous_commit: true,
             shipping: Shipping::Auto,
+            analytics: Analytics::Auto,
             track_outcomes: false,
             values: BTreeMap::new(),
             defaults: BTreeMap::new(),
@@ -195,10 +209,13 @@ impl Settings {
         self.apply(&name, &default)
     }
 
-    /// All back to their defaults.
+    /// All back to their defaults, but for who the session is.
     pub fn reset_all(&mut self) {
         let names: Vec<String> = self.values.keys().cloned().collect();
         for name in names {
+            if matches!(&*name, "role" | "session_authorization") {
+                continue;
+            }
             // A default has been checked before, so it applies.
             let _ = self.reset(&name);
         }
@@ -260,6 +277,13 @@ impl Settings {
             }
             "synchronous_commit" => self.synchronous_commit = value != "off",
             "fencepost.track_outcomes" => self.track_outcomes = value == "on",
+            "fencepost.analytics" => {
+                self.analytics = match value {
+                    "off" => Analytics::Off,
+                    "on" => Analytics::On,
+                    _ => Analytics::Auto,
+                }
+            }
             "fencepost.ship" => {
                 self.shipping = match value {
                     "off" => Shipping::Off,

@@ -1,6 +1,6 @@
 //! The types of arrays: one for each type that elements can have.
 
-use super::TypeKind;
+use super::{Enum, TypeKind};
 
 /// Element type, OID, name and catalog name of each array type.
 const ARRAYS: [(TypeKind, u32, &str, &str); 27] = [
@@ -47,39 +47,58 @@ const ARRAYS: [(TypeKind, u32, &str, &str); 27] = [
 const INT2VECTOR: u32 = 22;
 const OIDVECTOR: u32 = 30;
 
-/// The type of an array's elements, by its place in the table.
+/// The type of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Element(u8);
+pub struct Element(Of);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Of {
+    /// By its place in the table.
+    Listed(u8),
+    Enum(Enum),
+}
 
 impl Element {
     /// name
-    pub const NAME: Element = Element(2);
+    pub const NAME: Element = Element(Of::Listed(2));
     /// integer
-    pub const INT4: Element = Element(4);
+    pub const INT4: Element = Element(Of::Listed(4));
     /// text
-    pub const TEXT: Element = Element(5);
+    pub const TEXT: Element = Element(Of::Listed(5));
 
     /// The type itself.
     pub const fn kind(self) -> TypeKind {
-        ARRAYS[self.0 as usize].0
+        match self.0 {
+            Of::Listed(place) => ARRAYS[place as usize].0,
+            Of::Enum(of) => TypeKind::Enum(of),
+        }
     }
 
     pub(super) const fn array_oid(self) -> u32 {
-        ARRAYS[self.0 as usize].1
+        match self.0 {
+            Of::Listed(place) => ARRAYS[place as usize].1,
+            Of::Enum(of) => of.definition().array_id,
+        }
     }
 
     pub(super) const fn array_name(self) -> &'static str {
-        ARRAYS[self.0 as usize].2
+        match self.0 {
+            Of::Listed(place) => ARRAYS[place as usize].2,
+            Of::Enum(of) => of.definition().array_shown.as_str(),
+        }
     }
 
     pub(super) const fn array_catalog_name(self) -> &'static str {
-        ARRAYS[self.0 as usize].3
+        match self.0 {
+            Of::Listed(place) => ARRAYS[place as usize].3,
+            Of::Enum(of) => of.definition().array_name.as_str(),
+        }
     }
 
-    /// The elements of the array type that `matches` its OID and catalog name.
+    /// The elements of the built-in array type that `matches` its OID and catalog name.
     pub(super) fn find(matches: impl Fn(u32, &str) -> bool) -> Option<Element> {
         let place = ARRAYS.iter().position(|a| matches(a.1, a.3))?;
-        Some(Element(place as u8))
+        Some(Element(Of::Listed(place as u8)))
     }
 }
 
@@ -90,8 +109,11 @@ const _: () = assert!(matches!(Element::TEXT.kind(), TypeKind::Text));
 impl TypeKind {
     /// The type of arrays of this; `None` for arrays themselves and what no column can be.
     pub fn array(self) -> Option<TypeKind> {
+        if let TypeKind::Enum(of) = self {
+            return Some(TypeKind::Array(Element(Of::Enum(of))));
+        }
         let place = ARRAYS.iter().position(|a| a.0 == self)?;
-        Some(TypeKind::Array(Element(place as u8)))
+        Some(TypeKind::Array(Element(Of::Listed(place as u8))))
     }
 
     /// int2vector and oidvector, which are written without braces.

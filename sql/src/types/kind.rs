@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Element, interval};
+use super::{Element, Enum, interval};
 
 /// A type with its modifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +73,8 @@ pub enum TypeKind {
     Json,
     /// jsonb, in its one form
     Jsonb,
+    /// An enum, which CREATE TYPE made.
+    Enum(Enum),
     /// An array, of any number of dimensions.
     Array(Element),
     /// A literal or parameter whose type nothing has told yet.
@@ -100,6 +102,8 @@ pub enum TypeCategory {
     DateTime,
     /// interval
     Timespan,
+    /// enums
+    Enum,
     /// arrays
     Array,
     /// the rest
@@ -180,6 +184,7 @@ impl TypeKind {
             TypeKind::RegRole => 4096,
             TypeKind::Json => 114,
             TypeKind::Jsonb => 3802,
+            TypeKind::Enum(of) => of.definition().id,
             TypeKind::Array(element) => element.array_oid(),
             TypeKind::Any => 2276,
             TypeKind::AnyArray => 2277,
@@ -187,7 +192,7 @@ impl TypeKind {
         }
     }
 
-    /// The type with this OID.
+    /// The built-in type with this OID.
     pub fn from_oid(oid: u32) -> Option<TypeKind> {
         if oid == TypeKind::Unknown.oid() {
             return Some(TypeKind::Unknown);
@@ -199,7 +204,7 @@ impl TypeKind {
             .or_else(|| Element::find(|array, _| array == oid).map(TypeKind::Array))
     }
 
-    /// The type with this name in the catalog.
+    /// The built-in type with this name in the catalog.
     pub fn from_catalog_name(name: &str) -> Option<TypeKind> {
         let mut all = TypeKind::COLUMN_TYPES
             .into_iter()
@@ -239,6 +244,7 @@ impl TypeKind {
             TypeKind::RegRole => "regrole",
             TypeKind::Json => "json",
             TypeKind::Jsonb => "jsonb",
+            TypeKind::Enum(of) => of.definition().shown.as_str(),
             TypeKind::Array(element) => element.array_name(),
             TypeKind::Unknown => "unknown",
             TypeKind::Void => "void",
@@ -264,6 +270,7 @@ impl TypeKind {
             TypeKind::TimestampTz => "timestamptz",
             TypeKind::Time => "time",
             TypeKind::TimeTz => "timetz",
+            TypeKind::Enum(of) => of.definition().name.as_str(),
             TypeKind::Array(element) => element.array_catalog_name(),
             other => other.name(),
         }
@@ -283,6 +290,7 @@ impl TypeKind {
             | TypeKind::Int4
             | TypeKind::Float4
             | TypeKind::Date
+            | TypeKind::Enum(_)
             | TypeKind::Void
             | TypeKind::Any
             | TypeKind::AnyElement => 4,
@@ -338,6 +346,7 @@ impl TypeKind {
                 TypeCategory::UserDefined
             }
             TypeKind::Unknown => TypeCategory::Unknown,
+            TypeKind::Enum(_) => TypeCategory::Enum,
             TypeKind::Array(_) => TypeCategory::Array,
             TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => {
                 TypeCategory::Pseudo
@@ -373,6 +382,15 @@ impl TypeKind {
                 | TypeKind::Char
                 | TypeKind::Unknown
         )
+    }
+
+    /// A type that a user made, or of arrays of one.
+    pub const fn is_users(self) -> bool {
+        match self {
+            TypeKind::Enum(_) => true,
+            TypeKind::Array(element) => matches!(element.kind(), TypeKind::Enum(_)),
+            _ => false,
+        }
     }
 
     /// A type of catalog objects.

@@ -12,6 +12,7 @@ pub mod calendar;
 mod datetime_in;
 mod datetime_out;
 mod element;
+pub mod enums;
 mod float;
 mod integer;
 pub mod interval;
@@ -30,6 +31,7 @@ pub mod zone;
 
 pub use array::{DIMENSIONS_MAX, too_many_dimensions};
 pub use element::Element;
+pub use enums::{Enum, EnumValue};
 pub use kind::{Type, TypeCategory, TypeKind};
 pub use string::check_utf8;
 pub use typmod::apply_typmod;
@@ -81,6 +83,7 @@ pub fn text_in_at(
         | TypeKind::RegRole) => return Err(oid::no_names(kind)),
         TypeKind::Json => Value::Json(json::check(text)?.into()),
         TypeKind::Jsonb => Value::Jsonb(json::normal(text)?.into()),
+        TypeKind::Enum(of) => of.named(text)?.into(),
         TypeKind::Array(element) => array_in::parse(text, element.kind(), settings, now)?.into(),
         TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => Value::Null,
     };
@@ -118,6 +121,7 @@ pub fn text_out(value: &Value, ty: &Type, settings: &Settings, out: &mut Vec<u8>
         Value::Oid(oid) => integer::format(i64::from(*oid), out),
         Value::Object(object) => out.extend_from_slice(object.name.as_bytes()),
         Value::Json(text) | Value::Jsonb(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Enum(value) => out.extend_from_slice(value.name().as_bytes()),
         Value::Array(array) => array::format(array, ty, settings, out),
     }
 }
@@ -166,6 +170,7 @@ pub fn binary_in(ty: &Type, bytes: &[u8]) -> Result<Value, SqlError> {
         | TypeKind::RegRole) => return Err(oid::no_names(kind)),
         TypeKind::Json => Value::Json(json::check(check_utf8(bytes)?)?.into()),
         TypeKind::Jsonb => Value::Jsonb(json::from_binary(bytes)?.into()),
+        TypeKind::Enum(of) => of.named(check_utf8(bytes)?)?.into(),
         TypeKind::Array(element) => array::from_binary(bytes, element.kind())?.into(),
         TypeKind::Void | TypeKind::Any | TypeKind::AnyArray | TypeKind::AnyElement => Value::Null,
     };
@@ -203,6 +208,7 @@ pub fn binary_out(value: &Value, ty: &Type, out: &mut Vec<u8>) {
         Value::Object(object) => out.extend_from_slice(&object.oid.to_be_bytes()),
         Value::Json(text) => out.extend_from_slice(text.as_bytes()),
         Value::Jsonb(text) => json::to_binary(text, out),
+        Value::Enum(value) => out.extend_from_slice(value.name().as_bytes()),
         Value::Array(array) => array::to_binary(array, ty, out),
     }
 }

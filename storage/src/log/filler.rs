@@ -26,15 +26,11 @@ pub(super) fn run(shared: &Shared) {
             Ok(filled) => {
                 let mut tail = shared.tail.lock();
                 tail.filled = filled;
-                tail.full = false;
-                tail.wanted = false;
-                shared.give_room(&mut tail);
+                shared.set_full(&mut tail, false);
             }
             Err(error) if is_full(&error) => {
                 let mut tail = shared.tail.lock();
-                tail.full = true;
-                tail.wanted = false;
-                shared.give_room(&mut tail);
+                shared.set_full(&mut tail, true);
                 let pause = Instant::now() + RETRY_PAUSE;
                 while !tail.closing && !shared.fill.wait_until(&mut tail, pause).timed_out() {}
             }

@@ -199,6 +199,7 @@ impl LogRecovery {
             fill: Condvar::new(),
             reserved: 0.into(),
             ceiling: 0.into(),
+            full: false.into(),
             waiting: 0.into(),
             appended: end.into(),
             watermark: 0.into(),

@@ -143,8 +143,7 @@ impl Shared {
                     if sum <= allocated {
                         break;
                     }
-                    tail.wanted = true;
-                    self.wake_filler(tail);
+                    self.want_more(tail);
                     // What others have reserved may come back, but not become more.
                     if !tail.full || room <= allocated {
                         break;

@@ -45,6 +45,8 @@ pub(super) struct Shared {
     pub reserved: AtomicU64,
     /// What `reserved` may reach without further ado; changed under the tail's lock.
     pub ceiling: AtomicU64,
+    /// [`Tail::full`], for those who only look.
+    pub full: AtomicBool,
     /// Those who wait for room; changed under the tail's lock.
     pub waiting: AtomicUsize,
     pub appended: AtomicU64,
@@ -148,6 +150,21 @@ impl Shared {
     pub fn wake_filler(&self, tail: &mut Tail) {
         tail.filler_idle = false;
         self.fill.notify_one();
+    }
+
+    /// What the last attempt to allocate more has found.
+    pub fn set_full(&self, tail: &mut Tail, full: bool) {
+        tail.full = full;
+        tail.wanted = false;
+        self.full.store(full, Ordering::Release);
+        self.give_room(tail);
+    }
+
+    /// Has the filler look whether a full disk has space again.
+    pub fn want_more(&self, tail: &mut Tail) {
+        if !std::mem::replace(&mut tail.wanted, true) {
+            self.wake_filler(tail);
+        }
     }
 
     /// How far the log should be allocated.

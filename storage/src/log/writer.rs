@@ -206,6 +206,20 @@ impl Log {
         Lsn::from_raw(self.shared.appended.load(Ordering::Acquire))
     }
 
+    /// Whether the disk was full when more space was last looked for. Until then that is ahead of the end by
+    /// [`LogOptions::fill_ahead_bytes`], less a step, so that what is under way still finds room.
+    pub fn is_full(&self) -> bool {
+        self.shared.full.load(Ordering::Acquire)
+    }
+
+    /// Has a disk that was full looked at again; [`Log::is_full`] tells what came of it.
+    pub fn look_for_space(&self) {
+        let mut tail = self.shared.tail.lock();
+        if tail.full {
+            self.shared.want_more(&mut tail);
+        }
+    }
+
     /// The end of what is durable.
     pub fn flushed(&self) -> Lsn {
         Lsn::from_raw(self.shared.waiters.flushed())

@@ -20,7 +20,7 @@ use super::Network;
 use super::allotment;
 use super::backup::Backup;
 use super::call::Arriving;
-use super::disk::{self, Announcing, DURABLE};
+use super::disk::{self, Announcing, DURABLE, FULL};
 use super::evidence::Found;
 use super::governor::{self, Assembling, Input};
 use super::headers;
@@ -320,8 +320,9 @@ impl End {
             }
             turns::INTEND => {
                 if let Some(link) = network.link(self.peer) {
+                    let is_here = |row| !network.is_elsewhere(row);
                     self.lines
-                        .intend(machine.intents(), self.peer, link, words)?;
+                        .intend(machine.intents(), self.peer, link, is_here, words)?;
                 }
             }
             turns::GIVE_BACK => {
@@ -371,6 +372,12 @@ impl End {
                 let position = Reader(words).word()?;
                 if let Some(link) = network.link(self.peer) {
                     link.is_durable(position);
+                }
+            }
+            FULL => {
+                let full = Reader(words).word()? != 0;
+                if let Some(link) = network.link(self.peer) {
+                    link.set_full(full);
                 }
             }
             time::TIME_IS => network.take_time(machine.clock(), self.peer, words)?,

@@ -51,6 +51,8 @@ pub(crate) struct Link {
     probing: Mutex<Vec<Completion<Box<[u64]>>>>,
     broken: AtomicBool,
     durable: Mutex<Durable>,
+    /// The peer's disk is full, as it says.
+    full: AtomicBool,
     /// How many connections to the peer have been lost, and how many before anything was written to it (LINK-3).
     losses: Arc<AtomicU64>,
     losses_before: AtomicU64,
@@ -117,6 +119,7 @@ impl Link {
             probing: Mutex::default(),
             broken: AtomicBool::new(false),
             durable: Mutex::default(),
+            full: AtomicBool::new(false),
             losses: fabric.losses(peer),
             losses_before: AtomicU64::new(0),
         })
@@ -292,6 +295,16 @@ impl Link {
     /// Whether nothing more of the log becomes durable there.
     pub fn cannot_keep(&self) -> bool {
         self.durable.lock().ended
+    }
+
+    /// Whether the peer's disk is full, as it says.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
+    /// The peer's disk is full, or not any more.
+    pub fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::Release);
     }
 
     /// The peer has the log on its disk up to a position, or [`disk::NEVER`] has more of it.

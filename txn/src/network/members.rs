@@ -65,6 +65,12 @@ impl Machine {
         self.network().map_or(1, |network| network.configured.id())
     }
 
+    /// The configuration manager; 0 where the machine is alone.
+    pub fn manager(&self) -> u32 {
+        self.network()
+            .map_or(0, |network| network.configured.cm().0)
+    }
+
     /// All regions of all machines, as the CM knows them.
     ///
     /// # Errors

@@ -83,6 +83,7 @@ impl Network {
         self.look_after_regions(machine);
         self.forget_durable();
         self.look_at_late();
+        self.look_for_space();
         self.peers.iter().for_each(|peer| {
             peer.link.flush_truncated();
             peer.link.pay();

@@ -90,6 +90,9 @@ impl Transaction {
     async fn lock_to_backups(&mut self, network: &Network) -> Result<Timestamp, Halt> {
         self.find_regions(network).await?;
         self.context_mut().plan(network)?;
+        if network.has_no_space(&self.context().spread) {
+            return Err(LockFailure::Stop(Stop::DiskFull).into());
+        }
         self.reserve_logs(network).await?;
         let context = self.context_mut();
         let current = context.spread.configuration;

@@ -1,8 +1,8 @@
 //! Intents on rows of other machines: a place in the line at the row's primary.
 //!
 //! ```text
-//! INTEND     ticket | holder | address | whether it yields      to the primary
-//! TURN       ticket | taken, without or deadlock                from it, when the wait has ended
+//! INTEND     ticket | holder | address | how it waits           to the primary
+//! TURN       ticket | taken, without, others or deadlock               from it, when the wait has ended
 //! GIVE_BACK  holder | address                                   to it, at the end or where nobody waits any more
 //! ```
 //! A holder is told apart at the primary by the number of its machine above its own.
@@ -33,6 +33,14 @@ pub(super) const GIVE_BACK: u8 = 4;
 const TAKEN: u64 = 1;
 const WITHOUT: u64 = 2;
 const DEADLOCK: u64 = 3;
+const OTHERS: u64 = 4;
+
+/// How somebody waits: until it is their turn.
+const WAITS: u64 = 0;
+/// The same, and ends a circle of waits rather than others.
+const YIELDS: u64 = 1;
+/// Not at all.
+const NEVER: u64 = 2;
 
 /// How a wait at another machine has ended.
 pub(super) type Ended = Result<Turn, WouldDeadlock>;
@@ -79,18 +87,33 @@ impl Lines {
         self.standing.is_empty()
     }
 
-    /// INTEND: takes the intent or stands in line.
+    /// INTEND: takes the intent or stands in line, if the row's line `is_here`. Where it is not, as the region has gone
+    /// to another machine since the peer asked, the peer goes on without: its GIVE_BACK would not come here.
     pub fn intend(
         &mut self,
         intents: &Intents,
         peer: MachineId,
         link: &Link,
+        is_here: impl Fn(Addr) -> bool,
         words: &[u64],
     ) -> Result<(), BadRecord> {
         let mut reader = Reader(words);
         let (ticket, number) = (reader.word()?, reader.word()?);
-        let (addr, yields) = (Addr::from_raw(reader.word()?), reader.word()? != 0);
+        let (addr, how) = (Addr::from_raw(reader.word()?), reader.word()?);
+        if !is_here(addr) {
+            answer(link, ticket, Ok(Turn::Without));
+            return Ok(());
+        }
         let holder = holder_at_peer(peer, number);
+        if how == NEVER {
+            let turn = match intents.try_take(addr, holder) {
+                true => Turn::Taken,
+                false => Turn::Others,
+            };
+            answer(link, ticket, Ok(turn));
+            return Ok(());
+        }
+        let yields = how == YIELDS;
         let waker = Waker::from(Arc::clone(&self.changed));
         match intents.enqueue(addr, holder, yields, &waker) {
             Ok(true) => answer(link, ticket, Ok(Turn::Taken)),
@@ -156,6 +179,7 @@ fn answer(link: &Link, ticket: u64, ended: Ended) {
     let how = match ended {
         Ok(Turn::Taken) => TAKEN,
         Ok(Turn::Without) => WITHOUT,
+        Ok(Turn::Others) => OTHERS,
         Err(WouldDeadlock) => DEADLOCK,
     };
     link.send_surely(TURN, &[ticket, how]);
@@ -168,6 +192,7 @@ pub(super) fn decode_turn(words: &[u64]) -> Result<(u64, Ended), BadRecord> {
     let ended = match how {
         TAKEN => Ok(Turn::Taken),
         WITHOUT => Ok(Turn::Without),
+        OTHERS => Ok(Turn::Others),
         DEADLOCK => Err(WouldDeadlock),
         _ => return Err(BadRecord("unknown end of a wait")),
     };
@@ -194,12 +219,12 @@ impl Drop for Asked<'_> {
 
 impl Network {
     /// Begins to wait for a row's intent at its primary; `None` where that cannot be asked.
-    fn ask(&self, addr: Addr, number: u64, yields: bool) -> Option<(u64, Completion<Ended>)> {
+    fn ask(&self, addr: Addr, number: u64, how: u64) -> Option<(u64, Completion<Ended>)> {
         let link = self.link(self.primary(addr)?)?;
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (completer, turn): (Completer<Ended>, _) = Completion::pending();
         self.turns.lock().insert(ticket, completer);
-        let asked = link.send(INTEND, &[ticket, number, addr.raw(), u64::from(yields)]);
+        let asked = link.send(INTEND, &[ticket, number, addr.raw(), how]);
         if asked.is_err() {
             self.turns.lock().remove(&ticket);
             return None;
@@ -224,16 +249,35 @@ impl Network {
 impl Transaction {
     /// [`Transaction::intend`] on a row of another machine.
     pub(crate) async fn intend_elsewhere(&mut self, addr: Addr) -> Result<(), Stop> {
+        let how = match self.context().yields {
+            true => YIELDS,
+            false => WAITS,
+        };
+        self.ask_elsewhere(addr, how).await.map(|_| ())
+    }
+
+    /// [`Transaction::try_intend`] on a row of another machine. Where that cannot be asked the answer is yes, as whoever
+    /// intends goes on without.
+    pub(crate) async fn try_intend_elsewhere(&mut self, addr: Addr) -> Result<bool, Stop> {
+        if self.context().intents.contains(&addr) {
+            return Ok(true);
+        }
+        let turn = self.ask_elsewhere(addr, NEVER).await?;
+        Ok(turn != Some(Turn::Others))
+    }
+
+    /// How a wait at the row's primary has ended; `None` where it cannot be asked.
+    async fn ask_elsewhere(&mut self, addr: Addr, how: u64) -> Result<Option<Turn>, Stop> {
         let context = self.context();
         let Some(network) = context.machine.network().map(Arc::clone) else {
-            return Ok(());
+            return Ok(None);
         };
         let number = u64::from(context.number);
         if !network.find(addr.region()).await? {
             return Err(Stop::Damaged);
         }
-        let Some((ticket, turn)) = network.ask(addr, number, context.yields) else {
-            return Ok(());
+        let Some((ticket, turn)) = network.ask(addr, number, how) else {
+            return Ok(None);
         };
         let counters = context.machine.counters();
         counters.count(context.lane, Event::IntentWait);
@@ -251,9 +295,10 @@ impl Transaction {
         match turn {
             Ok(Ok(Turn::Taken)) => {
                 self.context_mut().intents.push(addr);
-                Ok(())
+                Ok(Some(Turn::Taken))
             }
-            Ok(Ok(Turn::Without)) | Err(_) => Ok(()),
+            Ok(Ok(turn)) => Ok(Some(turn)),
+            Err(_) => Ok(None),
             Ok(Err(WouldDeadlock)) => Err(self.context_mut().deadlock_at(addr)),
         }
     }

@@ -2,7 +2,7 @@
 
 use fencepost_txn::network::Mapping;
 use fencepost_txn::network::call::CallError;
-use fencepost_txn::{Addr, MachineId, Mode, Near, Stop};
+use fencepost_txn::{AbortReason, Addr, MachineId, Mode, Near, Outcome, Stop};
 use pollster::block_on;
 
 use super::world::{KINDS, Kind, World, commit, place, word};
@@ -30,12 +30,16 @@ fn id(machine: usize) -> MachineId {
 
 /// Makes objects of a block each, every one with a transaction of its own.
 fn fill(world: &World, by: usize, near: Near, count: usize) -> Vec<Addr> {
-    let make = |value: usize| {
+    let make = |value: usize| loop {
         let mut tx = world.begin(by, Mode::ReadWrite);
         let ptr = block_on(tx.alloc(BLOCK_WORDS, near)).expect("memory");
         tx.write_new(ptr, &[value as u64]).expect("its own");
-        commit(tx);
-        ptr.addr
+        match block_on(tx.commit()) {
+            Ok(Outcome::Committed(_)) => return ptr.addr,
+            // Logs are full of what was made before, for a while.
+            Ok(Outcome::Aborted(AbortReason::LockBusy)) => {}
+            other => panic!("{other:?}"),
+        }
     };
     (0..count).map(make).collect()
 }

@@ -497,3 +497,62 @@ fn commits_that_a_failed_disk_has_part_in_are_refused() {
         machines.check();
     }
 }
+
+/// On a full disk commits that its machine has part in are refused, whoever coordinates them, until there is space
+/// again; others go on, and nothing that was reported is lost.
+#[test]
+fn commits_that_a_full_disk_has_part_in_are_refused_until_there_is_space() {
+    for (replicas, full, coordinator) in [(2, 0, 0), (2, 0, 1), (2, 2, 1), (1, 0, 0), (1, 2, 0)] {
+        let disks = Disks::new(replicas);
+        let machines = disks.begin();
+        let mapped = |at: usize| machines.object(at, SHORT, OLD);
+        let objects = [mapped(0), mapped(1), mapped(2)];
+        machines.rest();
+        let write = |object, to: u64| {
+            let mut tx = machines.begin(coordinator, Mode::ReadWrite);
+            let update = tx.update(object, |image| image.fill(to));
+            machines.run(update).expect("there");
+            machines.run(tx.commit())
+        };
+        disks.disks[full].set_free_bytes(Some(0));
+        let (mut last, mut refused) = ([OLD; 3], [0; 3]);
+        // Until the space that is allocated is used up; then some more, that it is not.
+        for round in 1..=400 {
+            for (at, object) in objects.iter().enumerate() {
+                match write(*object, round) {
+                    Ok(Outcome::Committed(_)) => last[at] = round,
+                    Err(Stop::DiskFull) => refused[at] += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        assert!(refused[full] > 0, "{full} {coordinator}: {refused:?}");
+        if replicas == 1 && coordinator != full {
+            let others = refused.iter().filter(|times| **times == 0);
+            assert_eq!(others.count(), 2, "{refused:?}");
+        }
+        for (object, last) in objects.iter().zip(last) {
+            assert_eq!(
+                machines.words(coordinator, *object).map(|w| w[0]),
+                Some(last)
+            );
+        }
+        disks.disks[full].set_free_bytes(None);
+        let mut tries = 0;
+        while !matches!(write(objects[full], 1000), Ok(Outcome::Committed(_))) {
+            tries += 1;
+            assert!(tries < 10_000, "{full} {coordinator}");
+            machines.drive_all();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        last[full] = 1000;
+        machines.check();
+        drop(machines);
+        let machines = disks.left(CrashLoss::All).begin();
+        for (object, last) in objects.iter().zip(last) {
+            assert_eq!(machines.words(1, *object).map(|words| words[0]), Some(last));
+        }
+        machines.check();
+    }
+}

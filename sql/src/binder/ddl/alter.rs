@@ -7,14 +7,15 @@ use sqlparser::ast;
 use super::super::expr::Clause;
 use super::super::from::table_leaf;
 use super::super::scope::Scope;
-use super::super::{Binder, names, type_of};
+use super::super::{Binder, names};
 use super::constraint::{Shape, check_not_deferrable};
 use super::key_constraint;
+use super::text::text_of;
 use crate::bound::{
     AddColumn, AlterAction, AlterTable, CreateTable, Expr, KeyConstraint, RowRules, SetType,
-    Statement,
+    Statement, TriggerChange,
 };
-use crate::catalog::{IndexDef, IndexKind, TableDef};
+use crate::catalog::{Enabled, IndexDef, IndexKind, TableDef};
 use crate::error::{SqlError, SqlState};
 use crate::parser::mentions;
 use crate::types::{Type, TypeKind};
@@ -25,19 +26,7 @@ impl Binder<'_> {
         alter: &ast::AlterTable,
     ) -> Result<Statement, SqlError> {
         let (schema, name) = names::table_name(&alter.name)?;
-        let is_owner =
-            |op: &ast::AlterTableOperation| matches!(op, ast::AlterTableOperation::OwnerTo { .. });
         let table = match self.catalog.table(schema.as_deref(), &name)? {
-            None if alter.operations.iter().all(is_owner)
-                && (self.catalog.sequence(schema.as_deref(), &name)?.is_some()
-                    || self.catalog.view(schema.as_deref(), &name)?.is_some()) =>
-            {
-                return Ok(Statement::AlterTable(AlterTable {
-                    table: None,
-                    name,
-                    actions: vec![AlterAction::Nothing],
-                }));
-            }
             None if !alter.if_exists => {
                 return Err(names::no_relation(schema.as_deref(), &name));
             }
@@ -53,6 +42,7 @@ impl Binder<'_> {
         Ok(Statement::AlterTable(AlterTable {
             table,
             name,
+            only: alter.only,
             actions,
         }))
     }
@@ -73,6 +63,7 @@ impl Binder<'_> {
         Ok(Statement::AlterTable(AlterTable {
             name: table.name.clone(),
             table: Some(table),
+            only: false,
             actions: vec![AlterAction::RenameIndex { from, to }],
         }))
     }
@@ -112,6 +103,7 @@ impl Binder<'_> {
             } => {
                 let name = names::fold(old_column_name);
                 let column = table.column(&name).ok_or_else(|| no_column(&name))?;
+                check_own(table, "rename", &name)?;
                 let to = names::fold(new_column_name);
                 if self.is_viewed(table, column) {
                     return Err(SqlError::unsupported("RENAME of a column that a view uses"));
@@ -143,10 +135,12 @@ impl Binder<'_> {
                 if_exists: *if_exists,
                 cascade: is_cascade(drop_behavior.as_ref()),
             },
+            Op::EnableTrigger { name } => switched(name, Enabled::Origin),
+            Op::EnableAlwaysTrigger { name } => switched(name, Enabled::Always),
+            Op::EnableReplicaTrigger { name } => switched(name, Enabled::Replica),
+            Op::DisableTrigger { name } => switched(name, Enabled::Disabled),
             Op::AlterColumn { column_name, op } => self.alter_column(table, column_name, op)?,
-            Op::SetOptionsParens { .. } | Op::OwnerTo { .. } | Op::ReplicaIdentity { .. } => {
-                AlterAction::Nothing
-            }
+            Op::SetOptionsParens { .. } | Op::ReplicaIdentity { .. } => AlterAction::Nothing,
             other => {
                 let text = other.to_string();
                 let words: Vec<&str> = text.split_whitespace().take(2).collect();
@@ -181,6 +175,9 @@ impl Binder<'_> {
                 let key = key_constraint(table, key.name.as_ref(), &key.columns, "UNIQUE")?;
                 Ok(AlterAction::AddUnique(key))
             }
+            ast::TableConstraint::ForeignKey(_) if table.partition_of_table().is_some() => {
+                Err(SqlError::unsupported("a foreign key of a partition alone"))
+            }
             ast::TableConstraint::ForeignKey(key) => {
                 let key = self.new_foreign_key(&shape, key.name.as_ref(), None, key)?;
                 Ok(AlterAction::AddForeignKey(key, validate))
@@ -199,6 +196,12 @@ impl Binder<'_> {
         definition: &ast::ColumnDef,
         if_not_exists: bool,
     ) -> Result<AlterAction, SqlError> {
+        if table.partition_of_table().is_some() {
+            return Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                "cannot add column to a partition",
+            ));
+        }
         let name = names::fold(&definition.name);
         if table.column(&name).is_some() {
             let error = column_exists(&name, &table.name);
@@ -215,7 +218,8 @@ impl Binder<'_> {
             name: Some(index.name.clone()),
             columns: index.columns.iter().map(|c| c.column).collect(),
         };
-        let unique = table.indexes.iter().filter(|i| i.unique && !i.primary);
+        let unique = table.indexes.iter();
+        let unique = unique.filter(|i| i.unique && !i.primary && i.more.expressions.is_empty());
         let mut new = CreateTable {
             schema: table.schema.clone(),
             name: table.name.clone(),
@@ -229,6 +233,8 @@ impl Binder<'_> {
             source: None,
             index_kind: IndexKind::BTree,
             partition_by: None,
+            partition_key: None,
+            partition_of: None,
         };
         let (had_key, uniques, position) = (
             new.primary_key.is_some(),
@@ -282,6 +288,7 @@ impl Binder<'_> {
                 false => Err(error),
             };
         };
+        check_own(table, "drop", &name)?;
         if table.is_partition_column(column) {
             return Err(SqlError::new(
                 SqlState::INVALID_TABLE_DEFINITION,
@@ -371,7 +378,7 @@ impl Binder<'_> {
                 let definition = &table.columns[column];
                 self.assign(bound, definition)
                     .map_err(super::table::default_error)?;
-                let default = Some(value.to_string());
+                let default = Some(text_of(value));
                 table.columns[column].default.clone_from(&default);
                 Ok(AlterAction::SetDefault { column, default })
             }
@@ -403,8 +410,9 @@ impl Binder<'_> {
         data_type: &ast::DataType,
         using: Option<&ast::Expr>,
     ) -> Result<AlterAction, SqlError> {
-        let ty = type_of(data_type)?;
+        let ty = self.type_of(data_type)?;
         let before = table.columns[column].clone();
+        check_own(table, "alter", &before.name)?;
         if table.is_partition_column(column) {
             return Err(SqlError::new(
                 SqlState::INVALID_TABLE_DEFINITION,
@@ -436,6 +444,17 @@ impl Binder<'_> {
                 SqlState::FEATURE_NOT_SUPPORTED,
                 "cannot alter type of a column used by a generated column",
             ));
+        }
+        let mut triggers = table.rules.triggers.iter();
+        if let Some(trigger) = triggers.find(|trigger| trigger.concerns(column, &before.name)) {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cannot alter type of a column used in a trigger definition",
+            )
+            .detail(format!(
+                "trigger {} on table {} depends on column \"{}\"",
+                trigger.name, table.name, before.name
+            )));
         }
         let mut after = before.clone();
         after.ty = ty;
@@ -524,4 +543,24 @@ fn cannot_cast(name: &str, ty: Type) -> SqlError {
         format!("column \"{name}\" cannot be cast automatically to type {ty}"),
     )
     .hint(format!("You might need to specify \"USING {name}::{ty}\"."))
+}
+
+/// ENABLE and DISABLE TRIGGER: ALL and USER are not names.
+fn switched(name: &ast::Ident, enabled: Enabled) -> AlterAction {
+    let name = match name.quote_style {
+        None => Some(names::fold(name)).filter(|name| name != "all" && name != "user"),
+        Some(_) => Some(names::fold(name)),
+    };
+    AlterAction::Trigger(TriggerChange::Enable { name, enabled })
+}
+
+/// 42P16 of a column that a partition has from the table above it.
+fn check_own(table: &TableDef, what: &str, column: &str) -> Result<(), SqlError> {
+    match table.partition_of_table() {
+        None => Ok(()),
+        Some(_) => Err(SqlError::new(
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!("cannot {what} inherited column \"{column}\""),
+        )),
+    }
 }

@@ -5,6 +5,8 @@ use sqlparser::ast;
 use super::super::expr::Clause;
 use super::super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::super::{Binder, names};
+use super::family::check_referenced;
+use super::text::{bare, text_of};
 use crate::bound::{CreateTable, Expr, NewCheck, NewForeignKey, Volatility};
 use crate::catalog::{ColumnDef, Referential, TableDef};
 use crate::error::{SqlError, SqlState};
@@ -28,7 +30,10 @@ impl<'a> Shape<'a> {
             index.columns.iter().map(|c| c.column).collect()
         };
         let unique = table.indexes.iter();
-        let unique = unique.filter(|index| index.unique && !index.is_partial());
+        let unique = unique.filter(|index| {
+            let plain = !index.is_partial() && index.more.expressions.is_empty();
+            index.unique && plain && table.is_whole(index)
+        });
         Shape {
             schema: &table.schema,
             name: &table.name,
@@ -70,6 +75,8 @@ impl<'a> Shape<'a> {
             first_slot: 0,
             columns: columns.collect(),
             key: Vec::new(),
+            routed: Vec::new(),
+            reads: None,
         })?;
         Ok(scope)
     }
@@ -138,7 +145,7 @@ impl Binder<'_> {
         let condition = self.condition(condition, "CHECK")?;
         Ok(NewCheck {
             name: name.map(names::fold),
-            text: check.to_string(),
+            text: text_of(check),
             columns: columns_of(&condition),
             condition,
         })
@@ -172,7 +179,7 @@ impl Binder<'_> {
                 "generation expression is not immutable",
             ));
         }
-        Ok(expr.to_string())
+        Ok(text_of(bare(expr)))
     }
 
     /// FOREIGN KEY over `columns` of the table, or over those that the constraint lists.
@@ -196,6 +203,9 @@ impl Binder<'_> {
             true => None,
             false => Some(self.table_called(schema.as_deref(), &parent_name)?),
         };
+        if let Some(parent) = &parent {
+            check_referenced(parent)?;
+        }
         let (list, count) = (&key.referred_columns, columns.len());
         let name = name.map(names::fold);
         let parent_columns = match &parent {

@@ -40,6 +40,7 @@ impl Binder<'_> {
         Ok(Statement::AlterTable(AlterTable {
             name: table.name.clone(),
             table: Some(table),
+            only: false,
             actions: vec![action],
         }))
     }

@@ -103,29 +103,53 @@ fn table_named(
 }
 
 impl Binder<'_> {
-    /// What PARTITION BY and the options make of `table`, whose columns are known.
+    /// What PARTITION BY and the options make of `table`, whose columns are known: with the options its rows are spread
+    /// over the machines, and without them it is made of partitions.
     pub(super) fn partition_by(
         &self,
         create: &ast::CreateTable,
         options: Options,
-        table: &CreateTable,
-    ) -> Result<Option<PartitionBy>, SqlError> {
-        let Some(by) = &create.partition_by else {
-            let option = match options {
-                Options {
-                    partitions: Some(_),
-                    ..
-                } => "partitions",
-                Options {
-                    colocate_with: Some(_),
-                    ..
-                } => "colocate_with",
-                _ => return Ok(None),
-            };
-            return Err(impossible(format!(
-                "option \"{option}\" needs PARTITION BY HASH"
-            )));
+        table: &mut CreateTable,
+    ) -> Result<(), SqlError> {
+        let option = match options {
+            Options {
+                partitions: Some(_),
+                ..
+            } => Some("partitions"),
+            Options {
+                colocate_with: Some(_),
+                ..
+            } => Some("colocate_with"),
+            _ => None,
         };
+        match (&create.partition_by, option) {
+            (None, None) => Ok(()),
+            (None, Some(option)) => Err(impossible(format!(
+                "option \"{option}\" needs PARTITION BY HASH"
+            ))),
+            (Some(by), None) => {
+                let (strategy, columns) = strategy(by)?;
+                if options.index_kind != IndexKind::BTree {
+                    return Err(bad_option("unrecognized parameter \"index\"".to_owned()));
+                }
+                let key = self.partition_key((&strategy, &columns), table)?;
+                table.partition_key = Some(key);
+                Ok(())
+            }
+            (Some(by), Some(_)) => {
+                table.partition_by = Some(self.spread_by(by, options, table)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// How a table is spread.
+    fn spread_by(
+        &self,
+        by: &ast::Expr,
+        options: Options,
+        table: &CreateTable,
+    ) -> Result<PartitionBy, SqlError> {
         let column = self.partition_column(by, table)?;
         check_keys(table, column)?;
         let definition = &table.columns[column];
@@ -138,11 +162,11 @@ impl Binder<'_> {
         }
         let Some((schema, name)) = options.colocate_with else {
             let count = options.partitions.unwrap_or(PARTITIONS_DEFAULT);
-            return Ok(Some(PartitionBy {
+            return Ok(PartitionBy {
                 column,
                 count,
                 with: None,
-            }));
+            });
         };
         let with = self.table_called(schema.as_deref(), &name)?;
         let Some(other) = &with.partitioning else {
@@ -169,28 +193,23 @@ impl Binder<'_> {
                 theirs.ty.name()
             )));
         }
-        Ok(Some(PartitionBy {
+        Ok(PartitionBy {
             column,
             count,
             with: Some(with),
-        }))
+        })
     }
 
     /// The column of `HASH (column)`.
     fn partition_column(&self, by: &ast::Expr, table: &CreateTable) -> Result<usize, SqlError> {
-        let malformed = || SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in PARTITION BY");
-        let ast::Expr::Function(call) = by else {
-            return Err(malformed());
-        };
-        let strategy = match names::parts(&call.name)?.as_slice() {
-            [strategy] => names::fold(strategy),
-            _ => return Err(malformed()),
-        };
+        let (strategy, columns) = strategy(by)?;
         match strategy.as_str() {
             "hash" => {}
             "range" | "list" => {
-                let upper = strategy.to_ascii_uppercase();
-                return Err(SqlError::unsupported(format!("PARTITION BY {upper}")));
+                return Err(SqlError::unsupported(format!(
+                    "PARTITION BY {} WITH (partitions = …)",
+                    strategy.to_ascii_uppercase()
+                )));
             }
             other => {
                 return Err(bad_option(format!(
@@ -198,17 +217,10 @@ impl Binder<'_> {
                 )));
             }
         }
-        let ast::FunctionArguments::List(list) = &call.args else {
-            return Err(malformed());
-        };
-        let [argument] = list.args.as_slice() else {
-            return Err(match list.args.is_empty() {
-                true => malformed(),
-                false => SqlError::unsupported("PARTITION BY HASH of several columns"),
-            });
-        };
-        let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)) = argument else {
-            return Err(malformed());
+        let [argument] = columns.as_slice() else {
+            return Err(SqlError::unsupported(
+                "PARTITION BY HASH of several columns WITH (partitions = …)",
+            ));
         };
         let ast::Expr::Identifier(ident) = argument else {
             return Err(SqlError::unsupported("PARTITION BY HASH of an expression"));
@@ -222,6 +234,30 @@ impl Binder<'_> {
             )
             .or_at(self.position(ident.span))
         })
+    }
+}
+
+/// The strategy of PARTITION BY, and what it is applied to.
+fn strategy(by: &ast::Expr) -> Result<(String, Vec<&ast::Expr>), SqlError> {
+    let malformed = || SqlError::new(SqlState::SYNTAX_ERROR, "syntax error in PARTITION BY");
+    let ast::Expr::Function(call) = by else {
+        return Err(malformed());
+    };
+    let strategy = match names::parts(&call.name)?.as_slice() {
+        [strategy] => names::fold(strategy),
+        _ => return Err(malformed()),
+    };
+    let ast::FunctionArguments::List(list) = &call.args else {
+        return Err(malformed());
+    };
+    let columns = list.args.iter().map(|argument| match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)) => Ok(argument),
+        _ => Err(malformed()),
+    });
+    let columns: Vec<&ast::Expr> = columns.collect::<Result<_, _>>()?;
+    match columns.is_empty() {
+        true => Err(malformed()),
+        false => Ok((strategy, columns)),
     }
 }
 

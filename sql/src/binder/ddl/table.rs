@@ -4,10 +4,11 @@ use sqlparser::ast;
 
 use super::super::expr::Clause;
 use super::super::scope::Scope;
-use super::super::{Binder, names, type_of};
+use super::super::{Binder, names};
 use super::constraint::{Shape, check_not_deferrable};
 use super::key_columns;
 use super::partition::Options;
+use super::text::text_of;
 use crate::bound::{CreateTable, KeyConstraint, NewCheck, NewSequence, SequenceOptions, Statement};
 use crate::catalog::{ColumnDef, ColumnMore, Identity};
 use crate::error::{SqlError, SqlState};
@@ -44,9 +45,18 @@ impl Binder<'_> {
             source: None,
             index_kind: options.index_kind,
             partition_by: None,
+            partition_key: None,
+            partition_of: None,
         };
         if let Some(query) = &create.query {
             return self.table_of_query(create, query, table);
+        }
+        if let Some(parent) = &create.partition_of {
+            if !create.columns.is_empty() {
+                return Err(SqlError::unsupported("columns of a PARTITION OF"));
+            }
+            let bound = create.for_values.as_ref();
+            table.partition_of = Some(self.partition_of(parent, bound, &mut table)?);
         }
         for column in &create.columns {
             self.column_definition(column, &mut table)?;
@@ -63,7 +73,10 @@ impl Binder<'_> {
         for constraint in &create.constraints {
             self.rule_of_table(constraint, &mut table)?;
         }
-        table.partition_by = self.partition_by(create, options, &table)?;
+        if table.partition_of.is_some() && !table.foreign_keys.is_empty() {
+            return Err(SqlError::unsupported("a foreign key of a partition alone"));
+        }
+        self.partition_by(create, options, &mut table)?;
         Ok(Statement::CreateTable(table))
     }
 
@@ -128,10 +141,12 @@ impl Binder<'_> {
         }
         let ty = match serial {
             Some(kind) => Ok(Type::of(kind)),
-            None => type_of(&column.data_type).and_then(|ty| match ty.kind.is_object() {
-                true => Err(SqlError::unsupported(format!("a column of type {ty}"))),
-                false => Ok(ty),
-            }),
+            None => self
+                .type_of(&column.data_type)
+                .and_then(|ty| match ty.kind.is_object() {
+                    true => Err(SqlError::unsupported(format!("a column of type {ty}"))),
+                    false => Ok(ty),
+                }),
         };
         let mut definition = ColumnDef {
             ty: ty.map_err(|e| e.or_at(self.position(column.name.span)))?,
@@ -155,7 +170,7 @@ impl Binder<'_> {
                 ast::ColumnOption::Default(expr) => {
                     let bound = self.scalar(expr, &Scope::default(), Clause::Default)?;
                     self.assign(bound, &definition).map_err(default_error)?;
-                    definition.default = Some(expr.to_string());
+                    definition.default = Some(text_of(expr));
                 }
                 ast::ColumnOption::PrimaryKey(said) => {
                     check_not_deferrable(said.characteristics.as_ref())?;
@@ -361,8 +376,6 @@ fn check_supported(create: &ast::CreateTable) -> Result<(), SqlError> {
         "CREATE TABLE LIKE"
     } else if create.inherits.is_some() {
         "INHERITS"
-    } else if create.partition_of.is_some() {
-        "CREATE TABLE ... PARTITION OF"
     } else if create.or_replace || create.external || create.clone.is_some() {
         "this form of CREATE TABLE"
     } else {

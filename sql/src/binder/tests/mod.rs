@@ -72,6 +72,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type, Option<&str>)]) -> TableDe
             roots: Roots::One(0),
         }],
         partitioning: None,
+        family: None,
         rules: TableRules::default(),
         version: 1,
         guards: Guards::at([0]).expect("one"),

@@ -163,7 +163,11 @@ impl Accumulator {
 }
 
 fn sum_value(sum: &Sum) -> Value {
-    let (mantissa, scale) = sum.parts();
+    partial_sum(sum.parts())
+}
+
+/// The value that stands for a sum with these digits, so many of them behind the point.
+pub fn partial_sum((mantissa, scale): (i128, u32)) -> Value {
     let mut bytes = Vec::with_capacity(SUM_BYTES);
     bytes.extend_from_slice(&mantissa.to_le_bytes());
     bytes.extend_from_slice(&scale.to_le_bytes());

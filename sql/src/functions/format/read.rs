@@ -1,6 +1,6 @@
 //! to_date and to_timestamp: a text by a template.
 
-use super::template::{DAYS, MONTHS, Part, ROMAN, parts};
+use super::template::{DAYS, MONTHS, Part, ROMAN, case_matters, parts};
 use crate::error::{SqlError, SqlState};
 use crate::types::calendar::{
     DAY_US, SECOND_US, check_date, check_timestamp, days_from_civil, days_in_month,
@@ -68,25 +68,8 @@ pub(super) fn moment(text: &str, template: &str) -> Result<Read, SqlError> {
 }
 
 fn is_number(name: &str) -> bool {
-    !matches!(
-        name.to_ascii_uppercase().as_str(),
-        "A.D."
-            | "AD"
-            | "A.M."
-            | "AM"
-            | "B.C."
-            | "BC"
-            | "P.M."
-            | "PM"
-            | "DAY"
-            | "DY"
-            | "MONTH"
-            | "MON"
-            | "RM"
-            | "TZ"
-            | "OF"
-            | "TZH"
-    )
+    let mut others = ["OF", "TZH"].iter();
+    !case_matters(name) && !others.any(|other| name.eq_ignore_ascii_case(other))
 }
 
 #[cold]

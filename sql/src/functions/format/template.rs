@@ -37,7 +37,7 @@ const MORE: [&str; 22] = [
 ];
 
 /// These mean something else in another case.
-fn case_matters(name: &str) -> bool {
+pub(super) fn case_matters(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     matches!(
         upper.as_str(),

@@ -6,15 +6,6 @@ use super::super::{RESERVED, is_reserved};
 use crate::bound::{AlterRole, CreateRole, DropRole, RoleOptions, RoleRef, Statement};
 use crate::error::{SqlError, SqlState};
 
-/// Attributes of roles that mean nothing here; each has a NO form.
-const WITHOUT_MEANING: [&str; 5] = [
-    "createdb",
-    "createrole",
-    "inherit",
-    "replication",
-    "bypassrls",
-];
-
 /// The statement behind CREATE, ALTER or DROP, if it is about roles.
 pub(super) fn parse(word: &str, c: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     let login = c.sees("user");
@@ -74,7 +65,7 @@ fn drop_roles(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 }
 
 /// A role, and the token that names it.
-fn role(c: &mut Cursor<'_>) -> Result<(RoleRef, Option<Token>), SqlError> {
+pub(super) fn role(c: &mut Cursor<'_>) -> Result<(RoleRef, Option<Token>), SqlError> {
     let token = c.peek();
     if let Some(word) = token.filter(|t| t.kind == Kind::Word) {
         let text = word.text(c.sql).to_ascii_lowercase();
@@ -121,6 +112,15 @@ fn at(
     SqlError::new(state, message).or_at(position)
 }
 
+/// Roles with commas between them.
+pub(super) fn roles(c: &mut Cursor<'_>) -> Result<Vec<RoleRef>, SqlError> {
+    let mut all = vec![role(c)?.0];
+    while c.accept_kind(Kind::Comma).is_some() {
+        all.push(role(c)?.0);
+    }
+    Ok(all)
+}
+
 /// The options of CREATE ROLE (`new`) or ALTER ROLE.
 fn options(c: &mut Cursor<'_>, new: bool) -> Result<RoleOptions, SqlError> {
     let mut options = RoleOptions::default();
@@ -151,20 +151,20 @@ fn option(
     c.next_token();
     let attribute = word.strip_prefix("no").unwrap_or(&word);
     let on = attribute.len() == word.len();
-    match attribute {
-        "superuser" => {
-            options.superuser = Some(on);
-            return Ok("superuser");
+    let attributes = [
+        ("superuser", &mut options.superuser),
+        ("login", &mut options.login),
+        ("createdb", &mut options.create_db),
+        ("createrole", &mut options.create_role),
+        ("inherit", &mut options.inherit),
+        ("replication", &mut options.replication),
+        ("bypassrls", &mut options.bypass_rls),
+    ];
+    for (known, option) in attributes {
+        if known == attribute {
+            *option = Some(on);
+            return Ok(known);
         }
-        "login" => {
-            options.login = Some(on);
-            return Ok("login");
-        }
-        _ => {}
-    }
-    if let Some(known) = WITHOUT_MEANING.iter().find(|w| **w == attribute) {
-        options.others = true;
-        return Ok(known);
     }
     match word.as_str() {
         "password" => {
@@ -184,19 +184,19 @@ fn option(
         }
         "connection" => {
             c.expect("limit")?;
-            if !c.accept_operator("-") {
-                return Err(SqlError::unsupported("CONNECTION LIMIT"));
-            }
-            c.expect_kind(Kind::Integer)?;
-            options.others = true;
+            let negative = c.accept_operator("-");
+            let limit = c.expect_kind(Kind::Integer)?.text(c.sql).parse::<i32>();
+            let limit = limit.map(|limit| if negative { -limit } else { limit });
+            let limit = limit.ok().filter(|limit| *limit >= -1);
+            options.connections = Some(limit.ok_or_else(|| {
+                let message = "invalid connection limit: must be -1 or more";
+                SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+            })?);
             Ok("connection limit")
         }
         "valid" => {
             c.expect("until")?;
-            if c.string()? != "infinity" {
-                return Err(SqlError::unsupported("VALID UNTIL"));
-            }
-            options.others = true;
+            options.valid_until = Some(c.string()?);
             Ok("valid until")
         }
         "sysid" if new => {
@@ -204,8 +204,25 @@ fn option(
             options.sysid = true;
             Ok("sysid")
         }
-        "in" | "role" | "user" | "admin" if new => {
-            Err(SqlError::unsupported("membership in roles"))
+        "in" if new => {
+            if !c.accept("role") {
+                c.expect("group")?;
+            }
+            for role in roles(c)? {
+                match role {
+                    RoleRef::Named(name) => options.member_of.push(name),
+                    RoleRef::Own => return Err(SqlError::unsupported("IN ROLE CURRENT_USER")),
+                }
+            }
+            Ok("in role")
+        }
+        "role" | "user" if new => {
+            options.members = roles(c)?;
+            Ok("role")
+        }
+        "admin" if new => {
+            options.admins = roles(c)?;
+            Ok("admin")
         }
         "sysid" | "in" | "role" => Err(lexer::syntax_error(c.sql, Some(token))),
         word if RESERVED.contains(&word) => Err(lexer::syntax_error(c.sql, Some(token))),

@@ -2,7 +2,8 @@
 
 use super::super::cursor::Cursor;
 use super::super::lexer::Kind;
-use crate::bound::{CreateSchema, DropSchema, Statement};
+use super::role::role;
+use crate::bound::{CreateSchema, DropSchema, RoleRef, Statement};
 use crate::error::SqlError;
 
 /// The statement behind CREATE, ALTER or DROP, if it is about schemas.
@@ -23,16 +24,21 @@ fn create(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     if !c.sees("authorization") {
         name = Some(c.identifier()?);
     }
+    let mut owner = None;
     if c.accept("authorization") {
-        let role = c.identifier()?;
-        name.get_or_insert(role);
+        let role = role(c)?.0;
+        if let RoleRef::Named(role) = &role {
+            name.get_or_insert_with(|| role.clone());
+        }
+        owner = Some(role);
     }
     if c.peek().is_some_and(|token| token.kind == Kind::Word) {
         return Err(SqlError::unsupported("CREATE SCHEMA with what is in it"));
     }
     Ok(Statement::CreateSchema(CreateSchema {
-        name: name.unwrap_or_default(),
+        name,
         if_not_exists,
+        owner,
     }))
 }
 

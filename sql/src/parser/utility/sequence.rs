@@ -43,9 +43,7 @@ fn alter(c: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         false => None,
     };
     let mut said = SequenceOptions::default();
-    if c.accept_all(&["owner", "to"]) {
-        c.identifier()?;
-    } else if rename.is_none() {
+    if rename.is_none() {
         said = options(c, true)?;
     }
     Ok(Statement::AlterSequence(AlterSequence {

@@ -29,9 +29,11 @@
 //!   record of every transaction that is not over when it begins: those alone change anything meanwhile, or are in doubt
 //!   anywhere. What is older is in the copy, and a block of the copy that serves another size class since is so, too
 //!   (`Changed::of`).
+//! * DISK-6: no commit begins that a machine has part in whose disk is full, as far as that is known; what its log has
+//!   allocated is for those that have begun (`space.rs`).
 //!
 //! # Failure
-//! A log that is damaged refuses to open. Once it cannot be written any more the machine tells who waits for it that
+//! A log that is damaged refuses to open. On a full disk commits are refused until there is space again. Once it cannot be written any more the machine tells who waits for it that
 //! nothing becomes durable: commits that it has part in are given up. Without all machines of the last configuration
 //! nothing begins.
 
@@ -44,6 +46,7 @@ mod meet;
 mod part;
 mod record;
 mod replay;
+mod space;
 mod state;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -66,6 +69,7 @@ pub(crate) use kept::is_of_others;
 pub use meet::MeetError;
 pub(crate) use record::BEGUN;
 pub(super) use record::PREPARED;
+pub(super) use space::FULL;
 
 use super::link::Link;
 use super::{Network, Spread};
@@ -82,6 +86,8 @@ pub(crate) struct Disk {
     kept: Mutex<Kept>,
     /// Nothing becomes durable any more.
     failed: AtomicBool,
+    /// Peers have been told that the disk is full.
+    told_full: Mutex<bool>,
     /// Keeps other processes out of the directory.
     _lock: DiskLock,
 }
@@ -125,6 +131,7 @@ impl Disk {
             state: Mutex::default(),
             kept: Mutex::new(kept),
             failed: AtomicBool::new(false),
+            told_full: Mutex::new(false),
             _lock: lock,
         }
     }

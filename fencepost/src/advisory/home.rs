@@ -1,0 +1,356 @@
+//! The home of the advisory locks: it has the table, and answers the machines.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use fencepost_fabric::{Completion, MachineId};
+use fencepost_sql::advisory::LockState;
+use fencepost_txn::Machine;
+use fencepost_txn::network::call::Answer;
+
+use super::Advisory;
+use super::table::{Due, Owner, Reply, Table, Verdict};
+use super::wire::{
+    Ask, Request, What, decode_states, decode_verdict, encode_states, encode_verdict,
+};
+use crate::cancels::machine_of;
+use crate::services;
+
+/// How often a home looks whether those who are waited for are members still.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a home waits before it asks a member again that has not answered.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The table, where this machine is the home.
+#[derive(Default)]
+pub(super) struct Home {
+    role: Role,
+    table: Table,
+    /// The configuration that the owners are members of.
+    configuration: u64,
+    /// Somebody looks after those who wait.
+    watched: bool,
+    /// What came while the members were asked.
+    deferred: Vec<(Ask, Reply)>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Role {
+    #[default]
+    None,
+    /// It asks the members what they have.
+    Asks,
+    Home,
+    /// The database closes.
+    Over,
+}
+
+/// The machine that asks is not told by whom the lock is kept; it is to ask again.
+#[derive(Debug)]
+pub(super) struct NotHome;
+
+/// Who is the home.
+enum Whom {
+    Here(u32),
+    Peer(u32, Arc<Machine>),
+}
+
+impl Advisory {
+    /// Does what is asked. A reply that is dropped unsaid means: ask again.
+    fn decide(self: &Arc<Self>, ask: Ask, reply: Reply) {
+        let Some(machine) = self.machine.upgrade() else {
+            return;
+        };
+        let mut due = Due::new();
+        let mut home = self.home.lock();
+        if home.may_serve(self, &machine) {
+            home.part_with_lost(&machine, &mut due);
+            home.apply(ask, reply, &mut due);
+            home.watch(self);
+        } else if home.role == Role::Asks {
+            home.deferred.push((ask, reply));
+        }
+        drop(home);
+        tell(due);
+    }
+
+    /// Asks the home.
+    pub(super) async fn ask(self: &Arc<Self>, ask: Ask) -> Result<(Verdict, u32), NotHome> {
+        let (home, call) = match self.whom()? {
+            Whom::Here(home) => {
+                let (completer, verdict) = Completion::pending();
+                let reply = Box::new(move |verdict| completer.complete(Ok(verdict)));
+                self.decide(ask, reply);
+                let verdict = verdict.await.map_err(|_| NotHome)?;
+                return Ok((verdict, home));
+            }
+            Whom::Peer(home, machine) => {
+                let request = Request::Ask(ask).encode();
+                (
+                    home,
+                    machine.call(MachineId(home), services::ADVISORY, &request),
+                )
+            }
+        };
+        let verdict = call.await.ok().and_then(|answer| decode_verdict(&answer));
+        Ok((verdict.ok_or(NotHome)?, home))
+    }
+
+    /// Tells a home; what it says to that does not matter. Where it is lost, the next one asks what is so.
+    pub(super) fn tell(self: &Arc<Self>, home: u32, ask: Ask) {
+        let Some(machine) = self.machine.upgrade() else {
+            return;
+        };
+        match machine.number() {
+            me if me == 0 || me == home => self.decide(ask, Box::new(|_| {})),
+            _ if home == 0 => {}
+            _ => {
+                let request = Request::Ask(ask).encode();
+                let call = machine.call(MachineId(home), services::ADVISORY, &request);
+                self.spawn(async move {
+                    let _ = call.await;
+                });
+            }
+        }
+    }
+
+    fn whom(&self) -> Result<Whom, NotHome> {
+        let machine = self.machine.upgrade().ok_or(NotHome)?;
+        let home = machine.manager();
+        Ok(match machine.number() {
+            0 => Whom::Here(0),
+            me if me == home => Whom::Here(home),
+            _ => Whom::Peer(home, machine),
+        })
+    }
+
+    /// All locks, as the home has them.
+    pub(super) async fn states(&self) -> Result<Vec<LockState>, NotHome> {
+        let call = match self.whom()? {
+            Whom::Here(_) => return Ok(self.home.lock().table.states()),
+            Whom::Peer(home, machine) => {
+                let request = Request::All.encode();
+                machine.call(MachineId(home), services::ADVISORY, &request)
+            }
+        };
+        let states = call.await.ok().and_then(|answer| decode_states(&answer));
+        states.ok_or(NotHome)
+    }
+
+    /// Whom sessions wait for, where this machine is the home.
+    pub(super) fn waited_for(&self, owner: Owner) -> Vec<Owner> {
+        self.home.lock().table.waited_for(owner)
+    }
+
+    /// Tells a home what sessions of this machine have: from now on it is the one that counts.
+    fn holdings(&self, home: u32) -> Vec<LockState> {
+        let mut here = self.here.lock();
+        here.known_to = home;
+        let sessions = here.sessions.values().filter_map(Weak::upgrade);
+        sessions.flat_map(|session| session.holdings()).collect()
+    }
+}
+
+impl Home {
+    /// Whether it is the home, and knows what everybody has. Where it has just become it, the members are asked first.
+    fn may_serve(&mut self, advisory: &Arc<Advisory>, machine: &Machine) -> bool {
+        let me = machine.number();
+        if me == 0 || self.role == Role::Over {
+            return me == 0;
+        }
+        if machine.manager() != me {
+            // Who waits here is to ask the next one.
+            *self = Home::default();
+            return false;
+        }
+        if self.role == Role::None {
+            self.role = Role::Asks;
+            self.table.clear();
+            advisory.spawn(gather(Arc::downgrade(advisory)));
+        }
+        self.role == Role::Home
+    }
+
+    fn apply(&mut self, ask: Ask, reply: Reply, due: &mut Due) {
+        let Ask {
+            what,
+            owner,
+            key,
+            mode,
+        } = ask;
+        match what {
+            What::Try => self.table.ask((owner, key, mode), false, reply, due),
+            What::Wait => self.table.ask((owner, key, mode), true, reply, due),
+            What::Release => {
+                self.table.release(owner, key, mode, due);
+                due.push((reply, Verdict::Granted));
+            }
+            What::Abandon => {
+                self.table.leave(owner, due);
+                self.table.release(owner, key, mode, due);
+                due.push((reply, Verdict::Granted));
+            }
+            What::End => {
+                self.table.part_with(|other| other == owner, due);
+                due.push((reply, Verdict::Granted));
+            }
+            What::Settle => due.push((reply, Verdict::Granted)),
+        }
+    }
+
+    /// Has somebody look after those who wait for sessions of machines that may be lost.
+    fn watch(&mut self, advisory: &Arc<Advisory>) {
+        if advisory.ship.is_some() && self.table.has_waits() && !self.watched {
+            self.watched = true;
+            advisory.spawn(look_after(Arc::downgrade(advisory)));
+        }
+    }
+
+    /// Those who are members no more have nothing.
+    fn part_with_lost(&mut self, machine: &Machine, due: &mut Due) {
+        let configuration = machine.configuration();
+        if configuration == self.configuration || machine.number() == 0 {
+            return;
+        }
+        self.configuration = configuration;
+        let members = machine.members().machines;
+        let is_member = |owner| members.iter().any(|m| is_of(owner, m.id));
+        self.table.part_with(|owner| !is_member(owner), due);
+    }
+}
+
+fn is_of(owner: Owner, machine: u32) -> bool {
+    machine_of(owner) == machine
+}
+
+/// Looks now and then whether machines are lost, as long as anybody waits.
+async fn look_after(advisory: Weak<Advisory>) {
+    loop {
+        let Some(alarm) = advisory.upgrade().map(|of| Arc::clone(&of.alarm)) else {
+            return;
+        };
+        alarm.sleep(Instant::now() + LOOK).await;
+        let Some(advisory) = advisory.upgrade() else {
+            return;
+        };
+        let Some(machine) = advisory.machine.upgrade() else {
+            return;
+        };
+        let mut due = Due::new();
+        let mut home = advisory.home.lock();
+        let serves = home.may_serve(&advisory, &machine);
+        if serves {
+            home.part_with_lost(&machine, &mut due);
+        }
+        let ends = !serves || !home.table.has_waits();
+        home.watched = !ends;
+        drop(home);
+        tell(due);
+        if ends {
+            return;
+        }
+    }
+}
+
+/// Asks all members what their sessions have, and then serves.
+async fn gather(advisory: Weak<Advisory>) {
+    let mut known: Vec<u32> = Vec::new();
+    loop {
+        let Some(advisory) = advisory.upgrade() else {
+            return;
+        };
+        let machine = advisory.machine.upgrade();
+        let Some(machine) = machine.filter(|_| advisory.home.lock().role == Role::Asks) else {
+            return;
+        };
+        let members = machine.members().machines;
+        let next = members.iter().find(|m| !known.contains(&m.id));
+        let Some(next) = next.map(|member| member.id) else {
+            advisory.open_home(&machine);
+            return;
+        };
+        let states = match next == machine.number() {
+            true => Some(advisory.holdings(next)),
+            false => {
+                let request = Request::Holdings.encode();
+                let call = machine.call(MachineId(next), services::ADVISORY, &request);
+                call.await.ok().and_then(|answer| decode_states(&answer))
+            }
+        };
+        match states {
+            Some(states) => {
+                known.push(next);
+                let mut home = advisory.home.lock();
+                for state in states {
+                    home.table.put(state.session, state.key, state.mode);
+                }
+            }
+            None => {
+                // It will answer, or be a member no more.
+                let again = advisory.alarm.sleep(Instant::now() + ASK_AGAIN);
+                drop((advisory, machine));
+                again.await;
+            }
+        }
+    }
+}
+
+impl Advisory {
+    /// All members have said what they have: those who have asked meanwhile are answered.
+    fn open_home(self: &Arc<Self>, machine: &Machine) {
+        let mut due = Due::new();
+        let mut home = self.home.lock();
+        if home.role == Role::Asks {
+            home.role = Role::Home;
+            // What lost ones had said before they were lost is there, too.
+            home.configuration = 0;
+            home.part_with_lost(machine, &mut due);
+            for (ask, reply) in std::mem::take(&mut home.deferred) {
+                home.apply(ask, reply, &mut due);
+            }
+            home.watch(self);
+        }
+        drop(home);
+        tell(due);
+    }
+
+    /// This machine is no home any more: those who wait here ask the next one.
+    pub(crate) fn close(&self) {
+        let over = Home {
+            role: Role::Over,
+            ..Home::default()
+        };
+        let before = std::mem::replace(&mut *self.home.lock(), over);
+        drop(before);
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(ship) = &self.ship {
+            ship.spawn(task);
+        }
+    }
+
+    /// Answers what machines ask.
+    pub(crate) fn serve(self: &Arc<Self>, machine: &Machine) {
+        let advisory = Arc::clone(self);
+        let handler = move |peer: MachineId, request: Vec<u8>, answer: Answer| match Request::decode(
+            &request,
+        ) {
+            None => {}
+            Some(Request::Holdings) => answer.send(&encode_states(&advisory.holdings(peer.0))),
+            Some(Request::All) => {
+                let states = advisory.home.lock().table.states();
+                answer.send(&encode_states(&states));
+            }
+            Some(Request::Ask(ask)) => {
+                let reply = Box::new(move |verdict| answer.send(&encode_verdict(verdict)));
+                advisory.decide(ask, reply);
+            }
+        };
+        machine.serve(services::ADVISORY, Arc::new(handler));
+    }
+}
+
+fn tell(due: Due) {
+    due.into_iter().for_each(|(reply, verdict)| reply(verdict));
+}

@@ -1,0 +1,92 @@
+//! Advisory locks: one table of them for the whole database.
+//!
+//! ```text
+//! pg_advisory_lock ─► session.rs  what the session has, how often, for how long
+//!                        └─► home.rs  the table, on the home: a machine that is alone, or the configuration manager
+//!                              └─► table.rs  who has what, who waits, circles        wire.rs  the same as bytes
+//! ```
+//! A session asks the home only for what it does not have yet, and tells it only of what it has not any more. Where the
+//! home is another machine than before, it first asks all members what their sessions have; it answers nobody until it
+//! knows. A machine that is no member any more has no locks.
+//!
+//! # Invariants
+//! * ADV-1…3 of the table.
+//! * ADV-4: what a home grants counts only for a session whose machine has not told another home meanwhile what it has.
+//!   So no lock is lost with a home, and none is had twice.
+//!
+//! # Failure
+//! Whoever waits while the home is lost asks the next one. A session that ends, or whose machine does, has no locks.
+
+mod home;
+mod session;
+mod table;
+mod wire;
+
+use std::sync::{Arc, Weak};
+
+use fencepost_txn::Machine;
+use foldhash::HashMap;
+use parking_lot::Mutex;
+
+use crate::alarm::Alarm;
+use crate::ship::Ship;
+use home::Home;
+pub(crate) use session::{Handle, LockMark, SessionLocks};
+use table::Owner;
+use wire::Ask;
+
+/// What a machine has of the advisory locks.
+pub(crate) struct Advisory {
+    machine: Weak<Machine>,
+    /// Where there are other machines: who runs what is not a session's.
+    ship: Option<Arc<Ship>>,
+    alarm: Arc<Alarm>,
+    /// The table, where this machine is the home.
+    home: Mutex<Home>,
+    here: Mutex<Here>,
+}
+
+/// The sessions of this machine that have asked for locks.
+#[derive(Default)]
+struct Here {
+    /// The machine that knows what they have.
+    known_to: u32,
+    sessions: HashMap<Owner, Weak<SessionLocks>>,
+}
+
+impl Advisory {
+    /// Nobody has any lock.
+    pub fn new(machine: &Arc<Machine>, ship: Option<&Arc<Ship>>, alarm: &Arc<Alarm>) -> Arc<Self> {
+        Arc::new(Advisory {
+            machine: Arc::downgrade(machine),
+            ship: ship.map(Arc::clone),
+            alarm: Arc::clone(alarm),
+            home: Mutex::default(),
+            here: Mutex::default(),
+        })
+    }
+
+    /// Takes what the home has granted, unless sessions of this machine count on another one by now; whether it was
+    /// taken.
+    fn keep(&self, home: u32, keep: impl FnOnce()) -> bool {
+        let mut here = self.here.lock();
+        if here.known_to == 0 {
+            here.known_to = home;
+        }
+        let known = here.known_to == home;
+        if known {
+            keep();
+        }
+        known
+    }
+
+    /// Changes what a session has, and tells the home that counts what to make of it.
+    fn tell_after<T>(self: &Arc<Self>, change: impl FnOnce() -> (T, Option<Ask>)) -> T {
+        let here = self.here.lock();
+        let (result, ask) = change();
+        if let Some(ask) = ask {
+            self.tell(here.known_to, ask);
+        }
+        result
+    }
+}

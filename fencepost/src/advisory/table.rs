@@ -1,0 +1,355 @@
+//! The table of advisory locks: who has which, and who stands in line for them.
+//!
+//! Plain data under one lock. Who waits is told by its [`Reply`], after the table has been unlocked.
+//!
+//! # Invariants
+//! * ADV-1: no two owners have one lock unless both have it shared.
+//! * ADV-2: a lock goes to whoever has waited longest; who has it already, in another mode, goes first.
+//! * ADV-3: there is no circle of waits: who would close one is told so instead.
+
+use std::collections::VecDeque;
+
+use fencepost_sql::advisory::{LockKey, LockMode, LockState};
+use foldhash::{HashMap, HashSet};
+
+/// A session of any machine, by its number.
+pub(super) type Owner = i32;
+
+/// How a request for a lock ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is had.
+    Granted,
+    /// Others have it, and whoever asked does not wait.
+    Refused,
+    /// Waiting would close a circle, in which this owner is waited for.
+    Deadlock(Owner),
+}
+
+/// Tells whoever asked.
+pub(super) type Reply = Box<dyn FnOnce(Verdict) + Send>;
+
+/// Replies that are due.
+pub(super) type Due = Vec<(Reply, Verdict)>;
+
+#[derive(Default)]
+pub(super) struct Table {
+    locks: HashMap<LockKey, Lock>,
+    /// What each owner waits for; it waits for one at a time.
+    waits: HashMap<Owner, LockKey>,
+}
+
+#[derive(Default)]
+struct Lock {
+    holders: Vec<(Owner, LockMode)>,
+    line: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    owner: Owner,
+    mode: LockMode,
+    reply: Reply,
+}
+
+impl Lock {
+    /// Holders that `owner` has to wait for.
+    fn in_the_way(&self, owner: Owner, mode: LockMode) -> impl Iterator<Item = Owner> {
+        let others = self
+            .holders
+            .iter()
+            .filter(move |(other, _)| *other != owner);
+        let conflicting = others.filter(move |(_, held)| conflict(mode, *held));
+        conflicting.map(|(other, _)| *other)
+    }
+
+    fn is_holder(&self, owner: Owner) -> bool {
+        self.holders.iter().any(|(holder, _)| *holder == owner)
+    }
+
+    /// Whether it may be had at once, with `ahead` in line before.
+    fn may_have(&self, owner: Owner, mode: LockMode, ahead: usize) -> bool {
+        let first = self.is_holder(owner)
+            || !(self.line.iter().take(ahead)).any(|other| conflict(mode, other.mode));
+        first && self.in_the_way(owner, mode).next().is_none()
+    }
+
+    fn grant(&mut self, owner: Owner, mode: LockMode) {
+        if !self.holders.contains(&(owner, mode)) {
+            self.holders.push((owner, mode));
+        }
+    }
+
+    /// Gives the lock to those in line who may have it.
+    fn pass_on(&mut self, waits: &mut HashMap<Owner, LockKey>, due: &mut Due) {
+        let mut at = 0;
+        while let Some(next) = self.line.get(at) {
+            if !self.may_have(next.owner, next.mode, at) {
+                at += 1;
+                continue;
+            }
+            let Some(next) = self.line.remove(at) else {
+                break;
+            };
+            self.grant(next.owner, next.mode);
+            waits.remove(&next.owner);
+            due.push((next.reply, Verdict::Granted));
+        }
+    }
+}
+
+fn conflict(a: LockMode, b: LockMode) -> bool {
+    a == LockMode::Exclusive || b == LockMode::Exclusive
+}
+
+impl Table {
+    /// Takes the lock, or stands in line for it where `waits`.
+    pub fn ask(
+        &mut self,
+        (owner, key, mode): (Owner, LockKey, LockMode),
+        waits: bool,
+        reply: Reply,
+        due: &mut Due,
+    ) {
+        let lock = self.locks.entry(key).or_default();
+        if lock.may_have(owner, mode, lock.line.len()) {
+            lock.grant(owner, mode);
+            due.push((reply, Verdict::Granted));
+            return;
+        }
+        if !waits {
+            self.forget_if_idle(key);
+            due.push((reply, Verdict::Refused));
+            return;
+        }
+        lock.line.push_back(Waiting { owner, mode, reply });
+        self.waits.insert(owner, key);
+        if let Some(other) = self.circle(owner)
+            && let Some(lock) = self.locks.get_mut(&key)
+            && let Some(last) = lock.line.pop_back()
+        {
+            self.waits.remove(&owner);
+            due.push((last.reply, Verdict::Deadlock(other)));
+        }
+    }
+
+    /// Gives a lock back.
+    pub fn release(&mut self, owner: Owner, key: LockKey, mode: LockMode, due: &mut Due) {
+        if let Some(lock) = self.locks.get_mut(&key) {
+            lock.holders.retain(|holder| *holder != (owner, mode));
+            lock.pass_on(&mut self.waits, due);
+            self.forget_if_idle(key);
+        }
+    }
+
+    /// The owner waits no longer.
+    pub fn leave(&mut self, owner: Owner, due: &mut Due) {
+        if let Some(key) = self.waits.remove(&owner)
+            && let Some(lock) = self.locks.get_mut(&key)
+        {
+            lock.line.retain(|waiting| waiting.owner != owner);
+            lock.pass_on(&mut self.waits, due);
+            self.forget_if_idle(key);
+        }
+    }
+
+    /// Owners that are `gone` have nothing any more, and wait for nothing.
+    pub fn part_with(&mut self, gone: impl Fn(Owner) -> bool, due: &mut Due) {
+        for lock in self.locks.values_mut() {
+            lock.holders.retain(|(owner, _)| !gone(*owner));
+            lock.line.retain(|waiting| !gone(waiting.owner));
+        }
+        self.waits.retain(|owner, _| !gone(*owner));
+        for lock in self.locks.values_mut() {
+            lock.pass_on(&mut self.waits, due);
+        }
+        let idle = |lock: &Lock| lock.holders.is_empty() && lock.line.is_empty();
+        self.locks.retain(|_, lock| !idle(lock));
+    }
+
+    /// Puts down what owners are known to have.
+    pub fn put(&mut self, owner: Owner, key: LockKey, mode: LockMode) {
+        self.locks.entry(key).or_default().grant(owner, mode);
+    }
+
+    /// Forgets everything; those who wait are to ask somebody else.
+    pub fn clear(&mut self) {
+        self.locks.clear();
+        self.waits.clear();
+    }
+
+    /// Whether anybody waits.
+    pub fn has_waits(&self) -> bool {
+        !self.waits.is_empty()
+    }
+
+    /// All locks that are had or waited for.
+    pub fn states(&self) -> Vec<LockState> {
+        let mut states = Vec::new();
+        for (key, lock) in &self.locks {
+            let had = lock.holders.iter().map(|held| (*held, true));
+            let wanted = lock.line.iter().map(|w| ((w.owner, w.mode), false));
+            states.extend(
+                had.chain(wanted)
+                    .map(|((session, mode), granted)| LockState {
+                        key: *key,
+                        mode,
+                        session,
+                        granted,
+                    }),
+            );
+        }
+        states.sort_by_key(|state| (state.key, !state.granted, state.session, state.mode));
+        states
+    }
+
+    /// Whom an owner waits for.
+    pub fn waited_for(&self, owner: Owner) -> Vec<Owner> {
+        let Some(lock) = self.waits.get(&owner).and_then(|key| self.locks.get(key)) else {
+            return Vec::new();
+        };
+        let place = lock.line.iter().position(|w| w.owner == owner);
+        let Some((place, waiting)) = place.and_then(|at| Some((at, lock.line.get(at)?))) else {
+            return Vec::new();
+        };
+        let ahead = lock.line.iter().take(place);
+        let ahead = ahead.filter(|other| conflict(waiting.mode, other.mode));
+        let ahead = ahead.map(|other| other.owner);
+        let holders = lock.in_the_way(owner, waiting.mode);
+        match lock.is_holder(owner) {
+            true => holders.collect(),
+            false => holders.chain(ahead).collect(),
+        }
+    }
+
+    /// Whoever is waited for by an owner that it waits for itself, through others.
+    fn circle(&self, owner: Owner) -> Option<Owner> {
+        circle(owner, |owner| self.waited_for(owner))
+    }
+
+    fn forget_if_idle(&mut self, key: LockKey) {
+        let idle = |lock: &Lock| lock.holders.is_empty() && lock.line.is_empty();
+        if self.locks.get(&key).is_some_and(idle) {
+            self.locks.remove(&key);
+        }
+    }
+}
+
+/// Whom `owner` waits for, where that waits for `owner` in turn, itself or through others.
+pub(super) fn circle(owner: Owner, waited_for: impl Fn(Owner) -> Vec<Owner>) -> Option<Owner> {
+    waited_for(owner).into_iter().find(|first| {
+        let mut seen = HashSet::default();
+        let mut open = vec![*first];
+        while let Some(next) = open.pop() {
+            if next == owner {
+                return true;
+            }
+            if seen.insert(next) {
+                open.extend(waited_for(next));
+            }
+        }
+        false
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use LockMode::{Exclusive, Shared};
+    use Verdict::{Deadlock, Granted, Refused};
+
+    const KEY: LockKey = LockKey::One(7);
+    const OTHER: LockKey = LockKey::Two(0, 7);
+
+    #[derive(Default)]
+    struct World {
+        table: Table,
+        told: Arc<Mutex<Vec<(Owner, Verdict)>>>,
+    }
+
+    impl World {
+        fn ask(&mut self, owner: Owner, key: LockKey, mode: LockMode, waits: bool) {
+            let told = Arc::clone(&self.told);
+            let reply = Box::new(move |verdict| told.lock().push((owner, verdict)));
+            self.then(|table, due| table.ask((owner, key, mode), waits, reply, due));
+        }
+
+        fn then(&mut self, change: impl FnOnce(&mut Table, &mut Due)) {
+            let mut due = Due::new();
+            change(&mut self.table, &mut due);
+            due.into_iter().for_each(|(reply, verdict)| reply(verdict));
+        }
+
+        fn release(&mut self, owner: Owner, key: LockKey, mode: LockMode) {
+            self.then(|table, due| table.release(owner, key, mode, due));
+        }
+
+        fn told(&self) -> Vec<(Owner, Verdict)> {
+            std::mem::take(&mut self.told.lock())
+        }
+    }
+
+    #[test]
+    fn shared_ones_are_had_together_and_the_line_is_first_come_first_served() {
+        let mut world = World::default();
+        world.ask(1, KEY, Shared, false);
+        world.ask(2, KEY, Shared, false);
+        world.ask(3, KEY, Exclusive, false);
+        assert_eq!(world.told(), [(1, Granted), (2, Granted), (3, Refused)]);
+        world.ask(3, KEY, Exclusive, true);
+        // Behind one that waits exclusively nobody overtakes, unless it has the lock already.
+        world.ask(4, KEY, Shared, false);
+        world.ask(4, KEY, Shared, true);
+        world.ask(1, KEY, Shared, false);
+        assert_eq!(world.told(), [(4, Refused), (1, Granted)]);
+        world.release(1, KEY, Shared);
+        assert_eq!(world.told(), []);
+        world.release(2, KEY, Shared);
+        assert_eq!(world.told(), [(3, Granted)]);
+        world.release(3, KEY, Exclusive);
+        assert_eq!(world.told(), [(4, Granted)]);
+        world.release(4, KEY, Shared);
+        assert!(world.table.states().is_empty());
+    }
+
+    #[test]
+    fn one_who_leaves_lets_those_behind_pass() {
+        let mut world = World::default();
+        world.ask(1, KEY, Shared, false);
+        world.ask(2, KEY, Exclusive, true);
+        world.ask(3, KEY, Shared, true);
+        world.then(|table, due| table.leave(2, due));
+        assert_eq!(world.told(), [(1, Granted), (3, Granted)]);
+        world.ask(4, KEY, Exclusive, true);
+        world.then(|table, due| table.part_with(|owner| owner != 4, due));
+        assert_eq!(world.told(), [(4, Granted)]);
+        assert!(!world.table.has_waits());
+    }
+
+    #[test]
+    fn whoever_closes_a_circle_is_told() {
+        let mut world = World::default();
+        world.ask(1, KEY, Exclusive, false);
+        world.ask(2, OTHER, Exclusive, false);
+        world.ask(1, OTHER, Exclusive, true);
+        world.told();
+        world.ask(2, KEY, Exclusive, true);
+        assert_eq!(world.told(), [(2, Deadlock(1))]);
+        world.release(2, OTHER, Exclusive);
+        assert_eq!(world.told(), [(1, Granted)]);
+    }
+
+    #[test]
+    fn two_who_share_and_both_want_more_are_a_circle() {
+        let mut world = World::default();
+        world.ask(1, KEY, Shared, false);
+        world.ask(2, KEY, Shared, false);
+        world.ask(1, KEY, Exclusive, true);
+        world.told();
+        world.ask(2, KEY, Exclusive, true);
+        assert_eq!(world.told(), [(2, Deadlock(1))]);
+    }
+}

@@ -1,0 +1,218 @@
+//! What machines ask of the home of the advisory locks, as bytes.
+//!
+//! ```text
+//! request  what (1) | session (4) | kind of key (1) | key (8) | mode (1)
+//! verdict  how (1) | session (4)          locks  session (4) | kind of key (1) | key (8) | mode (1) | granted (1), each
+//! ```
+
+use fencepost_sql::advisory::{LockKey, LockMode, LockState};
+
+use super::table::{Owner, Verdict};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// The lock, at once or not at all.
+    Try,
+    /// The lock.
+    Wait,
+    /// It is given back.
+    Release,
+    /// It is neither wanted nor had any more.
+    Abandon,
+    /// The session has ended.
+    End,
+    /// Nothing, but that what it told before is known.
+    Settle,
+}
+
+/// A request about a lock of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub what: What,
+    pub owner: Owner,
+    pub key: LockKey,
+    pub mode: LockMode,
+}
+
+/// A message of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Ask(Ask),
+    /// The peer is the home now: what do sessions here have?
+    Holdings,
+    /// All locks.
+    All,
+}
+
+const HOLDINGS: u8 = 10;
+const ALL: u8 = 11;
+const REQUEST_BYTES: usize = 15;
+const STATE_BYTES: usize = 15;
+const VERDICT_BYTES: usize = 5;
+const WHATS: [What; 6] = [
+    What::Try,
+    What::Wait,
+    What::Release,
+    What::Abandon,
+    What::End,
+    What::Settle,
+];
+
+fn push_key(key: LockKey, mode: LockMode, out: &mut Vec<u8>) {
+    let (kind, number) = match key {
+        LockKey::One(number) => (1, number),
+        LockKey::Turn => (3, 0),
+        LockKey::Two(class, object) => (2, i64::from(class) << 32 | i64::from(object as u32)),
+    };
+    out.push(kind);
+    out.extend_from_slice(&number.to_le_bytes());
+    out.push(u8::from(mode == LockMode::Shared));
+}
+
+fn key_of(bytes: &[u8]) -> Option<(LockKey, LockMode)> {
+    let [kind, number @ .., shared] = bytes else {
+        return None;
+    };
+    let number = i64::from_le_bytes(number.try_into().ok()?);
+    let key = match kind {
+        1 => LockKey::One(number),
+        2 => LockKey::Two((number >> 32) as i32, number as i32),
+        3 => LockKey::Turn,
+        _ => return None,
+    };
+    let mode = match shared {
+        0 => LockMode::Exclusive,
+        _ => LockMode::Shared,
+    };
+    Some((key, mode))
+}
+
+fn owner_of(bytes: &[u8]) -> Option<Owner> {
+    Some(i32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+impl Request {
+    pub fn encode(&self) -> Vec<u8> {
+        let Request::Ask(ask) = self else {
+            return vec![if *self == Request::All { ALL } else { HOLDINGS }];
+        };
+        let mut out = Vec::with_capacity(REQUEST_BYTES);
+        out.push(WHATS.iter().position(|what| *what == ask.what).unwrap_or(0) as u8);
+        out.extend_from_slice(&ask.owner.to_le_bytes());
+        push_key(ask.key, ask.mode, &mut out);
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Request> {
+        match bytes {
+            [ALL] => Some(Request::All),
+            [HOLDINGS] => Some(Request::Holdings),
+            [what, rest @ ..] if bytes.len() == REQUEST_BYTES => {
+                let (key, mode) = key_of(&rest[4..])?;
+                Some(Request::Ask(Ask {
+                    what: *WHATS.get(usize::from(*what))?,
+                    owner: owner_of(&rest[..4])?,
+                    key,
+                    mode,
+                }))
+            }
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn encode_verdict(verdict: Verdict) -> Vec<u8> {
+    let (how, owner): (u8, Owner) = match verdict {
+        Verdict::Granted => (0, 0),
+        Verdict::Refused => (1, 0),
+        Verdict::Deadlock(other) => (2, other),
+    };
+    let mut out = Vec::with_capacity(VERDICT_BYTES);
+    out.push(how);
+    out.extend_from_slice(&owner.to_le_bytes());
+    out
+}
+
+pub(super) fn decode_verdict(bytes: &[u8]) -> Option<Verdict> {
+    let (how, owner) = bytes.split_first()?;
+    let owner = owner_of(owner)?;
+    match how {
+        0 => Some(Verdict::Granted),
+        1 => Some(Verdict::Refused),
+        2 => Some(Verdict::Deadlock(owner)),
+        _ => None,
+    }
+}
+
+pub(super) fn encode_states(states: &[LockState]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(states.len() * STATE_BYTES);
+    for state in states {
+        out.extend_from_slice(&state.session.to_le_bytes());
+        push_key(state.key, state.mode, &mut out);
+        out.push(u8::from(state.granted));
+    }
+    out
+}
+
+pub(super) fn decode_states(bytes: &[u8]) -> Option<Vec<LockState>> {
+    let (states, rest) = bytes.as_chunks::<STATE_BYTES>();
+    let state = |bytes: &[u8; STATE_BYTES]| {
+        let (key, mode) = key_of(&bytes[4..STATE_BYTES - 1])?;
+        Some(LockState {
+            key,
+            mode,
+            session: owner_of(&bytes[..4])?,
+            granted: bytes[STATE_BYTES - 1] != 0,
+        })
+    };
+    rest.is_empty()
+        .then(|| states.iter().map(state).collect())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_comes_back_and_other_bytes_are_nothing() {
+        let keys = [
+            LockKey::One(i64::MIN),
+            LockKey::One(-1),
+            LockKey::Two(-1, 1),
+            LockKey::Two(i32::MAX, i32::MIN),
+            LockKey::Turn,
+        ];
+        let mut states = Vec::new();
+        for (key, what) in keys.into_iter().zip(WHATS.into_iter().cycle().skip(1)) {
+            for mode in [LockMode::Exclusive, LockMode::Shared] {
+                let ask = Ask {
+                    what,
+                    owner: -7,
+                    key,
+                    mode,
+                };
+                let request = Request::Ask(ask);
+                assert_eq!(Request::decode(&request.encode()), Some(request));
+                states.push(LockState {
+                    key,
+                    mode,
+                    session: 1 << 20,
+                    granted: mode == LockMode::Shared,
+                });
+            }
+        }
+        assert_eq!(decode_states(&encode_states(&states)), Some(states));
+        for request in [Request::All, Request::Holdings] {
+            assert_eq!(Request::decode(&request.encode()), Some(request));
+        }
+        for verdict in [Verdict::Granted, Verdict::Refused, Verdict::Deadlock(-3)] {
+            assert_eq!(decode_verdict(&encode_verdict(verdict)), Some(verdict));
+        }
+        for bytes in [&[][..], &[9], &[3, 0, 0, 0, 0], &[0; 14], &[7; 15]] {
+            assert_eq!(Request::decode(bytes), None);
+            assert_eq!(decode_verdict(bytes), None);
+        }
+        assert_eq!(decode_states(&[0; 16]), None);
+    }
+}

@@ -1,0 +1,311 @@
+//! NOTIFY: what committed transactions tell the sessions that listen, on all machines, in the order of the commits.
+//!
+//! ```text
+//! commit with something to tell:  its turn ─► commit ─► listeners here ─► every other machine ─► the next turn
+//! a session that listens          inbox ◄─ whoever has committed; its task is woken
+//! ```
+//! A turn is an advisory lock of its own ([`LockKey::Turn`]), so turns are in line over all machines, and go with a machine
+//! that is lost. Whoever has said nothing takes none.
+//!
+//! # Invariants
+//! * CHANNEL-1: all sessions hear what they hear in the order of the commits.
+//! * CHANNEL-2: a session hears of every commit that follows the commit of its LISTEN, once.
+//!
+//! # Failure
+//! What a machine that is lost has not told yet is not told. A session that does not read what it is told is ended
+//! (57P01) when [`INBOX_BYTES_MAX`] of it wait.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use fencepost_fabric::MachineId;
+use fencepost_planner::CancelFlag;
+use fencepost_sql::notify::Notification;
+use fencepost_txn::Machine;
+use fencepost_txn::network::call::Answer;
+use foldhash::HashMap;
+use parking_lot::Mutex;
+
+use crate::services;
+
+/// Bytes that wait for a session.
+const INBOX_BYTES_MAX: usize = 64 << 20;
+/// Bytes of what is told to a machine at once.
+const MESSAGE_BYTES: usize = 256 << 10;
+
+/// What a session is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notified {
+    /// The session that has said it.
+    pub session: i32,
+    /// Channel and payload.
+    pub notification: Arc<Notification>,
+}
+
+/// The sessions of a machine that listen.
+#[derive(Default)]
+pub(crate) struct Channels {
+    listeners: Mutex<HashMap<String, Vec<Weak<Inbox>>>>,
+}
+
+/// What a session has been told, and has not taken yet.
+pub(crate) struct Inbox {
+    state: Mutex<Waiting>,
+    cancel: CancelFlag,
+}
+
+#[derive(Default)]
+struct Waiting {
+    told: VecDeque<Notified>,
+    bytes: usize,
+    waker: Option<Waker>,
+}
+
+impl Inbox {
+    /// That of the session with this flag.
+    pub fn new(cancel: &CancelFlag) -> Arc<Inbox> {
+        Arc::new(Inbox {
+            state: Mutex::default(),
+            cancel: cancel.clone(),
+        })
+    }
+
+    /// What has been told.
+    pub fn take(&self) -> Vec<Notified> {
+        let mut state = self.state.lock();
+        state.bytes = 0;
+        state.told.drain(..).collect()
+    }
+
+    /// Ready when there is something.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if state.told.is_empty() {
+            state.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    fn put(&self, notified: &Notified) {
+        let mut state = self.state.lock();
+        let notification = &notified.notification;
+        state.bytes += notification.channel.len() + notification.payload.len();
+        if state.bytes > INBOX_BYTES_MAX {
+            state.told.clear();
+            self.cancel.shut_down();
+        } else {
+            state.told.push_back(notified.clone());
+        }
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Channels {
+    /// A session listens to these channels from now on.
+    pub fn join(&self, channels: &[String], inbox: &Arc<Inbox>) {
+        let mut listeners = self.listeners.lock();
+        for channel in channels {
+            let of = listeners.entry(channel.clone()).or_default();
+            of.retain(|other| other.strong_count() > 0);
+            of.push(Arc::downgrade(inbox));
+        }
+    }
+
+    /// And to these no more.
+    pub fn leave(&self, channels: &[String], inbox: &Arc<Inbox>) {
+        let mut listeners = self.listeners.lock();
+        for channel in channels {
+            if let Some(of) = listeners.get_mut(channel) {
+                let gone = |other: &Weak<Inbox>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(inbox));
+                of.retain(|other| !gone(other) && other.strong_count() > 0);
+                if of.is_empty() {
+                    listeners.remove(channel);
+                }
+            }
+        }
+    }
+
+    /// Tells the sessions of this machine.
+    fn tell_here(&self, session: i32, said: &[Arc<Notification>]) {
+        for notification in said {
+            let inboxes: Vec<Arc<Inbox>> = {
+                let listeners = self.listeners.lock();
+                let of = listeners.get(&notification.channel);
+                of.into_iter().flatten().filter_map(Weak::upgrade).collect()
+            };
+            let notified = Notified {
+                session,
+                notification: Arc::clone(notification),
+            };
+            inboxes.iter().for_each(|inbox| inbox.put(&notified));
+        }
+    }
+
+    /// Tells all sessions of all machines what `session` has said. Done when all machines have heard.
+    pub async fn tell(&self, machine: &Machine, session: i32, said: &[Arc<Notification>]) {
+        self.tell_here(session, said);
+        if machine.number() == 0 {
+            return;
+        }
+        let members = machine.members().machines.into_iter();
+        let others = members.filter(|member| member.id != machine.number());
+        let messages = encode(session, said);
+        let mut calls = Vec::new();
+        for member in others {
+            for message in &messages {
+                calls.push(machine.call(MachineId(member.id), services::NOTIFY, message));
+            }
+        }
+        for call in calls {
+            // Who cannot be told is lost, and its sessions with it.
+            let _ = call.await;
+        }
+    }
+
+    /// Hears what the sessions of peers say.
+    pub fn serve(self: &Arc<Self>, machine: &Machine) {
+        let channels = Arc::clone(self);
+        let handler = move |_, message: Vec<u8>, answer: Answer| {
+            if let Some((session, said)) = decode(&message) {
+                channels.tell_here(session, &said);
+            }
+            answer.send(&[]);
+        };
+        machine.serve(services::NOTIFY, Arc::new(handler));
+    }
+}
+
+/// A session that listens, for as long as it is there.
+pub(crate) struct Listener {
+    channels: Arc<Channels>,
+    inbox: Arc<Inbox>,
+    joined: Vec<String>,
+}
+
+impl Listener {
+    /// It listens to nothing yet.
+    pub fn new(channels: &Arc<Channels>, cancel: &CancelFlag) -> Listener {
+        Listener {
+            channels: Arc::clone(channels),
+            inbox: Inbox::new(cancel),
+            joined: Vec::new(),
+        }
+    }
+
+    /// It listens to some channels from now on, and to others no more.
+    pub fn change(&mut self, begun: Vec<String>, over: &[String]) {
+        self.channels.leave(over, &self.inbox);
+        self.joined.retain(|channel| !over.contains(channel));
+        self.channels.join(&begun, &self.inbox);
+        self.joined.extend(begun);
+    }
+
+    /// What it has been told.
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.channels.leave(&self.joined, &self.inbox);
+    }
+}
+
+/// `session (4) | length (4) | channel | length (4) | payload | …`, in several messages where that is long.
+fn encode(session: i32, said: &[Arc<Notification>]) -> Vec<Vec<u8>> {
+    let mut messages: Vec<Vec<u8>> = Vec::new();
+    for notification in said {
+        if messages
+            .last()
+            .is_none_or(|last| last.len() > MESSAGE_BYTES)
+        {
+            messages.push(session.to_le_bytes().to_vec());
+        }
+        if let Some(message) = messages.last_mut() {
+            for text in [&notification.channel, &notification.payload] {
+                message.extend_from_slice(&(text.len() as u32).to_le_bytes());
+                message.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+    messages
+}
+
+fn decode(message: &[u8]) -> Option<(i32, Vec<Arc<Notification>>)> {
+    let (session, mut rest) = message.split_first_chunk()?;
+    let mut text = || {
+        let (length, after) = rest.split_first_chunk()?;
+        let (text, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        rest = after;
+        String::from_utf8(text.to_vec())
+            .ok()
+            .map(|text| (text, rest.is_empty()))
+    };
+    let mut said = Vec::new();
+    loop {
+        let (channel, _) = text()?;
+        let (payload, last) = text()?;
+        said.push(Arc::new(Notification { channel, payload }));
+        if last {
+            return Some((i32::from_le_bytes(*session), said));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notification(channel: &str, payload: String) -> Arc<Notification> {
+        let channel = channel.to_owned();
+        Arc::new(Notification { channel, payload })
+    }
+
+    #[test]
+    fn messages_come_back_and_others_are_none() {
+        let said: Vec<_> = (0..100)
+            .map(|n| notification("ä", "ö".repeat(n * 39)))
+            .collect();
+        let messages = encode(-7, &said);
+        assert!(messages.len() > 1);
+        let heard = messages.iter().map(|message| {
+            let (session, said) = decode(message).expect("it is whole");
+            assert_eq!(session, -7);
+            said
+        });
+        assert_eq!(heard.flatten().collect::<Vec<_>>(), said);
+        for cut in 0..12 {
+            assert_eq!(decode(&messages[0][..cut]), None);
+        }
+    }
+
+    #[test]
+    fn sessions_hear_what_they_listen_to_and_who_never_reads_is_ended() {
+        let channels = Channels::default();
+        let cancel = CancelFlag::default();
+        let inbox = Inbox::new(&cancel);
+        channels.join(&["a".into(), "b".into()], &inbox);
+        let said = ["a", "b", "c"].map(|channel| notification(channel, "x".into()));
+        channels.tell_here(1, &said);
+        assert_eq!(inbox.take().len(), 2);
+        channels.leave(&["a".into()], &inbox);
+        channels.tell_here(1, &said);
+        assert_eq!(inbox.take()[0].notification.channel, "b");
+        let long = [notification("b", "x".repeat(INBOX_BYTES_MAX / 2))];
+        channels.tell_here(1, &long);
+        assert!(cancel.check().is_ok());
+        channels.tell_here(1, &long);
+        assert!(cancel.check().is_err());
+        drop(inbox);
+        channels.tell_here(1, &said);
+        channels.join(&["b".into()], &Inbox::new(&cancel));
+        assert_eq!(channels.listeners.lock()["b"].len(), 1);
+    }
+}

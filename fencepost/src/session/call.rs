@@ -1,0 +1,198 @@
+//! CALL and DO: routines that may end transactions.
+//!
+//! One that is all its transaction does may COMMIT and ROLLBACK, and goes on in the next transaction. Until it has, it is
+//! run again unseen where it meets a conflict, as any statement (SES-1); from then on a conflict is its own to handle.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use fencepost_planner::{Paused, Procedure, RowSink, Tag};
+use fencepost_sql::bound::Statement;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_txn::{AbortReason, Stop};
+
+use super::protocol::Completion;
+use super::run::{ATTEMPTS_MAX, back_off, interruptible};
+use super::{Block, Session, cx};
+use crate::prepared::{Body, Planned, Portal};
+
+/// Plans of one call before a catalog that keeps changing is the client's.
+const PLANS_MAX: u32 = 8;
+
+impl Session {
+    pub(super) async fn run_call(
+        &mut self,
+        portal: &mut Portal,
+        sink: &mut dyn RowSink,
+        last: bool,
+    ) -> Result<Completion, Halt> {
+        self.enter();
+        let alone = last && self.block == Block::Implicit && self.statements == 0;
+        let mut attempt = 0;
+        loop {
+            self.scratch.routines.notices.clear();
+            self.eval.sequences.begin();
+            self.begin_transaction(false);
+            let before = match (&mut self.tx, alone) {
+                (Some(tx), false) => Some(tx.savepoint()),
+                _ => None,
+            };
+            let mut ended = false;
+            let mut result = self.call_once(portal, alone, &mut ended).await;
+            let range = self.wanted_range(&result);
+            if let (Some(before), Some(tx)) = (before, &mut self.tx) {
+                if range.is_some() {
+                    tx.rollback_to(&before);
+                }
+                tx.release(before);
+            }
+            if let Some(id) = range {
+                Box::pin(self.take_range(id, true)).await?;
+                continue;
+            }
+            if let Err(halt) = result {
+                result = Err(Box::pin(self.doubted(halt)).await);
+            }
+            if result.is_ok() {
+                self.take_set_config()?;
+                Box::pin(self.set_sequences()).await?;
+                if last && self.block == Block::Implicit {
+                    result = self.commit_transaction().await.and(result);
+                }
+            }
+            match result {
+                Ok((tag, row)) => {
+                    if let Some(row) = row {
+                        sink.row(&row)?;
+                    }
+                    if self.block != Block::Idle {
+                        self.statements += 1;
+                    }
+                    return Ok(Completion::Complete(Tag::plain(tag)));
+                }
+                Err(halt) if halt.is_retryable() && alone && !ended && attempt < ATTEMPTS_MAX => {
+                    self.cancel.check()?;
+                    Box::pin(back_off(attempt)).await;
+                    attempt += 1;
+                    self.eval.sequences.give_back();
+                    self.abort_to_run_again(&halt);
+                    self.enter();
+                }
+                Err(halt) => return Err(halt),
+            }
+        }
+    }
+
+    /// One run; `ended` tells whether it has ended a transaction.
+    async fn call_once(
+        &mut self,
+        portal: &mut Portal,
+        alone: bool,
+        ended: &mut bool,
+    ) -> Result<(&'static str, Option<Vec<Value>>), Halt> {
+        let mut planned = portal.prepared.current();
+        let mut begun = None;
+        for _ in 0..PLANS_MAX {
+            match self.begin_call(&planned, &portal.params, alone).await {
+                Ok(procedure) => {
+                    begun = Some(procedure);
+                    break;
+                }
+                Err(Halt::Stale) => planned = self.plan_anew(&planned).await?,
+                Err(halt) => return Err(halt),
+            }
+        }
+        let mut procedure = begun.ok_or(Halt::Stale)?;
+        let tag = match statement(&planned)? {
+            Statement::Do(_) => "DO",
+            _ => "CALL",
+        };
+        loop {
+            let paused = {
+                let Some(tx) = &mut self.tx else {
+                    return Err(SqlError::internal("no transaction").into());
+                };
+                let mut cx = cx(
+                    tx,
+                    &portal.params,
+                    &self.eval,
+                    &self.cancel,
+                    &mut self.scratch,
+                    self.deadline,
+                    true,
+                );
+                cx.deferred = Some(&mut self.deferred);
+                let paused = {
+                    let work = pin!(procedure.run(&mut cx));
+                    interruptible(&self.cancel, self.deadline, work).await
+                };
+                let held = std::mem::take(&mut cx.held);
+                cx.tx.release_memory(held);
+                paused?
+            };
+            let doomed = procedure.is_doomed();
+            let modes = self.modes;
+            let chain = match paused {
+                Paused::Done(_) | Paused::Commit { .. } if doomed => {
+                    return Err(Halt::Stop(Stop::Retry(AbortReason::Requested)));
+                }
+                Paused::Done(row) => return Ok((tag, row)),
+                Paused::Range(id) => {
+                    Box::pin(self.take_range(id, false)).await?;
+                    continue;
+                }
+                Paused::Commit { chain } => {
+                    self.take_set_config()?;
+                    Box::pin(self.set_sequences()).await?;
+                    *ended = true;
+                    self.commit_transaction().await?;
+                    chain
+                }
+                Paused::Rollback { chain } => {
+                    *ended = true;
+                    self.abort_transaction();
+                    self.settle().await?;
+                    chain
+                }
+            };
+            self.enter();
+            if chain {
+                self.modes = modes;
+            }
+            self.begin_transaction(false);
+            procedure.renew();
+        }
+    }
+
+    async fn begin_call(
+        &mut self,
+        planned: &Arc<Planned>,
+        params: &[Value],
+        alone: bool,
+    ) -> Result<Procedure, Halt> {
+        let Some(tx) = &mut self.tx else {
+            return Err(SqlError::internal("no transaction").into());
+        };
+        let mut cx = cx(
+            tx,
+            params,
+            &self.eval,
+            &self.cancel,
+            &mut self.scratch,
+            self.deadline,
+            true,
+        );
+        cx.deferred = Some(&mut self.deferred);
+        let work = pin!(Procedure::begin(statement(planned)?, alone, &mut cx));
+        interruptible(&self.cancel, self.deadline, work).await
+    }
+}
+
+fn statement(planned: &Planned) -> Result<&Statement, SqlError> {
+    match &planned.body {
+        Body::Utility(statement) => Ok(statement),
+        _ => Err(SqlError::internal("not a call")),
+    }
+}

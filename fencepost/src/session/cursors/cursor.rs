@@ -1,0 +1,128 @@
+//! One cursor: what it reads, and where it stands.
+
+use std::sync::Arc;
+
+use fencepost_planner::Execution;
+use fencepost_sql::cursors::CursorInfo;
+
+use crate::kept::Kept;
+use crate::prepared::{Column, Declared, Portal};
+
+/// Where a cursor stands, in rows from 1 on. Behind the last row it is still said to be on that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) struct Position {
+    pub row: u64,
+    pub at_start: bool,
+    pub at_end: bool,
+}
+
+/// A portal with a name.
+pub(in crate::session) struct Cursor {
+    /// What makes its rows.
+    pub portal: Portal,
+    /// By DECLARE; `None` by a client's Bind.
+    pub declared: Option<Arc<Declared>>,
+    /// Which columns are sent in binary.
+    pub binary: Box<[bool]>,
+    /// Rows that have been made and may be asked for.
+    pub kept: Kept,
+    pub position: Position,
+    /// All rows have been made.
+    pub over: bool,
+    /// It ended in an error.
+    pub failed: bool,
+    /// Its transaction has committed.
+    pub held: bool,
+    /// That of its making.
+    pub transaction: u64,
+    /// Which of the session's.
+    pub serial: u64,
+    /// When it was made.
+    pub created: i64,
+}
+
+impl Cursor {
+    pub fn declared(declared: &Arc<Declared>, portal: Portal, kept: Kept) -> Cursor {
+        let columns = declared.planned.columns.as_deref().unwrap_or_default();
+        let mut cursor = Cursor::bound(portal, kept);
+        cursor.binary = match declared.options.binary {
+            true => columns.iter().map(|_| true).collect(),
+            false => Box::default(),
+        };
+        cursor.declared = Some(Arc::clone(declared));
+        cursor
+    }
+
+    pub fn bound(portal: Portal, kept: Kept) -> Cursor {
+        Cursor {
+            portal,
+            declared: None,
+            binary: Box::default(),
+            kept,
+            position: Position {
+                row: 0,
+                at_start: true,
+                at_end: false,
+            },
+            over: false,
+            failed: false,
+            held: false,
+            transaction: 0,
+            serial: 0,
+            created: 0,
+        }
+    }
+
+    /// The columns of its rows.
+    pub fn columns(&self) -> Option<&[Column]> {
+        self.portal.prepared.columns()
+    }
+
+    /// Can it be read backward?
+    pub fn scrolls(&self) -> bool {
+        let by_default = |declared: &Declared| declared.goes_back;
+        let declared = self.declared.as_deref();
+        declared.is_some_and(|d| d.options.scroll.unwrap_or_else(|| by_default(d)))
+    }
+
+    fn is_holdable(&self) -> bool {
+        self.declared.as_ref().is_some_and(|d| d.options.hold)
+    }
+
+    /// Is it to outlive its transaction, and may have rows left to be made?
+    pub fn is_to_be_held(&self) -> bool {
+        self.is_holdable() && !self.held
+    }
+
+    /// Is it a portal that is run whole, or that has no rows to go through?
+    pub fn is_read_as_one(&self, max_rows: usize) -> bool {
+        let untouched = self.position.at_start && self.kept.last() == 0;
+        self.declared.is_none() && (!self.portal.is_select() || max_rows == 0 && untouched)
+    }
+
+    /// Are there rows left to be made of what its transaction sees?
+    pub fn is_on_its_way(&self) -> bool {
+        let begun = self.declared.is_some() || self.portal.execution.has_begun();
+        begun && !self.over && !self.failed && self.portal.is_select()
+    }
+
+    /// All rows have been made.
+    pub fn end_run(&mut self) {
+        self.over = true;
+        self.portal.execution = Execution::default();
+    }
+
+    pub fn shown(&self, name: &str) -> CursorInfo {
+        CursorInfo {
+            name: name.into(),
+            statement: match &self.declared {
+                Some(declared) => declared.planned.text.as_str().into(),
+                None => self.portal.prepared.planned.text.as_str().into(),
+            },
+            is_holdable: self.is_holdable(),
+            is_binary: self.declared.as_ref().is_some_and(|d| d.options.binary),
+            is_scrollable: self.scrolls(),
+            created: self.created,
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! FETCH and MOVE: the ways through a cursor's rows, as PostgreSQL goes them.
+
+use fencepost_planner::RowSink;
+use fencepost_sql::bound::Direction;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+
+use super::cursor::Cursor;
+use super::{Completion, Keeping, Session, no_cursor};
+
+/// Rows that are made at a time.
+const CHUNK: u64 = 256;
+
+/// Takes the rows that are passed over.
+struct Nowhere;
+
+impl RowSink for Nowhere {
+    fn row(&mut self, _row: &[fencepost_sql::value::Value]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn copy_data(&mut self, _data: &[u8]) -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn rewind(&mut self) -> bool {
+        true
+    }
+}
+
+/// 55000
+fn forward_only() -> SqlError {
+    SqlError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cursor can only scan forward",
+    )
+    .hint("Declare it with SCROLL option to enable backward scan.")
+}
+
+impl Session {
+    /// Takes the cursor where `direction` says; the number of rows given, or passed over.
+    pub(super) async fn with_cursor(
+        &mut self,
+        name: &str,
+        direction: Direction,
+        moves: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64, Halt> {
+        let taken = self.cursors.named.remove_entry(name);
+        let (name, mut cursor) = taken.ok_or_else(|| no_cursor(name))?;
+        let went = match cursor.failed || !cursor.portal.is_select() {
+            true => Err(cannot_run(&name).into()),
+            false => self.go(&mut cursor, direction, moves, sink).await,
+        };
+        cursor.failed |= went.is_err();
+        self.cursors.named.insert(name, cursor);
+        went
+    }
+
+    async fn go(
+        &mut self,
+        cursor: &mut Cursor,
+        direction: Direction,
+        moves: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64, Halt> {
+        let mut nowhere = Nowhere;
+        let sink = match moves {
+            true => &mut nowhere as &mut dyn RowSink,
+            false => sink,
+        };
+        match direction {
+            Direction::Forward(0) | Direction::Relative(0) => self.again(cursor, moves, sink).await,
+            Direction::Forward(n) if n > 0 => {
+                self.forward(cursor, Some(n.unsigned_abs()), sink).await
+            }
+            Direction::Forward(n) => backward(cursor, Some(n.unsigned_abs()), sink).await,
+            Direction::ForwardAll => self.forward(cursor, None, sink).await,
+            Direction::BackwardAll if moves => {
+                let position = cursor.position;
+                rewind(cursor)?;
+                let on_row = u64::from(!position.at_end);
+                Ok(position.row.saturating_sub(on_row))
+            }
+            Direction::BackwardAll => backward(cursor, None, sink).await,
+            Direction::Absolute(n) => self.absolute(cursor, n, sink).await,
+            Direction::Relative(n) => {
+                let passed = Some(n.unsigned_abs() - 1);
+                match n > 0 {
+                    true => {
+                        self.forward(cursor, passed, &mut Nowhere).await?;
+                        self.forward(cursor, Some(1), sink).await
+                    }
+                    false => {
+                        backward(cursor, passed, &mut Nowhere).await?;
+                        backward(cursor, Some(1), sink).await
+                    }
+                }
+            }
+        }
+    }
+
+    /// The row that the cursor is on, once more.
+    async fn again(
+        &mut self,
+        cursor: &mut Cursor,
+        moves: bool,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64, Halt> {
+        let on_row = !cursor.position.at_start && !cursor.position.at_end;
+        if moves || !on_row {
+            return Ok(u64::from(on_row));
+        }
+        backward(cursor, Some(1), &mut Nowhere).await?;
+        self.forward(cursor, Some(1), sink).await
+    }
+
+    async fn absolute(
+        &mut self,
+        cursor: &mut Cursor,
+        n: i64,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64, Halt> {
+        let wanted = n.unsigned_abs();
+        if n < 0 {
+            self.forward(cursor, None, &mut Nowhere).await?;
+            backward(cursor, Some(wanted - 1), &mut Nowhere).await?;
+            return backward(cursor, Some(1), sink).await;
+        }
+        let at_end = cursor.position.at_end;
+        let reached = cursor.position.row + u64::from(at_end);
+        if wanted <= reached || at_end && cursor.scrolls() {
+            rewind(cursor)?;
+        }
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let passed = (wanted - 1).saturating_sub(cursor.position.row);
+        self.forward(cursor, Some(passed), &mut Nowhere).await?;
+        self.forward(cursor, Some(1), sink).await
+    }
+
+    /// Up to `wanted` rows on (`None`: all).
+    pub(super) async fn forward(
+        &mut self,
+        cursor: &mut Cursor,
+        wanted: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64, Halt> {
+        if cursor.position.at_end || wanted == Some(0) {
+            return Ok(0);
+        }
+        let keeps = cursor.scrolls();
+        let from = cursor.position.row;
+        let mut given = 0;
+        while wanted.is_none_or(|wanted| given < wanted) {
+            let number = from + given + 1;
+            if number > cursor.kept.last() {
+                if cursor.over {
+                    break;
+                }
+                if !keeps {
+                    cursor.kept.pass(number - 1);
+                }
+                let left = wanted.map_or(CHUNK, |wanted| (wanted - given).min(CHUNK));
+                self.pull(cursor, left).await?;
+                if sink.should_flush() {
+                    sink.flush().await?;
+                }
+                continue;
+            }
+            if let Some(row) = cursor.kept.get(number) {
+                sink.row(cursor.portal.shown(row))?;
+            }
+            given += 1;
+        }
+        let position = &mut cursor.position;
+        position.row += given;
+        position.at_start &= given == 0;
+        position.at_end = wanted.is_none_or(|wanted| given < wanted);
+        if !keeps {
+            cursor.kept.pass(from + given);
+        }
+        Ok(given)
+    }
+
+    /// Has the cursor make `wanted` more rows (0: all).
+    pub(super) async fn pull(&mut self, cursor: &mut Cursor, wanted: u64) -> Result<(), Halt> {
+        if cursor.over || cursor.failed {
+            return Ok(());
+        }
+        let mut sink = Keeping::of(&mut cursor.kept);
+        let wanted = usize::try_from(wanted).unwrap_or(0);
+        let done = Box::pin(self.run_plan(&mut cursor.portal, wanted, &mut sink, false)).await?;
+        if matches!(done, Completion::Complete(_)) {
+            cursor.end_run();
+        }
+        Ok(())
+    }
+}
+
+/// Up to `wanted` rows back (`None`: all).
+async fn backward(
+    cursor: &mut Cursor,
+    wanted: Option<u64>,
+    sink: &mut dyn RowSink,
+) -> Result<u64, Halt> {
+    if !cursor.scrolls() {
+        return Err(forward_only().into());
+    }
+    if cursor.position.at_start || wanted == Some(0) {
+        return Ok(0);
+    }
+    let position = &mut cursor.position;
+    let behind = position.row + u64::from(position.at_end);
+    let before = behind - 1;
+    let given = wanted.map_or(before, |wanted| wanted.min(before));
+    for nth in 0..given {
+        if let Some(row) = cursor.kept.get(before - nth) {
+            sink.row(cursor.portal.shown(row))?;
+        }
+        if sink.should_flush() {
+            sink.flush().await?;
+        }
+    }
+    if given > 0 {
+        position.at_end = false;
+    }
+    match wanted.is_none_or(|wanted| given < wanted) {
+        true => {
+            position.at_start = true;
+            position.row = 0;
+        }
+        false => position.row = behind - given,
+    }
+    Ok(given)
+}
+
+fn rewind(cursor: &mut Cursor) -> Result<(), SqlError> {
+    let position = &mut cursor.position;
+    if position.at_start && !position.at_end {
+        return Ok(());
+    }
+    if !cursor.scrolls() {
+        return Err(forward_only());
+    }
+    let position = &mut cursor.position;
+    position.row = 0;
+    position.at_start = true;
+    position.at_end = false;
+    Ok(())
+}
+
+/// 55000
+pub(super) fn cannot_run(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("portal \"{name}\" cannot be run"),
+    )
+}

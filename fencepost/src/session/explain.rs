@@ -1,0 +1,191 @@
+//! EXPLAIN: what a statement would do, and with ANALYZE what it did.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fencepost_planner::{Came, Collected, Explained, Extra, Known, Plan, RowSink, Tag, explain};
+use fencepost_sql::bound::{ExplainFormat, ExplainOptions, Expr};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_txn::{FarCounts, MachineId, Mode, Transaction};
+
+use super::protocol::Completion;
+use super::{Block, Session};
+use crate::prepared::{Body, Planned, Portal, Prepared};
+
+impl Session {
+    /// EXPLAIN EXECUTE.
+    pub(super) async fn explain_execute(
+        &mut self,
+        (name, args): (&str, &[Expr]),
+        options: ExplainOptions,
+        portal: &Portal,
+        sink: &mut dyn RowSink,
+        last: bool,
+    ) -> Result<Completion, Halt> {
+        let (prepared, mut params) = self.arguments(name, args, &portal.params)?;
+        params.extend(prepared.literals.iter().cloned());
+        let planned = prepared.current();
+        let explained = match planned.body {
+            Body::Plan(..) => Some(&planned),
+            _ => None,
+        };
+        self.run_explain(explained, &params, options, sink, last)
+            .await
+    }
+
+    pub(super) async fn run_explain(
+        &mut self,
+        planned: Option<&Arc<Planned>>,
+        params: &[Value],
+        options: ExplainOptions,
+        sink: &mut dyn RowSink,
+        last: bool,
+    ) -> Result<Completion, Halt> {
+        let analyze = options.analyze;
+        let text = options.format == ExplainFormat::Text;
+        let (mut lines, explained) = match planned.map(|planned| (planned, &planned.body)) {
+            Some((planned, Body::Plan(plan, _))) => {
+                let known = self.explained(planned, plan, params, options, last);
+                let explained = known.await;
+                (explained.lines(), Some(explained))
+            }
+            _ => {
+                let nothing = "Utility statements have no plan structure";
+                (vec![nothing.to_owned()], None)
+            }
+        };
+        let mut extras = Vec::new();
+        if let Some(planned) = planned {
+            let prepared = Prepared::new(Arc::clone(planned), Vec::new());
+            let mut inner = Portal::new(prepared, params.to_vec());
+            if !analyze && let Some(home) = self.home_of(planned, &inner) {
+                extras.push(Extra::Whole("Shipped to", home.to_string()));
+            }
+            if analyze {
+                let started = Instant::now();
+                let mut rows = Collected::default();
+                let before = self.far_counts();
+                self.came.clear();
+                self.run_plan(&mut inner, 0, &mut rows, false).await?;
+                let after = self.far_counts();
+                if let Some(first) = lines.first_mut() {
+                    first.push_str(&format!(" (actual rows={})", rows.rows.len()));
+                }
+                extras.push(Extra::ActualRows(rows.rows.len()));
+                tell_returned(&mut lines, &self.came);
+                if self.db.machine.number() != 0 {
+                    let reads = after.reads.saturating_sub(before.reads);
+                    let messages = after.messages.saturating_sub(before.messages);
+                    let fabric = format!("reads={reads} messages={messages}");
+                    extras.push(Extra::Whole("Fabric", fabric));
+                }
+                if options.summary != Some(false) {
+                    let elapsed = started.elapsed().as_secs_f64() * 1000.0;
+                    extras.push(Extra::Time("Execution Time", elapsed));
+                }
+            }
+        }
+        match explained.filter(|_| !text) {
+            Some(explained) => {
+                let document = explained.document(options.format, &extras);
+                sink.row(&[match options.format {
+                    ExplainFormat::Json => Value::Json(document.into()),
+                    _ => Value::text(document),
+                }])?;
+            }
+            None if options.format == ExplainFormat::Json => {
+                let document = format!("[\n  \"{}\"\n]", lines.concat());
+                sink.row(&[Value::Json(document.into())])?;
+            }
+            None => {
+                lines.extend(extras.iter().filter_map(|extra| match extra {
+                    Extra::ActualRows(_) => None,
+                    Extra::Whole(name, text) => Some(format!("{name}: {text}")),
+                    Extra::Time(name, ms) => Some(format!("{name}: {ms:.3} ms")),
+                }));
+                for line in lines {
+                    sink.row(&[Value::text(line)])?;
+                }
+            }
+        }
+        Ok(Completion::Complete(Tag::plain("EXPLAIN")))
+    }
+
+    /// The plan, with what is known of where its data is.
+    async fn explained(
+        &mut self,
+        planned: &Planned,
+        plan: &Plan,
+        params: &[Value],
+        options: ExplainOptions,
+        last: bool,
+    ) -> Explained {
+        let only_reads = self.would_only_read(plan, last);
+        if only_reads && options.analyze {
+            self.enter();
+            self.begin_transaction(true);
+        }
+        if let Some(roots) = plan.split_roots() {
+            // Where that is not known now is not said.
+            let _ = self.db.machine.meet(&roots).await;
+        }
+        let spread = self.spread_of(planned, only_reads);
+        let parts = spread.map_or_else(Vec::new, |s| s.machines(&self.db.machine));
+        let analytics = (params, self.eval.settings.analytics);
+        // Where that is not known now it is not said.
+        let bulk = plan.is_bulk(&self.db.machine, analytics).await;
+        let known = Known {
+            params,
+            eval: &self.eval,
+            machine: &self.db.machine,
+            bulk: parts.is_empty() && bulk.unwrap_or(false),
+            parts,
+        };
+        explain(plan, &known, options.verbose)
+    }
+
+    /// Whether an explained statement's transaction only reads: that of a statement by itself, or a block's.
+    fn would_only_read(&self, plan: &Plan, last: bool) -> bool {
+        match &self.tx {
+            Some(tx) => tx.mode() == Mode::ReadOnly,
+            None if self.block == Block::Explicit => self.modes.read_only,
+            None => {
+                last && (self.block == Block::Idle || self.statements == 0)
+                    && plan.is_snapshot_read()
+            }
+        }
+    }
+
+    /// What the open transaction has posted to other machines.
+    fn far_counts(&self) -> FarCounts {
+        self.tx
+            .as_ref()
+            .map(Transaction::far_counts)
+            .unwrap_or_default()
+    }
+}
+
+const MACHINES: &str = "Machines: ";
+
+/// Adds what came back of the parts of a statement, if any was waited for.
+fn tell_returned(lines: &mut Vec<String>, came: &[Came]) {
+    let told = |came: &Came| {
+        let machine = MachineId(came.machine);
+        match came.rows {
+            Some((rows, bytes)) => format!("{machine} rows={rows} bytes={bytes}"),
+            None => format!("{machine} none, run here"),
+        }
+    };
+    let told: Vec<String> = came.iter().map(told).collect();
+    let gather = (0..).zip(lines.iter()).find_map(|(at, line)| {
+        let (indent, _) = line.split_once(MACHINES)?;
+        indent
+            .trim()
+            .is_empty()
+            .then(|| (at + 1, indent.to_owned()))
+    });
+    if let Some((at, indent)) = gather.filter(|_| !told.is_empty()) {
+        lines.insert(at, format!("{indent}Returned: {}", told.join(", ")));
+    }
+}

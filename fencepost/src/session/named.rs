@@ -1,0 +1,120 @@
+//! The statements of a session that have names, whether PREPARE made them or a client's Parse.
+
+use std::sync::Arc;
+
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::statements::{NamedInfo, NamedStatement};
+use fencepost_sql::types::Type;
+
+use super::Session;
+use crate::prepared::Prepared;
+
+/// A statement with a name.
+pub(super) struct Named {
+    prepared: Arc<Prepared>,
+    made: i64,
+    /// The PREPARE that made it.
+    prepare: Option<String>,
+}
+
+impl std::fmt::Debug for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.prepared.planned.text)
+    }
+}
+
+impl NamedStatement for Named {
+    fn shown(&self) -> NamedInfo {
+        let text = self.prepare.as_ref();
+        let types = self.prepared.parameter_types().iter();
+        NamedInfo {
+            text: text.unwrap_or(&self.prepared.planned.text).clone(),
+            types: types.map(Type::oid).collect(),
+            made: self.made,
+            from_sql: self.prepare.is_some(),
+        }
+    }
+}
+
+impl Session {
+    /// The statement `name`, made by PREPARE or by [`Session::keep_statement`]; else 26000.
+    #[inline]
+    pub fn named(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
+        let named = self.named.get(name).map(|named| &named.prepared);
+        named.ok_or_else(|| {
+            SqlError::new(
+                SqlState::INVALID_SQL_STATEMENT_NAME,
+                format!("prepared statement \"{name}\" does not exist"),
+            )
+        })
+    }
+
+    /// 42P05 where there is a statement `name` already.
+    pub fn check_name_free(&self, name: &str) -> Result<(), SqlError> {
+        match self.named.contains_key(name) {
+            false => Ok(()),
+            true => Err(SqlError::new(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            )),
+        }
+    }
+
+    /// Keeps a statement under a name that is free, for EXECUTE too.
+    pub fn keep_statement(&mut self, name: &str, prepared: Arc<Prepared>) {
+        self.keep_named(name, prepared, None);
+    }
+
+    fn keep_named(&mut self, name: &str, prepared: Arc<Prepared>, prepare: Option<String>) {
+        let named = Arc::new(Named {
+            prepared,
+            made: self.eval.clock_now(),
+            prepare,
+        });
+        let shown: Arc<dyn NamedStatement> = Arc::clone(&named) as _;
+        self.eval.prepared.insert(name.into(), shown);
+        self.named.insert(name.into(), named);
+    }
+
+    /// Forgets a statement; it need not exist.
+    pub fn forget_statement(&mut self, name: &str) {
+        self.named.remove(name);
+        self.eval.prepared.remove(name);
+    }
+
+    /// Forgets all of them.
+    pub(super) fn forget_statements(&mut self) {
+        self.named.clear();
+        self.eval.prepared.clear();
+    }
+
+    /// PREPARE, which is the whole of `prepare`.
+    pub(super) fn prepare_named(
+        &mut self,
+        name: &str,
+        param_types: &[Type],
+        text: &str,
+        prepare: &str,
+    ) -> Result<&'static str, SqlError> {
+        self.check_name_free(name)?;
+        let oid = |ty: &Type| match *ty {
+            Type::UNKNOWN => 0,
+            ty => ty.oid(),
+        };
+        let oids: Vec<u32> = param_types.iter().map(oid).collect();
+        let prepared = self.parse(text, &oids)?;
+        self.keep_named(name, prepared, Some(prepare.to_owned()));
+        Ok("PREPARE")
+    }
+
+    /// DEALLOCATE, of all where there is no name.
+    pub(super) fn deallocate(&mut self, name: Option<&str>) -> Result<&'static str, SqlError> {
+        let Some(name) = name else {
+            self.forget_statements();
+            return Ok("DEALLOCATE ALL");
+        };
+        self.named(name)?;
+        self.forget_statement(name);
+        Ok("DEALLOCATE")
+    }
+}

@@ -1,0 +1,71 @@
+//! NOTIFY and LISTEN of a session: its turn to commit, what it tells then, and what it hears.
+
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use fencepost_sql::advisory::{LockKey, LockMode, LockScope};
+use fencepost_sql::sessions::Activity;
+use fencepost_sql::stop::Halt;
+
+use super::run::interruptible;
+use super::{Block, Session, now};
+use crate::channels::{Listener, Notified};
+
+impl Session {
+    /// Waits until nobody else commits that has something to tell, on any machine.
+    pub(super) async fn take_turn(&mut self) -> Result<(), Halt> {
+        let Some(locks) = &self.eval.advisory else {
+            return Ok(());
+        };
+        let (key, mode, scope) = (LockKey::Turn, LockMode::Exclusive, LockScope::Transaction);
+        let turn = async {
+            locks
+                .lock(key, mode, scope, true)
+                .await
+                .map_err(Halt::Error)
+        };
+        interruptible(&self.cancel, self.deadline, pin!(turn)).await?;
+        Ok(())
+    }
+
+    /// The transaction has committed: it tells what it has to, and listens as it said.
+    pub(super) async fn tell_notifications(&mut self) {
+        let ended = self.eval.notifications.end(true);
+        if !ended.begun.is_empty() || !ended.over.is_empty() {
+            let listener = || Listener::new(&self.db.channels, &self.cancel);
+            let listener = self.listener.get_or_insert_with(listener);
+            listener.change(ended.begun, &ended.over);
+        }
+        if !ended.said.is_empty() {
+            let (machine, session) = (&self.db.machine, self.eval.backend_pid);
+            self.db.channels.tell(machine, session, &ended.said).await;
+        }
+    }
+
+    /// What the session has been told on the channels that it listens to, in the order of the commits. A client is told
+    /// of it between transactions.
+    pub fn take_notifications(&mut self) -> Vec<Notified> {
+        let listener = self.listener.as_ref();
+        listener.map_or_else(Vec::new, |listener| listener.inbox().take())
+    }
+
+    /// Ready when there is something for [`Session::take_notifications`].
+    pub fn poll_notified(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &self.listener {
+            Some(listener) => listener.inbox().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+
+    /// The session waits for its client: so others see it.
+    pub fn rest(&self) {
+        let activity = match self.block {
+            Block::Idle | Block::Implicit => Activity::Idle,
+            Block::Explicit => Activity::IdleInTransaction,
+            Block::Failed => Activity::IdleInFailed,
+        };
+        if let Some(registered) = &self.registered {
+            registered.rest(activity, now());
+        }
+    }
+}

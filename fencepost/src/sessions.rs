@@ -1,0 +1,319 @@
+//! The sessions of a machine: what each does, for `pg_stat_activity`, and how another one ends that.
+//!
+//! ```text
+//! Session ─► its entry: state, statement, times        pg_cancel_backend ─► the session's machine ─► its entry's flag
+//! pg_stat_activity ─► the entries here, and those of every other machine that answers
+//! ```
+//! A session writes its entry at the beginning of each statement, under a lock that nobody else wants but who looks.
+//!
+//! # Failure
+//! Of a machine that does not answer no sessions are shown, and there are none to signal.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use fencepost_fabric::MachineId;
+use fencepost_planner::CancelFlag;
+use fencepost_sql::advisory::Asked;
+use fencepost_sql::sessions::{Activity, SessionState, Sessions, Signal, Signalled};
+use fencepost_txn::Machine;
+use fencepost_txn::network::call::Answer;
+use foldhash::HashMap;
+use parking_lot::Mutex;
+
+use crate::alarm::Alarm;
+use crate::cancels::machine_of;
+use crate::prepared::Prepared;
+use crate::services;
+
+mod wire;
+
+use wire::Request;
+
+/// How often whoever waits for the end of a session looks.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The sessions of a machine.
+pub(crate) struct Register {
+    machine: Weak<Machine>,
+    alarm: Arc<Alarm>,
+    entries: Mutex<HashMap<i32, Arc<Entry>>>,
+}
+
+/// A session, as others see it.
+pub(crate) struct Entry {
+    session: i32,
+    user: String,
+    superuser: bool,
+    database: String,
+    client: Option<SocketAddr>,
+    opened: i64,
+    cancel: CancelFlag,
+    now: Mutex<Now>,
+}
+
+/// What changes.
+#[derive(Default)]
+struct Now {
+    activity: Activity,
+    application: String,
+    transaction: Option<i64>,
+    statement: Option<i64>,
+    since: i64,
+    prepared: Option<Arc<Prepared>>,
+}
+
+/// Who a session is, for as long as it is there.
+pub(crate) struct Registered {
+    register: Arc<Register>,
+    entry: Arc<Entry>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.register.entries.lock().remove(&self.entry.session);
+    }
+}
+
+/// Who opens a session.
+pub(crate) struct Opened<'a> {
+    pub session: i32,
+    pub user: &'a str,
+    pub superuser: bool,
+    pub database: &'a str,
+    pub client: Option<SocketAddr>,
+    pub at: i64,
+}
+
+impl Register {
+    /// Nobody yet.
+    pub fn new(machine: &Arc<Machine>, alarm: &Arc<Alarm>) -> Arc<Register> {
+        Arc::new(Register {
+            machine: Arc::downgrade(machine),
+            alarm: Arc::clone(alarm),
+            entries: Mutex::default(),
+        })
+    }
+
+    /// A session is there from now on.
+    pub fn enter(self: &Arc<Self>, opened: &Opened<'_>, cancel: &CancelFlag) -> Registered {
+        let entry = Arc::new(Entry {
+            session: opened.session,
+            user: opened.user.to_owned(),
+            superuser: opened.superuser,
+            database: opened.database.to_owned(),
+            client: opened.client,
+            opened: opened.at,
+            cancel: cancel.clone(),
+            now: Mutex::new(Now {
+                since: opened.at,
+                ..Now::default()
+            }),
+        });
+        let mut entries = self.entries.lock();
+        entries.insert(opened.session, Arc::clone(&entry));
+        Registered {
+            register: Arc::clone(self),
+            entry,
+        }
+    }
+
+    /// How many sessions of this machine a role has opened.
+    pub fn count_of(&self, user: &str) -> usize {
+        let entries = self.entries.lock();
+        entries.values().filter(|entry| entry.user == user).count()
+    }
+
+    /// Answers what peers ask.
+    pub fn serve(self: &Arc<Self>, machine: &Machine) {
+        let register = Arc::clone(self);
+        let handler = move |_, request: Vec<u8>, answer: Answer| match Request::decode(&request) {
+            None => {}
+            Some(Request::All) => answer.send(&wire::encode_states(&register.here())),
+            Some(Request::IsThere(session)) => {
+                answer.send(&[u8::from(register.find(session).is_some())]);
+            }
+            Some(Request::Signal(session, signal, user, superuser)) => {
+                let came = register.signal_here(session, signal, (&user, superuser));
+                answer.send(&[wire::code(came)]);
+            }
+        };
+        machine.serve(services::SESSIONS, Arc::new(handler));
+    }
+
+    fn find(&self, session: i32) -> Option<Arc<Entry>> {
+        self.entries.lock().get(&session).map(Arc::clone)
+    }
+
+    fn here(&self) -> Vec<SessionState> {
+        let entries: Vec<_> = self.entries.lock().values().map(Arc::clone).collect();
+        entries.iter().map(|entry| entry.state()).collect()
+    }
+
+    fn signal_here(
+        &self,
+        session: i32,
+        signal: Signal,
+        (user, superuser): (&str, bool),
+    ) -> Signalled {
+        let Some(entry) = self.find(session) else {
+            return Signalled::Nobody;
+        };
+        if entry.superuser && !superuser {
+            return Signalled::OfSuperuser;
+        }
+        if entry.user != user && !superuser {
+            return Signalled::OfOthers;
+        }
+        match signal {
+            Signal::Cancel => entry.cancel.cancel(),
+            Signal::Terminate => entry.cancel.shut_down(),
+        }
+        Signalled::Told
+    }
+
+    /// The machine of a session, where that is another one.
+    fn elsewhere(&self, session: i32) -> Option<(Arc<Machine>, MachineId)> {
+        let machine = self.machine.upgrade()?;
+        let of = machine_of(session);
+        let is_elsewhere = machine.number() != 0 && of != machine.number();
+        is_elsewhere.then_some((machine, MachineId(of)))
+    }
+
+    async fn is_there(&self, session: i32) -> bool {
+        let Some((machine, peer)) = self.elsewhere(session) else {
+            return self.find(session).is_some();
+        };
+        let request = Request::IsThere(session).encode();
+        let answer = machine.call(peer, services::SESSIONS, &request).await;
+        matches!(answer.as_deref(), Ok([1]))
+    }
+}
+
+impl Entry {
+    fn state(&self) -> SessionState {
+        let now = self.now.lock();
+        let prepared = now.prepared.as_ref();
+        SessionState {
+            session: self.session,
+            user: self.user.clone(),
+            database: self.database.clone(),
+            application: now.application.clone(),
+            client: self.client,
+            opened: self.opened,
+            transaction: now.transaction,
+            statement: now.statement,
+            since: now.since,
+            activity: now.activity,
+            text: prepared.map_or_else(String::new, |prepared| prepared.text()),
+        }
+    }
+}
+
+impl Registered {
+    /// A statement begins.
+    pub fn begin(&self, prepared: &Arc<Prepared>, at: i64, transaction: i64) {
+        let mut now = self.entry.now.lock();
+        now.activity = Activity::Active;
+        now.statement = Some(at);
+        now.since = at;
+        now.transaction = Some(transaction);
+        let before = now.prepared.replace(Arc::clone(prepared));
+        drop(now);
+        drop(before);
+    }
+
+    /// The session waits for its client.
+    pub fn rest(&self, activity: Activity, at: i64) {
+        let mut now = self.entry.now.lock();
+        if now.activity != activity {
+            now.activity = activity;
+            now.since = at;
+        }
+        if activity == Activity::Idle {
+            now.transaction = None;
+        }
+    }
+
+    /// What the client calls itself.
+    pub fn set_application(&self, name: String) {
+        self.entry.now.lock().application = name;
+    }
+}
+
+/// The register, as functions and views know it.
+pub(crate) struct Handle(pub(crate) Arc<Register>);
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} sessions", self.0.entries.lock().len())
+    }
+}
+
+impl Sessions for Handle {
+    fn signal<'a>(
+        &'a self,
+        session: i32,
+        signal: Signal,
+        (user, superuser): (&'a str, bool),
+    ) -> Asked<'a, Signalled> {
+        Box::pin(async move {
+            let Some((machine, peer)) = self.0.elsewhere(session) else {
+                return Ok(self.0.signal_here(session, signal, (user, superuser)));
+            };
+            let request = Request::Signal(session, signal, user.to_owned(), superuser).encode();
+            let answer = machine.call(peer, services::SESSIONS, &request).await;
+            let came = answer.ok().and_then(|answer| wire::came_of(&answer));
+            Ok(came.unwrap_or(Signalled::Nobody))
+        })
+    }
+
+    fn has_ended(&self, session: i32, within_ms: u64) -> Asked<'_, bool> {
+        Box::pin(async move {
+            let until = Instant::now().checked_add(Duration::from_millis(within_ms));
+            while self.0.is_there(session).await {
+                let now = Instant::now();
+                if until.is_some_and(|until| now >= until) {
+                    return Ok(false);
+                }
+                self.0.alarm.sleep(now + LOOK).await;
+            }
+            Ok(true)
+        })
+    }
+
+    fn sleep(&self, us: u64) -> Asked<'_, ()> {
+        Box::pin(async move {
+            match Instant::now().checked_add(Duration::from_micros(us)) {
+                Some(until) => self.0.alarm.sleep(until).await,
+                // Further than clocks go is never.
+                None => std::future::pending().await,
+            }
+            Ok(())
+        })
+    }
+
+    fn all(&self) -> Asked<'_, Vec<SessionState>> {
+        Box::pin(async move {
+            let mut all = self.0.here();
+            let Some(machine) = self.0.machine.upgrade().filter(|m| m.number() != 0) else {
+                return Ok(all);
+            };
+            let members = machine.members().machines.into_iter();
+            let others = members.filter(|member| member.id != machine.number());
+            let request = Request::All.encode();
+            let ask = |id| machine.call(MachineId(id), services::SESSIONS, &request);
+            let calls: Vec<_> = others.map(|member| ask(member.id)).collect();
+            for call in calls {
+                let states = call
+                    .await
+                    .ok()
+                    .and_then(|answer| wire::decode_states(&answer));
+                all.extend(states.unwrap_or_default());
+            }
+            Ok(all)
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! What machines ask one another about sessions, as bytes.
+//!
+//! ```text
+//! request   what (1) | session (4) | asked by a superuser (1) | role
+//! sessions  session (4) | four times | activity (1) | texts, each with its length; all of that once a session
+//! ```
+
+use std::net::SocketAddr;
+
+use fencepost_sql::sessions::{Activity, SessionState, Signal, Signalled};
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    All,
+    IsThere(i32),
+    /// For a role of this name, a superuser or not.
+    Signal(i32, Signal, String, bool),
+}
+
+const ALL: u8 = 1;
+const IS_THERE: u8 = 2;
+const CANCEL: u8 = 3;
+const TERMINATE: u8 = 4;
+const CAME: [Signalled; 4] = [
+    Signalled::Told,
+    Signalled::Nobody,
+    Signalled::OfOthers,
+    Signalled::OfSuperuser,
+];
+const ACTIVITIES: [Activity; 4] = [
+    Activity::Active,
+    Activity::Idle,
+    Activity::IdleInTransaction,
+    Activity::IdleInFailed,
+];
+/// Says that there is no such time.
+const NEVER: i64 = i64::MIN;
+
+impl Request {
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Request::All => vec![ALL],
+            Request::IsThere(session) => [&[IS_THERE][..], &session.to_le_bytes()].concat(),
+            Request::Signal(session, signal, user, superuser) => {
+                let what = match signal {
+                    Signal::Cancel => CANCEL,
+                    Signal::Terminate => TERMINATE,
+                };
+                let mut out = vec![what];
+                out.extend_from_slice(&session.to_le_bytes());
+                out.push(u8::from(*superuser));
+                out.extend_from_slice(user.as_bytes());
+                out
+            }
+        }
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Request> {
+        let (what, rest) = bytes.split_first()?;
+        if *what == ALL && rest.is_empty() {
+            return Some(Request::All);
+        }
+        let (session, rest) = rest.split_first_chunk()?;
+        let session = i32::from_le_bytes(*session);
+        let signal = match *what {
+            IS_THERE if rest.is_empty() => return Some(Request::IsThere(session)),
+            CANCEL => Signal::Cancel,
+            TERMINATE => Signal::Terminate,
+            _ => return None,
+        };
+        let (superuser, user) = rest.split_first()?;
+        let user = String::from_utf8(user.to_vec()).ok()?;
+        Some(Request::Signal(session, signal, user, *superuser != 0))
+    }
+}
+
+pub(super) fn code(came: Signalled) -> u8 {
+    CAME.iter().position(|other| *other == came).unwrap_or(1) as u8
+}
+
+pub(super) fn came_of(answer: &[u8]) -> Option<Signalled> {
+    let [code] = answer else { return None };
+    CAME.get(usize::from(*code)).copied()
+}
+
+pub(super) fn encode_states(states: &[SessionState]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for state in states {
+        out.extend_from_slice(&state.session.to_le_bytes());
+        let times = [
+            state.opened,
+            state.since,
+            state.transaction.unwrap_or(NEVER),
+            state.statement.unwrap_or(NEVER),
+        ];
+        times
+            .iter()
+            .for_each(|time| out.extend_from_slice(&time.to_le_bytes()));
+        let activity = ACTIVITIES.iter().position(|of| *of == state.activity);
+        out.push(activity.unwrap_or(0) as u8);
+        let client = state.client.map_or_else(String::new, |at| at.to_string());
+        let texts = [
+            &state.user,
+            &state.database,
+            &state.application,
+            &client,
+            &state.text,
+        ];
+        for text in texts {
+            out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+    out
+}
+
+pub(super) fn decode_states(mut bytes: &[u8]) -> Option<Vec<SessionState>> {
+    let mut states = Vec::new();
+    while !bytes.is_empty() {
+        states.push(state(&mut bytes)?);
+    }
+    Some(states)
+}
+
+fn state(bytes: &mut &[u8]) -> Option<SessionState> {
+    let session = i32::from_le_bytes(*chunk(bytes)?);
+    let mut times = [0; 4];
+    for time in &mut times {
+        *time = i64::from_le_bytes(*chunk(bytes)?);
+    }
+    let [opened, since, transaction, statement] = times;
+    let [activity] = *chunk(bytes)?;
+    let mut texts: [String; 5] = Default::default();
+    for text in &mut texts {
+        let length = u32::from_le_bytes(*chunk(bytes)?) as usize;
+        let (head, rest) = bytes.split_at_checked(length)?;
+        *bytes = rest;
+        *text = String::from_utf8(head.to_vec()).ok()?;
+    }
+    let [user, database, application, client, text] = texts;
+    let time = |time: i64| (time != NEVER).then_some(time);
+    Some(SessionState {
+        session,
+        user,
+        database,
+        application,
+        client: client.parse::<SocketAddr>().ok(),
+        opened,
+        transaction: time(transaction),
+        statement: time(statement),
+        since,
+        activity: *ACTIVITIES.get(usize::from(activity))?,
+        text,
+    })
+}
+
+fn chunk<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (head, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_comes_back_and_other_bytes_are_nothing() {
+        let requests = [
+            Request::All,
+            Request::IsThere(-5),
+            Request::Signal(1 << 20, Signal::Cancel, "ada".into(), false),
+            Request::Signal(7, Signal::Terminate, "postgres".into(), true),
+        ];
+        for request in requests {
+            assert_eq!(Request::decode(&request.encode()), Some(request));
+        }
+        for came in CAME {
+            assert_eq!(came_of(&[code(came)]), Some(came));
+        }
+        for bytes in [&[][..], &[1, 1], &[2, 0, 0], &[3, 0, 0, 0, 0], &[9; 9]] {
+            assert_eq!(Request::decode(bytes), None);
+        }
+        let mut state = SessionState {
+            session: 3,
+            user: "ada".into(),
+            database: "postgres".into(),
+            application: "ä".into(),
+            client: Some(([127, 0, 0, 1], 5432).into()),
+            opened: 1,
+            transaction: None,
+            statement: Some(-1),
+            since: 2,
+            activity: Activity::IdleInFailed,
+            text: "SELECT 1".into(),
+        };
+        let first = state.clone();
+        (state.client, state.transaction) = (None, Some(9));
+        let states = vec![first, state];
+        let bytes = encode_states(&states);
+        assert_eq!(decode_states(&bytes), Some(states));
+        assert_eq!(decode_states(&bytes[..bytes.len() - 1]), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! The databases that files get, and where these are.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::thread;
+
+use fencepost::{Cluster, Database};
+use fencepost_pgserver::{ListenOptions, Server, listen};
+use tokio_postgres::Config;
+
+use crate::engine::{Engine, Failure};
+
+/// How many machines a database of several has.
+const MACHINES: u32 = 3;
+
+/// Where files run.
+pub enum Place {
+    /// In a database in memory, which this process serves.
+    Here,
+    /// In a database of three machines, which this process serves.
+    Machines,
+    /// On a PostgreSQL.
+    Server(String),
+}
+
+/// The database that a file got.
+pub struct Home {
+    /// How it is reached, a way for each machine.
+    ways: Vec<Config>,
+    /// How many connections there have been.
+    connected: Cell<usize>,
+    /// Each statement goes to another machine, whichever connection it is for.
+    rotates: bool,
+    kept: Kept,
+}
+
+/// Serves a database, or has others beside it.
+enum Kept {
+    Serving {
+        servers: Vec<Server>,
+        _memory: Option<tempfile::TempDir>,
+    },
+    Beside {
+        first: Box<Config>,
+        name: String,
+    },
+}
+
+impl Place {
+    /// An empty database for the file.
+    pub async fn make(&self, file: &Path) -> Home {
+        let rotates = matches!(self, Place::Machines) && !has_state(file);
+        let (ways, kept) = match self {
+            Place::Here => serve(
+                &[Database::in_memory().expect("a database in memory")],
+                None,
+            ),
+            Place::Machines => {
+                let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+                let memory = memory.expect("a directory");
+                serve(&machines(memory.path()), Some(memory))
+            }
+            Place::Server(url) => beside(url, &crate::name_of(file)).await,
+        };
+        Home {
+            ways,
+            connected: Cell::new(0),
+            rotates,
+            kept,
+        }
+    }
+}
+
+impl Home {
+    /// A connection, each to another machine; of failures it says no more than their SQLSTATE where it is `brief`.
+    pub async fn connect(&self, brief: bool) -> Result<Engine, Failure> {
+        let nth = self.connected.replace(self.connected.get() + 1) % self.ways.len();
+        let mut ways = self.ways.clone();
+        ways.rotate_left(nth);
+        if !self.rotates {
+            ways.truncate(1);
+        }
+        Engine::connect(&ways, brief).await
+    }
+
+    /// It goes.
+    pub async fn remove(self) {
+        match self.kept {
+            Kept::Serving { servers, .. } => drop(servers),
+            Kept::Beside { first, name } => {
+                let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+                on(&first, &[&drop]).await;
+            }
+        }
+    }
+}
+
+/// Whether statements of the file need the session that others of it ran in.
+fn has_state(file: &Path) -> bool {
+    const WORDS: [&str; 14] = [
+        "begin",
+        "start transaction",
+        "\nset ",
+        "reset",
+        "prepare",
+        "declare",
+        "currval",
+        "lastval",
+        "temp ",
+        "temporary",
+        "listen",
+        "advisory",
+        "set_config",
+        "connection ",
+    ];
+    let text = std::fs::read_to_string(file).expect("the file");
+    let text = text.to_ascii_lowercase();
+    WORDS.iter().any(|word| text.contains(word))
+}
+
+/// The machines of a database that share this memory.
+fn machines(memory: &Path) -> Vec<Database> {
+    let open = |machine| {
+        let cluster = Cluster::of_host(memory, machine, MACHINES).replicas(2);
+        let options = Database::options().region_size(16 << 20).cluster(cluster);
+        options.open().expect("a machine")
+    };
+    thread::scope(|scope| {
+        let opening: Vec<_> = (1..=MACHINES)
+            .map(|machine| scope.spawn(move || open(machine)))
+            .collect();
+        let opened = opening.into_iter().map(|one| one.join().expect("no panic"));
+        opened.collect()
+    })
+}
+
+fn serve(machines: &[Database], memory: Option<tempfile::TempDir>) -> (Vec<Config>, Kept) {
+    let serve = |machine| listen(machine, ListenOptions::new("127.0.0.1:0")).expect("a free port");
+    let servers: Vec<Server> = machines.iter().map(serve).collect();
+    let way = |server: &Server| {
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(server.local_addr().port());
+        config.user("postgres").dbname("postgres");
+        config
+    };
+    let ways = servers.iter().map(way).collect();
+    let kept = Kept::Serving {
+        servers,
+        _memory: memory,
+    };
+    (ways, kept)
+}
+
+/// A database for a file among those of a server.
+async fn beside(url: &str, file: &str) -> (Vec<Config>, Kept) {
+    let mut first: Config = url.parse().expect("a URL in COMPAT_URL");
+    if first.get_dbname().is_none() {
+        first.dbname("postgres");
+    }
+    let name = format!("compat_{file}");
+    let drop = format!("DROP DATABASE IF EXISTS {name}");
+    let make = format!("CREATE DATABASE {name}");
+    on(&first, &[&drop, &make]).await;
+    let mut config = first.clone();
+    config.dbname(&name);
+    let first = Box::new(first);
+    (vec![config], Kept::Beside { first, name })
+}
+
+async fn on(config: &Config, statements: &[&str]) {
+    let engine = Engine::connect(std::slice::from_ref(config), false).await;
+    let engine = engine.expect("a server");
+    for statement in statements {
+        engine.does(statement).await;
+    }
+}

@@ -1,0 +1,233 @@
+//! Values to Arrow's columns, and back.
+//!
+//! Failure: a value that is not of its column's form is an internal error.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, BooleanBuilder, Decimal128Array, Decimal128Builder,
+    FixedSizeBinaryArray, FixedSizeBinaryBuilder, Float64Array, Float64Builder, Int64Array,
+    Int64Builder, LargeStringArray, LargeStringBuilder,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::types::TypeKind;
+use fencepost_sql::value::Value;
+use rust_decimal::Decimal;
+
+use super::shape::Form;
+
+/// Digits of a decimal in Arrow: more than any numeric has.
+const DIGITS: u8 = 38;
+const UUID_BYTES: i32 = 16;
+
+impl Form {
+    /// The type of the column.
+    pub fn data_type(self) -> DataType {
+        match self {
+            Form::Bool | Form::Present => DataType::Boolean,
+            Form::Int => DataType::Int64,
+            Form::Float => DataType::Float64,
+            Form::Text => DataType::LargeUtf8,
+            Form::Uuid => DataType::FixedSizeBinary(UUID_BYTES),
+            Form::Decimal(scale) => DataType::Decimal128(DIGITS, scale as i8),
+        }
+    }
+}
+
+/// The schema of columns of these forms, which go by their numbers.
+pub fn schema(forms: impl IntoIterator<Item = Form>) -> SchemaRef {
+    let field = |(nth, form): (usize, Form)| Field::new(name(nth), form.data_type(), true);
+    let fields: Vec<Field> = forms.into_iter().enumerate().map(field).collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// The name of a column.
+pub fn name(nth: usize) -> String {
+    format!("c{nth}")
+}
+
+/// A column in the making.
+pub enum Cells {
+    Bool(BooleanBuilder),
+    Present(BooleanBuilder),
+    Int(Int64Builder),
+    Float(Float64Builder),
+    Text(LargeStringBuilder),
+    Uuid(FixedSizeBinaryBuilder),
+    Decimal(Decimal128Builder, u32),
+}
+
+impl Cells {
+    /// An empty one with room for so many rows.
+    pub fn new(form: Form, rows: usize) -> Cells {
+        match form {
+            Form::Bool => Cells::Bool(BooleanBuilder::with_capacity(rows)),
+            Form::Present => Cells::Present(BooleanBuilder::with_capacity(rows)),
+            Form::Int => Cells::Int(Int64Builder::with_capacity(rows)),
+            Form::Float => Cells::Float(Float64Builder::with_capacity(rows)),
+            Form::Text => Cells::Text(LargeStringBuilder::with_capacity(rows, rows * 8)),
+            Form::Uuid => Cells::Uuid(FixedSizeBinaryBuilder::with_capacity(rows, UUID_BYTES)),
+            Form::Decimal(scale) => Cells::Decimal(
+                Decimal128Builder::with_capacity(rows).with_data_type(form.data_type()),
+                scale,
+            ),
+        }
+    }
+
+    /// Adds a value.
+    #[inline]
+    pub fn push(&mut self, value: &Value) -> Result<(), SqlError> {
+        match (self, value) {
+            (Cells::Bool(cells) | Cells::Present(cells), Value::Null) => cells.append_null(),
+            (Cells::Int(cells), Value::Null) => cells.append_null(),
+            (Cells::Float(cells), Value::Null) => cells.append_null(),
+            (Cells::Text(cells), Value::Null) => cells.append_null(),
+            (Cells::Uuid(cells), Value::Null) => cells.append_null(),
+            (Cells::Decimal(cells, _), Value::Null) => cells.append_null(),
+            (Cells::Present(cells), _) => cells.append_value(true),
+            (Cells::Bool(cells), Value::Bool(value)) => cells.append_value(*value),
+            (Cells::Int(cells), value) => cells.append_value(integer(value)?),
+            (Cells::Float(cells), Value::Float8(value)) => cells.append_value(*value),
+            (Cells::Float(cells), Value::Float4(value)) => cells.append_value(f64::from(*value)),
+            (Cells::Text(cells), Value::Text(value)) => cells.append_value(value),
+            (Cells::Uuid(cells), Value::Uuid(value)) => {
+                cells.append_value(value).map_err(|_| wrong())?;
+            }
+            (Cells::Decimal(cells, scale), value) => cells.append_value(mantissa(value, *scale)?),
+            _ => return Err(wrong()),
+        }
+        Ok(())
+    }
+
+    /// The column; the next one begins.
+    pub fn finish(&mut self) -> ArrayRef {
+        match self {
+            Cells::Bool(cells) | Cells::Present(cells) => Arc::new(cells.finish()),
+            Cells::Int(cells) => Arc::new(cells.finish()),
+            Cells::Float(cells) => Arc::new(cells.finish()),
+            Cells::Text(cells) => Arc::new(cells.finish()),
+            Cells::Uuid(cells) => Arc::new(cells.finish()),
+            Cells::Decimal(cells, _) => Arc::new(cells.finish()),
+        }
+    }
+}
+
+fn integer(value: &Value) -> Result<i64, SqlError> {
+    Ok(match *value {
+        Value::Int4(value) | Value::Date(value) => i64::from(value),
+        Value::Int8(value)
+        | Value::Timestamp(value)
+        | Value::TimestampTz(value)
+        | Value::Time(value) => value,
+        Value::Int2(value) => i64::from(value),
+        Value::Oid(value) => i64::from(value),
+        _ => return Err(wrong()),
+    })
+}
+
+/// The digits of a number with `scale` of them behind the point.
+fn mantissa(value: &Value, scale: u32) -> Result<i128, SqlError> {
+    let (mantissa, digits) = match value {
+        Value::Numeric(value) => (value.mantissa(), value.scale()),
+        other => (i128::from(other.as_int().ok_or_else(wrong)?), 0),
+    };
+    if digits == scale {
+        return Ok(mantissa);
+    }
+    let power = 10i128.checked_pow(digits.abs_diff(scale));
+    let shifted = match digits < scale {
+        true => power.and_then(|power| mantissa.checked_mul(power)),
+        false => power.and_then(|power| (mantissa % power == 0).then(|| mantissa / power)),
+    };
+    shifted.ok_or_else(wrong)
+}
+
+/// A column that came back.
+pub enum Given<'a> {
+    Bool(&'a BooleanArray),
+    Int(&'a Int64Array),
+    Float(&'a Float64Array),
+    Text(&'a LargeStringArray),
+    Uuid(&'a FixedSizeBinaryArray),
+    Decimal(&'a Decimal128Array, u32),
+}
+
+impl<'a> Given<'a> {
+    /// A column of this form.
+    pub fn of(array: &'a dyn Array, form: Form) -> Result<Given<'a>, SqlError> {
+        let any = array.as_any();
+        let given = match form {
+            Form::Bool | Form::Present => any.downcast_ref().map(Given::Bool),
+            Form::Int => any.downcast_ref().map(Given::Int),
+            Form::Float => any.downcast_ref().map(Given::Float),
+            Form::Text => any.downcast_ref().map(Given::Text),
+            Form::Uuid => any.downcast_ref().map(Given::Uuid),
+            Form::Decimal(scale) => any.downcast_ref().map(|array| Given::Decimal(array, scale)),
+        };
+        given.ok_or_else(wrong)
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        match self {
+            Given::Bool(array) => array.is_null(row),
+            Given::Int(array) => array.is_null(row),
+            Given::Float(array) => array.is_null(row),
+            Given::Text(array) => array.is_null(row),
+            Given::Uuid(array) => array.is_null(row),
+            Given::Decimal(array, _) => array.is_null(row),
+        }
+    }
+
+    /// The value in a row, of type `kind`.
+    #[inline]
+    pub fn value(&self, row: usize, kind: TypeKind) -> Result<Value, SqlError> {
+        if self.is_null(row) {
+            return Ok(Value::Null);
+        }
+        Ok(match self {
+            Given::Bool(array) => Value::Bool(array.value(row)),
+            Given::Int(array) => of_integer(array.value(row), kind).ok_or_else(wrong)?,
+            Given::Float(array) => match kind {
+                TypeKind::Float4 => Value::Float4(array.value(row) as f32),
+                _ => Value::Float8(array.value(row)),
+            },
+            Given::Text(array) => Value::text(array.value(row)),
+            Given::Uuid(array) => Value::Uuid(array.value(row).try_into().map_err(|_| wrong())?),
+            Given::Decimal(array, scale) => {
+                let value = Decimal::try_from_i128_with_scale(array.value(row), *scale);
+                Value::Numeric(value.map_err(|_| wrong())?)
+            }
+        })
+    }
+
+    /// The digits of a sum, and how many of them are behind the point; `None` for NULL.
+    pub fn digits(&self, row: usize) -> Result<Option<(i128, u32)>, SqlError> {
+        if self.is_null(row) {
+            return Ok(None);
+        }
+        match self {
+            Given::Int(array) => Ok(Some((i128::from(array.value(row)), 0))),
+            Given::Decimal(array, scale) => Ok(Some((array.value(row), *scale))),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+fn of_integer(value: i64, kind: TypeKind) -> Option<Value> {
+    Some(match kind {
+        TypeKind::Int2 => Value::Int2(value.try_into().ok()?),
+        TypeKind::Int4 => Value::Int4(value.try_into().ok()?),
+        TypeKind::Int8 => Value::Int8(value),
+        TypeKind::Oid => Value::Oid(value.try_into().ok()?),
+        TypeKind::Date => Value::Date(value.try_into().ok()?),
+        TypeKind::Time => Value::Time(value),
+        TypeKind::Timestamp => Value::Timestamp(value),
+        TypeKind::TimestampTz => Value::TimestampTz(value),
+        _ => return None,
+    })
+}
+
+fn wrong() -> SqlError {
+    SqlError::internal("a value is not of its column's form")
+}

@@ -1,0 +1,93 @@
+//! The threads that DataFusion runs on.
+//!
+//! They are few and the process's own, begin with the first SELECT that needs them, and are told apart from those of
+//! sessions: these go on meanwhile.
+
+use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
+
+use datafusion_common::{DataFusionError, Result};
+use datafusion_execution::TaskContext;
+use datafusion_execution::config::SessionConfig;
+use datafusion_execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion_execution::runtime_env::RuntimeEnvBuilder;
+use datafusion_physical_plan::{ExecutionPlan, execute_stream};
+use futures_util::StreamExt;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::feed::BATCH_ROWS;
+use super::operators::Event;
+use super::pool::Pool;
+
+/// A plan at work; dropped, it ends at its next batch.
+pub struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Runs `plan`; what comes out is told as events.
+pub fn run(
+    plan: Arc<dyn ExecutionPlan>,
+    pool: &Arc<Pool>,
+    events: mpsc::Sender<Event>,
+) -> Result<Task> {
+    let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
+    let environment = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::clone(pool) as _)
+        .with_disk_manager_builder(disk)
+        .build_arc()?;
+    let config = SessionConfig::new()
+        .with_batch_size(BATCH_ROWS)
+        .with_target_partitions(1);
+    let none = Default::default;
+    let context = Arc::new(TaskContext::new(
+        None,
+        String::new(),
+        config,
+        none(),
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        environment,
+    ));
+    let task = runtime()?.spawn(async move {
+        let over = give(plan, context, &events).await;
+        // Where nobody listens any more nobody needs to know.
+        let _ = events.send(Event::Over(over)).await;
+    });
+    Ok(Task(task.abort_handle()))
+}
+
+async fn give(
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    events: &mpsc::Sender<Event>,
+) -> Result<()> {
+    let mut rows = execute_stream(plan, context)?;
+    while let Some(batch) = rows.next().await {
+        if events.send(Event::Rows(batch?)).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn runtime() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let threads = available_parallelism().map_or(1, |cores| cores.get() / 2);
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(threads.clamp(1, 4))
+        .thread_name("analytics")
+        .build()
+        .map_err(DataFusionError::IoError)?;
+    // Who was faster has made one as well as this.
+    Ok(RUNTIME.get_or_init(|| runtime))
+}

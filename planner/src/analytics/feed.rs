@@ -1,0 +1,221 @@
+//! What the session does for DataFusion: rows of scans, and what is computed of joined rows, as Arrow's batches.
+//!
+//! Nothing is allocated for a row: its values stand in a batch that is used again, and go from there to the ends of
+//! columns.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use fencepost_sql::bound::{Aggregate, Expr, Grouping, Node};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+
+use super::columns::{Cells, Given, schema};
+use super::shape::{Column, Form, GroupShape};
+use crate::exec::{Batch, Cx, ScanState};
+use crate::plan::Scan;
+
+/// Rows of a batch.
+pub const BATCH_ROWS: usize = 8192;
+/// Rows that are read before they become columns.
+const CHUNK: usize = 512;
+
+/// What a column is made of.
+#[derive(Clone, Copy)]
+enum Pick {
+    /// A slot of the row.
+    Slot(usize),
+    /// A key of groups.
+    Key(usize),
+    /// What an aggregate takes in.
+    Arg(usize),
+}
+
+/// Columns in the making.
+pub struct Columns {
+    picks: Vec<(Pick, Cells)>,
+    schema: SchemaRef,
+    rows: usize,
+}
+
+impl Columns {
+    /// Of these slots.
+    pub fn of_slots<'a>(columns: impl Iterator<Item = &'a Column> + Clone) -> Columns {
+        let picks = columns.clone();
+        Columns {
+            schema: schema(columns.map(|column| column.form)),
+            picks: picks
+                .map(|column| (Pick::Slot(column.slot), Cells::new(column.form, BATCH_ROWS)))
+                .collect(),
+            rows: 0,
+        }
+    }
+
+    /// Of keys and arguments.
+    pub fn of_groups(shape: &GroupShape) -> Columns {
+        let keys = (0..).map(Pick::Key).zip(&shape.keys);
+        let args = (0..).map(Pick::Arg).zip(&shape.args);
+        let new = |(pick, form): (Pick, &Form)| (pick, Cells::new(*form, BATCH_ROWS));
+        Columns {
+            schema: schema(shape.keys.iter().chain(&shape.args).copied()),
+            picks: keys.chain(args).map(new).collect(),
+            rows: 0,
+        }
+    }
+
+    /// What it becomes.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn push(
+        &mut self,
+        row: &[Value],
+        cx: &Cx<'_>,
+        grouping: Option<&Grouping>,
+    ) -> Result<(), SqlError> {
+        for (pick, cells) in &mut self.picks {
+            match (*pick, grouping) {
+                (Pick::Slot(slot), _) => cells.push(&row[slot])?,
+                (Pick::Key(nth), Some(grouping)) => {
+                    push_value(cells, &grouping.keys[nth], row, cx)?;
+                }
+                (Pick::Arg(nth), Some(grouping)) => {
+                    push_argument(cells, &grouping.aggregates[nth], row, cx)?;
+                }
+                (_, None) => return Err(SqlError::internal("keys without groups")),
+            }
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<RecordBatch, SqlError> {
+        let columns = self.picks.iter_mut().map(|(_, cells)| cells.finish());
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(self.rows));
+        self.rows = 0;
+        RecordBatch::try_new_with_options(self.schema.clone(), columns.collect(), &options)
+            .map_err(|error| SqlError::internal(error.to_string()))
+    }
+}
+
+#[inline]
+fn push_value(cells: &mut Cells, expr: &Expr, row: &[Value], cx: &Cx<'_>) -> Result<(), SqlError> {
+    match expr.node {
+        Node::Column(slot) => cells.push(&row[slot]),
+        _ => cells.push(&cx.value(expr, row)?),
+    }
+}
+
+/// What an aggregate takes in of a row: NULL, which counts for nothing, if FILTER leaves the row out.
+fn push_argument(
+    cells: &mut Cells,
+    aggregate: &Aggregate,
+    row: &[Value],
+    cx: &Cx<'_>,
+) -> Result<(), SqlError> {
+    if aggregate.filter.is_some() && !cx.holds(aggregate.filter.as_ref(), row)? {
+        return cells.push(&Value::Null);
+    }
+    match aggregate.args.first() {
+        Some(arg) => push_value(cells, arg, row, cx),
+        None => cells.push(&Value::Bool(true)),
+    }
+}
+
+/// The rows of a scan.
+pub struct Leaf {
+    state: ScanState,
+    page: Batch,
+    columns: Columns,
+    more: bool,
+}
+
+impl Leaf {
+    /// Before its first row; rows have so many slots.
+    pub fn new(columns: Columns, width: usize) -> Leaf {
+        Leaf {
+            state: ScanState::default(),
+            page: Batch::new(width),
+            columns,
+            more: true,
+        }
+    }
+
+    /// The next batch.
+    pub async fn next(
+        &mut self,
+        scan: &Scan,
+        cx: &mut Cx<'_>,
+        grouping: Option<&Grouping>,
+        filter: Option<&Expr>,
+    ) -> Result<Option<RecordBatch>, Halt> {
+        while self.more && self.columns.rows + CHUNK <= BATCH_ROWS {
+            self.page.clear();
+            self.more = self.state.next(scan, cx, &mut self.page, CHUNK).await?;
+            for i in 0..self.page.len() {
+                let row = self.page.row(i);
+                if filter.is_none() || cx.holds(filter, row)? {
+                    self.columns.push(row, cx, grouping)?;
+                }
+            }
+            if self.page.weight() > 0 {
+                // Long rows are handed on before more of them come.
+                break;
+            }
+        }
+        match self.columns.rows {
+            0 if !self.more => Ok(None),
+            _ => Ok(Some(self.columns.finish()?)),
+        }
+    }
+}
+
+/// Keys and arguments of joined rows.
+pub struct Work {
+    row: Vec<Value>,
+    columns: Columns,
+}
+
+impl Work {
+    /// Of rows with so many slots.
+    pub fn new(shape: &GroupShape, width: usize) -> Work {
+        Work {
+            row: vec![Value::Null; width],
+            columns: Columns::of_groups(shape),
+        }
+    }
+
+    /// What it becomes.
+    pub fn schema(&self) -> &SchemaRef {
+        self.columns.schema()
+    }
+
+    /// The keys and arguments of those rows of `batch` that pass `filter`.
+    pub fn compute(
+        &mut self,
+        batch: &RecordBatch,
+        places: &[Column],
+        cx: &Cx<'_>,
+        (grouping, filter): (&Grouping, Option<&Expr>),
+    ) -> Result<RecordBatch, SqlError> {
+        let given = given(batch, places)?;
+        for at in 0..batch.num_rows() {
+            for (place, given) in places.iter().zip(&given) {
+                self.row[place.slot] = given.value(at, place.kind)?;
+            }
+            if cx.holds(filter, &self.row)? {
+                self.columns.push(&self.row, cx, Some(grouping))?;
+            }
+        }
+        self.columns.finish()
+    }
+}
+
+/// The columns of a batch that has them at these places.
+pub fn given<'a>(batch: &'a RecordBatch, places: &[Column]) -> Result<Vec<Given<'a>>, SqlError> {
+    let columns = batch.columns().iter().zip(places);
+    columns
+        .map(|(array, place)| Given::of(&**array, place.form))
+        .collect()
+}

@@ -1,0 +1,254 @@
+//! Who may change the catalog: what each DDL statement has to be allowed, looked at before it runs.
+
+use fencepost_sql::bound::{AlterAction, AlterTable, NewForeignKey, Statement, TriggerChange};
+use fencepost_sql::catalog::acl::Privileges;
+use fencepost_sql::catalog::{
+    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, Security, Snapshot, TableDef, TriggerDef,
+    denied,
+};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::pg_catalog::{DATABASE_OID, PUBLIC_NAMESPACE};
+
+use super::DdlCx;
+use crate::exec::Cx;
+
+/// Who asks, and what may be asked.
+pub struct Asker<'a> {
+    /// The oid of the role.
+    pub role: u32,
+    /// Whether it passes every check.
+    pub superuser: bool,
+    snapshot: &'a Snapshot,
+}
+
+/// The role of no session that is known any more.
+const NOBODY: u32 = u32::MAX;
+
+impl<'a> Asker<'a> {
+    /// Who runs the statement.
+    pub fn of(cx: &Cx<'_>, ddl: &DdlCx<'a>) -> Result<Asker<'a>, SqlError> {
+        let role = ddl.snapshot.role(&cx.eval.current_user())?;
+        Ok(Asker {
+            role: role.as_ref().map_or(NOBODY, |role| role.id),
+            superuser: role.is_some_and(|role| role.superuser),
+            snapshot: ddl.snapshot,
+        })
+    }
+
+    fn security(&self) -> &'a Security {
+        self.snapshot.security()
+    }
+
+    /// 42501 for others than the owner.
+    pub fn owns(&self, kind: ObjectKind, id: u32, name: &str) -> Result<(), SqlError> {
+        let object = Object::new(kind, id);
+        self.security().check_owner(self.role, object, name)
+    }
+
+    /// The same where the owner of the schema may, too.
+    fn may_drop(
+        &self,
+        kind: ObjectKind,
+        id: u32,
+        (schema, name): (&str, &str),
+    ) -> Result<(), SqlError> {
+        let of_schema = schema_object(self.snapshot, schema);
+        match self.security().owns(self.role, of_schema) {
+            true => Ok(()),
+            false => self.owns(kind, id, name),
+        }
+    }
+
+    /// 42501 where nothing may be made in a schema.
+    pub fn creates_in(&self, schema: &str) -> Result<(), SqlError> {
+        let object = schema_object(self.snapshot, schema);
+        self.security()
+            .check(self.role, object, Privileges::CREATE, schema)
+    }
+
+    /// 42501 where no schema may be made.
+    pub fn creates_schemas(&self, database: &str) -> Result<(), SqlError> {
+        let object = Object::new(ObjectKind::Database, DATABASE_OID);
+        self.security()
+            .check(self.role, object, Privileges::CREATE, database)
+    }
+
+    /// 42501 where columns of a table may not be referenced.
+    fn references(&self, key: &NewForeignKey) -> Result<(), SqlError> {
+        let Some(parent) = &key.parent else {
+            return Ok(());
+        };
+        let object = Object::new(ObjectKind::Table, parent.id);
+        let wanted = Privileges::REFERENCES;
+        let by_column = |at: &usize| {
+            let number = parent.columns[*at].attnum;
+            let security = self.security();
+            !security
+                .allowed_column(self.role, object, number, wanted)
+                .is_none()
+        };
+        match key.parent_columns.iter().all(by_column) && !key.parent_columns.is_empty() {
+            true => Ok(()),
+            false => self
+                .security()
+                .check(self.role, object, wanted, &parent.name),
+        }
+    }
+
+    fn table(&self, table: &TableDef) -> Result<(), SqlError> {
+        self.owns(ObjectKind::Table, table.id, &table.name)
+    }
+
+    fn alters(&self, alter: &AlterTable) -> Result<(), SqlError> {
+        let Some(table) = &alter.table else {
+            return Ok(());
+        };
+        if let [AlterAction::RenameIndex { from, .. }] = alter.actions.as_slice() {
+            return self.owns_through(table, ObjectKind::Index, from);
+        }
+        if let [AlterAction::Trigger(TriggerChange::Create { trigger, .. })] =
+            alter.actions.as_slice()
+        {
+            return self.triggers(table, trigger);
+        }
+        self.table(table)?;
+        for action in &alter.actions {
+            match action {
+                AlterAction::RenameTable(_) => self.creates_in(&table.schema)?,
+                AlterAction::AddForeignKey(key, _) => self.references(key)?,
+                AlterAction::AddColumn(add) => {
+                    for key in &add.foreign_keys {
+                        self.references(key)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A trigger is for who has that privilege, and may run the function.
+    fn triggers(&self, table: &TableDef, trigger: &TriggerDef) -> Result<(), SqlError> {
+        let security = self.security();
+        let object = Object::new(ObjectKind::Table, table.id);
+        security.check(self.role, object, Privileges::TRIGGER, &table.name)?;
+        let Some(routine) = self.snapshot.routine_by_id(trigger.function) else {
+            return Ok(());
+        };
+        let object = Object::new(routine.kind.into(), routine.id);
+        security.check(self.role, object, Privileges::EXECUTE, &routine.name)
+    }
+
+    /// What is a table's is its owner's.
+    fn owns_through(&self, table: &TableDef, kind: ObjectKind, name: &str) -> Result<(), SqlError> {
+        let object = Object::new(ObjectKind::Table, table.id);
+        match self.security().owns(self.role, object) {
+            true => Ok(()),
+            false => Err(denied(format!("must be owner of {} {name}", kind.name()))),
+        }
+    }
+
+    /// 42501 where the statement is not allowed.
+    pub fn check(&self, statement: &Statement, database: &str) -> Result<(), SqlError> {
+        if self.superuser {
+            return Ok(());
+        }
+        match statement {
+            Statement::CreateTable(create) => {
+                self.creates_in(&create.schema)?;
+                create
+                    .foreign_keys
+                    .iter()
+                    .try_for_each(|key| self.references(key))
+            }
+            Statement::AlterTable(alter) => self.alters(alter),
+            Statement::DropTable(drop) => drop.tables.iter().try_for_each(|table| {
+                let name = (table.schema.as_str(), table.name.as_str());
+                self.may_drop(ObjectKind::Table, table.id, name)
+            }),
+            Statement::CreateIndex(create) => self.table(&create.table),
+            Statement::DropIndex(drop) => drop
+                .indexes
+                .iter()
+                .try_for_each(|(table, name)| self.owns_through(table, ObjectKind::Index, name)),
+            Statement::Truncate(truncate) => truncate.tables.iter().try_for_each(|table| {
+                let object = Object::new(ObjectKind::Table, table.id);
+                self.security()
+                    .check(self.role, object, Privileges::TRUNCATE, &table.name)
+            }),
+            Statement::CreateSequence(create) => {
+                self.creates_in(create.schema.as_deref().unwrap_or(PUBLIC_SCHEMA))
+            }
+            Statement::AlterSequence(alter) => {
+                let found = self
+                    .snapshot
+                    .sequence(alter.schema.as_deref(), &alter.name)?;
+                found.map_or(Ok(()), |sequence| {
+                    self.owns(ObjectKind::Sequence, sequence.id, &sequence.name)
+                })
+            }
+            Statement::DropSequence(drop) => drop.names.iter().try_for_each(|(schema, name)| {
+                let found = self.snapshot.sequence(schema.as_deref(), name)?;
+                found.map_or(Ok(()), |sequence| {
+                    let name = (sequence.schema.as_str(), sequence.name.as_str());
+                    self.may_drop(ObjectKind::Sequence, sequence.id, name)
+                })
+            }),
+            Statement::CreateView(create) => {
+                self.creates_in(&create.schema)?;
+                let old = self.snapshot.view(Some(&create.schema), &create.name)?;
+                old.filter(|_| create.or_replace).map_or(Ok(()), |view| {
+                    self.owns(ObjectKind::View, view.id, &view.name)
+                })
+            }
+            Statement::DropView(drop) => drop.views.iter().try_for_each(|view| {
+                let name = (view.schema.as_str(), view.name.as_str());
+                self.may_drop(ObjectKind::View, view.id, name)
+            }),
+            Statement::CreateEnum(create) => {
+                self.creates_in(create.schema.as_deref().unwrap_or(PUBLIC_SCHEMA))
+            }
+            Statement::AlterType(alter) => {
+                let found = self
+                    .snapshot
+                    .user_type(alter.schema.as_deref(), &alter.name);
+                found.map_or(Ok(()), |ty| self.owns(ObjectKind::Type, ty.id, &ty.name))
+            }
+            Statement::DropType(drop) => drop.names.iter().try_for_each(|(schema, name)| {
+                let found = self.snapshot.user_type(schema.as_deref(), name);
+                found.map_or(Ok(()), |ty| {
+                    let name = (ty.schema.as_str(), ty.name.as_str());
+                    self.may_drop(ObjectKind::Type, ty.id, name)
+                })
+            }),
+            Statement::CreateSchema(_) => self.creates_schemas(database),
+            Statement::DropSchema(drop) => drop.names.iter().try_for_each(|name| {
+                let schema = schema_object(self.snapshot, name);
+                match schema.id {
+                    0 => Ok(()),
+                    id => self.owns(ObjectKind::Schema, id, name),
+                }
+            }),
+            Statement::CreateRoutine(create) => self.creates_in(&create.schema),
+            Statement::AlterRoutine(alter) => {
+                let routine = &alter.routine;
+                self.owns(routine.kind.into(), routine.id, &routine.name)
+            }
+            Statement::DropRoutine(drop) => drop.routines.iter().try_for_each(|routine| {
+                let name = (routine.schema.as_str(), routine.name.as_str());
+                self.may_drop(routine.kind.into(), routine.id, name)
+            }),
+            // They look themselves.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The schema of a name; without an oid if there is none.
+pub fn schema_object(snapshot: &Snapshot, name: &str) -> Object {
+    let id = match name {
+        PUBLIC_SCHEMA => Some(PUBLIC_NAMESPACE),
+        name => snapshot.schema(name),
+    };
+    Object::new(ObjectKind::Schema, id.unwrap_or(0))
+}

@@ -1,0 +1,334 @@
+//! Whose objects are: what is made is its maker's, ALTER … OWNER TO, REASSIGN OWNED; comments.
+
+use fencepost_sql::bound::{AlterOwner, Comment, ReassignOwned, RoleRef};
+use fencepost_sql::catalog::acl::{Privileges, change_owner};
+use fencepost_sql::catalog::{
+    About, CatalogView, DefaultAcl, Object, ObjectKind, RoleDef, RoutineDef, SUPERUSER_OID, denied,
+};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::pg_catalog::{DATABASE_OID, class};
+use fencepost_sql::stop::Halt;
+
+use super::authorize::{Asker, schema_object};
+use super::changes::Changes;
+use super::role::existing;
+use super::touch::touch;
+use super::{DdlCx, Notice};
+use crate::exec::Cx;
+
+/// The role that a statement means.
+pub fn role_of(
+    role: &RoleRef,
+    cx: &Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<std::sync::Arc<RoleDef>, SqlError> {
+    match role {
+        RoleRef::Named(name) => existing(name, ddl),
+        RoleRef::Own => existing(&cx.eval.current_user(), ddl),
+    }
+}
+
+/// A new object of a schema is its maker's, and begins with what the maker's objects begin with.
+pub async fn claim(
+    object: Object,
+    schema: &str,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<(), Halt> {
+    let asker = Asker::of(cx, ddl)?;
+    claim_for(asker.role, object, schema, cx, ddl).await
+}
+
+/// The same for another role.
+pub async fn claim_for(
+    role: u32,
+    object: Object,
+    schema: &str,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<(), Halt> {
+    let of = schema_object(ddl.snapshot, schema).id;
+    let routine = matches!(object.kind, ObjectKind::Function | ObjectKind::Procedure);
+    let about = About {
+        owner: Some(role).filter(|owner| !routine && *owner != SUPERUSER_OID),
+        acl: ddl.snapshot.security().new_acl(role, of, object),
+        ..About::of(object)
+    };
+    match about.is_empty() {
+        true => Ok(()),
+        false => ddl.catalog.replace_about(cx.tx, None, &about).await,
+    }
+}
+
+/// What is said about an object, to be changed.
+pub fn about(object: Object, ddl: &DdlCx<'_>) -> About {
+    let said = ddl.snapshot.security().about(object);
+    said.map_or_else(|| About::of(object), |about| About::clone(about))
+}
+
+/// Stores what is said from now on.
+pub async fn store(
+    about: &About,
+    object: Object,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+) -> Result<(), Halt> {
+    let before = ddl.snapshot.security().about(object);
+    let before = before.map(|before| &**before);
+    ddl.catalog.replace_about(cx.tx, before, about).await
+}
+
+/// After a statement that may have dropped objects: nothing is said about them any more.
+pub async fn forget_dropped(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+    let security = ddl.snapshot.security();
+    let (abouts, defaults) = (security.abouts(), security.defaults());
+    if abouts.is_empty() && defaults.is_empty() {
+        return Ok(());
+    }
+    let now = ddl.catalog.snapshot(cx.tx).await?;
+    for about in abouts {
+        if !now.has_object(about.class, about.id) {
+            let nothing = About {
+                class: about.class,
+                id: about.id,
+                ..About::default()
+            };
+            let catalog = ddl.catalog;
+            catalog.replace_about(cx.tx, Some(&about), &nothing).await?;
+        }
+    }
+    for of in defaults {
+        if of.schema != 0 && !now.has_object(class::SCHEMA, of.schema) {
+            let nothing = DefaultAcl {
+                acl: Vec::new(),
+                ..DefaultAcl::clone(of)
+            };
+            let catalog = ddl.catalog;
+            catalog.replace_default_acl(cx.tx, (true, &nothing)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// ALTER … OWNER TO.
+pub async fn alter_owner(
+    statement: &AlterOwner,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    let tag = owner_tag(statement.name.0);
+    let Some(named) = &statement.object else {
+        let message = format!("relation \"{}\" does not exist, skipping", statement.name.1);
+        let notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+        ddl.notices.push(notice);
+        return Ok(tag);
+    };
+    let object = named.object;
+    if object.kind == ObjectKind::Index {
+        let message = format!("cannot change owner of index \"{}\"", named.name);
+        ddl.notices.push(Notice::of_warning(
+            SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                .hint("Change the ownership of the index's table, instead."),
+        ));
+        return Ok(tag);
+    }
+    let asker = Asker::of(cx, ddl)?;
+    let security = ddl.snapshot.security();
+    security.check_owner(asker.role, object, &named.name)?;
+    let to = role_of(&statement.to, cx, ddl)?;
+    if security.owner(object) == to.id {
+        return Ok(tag);
+    }
+    check_linked(object, &named.name, ddl)?;
+    if !security.is_member_of(asker.role, to.id) {
+        return Err(denied(format!("must be member of role \"{}\"", to.name)).into());
+    }
+    if !asker.superuser {
+        check_creates(object, &to, &cx.eval.database, ddl)?;
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    give(object, to.id, cx, ddl, &mut changes).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(tag)
+}
+
+fn owner_tag(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::View => "ALTER VIEW",
+        ObjectKind::Sequence => "ALTER SEQUENCE",
+        ObjectKind::Index => "ALTER INDEX",
+        ObjectKind::Schema => "ALTER SCHEMA",
+        ObjectKind::Function => "ALTER FUNCTION",
+        ObjectKind::Procedure => "ALTER PROCEDURE",
+        ObjectKind::Type => "ALTER TYPE",
+        ObjectKind::Database => "ALTER DATABASE",
+        ObjectKind::Table | ObjectKind::Constraint | ObjectKind::Role => "ALTER TABLE",
+    }
+}
+
+/// A sequence that goes with a table has its owner.
+fn check_linked(object: Object, name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+    if object.kind != ObjectKind::Sequence {
+        return Ok(());
+    }
+    let sequence = ddl.snapshot.sequence_by_id(object.id)?;
+    let table = match sequence.and_then(|sequence| sequence.owner) {
+        Some(table) => ddl.snapshot.table_by_id(table)?,
+        None => None,
+    };
+    match table {
+        None => Ok(()),
+        Some(table) => Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("cannot change owner of sequence \"{name}\""),
+        )
+        .detail(format!(
+            "Sequence \"{name}\" is linked to table \"{}\".",
+            table.name
+        ))),
+    }
+}
+
+/// The new owner could have made it.
+fn check_creates(
+    object: Object,
+    to: &RoleDef,
+    database: &str,
+    ddl: &DdlCx<'_>,
+) -> Result<(), SqlError> {
+    let security = ddl.snapshot.security();
+    let (place, name) = match object.kind {
+        ObjectKind::Schema | ObjectKind::Database => {
+            let database_object = Object::new(ObjectKind::Database, DATABASE_OID);
+            (database_object, database.to_owned())
+        }
+        _ => match ddl.snapshot.schema_of(object) {
+            Some(schema) => (schema_object(ddl.snapshot, &schema), schema),
+            None => return Ok(()),
+        },
+    };
+    security.check(to.id, place, Privileges::CREATE, &name)
+}
+
+/// Another role is the owner of an object, and of what goes with it.
+async fn give(
+    object: Object,
+    to: u32,
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    let from = ddl.snapshot.security().owner(object);
+    let mut about = about(object, ddl);
+    let routine = matches!(object.kind, ObjectKind::Function | ObjectKind::Procedure);
+    if !routine {
+        about.owner = Some(to).filter(|to| *to != object.first_owner());
+    }
+    let columns = about.columns.iter_mut().map(|(_, acl)| acl);
+    for acl in columns.chain(&mut about.acl) {
+        change_owner(acl, from, to);
+    }
+    store(&about, object, cx, ddl).await?;
+    if routine {
+        if let Some(routine) = ddl.snapshot.routine_by_id(object.id) {
+            let routine = RoutineDef {
+                owner: to,
+                version: changes.version,
+                ..RoutineDef::clone(&routine)
+            };
+            ddl.catalog.replace_routine(cx.tx, &routine).await?;
+        }
+        return Ok(());
+    }
+    touch(object, cx, ddl, changes).await?;
+    if object.kind == ObjectKind::Table {
+        let sequences: Vec<u32> = ddl
+            .snapshot
+            .sequences()
+            .filter(|sequence| sequence.owner == Some(object.id))
+            .map(|sequence| sequence.id)
+            .collect();
+        for id in sequences {
+            let sequence = Object::new(ObjectKind::Sequence, id);
+            Box::pin(give(sequence, to, cx, ddl, changes)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// REASSIGN OWNED.
+pub async fn reassign_owned(
+    statement: &ReassignOwned,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    let asker = Asker::of(cx, ddl)?;
+    let security = ddl.snapshot.security();
+    let to = role_of(&statement.to, cx, ddl)?;
+    let mut from = Vec::new();
+    for role in &statement.roles {
+        from.push(role_of(role, cx, ddl)?);
+    }
+    for role in from.iter().chain([&to]) {
+        if !security.has_privileges_of(asker.role, role.id) {
+            return Err(denied("permission denied to reassign objects").into());
+        }
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    for role in &from {
+        if role.id == SUPERUSER_OID {
+            let message = format!(
+                "cannot reassign ownership of objects owned by role {} because they are required by the database system",
+                role.name
+            );
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).into());
+        }
+        for object in ddl.snapshot.owned_by(role.id) {
+            // It goes with its table.
+            if check_linked(object, "", ddl).is_ok() {
+                give(object, to.id, cx, ddl, &mut changes).await?;
+            }
+        }
+    }
+    changes.finish(cx, ddl).await?;
+    Ok("REASSIGN OWNED")
+}
+
+/// COMMENT ON what is no table.
+pub async fn comment(
+    statement: &Comment,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    let asker = Asker::of(cx, ddl)?;
+    let named = &statement.object;
+    if statement.of.kind == ObjectKind::Role {
+        let security = ddl.snapshot.security();
+        let role = security.role(named.object.id).map(|role| role.superuser);
+        let creates = security
+            .role(asker.role)
+            .is_some_and(|role| role.create_role);
+        if !asker.superuser && (role == Some(true) || !creates) {
+            return Err(denied("permission denied").into());
+        }
+    } else {
+        let kind = match named.object.kind {
+            ObjectKind::Constraint => ObjectKind::Table,
+            kind => kind,
+        };
+        let security = ddl.snapshot.security();
+        if !security.owns(asker.role, statement.of) {
+            let message = format!("must be owner of {} {}", kind.name(), named.name);
+            return Err(denied(message).into());
+        }
+    }
+    let changes = Changes::begin(cx, ddl).await?;
+    let mut about = about(named.object, ddl);
+    about.comments.retain(|(of, _)| *of != statement.column);
+    let said = statement.text.iter();
+    let said = said.map(|text| (statement.column, text.clone()));
+    about.comments.extend(said);
+    store(&about, named.object, cx, ddl).await?;
+    changes.finish(cx, ddl).await?;
+    Ok("COMMENT")
+}

@@ -1,0 +1,302 @@
+//! CREATE, ALTER and DROP of functions and procedures.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{AlterRoutine, CreateRoutine, DropRoutine};
+use fencepost_sql::catalog::{
+    CatalogView, Guards, Object, RoutineDef, RoutineKind, TableDef, ViewDef,
+};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::parser::{self, RoutineChange};
+use fencepost_sql::stop::Halt;
+
+use super::authorize::Asker;
+use super::changes::Changes;
+use super::ownership::claim;
+use super::view::drop_views;
+use super::{DdlCx, Notice};
+use crate::exec::Cx;
+
+/// 42P13
+const INVALID_FUNCTION: SqlState = SqlState::new(b"42P13");
+/// 42723
+const DUPLICATE_FUNCTION: SqlState = SqlState::new(b"42723");
+
+/// The routine of a schema that has this name and takes these.
+fn same(
+    ddl: &DdlCx<'_>,
+    (schema, name): (&str, &str),
+    kinds: &[fencepost_sql::types::TypeKind],
+) -> Option<Arc<RoutineDef>> {
+    let named = ddl.snapshot.routines(Some(schema), name);
+    let mut named = named.into_iter();
+    named.find(|routine| routine.input_kinds() == kinds)
+}
+
+/// CREATE FUNCTION, CREATE PROCEDURE
+pub async fn create_routine(
+    statement: &CreateRoutine,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    let changes = Changes::begin(cx, ddl).await?;
+    let asker = Asker::of(cx, ddl)?;
+    let mut routine = RoutineDef {
+        id: 0,
+        schema: statement.schema.clone(),
+        name: statement.name.clone(),
+        owner: asker.role,
+        kind: statement.kind,
+        language: statement.language,
+        args: statement.args.clone(),
+        result: statement.result.clone(),
+        volatility: statement.volatility,
+        strict: statement.strict,
+        definer: statement.definer,
+        body: statement.body.clone(),
+        atomic: statement.atomic,
+        version: changes.version,
+        guards: Guards::none(),
+    };
+    let place = (statement.schema.as_str(), statement.name.as_str());
+    match same(ddl, place, &routine.input_kinds()) {
+        Some(old) => {
+            if !statement.or_replace {
+                return Err(exists(&routine).into());
+            }
+            asker.owns(old.kind.into(), old.id, &old.name)?;
+            check_replaceable(&old, &routine)?;
+            routine.id = old.id;
+            routine.owner = old.owner;
+            routine.guards = old.guards.clone();
+            ddl.catalog.replace_routine(cx.tx, &routine).await?;
+        }
+        None => {
+            routine.id = ddl.catalog.next_oid(cx.tx).await?;
+            routine.guards = Guards::create(cx.tx, routine.id, routine.version).await?;
+            ddl.catalog.insert_routine(cx.tx, &routine).await?;
+            let object = Object::new(routine.kind.into(), routine.id);
+            claim(object, &routine.schema, cx, ddl).await?;
+        }
+    }
+    changes.finish(cx, ddl).await?;
+    Ok(match statement.kind {
+        RoutineKind::Function => "CREATE FUNCTION",
+        RoutineKind::Procedure => "CREATE PROCEDURE",
+    })
+}
+
+/// 42723
+fn exists(routine: &RoutineDef) -> SqlError {
+    SqlError::new(
+        DUPLICATE_FUNCTION,
+        format!(
+            "{} \"{}\" already exists with same argument types",
+            routine.kind.name(),
+            routine.name
+        ),
+    )
+}
+
+/// OR REPLACE changes neither what a routine gives nor what its arguments are called.
+fn check_replaceable(old: &RoutineDef, new: &RoutineDef) -> Result<(), SqlError> {
+    if old.kind != new.kind {
+        let detail = format!("\"{}\" is a {}.", old.name, old.kind.name());
+        return Err(
+            SqlError::new(SqlState::WRONG_OBJECT_TYPE, "cannot change routine kind").detail(detail),
+        );
+    }
+    let refused = |message: String| {
+        let hint = format!(
+            "Use DROP {} {} first.",
+            old.kind.name().to_ascii_uppercase(),
+            old.signature()
+        );
+        Err(SqlError::new(INVALID_FUNCTION, message).hint(hint))
+    };
+    let (was, is) = (&old.result, &new.result);
+    let same = (was.ty.kind, was.set, was.trigger, was.record, was.table)
+        == (is.ty.kind, is.set, is.trigger, is.record, is.table);
+    if !same {
+        return refused("cannot change return type of existing function".to_owned());
+    }
+    if was.columns != is.columns {
+        return refused("cannot change return type of existing function".to_owned());
+    }
+    for (was, is) in old.inputs().zip(new.inputs()) {
+        if !was.name.is_empty() && was.name != is.name {
+            return refused(format!(
+                "cannot change name of input parameter \"{}\"",
+                was.name
+            ));
+        }
+        if was.default.is_some() && is.default.is_none() {
+            return refused("cannot remove parameter defaults from existing function".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// ALTER FUNCTION and its kin
+pub async fn alter_routine(
+    statement: &AlterRoutine,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    let changes = Changes::begin(cx, ddl).await?;
+    let mut routine = RoutineDef::clone(&statement.routine);
+    routine.version = changes.version;
+    match &statement.change {
+        RoutineChange::Rename(name) => routine.name.clone_from(name),
+        RoutineChange::Schema(schema) => routine.schema.clone_from(schema),
+        RoutineChange::Attributes {
+            volatility,
+            strict,
+            definer,
+        } => {
+            routine.volatility = volatility.unwrap_or(routine.volatility);
+            routine.strict = strict.unwrap_or(routine.strict);
+            routine.definer = definer.unwrap_or(routine.definer);
+        }
+    }
+    let place = (routine.schema.as_str(), routine.name.as_str());
+    let taken = same(ddl, place, &routine.input_kinds());
+    if taken.is_some_and(|other| other.id != routine.id) {
+        let message = format!(
+            "{} {} already exists in schema \"{}\"",
+            routine.kind.name(),
+            routine.signature(),
+            routine.schema
+        );
+        return Err(SqlError::new(DUPLICATE_FUNCTION, message).into());
+    }
+    ddl.catalog.replace_routine(cx.tx, &routine).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(tag(
+        statement.kind,
+        ["ALTER FUNCTION", "ALTER PROCEDURE", "ALTER ROUTINE"],
+    ))
+}
+
+fn tag(kind: Option<RoutineKind>, tags: [&'static str; 3]) -> &'static str {
+    match kind {
+        Some(RoutineKind::Function) => tags[0],
+        Some(RoutineKind::Procedure) => tags[1],
+        None => tags[2],
+    }
+}
+
+/// The command of an ALTER or DROP about such a routine.
+pub fn drop_tag(kind: Option<RoutineKind>) -> &'static str {
+    tag(kind, ["DROP FUNCTION", "DROP PROCEDURE", "DROP ROUTINE"])
+}
+
+/// DROP FUNCTION and its kin
+pub async fn drop_routine(
+    statement: &DropRoutine,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    for missing in &statement.missing {
+        let message = format!("{missing} does not exist, skipping");
+        ddl.notices
+            .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let routines = (statement.routines.as_slice(), statement.cascade);
+    drop_routines(routines, &[], cx, ddl, &mut changes).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(drop_tag(statement.kind))
+}
+
+/// Drops routines with what calls them, or says that they are needed; but for tables that are `gone` already.
+pub async fn drop_routines(
+    (routines, cascade): (&[Arc<RoutineDef>], bool),
+    gone: &[u32],
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    for routine in routines {
+        let calls = |text: &str| parser::calls(text, &routine.name);
+        let views = ddl.snapshot.views().filter(|view| calls(&view.text));
+        let views: Vec<Arc<ViewDef>> = views.cloned().collect();
+        let tables: Vec<Arc<TableDef>> = ddl
+            .snapshot
+            .tables()
+            .into_iter()
+            .filter(|table| !gone.contains(&table.id))
+            .filter(|table| {
+                let mut defaults = table.columns.iter().filter_map(|c| c.default.as_deref());
+                defaults.any(calls)
+            })
+            .collect();
+        let mut triggered = tables_triggering(ddl, routine.id);
+        triggered.retain(|table| !gone.contains(&table.id));
+        if !cascade {
+            let needed = |what: String| {
+                let on = format!("{} {}", routine.kind.name(), routine.signature());
+                SqlError::new(
+                    SqlState::DEPENDENT_OBJECTS,
+                    format!("cannot drop {on} because other objects depend on it"),
+                )
+                .detail(format!("{what} depends on {on}"))
+                .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+            };
+            if let Some(view) = views.first() {
+                return Err(needed(format!("view {}", view.name)).into());
+            }
+            if let Some((table, trigger)) = triggered.first().and_then(|table| {
+                let mut own = table.rules.triggers.iter();
+                Some((table, own.find(|trigger| trigger.function == routine.id)?))
+            }) {
+                let what = format!("trigger {} on table {}", trigger.name, table.name);
+                return Err(needed(what).into());
+            }
+            if let Some(table) = tables.first() {
+                let what = format!("default value for a column of table {}", table.name);
+                return Err(needed(what).into());
+            }
+        }
+        for view in drop_views(&views, true, ddl)? {
+            for table in &view.tables {
+                changes.by_id(cx, ddl, *table).await?;
+            }
+            ddl.catalog.remove_view(cx.tx, &view).await?;
+        }
+        for table in tables {
+            let taken = changes.take(cx, &table).await?;
+            for column in &mut taken.columns {
+                if column.default.as_deref().is_some_and(calls) {
+                    column.default = None;
+                }
+            }
+        }
+        for table in triggered {
+            let taken = changes.take(cx, &table).await?;
+            let name = taken.name.clone();
+            taken.rules.triggers.retain(|trigger| {
+                let goes = trigger.function == routine.id;
+                if goes {
+                    let message =
+                        format!("drop cascades to trigger {} on table {name}", trigger.name);
+                    ddl.notices
+                        .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+                }
+                !goes
+            });
+        }
+        ddl.catalog.remove_routine(cx.tx, routine).await?;
+    }
+    Ok(())
+}
+
+/// The tables with triggers that run a function.
+fn tables_triggering(ddl: &DdlCx<'_>, function: u32) -> Vec<Arc<TableDef>> {
+    let mut tables = ddl.snapshot.tables();
+    tables.retain(|table| {
+        let mut triggers = table.rules.triggers.iter();
+        triggers.any(|trigger| trigger.function == function)
+    });
+    tables
+}

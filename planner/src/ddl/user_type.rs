@@ -1,0 +1,501 @@
+//! CREATE, ALTER and DROP TYPE.
+//!
+//! Whoever changes a type gives the tables that have columns of it new versions, as a column's type says what the
+//! labels are: what was planned with them is planned again. What names the type without such a table guards the type.
+
+use std::sync::Arc;
+
+use fencepost_sql::binder::{StoredText, unbound};
+use fencepost_sql::bound::{AlterType, AlterTypeAction, CreateEnum, DropType};
+use fencepost_sql::catalog::{
+    CatalogView, Guards, Object, ObjectKind, Snapshot, TableDef, TypeDef, TypeSet, ViewDef,
+};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions::quote_ident;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Enum;
+use fencepost_sql::types::enums::{EnumDef, LABEL_BYTES_MAX, Label};
+
+use super::alter::drop_column;
+use super::changes::Changes;
+use super::ownership::claim;
+use super::view::{drop_views, touch};
+use super::{DdlCx, Notice};
+use crate::exec::Cx;
+use crate::index;
+
+/// CREATE TYPE … AS ENUM.
+pub async fn create_enum(
+    statement: &CreateEnum,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    let schema = statement.schema.as_deref().unwrap_or_default();
+    check_free(schema, &statement.name, ddl)?;
+    let changes = Changes::begin(cx, ddl).await?;
+    let id = ddl.catalog.next_oid(cx.tx).await?;
+    let array_id = ddl.catalog.next_oid(cx.tx).await?;
+    let mut labels: Vec<Label> = Vec::with_capacity(statement.labels.len());
+    for name in &statement.labels {
+        check_label(name)?;
+        if labels.iter().any(|label| label.name == *name) {
+            return Err(SqlError::new(
+                SqlState::UNIQUE_VIOLATION,
+                "duplicate key value violates unique constraint \"pg_enum_typid_label_index\"",
+            )
+            .detail(format!(
+                "Key (enumtypid, enumlabel)=({id}, {name}) already exists."
+            ))
+            .into());
+        }
+        labels.push(Label {
+            id: ddl.catalog.next_oid(cx.tx).await?,
+            place: (labels.len() + 1) as f64,
+            name: name.clone(),
+        });
+    }
+    let of = Enum::of(EnumDef::named(
+        id,
+        array_id,
+        (schema, &statement.name),
+        labels,
+    ));
+    let ty = TypeDef {
+        id,
+        schema: schema.to_owned(),
+        name: statement.name.clone(),
+        of,
+        version: changes.version,
+        guards: Guards::create(cx.tx, id, changes.version).await?,
+    };
+    ddl.catalog.insert_type(cx.tx, &ty).await?;
+    let object = Object::new(ObjectKind::Type, ty.id);
+    claim(object, &ty.schema, cx, ddl).await?;
+    changes.finish(cx, ddl).await?;
+    Ok("CREATE TYPE")
+}
+
+/// 42710 where there is a type of that name, or a relation, which has one.
+pub fn check_free(schema: &str, name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+    let types = ddl.snapshot.types();
+    let of_relation = ddl.snapshot.table(Some(schema), name)?.is_some()
+        || ddl.snapshot.view(Some(schema), name)?.is_some();
+    match types.named(schema, name).is_some() || of_relation {
+        false => Ok(()),
+        true => Err(taken(name)),
+    }
+}
+
+/// 42710 for a relation that would have the type of another.
+pub fn check_not_type(schema: &str, name: &str, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
+    match ddl.snapshot.types().named(schema, name) {
+        None => Ok(()),
+        Some(_) => Err(taken(name).hint(
+            "A relation has an associated type of the same name, so you must use a name that doesn't conflict with any existing type.",
+        )),
+    }
+}
+
+fn taken(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::DUPLICATE_OBJECT,
+        format!("type \"{name}\" already exists"),
+    )
+}
+
+fn check_label(name: &str) -> Result<(), SqlError> {
+    if name.len() <= LABEL_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("invalid enum label \"{name}\"");
+    let detail = format!("Labels must be {LABEL_BYTES_MAX} bytes or less.");
+    Err(SqlError::new(SqlState::INVALID_NAME, message).detail(detail))
+}
+
+/// ALTER TYPE.
+pub async fn alter_type(
+    statement: &AlterType,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "ALTER TYPE";
+    let schema = statement.schema.as_deref().unwrap_or_default();
+    let Some(ty) = ddl.snapshot.types().named(schema, &statement.name) else {
+        return Err(SqlError::internal("a type is gone").into());
+    };
+    let mut changed = TypeDef::clone(&ty);
+    let mut labels = labels_of(ty.of);
+    match &statement.action {
+        AlterTypeAction::AddValue {
+            label,
+            if_not_exists,
+            beside,
+        } => {
+            check_label(label)?;
+            if labels.iter().any(|of| of.name == *label) {
+                if !if_not_exists {
+                    return Err(label_exists(label, "").into());
+                }
+                ddl.notices.push(Notice {
+                    severity: "NOTICE",
+                    report: label_exists(label, ", skipping"),
+                });
+                return Ok(TAG);
+            }
+            let beside = beside.as_ref();
+            let place = free_place(&labels, beside.map(|(after, name)| (*after, name.as_str())))?;
+            labels.push(Label {
+                id: 0,
+                place,
+                name: label.clone(),
+            });
+        }
+        AlterTypeAction::RenameValue { from, to } => {
+            check_label(to)?;
+            let at = position(&labels, from)?;
+            if labels.iter().any(|of| of.name == *to) {
+                return Err(label_exists(to, "").into());
+            }
+            labels[at].name.clone_from(to);
+        }
+        AlterTypeAction::Rename(to) => {
+            check_free(schema, to, ddl)?;
+            changed.name.clone_from(to);
+        }
+        AlterTypeAction::SetSchema(to) if *to == schema => return Ok(TAG),
+        AlterTypeAction::SetSchema(to) => {
+            check_free(to, &statement.name, ddl)?;
+            changed.schema.clone_from(to);
+        }
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    for label in labels.iter_mut().filter(|label| label.id == 0) {
+        label.id = ddl.catalog.next_oid(cx.tx).await?;
+    }
+    let name = (changed.schema.as_str(), changed.name.as_str());
+    let array_id = ty.of.definition().array_id;
+    changed.of = Enum::of(EnumDef::named(ty.id, array_id, name, labels));
+    changed.version = changes.version;
+    let others = ddl.snapshot.types().all();
+    let others = others.into_iter().filter(|of| of.id != ty.id);
+    let after = others
+        .map(|of| TypeDef::clone(&of))
+        .chain([changed.clone()]);
+    if let Some(lost) = dependents(after.collect(), cx, ddl).first() {
+        let what = format!("this ALTER TYPE of a type that the {lost} names");
+        return Err(SqlError::unsupported(what).into());
+    }
+    for table in ddl.snapshot.tables() {
+        if columns_of(&table, &ty).next().is_some() {
+            changes.take(cx, &table).await?;
+        }
+    }
+    ddl.catalog.replace_type(cx.tx, &changed).await?;
+    changes.finish(cx, ddl).await?;
+    Ok(TAG)
+}
+
+fn labels_of(of: Enum) -> Vec<Label> {
+    let label = |label: &Label| Label {
+        id: label.id,
+        place: label.place,
+        name: label.name.clone(),
+    };
+    of.definition().labels.iter().map(label).collect()
+}
+
+fn label_exists(label: &str, end: &str) -> SqlError {
+    SqlError::new(
+        SqlState::DUPLICATE_OBJECT,
+        format!("enum label \"{label}\" already exists{end}"),
+    )
+}
+
+fn position(labels: &[Label], name: &str) -> Result<usize, SqlError> {
+    let found = labels.iter().position(|label| label.name == name);
+    found.ok_or_else(|| {
+        SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("\"{name}\" is not an existing enum label"),
+        )
+    })
+}
+
+/// A place at the end, or before or after (true) another label. Places never change, as keys have them (ENUM-1), so
+/// there is an end to how many labels go between two.
+fn free_place(labels: &[Label], beside: Option<(bool, &str)>) -> Result<f64, SqlError> {
+    let Some((after, name)) = beside else {
+        return Ok(labels.last().map_or(1.0, |last| last.place + 1.0));
+    };
+    let at = position(labels, name)?;
+    let here = labels[at].place;
+    let other = match after {
+        true => labels.get(at + 1).map(|next| next.place),
+        false => at.checked_sub(1).map(|before| labels[before].place),
+    };
+    let place = match (other, after) {
+        (Some(other), _) => (here + other) / 2.0,
+        (None, true) => here + 1.0,
+        (None, false) => here - 1.0,
+    };
+    match place == here || Some(place) == other {
+        false => Ok(place),
+        true => Err(SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("there is no place left beside the enum label \"{name}\""),
+        )),
+    }
+}
+
+/// The columns of a table that are of the type, or of arrays of it.
+fn columns_of<'a>(table: &'a TableDef, ty: &'a TypeDef) -> impl Iterator<Item = usize> {
+    let all = table.columns.iter().enumerate();
+    all.filter(|(_, column)| is_of(column.ty.oid(), ty))
+        .map(|(at, _)| at)
+}
+
+fn is_of(oid: u32, ty: &TypeDef) -> bool {
+    oid == ty.id || oid == ty.of.definition().array_id
+}
+
+/// What the catalog has as text and is not understood any more once there are these types.
+struct Lost {
+    table: Arc<TableDef>,
+    text: StoredText,
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let table = quote_ident(&self.table.name);
+        let column = |at: usize| quote_ident(&self.table.columns[at].name);
+        match &self.text {
+            StoredText::Default(at) => {
+                write!(
+                    f,
+                    "default value for column {} of table {table}",
+                    column(*at)
+                )
+            }
+            StoredText::Generated(at) => write!(f, "column {} of table {table}", column(*at)),
+            StoredText::Check(name) => {
+                write!(f, "constraint {} on table {table}", quote_ident(name))
+            }
+            StoredText::Index(name) => write!(f, "index {}", quote_ident(name)),
+            StoredText::Trigger(name) => {
+                write!(f, "trigger {} on table {table}", quote_ident(name))
+            }
+        }
+    }
+}
+
+fn dependents(types: Vec<TypeDef>, cx: &Cx<'_>, ddl: &DdlCx<'_>) -> Vec<Lost> {
+    let after = Snapshot::clone(ddl.snapshot).with_types(TypeSet::of(types));
+    let mut lost = Vec::new();
+    for table in ddl.snapshot.tables() {
+        for text in unbound(&table, &after, cx.eval) {
+            // It may not have been understood before.
+            if !unbound(&table, ddl.snapshot, cx.eval).contains(&text) {
+                let table = Arc::clone(&table);
+                lost.push(Lost { table, text });
+            }
+        }
+    }
+    lost
+}
+
+/// DROP TYPE.
+pub async fn drop_type(
+    statement: &DropType,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    let mut types: Vec<Arc<TypeDef>> = Vec::new();
+    for (schema, name) in &statement.names {
+        let plain = schema.as_deref();
+        let found = plain.and_then(|schema| ddl.snapshot.types().named(schema, name));
+        match (found, plain) {
+            (Some(ty), _) => types.push(ty),
+            (None, Some(schema)) if !ddl.snapshot.schema_exists(schema) => {
+                let message = format!("schema \"{schema}\" does not exist, skipping");
+                notice(ddl, message);
+            }
+            (None, _) => {
+                let shown = plain.map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
+                notice(ddl, format!("type \"{shown}\" does not exist, skipping"));
+            }
+        }
+    }
+    types.sort_by_key(|ty| ty.id);
+    types.dedup_by_key(|ty| ty.id);
+    let mut changes = Changes::begin(cx, ddl).await?;
+    drop_types((&types, statement.cascade), &[], cx, ddl, &mut changes).await?;
+    changes.finish(cx, ddl).await?;
+    Ok("DROP TYPE")
+}
+
+/// Drops types with all that depends on them, or says what does. Tables and views that are `gone` already do not.
+pub async fn drop_types(
+    (types, cascade): (&[Arc<TypeDef>], bool),
+    gone: &[u32],
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    if types.is_empty() {
+        return Ok(());
+    }
+    let mut left = ddl.snapshot.types().all();
+    left.retain(|ty| types.iter().all(|going| going.id != ty.id));
+    let mut lost = dependents(left.iter().map(|ty| TypeDef::clone(ty)).collect(), cx, ddl);
+    let is_gone = |id: u32| gone.contains(&id);
+    let of_column = |lost: &Lost| match lost.text {
+        StoredText::Default(at) | StoredText::Generated(at) => types
+            .iter()
+            .any(|ty| is_of(lost.table.columns[at].ty.oid(), ty)),
+        _ => false,
+    };
+    lost.retain(|lost| !is_gone(lost.table.id) && !of_column(lost));
+    let mut told = Vec::new();
+    for ty in types {
+        for table in ddl.snapshot.tables() {
+            for at in columns_of(&table, ty).filter(|_| !is_gone(table.id)) {
+                let column = quote_ident(&table.columns[at].name);
+                let column = format!("column {column} of table {}", quote_ident(&table.name));
+                told.push((column, ty));
+            }
+        }
+    }
+    let first = types[0].clone();
+    told.extend(lost.iter().map(|lost| (lost.to_string(), &first)));
+    let reads = |view: &&Arc<ViewDef>| {
+        let mut names = types.iter();
+        names.any(|ty| {
+            let mut columns = view.columns.iter();
+            view.types.contains(&ty.id) || columns.any(|(_, of)| is_of(of.oid(), ty))
+        })
+    };
+    let views = ddl.snapshot.views().filter(|view| !is_gone(view.id));
+    let mut views: Vec<Arc<ViewDef>> = views.filter(reads).cloned().collect();
+    views.sort_by_key(|view| view.id);
+    let of_views = views
+        .iter()
+        .map(|view| (format!("view {}", quote_ident(&view.name)), &first));
+    told.extend(of_views.collect::<Vec<_>>());
+    if !told.is_empty() && !cascade {
+        return Err(needed(&first, &told).into());
+    }
+    tell(&told, ddl);
+    let mut dropped = gone.to_vec();
+    for view in drop_views(&views, true, ddl)? {
+        touch(&view, cx, ddl, changes).await?;
+        ddl.catalog.remove_view(cx.tx, &view).await?;
+        dropped.push(view.id);
+    }
+    for lost in &lost {
+        lose(lost, cx, changes).await?;
+    }
+    for table in ddl.snapshot.tables() {
+        if !is_gone(table.id) {
+            drop_columns(&table, types, &dropped, cx, ddl, changes).await?;
+        }
+    }
+    for ty in types {
+        ddl.catalog.remove_type(cx.tx, ty).await?;
+    }
+    Ok(())
+}
+
+/// A table loses its columns of types that go.
+async fn drop_columns(
+    table: &TableDef,
+    types: &[Arc<TypeDef>],
+    gone: &[u32],
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    let going = |table: &TableDef| {
+        let mut columns = table.columns.iter();
+        columns.position(|column| types.iter().any(|ty| is_of(column.ty.oid(), ty)))
+    };
+    if going(table).is_none() {
+        return Ok(());
+    }
+    let mut views = ddl.snapshot.views_of(table.id).into_iter();
+    if views.any(|view| !gone.contains(&view.id)) {
+        let what = "DROP TYPE … CASCADE where a view reads the table of a column";
+        return Err(SqlError::unsupported(what).into());
+    }
+    let mut table = changes.take(cx, table).await?.clone();
+    while let Some(at) = going(&table) {
+        if table.is_partition_column(at) || !table.generated_from(at).is_empty() {
+            let what = "DROP TYPE … CASCADE of the type of a partition column, or of one that others are generated from";
+            return Err(SqlError::unsupported(what).into());
+        }
+        Box::pin(drop_column((at, true), cx, ddl, changes, &mut table)).await?;
+    }
+    changes.put(table);
+    Ok(())
+}
+
+/// A default, a constraint or an index that names a type that goes.
+async fn lose(lost: &Lost, cx: &mut Cx<'_>, changes: &mut Changes) -> Result<(), Halt> {
+    let mut table = changes.take(cx, &lost.table).await?.clone();
+    match &lost.text {
+        StoredText::Default(at) => table.columns[*at].default = None,
+        StoredText::Check(name) => table.rules.checks.retain(|check| check.name != *name),
+        StoredText::Trigger(name) => table.rules.triggers.retain(|t| t.name != *name),
+        StoredText::Index(name) => {
+            if let Some(at) = table.indexes.iter().position(|index| index.name == *name) {
+                let removed = table.indexes.remove(at);
+                index::drop_index(cx.tx, &removed).await?;
+            }
+        }
+        StoredText::Generated(_) => {
+            let what = "DROP TYPE … CASCADE where a generated column names the type";
+            return Err(SqlError::unsupported(what).into());
+        }
+    }
+    changes.put(table);
+    Ok(())
+}
+
+fn notice(ddl: &mut DdlCx<'_>, message: String) {
+    ddl.notices
+        .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+}
+
+/// What goes with the types, as PostgreSQL tells it.
+fn tell(told: &[(String, &Arc<TypeDef>)], ddl: &mut DdlCx<'_>) {
+    let each = told
+        .iter()
+        .map(|(what, _)| format!("drop cascades to {what}"));
+    let each: Vec<String> = each.collect();
+    match each.as_slice() {
+        [] => {}
+        [one] => notice(ddl, one.clone()),
+        several => {
+            let message = format!("drop cascades to {} other objects", several.len());
+            let mut notice = Notice::new(SqlState::SUCCESSFUL_COMPLETION, message);
+            notice.report = notice.report.detail(several.join("\n"));
+            ddl.notices.push(notice);
+        }
+    }
+}
+
+/// 2BP01
+fn needed(first: &TypeDef, told: &[(String, &Arc<TypeDef>)]) -> SqlError {
+    let lines = told.iter().map(|(what, ty)| {
+        let name = &ty.of.definition().shown;
+        format!("{what} depends on type {name}")
+    });
+    SqlError::new(
+        SqlState::DEPENDENT_OBJECTS,
+        format!(
+            "cannot drop type {} because other objects depend on it",
+            first.of.definition().shown
+        ),
+    )
+    .detail(lines.collect::<Vec<_>>().join("\n"))
+    .hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}

@@ -1,0 +1,143 @@
+//! The rows of PostgreSQL's views of what goes on: locks and sessions, of all machines,
+//! and the statements of this one.
+
+use fencepost_sql::advisory::{LockKey, LockState};
+use fencepost_sql::catalog::CatalogView;
+use fencepost_sql::context::EvalContext;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::pg_catalog::{DATABASE_OID, Relation, Rows};
+use fencepost_sql::sessions::Activity;
+use fencepost_sql::types::TypeKind;
+use fencepost_sql::value::Value;
+
+/// The rows of a relation, if it is about what goes on.
+pub async fn rows(
+    relation: &'static Relation,
+    eval: &EvalContext,
+) -> Result<Option<Vec<Vec<Value>>>, SqlError> {
+    if relation.schema != "pg_catalog" {
+        return Ok(None);
+    }
+    let mut rows = Rows::of(relation);
+    match relation.name {
+        "pg_locks" => locks(&mut rows, eval).await?,
+        "pg_stat_activity" => activity(&mut rows, eval).await?,
+        "pg_stat_statements" => statements(&mut rows, eval),
+        _ => return Ok(None),
+    }
+    Ok(Some(rows.made))
+}
+
+/// `pg_locks`: the advisory locks of all machines.
+async fn locks(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
+    let Some(advisory) = &eval.advisory else {
+        return Ok(());
+    };
+    for lock in advisory.all().await? {
+        let LockState { key, mode, .. } = lock;
+        let (class, object, kind) = key.parts();
+        let (locktype, database) = match key {
+            LockKey::Turn => ("object", 0),
+            LockKey::One(_) | LockKey::Two(..) => ("advisory", DATABASE_OID),
+        };
+        rows.add([
+            ("locktype", Value::text(locktype)),
+            ("database", Value::Oid(database)),
+            ("relation", Value::Null),
+            ("page", Value::Null),
+            ("tuple", Value::Null),
+            ("transactionid", Value::Null),
+            ("classid", Value::Oid(class)),
+            ("objid", Value::Oid(object)),
+            ("objsubid", Value::Int2(kind)),
+            ("pid", Value::Int4(lock.session)),
+            ("mode", Value::text(mode.name())),
+            ("granted", Value::Bool(lock.granted)),
+        ]);
+    }
+    Ok(())
+}
+
+/// `pg_stat_activity`: the sessions of all machines.
+async fn activity(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
+    let Some(sessions) = &eval.sessions else {
+        return Ok(());
+    };
+    let locks = match &eval.advisory {
+        Some(advisory) => advisory.all().await?,
+        None => Vec::new(),
+    };
+    let catalog = eval.catalog();
+    let time = |at: Option<i64>| at.map_or(Value::Null, Value::TimestampTz);
+    for state in sessions.all().await? {
+        let mut waiting = locks.iter().filter(|lock| !lock.granted);
+        let waits = match state.activity {
+            Activity::Active if waiting.any(|lock| lock.session == state.session) => {
+                Some(("Lock", "advisory"))
+            }
+            Activity::Active => None,
+            _ => Some(("Client", "ClientRead")),
+        };
+        let (kind, event) = waits.map_or((Value::Null, Value::Null), |(kind, event)| {
+            (Value::text(kind), Value::text(event))
+        });
+        let role = catalog.role(&state.user)?;
+        let (address, port) = match state.client {
+            Some(client) => (
+                Value::text(client.ip().to_canonical().to_string()),
+                Value::Int4(i32::from(client.port())),
+            ),
+            None => (Value::Null, Value::Int4(-1)),
+        };
+        rows.add([
+            ("datid", Value::Oid(DATABASE_OID)),
+            ("datname", Value::text(&state.database)),
+            ("pid", Value::Int4(state.session)),
+            ("leader_pid", Value::Null),
+            (
+                "usesysid",
+                role.map_or(Value::Null, |role| Value::Oid(role.id)),
+            ),
+            ("usename", Value::text(&state.user)),
+            ("application_name", Value::text(&state.application)),
+            ("client_addr", address),
+            ("client_port", port),
+            ("backend_start", Value::TimestampTz(state.opened)),
+            ("xact_start", time(state.transaction)),
+            ("query_start", time(state.statement)),
+            ("state_change", Value::TimestampTz(state.since)),
+            ("wait_event_type", kind),
+            ("wait_event", event),
+            ("state", Value::text(state.activity.name())),
+            ("backend_xid", Value::Null),
+            ("backend_xmin", Value::Null),
+            ("query_id", Value::Null),
+            ("query", Value::text(&state.text)),
+            ("backend_type", Value::text("client backend")),
+        ]);
+    }
+    Ok(())
+}
+
+/// `pg_stat_statements`: those of this machine, of all roles together. What is not counted is NULL.
+fn statements(rows: &mut Rows, eval: &EvalContext) {
+    let ms = |ns: f64| Value::Float8(ns / 1e6);
+    let nothing = rows.columns_of(&[TypeKind::Int8, TypeKind::Float8]);
+    for totals in eval.statements.iter().flat_map(|known| known.totals()) {
+        let unknown = nothing.iter().map(|column| (*column, Value::Null));
+        rows.add(unknown.chain([
+            ("userid", Value::Null),
+            ("dbid", Value::Oid(DATABASE_OID)),
+            ("toplevel", Value::Bool(true)),
+            ("queryid", Value::Int8(totals.number())),
+            ("calls", Value::Int8(totals.calls as i64)),
+            ("total_exec_time", ms(totals.total_ns as f64)),
+            ("min_exec_time", ms(totals.min_ns as f64)),
+            ("max_exec_time", ms(totals.max_ns as f64)),
+            ("mean_exec_time", ms(totals.mean_ns())),
+            ("stddev_exec_time", ms(totals.deviation_ns())),
+            ("rows", Value::Int8(totals.rows as i64)),
+            ("query", Value::text(&totals.text)),
+        ]));
+    }
+}

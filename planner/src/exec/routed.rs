@@ -1,0 +1,198 @@
+//! Scans of partitioned tables: which leaves they walk through, once the values that tell are there.
+//!
+//! Each leaf is a partition of the scan, whose tree is that of the leaf's own index. What a condition says of the columns
+//! that tell the leaf is looked at when the scan opens, be it a constant, a parameter, or of the row around.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::Expr;
+use fencepost_sql::catalog::{Known, TableDef, Tree};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::value::Value;
+
+use super::cx::Cx;
+use super::range::{Fit, KeyRange, Keys, elements, fit, prefixes, range};
+use crate::plan::{Access, KeyTerm, Scan, is_array};
+use crate::terms::{Term, TermKind};
+
+/// What is said of a column that tells the leaf.
+#[derive(Debug)]
+pub struct Prune {
+    /// The column, by position in the table.
+    column: usize,
+    /// What it is.
+    by: PruneBy,
+}
+
+#[derive(Debug)]
+enum PruneBy {
+    Term(KeyTerm),
+    Bounds(Option<(Expr, bool)>, Option<(Expr, bool)>),
+}
+
+impl Prune {
+    /// What `terms` say of the columns that tell the leaf of a row of `table`.
+    pub fn of(table: &TableDef, terms: &[Term]) -> Vec<Prune> {
+        if !table.is_parent() {
+            return Vec::new();
+        }
+        let columns = table.routing_columns().iter();
+        columns
+            .filter_map(|column| Prune::by(*column, terms))
+            .collect()
+    }
+
+    fn by(column: usize, terms: &[Term]) -> Option<Prune> {
+        let on_column = || terms.iter().filter(move |term| term.column == column);
+        let plain = |exprs: &[Expr]| exprs.iter().all(|expr| !expr.has_subquery());
+        let equal = on_column().find_map(|term| match &term.kind {
+            TermKind::Equal(value) if !value.has_subquery() => Some(KeyTerm::One(value.clone())),
+            _ => None,
+        });
+        let any = || {
+            on_column().find_map(|term| match &term.kind {
+                TermKind::Any(values) if plain(values) => Some(KeyTerm::Any(values.clone())),
+                _ => None,
+            })
+        };
+        if let Some(term) = equal.or_else(any) {
+            let by = PruneBy::Term(term);
+            return Some(Prune { column, by });
+        }
+        let (mut lower, mut upper) = (None, None);
+        for term in on_column() {
+            match &term.kind {
+                TermKind::Lower(value, included) if lower.is_none() && !value.has_subquery() => {
+                    lower = Some((value.clone(), *included));
+                }
+                TermKind::Upper(value, included) if upper.is_none() && !value.has_subquery() => {
+                    upper = Some((value.clone(), *included));
+                }
+                _ => {}
+            }
+        }
+        let bounded = lower.is_some() || upper.is_some();
+        bounded.then_some(Prune {
+            column,
+            by: PruneBy::Bounds(lower, upper),
+        })
+    }
+
+    fn known(
+        &self,
+        table: &TableDef,
+        value: &dyn Fn(&Expr) -> Result<Value, SqlError>,
+    ) -> Result<Known, SqlError> {
+        let kind = table.columns[self.column].ty.kind;
+        match &self.by {
+            PruneBy::Term(term) => {
+                let values = match term {
+                    KeyTerm::One(expr) => vec![value(expr)?],
+                    KeyTerm::Any(list) if is_array(list) => elements(value(&list[0])?),
+                    KeyTerm::Any(list) => list.iter().map(value).collect::<Result<_, _>>()?,
+                    KeyTerm::Members(_) => return Ok(Known::Nothing),
+                };
+                let fitted = values
+                    .into_iter()
+                    .filter_map(|value| match fit(value, kind) {
+                        Fit::Value(value) => Some(value),
+                        _ => None,
+                    });
+                Ok(Known::Among(fitted.collect()))
+            }
+            PruneBy::Bounds(lower, upper) => {
+                let (mut low, mut high) = (None, None);
+                if let Some((expr, included)) = lower {
+                    match fit(value(expr)?, kind) {
+                        Fit::Value(value) => low = Some((value, *included)),
+                        Fit::Below => {}
+                        Fit::Above | Fit::Null => return Ok(Known::Among(Vec::new())),
+                    }
+                }
+                if let Some((expr, included)) = upper {
+                    match fit(value(expr)?, kind) {
+                        Fit::Value(value) => high = Some((value, *included)),
+                        Fit::Above => {}
+                        Fit::Below | Fit::Null => return Ok(Known::Among(Vec::new())),
+                    }
+                }
+                Ok(Known::Between(low, high))
+            }
+        }
+    }
+}
+
+/// The leaves that a scan of a partitioned table has to look at, where `value` evaluates what its conditions say.
+pub fn leaves(
+    scan: &Scan,
+    tree: &Tree,
+    value: &dyn Fn(&Expr) -> Result<Value, SqlError>,
+) -> Result<Vec<u32>, SqlError> {
+    let mut known = Vec::with_capacity(scan.prune.len());
+    for prune in &scan.prune {
+        known.push((prune.column, prune.known(&scan.table.def, value)?));
+    }
+    Ok(tree.leaves_with(&|column| {
+        let mut of = known.iter();
+        let of = of.find(|(known, _)| *known == column);
+        of.map_or(Known::Nothing, |(_, known)| known.clone())
+    }))
+}
+
+/// The one leaf that a row with a whole unique key can be in: such a key has all columns that tell (FAMILY-3).
+#[cold]
+pub fn leaf(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Result<Option<u32>, SqlError> {
+    let leaves = leaves(scan, tree, &|expr| cx.value(expr, row))?;
+    match leaves.as_slice() {
+        [] => Ok(None),
+        [only] => Ok(Some(*only)),
+        _ => Err(SqlError::internal(
+            "a unique key does not tell the partition",
+        )),
+    }
+}
+
+/// The keys that a scan of a partitioned table asks for.
+pub fn routed_keys(scan: &Scan, tree: &Tree, cx: &Cx<'_>, row: &[Value]) -> Result<Keys, SqlError> {
+    let leaves: Arc<[u32]> = leaves(scan, tree, &|expr| cx.value(expr, row))?.into();
+    match &scan.access {
+        Access::Full => Ok(Keys::Ranges(over(scan, &leaves, KeyRange::all()))),
+        Access::Points(terms) => {
+            let mut points = Vec::new();
+            for key in prefixes(scan, terms, cx, row)? {
+                for leaf in leaves.iter() {
+                    let mut key = key.clone();
+                    key.partition = *leaf;
+                    points.push(key);
+                }
+            }
+            Ok(Keys::Points(points))
+        }
+        Access::Ranges {
+            prefix,
+            lower,
+            upper,
+        } => {
+            let mut ranges = Vec::new();
+            for key in prefixes(scan, prefix, cx, row)? {
+                let bounds = (lower.as_ref(), upper.as_ref());
+                let range = range(scan, prefix.len(), key, bounds, cx, row)?;
+                ranges.extend(
+                    range
+                        .into_iter()
+                        .flat_map(|range| over(scan, &leaves, range)),
+                );
+            }
+            Ok(Keys::Ranges(ranges))
+        }
+    }
+}
+
+/// A range in each of these leaves, or merged.
+fn over(scan: &Scan, leaves: &Arc<[u32]>, range: KeyRange) -> Vec<KeyRange> {
+    if scan.merged && leaves.len() > 1 {
+        return vec![range.among(Arc::clone(leaves))];
+    }
+    let each = leaves.iter().map(|leaf| range.clone().of_partition(*leaf));
+    each.collect()
+}

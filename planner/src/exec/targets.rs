@@ -1,0 +1,100 @@
+//! What a SELECT makes of a row, and how many of its rows it gives.
+
+use fencepost_sql::bound::Expr;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::functions::eval_row_count;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use foldhash::HashSet;
+
+use super::batch::Batch;
+use super::cx::Cx;
+use super::join::push_comparable;
+use crate::plan::SelectPlan;
+
+/// LIMIT and OFFSET, evaluated.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Rows that come first and are not given.
+    pub skip: u64,
+    /// Rows given after them.
+    pub take: u64,
+}
+
+/// One row of targets, unless DISTINCT has seen it.
+pub fn target_row(
+    plan: &SelectPlan,
+    cx: &Cx<'_>,
+    row: &[Value],
+    out: &mut Batch,
+    seen: &mut HashSet<Vec<u8>>,
+    key: &mut Vec<u8>,
+) -> Result<(), SqlError> {
+    let slots = out.push();
+    for (slot, target) in slots.iter_mut().zip(&plan.targets) {
+        *slot = cx.value(&target.expr, row)?;
+    }
+    if plan.distinct {
+        keep_new(plan, out, seen, key);
+    }
+    Ok(())
+}
+
+/// As [`target_row`], with queries in the targets.
+pub async fn deep_target_row(
+    plan: &SelectPlan,
+    cx: &mut Cx<'_>,
+    row: &[Value],
+    out: &mut Batch,
+    seen: &mut HashSet<Vec<u8>>,
+    key: &mut Vec<u8>,
+) -> Result<(), Halt> {
+    let mut values = Vec::with_capacity(plan.targets.len());
+    for target in &plan.targets {
+        values.push(cx.deep_value(&target.expr, row).await?);
+    }
+    for (slot, value) in out.push().iter_mut().zip(values) {
+        *slot = value;
+    }
+    if plan.distinct {
+        keep_new(plan, out, seen, key);
+    }
+    Ok(())
+}
+
+/// Takes the last row back if DISTINCT has seen it.
+pub fn keep_new(
+    plan: &SelectPlan,
+    out: &mut Batch,
+    seen: &mut HashSet<Vec<u8>>,
+    key: &mut Vec<u8>,
+) {
+    key.clear();
+    let row = out.row(out.len() - 1);
+    match plan.distinct_on.is_empty() {
+        true => row[..plan.visible]
+            .iter()
+            .for_each(|value| push_comparable(value, key)),
+        false => {
+            let values = plan.distinct_on.iter().map(|target| &row[*target]);
+            values.for_each(|value| push_comparable(value, key));
+        }
+    }
+    if seen.contains(key.as_slice()) {
+        out.pop();
+    } else {
+        seen.insert(key.clone());
+    }
+}
+
+/// LIMIT and OFFSET of a plan.
+pub fn limits(plan: &SelectPlan, cx: &Cx<'_>) -> Result<Limits, SqlError> {
+    let count = |expr: Option<&Expr>, offset| match expr {
+        None => Ok(None),
+        Some(expr) => eval_row_count(expr, cx.params(), cx.eval, offset),
+    };
+    Ok(Limits {
+        skip: count(plan.offset.as_ref(), true)?.unwrap_or(0),
+        take: count(plan.limit.as_ref(), false)?.unwrap_or(u64::MAX),
+    })
+}

@@ -1,0 +1,261 @@
+//! Values into variables.
+
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::plpgsql::{Into, Target, VariableKind};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
+use fencepost_sql::value::{Array, Dimension, Value};
+
+use super::machine::Machine;
+use super::returned::fit;
+use super::variables::{Row, Slot};
+use crate::exec::Cx;
+
+/// Most elements of an array.
+const ELEMENTS_MAX: i64 = 134_217_727;
+
+impl Machine {
+    /// A variable is declared.
+    pub async fn declare(
+        &mut self,
+        variable: usize,
+        value: Option<usize>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        let body = std::sync::Arc::clone(&self.body);
+        let kind = &body.code.variables[variable].kind;
+        match (kind, value) {
+            (VariableKind::Cursor { .. }, _) => self.slots.0[variable] = Slot::Cursor(None),
+            (VariableKind::Record, None) => self.slots.0[variable] = Slot::Row(None),
+            (VariableKind::Row(columns), None) => {
+                self.slots.0[variable] = Slot::Row(Some(Row::null(columns.clone())));
+            }
+            (VariableKind::Value(ty), None) => {
+                self.slots.0[variable] = Slot::Value(Value::Null, *ty);
+            }
+            (_, Some(value)) => {
+                let (value, ty) = self.value(value, cx).await?;
+                self.assign(&Target::Variable(variable), value, ty, cx)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `target := value`
+    pub async fn assign(
+        &mut self,
+        target: &Target,
+        value: Value,
+        from: Type,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        let body = std::sync::Arc::clone(&self.body);
+        let code = &body.code;
+        match target {
+            Target::Variable(variable) => {
+                let of = &code.variables[*variable];
+                match &of.kind {
+                    VariableKind::Value(ty) => {
+                        if value.is_null() && of.not_null {
+                            return Err(null_refused(&of.name).into());
+                        }
+                        // A variable of the compiler's own takes the type of what it is given.
+                        let ty = if *ty == Type::UNKNOWN { from } else { *ty };
+                        let value = fit(value, &from, &ty, cx.eval)?;
+                        self.slots.0[*variable] = Slot::Value(value, ty);
+                    }
+                    VariableKind::Record | VariableKind::Row(_) if value.is_null() => {
+                        self.set_row(*variable, None, &[], cx)?;
+                    }
+                    VariableKind::Record | VariableKind::Row(_) => {
+                        return Err(SqlError::new(
+                            SqlState::DATATYPE_MISMATCH,
+                            "cannot assign non-composite value to a record variable",
+                        )
+                        .into());
+                    }
+                    VariableKind::Cursor { .. } => {
+                        return Err(SqlError::unsupported("assignment to a cursor").into());
+                    }
+                }
+            }
+            Target::Field(row, field) => {
+                let of = self.slots.row(code, *row)?;
+                let at = of.field(code, *row, field)?;
+                let to = of.columns[at].1;
+                let value = fit(value, &from, &to, cx.eval)?;
+                if let Some(Slot::Row(Some(row))) = self.slots.0.get_mut(*row) {
+                    row.values.resize(row.columns.len(), Value::Null);
+                    row.values[at] = value;
+                }
+            }
+            Target::Element(variable, subscripts) => {
+                let mut places = Vec::with_capacity(subscripts.len());
+                for subscript in subscripts {
+                    let (value, ty) = self.value(*subscript, cx).await?;
+                    let value = fit(value, &ty, &Type::INT4, cx.eval)?;
+                    let Some(place) = value.as_int() else {
+                        return Err(SqlError::new(
+                            SqlState::new(b"22004"),
+                            "array subscript in assignment must not be null",
+                        )
+                        .into());
+                    };
+                    places.push(place);
+                }
+                let Some(Slot::Value(array, ty)) = self.slots.0.get_mut(*variable) else {
+                    return Err(SqlError::internal("an element of no array").into());
+                };
+                let Some(element) = ty.element() else {
+                    return Err(SqlError::new(
+                        SqlState::DATATYPE_MISMATCH,
+                        format!(
+                            "cannot subscript type {ty} because it does not support subscripting"
+                        ),
+                    )
+                    .into());
+                };
+                let value = fit(value, &from, &element, cx.eval)?;
+                let mut whole = match std::mem::take(array) {
+                    Value::Array(whole) => *whole,
+                    _ => Array::default(),
+                };
+                let set = set_element(&mut whole, &places, value);
+                *array = whole.into();
+                set?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A row, or none, into a row variable or one variable for each column.
+    pub async fn assign_row(
+        &mut self,
+        into: &Into,
+        row: Option<Vec<Value>>,
+        columns: &[(String, Type)],
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        if let [Target::Variable(variable)] = into.targets.as_slice()
+            && self.body.code.is_row(*variable)
+        {
+            return Ok(self.set_row(*variable, row, columns, cx)?);
+        }
+        let mut values = row.unwrap_or_default().into_iter();
+        let mut types = columns.iter().map(|(_, ty)| *ty);
+        for target in &into.targets {
+            let value = values.next().unwrap_or_default();
+            let ty = types.next().unwrap_or(Type::UNKNOWN);
+            self.assign(target, value, ty, cx).await?;
+        }
+        Ok(())
+    }
+
+    /// A row variable gets a row of these columns, or none.
+    fn set_row(
+        &mut self,
+        variable: usize,
+        row: Option<Vec<Value>>,
+        columns: &[(String, Type)],
+        cx: &Cx<'_>,
+    ) -> Result<(), SqlError> {
+        let own = match &self.body.code.variables[variable].kind {
+            VariableKind::Row(own) => Some(own.clone()),
+            _ => None,
+        };
+        let new = match (own, row) {
+            (None, row) => Row {
+                values: row.unwrap_or_else(|| vec![Value::Null; columns.len()]),
+                columns: columns.to_vec(),
+            },
+            (Some(own), None) => Row::null(own),
+            (Some(own), Some(row)) => {
+                let mut values = Vec::with_capacity(own.len());
+                let mut given = row.into_iter().zip(columns);
+                for (_, ty) in &own {
+                    values.push(match given.next() {
+                        Some((value, (_, from))) => fit(value, from, ty, cx.eval)?,
+                        None => Value::Null,
+                    });
+                }
+                Row {
+                    columns: own,
+                    values,
+                }
+            }
+        };
+        self.slots.0[variable] = Slot::Row(Some(new));
+        Ok(())
+    }
+}
+
+/// Sets an element; an array of one dimension grows to have it.
+fn set_element(array: &mut Array, places: &[i64], value: Value) -> Result<(), SqlError> {
+    let out_of_range = || {
+        SqlError::new(
+            SqlState::ARRAY_SUBSCRIPT_ERROR,
+            "array subscript out of range",
+        )
+    };
+    if array.dims.is_empty() {
+        let [place] = places else {
+            return Err(SqlError::unsupported(
+                "assignment to an element of an empty array of several dimensions",
+            ));
+        };
+        array.dims = vec![Dimension {
+            len: 1,
+            lower: i32::try_from(*place).map_err(|_| out_of_range())?,
+        }];
+        array.values = vec![value];
+        return Ok(());
+    }
+    if places.len() != array.dims.len() {
+        return Err(SqlError::new(
+            SqlState::ARRAY_SUBSCRIPT_ERROR,
+            "wrong number of array subscripts",
+        ));
+    }
+    if let ([place], [dim]) = (places, &mut array.dims[..]) {
+        let (lower, len) = (i64::from(dim.lower), i64::from(dim.len));
+        let before = (lower - place).max(0);
+        let behind = (place - (lower + len - 1)).max(0);
+        if len + before + behind > ELEMENTS_MAX {
+            return Err(SqlError::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                format!("array size exceeds the maximum allowed ({ELEMENTS_MAX})"),
+            ));
+        }
+        if before > 0 {
+            let nulls = std::iter::repeat_n(Value::Null, before as usize);
+            array.values.splice(0..0, nulls);
+            dim.lower = *place as i32;
+        }
+        let grown = (len + before + behind) as usize;
+        array.values.resize(grown, Value::Null);
+        dim.len = grown as i32;
+        let at = (place - i64::from(dim.lower)) as usize;
+        array.values[at] = value;
+        return Ok(());
+    }
+    let mut at = 0usize;
+    for (place, dim) in places.iter().zip(&array.dims) {
+        let offset = place - i64::from(dim.lower);
+        if offset < 0 || offset >= i64::from(dim.len) {
+            return Err(out_of_range());
+        }
+        at = at * dim.len as usize + offset as usize;
+    }
+    let slot = array.values.get_mut(at).ok_or_else(out_of_range)?;
+    *slot = value;
+    Ok(())
+}
+
+/// 22004
+fn null_refused(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::new(b"22004"),
+        format!("null value cannot be assigned to variable \"{name}\" declared NOT NULL"),
+    )
+}

@@ -1,0 +1,163 @@
+//! Calls from expressions and from FROM.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{RoutineCall, Volatility};
+use fencepost_sql::catalog::{Language, RoutineDef, RoutineKind};
+use fencepost_sql::context::EvalContext;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::plpgsql::{Header, compile};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+
+use super::Owner;
+use super::machine::{Body, Machine, Step};
+use super::prepared::snapshot;
+use super::returned::Returned;
+use super::sql::SqlBody;
+use crate::exec::Cx;
+
+/// A routine, ready to run.
+#[derive(Clone, Debug)]
+pub enum Compiled {
+    Sql(Arc<SqlBody>),
+    PlPgSql(Arc<Body>),
+}
+
+/// The routine's code, compiled unless it is known.
+pub async fn compiled(routine: &Arc<RoutineDef>, cx: &mut Cx<'_>) -> Result<Compiled, Halt> {
+    if let Some(compiled) = cx.scratch.routines.get(routine, cx.eval.acting()) {
+        return Ok(compiled);
+    }
+    let owner = Owner {
+        name: routine.signature().into(),
+        writes: routine.volatility == Volatility::Volatile,
+    };
+    let compiled = match routine.language {
+        Language::Sql => Compiled::Sql(Arc::new(SqlBody::of(routine, owner, false, cx).await?)),
+        Language::PlPgSql => {
+            let header = Header {
+                name: &routine.name,
+                args: &routine.args,
+                result: &routine.result,
+                procedure: routine.kind == RoutineKind::Procedure,
+            };
+            let known = snapshot(cx, false).await?;
+            let code = match compile(&routine.body, header, &*known) {
+                Ok(code) => code,
+                Err(_) => {
+                    let newest = snapshot(cx, true).await?;
+                    compile(&routine.body, header, &*newest)?
+                }
+            };
+            let body = Body::new(code, owner, Some(Arc::clone(routine)));
+            Compiled::PlPgSql(Arc::new(body))
+        }
+    };
+    let acting = cx.eval.acting();
+    cx.scratch.routines.keep(routine, acting, &compiled);
+    Ok(compiled)
+}
+
+/// Runs a routine that neither ends transactions nor is a trigger's.
+pub async fn run_routine(
+    routine: &Arc<RoutineDef>,
+    args: Vec<Value>,
+    columns: &[(String, fencepost_sql::types::Type)],
+    cx: &mut Cx<'_>,
+) -> Result<Returned, Halt> {
+    let _acting = Acting::of(routine, cx.eval);
+    let compiled = compiled(routine, cx).await?;
+    cx.scratch.routines.enter()?;
+    let before = cx.held;
+    let result = match compiled {
+        Compiled::Sql(body) => body.run(routine, &args, columns, cx).await,
+        Compiled::PlPgSql(body) => {
+            let mut machine = Machine::new(&body, columns.to_vec());
+            machine.give(args, cx.eval)?;
+            machine.run_through(cx).await
+        }
+    };
+    cx.scratch.routines.leave();
+    if matches!(result, Ok(Returned::Row(_))) {
+        // What its loops and cursors went through is gone with them.
+        let held = std::mem::replace(&mut cx.held, before).saturating_sub(before);
+        cx.tx.release_memory(held);
+    }
+    result
+}
+
+/// That a routine acts for its owner (SECURITY DEFINER), for as long as it runs.
+pub struct Acting<'a> {
+    eval: &'a EvalContext,
+    before: Option<Arc<str>>,
+}
+
+impl<'a> Acting<'a> {
+    /// Begins it, where the routine does.
+    pub fn of(routine: &RoutineDef, eval: &'a EvalContext) -> Option<Acting<'a>> {
+        if !routine.definer {
+            return None;
+        }
+        let owner = eval.catalog().security().role_name(routine.owner);
+        let before = eval.act_as(Some(owner.into()));
+        Some(Acting { eval, before })
+    }
+}
+
+impl Drop for Acting<'_> {
+    fn drop(&mut self) {
+        self.eval.act_as(self.before.take());
+    }
+}
+
+impl Machine {
+    /// Runs to the end, where no transaction may be ended.
+    pub async fn run_through(&mut self, cx: &mut Cx<'_>) -> Result<Returned, Halt> {
+        match Box::pin(self.run(cx)).await? {
+            Step::Done(returned) => Ok(returned),
+            _ => Err(SqlError::internal("a function that ends transactions").into()),
+        }
+    }
+}
+
+impl Cx<'_> {
+    async fn routine_args(
+        &mut self,
+        call: &RoutineCall,
+        row: &[Value],
+    ) -> Result<Option<Vec<Value>>, Halt> {
+        let mut args = Vec::with_capacity(call.args.len());
+        for arg in &call.args {
+            args.push(self.deep_value(arg, row).await?);
+        }
+        let skipped = call.routine.strict && args.iter().any(Value::is_null);
+        Ok((!skipped).then_some(args))
+    }
+
+    /// The one value that a function of users gives.
+    pub async fn call_value(&mut self, call: &RoutineCall, row: &[Value]) -> Result<Value, Halt> {
+        let Some(args) = self.routine_args(call, row).await? else {
+            return Ok(Value::Null);
+        };
+        let returned = run_routine(&call.routine, args, &call.columns, self).await?;
+        Ok(returned.into_value())
+    }
+
+    /// The rows that a function of users gives.
+    pub async fn call_rows(
+        &mut self,
+        call: &RoutineCall,
+        row: &[Value],
+    ) -> Result<Vec<Vec<Value>>, Halt> {
+        let width = call.columns.len().max(1);
+        let Some(args) = self.routine_args(call, row).await? else {
+            return Ok(match call.routine.result.set {
+                true => Vec::new(),
+                false => vec![vec![Value::Null; width]],
+            });
+        };
+        let returned = run_routine(&call.routine, args, &call.columns, self).await?;
+        Ok(returned.into_rows(width))
+    }
+}

@@ -1,0 +1,171 @@
+//! Exception handlers: a block with some is a savepoint.
+
+use std::sync::Arc;
+
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::plpgsql::{Condition, Diagnostic, covers};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_txn::{Savepoint, Stop};
+
+use super::machine::Machine;
+use super::prepared::is_inner;
+use crate::exec::Cx;
+use crate::write::DeferredMark;
+
+/// A block with handlers that is open.
+#[derive(Debug)]
+pub struct Try {
+    handlers: usize,
+    point: Savepoint,
+    deferred: Option<DeferredMark>,
+    settings: usize,
+    /// How many errors were being handled.
+    errors: usize,
+}
+
+impl Machine {
+    /// A block with handlers begins.
+    pub fn enter(&mut self, handlers: usize, cx: &mut Cx<'_>) {
+        self.tries.push(Try {
+            handlers,
+            point: cx.tx.savepoint(),
+            deferred: cx.deferred.as_ref().map(|deferred| deferred.mark()),
+            settings: cx.eval.changes_mark(),
+            errors: self.errors.len(),
+        });
+    }
+
+    /// It is left.
+    pub fn leave(&mut self, cx: &mut Cx<'_>) {
+        if let Some(block) = self.tries.pop() {
+            cx.tx.release(block.point);
+        }
+    }
+
+    /// Goes on where an error is handled, with all taken back since the block began; else gives it back.
+    pub async fn catch(&mut self, halt: Halt, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        let error = match halt {
+            Halt::Error(error) if !is_inner(&error) => error,
+            // ROUT-2
+            Halt::Stop(Stop::Retry(_) | Stop::Deadlock) if self.ends && !self.doomed => {
+                return self.catch_conflict(halt);
+            }
+            halt => return Err(halt),
+        };
+        let body = Arc::clone(&self.body);
+        while let Some(block) = self.tries.pop() {
+            let handlers = &body.code.handlers[block.handlers];
+            let fits = |(conditions, _): &&(Vec<Condition>, usize)| {
+                conditions.iter().any(|c| is(*c, error.sqlstate()))
+            };
+            let Some((_, to)) = handlers.clauses.iter().find(fits) else {
+                continue;
+            };
+            cx.tx.rollback_to(&block.point);
+            cx.tx.release(block.point);
+            if let (Some(deferred), Some(mark)) = (&mut cx.deferred, block.deferred) {
+                deferred.back_to(mark);
+            }
+            cx.eval.changes_back_to(block.settings);
+            cx.eval.sequences.settle(false);
+            if cx.eval.has_private()
+                && let Some(catalog) = cx.eval.database_catalog.clone()
+            {
+                let private = catalog.snapshot(cx.tx).await?;
+                cx.eval.set_private(Some(private));
+            }
+            self.handle(error, block.errors, (handlers.state, handlers.message), *to);
+            return Ok(());
+        }
+        Err(Halt::Error(error))
+    }
+
+    /// A procedure that may end transactions is told of a conflict.
+    fn catch_conflict(&mut self, halt: Halt) -> Result<(), Halt> {
+        let body = Arc::clone(&self.body);
+        let error = halt.clone().into_error();
+        while let Some(block) = self.tries.pop() {
+            let handlers = &body.code.handlers[block.handlers];
+            let fits = |(conditions, _): &&(Vec<Condition>, usize)| {
+                conditions.iter().any(|c| is(*c, error.sqlstate()))
+            };
+            if let Some((_, to)) = handlers.clauses.iter().find(fits) {
+                self.doomed = true;
+                self.tries.clear();
+                self.handle(error, block.errors, (handlers.state, handlers.message), *to);
+                return Ok(());
+            }
+        }
+        Err(halt)
+    }
+
+    fn handle(
+        &mut self,
+        error: SqlError,
+        errors: usize,
+        (state, message): (usize, usize),
+        to: usize,
+    ) {
+        self.errors.truncate(errors);
+        let code = Value::text(error.sqlstate().as_str());
+        self.slots.put(state, code);
+        self.slots.put(message, Value::text(error.message()));
+        self.errors.push(error);
+        self.next = to;
+    }
+
+    /// The error in hand, for RAISE without anything.
+    pub fn reraised(&self) -> SqlError {
+        self.errors.last().cloned().unwrap_or_else(|| {
+            SqlError::new(
+                SqlState::new(b"0Z002"),
+                "RAISE without parameters cannot be used outside an exception handler",
+            )
+        })
+    }
+
+    /// What GET DIAGNOSTICS asks for.
+    pub fn diagnostic(&self, item: Diagnostic, stacked: bool) -> Result<Value, SqlError> {
+        match item {
+            Diagnostic::RowCount => return Ok(Value::Int8(self.row_count as i64)),
+            Diagnostic::Context => {
+                let at = self.next.saturating_sub(1);
+                let (line, what) = self.body.code.places.get(at).copied().unwrap_or((0, ""));
+                let name = &self.body.owner.name;
+                let place = format!("PL/pgSQL function {name} line {line} at {what}");
+                return Ok(Value::text(place));
+            }
+            _ => {}
+        }
+        let Some(error) = self.errors.last().filter(|_| stacked) else {
+            return Err(SqlError::new(
+                SqlState::new(b"0Z002"),
+                "GET STACKED DIAGNOSTICS cannot be used outside an exception handler",
+            ));
+        };
+        let (fields, state) = (error.fields(), error.sqlstate());
+        let text = match item {
+            Diagnostic::State => Some(state.as_str()),
+            Diagnostic::Message => Some(error.message()),
+            Diagnostic::Detail => fields.detail.as_deref(),
+            Diagnostic::Hint => fields.hint.as_deref(),
+            Diagnostic::ExceptionContext => fields.context.as_deref(),
+            Diagnostic::Column => fields.column.as_deref(),
+            Diagnostic::Constraint => fields.constraint.as_deref(),
+            Diagnostic::DataType => fields.data_type.as_deref(),
+            Diagnostic::Table => fields.table.as_deref(),
+            Diagnostic::Schema => fields.schema.as_deref(),
+            Diagnostic::RowCount | Diagnostic::Context => None,
+        };
+        Ok(Value::text(text.unwrap_or("")))
+    }
+}
+
+/// Is the condition that of an error? OTHERS is neither a cancel nor a failed ASSERT.
+fn is(condition: Condition, state: SqlState) -> bool {
+    match condition {
+        Condition::State(of) => covers(of, state),
+        Condition::Others => state != SqlState::QUERY_CANCELED && state != SqlState::new(b"P0004"),
+    }
+}

@@ -1,0 +1,323 @@
+//! Loops over numbers, rows and arrays.
+
+use std::sync::Arc;
+
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::plpgsql::{Op, RowSource, Target, VariableKind};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::{Type, to_text};
+use fencepost_sql::value::{Array, Value};
+
+use super::machine::Machine;
+use super::prepared::{self, Body as What, Prepared, prepared_by};
+use super::returned::fit;
+use super::rows::Rows;
+use super::variables::Slot;
+use crate::exec::Cx;
+
+/// A loop on its way.
+#[derive(Debug, Default)]
+pub enum Loop {
+    /// None.
+    #[default]
+    None,
+    /// The next number, the last one, and the step.
+    Range { next: i64, last: i64, step: i64 },
+    /// What is left of the rows.
+    Rows {
+        columns: Vec<(String, Type)>,
+        rows: std::vec::IntoIter<Vec<Value>>,
+        any: bool,
+    },
+    /// What is left of an array, as values of a type.
+    Array {
+        values: std::vec::IntoIter<Value>,
+        ty: Type,
+        any: bool,
+    },
+}
+
+impl Machine {
+    /// Begins a loop, makes its next round, or ends it.
+    pub async fn loop_step(&mut self, op: &Op, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        match op {
+            Op::RangeStart {
+                register,
+                low,
+                high,
+                step,
+                reverse,
+            } => {
+                let low = self.bound(*low, "lower bound", cx).await?;
+                let high = self.bound(*high, "upper bound", cx).await?;
+                let step = match step {
+                    None => 1,
+                    Some(step) => self.bound(*step, "BY value", cx).await?,
+                };
+                if step <= 0 {
+                    return Err(SqlError::new(
+                        SqlState::INVALID_PARAMETER_VALUE,
+                        "BY value of FOR loop must be greater than zero",
+                    )
+                    .into());
+                }
+                self.loops[*register] = Loop::Range {
+                    next: low,
+                    last: high,
+                    step: if *reverse { -step } else { step },
+                };
+                self.any(false);
+            }
+            Op::RangeNext {
+                register,
+                variable,
+                exit,
+            } => {
+                let Loop::Range { next, last, step } = &mut self.loops[*register] else {
+                    return Err(SqlError::internal("a loop that has not begun").into());
+                };
+                let over = if *step > 0 {
+                    *next > *last
+                } else {
+                    *next < *last
+                };
+                if over {
+                    self.next = *exit;
+                    return Ok(());
+                }
+                let value = Value::Int4(*next as i32);
+                *next += *step;
+                self.slots.put(*variable, value);
+                self.any(true);
+            }
+            Op::RowsStart { register, source } => {
+                let rows = self.rows_of(source, cx).await?;
+                self.loops[*register] = Loop::Rows {
+                    columns: rows.columns,
+                    rows: rows.rows.into_iter(),
+                    any: false,
+                };
+            }
+            Op::RowsNext {
+                register,
+                into,
+                exit,
+            } => {
+                let Loop::Rows { columns, rows, any } = &mut self.loops[*register] else {
+                    return Err(SqlError::internal("a loop that has not begun").into());
+                };
+                let row = rows.next();
+                let columns = columns.clone();
+                *any |= row.is_some();
+                let (over, any) = (row.is_none(), *any);
+                if over {
+                    self.next = *exit;
+                    if !any {
+                        self.assign_row(into, None, &columns, cx).await?;
+                    }
+                    self.any(any);
+                    return Ok(());
+                }
+                self.assign_row(into, row, &columns, cx).await?;
+            }
+            Op::ArrayStart {
+                register,
+                array,
+                slice,
+            } => {
+                let (value, ty) = self.value(*array, cx).await?;
+                self.loops[*register] = array_loop(value, ty, *slice)?;
+            }
+            Op::ArrayNext {
+                register,
+                target,
+                exit,
+            } => {
+                let Loop::Array { values, ty, any } = &mut self.loops[*register] else {
+                    return Err(SqlError::internal("a loop that has not begun").into());
+                };
+                let ty = *ty;
+                let Some(value) = values.next() else {
+                    let any = *any;
+                    self.next = *exit;
+                    self.any(any);
+                    return Ok(());
+                };
+                *any = true;
+                self.assign(target, value, ty, cx).await?;
+            }
+            Op::LoopEnd { register } => self.loops[*register] = Loop::None,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// FOUND, without ROW_COUNT.
+    fn any(&mut self, any: bool) {
+        let found = self.body.code.found;
+        self.slots.put(found, Value::Bool(any));
+    }
+
+    async fn bound(&mut self, text: usize, what: &str, cx: &mut Cx<'_>) -> Result<i64, Halt> {
+        let (value, ty) = self.value(text, cx).await?;
+        let value = fit(value, &ty, &Type::INT4, cx.eval)?;
+        value.as_int().ok_or_else(|| {
+            let message = format!("{what} of FOR loop cannot be null");
+            SqlError::new(SqlState::new(b"22004"), message).into()
+        })
+    }
+
+    /// All rows of a query, or of a cursor that is opened for that.
+    pub async fn rows_of(&mut self, source: &RowSource, cx: &mut Cx<'_>) -> Result<Rows, Halt> {
+        match source {
+            RowSource::Query(text) => {
+                let prepared = self.ready(*text, cx).await?;
+                let params = self.params(&prepared)?;
+                Ok(self.all_rows(&prepared, &params, cx).await?)
+            }
+            RowSource::Dynamic(text, using) => {
+                let (prepared, params) = self.dynamic(*text, using, cx).await?;
+                self.all_rows(&prepared, &params, cx).await
+            }
+            RowSource::Cursor(cursor, given) => {
+                let body = Arc::clone(&self.body);
+                let of = &body.code.variables[*cursor];
+                if matches!(self.slots.0[*cursor], Slot::Cursor(Some(_))) {
+                    let message = format!("cursor \"{}\" already in use", of.name);
+                    return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message).into());
+                }
+                let VariableKind::Cursor {
+                    args,
+                    query: Some(query),
+                } = &of.kind
+                else {
+                    return Err(SqlError::internal("a cursor without a query").into());
+                };
+                for (arg, value) in args.iter().zip(given) {
+                    let (value, ty) = self.value(*value, cx).await?;
+                    let target = Target::Variable(*arg);
+                    self.assign(&target, value, ty, cx).await?;
+                }
+                let prepared = self.ready(*query, cx).await?;
+                let params = self.params(&prepared)?;
+                self.all_rows(&prepared, &params, cx).await
+            }
+        }
+    }
+
+    /// All rows that a statement gives.
+    async fn all_rows(
+        &mut self,
+        prepared: &Prepared,
+        params: &[Value],
+        cx: &mut Cx<'_>,
+    ) -> Result<Rows, Halt> {
+        match &prepared.body {
+            What::Value(expr) => Ok(Rows {
+                columns: vec![(super::prepared::VALUE_NAME.to_owned(), expr.ty)],
+                rows: vec![vec![cx.value_with(expr, params).await?]],
+            }),
+            What::Planned(planned) if planned.columns.is_some() => {
+                let owner = self.body.owner.clone();
+                let (rows, _) = prepared::run(planned, params, &owner, cx, usize::MAX).await?;
+                Ok(rows)
+            }
+            _ => Err(SqlError::new(
+                SqlState::new(b"42P11"),
+                "cannot open a query that returns no rows as cursor",
+            )
+            .into()),
+        }
+    }
+
+    /// The statement that EXECUTE names, and its parameters.
+    pub async fn dynamic(
+        &mut self,
+        text: usize,
+        using: &[usize],
+        cx: &mut Cx<'_>,
+    ) -> Result<(Arc<Prepared>, Vec<Value>), Halt> {
+        let (value, ty) = self.value(text, cx).await?;
+        if value.is_null() {
+            return Err(SqlError::new(
+                SqlState::new(b"22004"),
+                "query string argument of EXECUTE is null",
+            )
+            .into());
+        }
+        let text = to_text(&value, &ty, &cx.eval.settings);
+        let (mut params, mut types) = (Vec::new(), Vec::new());
+        for value in using {
+            let (value, ty) = self.value(*value, cx).await?;
+            types.push(if ty == Type::UNKNOWN { Type::TEXT } else { ty });
+            params.push(value);
+        }
+        let prepare = |cx: &Cx<'_>, snapshot: &fencepost_sql::catalog::Snapshot| {
+            let made = Prepared::of(&text, &types, None, (cx, snapshot));
+            made.map_err(SqlError::without_position)
+        };
+        let mut prepared = prepared::ready(cx, None, &prepare).await?;
+        if matches!(&prepared.body, What::Utility(_)) {
+            prepared = prepared_by(cx, true, &prepare).await?;
+        }
+        Ok((prepared, params))
+    }
+
+    /// EXECUTE; it leaves FOUND as it is.
+    pub async fn run_dynamic(
+        &mut self,
+        (prepared, params): (Arc<Prepared>, Vec<Value>),
+        into: Option<&fencepost_sql::plpgsql::Into>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        let found = self.slots.get(self.body.code.found);
+        // Rows that nobody asks for are for nobody.
+        let place = (into, into.is_none());
+        Box::pin(self.run_prepared(&prepared, &params, place, cx)).await?;
+        self.slots.put(self.body.code.found, found);
+        Ok(())
+    }
+}
+
+/// The elements of an array, or its slices of some dimensions.
+fn array_loop(value: Value, ty: Type, slice: usize) -> Result<Loop, SqlError> {
+    let Some(element) = ty.element() else {
+        let message = format!("FOREACH expression must yield an array, not type {ty}");
+        return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+    };
+    let Value::Array(array) = value else {
+        return Err(SqlError::new(
+            SqlState::new(b"22004"),
+            "FOREACH expression must not be null",
+        ));
+    };
+    if slice > array.dims.len() {
+        return Err(SqlError::new(
+            SqlState::ARRAY_SUBSCRIPT_ERROR,
+            format!(
+                "slice dimension ({slice}) is out of the valid range 0..{}",
+                array.dims.len()
+            ),
+        ));
+    }
+    if slice == 0 {
+        return Ok(Loop::Array {
+            values: array.values.into_iter(),
+            ty: element,
+            any: false,
+        });
+    }
+    let dims = array.dims[array.dims.len() - slice..].to_vec();
+    let size: usize = dims.iter().map(|dim| dim.len.max(1) as usize).product();
+    let slices = array.values.chunks(size).map(|values| {
+        Value::from(Array {
+            dims: dims.clone(),
+            values: values.to_vec(),
+        })
+    });
+    Ok(Loop::Array {
+        values: slices.collect::<Vec<Value>>().into_iter(),
+        ty,
+        any: false,
+    })
+}

@@ -1,0 +1,309 @@
+//! The machine: the code of a body, step by step.
+//!
+//! Its state is all its own, so that it can be left between two steps, for a COMMIT, and gone on with in another
+//! transaction.
+
+use std::sync::Arc;
+
+use fencepost_sql::catalog::RoutineDef;
+use fencepost_sql::context::EvalContext;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::plpgsql::{Code, Op};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
+use fencepost_sql::value::Value;
+use parking_lot::Mutex;
+
+use super::Owner;
+use super::handlers::Try;
+use super::loops::Loop;
+use super::prepared::{self, Prepared};
+use super::returned::{Returned, check_query, fit, fit_row};
+use super::variables::Slots;
+use crate::exec::{Cx, Gathered};
+
+/// Steps between two looks at whether the statement is cancelled.
+const STEPS_A_BREATH: u32 = 128;
+
+/// A body with what has been planned of it.
+#[derive(Debug)]
+pub struct Body {
+    pub code: Code,
+    pub owner: Owner,
+    pub routine: Option<Arc<RoutineDef>>,
+    /// By text.
+    pub(super) kept: Mutex<Vec<Option<Arc<Prepared>>>>,
+    /// The types of `$1` and so on.
+    pub(super) given: Vec<Type>,
+}
+
+impl Body {
+    pub fn new(code: Code, owner: Owner, routine: Option<Arc<RoutineDef>>) -> Body {
+        let args = routine.iter().flat_map(|routine| &routine.args);
+        Body {
+            kept: Mutex::new(vec![None; code.texts.len()]),
+            given: args.map(|arg| arg.ty).collect(),
+            code,
+            owner,
+            routine,
+        }
+    }
+}
+
+/// What a machine stops for.
+#[derive(Debug)]
+pub enum Step {
+    /// Nothing: on with the next step.
+    Go,
+    /// It is done.
+    Done(Returned),
+    /// COMMIT
+    Commit { chain: bool },
+    /// ROLLBACK
+    Rollback { chain: bool },
+    /// A sequence has no values left here: the same step again, once it has.
+    Range(u32),
+}
+
+/// A body that runs.
+#[derive(Debug)]
+pub struct Machine {
+    pub body: Arc<Body>,
+    pub slots: Slots,
+    /// The columns that it is to give; none for one value without a name.
+    pub columns: Vec<(String, Type)>,
+    /// The next op.
+    pub next: usize,
+    pub loops: Vec<Loop>,
+    /// The blocks with handlers that it is in.
+    pub tries: Vec<Try>,
+    /// The errors whose handlers it is in.
+    pub errors: Vec<SqlError>,
+    /// ROW_COUNT
+    pub row_count: u64,
+    /// The rows of a set.
+    pub set: Vec<Vec<Value>>,
+    pub gathered: Gathered,
+    /// It may end transactions.
+    pub ends: bool,
+    /// The transaction has met a conflict, and cannot go on.
+    pub doomed: bool,
+    steps: u32,
+}
+
+impl Machine {
+    pub fn new(body: &Arc<Body>, columns: Vec<(String, Type)>) -> Machine {
+        Machine {
+            slots: Slots::new(&body.code),
+            columns,
+            next: 0,
+            loops: (0..body.code.loops).map(|_| Loop::None).collect(),
+            tries: Vec::new(),
+            errors: Vec::new(),
+            row_count: 0,
+            set: Vec::new(),
+            gathered: Gathered::default(),
+            ends: false,
+            doomed: false,
+            steps: 0,
+            body: Arc::clone(body),
+        }
+    }
+
+    /// Gives it its arguments.
+    pub fn give(&mut self, args: Vec<Value>, eval: &EvalContext) -> Result<(), SqlError> {
+        let body = Arc::clone(&self.body);
+        let all = body.routine.iter().flat_map(|routine| &routine.args);
+        let mut args = args.into_iter();
+        for (arg, variable) in all.zip(&body.code.args) {
+            if arg.mode.is_input() {
+                let value = args.next().unwrap_or_default();
+                let value = fit(value, &arg.ty, &arg.ty, eval)?;
+                self.slots.put(*variable, value);
+            }
+        }
+        self.slots.put(body.code.found, Value::Bool(false));
+        Ok(())
+    }
+
+    /// Runs until it stops for something.
+    pub async fn run(&mut self, cx: &mut Cx<'_>) -> Result<Step, Halt> {
+        loop {
+            self.steps += 1;
+            if self.steps.is_multiple_of(STEPS_A_BREATH) {
+                cx.breathe().await?;
+            }
+            let at = self.next;
+            // What a step that is run again has changed is taken back.
+            let op = self.body.code.ops.get(at);
+            let brackets = matches!(op, Some(Op::Try { .. } | Op::EndTry));
+            let before = (self.ends && !brackets && !self.doomed).then(|| cx.tx.savepoint());
+            let ran = self.step(cx).await;
+            let range = match &ran {
+                Err(Halt::Error(error)) => fencepost_sql::sequences::wanted_range(error),
+                _ => None,
+            };
+            if let Some(before) = before {
+                if range.is_some() {
+                    cx.tx.rollback_to(&before);
+                }
+                if !matches!(ran, Err(Halt::Stop(_))) {
+                    cx.tx.release(before);
+                }
+            }
+            match ran {
+                Ok(Step::Go) => {}
+                Ok(step) => return Ok(step),
+                Err(_) if self.ends && range.is_some() => {
+                    self.next = at;
+                    return Ok(Step::Range(range.unwrap_or(0)));
+                }
+                Err(halt) => {
+                    let halt = self.placed(halt, at);
+                    self.catch(halt, cx).await?;
+                }
+            }
+        }
+    }
+
+    /// Says in an error where it happened.
+    fn placed(&self, halt: Halt, at: usize) -> Halt {
+        let Halt::Error(error) = halt else {
+            return halt;
+        };
+        if prepared::is_inner(&error) {
+            return Halt::Error(error);
+        }
+        let (line, what) = self.body.code.places.get(at).copied().unwrap_or((0, ""));
+        let name = &self.body.owner.name;
+        Halt::Error(error.within(&format!("PL/pgSQL function {name} line {line} at {what}")))
+    }
+
+    async fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Halt> {
+        let body = Arc::clone(&self.body);
+        let code = &body.code;
+        let Some(op) = code.ops.get(self.next) else {
+            return Err(SqlError::internal("a jump out of the code").into());
+        };
+        self.next += 1;
+        match op {
+            Op::Jump(to) => self.next = *to,
+            Op::Unless { condition, to } => {
+                if !self.holds(*condition, cx).await? {
+                    self.next = *to;
+                }
+            }
+            Op::Declare { variable, value } => self.declare(*variable, *value, cx).await?,
+            Op::Assign { target, value } => {
+                let (value, ty) = self.value(*value, cx).await?;
+                self.assign(target, value, ty, cx).await?;
+            }
+            Op::Run {
+                text,
+                into,
+                perform,
+            } => self.statement(*text, into.as_ref(), *perform, cx).await?,
+            Op::Execute { text, using, into } => {
+                let query = self.dynamic(*text, using, cx).await?;
+                self.run_dynamic(query, into.as_ref(), cx).await?;
+            }
+            Op::RangeStart { .. }
+            | Op::RangeNext { .. }
+            | Op::RowsStart { .. }
+            | Op::RowsNext { .. }
+            | Op::ArrayStart { .. }
+            | Op::ArrayNext { .. }
+            | Op::LoopEnd { .. } => Box::pin(self.loop_step(op, cx)).await?,
+            Op::Try { handlers } => self.enter(*handlers, cx),
+            Op::EndTry => self.leave(cx),
+            Op::EndHandler => {
+                self.errors.pop();
+            }
+            Op::Raise(raise) => Box::pin(self.raise(raise, cx)).await?,
+            Op::Reraise => return Err(self.reraised().into()),
+            Op::Assert { condition, message } => {
+                Box::pin(self.check(*condition, *message, cx)).await?;
+            }
+            Op::Diagnostics { items, stacked } => {
+                for (target, item) in items {
+                    let value = self.diagnostic(*item, *stacked)?;
+                    let ty = match value {
+                        Value::Int8(_) => Type::INT8,
+                        _ => Type::TEXT,
+                    };
+                    self.assign(target, value, ty, cx).await?;
+                }
+            }
+            Op::NoCase => {
+                return Err(SqlError::new(SqlState::new(b"20000"), "case not found")
+                    .hint("CASE statement is missing ELSE part.")
+                    .into());
+            }
+            Op::Return(value) => return self.returns(*value, cx).await,
+            Op::ReturnRow(row) => return self.returns_row(*row, cx).map_err(Halt::Error),
+            Op::ReturnNext(value) => {
+                let row = match value {
+                    Some(value) => {
+                        let (value, ty) = self.value(*value, cx).await?;
+                        let to = self.lone_type();
+                        vec![fit(value, &ty, &to, cx.eval)?]
+                    }
+                    None => self.outputs(cx.eval)?,
+                };
+                self.gather(row, cx)?;
+            }
+            Op::ReturnNextRow(variable) => {
+                let row = self.slots.row(code, *variable)?.clone();
+                let to = self.wanted_columns();
+                let row = fit_row(row.values, &row.columns, &to, cx.eval)?;
+                self.gather(row, cx)?;
+            }
+            Op::ReturnQuery(source) => {
+                let rows = Box::pin(self.rows_of(source, cx)).await?;
+                check_query(&rows.columns, &self.wanted_columns())?;
+                let count = rows.rows.len() as u64;
+                let to = self.wanted_columns();
+                for row in rows.rows {
+                    let row = fit_row(row, &rows.columns, &to, cx.eval)?;
+                    self.gather(row, cx)?;
+                }
+                self.found(count);
+            }
+            Op::Open { .. } | Op::Fetch { .. } | Op::Close(_) => {
+                Box::pin(self.cursor_step(op, cx)).await?;
+            }
+            Op::Commit { chain } | Op::Rollback { chain } => {
+                if !self.ends {
+                    return Err(
+                        SqlError::new(TERMINATION, "invalid transaction termination").into(),
+                    );
+                }
+                if !self.tries.is_empty() {
+                    let what = match op {
+                        Op::Commit { .. } => "commit",
+                        _ => "roll back",
+                    };
+                    let message = format!("cannot {what} while a subtransaction is active");
+                    return Err(SqlError::new(TERMINATION, message).into());
+                }
+                let chain = *chain;
+                return Ok(match op {
+                    Op::Commit { .. } => Step::Commit { chain },
+                    _ => Step::Rollback { chain },
+                });
+            }
+            Op::End => return self.ended(cx.eval).map_err(Halt::Error),
+        }
+        Ok(Step::Go)
+    }
+
+    /// Sets FOUND and ROW_COUNT.
+    pub fn found(&mut self, count: u64) {
+        self.row_count = count;
+        let found = self.body.code.found;
+        self.slots.put(found, Value::Bool(count > 0));
+    }
+}
+
+/// 2D000
+const TERMINATION: SqlState = SqlState::new(b"2D000");

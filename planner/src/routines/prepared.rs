@@ -1,0 +1,337 @@
+//! Statements of routines: bound, planned, kept, run.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use fencepost_sql::binder::{ParamTypes, Prefer, Variable, Variables, bind_among};
+use fencepost_sql::bound::{Expr, ResultColumn, Statement};
+use fencepost_sql::catalog::{RoutineDef, Snapshot, guard_routine, guard_table};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::parser;
+use fencepost_sql::plpgsql::{Code, Named};
+use fencepost_sql::sequences::wanted_range;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
+use fencepost_sql::value::Value;
+use fencepost_txn::Mode;
+
+use super::Owner;
+use super::rows::{Rows, RowsSink};
+use super::variables::Slots;
+use crate::exec::Cx;
+use crate::plan::TablePlan;
+use crate::run::{Execution, Progress};
+use crate::statement::{Plan, check_supported, plan};
+
+/// Rows that are taken before they are counted.
+const CHUNK: usize = 1024;
+/// What the column of a lone value is called.
+pub const VALUE_NAME: &str = "?column?";
+/// Plans of one statement before a catalog that keeps changing is told.
+const PLANS_MAX: usize = 8;
+
+/// A statement that is ready to run.
+#[derive(Debug)]
+pub struct Prepared {
+    pub body: Body,
+    /// What the parameters behind those of the routine are.
+    pub references: Vec<(Named, Type)>,
+}
+
+/// What a statement does.
+#[derive(Debug)]
+pub enum Body {
+    /// One value, by itself.
+    Value(Expr),
+    /// It runs by a plan.
+    Planned(Box<Planned>),
+    /// It is for the catalog, the settings, or a procedure.
+    Utility(Box<Statement>),
+}
+
+/// A plan with what it uses.
+#[derive(Debug)]
+pub struct Planned {
+    pub plan: Plan,
+    pub tables: Vec<Arc<TablePlan>>,
+    /// The columns of its rows, if it gives some.
+    pub columns: Option<Vec<(String, Type)>>,
+    /// The version of the catalog, where it holds for that alone.
+    pub watched: Option<u64>,
+}
+
+/// The variables of a scope, as far as a statement names them.
+struct Seen<'a> {
+    code: &'a Code,
+    scope: usize,
+    slots: &'a Slots,
+    /// How many parameters come before them.
+    before: usize,
+    taken: RefCell<Vec<(Named, Type)>>,
+}
+
+impl Seen<'_> {
+    fn take(&self, named: Named) -> Result<Variable, SqlError> {
+        let ty = self.slots.type_of(self.code, &named)?;
+        let mut taken = self.taken.borrow_mut();
+        let known = taken.iter().position(|(of, _)| *of == named);
+        let place = known.unwrap_or_else(|| {
+            taken.push((named, ty));
+            taken.len() - 1
+        });
+        Ok(Variable {
+            param: self.before + place,
+            ty,
+        })
+    }
+}
+
+impl Variables for Seen<'_> {
+    fn find(&self, path: &[String]) -> Result<Option<Variable>, SqlError> {
+        match self.code.named(self.scope, path) {
+            None => Ok(None),
+            Some(Named::Variable(variable)) if self.code.is_row(variable) => Ok(None),
+            Some(named) => self.take(named).map(Some),
+        }
+    }
+
+    fn fields(&self, path: &[String]) -> Result<Option<Vec<(String, Variable)>>, SqlError> {
+        let Some(Named::Variable(row)) = self.code.named(self.scope, path) else {
+            return Ok(None);
+        };
+        if !self.code.is_row(row) {
+            return Ok(None);
+        }
+        let names = self.slots.field_names(self.code, row)?;
+        let mut fields = Vec::with_capacity(names.len());
+        for name in names {
+            let field = self.take(Named::Field(row, name.clone()))?;
+            fields.push((name, field));
+        }
+        Ok(Some(fields))
+    }
+
+    fn prefer(&self) -> Prefer {
+        self.code.prefer
+    }
+}
+
+/// Where the names of a statement stand.
+pub struct Place<'a> {
+    pub code: &'a Code,
+    pub scope: usize,
+    pub slots: &'a Slots,
+}
+
+impl Prepared {
+    /// Binds and plans the one statement of a text. `given` are the types of its parameters.
+    pub fn of(
+        text: &str,
+        given: &[Type],
+        place: Option<Place<'_>>,
+        (cx, snapshot): (&Cx<'_>, &Snapshot),
+    ) -> Result<Prepared, SqlError> {
+        let mut statements = parser::parse(text)?;
+        let Some(parsed) = statements.pop() else {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "an empty statement"));
+        };
+        if !statements.is_empty() {
+            return Err(SqlError::unsupported("several statements in one EXECUTE"));
+        }
+        let mut types = ParamTypes::declared(given.to_vec());
+        let seen = place.map(|place| Seen {
+            code: place.code,
+            scope: place.scope,
+            slots: place.slots,
+            before: given.len(),
+            taken: RefCell::default(),
+        });
+        let variables = seen.as_ref().map(|seen| seen as &dyn Variables);
+        let bound = bind_among(&parsed, snapshot, (&mut types, variables), cx.eval)?;
+        let references = seen.map_or_else(Vec::new, |seen| seen.taken.into_inner());
+        if types.len() > given.len() + references.len() {
+            return Err(SqlError::new(
+                SqlState::UNDEFINED_PARAMETER,
+                format!("there is no parameter ${}", given.len() + 1),
+            ));
+        }
+        let watched = types.watches_catalog().then(|| snapshot.version());
+        Prepared::planned(bound, references, watched)
+    }
+
+    /// Plans a statement.
+    pub fn planned(
+        bound: Statement,
+        references: Vec<(Named, Type)>,
+        watched: Option<u64>,
+    ) -> Result<Prepared, SqlError> {
+        check_supported(&bound)?;
+        let of = |column: ResultColumn| (column.name, column.ty);
+        let columns = bound.columns().map(|c| c.into_iter().map(of).collect());
+        let body = match plan(bound) {
+            Ok(Plan::Row(mut row))
+                if row.visible == 1 && row.queries.is_none() && watched.is_none() =>
+            {
+                Body::Value(row.targets.swap_remove(0).expr)
+            }
+            Ok(plan) => Body::Planned(Box::new(Planned {
+                tables: plan.tables(),
+                plan,
+                columns,
+                watched,
+            })),
+            Err(utility) => Body::Utility(utility),
+        };
+        Ok(Prepared { body, references })
+    }
+}
+
+/// Puts what a plan uses into the read set; false where something is not as it was planned with.
+pub async fn guard(planned: &Planned, cx: &mut Cx<'_>) -> Result<bool, Halt> {
+    if let (Some(version), Some(catalog)) = (planned.watched, &cx.eval.database_catalog) {
+        let catalog = Arc::clone(catalog);
+        if !catalog.is_still(cx.tx, version).await? {
+            return Ok(false);
+        }
+    }
+    for table in &planned.tables {
+        if !guard_table(cx.tx, &table.def).await? {
+            return Ok(false);
+        }
+    }
+    for routine in planned.plan.routines() {
+        let routine: &RoutineDef = routine;
+        if !guard_routine(cx.tx, routine).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The catalog to plan with, the newest as the transaction sees it where `again`.
+pub async fn snapshot(cx: &mut Cx<'_>, again: bool) -> Result<Arc<Snapshot>, Halt> {
+    match (again, &cx.eval.database_catalog) {
+        (true, Some(catalog)) if !cx.eval.has_private() => {
+            let catalog = Arc::clone(catalog);
+            catalog.snapshot(cx.tx).await
+        }
+        _ => Ok(cx.eval.catalog()),
+    }
+}
+
+/// Prepares by `prepare`, and once more with a newer catalog where that fails.
+pub async fn prepared_by(
+    cx: &mut Cx<'_>,
+    again: bool,
+    prepare: &(dyn Fn(&Cx<'_>, &Snapshot) -> Result<Prepared, SqlError> + Send + Sync),
+) -> Result<Arc<Prepared>, Halt> {
+    let known = snapshot(cx, again).await?;
+    let error = match prepare(cx, &known) {
+        Ok(prepared) => return Ok(Arc::new(prepared)),
+        Err(error) if again => return Err(error.into()),
+        Err(error) => error,
+    };
+    let newest = snapshot(cx, true).await?;
+    match newest.version() == known.version() {
+        true => Err(error.into()),
+        false => Ok(Arc::new(prepare(cx, &newest)?)),
+    }
+}
+
+/// Prepares and guards a statement by `prepare`, which `kept` may have done already.
+pub async fn ready(
+    cx: &mut Cx<'_>,
+    kept: Option<Arc<Prepared>>,
+    prepare: &(dyn Fn(&Cx<'_>, &Snapshot) -> Result<Prepared, SqlError> + Send + Sync),
+) -> Result<Arc<Prepared>, Halt> {
+    let mut prepared = match kept {
+        Some(kept) => kept,
+        None => prepared_by(cx, false, prepare).await?,
+    };
+    for _ in 0..PLANS_MAX {
+        let Body::Planned(planned) = &prepared.body else {
+            return Ok(prepared);
+        };
+        if guard(planned, cx).await? {
+            return Ok(prepared);
+        }
+        prepared = prepared_by(cx, true, prepare).await?;
+    }
+    Err(Halt::Stale)
+}
+
+/// Runs a plan that is guarded. Of a query no more rows are taken than are `wanted`; how many rows there were or were
+/// changed comes with them.
+pub async fn run(
+    planned: &Planned,
+    params: &[Value],
+    owner: &Owner,
+    cx: &mut Cx<'_>,
+    wanted: usize,
+) -> Result<(Rows, u64), Halt> {
+    let plan = &planned.plan;
+    let refused = match plan {
+        Plan::CopyIn(_) => Some("COPY FROM"),
+        Plan::CopyOut(..) => Some("COPY TO"),
+        _ => None,
+    };
+    if let Some(refused) = refused {
+        let message = format!("{refused} in a function");
+        return Err(SqlError::unsupported(message).into());
+    }
+    if plan.is_write() {
+        if !owner.writes {
+            let message = format!(
+                "{} is not allowed in a non-volatile function",
+                plan.command()
+            );
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+        }
+        if cx.tx.mode() == Mode::ReadOnly {
+            let command = plan.command();
+            let message = format!("cannot execute {command} in a read-only transaction");
+            return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
+        }
+    }
+    let mut sink = RowsSink::default();
+    let mut execution = Execution::default();
+    let mut inner = cx.within(params);
+    let step = match plan {
+        Plan::Row(_) | Plan::Point(_) | Plan::Select(_) => CHUNK.min(wanted),
+        _ => 0,
+    };
+    let mut kept = 0;
+    let count = loop {
+        let ran = execution.run(plan, &mut inner, &mut sink, step).await;
+        let progress = match ran {
+            Ok(progress) => progress,
+            Err(halt) => {
+                execution.close(&mut inner);
+                return Err(halt);
+            }
+        };
+        sink.count(&mut inner)?;
+        // What the rows take is not the plan's to give back.
+        kept += std::mem::take(&mut inner.held);
+        match progress {
+            Progress::Done(count) if step == 0 => break count,
+            Progress::Done(_) => break sink.rows.len() as u64,
+            Progress::Suspended if sink.rows.len() >= wanted => {
+                execution.close(&mut inner);
+                break sink.rows.len() as u64;
+            }
+            Progress::Suspended => {}
+        }
+    };
+    cx.held += kept;
+    let rows = Rows {
+        columns: planned.columns.clone().unwrap_or_default(),
+        rows: sink.rows,
+    };
+    Ok((rows, count))
+}
+
+/// Is an error one that the session deals with, and nobody is told of?
+pub fn is_inner(error: &SqlError) -> bool {
+    wanted_range(error).is_some()
+}

@@ -1,0 +1,155 @@
+//! CALL and DO of a client: they may end the transaction that they are in, and go on in the next.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{RoutineCall, Statement};
+use fencepost_sql::catalog::{Language, guard_routine};
+use fencepost_sql::error::SqlError;
+use fencepost_sql::plpgsql::{Header, compile};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::{Type, TypeKind};
+use fencepost_sql::value::Value;
+
+use super::Owner;
+use super::call::{Compiled, compiled, run_routine};
+use super::machine::{Body, Machine, Step};
+use super::prepared::snapshot;
+use super::returned::Returned;
+use crate::exec::Cx;
+
+/// A call on its way.
+#[derive(Debug)]
+pub struct Procedure(State);
+
+#[derive(Debug)]
+enum State {
+    Machine(Box<Machine>),
+    /// It has run already: one in SQL ends no transactions.
+    Over(Option<Vec<Value>>),
+}
+
+/// What a call has stopped for.
+#[derive(Debug)]
+pub enum Paused {
+    /// It is done, and gives this row.
+    Done(Option<Vec<Value>>),
+    /// COMMIT, with AND CHAIN or without.
+    Commit {
+        /// AND CHAIN
+        chain: bool,
+    },
+    /// ROLLBACK, with AND CHAIN or without.
+    Rollback {
+        /// AND CHAIN
+        chain: bool,
+    },
+    /// The sequence of this number has no values left here.
+    Range(u32),
+}
+
+/// The code of a DO.
+pub async fn anonymous(body: &str, cx: &mut Cx<'_>) -> Result<Body, Halt> {
+    const NAME: &str = "inline_code_block";
+    let result = fencepost_sql::catalog::RoutineResult {
+        ty: Type::of(TypeKind::Void),
+        set: false,
+        trigger: false,
+        table: None,
+        columns: Vec::new(),
+        record: false,
+    };
+    let header = Header {
+        name: NAME,
+        args: &[],
+        result: &result,
+        procedure: true,
+    };
+    let known = snapshot(cx, false).await?;
+    let code = match compile(body, header, &*known) {
+        Ok(code) => code,
+        Err(_) => {
+            let newest = snapshot(cx, true).await?;
+            compile(body, header, &*newest)?
+        }
+    };
+    let owner = Owner {
+        name: NAME.into(),
+        writes: true,
+    };
+    Ok(Body::new(code, owner, None))
+}
+
+impl Procedure {
+    /// Begins a CALL or a DO; it may end transactions if it `ends` them.
+    pub async fn begin(
+        statement: &Statement,
+        ends: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<Procedure, Halt> {
+        let mut machine = match statement {
+            Statement::Do(body) => Machine::new(&Arc::new(anonymous(body, cx).await?), Vec::new()),
+            Statement::Call(call) => match Procedure::called(call, cx).await? {
+                State::Machine(machine) => *machine,
+                over => return Ok(Procedure(over)),
+            },
+            _ => return Err(SqlError::internal("not a call").into()),
+        };
+        machine.ends = ends;
+        Ok(Procedure(State::Machine(Box::new(machine))))
+    }
+
+    async fn called(call: &RoutineCall, cx: &mut Cx<'_>) -> Result<State, Halt> {
+        if !guard_routine(cx.tx, &call.routine).await? {
+            return Err(Halt::Stale);
+        }
+        let mut args = Vec::with_capacity(call.args.len());
+        for arg in &call.args {
+            args.push(cx.deep_value(arg, &[]).await?);
+        }
+        // One that acts for its owner ends no transactions either.
+        if call.routine.language == Language::Sql || call.routine.definer {
+            let ran = run_routine(&call.routine, args, &call.columns, cx).await?;
+            return Ok(State::Over(match ran {
+                Returned::Row(row) => row,
+                Returned::Set(_) => None,
+            }));
+        }
+        let Compiled::PlPgSql(body) = compiled(&call.routine, cx).await? else {
+            return Err(SqlError::internal("a procedure of another language").into());
+        };
+        let mut machine = Machine::new(&body, call.columns.clone());
+        machine.give(args, cx.eval)?;
+        Ok(State::Machine(Box::new(machine)))
+    }
+
+    /// Runs on until it stops for something.
+    pub async fn run(&mut self, cx: &mut Cx<'_>) -> Result<Paused, Halt> {
+        match &mut self.0 {
+            State::Over(row) => Ok(Paused::Done(row.take())),
+            State::Machine(machine) => {
+                cx.scratch.routines.enter()?;
+                let ran = Box::pin(machine.run(cx)).await;
+                cx.scratch.routines.leave();
+                Ok(match ran? {
+                    Step::Commit { chain } => Paused::Commit { chain },
+                    Step::Rollback { chain } => Paused::Rollback { chain },
+                    Step::Range(id) => Paused::Range(id),
+                    Step::Done(Returned::Row(row)) => Paused::Done(row),
+                    Step::Done(Returned::Set(_)) | Step::Go => Paused::Done(None),
+                })
+            }
+        }
+    }
+
+    /// Has it met a conflict that its transaction cannot go on from?
+    pub fn is_doomed(&self) -> bool {
+        matches!(&self.0, State::Machine(machine) if machine.doomed)
+    }
+
+    /// Another transaction has begun.
+    pub fn renew(&mut self) {
+        if let State::Machine(machine) = &mut self.0 {
+            machine.doomed = false;
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a routine has given, and giving it the form that was declared.
+
+use fencepost_sql::context::EvalContext;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::functions::{CastContext, assign, cast_context};
+use fencepost_sql::types::{Type, text_in, to_text};
+use fencepost_sql::value::Value;
+
+/// What a routine has given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Returned {
+    /// One row, or one value. `None` is no row at all, which is NULL.
+    Row(Option<Vec<Value>>),
+    /// A set of rows.
+    Set(Vec<Vec<Value>>),
+}
+
+impl Returned {
+    /// The one value.
+    pub fn into_value(self) -> Value {
+        let row = match self {
+            Returned::Row(row) => row,
+            Returned::Set(rows) => rows.into_iter().next(),
+        };
+        row.and_then(|row| row.into_iter().next())
+            .unwrap_or_default()
+    }
+
+    /// The rows, of so many columns.
+    pub fn into_rows(self, width: usize) -> Vec<Vec<Value>> {
+        match self {
+            Returned::Row(Some(row)) => vec![row],
+            Returned::Row(None) => vec![vec![Value::Null; width]],
+            Returned::Set(rows) => rows,
+        }
+    }
+}
+
+/// A value as a variable or a result of another type has it: by an assignment's cast, or else by way of its text.
+pub fn fit(value: Value, from: &Type, to: &Type, eval: &EvalContext) -> Result<Value, SqlError> {
+    if value.is_null() || to.kind == fencepost_sql::types::TypeKind::Void || *to == Type::UNKNOWN {
+        return Ok(value);
+    }
+    if from.kind == to.kind && to.typmod == -1 {
+        return Ok(value);
+    }
+    match cast_context(from.kind, to.kind) {
+        Some(needed) if needed <= CastContext::Assignment => assign(value, from, to, eval),
+        _ => text_in(to, &to_text(&value, from, &eval.settings), &eval.settings),
+    }
+}
+
+/// A row as the columns that were declared have it; 42804 where it is none of theirs.
+pub fn fit_row(
+    row: Vec<Value>,
+    from: &[(String, Type)],
+    to: &[(String, Type)],
+    eval: &EvalContext,
+) -> Result<Vec<Value>, SqlError> {
+    if from.len() != to.len() {
+        return Err(mismatch().detail(format!(
+            "Number of returned columns ({}) does not match expected column count ({}).",
+            from.len(),
+            to.len()
+        )));
+    }
+    let mut fitted = Vec::with_capacity(row.len());
+    for ((value, (_, from)), (_, to)) in row.into_iter().zip(from).zip(to) {
+        fitted.push(fit(value, from, to, eval)?);
+    }
+    Ok(fitted)
+}
+
+/// 42804
+pub fn mismatch() -> SqlError {
+    SqlError::new(
+        SqlState::DATATYPE_MISMATCH,
+        "returned record type does not match expected record type",
+    )
+}
+
+/// RETURN QUERY: types must be those that were declared.
+pub fn check_query(from: &[(String, Type)], to: &[(String, Type)]) -> Result<(), SqlError> {
+    let refused = || {
+        SqlError::new(
+            SqlState::DATATYPE_MISMATCH,
+            "structure of query does not match function result type",
+        )
+    };
+    if from.len() != to.len() {
+        return Err(refused().detail(format!(
+            "Number of returned columns ({}) does not match expected column count ({}).",
+            from.len(),
+            to.len()
+        )));
+    }
+    for (nth, ((_, from), (_, to))) in from.iter().zip(to).enumerate() {
+        if from.kind != to.kind && *from != Type::UNKNOWN {
+            return Err(refused().detail(format!(
+                "Returned type {from} does not match expected type {to} in column {}.",
+                nth + 1
+            )));
+        }
+    }
+    Ok(())
+}

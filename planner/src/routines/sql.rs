@@ -1,0 +1,159 @@
+//! Functions in SQL: their statements one after the other, the last of which gives the result.
+
+use std::sync::Arc;
+
+use fencepost_sql::binder::bind_body;
+use fencepost_sql::catalog::RoutineDef;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::{Type, TypeKind};
+use fencepost_sql::value::Value;
+
+use super::Owner;
+use super::prepared::{Body, Prepared, guard, run, snapshot};
+use super::returned::{Returned, fit, fit_row};
+use super::utility::run_utility;
+use crate::ddl::ddl_command;
+use crate::exec::Cx;
+
+/// Plans of one body before a catalog that keeps changing is told.
+const PLANS_MAX: usize = 8;
+
+/// The statements of a function, planned.
+#[derive(Debug)]
+pub struct SqlBody {
+    owner: Owner,
+    statements: Vec<Prepared>,
+}
+
+impl SqlBody {
+    /// Binds and plans a body.
+    pub async fn of(
+        routine: &RoutineDef,
+        owner: Owner,
+        again: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<SqlBody, Halt> {
+        let mut catalog = snapshot(cx, again).await?;
+        let text = (routine.body.as_str(), routine.atomic);
+        let of = (routine.name.as_str(), &routine.args[..], &routine.result);
+        let mut bound = bind_body(text, of, &*catalog, cx.eval);
+        if bound.is_err() && !again {
+            catalog = snapshot(cx, true).await?;
+            bound = bind_body(text, of, &*catalog, cx.eval);
+        }
+        let planned = bound?.statements.into_iter();
+        let planned = planned.map(|(statement, watches)| {
+            Prepared::planned(statement, Vec::new(), watches.then(|| catalog.version()))
+        });
+        Ok(SqlBody {
+            owner,
+            statements: planned.collect::<Result<_, SqlError>>()?,
+        })
+    }
+
+    /// Runs the function.
+    pub async fn run(
+        self: Arc<Self>,
+        routine: &Arc<RoutineDef>,
+        args: &[Value],
+        columns: &[(String, Type)],
+        cx: &mut Cx<'_>,
+    ) -> Result<Returned, Halt> {
+        let mut body = self;
+        let mut returned = Returned::Row(None);
+        for nth in 0..body.statements.len() {
+            let mut planned = 0;
+            while let Some(Prepared {
+                body: Body::Planned(plan),
+                ..
+            }) = body.statements.get(nth)
+                && !guard(plan, cx).await?
+            {
+                planned += 1;
+                if planned > PLANS_MAX {
+                    return Err(Halt::Stale);
+                }
+                let owner = body.owner.clone();
+                body = Arc::new(SqlBody::of(routine, owner, true, cx).await?);
+                let compiled = super::call::Compiled::Sql(Arc::clone(&body));
+                let acting = cx.eval.acting();
+                cx.scratch.routines.keep(routine, acting, &compiled);
+            }
+            let last = nth + 1 == body.statements.len();
+            let ran = Box::pin(body.statement(nth, (routine, args, columns), last, cx)).await;
+            returned = ran.map_err(|halt| match halt {
+                Halt::Error(error) => {
+                    let place = format!("SQL function \"{}\" statement {}", routine.name, nth + 1);
+                    Halt::Error(error.within(&place))
+                }
+                halt => halt,
+            })?;
+        }
+        Ok(returned)
+    }
+
+    async fn statement(
+        &self,
+        nth: usize,
+        (routine, args, columns): (&RoutineDef, &[Value], &[(String, Type)]),
+        last: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<Returned, Halt> {
+        let result = &routine.result;
+        let void = columns.is_empty() && result.ty.kind == TypeKind::Void;
+        let nothing = match result.set {
+            true => Returned::Set(Vec::new()),
+            false => Returned::Row(None),
+        };
+        match &self.statements[nth].body {
+            Body::Value(expr) => {
+                let value = cx.value_with(expr, args).await?;
+                if !last || void {
+                    return Ok(nothing);
+                }
+                let to = columns.first().map_or(&result.ty, |(_, ty)| ty);
+                let row = vec![fit(value, &expr.ty, to, cx.eval)?];
+                Ok(match result.set {
+                    true => Returned::Set(vec![row]),
+                    false => Returned::Row(Some(row)),
+                })
+            }
+            Body::Planned(planned) => {
+                let one = last && !result.set && !void;
+                let wanted = if one { 1 } else { usize::MAX };
+                let (rows, _) = run(planned, args, &self.owner, cx, wanted).await?;
+                if !last || void {
+                    return Ok(nothing);
+                }
+                let lone = [(String::new(), result.ty)];
+                let to = if columns.is_empty() {
+                    &lone[..]
+                } else {
+                    columns
+                };
+                let mut fitted = Vec::with_capacity(rows.rows.len());
+                for row in rows.rows {
+                    fitted.push(fit_row(row, &rows.columns, to, cx.eval)?);
+                }
+                Ok(match result.set {
+                    true => Returned::Set(fitted),
+                    false => Returned::Row(fitted.into_iter().next()),
+                })
+            }
+            Body::Utility(statement) if ddl_command(statement).is_some() => {
+                // What it changes is as the transaction sees it.
+                let owner = self.owner.clone();
+                let again = SqlBody::of(routine, owner, true, cx).await?;
+                if let Some(Body::Utility(statement)) = again.statements.get(nth).map(|s| &s.body) {
+                    run_utility(statement, args, &self.owner, cx).await?;
+                }
+                Ok(nothing)
+            }
+            Body::Utility(statement) => {
+                run_utility(statement, args, &self.owner, cx).await?;
+                Ok(nothing)
+            }
+        }
+    }
+}

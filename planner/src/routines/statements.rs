@@ -1,0 +1,261 @@
+//! The expressions and statements of SQL in a body: prepared with the variables as they are, and run.
+//!
+//! What has been prepared is kept with the body for as long as the variables that it names have the same types.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{Node, RoutineCall, Statement};
+use fencepost_sql::catalog::Snapshot;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::plpgsql::{Into, Named, Target};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
+use fencepost_sql::value::Value;
+
+use super::machine::Machine;
+use super::prepared::{self, Body as What, Place, Prepared, prepared_by};
+use super::returned::fit;
+use super::rows::Rows;
+use super::utility::run_utility;
+use crate::ddl::ddl_command;
+use crate::exec::Cx;
+
+impl Machine {
+    /// The types of what `$1` and so on are, and the variables that a text names, as they are now.
+    pub async fn ready(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<Arc<Prepared>, Halt> {
+        let body = Arc::clone(&self.body);
+        let code = &body.code;
+        let kept = body.kept.lock().get(text).cloned().flatten();
+        let slots = &self.slots;
+        let same =
+            |(named, ty): &(Named, Type)| slots.type_of(code, named).is_ok_and(|now| now == *ty);
+        let kept = kept.filter(|kept| kept.references.iter().all(same));
+        let known = kept.clone();
+        let of = &code.texts[text];
+        let prepare = |cx: &Cx<'_>, snapshot: &Snapshot| {
+            let place = Place {
+                code,
+                scope: of.scope,
+                slots,
+            };
+            let made = Prepared::of(&of.sql, &body.given, Some(place), (cx, snapshot));
+            made.map_err(SqlError::without_position)
+        };
+        let prepared = match &kept {
+            // DDL is bound with the catalog as the transaction sees it.
+            Some(kept) if is_ddl(kept) => prepared_by(cx, true, &prepare).await?,
+            _ => prepared::ready(cx, kept, &prepare).await?,
+        };
+        let prepared = match known.is_none() && is_ddl(&prepared) {
+            true => prepared_by(cx, true, &prepare).await?,
+            false => prepared,
+        };
+        if known.is_none_or(|known| !Arc::ptr_eq(&known, &prepared))
+            && let Some(place) = body.kept.lock().get_mut(text)
+        {
+            *place = Some(Arc::clone(&prepared));
+        }
+        Ok(prepared)
+    }
+
+    /// The parameters of a statement.
+    pub fn params(&self, prepared: &Prepared) -> Result<Vec<Value>, SqlError> {
+        let code = &self.body.code;
+        let given = code.args.iter().map(|arg| self.slots.get(*arg));
+        let mut params: Vec<Value> = given.collect();
+        for (named, _) in &prepared.references {
+            params.push(self.slots.value_of(code, named)?);
+        }
+        Ok(params)
+    }
+
+    /// The value of an expression, and its type.
+    pub async fn value(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<(Value, Type), Halt> {
+        let prepared = self.ready(text, cx).await?;
+        let params = self.params(&prepared)?;
+        match &prepared.body {
+            What::Value(expr) => {
+                let value = cx.value_with(expr, &params).await?;
+                Ok((value, expr.ty))
+            }
+            What::Planned(planned) => {
+                let owner = &self.body.owner;
+                let ran = Box::pin(prepared::run(planned, &params, owner, cx, 2));
+                let (rows, _) = ran.await?;
+                let [(_, ty)] = rows.columns.as_slice() else {
+                    let message = format!("query returned {} columns", rows.columns.len());
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into());
+                };
+                if rows.rows.len() > 1 {
+                    return Err(SqlError::new(
+                        SqlState::CARDINALITY_VIOLATION,
+                        "query returned more than one row",
+                    )
+                    .into());
+                }
+                let value = rows.rows.into_iter().next();
+                let value = value.and_then(|row| row.into_iter().next());
+                Ok((value.unwrap_or_default(), *ty))
+            }
+            What::Utility(_) => {
+                Err(SqlError::new(SqlState::SYNTAX_ERROR, "not an expression").into())
+            }
+        }
+    }
+
+    /// Does a condition hold? NULL does not.
+    pub async fn holds(&mut self, text: usize, cx: &mut Cx<'_>) -> Result<bool, Halt> {
+        let (value, ty) = self.value(text, cx).await?;
+        let value = fit(value, &ty, &Type::BOOL, cx.eval)?;
+        Ok(value.as_bool() == Some(true))
+    }
+
+    /// A statement of SQL.
+    pub async fn statement(
+        &mut self,
+        text: usize,
+        into: Option<&Into>,
+        perform: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        let prepared = self.ready(text, cx).await?;
+        let params = self.params(&prepared)?;
+        let place = (into, perform);
+        Box::pin(self.run_prepared(&prepared, &params, place, cx)).await
+    }
+
+    /// Runs a statement, and puts its row where it belongs.
+    pub async fn run_prepared(
+        &mut self,
+        prepared: &Prepared,
+        params: &[Value],
+        (into, perform): (Option<&Into>, bool),
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        let owner = self.body.owner.clone();
+        let (rows, count, changes) = match &prepared.body {
+            What::Value(expr) => {
+                let value = cx.value_with(expr, params).await?;
+                let rows = Rows {
+                    columns: vec![(String::new(), expr.ty)],
+                    rows: vec![vec![value]],
+                };
+                (rows, 1, false)
+            }
+            What::Planned(planned) => {
+                let changes = planned.plan.is_write();
+                let wanted = match into {
+                    Some(into) if into.strict || changes => 2,
+                    Some(_) => 1,
+                    None => usize::MAX,
+                };
+                let (rows, count) = prepared::run(planned, params, &owner, cx, wanted).await?;
+                (rows, count, changes)
+            }
+            What::Utility(statement) => {
+                if let Statement::Call(call) = &**statement {
+                    return self.call(call, prepared, params, cx).await;
+                }
+                if into.is_some() {
+                    return Err(no_rows_to_give().into());
+                }
+                run_utility(statement, params, &owner, cx).await?;
+                self.row_count = 0;
+                return Ok(());
+            }
+        };
+        let gives = match &prepared.body {
+            What::Planned(planned) => planned.columns.is_some(),
+            _ => true,
+        };
+        match into {
+            Some(_) if !gives => return Err(no_rows_to_give().into()),
+            Some(into) => {
+                if (into.strict || changes) && rows.rows.len() > 1 {
+                    return Err(SqlError::new(
+                        SqlState::new(b"P0003"),
+                        "query returned more than one row",
+                    )
+                    .hint("Make sure the query returns a single row, or use LIMIT 1.")
+                    .into());
+                }
+                if into.strict && rows.rows.is_empty() {
+                    let state = SqlState::new(b"P0002");
+                    return Err(SqlError::new(state, "query returned no rows").into());
+                }
+                let count = if changes {
+                    count
+                } else {
+                    rows.rows.len() as u64
+                };
+                let first = rows.rows.into_iter().next();
+                self.assign_row(into, first, &rows.columns, cx).await?;
+                self.found(count);
+            }
+            None if gives && !perform => {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "query has no destination for result data",
+                )
+                .hint("If you want to discard the results of a SELECT, use PERFORM instead.")
+                .into());
+            }
+            None => self.found(count),
+        }
+        Ok(())
+    }
+
+    /// CALL within a body: what comes out goes to the variables that were given.
+    async fn call(
+        &mut self,
+        call: &RoutineCall,
+        prepared: &Prepared,
+        params: &[Value],
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Halt> {
+        let mut targets = Vec::new();
+        let inputs = call.routine.inputs().zip(&call.args);
+        for (arg, given) in inputs.filter(|(arg, _)| arg.mode.is_output()) {
+            let named = match given.node {
+                Node::Param(param) => param
+                    .checked_sub(self.body.code.args.len())
+                    .and_then(|nth| prepared.references.get(nth)),
+                _ => None,
+            };
+            let Some((named, _)) = named else {
+                let message = format!(
+                    "procedure parameter \"{}\" is an output parameter but corresponding argument is not writable",
+                    arg.name
+                );
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).into());
+            };
+            targets.push(match named {
+                Named::Variable(variable) => Target::Variable(*variable),
+                Named::Field(row, field) => Target::Field(*row, field.clone()),
+            });
+        }
+        if targets.len() != call.columns.len() {
+            return Err(SqlError::unsupported("OUT arguments of CALL in a body").into());
+        }
+        let owner = self.body.owner.clone();
+        let statement = Statement::Call(Box::new(call.clone()));
+        let row = Box::pin(run_utility(&statement, params, &owner, cx)).await?;
+        if let Some(row) = row {
+            for ((target, value), (_, ty)) in targets.iter().zip(row).zip(&call.columns) {
+                self.assign(target, value, *ty, cx).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_ddl(prepared: &Prepared) -> bool {
+    matches!(&prepared.body, What::Utility(statement) if ddl_command(statement).is_some())
+}
+
+fn no_rows_to_give() -> SqlError {
+    SqlError::new(
+        SqlState::SYNTAX_ERROR,
+        "INTO used with a command that cannot return data",
+    )
+}

@@ -1,0 +1,166 @@
+//! Functions of triggers: what they are told, and what they give back.
+//!
+//! NEW and OLD have the columns of the table always; the one that there is not has no values (it reads as NULL, and to
+//! return it is to return NULL).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fencepost_sql::bound::Trigger;
+use fencepost_sql::catalog::{Event, TableDef};
+use fencepost_sql::context::EvalContext;
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::plpgsql::TriggerVariables;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::types::Type;
+use fencepost_sql::value::{Array, Value};
+
+use super::call::{Acting, Compiled, compiled};
+use super::machine::{Body, Machine};
+use super::returned::Returned;
+use super::variables::{Row, Slot};
+use crate::exec::Cx;
+
+/// A call of a trigger.
+#[derive(Clone, Copy, Debug)]
+pub struct TriggerCall<'a> {
+    /// Which.
+    pub trigger: &'a Trigger,
+    /// The table whose rows change.
+    pub table: &'a TableDef,
+    /// What happens to them.
+    pub event: Event,
+    /// The row before, if there is one.
+    pub old: Option<&'a [Value]>,
+    /// The row behind, if there is one.
+    pub new: Option<&'a [Value]>,
+}
+
+/// A call under way: it gives the row, `None` for NULL.
+type Called<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<Value>>, Halt>> + Send + 'a>>;
+
+/// Counts how deep triggers are, for `pg_trigger_depth()`.
+struct Depth<'a>(&'a EvalContext);
+
+impl<'a> Depth<'a> {
+    fn enter(eval: &'a EvalContext) -> Depth<'a> {
+        eval.trigger_depth.fetch_add(1, Ordering::Relaxed);
+        Depth(eval)
+    }
+}
+
+impl Drop for Depth<'_> {
+    fn drop(&mut self) {
+        self.0.trigger_depth.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs the function of a trigger.
+pub fn call_trigger<'a>(call: TriggerCall<'a>, cx: &'a mut Cx<'_>) -> Called<'a> {
+    Box::pin(run(call, cx))
+}
+
+async fn run(call: TriggerCall<'_>, cx: &mut Cx<'_>) -> Result<Option<Vec<Value>>, Halt> {
+    let _acting = Acting::of(&call.trigger.routine, cx.eval);
+    let Compiled::PlPgSql(body) = compiled(&call.trigger.routine, cx).await? else {
+        return Err(SqlError::internal("a trigger in SQL").into());
+    };
+    cx.scratch.routines.enter()?;
+    let depth = Depth::enter(cx.eval);
+    let before = cx.held;
+    let mut machine = machine_of(&body, call);
+    let returned = machine.run_through(cx).await;
+    drop(depth);
+    cx.scratch.routines.leave();
+    let held = std::mem::replace(&mut cx.held, before).saturating_sub(before);
+    cx.tx.release_memory(held);
+    match returned? {
+        Returned::Row(row) => Ok(row),
+        Returned::Set(_) => Err(SqlError::internal("a trigger that gives a set").into()),
+    }
+}
+
+fn machine_of(body: &Arc<Body>, call: TriggerCall<'_>) -> Machine {
+    let columns = call.table.columns.iter();
+    let columns: Vec<(String, Type)> = columns.map(|c| (c.name.clone(), c.ty)).collect();
+    let given = if call.trigger.def.row {
+        columns.clone()
+    } else {
+        Vec::new()
+    };
+    let mut machine = Machine::new(body, given);
+    machine.slots.put(body.code.found, Value::Bool(false));
+    if let Some(variables) = &body.code.trigger {
+        tell(&mut machine, variables, call, columns);
+    }
+    machine
+}
+
+/// Gives the variables of a trigger's function their values.
+fn tell(
+    machine: &mut Machine,
+    variables: &TriggerVariables,
+    call: TriggerCall<'_>,
+    columns: Vec<(String, Type)>,
+) {
+    let def = &call.trigger.def;
+    let slots = &mut machine.slots;
+    for (variable, row) in [(variables.new, call.new), (variables.old, call.old)] {
+        slots.0[variable] = Slot::Row(Some(Row {
+            columns: columns.clone(),
+            values: row.map_or_else(Vec::new, <[Value]>::to_vec),
+        }));
+    }
+    let level = if def.row { "ROW" } else { "STATEMENT" };
+    slots.put(variables.name, Value::text(&def.name));
+    slots.put(variables.when, Value::text(def.timing.written()));
+    slots.put(variables.level, Value::text(level));
+    slots.put(variables.op, Value::text(call.event.written()));
+    slots.put(variables.relname, Value::text(&call.table.name));
+    slots.put(variables.table_name, Value::text(&call.table.name));
+    slots.put(variables.table_schema, Value::text(&call.table.schema));
+    slots.put(variables.relid, Value::Oid(call.table.id));
+    slots.put(variables.nargs, Value::Int4(def.args.len() as i32));
+    if !def.args.is_empty() {
+        let mut args = Array::of(def.args.iter().map(Value::text).collect());
+        args.dims.iter_mut().for_each(|dim| dim.lower = 0);
+        slots.put(variables.argv, args.into());
+    }
+}
+
+impl Machine {
+    /// RETURN of a row in a trigger's function.
+    pub fn returns_trigger_row(&self, row: &Row) -> Result<Option<Vec<Value>>, SqlError> {
+        if row.values.is_empty() || self.columns.is_empty() {
+            return Ok(None);
+        }
+        let mut wrong = None;
+        if row.columns.len() != self.columns.len() {
+            wrong = Some(format!(
+                "Number of returned columns ({}) does not match expected column count ({}).",
+                row.columns.len(),
+                self.columns.len()
+            ));
+        }
+        for (nth, ((_, from), (_, to))) in row.columns.iter().zip(&self.columns).enumerate() {
+            if from.kind != to.kind {
+                wrong.get_or_insert_with(|| {
+                    format!(
+                        "Returned type {from} does not match expected type {to} in column {}.",
+                        nth + 1
+                    )
+                });
+            }
+        }
+        match wrong {
+            None => Ok(Some(row.values.clone())),
+            Some(detail) => Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                "returned row structure does not match the structure of the triggering table",
+            )
+            .detail(detail)),
+        }
+    }
+}

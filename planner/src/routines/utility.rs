@@ -1,0 +1,133 @@
+//! Statements of routines that have no plan: those of the catalog and the settings, CALL and DO.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{SetScope, SetStatement, SetValue, Statement};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_txn::Mode;
+
+use super::Owner;
+use super::call::run_routine;
+use super::machine::Machine;
+use super::procedure::anonymous;
+use super::returned::Returned;
+use crate::ddl::{DdlCx, ddl_command, run_ddl};
+use crate::exec::Cx;
+
+/// Runs a statement; the row that a CALL gives.
+pub async fn run_utility(
+    statement: &Statement,
+    params: &[Value],
+    owner: &Owner,
+    cx: &mut Cx<'_>,
+) -> Result<Option<Vec<Value>>, Halt> {
+    if let Some(command) = ddl_command(statement) {
+        ddl(statement, command, owner, cx).await?;
+        return Ok(None);
+    }
+    match statement {
+        Statement::Set(set) => set_setting(set, cx)?,
+        Statement::Reset(Some(name)) => {
+            let value = fencepost_sql::settings::Settings::new();
+            let value = value.get(name).unwrap_or_default().into_owned();
+            cx.eval.change_setting(name, &value, false)?;
+        }
+        Statement::Analyze | Statement::LockTable => {}
+        Statement::Call(call) => {
+            let mut args = Vec::with_capacity(call.args.len());
+            for arg in &call.args {
+                args.push(cx.value_with(arg, params).await?);
+            }
+            let called = run_routine(&call.routine, args, &call.columns, cx);
+            return Ok(match Box::pin(called).await? {
+                Returned::Row(row) => row,
+                Returned::Set(_) => None,
+            });
+        }
+        Statement::Do(body) => {
+            let body = Arc::new(anonymous(body, cx).await?);
+            cx.scratch.routines.enter()?;
+            let mut machine = Machine::new(&body, Vec::new());
+            let ran = machine.run_through(cx).await;
+            cx.scratch.routines.leave();
+            ran?;
+        }
+        Statement::Begin { .. }
+        | Statement::Commit { .. }
+        | Statement::Rollback { .. }
+        | Statement::Savepoint(_)
+        | Statement::Release(_)
+        | Statement::RollbackTo(_) => {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "unsupported transaction command in PL/pgSQL",
+            )
+            .into());
+        }
+        Statement::Vacuum | Statement::Checkpoint => {
+            return Err(SqlError::new(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "VACUUM cannot be executed from a function",
+            )
+            .into());
+        }
+        _ => return Err(SqlError::unsupported("this statement in a function").into()),
+    }
+    Ok(None)
+}
+
+fn set_setting(set: &SetStatement, cx: &Cx<'_>) -> Result<(), SqlError> {
+    let local = set.scope == SetScope::Local;
+    let value = match &set.value {
+        SetValue::Value(value) => value.clone(),
+        SetValue::Default => {
+            let initial = fencepost_sql::settings::Settings::new();
+            initial.get(&set.name).unwrap_or_default().into_owned()
+        }
+    };
+    if set.name.starts_with("transaction_") {
+        return Err(SqlError::unsupported("SET TRANSACTION in a function"));
+    }
+    cx.eval.change_setting(&set.name, &value, local).map(|_| ())
+}
+
+/// DDL, bound anew where the catalog has moved on.
+async fn ddl(
+    statement: &Statement,
+    command: &str,
+    owner: &Owner,
+    cx: &mut Cx<'_>,
+) -> Result<(), Halt> {
+    if !owner.writes {
+        let message = format!("{command} is not allowed in a non-volatile function");
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+    }
+    if cx.tx.mode() == Mode::ReadOnly {
+        let message = format!("cannot execute {command} in a read-only transaction");
+        return Err(SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).into());
+    }
+    let Some(catalog) = cx.eval.database_catalog.clone() else {
+        return Err(SqlError::internal("no catalog").into());
+    };
+    let snapshot = catalog.snapshot(cx.tx).await?;
+    let mut notices = Vec::new();
+    let salt = cx.scratch.routines.fresh_salt();
+    let mut ddl = DdlCx {
+        catalog: &catalog,
+        snapshot: &snapshot,
+        notices: &mut notices,
+        rows: None,
+        salt,
+    };
+    let ran = {
+        let mut inner = cx.within(&[]);
+        Box::pin(run_ddl(statement, &mut inner, &mut ddl)).await
+    };
+    cx.scratch.routines.notices.append(&mut notices);
+    ran?;
+    let private = catalog.snapshot(cx.tx).await?;
+    cx.eval.set_private(Some(private));
+    Ok(())
+}

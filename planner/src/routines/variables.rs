@@ -1,0 +1,146 @@
+//! The variables of a body that runs.
+
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::plpgsql::{Code, Named, VariableKind};
+use fencepost_sql::types::Type;
+use fencepost_sql::value::Value;
+
+use super::rows::Rows;
+
+/// What the variables hold.
+#[derive(Clone, Debug)]
+pub struct Slots(pub Vec<Slot>);
+
+/// What a variable holds.
+#[derive(Clone, Debug)]
+pub enum Slot {
+    /// A value, and its type where the declaration says none.
+    Value(Value, Type),
+    /// A row; `None` is a record that has had none yet.
+    Row(Option<Row>),
+    /// A cursor; `None` is closed.
+    Cursor(Option<Opened>),
+}
+
+/// A row and its columns; no values at all where there is no such row, as for OLD of an INSERT.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    pub columns: Vec<(String, Type)>,
+    pub values: Vec<Value>,
+}
+
+/// A cursor that is open.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    pub rows: Rows,
+    /// How many rows lie before or under it: 0 before the first, one more than there are behind the last.
+    pub at: usize,
+}
+
+impl Slots {
+    /// Before the first statement.
+    pub fn new(code: &Code) -> Slots {
+        let slot = |variable: &fencepost_sql::plpgsql::VariableDef| match &variable.kind {
+            VariableKind::Value(ty) => Slot::Value(Value::Null, *ty),
+            VariableKind::Record => Slot::Row(None),
+            VariableKind::Row(columns) => Slot::Row(Some(Row::null(columns.clone()))),
+            VariableKind::Cursor { .. } => Slot::Cursor(None),
+        };
+        Slots(code.variables.iter().map(slot).collect())
+    }
+
+    /// The columns and values of a row.
+    pub fn row(&self, code: &Code, variable: usize) -> Result<&Row, SqlError> {
+        match self.0.get(variable) {
+            Some(Slot::Row(Some(row))) => Ok(row),
+            _ => Err(unassigned(code, variable)),
+        }
+    }
+
+    /// The names of the fields of a row.
+    pub fn field_names(&self, code: &Code, variable: usize) -> Result<Vec<String>, SqlError> {
+        let row = self.row(code, variable)?;
+        Ok(row.columns.iter().map(|(name, _)| name.clone()).collect())
+    }
+
+    /// The type of what a name means.
+    pub fn type_of(&self, code: &Code, named: &Named) -> Result<Type, SqlError> {
+        match named {
+            Named::Variable(variable) => match self.0.get(*variable) {
+                Some(Slot::Value(_, ty)) => Ok(*ty),
+                _ => Err(SqlError::unsupported("a cursor as a value")),
+            },
+            Named::Field(variable, field) => {
+                let row = self.row(code, *variable)?;
+                let at = row.field(code, *variable, field)?;
+                Ok(row.columns[at].1)
+            }
+        }
+    }
+
+    /// What a name means.
+    pub fn value_of(&self, code: &Code, named: &Named) -> Result<Value, SqlError> {
+        match named {
+            Named::Variable(variable) => match self.0.get(*variable) {
+                Some(Slot::Value(value, _)) => Ok(value.clone()),
+                _ => Err(SqlError::unsupported("a cursor as a value")),
+            },
+            Named::Field(variable, field) => {
+                let row = self.row(code, *variable)?;
+                let at = row.field(code, *variable, field)?;
+                Ok(row.values.get(at).cloned().unwrap_or_default())
+            }
+        }
+    }
+
+    /// The value of a variable that holds one.
+    pub fn get(&self, variable: usize) -> Value {
+        match self.0.get(variable) {
+            Some(Slot::Value(value, _)) => value.clone(),
+            _ => Value::Null,
+        }
+    }
+
+    /// Sets a variable of the machine's own.
+    pub fn put(&mut self, variable: usize, value: Value) {
+        if let Some(Slot::Value(place, _)) = self.0.get_mut(variable) {
+            *place = value;
+        }
+    }
+}
+
+impl Row {
+    /// A row of these columns with nothing in it.
+    pub fn null(columns: Vec<(String, Type)>) -> Row {
+        Row {
+            values: vec![Value::Null; columns.len()],
+            columns,
+        }
+    }
+
+    /// The place of a field, or 42703.
+    pub fn field(&self, code: &Code, variable: usize, field: &str) -> Result<usize, SqlError> {
+        let found = self.columns.iter().position(|(name, _)| name == field);
+        found.ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!(
+                    "record \"{}\" has no field \"{field}\"",
+                    code.variables[variable].name
+                ),
+            )
+        })
+    }
+}
+
+/// 55000
+fn unassigned(code: &Code, variable: usize) -> SqlError {
+    SqlError::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!(
+            "record \"{}\" is not assigned yet",
+            code.variables[variable].name
+        ),
+    )
+    .detail("The tuple structure of a not-yet-assigned record is indeterminate.")
+}

@@ -1,0 +1,198 @@
+//! MERGE: each row of its source with the row of the table that it matches, if there is one, and what is done about it.
+//!
+//! All pairs are found before the first row is changed; conditions and values see the table as it was then.
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::{self, Assignment, Expr, MergeAction};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::FatPtr;
+use foldhash::{HashSet, HashSetExt};
+
+use super::change::{Action, ChangePlan, Changer, find_rows, plan_change};
+use super::triggers::{Doing, Firing};
+use crate::exec::{Cx, pointer_of};
+use crate::plan::TablePlan;
+
+/// A WHEN clause.
+#[derive(Debug)]
+pub struct When {
+    matched: bool,
+    condition: Option<Expr>,
+    does: Does,
+}
+
+/// What is done about a row.
+#[derive(Debug)]
+enum Does {
+    Nothing,
+    Delete,
+    Update {
+        assignments: Vec<Assignment>,
+        columns: Vec<usize>,
+    },
+    Insert(Vec<Expr>),
+}
+
+impl When {
+    /// Calls `f` on each expression in it.
+    pub fn for_each_expr<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        self.condition.iter().for_each(&mut *f);
+        match &self.does {
+            Does::Update { assignments, .. } => assignments.iter().for_each(|a| f(&a.value)),
+            Does::Insert(row) => row.iter().for_each(f),
+            Does::Nothing | Does::Delete => {}
+        }
+    }
+}
+
+/// The plan of `merge`.
+pub fn plan_merge(merge: bound::Merge) -> ChangePlan {
+    let generated = &merge.integrity.rules.generated;
+    let when = |when: bound::MergeWhen| When {
+        matched: when.matched,
+        condition: when.condition,
+        does: match when.action {
+            MergeAction::Nothing => Does::Nothing,
+            MergeAction::Delete => Does::Delete,
+            MergeAction::Insert(row) => Does::Insert(row),
+            MergeAction::Update(assignments) => {
+                let set = assignments.iter().map(|a| a.column);
+                let columns = set.chain(generated.iter().map(|g| g.column)).collect();
+                Does::Update {
+                    assignments,
+                    columns,
+                }
+            }
+        },
+    };
+    let whens = merge.whens.into_iter().map(when).collect();
+    let target = (merge.table, merge.alias);
+    let rest = (Some(merge.source), Some(merge.on), Vec::new());
+    plan_change(target, rest, Action::Merge(whens), merge.integrity)
+}
+
+/// Runs the statement; the number of rows that it inserted, updated or deleted.
+pub async fn run_merge(plan: &ChangePlan, cx: &mut Cx<'_>) -> Result<u64, Halt> {
+    let Action::Merge(whens) = &plan.action else {
+        return Err(SqlError::internal("no MERGE").into());
+    };
+    for init in &plan.inits {
+        cx.run_init(init).await?;
+    }
+    let rows = Box::pin(find_rows(plan, cx)).await?;
+    let held = rows.weight();
+    let place = |i: usize| pointer_of(&rows.row(i)[plan.width]);
+    for i in 0..rows.len() {
+        cx.check_cancel()?;
+        if let Some(place) = place(i) {
+            cx.queue(place.addr).await?;
+        }
+    }
+    // What is to be done, and with what values, before anything is.
+    let mut todo = Vec::with_capacity(rows.len());
+    for i in 0..rows.len() {
+        cx.check_cancel()?;
+        let when = first_when(whens, cx, rows.row(i), place(i).is_some()).await?;
+        let exprs: Vec<&Expr> = match when.map(|when| &when.does) {
+            Some(Does::Update { assignments, .. }) => {
+                assignments.iter().map(|a| &a.value).collect()
+            }
+            Some(Does::Insert(row)) => row.iter().collect(),
+            _ => Vec::new(),
+        };
+        let mut values = Vec::with_capacity(exprs.len());
+        for expr in exprs {
+            values.push(cx.deep_value(expr, rows.row(i)).await?);
+        }
+        todo.push((when, values));
+    }
+    let mut changer = Changer::new(plan);
+    changer.begin(plan, cx).await?;
+    let mut changed = HashSet::new();
+    let mut count = 0;
+    for (i, (when, mut values)) in todo.into_iter().enumerate() {
+        cx.check_cancel()?;
+        let row = rows.row(i);
+        match (when.map(|when| &when.does), place(i)) {
+            (Some(Does::Delete), Some(place)) => {
+                once(&mut changed, place)?;
+                count += u64::from(changer.delete(plan, cx, place, row).await?);
+            }
+            (
+                Some(Does::Update {
+                    assignments,
+                    columns,
+                }),
+                Some(place),
+            ) => {
+                once(&mut changed, place)?;
+                changer.set = Some(values);
+                let set = (&assignments[..], &columns[..]);
+                count += u64::from(changer.update(plan, cx, set, place, row).await?);
+            }
+            (Some(Does::Insert(_)), None) => {
+                count += u64::from(changer.insert(plan, cx, &mut values).await?);
+            }
+            _ => {}
+        }
+    }
+    changer.finish(cx).await?;
+    cx.tx.release_memory(held);
+    Ok(count)
+}
+
+/// Runs the triggers that are for the statement, of each thing that it may do.
+pub(super) async fn begin_merge(
+    whens: &[When],
+    firing: &mut Firing,
+    cx: &mut Cx<'_>,
+    table: &Arc<TablePlan>,
+) -> Result<(), Halt> {
+    let does = |wanted: &dyn Fn(&Does) -> bool| whens.iter().any(|when| wanted(&when.does));
+    if does(&|does| matches!(does, Does::Insert(_))) {
+        firing.begin(cx, table, Doing::INSERT).await?;
+    }
+    let mut set = Vec::new();
+    for when in whens {
+        if let Does::Update { columns, .. } = &when.does {
+            set.extend_from_slice(columns);
+        }
+    }
+    if !set.is_empty() {
+        firing.begin(cx, table, Doing::update(&set)).await?;
+    }
+    match does(&|does| matches!(does, Does::Delete)) {
+        true => firing.begin(cx, table, Doing::DELETE).await,
+        false => Ok(()),
+    }
+}
+
+/// The first WHEN that fits a row.
+async fn first_when<'a>(
+    whens: &'a [When],
+    cx: &mut Cx<'_>,
+    row: &[Value],
+    matched: bool,
+) -> Result<Option<&'a When>, Halt> {
+    for when in whens.iter().filter(|when| when.matched == matched) {
+        if cx.deep_holds(when.condition.as_ref(), row).await? {
+            return Ok(Some(when));
+        }
+    }
+    Ok(None)
+}
+
+/// 21000 where a row is to be changed that has been.
+fn once(changed: &mut HashSet<u64>, place: FatPtr) -> Result<(), SqlError> {
+    match changed.insert(place.addr.raw()) {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::CARDINALITY_VIOLATION,
+            "MERGE command cannot affect row a second time",
+        )
+        .hint("Ensure that not more than one source row matches any one target row.")),
+    }
+}

@@ -1,0 +1,315 @@
+//! Triggers at work: what runs before and after the rows of a statement change.
+//!
+//! ```text
+//! BEFORE STATEMENT   before the first row
+//! BEFORE ROW         before each row: another row may go in its place, or none
+//! AFTER ROW          queued with the row's values; at the end of the statement, or of the transaction (`deferred`)
+//! AFTER STATEMENT    then
+//! ```
+//! A statement whose tables have no triggers has no [`Firing`], and pays for none of this.
+//!
+//! Invariants
+//! - TRG-3: WHEN is looked at when the row changes, whenever the trigger runs.
+//! - TRG-4: a row that has become another while the triggers before it ran is not written over (27000).
+
+use std::sync::Arc;
+
+use fencepost_sql::bound::Trigger;
+use fencepost_sql::catalog::{Event, Timing};
+use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::FatPtr;
+
+use crate::exec::{Cx, Gathered};
+use crate::plan::TablePlan;
+use crate::routines::{TriggerCall, call_trigger};
+use crate::store::read_row;
+
+/// 27000
+const TRIGGERED_CHANGE: SqlState = SqlState::new(b"27000");
+
+/// A trigger that is to run, with the rows that it is to see.
+#[derive(Clone, Debug)]
+pub struct Queued {
+    table: Arc<TablePlan>,
+    /// Its position among those of the table.
+    trigger: usize,
+    event: Event,
+    old: Option<Vec<Value>>,
+    new: Option<Vec<Value>>,
+}
+
+/// What a statement does, and to which columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Doing<'a> {
+    /// What.
+    pub event: Event,
+    /// The columns that UPDATE sets.
+    pub set: &'a [usize],
+}
+
+impl Doing<'_> {
+    /// INSERT
+    pub const INSERT: Doing<'static> = Doing {
+        event: Event::Insert,
+        set: &[],
+    };
+    /// DELETE
+    pub const DELETE: Doing<'static> = Doing {
+        event: Event::Delete,
+        set: &[],
+    };
+    /// TRUNCATE
+    pub const TRUNCATE: Doing<'static> = Doing {
+        event: Event::Truncate,
+        set: &[],
+    };
+
+    /// UPDATE of these columns.
+    pub fn update(set: &[usize]) -> Doing<'_> {
+        Doing {
+            event: Event::Update,
+            set,
+        }
+    }
+}
+
+/// A row before and behind a change.
+pub type Change<'a> = (Option<&'a [Value]>, Option<&'a [Value]>);
+
+/// The triggers of one statement.
+#[derive(Debug, Default)]
+pub struct Firing {
+    queue: Vec<Queued>,
+    gathered: Gathered,
+    /// AFTER STATEMENT triggers that are to run.
+    at_end: Vec<Queued>,
+}
+
+impl Queued {
+    fn trigger(&self) -> &Trigger {
+        &self.table.rules.triggers[self.trigger]
+    }
+
+    /// The oid of the trigger, whether it may wait for the end of the transaction, and whether it does.
+    pub fn waits(&self) -> (u32, bool, bool) {
+        let def = &self.trigger().def;
+        let constraint = def.constraint.as_ref();
+        let waits = constraint.map_or((false, false), |c| (c.deferrable, c.deferred));
+        (def.id, waits.0, waits.1)
+    }
+
+    /// The oid of its table.
+    pub fn table(&self) -> u32 {
+        self.table.def.id
+    }
+
+    /// Runs it.
+    pub async fn run(&self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        cx.check_cancel()?;
+        let call = TriggerCall {
+            trigger: self.trigger(),
+            table: &self.table.def,
+            event: self.event,
+            old: self.old.as_deref(),
+            new: self.new.as_deref(),
+        };
+        Box::pin(call_trigger(call, cx)).await.map(|_| ())
+    }
+}
+
+/// The triggers of `table` that run at such a time, by position.
+fn firing<'a>(
+    cx: &Cx<'_>,
+    table: &'a TablePlan,
+    doing: Doing<'a>,
+    (timing, row): (Timing, bool),
+) -> impl Iterator<Item = (usize, &'a Trigger)> + use<'a> {
+    let replica = !table.rules.triggers.is_empty() && is_replica(cx);
+    let all = table.rules.triggers.iter().enumerate();
+    all.filter(move |(_, trigger)| {
+        let def = &trigger.def;
+        def.timing == timing
+            && def.row == row
+            && def.events.has(doing.event)
+            && def.enabled.runs(replica)
+            && (doing.event != Event::Update
+                || def.columns.is_empty()
+                || def.columns.iter().any(|c| doing.set.contains(c)))
+    })
+}
+
+fn is_replica(cx: &Cx<'_>) -> bool {
+    let role = cx.eval.setting("session_replication_role");
+    role.is_some_and(|role| role == "replica")
+}
+
+/// Does WHEN hold?
+fn holds(
+    cx: &Cx<'_>,
+    table: &TablePlan,
+    trigger: &Trigger,
+    (old, new): Change<'_>,
+) -> Result<bool, SqlError> {
+    let Some(condition) = &trigger.condition else {
+        return Ok(true);
+    };
+    let width = table.layout.width();
+    let mut both = Vec::with_capacity(width * 2);
+    for row in [old, new] {
+        match row {
+            Some(row) => both.extend_from_slice(&row[..width]),
+            None => both.resize(both.len() + width, Value::Null),
+        }
+    }
+    cx.holds(Some(condition), &both)
+}
+
+impl Firing {
+    /// For a statement that writes to `table`; `None` where no trigger can run.
+    pub fn of(table: &TablePlan) -> Option<Firing> {
+        (!table.rules.triggers.is_empty()).then(Firing::default)
+    }
+
+    /// A statement begins with `table`.
+    pub async fn begin(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &Arc<TablePlan>,
+        doing: Doing<'_>,
+    ) -> Result<(), Halt> {
+        for (_, trigger) in firing(cx, table, doing, (Timing::Before, false)) {
+            if holds(cx, table, trigger, (None, None))? {
+                let call = TriggerCall {
+                    trigger,
+                    table: &table.def,
+                    event: doing.event,
+                    old: None,
+                    new: None,
+                };
+                Box::pin(call_trigger(call, cx)).await?;
+            }
+        }
+        for (position, trigger) in firing(cx, table, doing, (Timing::After, false)) {
+            if holds(cx, table, trigger, (None, None))? {
+                self.at_end.push(Queued {
+                    table: Arc::clone(table),
+                    trigger: position,
+                    event: doing.event,
+                    old: None,
+                    new: None,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A row is about to change; `new` is what will be written then. False where it is to be left alone.
+    pub async fn before(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &TablePlan,
+        doing: Doing<'_>,
+        (old, mut new): (Option<&[Value]>, Option<&mut [Value]>),
+    ) -> Result<bool, Halt> {
+        let width = table.layout.width();
+        for (_, trigger) in firing(cx, table, doing, (Timing::Before, true)) {
+            let rows = (old, new.as_deref().map(|new| &new[..width]));
+            if !holds(cx, table, trigger, rows)? {
+                continue;
+            }
+            let call = TriggerCall {
+                trigger,
+                table: &table.def,
+                event: doing.event,
+                old,
+                new: rows.1,
+            };
+            let Some(row) = Box::pin(call_trigger(call, cx)).await? else {
+                return Ok(false);
+            };
+            if let Some(new) = &mut new {
+                new[..width].clone_from_slice(&row);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Is there a trigger that runs before rows of `table` change so?
+    pub fn looks_at_rows(&self, cx: &Cx<'_>, table: &TablePlan, doing: Doing<'_>) -> bool {
+        firing(cx, table, doing, (Timing::Before, true))
+            .next()
+            .is_some()
+    }
+
+    /// A row has changed.
+    pub fn after(
+        &mut self,
+        cx: &mut Cx<'_>,
+        table: &Arc<TablePlan>,
+        doing: Doing<'_>,
+        rows: Change<'_>,
+    ) -> Result<(), Halt> {
+        for (position, trigger) in firing(cx, table, doing, (Timing::After, true)) {
+            if !holds(cx, table, trigger, rows)? {
+                continue;
+            }
+            for row in [rows.0, rows.1].into_iter().flatten() {
+                self.gathered.add_row(cx, row)?;
+            }
+            self.queue.push(Queued {
+                table: Arc::clone(table),
+                trigger: position,
+                event: doing.event,
+                old: rows.0.map(<[Value]>::to_vec),
+                new: rows.1.map(<[Value]>::to_vec),
+            });
+        }
+        Ok(())
+    }
+
+    /// The statement has changed all its rows: runs what is queued, row by row, and then what runs for the statement.
+    pub async fn finish(&mut self, cx: &mut Cx<'_>) -> Result<(), Halt> {
+        let queue = std::mem::take(&mut self.queue);
+        for queued in queue.into_iter().chain(std::mem::take(&mut self.at_end)) {
+            match &mut cx.deferred {
+                Some(deferred) if deferred.waits(queued.waits()) => deferred.push_trigger(queued),
+                _ => queued.run(cx).await?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// 27000 where the row at `place` is not `row` any more.
+pub async fn check_unchanged(
+    cx: &mut Cx<'_>,
+    table: &TablePlan,
+    place: FatPtr,
+    row: &[Value],
+    verb: &str,
+) -> Result<(), Halt> {
+    let width = table.layout.width();
+    let mut words = Vec::new();
+    let mut now = vec![Value::Null; width];
+    if read_row(cx.tx, place.addr, &mut words).await? {
+        table.layout.decode(&words, &mut now)?;
+        let mut seen = Vec::new();
+        table.layout.encode(&row[..width], &mut seen)?;
+        table.layout.encode(&now, &mut words)?;
+        if words == seen {
+            return Ok(());
+        }
+    }
+    Err(SqlError::new(
+        TRIGGERED_CHANGE,
+        format!(
+            "tuple to be {verb} was already modified by an operation triggered by the current command"
+        ),
+    )
+    .hint(
+        "Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to other rows.",
+    )
+    .into())
+}

@@ -1,0 +1,93 @@
+//! DECLARE … CURSOR.
+
+use super::Binder;
+use crate::bound::{CursorOptions, Declare, From, LeafSource, Locking, Select, Statement};
+use crate::error::{SqlError, SqlState};
+use crate::parser;
+
+impl Binder<'_> {
+    pub(super) fn declare(
+        &mut self,
+        name: &str,
+        options: CursorOptions,
+        query: &parser::Statement,
+    ) -> Result<Statement, SqlError> {
+        let query = self.statement(query)?;
+        let select = match &query {
+            Statement::Select(select) => select,
+            Statement::With(changes) if matches!(changes.main, Statement::Select(_)) => {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "DECLARE CURSOR must not contain data-modifying statements in WITH",
+                ));
+            }
+            _ => {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    "a cursor is of a query",
+                ));
+            }
+        };
+        if let Some(locking) = &select.locking {
+            check_locking(options, locking)?;
+        }
+        Ok(Statement::Declare(Declare {
+            name: name.to_owned(),
+            options,
+            goes_back: goes_back(select),
+            query: Box::new(query),
+        }))
+    }
+}
+
+/// What does not go with row locks.
+fn check_locking(options: CursorOptions, locking: &Locking) -> Result<(), SqlError> {
+    let clause = match locking.share {
+        true => "FOR SHARE",
+        false => "FOR UPDATE",
+    };
+    let refused = |state, message: String, what: &str| {
+        Err(SqlError::new(state, message).detail(format!("{what} cursors must be READ ONLY.")))
+    };
+    let unsupported = SqlState::FEATURE_NOT_SUPPORTED;
+    if options.hold {
+        let message = format!("DECLARE CURSOR WITH HOLD ... {clause} is not supported");
+        return refused(unsupported, message, "Holdable");
+    }
+    if options.scroll == Some(true) {
+        let message = format!("DECLARE SCROLL CURSOR ... {clause} is not supported");
+        return refused(unsupported, message, "Scrollable");
+    }
+    if options.insensitive {
+        let message = format!("DECLARE INSENSITIVE CURSOR ... {clause} is not valid");
+        return refused(SqlState::INVALID_CURSOR_DEFINITION, message, "Insensitive");
+    }
+    Ok(())
+}
+
+/// Does PostgreSQL, too, read the query's rows backward where SCROLL is not said?
+fn goes_back(select: &Select) -> bool {
+    if select.locking.is_some() {
+        return false;
+    }
+    if !select.order_by.is_empty() {
+        return true;
+    }
+    if select.grouping.is_some() || select.distinct || !select.windows.is_empty() {
+        return false;
+    }
+    match &select.from {
+        From::Nothing | From::Join(_) => false,
+        From::Leaf(leaf) => match &leaf.source {
+            LeafSource::Subquery(inner) => goes_back(inner),
+            LeafSource::Cte(cte) => goes_back(&cte.query),
+            LeafSource::Set(_) | LeafSource::Lateral(_) => false,
+            LeafSource::Table(_)
+            | LeafSource::Function { .. }
+            | LeafSource::System(_)
+            | LeafSource::Values(_)
+            | LeafSource::Recursive(_)
+            | LeafSource::Work(_) => true,
+        },
+    }
+}

@@ -1,0 +1,78 @@
+//! Operator classes: `CREATE INDEX … (name varchar_pattern_ops)`.
+//!
+//! A type has one order here, which is that of the class that PostgreSQL would take by itself; texts are compared by
+//! their bytes, which is what the `pattern` classes ask for. So a class is looked at, and changes nothing.
+
+use sqlparser::ast::ObjectName;
+
+use super::super::names;
+use crate::catalog::{CATALOG_SCHEMA, IndexKind};
+use crate::error::{SqlError, SqlState};
+use crate::types::{Type, TypeKind};
+
+/// The classes of types that there are, and what they accept besides.
+const CLASSES: [(&str, TypeKind); 27] = [
+    ("bool_ops", TypeKind::Bool),
+    ("bpchar_ops", TypeKind::BpChar),
+    ("bpchar_pattern_ops", TypeKind::BpChar),
+    ("bytea_ops", TypeKind::Bytea),
+    ("char_ops", TypeKind::Char),
+    ("date_ops", TypeKind::Date),
+    ("float4_ops", TypeKind::Float4),
+    ("float8_ops", TypeKind::Float8),
+    ("int2_ops", TypeKind::Int2),
+    ("int4_ops", TypeKind::Int4),
+    ("int8_ops", TypeKind::Int8),
+    ("interval_ops", TypeKind::Interval),
+    ("jsonb_ops", TypeKind::Jsonb),
+    ("name_ops", TypeKind::Name),
+    ("numeric_ops", TypeKind::Numeric),
+    ("oid_ops", TypeKind::Oid),
+    ("text_ops", TypeKind::Text),
+    ("text_pattern_ops", TypeKind::Text),
+    ("time_ops", TypeKind::Time),
+    ("timestamp_ops", TypeKind::Timestamp),
+    ("timestamptz_ops", TypeKind::TimestampTz),
+    ("timetz_ops", TypeKind::TimeTz),
+    ("uuid_ops", TypeKind::Uuid),
+    ("varchar_ops", TypeKind::Text),
+    ("varchar_pattern_ops", TypeKind::Text),
+    ("enum_ops", TypeKind::Any),
+    ("array_ops", TypeKind::AnyArray),
+];
+
+/// 42704 for a class that there is not, 42804 for one of another type.
+pub(super) fn check(name: &ObjectName, kind: IndexKind, column: Type) -> Result<(), SqlError> {
+    let (schema, plain) = names::table_name(name)?;
+    let of_system = schema.as_deref().is_none_or(|s| s == CATALOG_SCHEMA);
+    let mut all = CLASSES.iter();
+    let found = all.find(|(class, _)| of_system && *class == plain);
+    let Some((_, accepted)) = found else {
+        let method = match kind {
+            IndexKind::BTree => "btree",
+            IndexKind::Hash => "hash",
+        };
+        return Err(SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!(
+                "operator class \"{}\" does not exist for access method \"{method}\"",
+                names::shown(schema.as_deref(), &plain)
+            ),
+        ));
+    };
+    let fits = match (accepted, column.kind) {
+        (TypeKind::Any, TypeKind::Enum(_)) | (TypeKind::AnyArray, TypeKind::Array(_)) => true,
+        (TypeKind::Text, TypeKind::VarChar) => true,
+        (accepted, of) => *accepted == of,
+    };
+    match fits {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!(
+                "operator class \"{plain}\" does not accept data type {}",
+                column.kind
+            ),
+        )),
+    }
+}

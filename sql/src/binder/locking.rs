@@ -1,0 +1,148 @@
+//! FOR UPDATE and its kin.
+
+use sqlparser::ast;
+
+use super::names;
+use crate::bound::{From, Leaf, LeafSource, Locking, Select, WaitPolicy};
+use crate::error::{SqlError, SqlState};
+
+/// What a clause asks for.
+struct Clause<'a> {
+    name: &'static str,
+    share: bool,
+    wait: WaitPolicy,
+    of: Option<&'a ast::ObjectName>,
+}
+
+/// Has the rows of `select` locked as `clause` says.
+pub(super) fn lock_rows(clause: &ast::LockClause, select: &mut Select) -> Result<(), SqlError> {
+    let (name, share) = match clause.lock_type {
+        ast::LockType::Share => ("FOR SHARE", true),
+        ast::LockType::Update => ("FOR UPDATE", false),
+    };
+    let clause = Clause {
+        name,
+        share,
+        wait: match clause.nonblock {
+            None => WaitPolicy::Block,
+            Some(ast::NonBlock::Nowait) => WaitPolicy::NoWait,
+            Some(ast::NonBlock::SkipLocked) => WaitPolicy::Skip,
+        },
+        of: clause.of.as_ref(),
+    };
+    clause.lock(select)
+}
+
+impl Clause<'_> {
+    fn lock(&self, select: &mut Select) -> Result<(), SqlError> {
+        self.check(select)?;
+        let of = match self.of {
+            None => Vec::new(),
+            Some(names) => self.relations(names, select)?,
+        };
+        let all = of.is_empty();
+        let mut within = Ok(());
+        select.from.for_each_leaf_mut(&mut |leaf| {
+            if let LeafSource::Subquery(inner) = &mut leaf.source
+                && within.is_ok()
+                && (all || of.contains(&leaf.first_slot))
+            {
+                // What is locked are the rows that its rows are made of.
+                within = Clause { of: None, ..*self }.lock(inner);
+            }
+        });
+        within?;
+        // Of several clauses the strongest holds for all that are locked.
+        select.locking = Some(match select.locking.take() {
+            None => Locking {
+                share: self.share,
+                wait: self.wait,
+                of,
+            },
+            Some(other) => Locking {
+                share: self.share && other.share,
+                wait: stronger(self.wait, other.wait),
+                of: match all || other.of.is_empty() {
+                    true => Vec::new(),
+                    false => [other.of, of].concat(),
+                },
+            },
+        });
+        Ok(())
+    }
+
+    fn check(&self, select: &Select) -> Result<(), SqlError> {
+        let name = self.name;
+        let refused = |what: &str| {
+            let message = format!("{name} is not allowed with {what}");
+            Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+        };
+        if let From::Leaf(leaf) = &select.from {
+            match leaf.source {
+                LeafSource::Set(_) => return refused("UNION/INTERSECT/EXCEPT"),
+                LeafSource::Values(_) => {
+                    let message = format!("{name} cannot be applied to VALUES");
+                    return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+                }
+                _ => {}
+            }
+        }
+        if select.distinct {
+            return refused("DISTINCT clause");
+        }
+        if !select.windows.is_empty() {
+            return refused("window functions");
+        }
+        match &select.grouping {
+            None => Ok(()),
+            Some(grouping) if grouping.keys.is_empty() => refused("aggregate functions"),
+            Some(_) => refused("GROUP BY clause"),
+        }
+    }
+
+    /// The first slots of the relations of these names. (A comma between them has become a dot.)
+    fn relations(&self, wanted: &ast::ObjectName, select: &Select) -> Result<Vec<usize>, SqlError> {
+        let mut slots = Vec::new();
+        for part in &wanted.0 {
+            let wanted = part.as_ident().map(names::fold).unwrap_or_default();
+            let mut found = None;
+            select.from.for_each_leaf(&mut |leaf| {
+                if leaf.alias == wanted {
+                    found = Some(leaf);
+                }
+            });
+            let Some(leaf) = found else {
+                let message = format!(
+                    "relation \"{wanted}\" in {} clause not found in FROM clause",
+                    self.name
+                );
+                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+            };
+            if let Some(what) = unlockable(leaf) {
+                let message = format!("{} cannot be applied to {what}", self.name);
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+            }
+            slots.push(leaf.first_slot);
+        }
+        Ok(slots)
+    }
+}
+
+/// What a relation is that has no rows to lock.
+fn unlockable(leaf: &Leaf) -> Option<&'static str> {
+    match leaf.source {
+        LeafSource::Table(_) | LeafSource::Subquery(_) | LeafSource::System(_) => None,
+        LeafSource::Function { .. } => Some("a function"),
+        LeafSource::Values(_) => Some("VALUES"),
+        LeafSource::Cte(_) | LeafSource::Recursive(_) | LeafSource::Work(_) => Some("a WITH query"),
+        LeafSource::Set(_) | LeafSource::Lateral(_) => None,
+    }
+}
+
+fn stronger(one: WaitPolicy, other: WaitPolicy) -> WaitPolicy {
+    match (one, other) {
+        (WaitPolicy::NoWait, _) | (_, WaitPolicy::NoWait) => WaitPolicy::NoWait,
+        (WaitPolicy::Skip, _) | (_, WaitPolicy::Skip) => WaitPolicy::Skip,
+        _ => WaitPolicy::Block,
+    }
+}

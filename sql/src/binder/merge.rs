@@ -1,0 +1,163 @@
+//! MERGE.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::from::table_leaf;
+use super::rules::Change;
+use super::scope::Scope;
+use super::{Binder, names};
+use crate::bound::{Expr, Merge, MergeAction, MergeWhen, Statement};
+use crate::catalog::TableDef;
+use crate::catalog::acl::Privileges;
+use crate::error::{SqlError, SqlState};
+use crate::parser::{self, WhenSyntax};
+
+impl Binder<'_> {
+    pub(super) fn merge_into(&mut self, merge: &ast::Merge) -> Result<Statement, SqlError> {
+        if merge.output.is_some() {
+            return Err(syntax("MERGE has no RETURNING"));
+        }
+        let ast::TableFactor::Table { name, alias, .. } = &merge.table else {
+            return Err(SqlError::unsupported("MERGE into what is not a table"));
+        };
+        let table = self.table(name)?;
+        let alias = alias.as_ref().map(|a| names::fold(&a.name));
+        let mut scope = Scope::default();
+        let mut leaf = table_leaf(&table, alias, 0);
+        leaf.reads = Some(self.need_change(&table, Privileges::NONE));
+        let shown = leaf.alias.clone();
+        scope.push(leaf)?;
+        let source = ast::TableWithJoins {
+            relation: merge.source.clone(),
+            joins: Vec::new(),
+        };
+        let source = self.relations(std::slice::from_ref(&source), &mut scope)?;
+        let on = self.filter(&merge.on, &scope)?;
+        let mut unmatched = scope.clone();
+        unmatched.leaves.remove(0);
+        let said = parser::whens(self.text);
+        if said.is_empty() || said.len() != merge.clauses.len() {
+            return Err(syntax("MERGE has no WHEN clause"));
+        }
+        let mut whens = Vec::with_capacity(said.len());
+        let mut last = [false; 2];
+        for (clause, said) in merge.clauses.iter().zip(said) {
+            let kind = usize::from(said.matched);
+            if last[kind] {
+                return Err(syntax(
+                    "unreachable WHEN clause specified after unconditional WHEN clause",
+                ));
+            }
+            last[kind] = clause.predicate.is_none();
+            let scope = match said.matched {
+                true => &scope,
+                false => &unmatched,
+            };
+            whens.push(self.when(&table, clause, said, scope)?);
+        }
+        let mut columns = Vec::new();
+        let (mut inserts, mut deletes) = (false, false);
+        for when in &whens {
+            match &when.action {
+                MergeAction::Update(set) => columns.extend(set.iter().map(|a| a.column)),
+                MergeAction::Delete => deletes = true,
+                MergeAction::Insert(_) => inserts = true,
+                MergeAction::Nothing => {}
+            }
+        }
+        if !columns.is_empty() {
+            self.need_columns(&table, Privileges::UPDATE, &columns);
+        }
+        for (does, wanted) in [(deletes, Privileges::DELETE), (inserts, Privileges::INSERT)] {
+            if does {
+                self.need_columns(&table, wanted, &[]);
+            }
+        }
+        let change = Change {
+            inserts,
+            deletes,
+            updates: &columns,
+        };
+        let integrity = self.integrity(&table, change)?;
+        Ok(Statement::Merge(Box::new(Merge {
+            table,
+            alias: shown,
+            source,
+            on,
+            whens,
+            integrity,
+        })))
+    }
+
+    fn when(
+        &mut self,
+        table: &Arc<TableDef>,
+        clause: &ast::MergeClause,
+        said: WhenSyntax,
+        scope: &Scope,
+    ) -> Result<MergeWhen, SqlError> {
+        let by_source = ast::MergeClauseKind::NotMatchedBySource;
+        if clause.clause_kind == by_source
+            || clause.clause_kind == ast::MergeClauseKind::NotMatchedByTarget
+        {
+            return Err(syntax("WHEN NOT MATCHED has no BY"));
+        }
+        let condition = match &clause.predicate {
+            None => None,
+            Some(condition) => Some(self.filter(condition, scope)?),
+        };
+        let action = match &clause.action {
+            _ if said.nothing => MergeAction::Nothing,
+            ast::MergeAction::Delete { .. } => MergeAction::Delete,
+            ast::MergeAction::Update(update) => {
+                if update.update_predicate.is_some() || update.delete_predicate.is_some() {
+                    return Err(syntax("UPDATE of MERGE has no WHERE"));
+                }
+                let mut assignments = Vec::with_capacity(update.assignments.len());
+                for assignment in &update.assignments {
+                    self.assignments(table, assignment, scope, &mut assignments)?;
+                }
+                MergeAction::Update(assignments)
+            }
+            ast::MergeAction::Insert(_) if said.default_values => {
+                MergeAction::Insert(self.default_row(table, &[])?)
+            }
+            ast::MergeAction::Insert(insert) => {
+                MergeAction::Insert(self.merged_row(table, insert, scope)?)
+            }
+        };
+        Ok(MergeWhen {
+            matched: said.matched,
+            condition,
+            action,
+        })
+    }
+
+    fn merged_row(
+        &mut self,
+        table: &Arc<TableDef>,
+        insert: &ast::MergeInsertExpr,
+        scope: &Scope,
+    ) -> Result<Vec<Expr>, SqlError> {
+        let ast::MergeInsertKind::Values(values) = &insert.kind else {
+            return Err(syntax("INSERT of MERGE has VALUES"));
+        };
+        let [row] = &values.rows[..] else {
+            return Err(syntax("INSERT of MERGE has one row"));
+        };
+        if insert.insert_predicate.is_some() {
+            return Err(syntax("INSERT of MERGE has no WHERE"));
+        }
+        let columns = self.insert_columns(table, &insert.columns)?;
+        let explicit = !insert.columns.is_empty();
+        let to = (columns.as_slice(), explicit, self.overriding());
+        self.insert_row(table, to, &row.content, scope)
+    }
+}
+
+/// 42601
+fn syntax(message: &str) -> SqlError {
+    SqlError::new(SqlState::SYNTAX_ERROR, message)
+}

@@ -1,0 +1,576 @@
+//! CREATE, ALTER and DROP of functions and procedures, CALL, and the bodies of functions in SQL.
+
+use std::sync::Arc;
+
+use super::expr::Clause;
+use super::scope::Scope;
+use super::variables::{Prefer, Variable, Variables};
+use super::{Binder, ParamTypes, bind_among, names};
+use crate::bound::{AlterRoutine, CreateRoutine, DropRoutine, ResultColumn, Statement, Volatility};
+use crate::catalog::{
+    ArgMode, CatalogView, Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult, TableDef,
+};
+use crate::context::EvalContext;
+use crate::error::{SqlError, SqlState};
+use crate::functions::{CastContext, cast_context};
+use crate::parser::{
+    self, ArgSyntax, Body, ReturnsSyntax, RoutineChange, RoutineName, RoutineSyntax, TypeOf,
+    TypeSyntax,
+};
+use crate::plpgsql;
+use crate::types::{Type, TypeKind};
+
+/// 42P13
+const INVALID_FUNCTION: SqlState = SqlState::new(b"42P13");
+
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new(INVALID_FUNCTION, message)
+}
+
+/// What a type is where routines have one.
+enum Of {
+    Value(Type),
+    Table(Arc<TableDef>),
+    Columns(Vec<(String, Type)>),
+    Record,
+    Trigger,
+}
+
+/// The statements of a function in SQL.
+pub struct BoundBody {
+    /// Each with whether it holds for this catalog alone.
+    pub statements: Vec<(Statement, bool)>,
+}
+
+impl Binder<'_> {
+    pub(super) fn routine(&mut self, syntax: &RoutineSyntax) -> Result<Statement, SqlError> {
+        match syntax {
+            RoutineSyntax::Create(create) => self.create_routine(create),
+            RoutineSyntax::Drop(drop) => {
+                let mut bound = DropRoutine {
+                    kind: drop.kind,
+                    routines: Vec::new(),
+                    missing: Vec::new(),
+                    cascade: drop.cascade,
+                };
+                for name in &drop.routines {
+                    match self.named_routine(name, drop.kind)? {
+                        Ok(routine) => bound.routines.push(routine),
+                        Err(error) if drop.if_exists => {
+                            let missing = error.message().to_owned();
+                            bound.missing.push(missing.replace(" does not exist", ""));
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(Statement::DropRoutine(bound))
+            }
+            RoutineSyntax::Alter(alter) => {
+                let routine = self.named_routine(&alter.routine, alter.kind)??;
+                if let RoutineChange::Schema(schema) = &alter.change {
+                    self.schema_for(Some(schema.clone()))?;
+                }
+                Ok(Statement::AlterRoutine(AlterRoutine {
+                    kind: alter.kind,
+                    routine,
+                    change: alter.change.clone(),
+                }))
+            }
+            RoutineSyntax::Call(function) => {
+                Ok(Statement::Call(Box::new(self.procedure_call(function)?)))
+            }
+        }
+    }
+
+    /// The routine that DROP or ALTER names, or the error that there is none.
+    pub(super) fn named_routine(
+        &mut self,
+        name: &RoutineName,
+        kind: Option<RoutineKind>,
+    ) -> Result<Result<Arc<RoutineDef>, SqlError>, SqlError> {
+        let what = kind.map_or("routine", RoutineKind::name);
+        let shown = names::shown(name.schema.as_deref(), &name.name);
+        let mut found = self.catalog.routines(name.schema.as_deref(), &name.name);
+        let mut types = None;
+        if let Some(args) = &name.args {
+            let mut kinds = Vec::new();
+            for arg in args {
+                if arg.mode.is_input() {
+                    kinds.push(self.value_type(&arg.ty)?.kind);
+                }
+            }
+            found.retain(|routine| routine.input_kinds() == kinds);
+            let list: Vec<String> = kinds.iter().map(|k| Type::of(*k).name()).collect();
+            types = Some(list.join(", "));
+        }
+        let of_kind = |routine: &Arc<RoutineDef>| kind.is_none_or(|kind| kind == routine.kind);
+        let right: Vec<_> = found.iter().filter(|r| of_kind(r)).cloned().collect();
+        Ok(match (right.as_slice(), found.first(), types) {
+            ([one], ..) => Ok(Arc::clone(one)),
+            ([first, ..], _, Some(_)) => Ok(Arc::clone(first)),
+            ([_, ..], _, None) => {
+                let message = format!("{what} name \"{shown}\" is not unique");
+                let hint = format!("Specify the argument list to select the {what} unambiguously.");
+                Err(SqlError::new(SqlState::AMBIGUOUS_FUNCTION, message).hint(hint))
+            }
+            ([], Some(other), _) => {
+                let message = format!("{} is not a {what}", other.signature());
+                Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
+            }
+            ([], None, types) => {
+                let message = match types {
+                    Some(types) => format!("{what} {shown}({types}) does not exist"),
+                    None if kind == Some(RoutineKind::Procedure) => {
+                        format!("could not find a procedure named \"{shown}\"")
+                    }
+                    None => format!("could not find a {what} named \"{shown}\""),
+                };
+                Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message))
+            }
+        })
+    }
+
+    fn type_of_syntax(&mut self, syntax: &TypeSyntax) -> Result<Of, SqlError> {
+        match &syntax.of {
+            TypeOf::Like(path) => {
+                let Some((column, table)) = path.split_last() else {
+                    return Err(invalid("invalid type name"));
+                };
+                let (schema, table) = match table {
+                    [table] => (None, table),
+                    [schema, table] => (Some(schema.as_str()), table),
+                    _ => return Err(invalid("improper %TYPE reference")),
+                };
+                let table = self.table_called(schema, table)?;
+                let found = table.column(column).map(|c| table.columns[c].ty);
+                let missing = || names::no_column_of(column, &table.name);
+                Ok(Of::Value(built_in(found.ok_or_else(missing)?)?))
+            }
+            TypeOf::Row(_) => Err(SqlError::unsupported("%ROWTYPE here")),
+            TypeOf::Named(data_type) => {
+                let name = data_type.to_string().to_ascii_lowercase();
+                match name.as_str() {
+                    "record" => return Ok(Of::Record),
+                    "trigger" => return Ok(Of::Trigger),
+                    "void" => return Ok(Of::Value(Type::of(TypeKind::Void))),
+                    _ => {}
+                }
+                let error = match super::type_of(data_type, self.catalog) {
+                    Ok(ty) => return Ok(Of::Value(built_in(ty)?)),
+                    Err(error) => error,
+                };
+                let sqlparser::ast::DataType::Custom(name, _) = &**data_type else {
+                    return Err(error);
+                };
+                let (schema, name) = names::table_name(name)?;
+                if let Some(table) = self.catalog.table(schema.as_deref(), &name)? {
+                    return Ok(Of::Table(table));
+                }
+                match self.catalog.view(schema.as_deref(), &name)? {
+                    Some(view) => Ok(Of::Columns(view.columns.clone())),
+                    None => Err(error),
+                }
+            }
+        }
+    }
+
+    /// The type of an argument, which has no length.
+    fn value_type(&mut self, syntax: &TypeSyntax) -> Result<Type, SqlError> {
+        if syntax.set {
+            return Err(invalid("functions cannot accept set arguments"));
+        }
+        match self.type_of_syntax(syntax)? {
+            Of::Value(ty) => Ok(Type::of(ty.kind)),
+            Of::Table(_) | Of::Columns(_) => {
+                Err(SqlError::unsupported("a row as an argument of a function"))
+            }
+            Of::Record => Err(SqlError::unsupported(
+                "a record as an argument of a function",
+            )),
+            Of::Trigger => Err(invalid("functions cannot accept type trigger")),
+        }
+    }
+
+    fn routine_args(&mut self, list: &[ArgSyntax]) -> Result<Vec<RoutineArg>, SqlError> {
+        let mut args: Vec<RoutineArg> = Vec::with_capacity(list.len());
+        let mut defaults = false;
+        for arg in list {
+            let ty = self.value_type(&arg.ty)?;
+            if arg.mode.is_input() {
+                if args.iter().any(|a| a.mode == ArgMode::Variadic) {
+                    return Err(invalid(
+                        "VARIADIC parameter must be the last input parameter",
+                    ));
+                }
+                if arg.default.is_none() && defaults && arg.mode != ArgMode::Variadic {
+                    return Err(invalid(
+                        "input parameters after one with a default value must also have defaults",
+                    ));
+                }
+            }
+            if arg.mode == ArgMode::Variadic && ty.element().is_none() {
+                return Err(invalid("VARIADIC parameter must be an array"));
+            }
+            if let Some(text) = &arg.default {
+                if !arg.mode.is_input() {
+                    return Err(invalid("only input parameters can have default values"));
+                }
+                defaults = true;
+                let parsed = parser::parse_expression(text)?;
+                let bound = self.scalar(&parsed, &Scope::default(), Clause::Default)?;
+                self.coerce(bound, ty, CastContext::Assignment)?;
+            }
+            let same = |other: &&RoutineArg| {
+                !arg.name.is_empty()
+                    && other.name == arg.name
+                    && (other.mode.is_input() == arg.mode.is_input()
+                        || other.mode.is_output() == arg.mode.is_output())
+            };
+            if args.iter().find(same).is_some() {
+                return Err(invalid(format!(
+                    "parameter name \"{}\" used more than once",
+                    arg.name
+                )));
+            }
+            args.push(RoutineArg {
+                name: arg.name.clone(),
+                mode: arg.mode,
+                ty,
+                default: arg.default.clone(),
+            });
+        }
+        if args.len() > 100 {
+            return Err(SqlError::new(
+                SqlState::TOO_MANY_ARGUMENTS,
+                "functions cannot have more than 100 arguments",
+            ));
+        }
+        Ok(args)
+    }
+
+    fn create_routine(&mut self, create: &parser::CreateRoutine) -> Result<Statement, SqlError> {
+        let schema = self.schema_for(create.schema.clone())?;
+        let language = match (create.language.as_deref(), &create.body) {
+            (Some("sql"), _) | (None, Some(Body::Sql(_))) => Language::Sql,
+            (Some("plpgsql"), _) => Language::PlPgSql,
+            (None, _) => return Err(invalid("no language specified")),
+            (Some(other @ ("c" | "internal")), _) => {
+                return Err(SqlError::unsupported(format!("language {other}")));
+            }
+            (Some(other), _) => {
+                let message = format!("language \"{other}\" does not exist");
+                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+            }
+        };
+        let mut args = self.routine_args(&create.args)?;
+        let result = self.result_of(create, &mut args)?;
+        let (body, atomic) = match &create.body {
+            None => return Err(invalid("no function body specified")),
+            Some(Body::Text(text)) => (text.clone(), false),
+            Some(Body::Sql(text)) => (text.clone(), true),
+        };
+        if atomic && language != Language::Sql {
+            return Err(invalid(
+                "inline SQL function body only valid for language SQL",
+            ));
+        }
+        if result.trigger && !args.is_empty() {
+            return Err(invalid("trigger functions cannot have declared arguments").hint(
+                "The arguments of the trigger can be accessed through TG_NARGS and TG_ARGV instead.",
+            ));
+        }
+        let bound = CreateRoutine {
+            or_replace: create.or_replace,
+            schema,
+            name: create.name.clone(),
+            kind: create.kind,
+            language,
+            args,
+            result,
+            volatility: create.volatility.unwrap_or(Volatility::Volatile),
+            strict: create.strict.unwrap_or(false),
+            definer: create.definer.unwrap_or(false),
+            body,
+            atomic,
+        };
+        let checked = self.cx.setting("check_function_bodies");
+        if checked.as_deref() != Some("off") {
+            match language {
+                Language::Sql => {
+                    if bound.result.trigger {
+                        return Err(invalid("SQL functions cannot return type trigger"));
+                    }
+                    let body = (bound.body.as_str(), bound.atomic);
+                    let signature = (bound.name.as_str(), &bound.args[..], &bound.result);
+                    match bind_body(body, signature, self.catalog, self.cx) {
+                        // Whether it is allowed what it does is asked of who calls it.
+                        Err(error) if error.sqlstate() == SqlState::INSUFFICIENT_PRIVILEGE => {}
+                        bound => drop(bound?),
+                    }
+                }
+                Language::PlPgSql => {
+                    let header = plpgsql::Header {
+                        name: &bound.name,
+                        args: &bound.args,
+                        result: &bound.result,
+                        procedure: bound.kind == RoutineKind::Procedure,
+                    };
+                    plpgsql::compile(&bound.body, header, self.catalog)?;
+                }
+            }
+        }
+        Ok(Statement::CreateRoutine(Box::new(bound)))
+    }
+
+    fn result_of(
+        &mut self,
+        create: &parser::CreateRoutine,
+        args: &mut Vec<RoutineArg>,
+    ) -> Result<RoutineResult, SqlError> {
+        let mut result = RoutineResult {
+            ty: Type::of(TypeKind::Void),
+            set: false,
+            trigger: false,
+            table: None,
+            columns: Vec::new(),
+            record: false,
+        };
+        if let Some(ReturnsSyntax::Table(columns)) = &create.returns {
+            if args.iter().any(|arg| arg.mode.is_output()) {
+                return Err(invalid(
+                    "OUT and INOUT arguments aren't allowed in TABLE functions",
+                ));
+            }
+            for column in columns {
+                let column = ArgSyntax {
+                    mode: ArgMode::Out,
+                    ..column.clone()
+                };
+                let mut of_table = self.routine_args(std::slice::from_ref(&column))?;
+                of_table
+                    .iter_mut()
+                    .for_each(|arg| arg.mode = ArgMode::Table);
+                let taken = |arg: &RoutineArg| arg.name == column.name;
+                if args.iter().any(taken) {
+                    let message = format!("parameter name \"{}\" used more than once", column.name);
+                    return Err(invalid(message));
+                }
+                args.append(&mut of_table);
+            }
+            result.set = true;
+        }
+        let outputs = args.iter().filter(|arg| arg.mode.is_output());
+        let name = |(nth, arg): (usize, &RoutineArg)| match arg.name.as_str() {
+            "" => (format!("column{}", nth + 1), arg.ty),
+            name => (name.to_owned(), arg.ty),
+        };
+        result.columns = outputs.enumerate().map(name).collect();
+        let of_outputs = match result.columns.as_slice() {
+            [] => None,
+            [(_, ty)] => Some(*ty),
+            _ => Some(Type::UNKNOWN),
+        };
+        if let Some(ty) = of_outputs {
+            result.ty = ty;
+        }
+        match &create.returns {
+            Some(ReturnsSyntax::Table(_)) => {}
+            None if create.kind == RoutineKind::Procedure || of_outputs.is_some() => {}
+            None => return Err(invalid("function result type must be specified")),
+            Some(ReturnsSyntax::Type(syntax)) => {
+                result.set = syntax.set;
+                let of = self.type_of_syntax(syntax)?;
+                match (of, of_outputs) {
+                    (Of::Value(ty), None) => result.ty = Type::of(ty.kind),
+                    (Of::Value(ty), Some(out)) if ty.kind == out.kind => {}
+                    (Of::Record, Some(Type::UNKNOWN)) => {}
+                    (_, Some(out)) => {
+                        let wanted = match out {
+                            Type::UNKNOWN => "record".to_owned(),
+                            out => out.name(),
+                        };
+                        return Err(invalid(format!(
+                            "function result type must be {wanted} because of OUT parameters"
+                        )));
+                    }
+                    (Of::Record, None) => {
+                        result.record = true;
+                        result.ty = Type::UNKNOWN;
+                    }
+                    (Of::Table(table), None) => {
+                        let columns = table.columns.iter().map(|c| (c.name.clone(), c.ty));
+                        result.columns = columns.collect();
+                        result.table = Some(table.id);
+                        result.ty = Type::UNKNOWN;
+                    }
+                    (Of::Columns(columns), None) => {
+                        result.columns = columns;
+                        result.ty = Type::UNKNOWN;
+                    }
+                    (Of::Trigger, None) => result.trigger = true,
+                }
+            }
+        }
+        Ok(result)
+    }
+}
+
+/// The arguments of a function in SQL, by their names.
+struct Arguments<'a> {
+    function: &'a str,
+    args: Vec<&'a RoutineArg>,
+}
+
+impl Variables for Arguments<'_> {
+    fn find(&self, path: &[String]) -> Result<Option<Variable>, SqlError> {
+        let name = match path {
+            [name] => name,
+            [function, name] if function == self.function => name,
+            _ => return Ok(None),
+        };
+        let found = self.args.iter().position(|arg| arg.name == *name);
+        Ok(found.map(|param| Variable {
+            param,
+            ty: self.args[param].ty,
+        }))
+    }
+
+    fn fields(&self, _: &[String]) -> Result<Option<Vec<(String, Variable)>>, SqlError> {
+        Ok(None)
+    }
+
+    fn prefer(&self) -> Prefer {
+        Prefer::Column
+    }
+}
+
+/// Binds the body of a function in SQL, which ends in what the function gives.
+pub fn bind_body(
+    (body, atomic): (&str, bool),
+    (name, args, result): (&str, &[RoutineArg], &RoutineResult),
+    catalog: &dyn CatalogView,
+    cx: &EvalContext,
+) -> Result<BoundBody, SqlError> {
+    let text = match atomic {
+        true => parser::atomic_body(body)?,
+        false => body.to_owned(),
+    };
+    let inputs: Vec<&RoutineArg> = args.iter().filter(|arg| arg.mode.is_input()).collect();
+    let types: Vec<Type> = inputs.iter().map(|arg| arg.ty).collect();
+    let arguments = Arguments {
+        function: name,
+        args: inputs,
+    };
+    let mut statements = Vec::new();
+    for (nth, parsed) in parser::parse(&text)?.into_iter().enumerate() {
+        let mut params = ParamTypes::declared(types.clone());
+        let variables: Option<&dyn Variables> = Some(&arguments);
+        let bound = bind_among(&parsed, catalog, (&mut params, variables), cx);
+        let bound = bound.and_then(|bound| match params.len() > types.len() {
+            true => Err(SqlError::new(
+                SqlState::UNDEFINED_PARAMETER,
+                format!("there is no parameter ${}", types.len() + 1),
+            )),
+            false => Ok(bound),
+        });
+        let in_body = |e: SqlError| match e.fields().context {
+            None => e.context(format!("SQL function \"{name}\" statement {}", nth + 1)),
+            Some(_) => e,
+        };
+        let bound = bound.map_err(in_body)?;
+        check_statement(&bound)?;
+        statements.push((bound, params.watches_catalog()));
+    }
+    check_result(statements.last().map(|(last, _)| last), result)
+        .map_err(|e| e.context(format!("SQL function \"{name}\"")))?;
+    Ok(BoundBody { statements })
+}
+
+/// 0A000 for what ends or begins transactions.
+fn check_statement(statement: &Statement) -> Result<(), SqlError> {
+    let refused = match statement {
+        Statement::Begin { .. } => "BEGIN",
+        Statement::Commit { .. } => "COMMIT",
+        Statement::Rollback { .. } => "ROLLBACK",
+        Statement::Savepoint(_) => "SAVEPOINT",
+        Statement::Release(_) => "RELEASE SAVEPOINT",
+        Statement::RollbackTo(_) => "ROLLBACK TO SAVEPOINT",
+        Statement::Copy(_) => "COPY",
+        _ => return Ok(()),
+    };
+    Err(SqlError::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        format!("{refused} is not allowed in an SQL function"),
+    ))
+}
+
+/// Does the last statement give what the function says?
+fn check_result(last: Option<&Statement>, result: &RoutineResult) -> Result<(), SqlError> {
+    if result.columns.is_empty() && result.ty.kind == TypeKind::Void {
+        return Ok(());
+    }
+    let declared = match result.columns.len() > 1 || result.record || result.table.is_some() {
+        true => "record".to_owned(),
+        false => result.ty.name(),
+    };
+    let mismatch = |detail: String| {
+        invalid(format!(
+            "return type mismatch in function declared to return {declared}"
+        ))
+        .detail(detail)
+    };
+    let columns: Option<Vec<ResultColumn>> = last.and_then(Statement::columns);
+    let Some(columns) = columns else {
+        return Err(mismatch(
+            "Function's final statement must be SELECT or INSERT/UPDATE/DELETE RETURNING."
+                .to_owned(),
+        ));
+    };
+    if result.record && result.columns.is_empty() {
+        return Ok(());
+    }
+    let wanted: Vec<Type> = match result.columns.is_empty() {
+        true => vec![result.ty],
+        false => result.columns.iter().map(|(_, ty)| *ty).collect(),
+    };
+    if wanted.len() == 1 && columns.len() != 1 {
+        return Err(mismatch(
+            "Final statement must return exactly one column.".to_owned(),
+        ));
+    }
+    if columns.len() != wanted.len() {
+        let few = if columns.len() < wanted.len() {
+            "few"
+        } else {
+            "many"
+        };
+        return Err(mismatch(format!(
+            "Final statement returns too {few} columns."
+        )));
+    }
+    for (nth, (column, wanted_type)) in columns.iter().zip(&wanted).enumerate() {
+        let fits = cast_context(column.ty.kind, wanted_type.kind);
+        if fits.is_none_or(|needed| needed > CastContext::Assignment) {
+            return Err(match wanted.len() {
+                1 => mismatch(format!("Actual return type is {}.", column.ty)),
+                _ => mismatch(format!(
+                    "Final statement returns {} instead of {} at column {}.",
+                    column.ty,
+                    wanted_type,
+                    nth + 1
+                )),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// 0A000 for a type that a user made.
+fn built_in(ty: Type) -> Result<Type, SqlError> {
+    match ty.kind.is_users() {
+        false => Ok(ty),
+        true => Err(SqlError::unsupported(format!(
+            "a routine with an argument or a result of type {ty}"
+        ))),
+    }
+}

@@ -1,0 +1,547 @@
+//! Calls of users' functions and procedures: which one is meant, and what its arguments are.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::call::{Signature, choose, choose_among, no_function};
+use super::expr::{Around, Clause};
+use super::scope::{Scope, ScopeColumn, ScopeLeaf};
+use super::{Binder, names};
+use crate::bound::{Expr, From, Leaf, LeafSource, Node, RoutineCall, TableFunction};
+use crate::catalog::acl::Privileges;
+use crate::catalog::{ArgMode, CATALOG_SCHEMA, Object, RoutineArg, RoutineDef, RoutineKind};
+use crate::error::{SqlError, SqlState};
+use crate::functions::{CastContext, candidates};
+use crate::parser;
+use crate::types::{Type, TypeKind};
+
+/// Most arguments of a call.
+const ARGUMENTS_MAX: usize = 100;
+
+/// The arguments of a call: those without a name, then those with one.
+struct Given {
+    plain: Vec<Expr>,
+    named: Vec<(String, Expr)>,
+}
+
+/// Where the value of an argument comes from.
+#[derive(Clone, Debug)]
+enum Place {
+    /// What is given, by its number.
+    Given(usize),
+    /// Those from this number on, as an array.
+    Rest(usize),
+    /// The default.
+    Default,
+}
+
+/// A routine that the arguments may be meant for.
+struct Candidate {
+    routine: Arc<RoutineDef>,
+    places: Vec<Place>,
+    /// The types of what is given, in its order.
+    kinds: Vec<TypeKind>,
+}
+
+impl Signature for Candidate {
+    fn args(&self) -> &[TypeKind] {
+        &self.kinds
+    }
+}
+
+impl Candidate {
+    /// How `count` arguments and those of these names are its arguments; `None` where they are not.
+    fn of(
+        routine: &Arc<RoutineDef>,
+        params: &[&RoutineArg],
+        (count, named): (usize, &[(String, Expr)]),
+    ) -> Option<Candidate> {
+        let variadic = params
+            .last()
+            .filter(|arg| arg.mode == ArgMode::Variadic && count >= params.len());
+        let rest = params.len().saturating_sub(1);
+        if count > params.len() && variadic.is_none() {
+            return None;
+        }
+        let mut places: Vec<Option<Place>> = vec![None; params.len()];
+        let mut kinds = vec![TypeKind::Unknown; count + named.len()];
+        for (i, kind) in kinds.iter_mut().enumerate().take(count) {
+            match variadic {
+                Some(arg) if i >= rest => {
+                    places[rest].get_or_insert(Place::Rest(rest));
+                    *kind = arg.ty.element()?.kind;
+                }
+                _ => {
+                    places[i] = Some(Place::Given(i));
+                    *kind = params[i].ty.kind;
+                }
+            }
+        }
+        for (i, (name, _)) in named.iter().enumerate() {
+            let at = params.iter().position(|arg| arg.name == *name)?;
+            if places[at].is_some() {
+                return None;
+            }
+            places[at] = Some(Place::Given(count + i));
+            kinds[count + i] = params[at].ty.kind;
+        }
+        let filled = places.into_iter().zip(params);
+        let places = filled
+            .map(|(place, arg)| place.or_else(|| arg.default.as_ref().map(|_| Place::Default)));
+        Some(Candidate {
+            routine: Arc::clone(routine),
+            places: places.collect::<Option<_>>()?,
+            kinds,
+        })
+    }
+
+    fn defaults(&self) -> usize {
+        let default = |place: &&Place| matches!(place, Place::Default);
+        self.places.iter().filter(default).count()
+    }
+}
+
+/// The arguments that CALL gives of a procedure, or a call of a function.
+fn params(routine: &RoutineDef, procedure: bool) -> Vec<&RoutineArg> {
+    let given = |arg: &&RoutineArg| match procedure {
+        true => arg.mode != ArgMode::Table,
+        false => arg.mode.is_input(),
+    };
+    routine.args.iter().filter(given).collect()
+}
+
+impl Binder<'_> {
+    /// The routines that a name may mean.
+    fn routines_of(&self, name: &ast::ObjectName) -> Result<Vec<Arc<RoutineDef>>, SqlError> {
+        Ok(match names::parts(name)?.as_slice() {
+            [name] => self.catalog.routines(None, &names::fold(name)),
+            [schema, name] if names::fold(schema) != CATALOG_SCHEMA => {
+                let schema = names::fold(schema);
+                self.catalog.routines(Some(&schema), &names::fold(name))
+            }
+            _ => Vec::new(),
+        })
+    }
+
+    /// A call of a user's function in an expression, if it is one.
+    pub(super) fn routine_call(
+        &mut self,
+        function: &ast::Function,
+        around: &mut Around<'_>,
+    ) -> Result<Option<Expr>, SqlError> {
+        let routines = self.routines_of(&function.name)?;
+        if routines.is_empty() {
+            return Ok(None);
+        }
+        let name = names::table_name(&function.name)?.1;
+        let given = match &function.args {
+            ast::FunctionArguments::List(list) if list.duplicate_treatment.is_none() => {
+                let mut given = Vec::with_capacity(list.args.len());
+                for arg in &list.args {
+                    given.push(arg);
+                }
+                self.given(&given, &mut |binder, expr| binder.expr(expr, around))?
+            }
+            ast::FunctionArguments::None => Given {
+                plain: Vec::new(),
+                named: Vec::new(),
+            },
+            _ => return Ok(None),
+        };
+        let Some(call) = self.chosen_call(&name, &routines, given, false)? else {
+            return Ok(None);
+        };
+        let routine = &call.routine;
+        let misplaced = match (&function.over, &function.filter) {
+            (Some(_), _) => Some(("OVER", "a window function nor an aggregate function")),
+            (None, Some(_)) => Some(("FILTER", "an aggregate function")),
+            (None, None) => None,
+        };
+        if let Some((word, wanted)) = misplaced {
+            let message = format!("{word} specified, but {name} is not {wanted}");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
+        check_function(routine)?;
+        let refused = match around.clause {
+            Clause::Check => Some("a function of users in a check constraint"),
+            Clause::Generated => Some("a function of users in a generated column"),
+            Clause::IndexPredicate => Some("a function of users in an index predicate"),
+            Clause::IndexExpression => Some("a function of users in an index expression"),
+            Clause::TriggerWhen => Some("a function of users in WHEN of a trigger"),
+            Clause::Transform => Some("a function of users in a change of type"),
+            Clause::Execute => Some("a function of users in EXECUTE"),
+            _ if routine.result.set => Some("a set-returning function of users here"),
+            _ if routine.gives_row() => Some("a function of several columns in an expression"),
+            _ => None,
+        };
+        if let Some(refused) = refused {
+            return Err(SqlError::unsupported(refused));
+        }
+        let ty = routine.result.ty;
+        Ok(Some(Expr::new(ty, Node::Routine(Box::new(call)))))
+    }
+
+    /// CALL
+    pub(super) fn procedure_call(
+        &mut self,
+        function: &ast::Function,
+    ) -> Result<RoutineCall, SqlError> {
+        let name = names::table_name(&function.name)?.1;
+        let routines = self.routines_of(&function.name)?;
+        let scope = Scope::default();
+        let given = match &function.args {
+            ast::FunctionArguments::List(list) => {
+                let given: Vec<_> = list.args.iter().collect();
+                self.given(&given, &mut |binder, expr| {
+                    binder.scalar(expr, &scope, Clause::Select)
+                })?
+            }
+            _ => Given {
+                plain: Vec::new(),
+                named: Vec::new(),
+            },
+        };
+        let types: Vec<Type> = given.plain.iter().map(|arg| arg.ty).collect();
+        let missing = || {
+            let shown: Vec<String> = types.iter().map(Type::name).collect();
+            let shown = shown.join(", ");
+            SqlError::new(
+                SqlState::UNDEFINED_FUNCTION,
+                format!("procedure {}({shown}) does not exist", function.name),
+            )
+            .hint(
+                "No procedure matches the given name and argument types. You might need to add explicit type casts.",
+            )
+        };
+        let chosen = match routines.is_empty() {
+            true => None,
+            false => self
+                .chosen_call(&name, &routines, given, true)
+                .map_err(|e| match e.sqlstate() {
+                    SqlState::UNDEFINED_FUNCTION => missing(),
+                    _ => e,
+                })?,
+        };
+        let Some(call) = chosen else {
+            if candidates(&name).next().is_some() {
+                return Err(not_a_procedure(&name, &types));
+            }
+            return Err(missing());
+        };
+        match call.routine.kind {
+            RoutineKind::Procedure => Ok(call),
+            RoutineKind::Function => Err(not_a_procedure(&name, &types)),
+        }
+    }
+
+    fn given(
+        &mut self,
+        args: &[&ast::FunctionArg],
+        bind: &mut dyn FnMut(&mut Self, &ast::Expr) -> Result<Expr, SqlError>,
+    ) -> Result<Given, SqlError> {
+        let (mut plain, mut named) = (Vec::new(), Vec::new());
+        if args.len() > ARGUMENTS_MAX {
+            return Err(too_many_arguments());
+        }
+        for arg in args {
+            match arg {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => {
+                    if !named.is_empty() {
+                        return Err(SqlError::new(
+                            SqlState::SYNTAX_ERROR,
+                            "positional argument cannot follow named argument",
+                        ));
+                    }
+                    plain.push(bind(self, expr)?);
+                }
+                ast::FunctionArg::Named {
+                    name,
+                    arg: ast::FunctionArgExpr::Expr(expr),
+                    ..
+                } => {
+                    let name = names::fold(name);
+                    if named.iter().any(|(other, _)| *other == name) {
+                        let message = format!("argument name \"{name}\" used more than once");
+                        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                    }
+                    named.push((name, bind(self, expr)?));
+                }
+                _ => return Err(SqlError::unsupported("a wildcard argument")),
+            }
+        }
+        Ok(Given { plain, named })
+    }
+
+    /// The call of the routine that fits best; `None` where a function of the library does.
+    fn chosen_call(
+        &mut self,
+        name: &str,
+        routines: &[Arc<RoutineDef>],
+        given: Given,
+        procedure: bool,
+    ) -> Result<Option<RoutineCall>, SqlError> {
+        let count = given.plain.len();
+        let mut fitting: Vec<Candidate> = Vec::new();
+        for routine in routines {
+            let params = params(routine, procedure && routine.kind == RoutineKind::Procedure);
+            let candidate = Candidate::of(routine, &params, (count, &given.named));
+            fitting.extend(candidate);
+        }
+        // Of those that take the same the nearer one is meant, and the one that adds least.
+        fitting.sort_by_key(Candidate::defaults);
+        let mut known: Vec<Candidate> = Vec::new();
+        for candidate in fitting {
+            if known.iter().all(|other| other.kinds != candidate.kinds) {
+                known.push(candidate);
+            }
+        }
+        let named = given.named.into_iter().map(|(_, expr)| expr);
+        let exprs: Vec<Expr> = given.plain.into_iter().chain(named).collect();
+        let types: Vec<Type> = exprs.iter().map(|expr| expr.ty).collect();
+        let of_library = candidates(name).next().is_some();
+        if of_library
+            && let Ok(function) = choose(name, &types)
+            && function.args.iter().zip(&types).all(|(a, t)| *a == t.kind)
+        {
+            return Ok(None);
+        }
+        let chosen = match choose_among(|| known.iter(), name, &types) {
+            Ok(chosen) => chosen,
+            Err(_) if of_library => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let routine = Arc::clone(&chosen.routine);
+        let object = Object::new(routine.kind.into(), routine.id);
+        self.need_use(object, &routine.name, Privileges::EXECUTE);
+        let params = params(
+            &routine,
+            procedure && routine.kind == RoutineKind::Procedure,
+        );
+        let mut exprs: Vec<Option<Expr>> = exprs.into_iter().map(Some).collect();
+        let mut args = Vec::with_capacity(params.len());
+        for (place, param) in chosen.places.iter().zip(&params) {
+            let to = Type::of(param.ty.kind);
+            let mut take = |i: usize| exprs.get_mut(i).and_then(Option::take);
+            args.push(match place {
+                Place::Given(_) | Place::Default if param.mode == ArgMode::Out => continue,
+                Place::Given(i) => {
+                    let given = take(*i).ok_or_else(|| no_function(name, &types))?;
+                    self.coerce(given, to, CastContext::Implicit)?
+                }
+                Place::Rest(from) => {
+                    let rest: Vec<Expr> = (*from..types.len()).filter_map(take).collect();
+                    self.packed(rest, to)?
+                }
+                Place::Default => self.default_argument(&routine, param)?,
+            });
+        }
+        Ok(Some(RoutineCall {
+            columns: routine.result.columns.clone(),
+            routine: Arc::clone(&routine),
+            args,
+        }))
+    }
+
+    /// The default of an argument.
+    fn default_argument(
+        &mut self,
+        routine: &RoutineDef,
+        arg: &RoutineArg,
+    ) -> Result<Expr, SqlError> {
+        let text = arg.default.as_deref().unwrap_or("NULL");
+        let parsed = parser::parse_expression(text)?;
+        let path = [
+            routine.schema.clone(),
+            crate::catalog::PUBLIC_SCHEMA.to_owned(),
+        ];
+        let along = super::path::PathView {
+            catalog: self.catalog,
+            path: &path,
+        };
+        let around = (self.cx, self.depth + 1);
+        let mut binder = Binder::of(text, (&along, &path), self.params, around);
+        let bound = binder.scalar(&parsed, &Scope::default(), Clause::Default)?;
+        self.coerce(bound, Type::of(arg.ty.kind), CastContext::Assignment)
+    }
+
+    /// A function of users in FROM, if it is one.
+    pub(super) fn routine_in_from(
+        &mut self,
+        (name, args): (&ast::ObjectName, &[ast::FunctionArg]),
+        ordinality: bool,
+        alias: Option<&ast::TableAlias>,
+        (scope, left): (&mut Scope, &[&Scope]),
+    ) -> Result<Option<From>, SqlError> {
+        let routines = self.routines_of(name)?;
+        if routines.is_empty() {
+            return Ok(None);
+        }
+        let plain = names::table_name(name)?.1;
+        let args: Vec<&ast::FunctionArg> = args.iter().collect();
+        let empty = Scope::default();
+        let (call, read) = self.beside(left, |binder| {
+            let given = binder.given(&args, &mut |binder, expr| {
+                binder.scalar(expr, &empty, Clause::FromFunction)
+            })?;
+            binder.chosen_call(&plain, &routines, given, false)
+        })?;
+        let Some(mut call) = call else {
+            return Ok(None);
+        };
+        check_function(&call.routine)?;
+        let shown = match alias {
+            Some(alias) => names::fold(&alias.name),
+            None => plain,
+        };
+        let told = self.told_columns(alias)?;
+        if let Some(columns) = told {
+            if !call.routine.result.record {
+                return Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    match call.routine.gives_row() {
+                        true => {
+                            "a column definition list is redundant for a function with OUT parameters"
+                        }
+                        false => {
+                            "a column definition list is only allowed for functions returning \"record\""
+                        }
+                    },
+                ));
+            }
+            call.columns = columns;
+        } else if call.routine.result.record {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "a column definition list is required for functions returning \"record\"",
+            ));
+        }
+        let ty = call.routine.result.ty;
+        let row = call.routine.gives_row();
+        let mut columns = call.columns.clone();
+        if columns.is_empty() {
+            columns.push((shown.clone(), ty));
+        }
+        if ordinality {
+            columns.push(("ordinality".to_owned(), Type::INT8));
+        }
+        let rows = row || call.routine.result.set || ordinality;
+        let call = Expr::new(ty, Node::Routine(Box::new(call)));
+        let source = match rows {
+            true => LeafSource::Function {
+                function: TableFunction::Routine { ordinality },
+                args: vec![call],
+            },
+            false => LeafSource::Values(vec![vec![call]]),
+        };
+        let column = |(name, ty): (String, Type)| ScopeColumn {
+            name,
+            ty,
+            origin: None,
+            hidden: false,
+        };
+        let leaf = ScopeLeaf {
+            alias: shown,
+            table_name: None,
+            schema: None,
+            first_slot: scope.width,
+            columns: columns.into_iter().map(column).collect(),
+            key: Vec::new(),
+            routed: Vec::new(),
+            reads: None,
+        };
+        let source = super::from::lateral(read, source);
+        self.leaf(leaf, source, alias, scope).map(Some)
+    }
+
+    /// A function of users that gives rows of one column, where it is all that a SELECT has: what is selected from.
+    pub(super) fn routine_target(
+        &mut self,
+        function: &ast::Function,
+        scope: &Scope,
+    ) -> Result<Option<(Leaf, String)>, SqlError> {
+        let routines = self.routines_of(&function.name)?;
+        let ast::FunctionArguments::List(list) = &function.args else {
+            return Ok(None);
+        };
+        if !routines.iter().any(|routine| routine.result.set) {
+            return Ok(None);
+        }
+        let name = names::table_name(&function.name)?.1;
+        let args: Vec<&ast::FunctionArg> = list.args.iter().collect();
+        let given = self.given(&args, &mut |binder, expr| {
+            binder.scalar(expr, scope, Clause::FromFunction)
+        })?;
+        let Some(call) = self.chosen_call(&name, &routines, given, false)? else {
+            return Ok(None);
+        };
+        if !call.routine.result.set || call.routine.gives_row() {
+            return Ok(None);
+        }
+        check_function(&call.routine)?;
+        let ty = call.routine.result.ty;
+        let leaf = Leaf {
+            source: LeafSource::Function {
+                function: TableFunction::Routine { ordinality: false },
+                args: vec![Expr::new(ty, Node::Routine(Box::new(call)))],
+            },
+            alias: name.clone(),
+            column_names: vec![name.clone()],
+            column_types: vec![ty],
+            first_slot: 0,
+        };
+        Ok(Some((leaf, name)))
+    }
+
+    /// The columns that an alias says with their types.
+    fn told_columns(
+        &self,
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<Option<Vec<(String, Type)>>, SqlError> {
+        let columns = alias.map_or(&[][..], |alias| &alias.columns);
+        let mut told = Vec::new();
+        for column in columns {
+            if let Some(data_type) = &column.data_type {
+                told.push((
+                    names::fold(&column.name),
+                    super::type_of(data_type, self.catalog)?,
+                ));
+            }
+        }
+        Ok((!told.is_empty() && told.len() == columns.len()).then_some(told))
+    }
+}
+
+/// An error for what is not to be called as a function.
+fn check_function(routine: &RoutineDef) -> Result<(), SqlError> {
+    if routine.kind == RoutineKind::Procedure {
+        return Err(SqlError::new(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("{} is a procedure", routine.signature()),
+        )
+        .hint("To call a procedure, use CALL."));
+    }
+    if routine.result.trigger {
+        return Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "trigger functions can only be called as triggers",
+        ));
+    }
+    Ok(())
+}
+
+fn not_a_procedure(name: &str, types: &[Type]) -> SqlError {
+    let shown: Vec<String> = types.iter().map(Type::name).collect();
+    SqlError::new(
+        SqlState::WRONG_OBJECT_TYPE,
+        format!("{name}({}) is not a procedure", shown.join(", ")),
+    )
+    .hint("To call a function, use SELECT.")
+}
+
+pub(super) fn too_many_arguments() -> SqlError {
+    SqlError::new(
+        SqlState::TOO_MANY_ARGUMENTS,
+        format!("cannot pass more than {ARGUMENTS_MAX} arguments to a function"),
+    )
+}

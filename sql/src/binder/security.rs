@@ -1,0 +1,296 @@
+//! GRANT, REVOKE, ALTER … OWNER TO and COMMENT ON: the objects that they name.
+
+use super::{Binder, names};
+use crate::bound::{AlterAction, AlterOwner, AlterTable, Comment, Grant, NamedObject, Statement};
+use crate::catalog::acl::Privileges;
+use crate::catalog::{Object, ObjectKind, PUBLIC_SCHEMA, RoutineKind};
+use crate::error::{SqlError, SqlState};
+use crate::parser::{GrantSyntax, Granted, ObjectName, RoutineName, SecuritySyntax, privilege_of};
+use crate::pg_catalog::{Constraint, DATABASE_OID, PUBLIC_NAMESPACE};
+
+impl Binder<'_> {
+    pub(super) fn security(&mut self, syntax: &SecuritySyntax) -> Result<Statement, SqlError> {
+        match syntax {
+            SecuritySyntax::Grant(grant) => self.grant(grant),
+            SecuritySyntax::Owner {
+                object,
+                if_exists,
+                to,
+            } => {
+                let found = match self.object(object) {
+                    Ok(found) => Some(found),
+                    Err(missing)
+                        if *if_exists && missing.sqlstate() == SqlState::UNDEFINED_TABLE =>
+                    {
+                        None
+                    }
+                    Err(error) => return Err(error),
+                };
+                let shown = names::shown(object.name.schema.as_deref(), &object.name.name);
+                Ok(Statement::AlterOwner(AlterOwner {
+                    object: found,
+                    name: (object.kind, shown),
+                    to: to.clone(),
+                }))
+            }
+            SecuritySyntax::Comment { object, part, text } => {
+                self.comment(object, part.as_deref(), text.as_deref())
+            }
+        }
+    }
+
+    /// The object of a name.
+    fn object(&mut self, of: &ObjectName) -> Result<NamedObject, SqlError> {
+        let RoutineName { schema, name, .. } = &of.name;
+        let shown = names::shown(schema.as_deref(), name);
+        let found = |kind, id, name: &str| {
+            Ok(NamedObject {
+                object: Object::new(kind, id),
+                name: name.to_owned(),
+            })
+        };
+        match of.kind {
+            ObjectKind::Function | ObjectKind::Procedure => {
+                let kind = match of.kind {
+                    ObjectKind::Procedure => Some(RoutineKind::Procedure),
+                    _ => None,
+                };
+                let routine = self.named_routine(&of.name, kind)??;
+                found(routine.kind.into(), routine.id, &routine.name)
+            }
+            ObjectKind::Schema => {
+                let schema = self.schema_oid(name)?;
+                found(ObjectKind::Schema, schema, name)
+            }
+            ObjectKind::Type => {
+                let ty = self.type_named(schema.as_deref(), name)?;
+                found(ObjectKind::Type, ty.id, &ty.name)
+            }
+            ObjectKind::Database if *name == self.cx.database => {
+                found(ObjectKind::Database, DATABASE_OID, name)
+            }
+            ObjectKind::Database => Err(SqlError::new(
+                SqlState::new(b"3D000"),
+                format!("database \"{name}\" does not exist"),
+            )),
+            ObjectKind::Role => match self.catalog.role(name)? {
+                Some(role) => found(ObjectKind::Role, role.id, name),
+                None => Err(no_role(name)),
+            },
+            ObjectKind::Index => {
+                let Some(table) = self.catalog.table_of_index(schema.as_deref(), name)? else {
+                    return Err(names::no_relation(schema.as_deref(), name));
+                };
+                let index = table.index(name).map_or(0, |index| index.id);
+                found(ObjectKind::Index, index, name)
+            }
+            _ => {
+                self.check_schema(schema.as_deref(), false)?;
+                let schema = schema.as_deref();
+                let relation = match self.catalog.table(schema, name)? {
+                    Some(table) => Some((ObjectKind::Table, table.id)),
+                    None => match self.catalog.view(schema, name)? {
+                        Some(view) => Some((ObjectKind::View, view.id)),
+                        None => {
+                            let sequence = self.catalog.sequence(schema, name)?;
+                            sequence.map(|sequence| (ObjectKind::Sequence, sequence.id))
+                        }
+                    },
+                };
+                match relation {
+                    Some((kind, _)) if is_other(of.kind, kind) => Err(SqlError::new(
+                        SqlState::WRONG_OBJECT_TYPE,
+                        format!("\"{name}\" is not a {}", of.kind.name()),
+                    )),
+                    Some((kind, id)) => found(kind, id, name),
+                    None => Err(SqlError::new(
+                        SqlState::UNDEFINED_TABLE,
+                        format!("relation \"{shown}\" does not exist"),
+                    )),
+                }
+            }
+        }
+    }
+
+    /// The oid of a schema, or 3F000.
+    fn schema_oid(&self, name: &str) -> Result<u32, SqlError> {
+        if name == PUBLIC_SCHEMA {
+            return Ok(PUBLIC_NAMESPACE);
+        }
+        self.catalog.schema_oid(name).ok_or_else(|| {
+            SqlError::new(
+                SqlState::INVALID_SCHEMA_NAME,
+                format!("schema \"{name}\" does not exist"),
+            )
+        })
+    }
+
+    fn grant(&mut self, grant: &GrantSyntax) -> Result<Statement, SqlError> {
+        let mut objects = Vec::new();
+        match &grant.objects {
+            Granted::Named(list) => {
+                for name in list {
+                    let found = self.object(name)?;
+                    if !objects.contains(&found) {
+                        objects.push(found);
+                    }
+                }
+            }
+            Granted::AllIn(kind, other, schemas) => {
+                for schema in schemas {
+                    self.schema_oid(schema)?;
+                    let all = self.catalog.objects_in(schema);
+                    let wanted = |of: &NamedObject| {
+                        of.object.kind == *kind || Some(of.object.kind) == *other
+                    };
+                    objects.extend(all.into_iter().filter(wanted));
+                }
+            }
+        }
+        let mut privileges = Vec::with_capacity(grant.privileges.len());
+        if grant.privileges.is_empty() {
+            privileges.push((None, Vec::new()));
+        }
+        for (name, columns) in &grant.privileges {
+            let mut one = None;
+            if !name.is_empty() {
+                let kinds = objects.iter().map(|of| of.object.kind);
+                let mut last = None;
+                for kind in kinds {
+                    last = Some(privilege_of(kind, name)?);
+                }
+                one = match last {
+                    Some(one) => Some(one),
+                    None => Some(privilege_of(ObjectKind::Table, name)?),
+                };
+            }
+            let of_columns = one.unwrap_or(ObjectKind::OF_COLUMNS);
+            if !columns.is_empty() && !ObjectKind::OF_COLUMNS.has(of_columns) {
+                return Err(SqlError::new(
+                    SqlState::new(b"0LP01"),
+                    format!(
+                        "invalid privilege type {} for column",
+                        name.to_ascii_uppercase()
+                    ),
+                ));
+            }
+            privileges.push((one, columns.clone()));
+        }
+        Ok(Statement::Grant(Box::new(Grant {
+            revoke: grant.revoke,
+            option: grant.option,
+            privileges: merged(privileges),
+            objects,
+            grantees: grant.grantees.clone(),
+            cascade: grant.cascade,
+            by: grant.by.clone(),
+        })))
+    }
+
+    fn comment(
+        &mut self,
+        of: &ObjectName,
+        part: Option<&str>,
+        text: Option<&str>,
+    ) -> Result<Statement, SqlError> {
+        let RoutineName { schema, name, .. } = &of.name;
+        let text = text.map(str::to_owned);
+        if of.kind == ObjectKind::Constraint {
+            let table = self.table_called(schema.as_deref(), name)?;
+            let wanted = part.unwrap_or_default();
+            let mut all = Constraint::all(&table);
+            let Some(found) = all.find(|constraint| constraint.name() == wanted) else {
+                return Err(SqlError::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!(
+                        "constraint \"{wanted}\" for table \"{}\" does not exist",
+                        table.name
+                    ),
+                ));
+            };
+            return Ok(Statement::Comment(Comment {
+                object: NamedObject {
+                    object: Object::new(ObjectKind::Constraint, found.id()),
+                    name: table.name.clone(),
+                },
+                of: Object::new(ObjectKind::Table, table.id),
+                column: 0,
+                text,
+            }));
+        }
+        let found = self.object(of)?;
+        if found.object.kind == ObjectKind::Table {
+            let table = self.table_called(schema.as_deref(), name)?;
+            let missing = |part: &str| names::no_column_of(part, &table.name);
+            let column = match part {
+                Some(part) => Some(table.column(part).ok_or_else(|| missing(part))?),
+                None => None,
+            };
+            return Ok(Statement::AlterTable(AlterTable {
+                name: table.name.clone(),
+                table: Some(table),
+                only: false,
+                actions: vec![AlterAction::Comment { column, text }],
+            }));
+        }
+        let mut column = 0;
+        if let Some(part) = part {
+            let view = self.catalog.view(schema.as_deref(), name)?;
+            let Some(view) = view else {
+                return Err(SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("cannot comment on columns of \"{name}\""),
+                ));
+            };
+            let at = view.columns.iter().position(|(of, _)| of == part);
+            let at = at.ok_or_else(|| names::no_column_of(part, name))?;
+            column = i16::try_from(at + 1).unwrap_or(i16::MAX);
+        }
+        let owner = match found.object.kind {
+            ObjectKind::Index => {
+                let table = self.catalog.table_of_index(schema.as_deref(), name)?;
+                table.map_or(found.object, |table| {
+                    Object::new(ObjectKind::Table, table.id)
+                })
+            }
+            _ => found.object,
+        };
+        Ok(Statement::Comment(Comment {
+            object: found,
+            of: owner,
+            column,
+            text,
+        }))
+    }
+}
+
+/// Is a relation of another kind than was said? What is called a table may be anything.
+fn is_other(said: ObjectKind, is: ObjectKind) -> bool {
+    said != is && said != ObjectKind::Table
+}
+
+/// Those of whole objects as one.
+fn merged(
+    privileges: Vec<(Option<Privileges>, Vec<String>)>,
+) -> Vec<(Option<Privileges>, Vec<String>)> {
+    let mut whole: Option<Privileges> = None;
+    let mut all = Vec::new();
+    for (privileges, columns) in privileges {
+        match (privileges, columns.is_empty()) {
+            (Some(one), true) => whole = Some(whole.map_or(one, |before| before.and(one))),
+            _ => all.push((privileges, columns)),
+        }
+    }
+    if whole.is_some() {
+        all.insert(0, (whole, Vec::new()));
+    }
+    all
+}
+
+/// 42704
+pub(super) fn no_role(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UNDEFINED_OBJECT,
+        format!("role \"{name}\" does not exist"),
+    )
+}

@@ -1,0 +1,374 @@
+//! Functions that give rows, in a select list beside other columns: `SELECT a, unnest(b) FROM t`.
+//!
+//! They become one relation beside those of FROM, which it may read, and each call in the list one of its columns. Several
+//! run side by side, and the shorter ones go on with NULLs: that is what `unnest` does with arrays, which their rows are made
+//! into. A field of a row that such a function gives, `(f(x)).n`, is a column too. There are no values that are rows: of one
+//! in the list of a subquery in FROM there are its fields, under names that nobody else can write, and `(t.row).n` finds them.
+//!
+//! Where the rows are to be made after groups or windows, or for some rows only, it is refused.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{self, Expr as E, Visit, VisitMut, Visitor, VisitorMut};
+
+use super::call::function_name;
+use super::column_name::column_name;
+use super::expr::Around;
+use super::rows::gives_rows;
+use super::{Binder, EXPR_DEPTH_MAX, names};
+use crate::bound::{Expr, TableFunction};
+use crate::error::{SqlError, SqlState};
+use crate::functions::rows_candidates;
+use crate::parser::{parse_query, too_deep};
+
+/// The name of the relation, and what divides the name of a row from that of a field: no text has this character.
+const OWN: &str = "\0";
+
+/// Is it the relation of a select list, which neither `*` nor a name alone finds?
+pub(super) fn is_own(alias: &str) -> bool {
+    alias == OWN
+}
+
+/// Is it a field of a row in a subquery's list?
+pub(super) fn is_field(name: &str) -> bool {
+    name.contains(OWN)
+}
+
+/// The column of a subquery that is this field of the row called `row`.
+pub(super) fn field_of(row: &str, field: &str) -> String {
+    format!("{row}{OWN}{field}")
+}
+
+/// 0A000 for a row where a value is wanted.
+pub(super) fn a_row() -> SqlError {
+    SqlError::unsupported("a row as a value")
+}
+
+impl Binder<'_> {
+    /// The SELECT with its functions that give rows beside FROM; `None` if there are none, or one is all that is selected.
+    pub(super) fn with_rows_beside(
+        &mut self,
+        select: &ast::Select,
+    ) -> Result<Option<ast::Select>, SqlError> {
+        let as_fields = std::mem::take(&mut self.rows_as_fields);
+        if select.from.is_empty() && is_one_call(&select.projection) {
+            return Ok(None);
+        }
+        let mut looked = Looked::default();
+        let _ = select.projection.visit(&mut looked);
+        if !looked.found {
+            return Ok(None);
+        }
+        let _ = select.visit(&mut looked);
+        // Copying a tree recurses.
+        if looked.deepest > EXPR_DEPTH_MAX {
+            return Err(too_deep());
+        }
+        let mut calls = Calls::default();
+        let mut projection = Vec::with_capacity(select.projection.len());
+        for item in &select.projection {
+            calls.item(item, as_fields, &mut projection)?;
+        }
+        if calls.list.is_empty() {
+            return Ok(None);
+        }
+        let grouped = match &select.group_by {
+            ast::GroupByExpr::All(_) => true,
+            ast::GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+        };
+        if grouped || select.having.is_some() || calls.windows {
+            let what = "a function that gives rows in a select list with groups or windows";
+            return Err(SqlError::unsupported(what));
+        }
+        let mut rewritten = select.clone();
+        rewritten.projection = projection;
+        rewritten.from.push(ast::TableWithJoins {
+            relation: calls.relation()?,
+            joins: Vec::new(),
+        });
+        Ok(Some(rewritten))
+    }
+
+    /// `(t.row).field`, where the subquery `t` has such a row.
+    pub(super) fn field_of_row(
+        &mut self,
+        row: &E,
+        dot: &ast::AccessExpr,
+        around: &mut Around<'_>,
+    ) -> Result<Option<Expr>, SqlError> {
+        let mut path = match row {
+            E::Identifier(name) => vec![name.clone()],
+            E::CompoundIdentifier(path) => path.clone(),
+            _ => return Ok(None),
+        };
+        let (ast::AccessExpr::Dot(E::Identifier(field)), Some(row)) = (dot, path.pop()) else {
+            return Ok(None);
+        };
+        path.push(quoted(field_of(&names::fold(&row), &names::fold(field))));
+        match self.expr(&E::CompoundIdentifier(path), around) {
+            Ok(found) => Ok(Some(found)),
+            Err(missing) if missing.sqlstate() == SqlState::UNDEFINED_COLUMN => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A call that is all of a list is a relation as it is.
+fn is_one_call(projection: &[ast::SelectItem]) -> bool {
+    use ast::SelectItem as S;
+    matches!(
+        projection,
+        [S::UnnamedExpr(E::Function(_))]
+            | [S::ExprWithAlias {
+                expr: E::Function(_),
+                ..
+            }]
+    )
+}
+
+/// The columns of the rows of a function; `None` if it gives none.
+fn fields(function: &ast::Function) -> Option<Vec<String>> {
+    let name = function_name(&function.name).ok()?;
+    if function.over.is_some() || !matches!(function.args, ast::FunctionArguments::List(_)) {
+        return None;
+    }
+    if let Some(known) = rows_candidates(&name).next() {
+        let named = known.columns.iter().map(|(name, _)| (*name).to_owned());
+        return Some(named.collect());
+    }
+    let gives = gives_rows(&name) || TableFunction::of(&name).is_some();
+    gives.then(|| vec![name])
+}
+
+/// Whether there are functions that give rows, and how deep expressions are.
+#[derive(Default)]
+struct Looked {
+    found: bool,
+    depth: usize,
+    deepest: usize,
+}
+
+impl Visitor for Looked {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &E) -> ControlFlow<()> {
+        self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
+        self.found |= matches!(expr, E::Function(function) if fields(function).is_some());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &E) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+/// The calls of a select list, each once, with the columns of its rows.
+#[derive(Default)]
+struct Calls {
+    list: Vec<(ast::Function, Vec<String>)>,
+    windows: bool,
+    /// How many queries deep the visitor is, and how many expressions that may leave out parts of theirs.
+    queries: usize,
+    conditions: usize,
+}
+
+impl Calls {
+    /// Adds an item of the list as it is to be.
+    fn item(
+        &mut self,
+        item: &ast::SelectItem,
+        as_fields: bool,
+        out: &mut Vec<ast::SelectItem>,
+    ) -> Result<(), SqlError> {
+        let (expr, name) = match item {
+            ast::SelectItem::UnnamedExpr(expr) => (expr, column_name(expr)),
+            ast::SelectItem::ExprWithAlias { expr, alias } => (expr, names::fold(alias)),
+            _ => {
+                out.push(item.clone());
+                return Ok(());
+            }
+        };
+        if let E::Function(function) = expr
+            && let Some(fields) = fields(function).filter(|fields| fields.len() > 1)
+        {
+            if !as_fields {
+                return Err(a_row());
+            }
+            let at = self.place(function, &fields);
+            out.extend(fields.iter().map(|field| ast::SelectItem::ExprWithAlias {
+                expr: column(at, field),
+                alias: quoted(field_of(&name, field)),
+            }));
+            return Ok(());
+        }
+        let known = self.list.len();
+        let mut changed = expr.clone();
+        if let ControlFlow::Break(error) = VisitMut::visit(&mut changed, self) {
+            return Err(error);
+        }
+        out.push(match changed == *expr && known == self.list.len() {
+            true => item.clone(),
+            false => ast::SelectItem::ExprWithAlias {
+                expr: changed,
+                alias: quoted(name),
+            },
+        });
+        Ok(())
+    }
+
+    /// Which of the calls it is.
+    fn place(&mut self, function: &ast::Function, fields: &[String]) -> usize {
+        let known = self.list.iter().position(|(call, _)| call == function);
+        known.unwrap_or_else(|| {
+            self.list.push((function.clone(), fields.to_vec()));
+            self.list.len() - 1
+        })
+    }
+
+    /// The relation that they are.
+    fn relation(self) -> Result<ast::TableFactor, SqlError> {
+        let columns = self.list.iter().enumerate();
+        let columns = columns.flat_map(|(at, (_, fields))| fields.iter().map(move |f| of(at, f)));
+        let alias = alias(OWN, columns);
+        if let [(function, _)] = self.list.as_slice() {
+            return rows_of(function, alias);
+        }
+        let mut args = Vec::new();
+        for (function, fields) in &self.list {
+            for field in fields {
+                let rows = self::alias("rows", fields.iter().cloned());
+                let mut query = parse_query("SELECT a FROM f")?;
+                if let ast::SetExpr::Select(select) = query.body.as_mut() {
+                    let name = E::Identifier(quoted(field.clone()));
+                    select.projection = vec![ast::SelectItem::UnnamedExpr(name)];
+                    select.from[0].relation = rows_of(function, rows)?;
+                }
+                let array = ast::Function {
+                    name: ast::ObjectName::from(vec![ast::Ident::new("ARRAY")]),
+                    args: ast::FunctionArguments::Subquery(query),
+                    ..function.clone()
+                };
+                args.push(unnamed(E::Function(array)));
+            }
+        }
+        Ok(ast::TableFactor::Function {
+            lateral: true,
+            name: ast::ObjectName::from(vec![ast::Ident::new("unnest")]),
+            args,
+            with_ordinality: false,
+            alias: Some(alias),
+        })
+    }
+}
+
+impl VisitorMut for Calls {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<SqlError> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<SqlError> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut E) -> ControlFlow<SqlError> {
+        if self.queries > 0 {
+            return ControlFlow::Continue(());
+        }
+        let (function, field) = match &*expr {
+            E::Function(function) => (function, None),
+            E::CompoundFieldAccess { root, access_chain } => match (&**root, &access_chain[..]) {
+                (E::Nested(inner), [ast::AccessExpr::Dot(E::Identifier(field))]) => {
+                    match &**inner {
+                        E::Function(function) => (function, Some(names::fold(field))),
+                        _ => return ControlFlow::Continue(()),
+                    }
+                }
+                _ => return ControlFlow::Continue(()),
+            },
+            E::Case { .. } => {
+                self.conditions += 1;
+                return ControlFlow::Continue(());
+            }
+            _ => return ControlFlow::Continue(()),
+        };
+        self.windows |= function.over.is_some();
+        let Some(fields) = fields(function) else {
+            return ControlFlow::Continue(());
+        };
+        if self.conditions > 0 {
+            let what = "set-returning functions are not allowed in CASE";
+            let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what);
+            return ControlFlow::Break(error);
+        }
+        let field = match (field, fields.as_slice()) {
+            (None, [only]) => only.clone(),
+            (Some(field), several) if several.len() > 1 && several.contains(&field) => field,
+            (Some(field), [_, _, ..]) => {
+                let what = format!("column \"{field}\" not found in data type record");
+                return ControlFlow::Break(SqlError::new(SqlState::UNDEFINED_COLUMN, what));
+            }
+            _ => return ControlFlow::Break(a_row()),
+        };
+        let at = self.place(function, &fields);
+        *expr = column(at, &field);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut E) -> ControlFlow<SqlError> {
+        if self.queries == 0 && matches!(expr, E::Case { .. }) {
+            self.conditions -= 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// What the column of a call is called in the relation of all of them.
+fn of(call: usize, field: &str) -> String {
+    format!("{call} {field}")
+}
+
+fn column(call: usize, field: &str) -> E {
+    E::CompoundIdentifier(vec![quoted(OWN.to_owned()), quoted(of(call, field))])
+}
+
+fn quoted(name: impl Into<String>) -> ast::Ident {
+    ast::Ident::with_quote('"', name)
+}
+
+fn unnamed(expr: E) -> ast::FunctionArg {
+    ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr))
+}
+
+fn alias(name: &str, columns: impl Iterator<Item = String>) -> ast::TableAlias {
+    ast::TableAlias {
+        explicit: true,
+        name: quoted(name),
+        columns: columns
+            .map(|column| ast::TableAliasColumnDef {
+                name: quoted(column),
+                data_type: None,
+            })
+            .collect(),
+        at: None,
+    }
+}
+
+/// A call as a relation.
+fn rows_of(function: &ast::Function, alias: ast::TableAlias) -> Result<ast::TableFactor, SqlError> {
+    let ast::FunctionArguments::List(list) = &function.args else {
+        return Err(SqlError::internal("a call without a list of arguments"));
+    };
+    Ok(ast::TableFactor::Function {
+        lateral: true,
+        name: function.name.clone(),
+        args: list.args.clone(),
+        with_ordinality: false,
+        alias: Some(alias),
+    })
+}

@@ -1,0 +1,248 @@
+//! Triggers: the statements about them, their conditions, and those that a statement may run.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::expr::Clause;
+use super::from::table_leaf;
+use super::scope::Scope;
+use super::{Binder, names};
+use crate::bound::{AlterAction, AlterTable, Expr, Statement, Trigger, TriggerChange};
+use crate::catalog::{ConstraintTrigger, Enabled, Event, RoutineDef, TableDef, Timing, TriggerDef};
+use crate::error::{SqlError, SqlState};
+use crate::parser::lexer::{self, Kind};
+use crate::parser::{self, CreateTrigger, TriggerAction, TriggerSyntax};
+
+impl Binder<'_> {
+    pub(super) fn trigger(&mut self, syntax: &TriggerSyntax) -> Result<Statement, SqlError> {
+        let found = self.table_called(syntax.schema.as_deref(), &syntax.table);
+        let change = match &syntax.does {
+            TriggerAction::Create(create) => {
+                let trigger = self.new_trigger(&*found.clone()?, &syntax.name, create)?;
+                TriggerChange::Create {
+                    trigger: Box::new(trigger),
+                    or_replace: create.or_replace,
+                }
+            }
+            TriggerAction::Drop { if_exists } => TriggerChange::Drop {
+                name: syntax.name.clone(),
+                if_exists: *if_exists,
+            },
+            TriggerAction::Rename(to) => TriggerChange::Rename {
+                from: syntax.name.clone(),
+                to: to.clone(),
+            },
+            TriggerAction::Comment(text) => TriggerChange::Comment {
+                name: syntax.name.clone(),
+                text: text.clone(),
+            },
+        };
+        let skipped = matches!(syntax.does, TriggerAction::Drop { if_exists: true });
+        let table = match found {
+            Err(error) if skipped && error.sqlstate() == SqlState::UNDEFINED_TABLE => None,
+            found => Some(found?),
+        };
+        Ok(Statement::AlterTable(AlterTable {
+            table,
+            name: syntax.table.clone(),
+            only: false,
+            actions: vec![AlterAction::Trigger(change)],
+        }))
+    }
+
+    fn new_trigger(
+        &mut self,
+        table: &TableDef,
+        name: &str,
+        create: &CreateTrigger,
+    ) -> Result<TriggerDef, SqlError> {
+        if table.family.is_some() {
+            return Err(SqlError::unsupported(
+                "a trigger of a partitioned table or a partition",
+            ));
+        }
+        if create.row && create.events.has(Event::Truncate) {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "TRUNCATE FOR EACH ROW triggers are not supported",
+            ));
+        }
+        let mut columns = Vec::with_capacity(create.columns.len());
+        for column in &create.columns {
+            let found = table.column(column);
+            let at = found.ok_or_else(|| names::no_column_of(column, &table.name))?;
+            if columns.contains(&at) {
+                return Err(SqlError::new(
+                    SqlState::DUPLICATE_COLUMN,
+                    format!("column \"{column}\" specified more than once"),
+                ));
+            }
+            columns.push(at);
+        }
+        let constraint = match &create.constraint {
+            None => None,
+            Some(constraint) => {
+                let from = match &constraint.from {
+                    None => None,
+                    Some((schema, name)) => Some(self.table_called(schema.as_deref(), name)?.id),
+                };
+                Some(ConstraintTrigger {
+                    from,
+                    deferrable: constraint.deferrable,
+                    deferred: constraint.deferred,
+                })
+            }
+        };
+        let routine = self.trigger_function(&create.function)?;
+        let mut trigger = TriggerDef {
+            id: 0,
+            name: name.to_owned(),
+            function: routine.id,
+            timing: create.timing,
+            events: create.events,
+            columns,
+            row: create.row,
+            condition: None,
+            args: create.args.clone(),
+            enabled: Enabled::Origin,
+            constraint,
+            comment: None,
+        };
+        if let Some(text) = &create.condition {
+            let mut parsed = parser::parse_expression(text)?;
+            // As definitions have it, it stands in brackets of its own.
+            while let ast::Expr::Nested(inner) = parsed {
+                parsed = *inner;
+            }
+            let text = folded(&parsed.to_string());
+            let condition = self.trigger_condition(table, &text)?;
+            check_condition(&trigger, table, &condition)?;
+            trigger.condition = Some(text);
+        }
+        Ok(trigger)
+    }
+
+    fn trigger_function(
+        &self,
+        (schema, name): &(Option<String>, String),
+    ) -> Result<Arc<RoutineDef>, SqlError> {
+        let found = self.catalog.routines(schema.as_deref(), name);
+        let routine = found.into_iter().find(|r| r.inputs().next().is_none());
+        let shown = names::shown(schema.as_deref(), name);
+        let routine = routine.ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_FUNCTION,
+                format!("function {shown}() does not exist"),
+            )
+        })?;
+        match routine.result.trigger {
+            true => Ok(routine),
+            false => Err(SqlError::new(
+                SqlState::INVALID_OBJECT_DEFINITION,
+                format!("function {shown} must return type trigger"),
+            )),
+        }
+    }
+
+    /// WHEN, over the old row and then the new one.
+    pub(super) fn trigger_condition(
+        &mut self,
+        table: &TableDef,
+        text: &str,
+    ) -> Result<Expr, SqlError> {
+        let parsed = parser::parse_expression(text)?;
+        let mut scope = Scope::default();
+        scope.push(table_leaf(table, Some("old".to_owned()), 0))?;
+        scope.push(table_leaf(
+            table,
+            Some("new".to_owned()),
+            table.columns.len(),
+        ))?;
+        let condition = self.scalar(&parsed, &scope, Clause::TriggerWhen)?;
+        self.condition(condition, "WHEN")
+    }
+
+    /// The triggers of `table` that `fires` says, in their order, with what they run.
+    pub(super) fn triggers(
+        &mut self,
+        table: &TableDef,
+        fires: &dyn Fn(&TriggerDef) -> bool,
+    ) -> Result<Vec<Trigger>, SqlError> {
+        let mut triggers = Vec::new();
+        for def in &table.rules.triggers {
+            if def.enabled == Enabled::Disabled || !fires(def) {
+                continue;
+            }
+            let Some(routine) = self.catalog.routine_by_id(def.function) else {
+                return Err(SqlError::internal("a trigger without a function"));
+            };
+            let condition = match &def.condition {
+                None => None,
+                Some(text) => Some(self.trigger_condition(table, text)?),
+            };
+            triggers.push(Trigger {
+                def: def.clone(),
+                routine,
+                condition,
+            });
+        }
+        Ok(triggers)
+    }
+}
+
+/// 42P17 where a condition reads a row that there is not.
+fn check_condition(
+    trigger: &TriggerDef,
+    table: &TableDef,
+    condition: &Expr,
+) -> Result<(), SqlError> {
+    let width = table.columns.len();
+    let (mut old, mut new, mut generated) = (false, false, None);
+    condition.for_each_column(&mut |slot| {
+        old |= slot < width;
+        new |= slot >= width;
+        if let Some(column) = slot.checked_sub(width)
+            && table.columns[column].more.generated.is_some()
+        {
+            generated = Some(column);
+        }
+    });
+    let refused = |message: &str| Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message));
+    if !trigger.row && (old || new) {
+        return refused("statement trigger's WHEN condition cannot reference column values");
+    }
+    if old && trigger.events.has(Event::Insert) {
+        return refused("INSERT trigger's WHEN condition cannot reference OLD values");
+    }
+    if new && trigger.events.has(Event::Delete) {
+        return refused("DELETE trigger's WHEN condition cannot reference NEW values");
+    }
+    if let (Some(column), Timing::Before) = (generated, trigger.timing) {
+        let name = &table.columns[column].name;
+        return refused("BEFORE trigger's WHEN condition cannot reference NEW generated columns")
+            .map_err(|e: SqlError| e.detail(format!("Column \"{name}\" is a generated column.")));
+    }
+    Ok(())
+}
+
+/// The condition with names of rows and columns as they are meant.
+fn folded(text: &str) -> String {
+    let tokens = lexer::tokens(text).unwrap_or_default();
+    let dot = |at: Option<usize>| {
+        at.and_then(|at| tokens.get(at))
+            .is_some_and(|t| t.kind == Kind::Dot)
+    };
+    let mut folded = text.to_owned();
+    for (i, token) in tokens.iter().enumerate().rev() {
+        let row = ["old", "new"].iter().any(|row| token.is(text, row));
+        if token.kind == Kind::Word && (row || dot(i.checked_sub(1)) || dot(Some(i + 1))) {
+            let mut name = token.text(text).to_ascii_lowercase();
+            if row && !dot(i.checked_sub(1)) && !dot(Some(i + 1)) {
+                name += ".*";
+            }
+            folded.replace_range(token.start..token.end, &name);
+        }
+    }
+    folded
+}

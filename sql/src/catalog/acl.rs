@@ -1,0 +1,290 @@
+//! Privileges, and lists of who may do what with an object.
+//!
+//! A list has one item for each pair of who is allowed and who allowed it. Nobody has given the owner what the owner has
+//! by default; whoever else gives has been given the *grant option* (ACL-1), and loses with it what was given on.
+
+/// A set of privileges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Privileges(pub u16);
+
+/// Letters and names, in the order of their bits.
+const ALL: [(char, &str); 12] = [
+    ('a', "INSERT"),
+    ('r', "SELECT"),
+    ('w', "UPDATE"),
+    ('d', "DELETE"),
+    ('D', "TRUNCATE"),
+    ('x', "REFERENCES"),
+    ('t', "TRIGGER"),
+    ('X', "EXECUTE"),
+    ('U', "USAGE"),
+    ('C', "CREATE"),
+    ('T', "TEMPORARY"),
+    ('c', "CONNECT"),
+];
+
+impl Privileges {
+    /// None.
+    pub const NONE: Privileges = Privileges(0);
+    /// INSERT
+    pub const INSERT: Privileges = Privileges(1);
+    /// SELECT
+    pub const SELECT: Privileges = Privileges(1 << 1);
+    /// UPDATE
+    pub const UPDATE: Privileges = Privileges(1 << 2);
+    /// DELETE
+    pub const DELETE: Privileges = Privileges(1 << 3);
+    /// TRUNCATE
+    pub const TRUNCATE: Privileges = Privileges(1 << 4);
+    /// REFERENCES
+    pub const REFERENCES: Privileges = Privileges(1 << 5);
+    /// TRIGGER
+    pub const TRIGGER: Privileges = Privileges(1 << 6);
+    /// EXECUTE
+    pub const EXECUTE: Privileges = Privileges(1 << 7);
+    /// USAGE
+    pub const USAGE: Privileges = Privileges(1 << 8);
+    /// CREATE
+    pub const CREATE: Privileges = Privileges(1 << 9);
+    /// TEMPORARY
+    pub const TEMPORARY: Privileges = Privileges(1 << 10);
+    /// CONNECT
+    pub const CONNECT: Privileges = Privileges(1 << 11);
+
+    /// The privilege of a name, in whatever case.
+    pub fn named(name: &str) -> Option<Privileges> {
+        let name = match name.eq_ignore_ascii_case("temp") {
+            true => "TEMPORARY",
+            false => name,
+        };
+        let at = ALL
+            .iter()
+            .position(|(_, of)| of.eq_ignore_ascii_case(name))?;
+        Some(Privileges(1 << at))
+    }
+
+    /// Those of either.
+    pub const fn and(self, other: Privileges) -> Privileges {
+        Privileges(self.0 | other.0)
+    }
+
+    /// Those of both.
+    pub const fn within(self, other: Privileges) -> Privileges {
+        Privileges(self.0 & other.0)
+    }
+
+    /// Those that the other has not.
+    pub const fn without(self, other: Privileges) -> Privileges {
+        Privileges(self.0 & !other.0)
+    }
+
+    /// Are there none?
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Are all of these there?
+    pub const fn has(self, all: Privileges) -> bool {
+        self.0 & all.0 == all.0
+    }
+
+    /// One by one, with their names.
+    pub fn each(self) -> impl Iterator<Item = (Privileges, &'static str)> {
+        let all = ALL.iter().enumerate();
+        let one = move |(at, (_, name)): (usize, &(char, &'static str))| {
+            let one = Privileges(1 << at);
+            self.has(one).then_some((one, *name))
+        };
+        all.filter_map(one)
+    }
+}
+
+/// What somebody was allowed by somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AclItem {
+    /// The oid of the role that may; 0 is everybody.
+    pub grantee: u32,
+    /// The oid of the role that gave it.
+    pub grantor: u32,
+    /// What it may.
+    pub privileges: Privileges,
+    /// What of it it may give on.
+    pub options: Privileges,
+}
+
+/// Everybody.
+pub const PUBLIC: u32 = 0;
+
+/// Who may do what with an object.
+pub type Acl = Vec<AclItem>;
+
+/// What a list says where nothing was granted.
+pub fn default_acl(owner: u32, (everybody, owners): (Privileges, Privileges)) -> Acl {
+    let item = |grantee, privileges| AclItem {
+        grantee,
+        grantor: owner,
+        privileges,
+        options: Privileges::NONE,
+    };
+    let mut acl = Vec::new();
+    if !everybody.is_none() {
+        acl.push(item(PUBLIC, everybody));
+    }
+    if !owners.is_none() {
+        acl.push(item(owner, owners));
+    }
+    acl
+}
+
+/// The item of this pair, made if there is none.
+fn item(acl: &mut Acl, grantee: u32, grantor: u32) -> &mut AclItem {
+    let found = acl
+        .iter()
+        .position(|item| item.grantee == grantee && item.grantor == grantor);
+    let at = found.unwrap_or_else(|| {
+        acl.push(AclItem {
+            grantee,
+            grantor,
+            privileges: Privileges::NONE,
+            options: Privileges::NONE,
+        });
+        acl.len() - 1
+    });
+    &mut acl[at]
+}
+
+/// Adds what `grantor` gives to `grantee`.
+pub fn grant(acl: &mut Acl, (grantor, grantee): (u32, u32), given: Privileges, option: bool) {
+    let item = item(acl, grantee, grantor);
+    item.privileges = item.privileges.and(given);
+    if option {
+        item.options = item.options.and(given);
+    }
+}
+
+/// That others have what was given on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dependent;
+
+/// Takes back what `grantor` gave `grantee`, or only the right to give it on. Those who had it on go without it, too, where
+/// `cascade`; else their having it is an error.
+pub fn revoke(
+    acl: &mut Acl,
+    (grantor, grantee): (u32, u32),
+    taken: Privileges,
+    (only_option, cascade): (bool, bool),
+    owner: u32,
+) -> Result<(), Dependent> {
+    let item = item(acl, grantee, grantor);
+    let options_before = item.options;
+    item.options = item.options.without(taken);
+    if !only_option {
+        item.privileges = item.privileges.without(taken);
+    }
+    let lost = options_before.within(taken);
+    acl.retain(|item| !item.privileges.is_none());
+    if lost.is_none() || grantee == owner || grantee == PUBLIC {
+        return Ok(());
+    }
+    // The right may have come from another, too.
+    let still = acl.iter().filter(|item| item.grantee == grantee);
+    let still = still.fold(Privileges::NONE, |all, item| all.and(item.options));
+    let lost = lost.without(still);
+    let given_on: Vec<AclItem> = acl
+        .iter()
+        .filter(|item| item.grantor == grantee && !item.privileges.within(lost).is_none())
+        .copied()
+        .collect();
+    for on in given_on {
+        if !cascade {
+            return Err(Dependent);
+        }
+        revoke(acl, (grantee, on.grantee), lost, (false, true), owner)?;
+    }
+    Ok(())
+}
+
+/// Another role is the owner: what the one before had and gave is as if the new one had and gave it.
+pub fn change_owner(acl: &mut Acl, from: u32, to: u32) {
+    let mut changed: Acl = Vec::new();
+    for old in acl.iter() {
+        let of = |role: u32| if role == from { to } else { role };
+        let new = item(&mut changed, of(old.grantee), of(old.grantor));
+        new.privileges = new.privileges.and(old.privileges);
+        new.options = new.options.and(old.options);
+    }
+    *acl = changed;
+}
+
+/// Do two lists say the same, in whatever order?
+pub fn same(one: &Acl, other: &Acl) -> bool {
+    one.len() == other.len() && one.iter().all(|item| other.contains(item))
+}
+
+/// The letters of an item's privileges, as PostgreSQL shows them.
+pub fn letters(item: &AclItem) -> String {
+    let mut shown = String::new();
+    for (at, (letter, _)) in ALL.iter().enumerate() {
+        let one = Privileges(1 << at);
+        if item.privileges.has(one) {
+            shown.push(*letter);
+        }
+        if item.options.has(one) {
+            shown.push('*');
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_on_goes_with_the_right_to_give_it() {
+        let (owner, a, b, c) = (10, 1, 2, 3);
+        let both = Privileges::SELECT.and(Privileges::INSERT);
+        let mut acl = default_acl(owner, (Privileges::NONE, both));
+        grant(&mut acl, (owner, a), both, true);
+        grant(&mut acl, (a, b), Privileges::SELECT, true);
+        grant(&mut acl, (b, c), Privileges::SELECT, false);
+        let plain = (false, false);
+        let refused = revoke(&mut acl.clone(), (owner, a), both, plain, owner);
+        assert_eq!(refused, Err(Dependent));
+        let kept = revoke(&mut acl, (owner, a), Privileges::INSERT, plain, owner);
+        assert_eq!(kept, Ok(()));
+        assert_eq!(letters(&acl[1]), "r*");
+        let gone = revoke(&mut acl, (owner, a), both, (true, true), owner);
+        assert_eq!(gone, Ok(()));
+        let shown: Vec<String> = acl.iter().map(letters).collect();
+        assert_eq!(shown, ["ar", "r"]);
+    }
+
+    #[test]
+    fn the_right_that_two_gave_is_lost_when_both_take_it() {
+        let (owner, a, b, c) = (10, 1, 2, 3);
+        let select = Privileges::SELECT;
+        let mut acl = default_acl(owner, (Privileges::NONE, select));
+        grant(&mut acl, (owner, a), select, true);
+        grant(&mut acl, (owner, b), select, true);
+        grant(&mut acl, (b, a), select, true);
+        grant(&mut acl, (a, c), select, false);
+        let plain = (false, false);
+        assert_eq!(revoke(&mut acl, (owner, a), select, plain, owner), Ok(()));
+        assert_eq!(
+            revoke(&mut acl, (b, a), select, plain, owner),
+            Err(Dependent)
+        );
+    }
+
+    #[test]
+    fn a_new_owner_has_what_the_one_before_had() {
+        let mut acl = default_acl(10, (Privileges::USAGE, Privileges::SELECT));
+        grant(&mut acl, (10, 7), Privileges::SELECT, false);
+        change_owner(&mut acl, 10, 7);
+        assert_eq!(acl.len(), 2);
+        assert!(acl.iter().all(|item| item.grantor == 7));
+        assert_eq!(Privileges::named("temp"), Some(Privileges::TEMPORARY));
+        assert_eq!(Privileges::named("x"), None);
+    }
+}

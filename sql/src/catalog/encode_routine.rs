@@ -1,0 +1,218 @@
+//! Routines as bytes, in the manner of `encode.rs`. They are among the tables.
+
+use super::encode::{Reader, Writer, corrupt};
+use super::guard::Guards;
+use super::routine::{ArgMode, Language, RoutineArg, RoutineDef, RoutineKind, RoutineResult};
+use super::snapshot::Snapshot;
+use crate::bound::Volatility;
+use crate::error::SqlError;
+use crate::types::{Type, TypeKind};
+
+const ROUTINE_FORMAT: u8 = 0x48;
+const GUARDS_MAX: u32 = 1024;
+
+const MODES: [ArgMode; 5] = [
+    ArgMode::In,
+    ArgMode::Out,
+    ArgMode::InOut,
+    ArgMode::Variadic,
+    ArgMode::Table,
+];
+
+const VOLATILITIES: [Volatility; 3] = [
+    Volatility::Immutable,
+    Volatility::Stable,
+    Volatility::Volatile,
+];
+
+fn byte_of<T: PartialEq>(all: &[T], value: &T) -> u8 {
+    let mut all = (0..).zip(all);
+    all.find(|(_, of)| *of == value).map_or(0, |(byte, _)| byte)
+}
+
+/// The bytes of a routine's definition.
+pub(super) fn encode_routine(routine: &RoutineDef) -> Vec<u8> {
+    let mut out = Writer(vec![ROUTINE_FORMAT]);
+    out.u32(routine.id);
+    out.text(&routine.schema);
+    out.text(&routine.name);
+    out.u32(routine.owner);
+    out.flag(routine.kind == RoutineKind::Procedure);
+    out.flag(routine.language == Language::PlPgSql);
+    out.u32(routine.args.len() as u32);
+    for arg in &routine.args {
+        out.text(&arg.name);
+        out.0.push(byte_of(&MODES, &arg.mode));
+        write_type(&mut out, &arg.ty);
+        out.optional(arg.default.as_deref());
+    }
+    let result = &routine.result;
+    write_type(&mut out, &result.ty);
+    out.flag(result.set);
+    out.flag(result.trigger);
+    out.flag(result.record);
+    out.u32(result.table.unwrap_or(0));
+    out.u32(result.columns.len() as u32);
+    for (name, ty) in &result.columns {
+        out.text(name);
+        write_type(&mut out, ty);
+    }
+    out.0.push(byte_of(&VOLATILITIES, &routine.volatility));
+    out.flag(routine.strict);
+    out.flag(routine.definer);
+    out.text(&routine.body);
+    out.flag(routine.atomic);
+    out.u64(routine.version);
+    out.u32(routine.guards.raw().len() as u32);
+    for guard in routine.guards.raw() {
+        out.u64(*guard);
+    }
+    out.0
+}
+
+fn write_type(out: &mut Writer, ty: &Type) {
+    out.u32(ty.kind.oid());
+    out.u32(ty.typmod as u32);
+}
+
+fn read_type(input: &mut Reader<'_>, around: &Snapshot) -> Option<Type> {
+    let oid = input.u32()?;
+    // A result may be of what no column is.
+    let pseudo = [TypeKind::Void, TypeKind::Unknown];
+    let pseudo = pseudo.into_iter().find(|kind| kind.oid() == oid);
+    Some(Type {
+        kind: pseudo.or_else(|| around.types().kind(oid))?,
+        typmod: input.u32()? as i32,
+    })
+}
+
+/// Are these bytes a routine's definition?
+pub(super) fn is_routine(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&ROUTINE_FORMAT)
+}
+
+/// The routine's definition that `bytes` hold.
+pub(super) fn decode_routine(bytes: &[u8], around: &Snapshot) -> Result<RoutineDef, SqlError> {
+    read_routine(&mut Reader(bytes), around).ok_or_else(corrupt)
+}
+
+fn read_routine(input: &mut Reader<'_>, around: &Snapshot) -> Option<RoutineDef> {
+    if input.u8()? != ROUTINE_FORMAT {
+        return None;
+    }
+    let id = input.u32()?;
+    let schema = input.text()?;
+    let name = input.text()?;
+    let owner = input.u32()?;
+    let kind = match input.flag()? {
+        true => RoutineKind::Procedure,
+        false => RoutineKind::Function,
+    };
+    let language = match input.flag()? {
+        true => Language::PlPgSql,
+        false => Language::Sql,
+    };
+    let mut args = Vec::new();
+    for _ in 0..input.u32()? {
+        args.push(RoutineArg {
+            name: input.text()?,
+            mode: *MODES.get(usize::from(input.u8()?))?,
+            ty: read_type(input, around)?,
+            default: input.optional()?,
+        });
+    }
+    let mut result = RoutineResult {
+        ty: read_type(input, around)?,
+        set: input.flag()?,
+        trigger: input.flag()?,
+        record: input.flag()?,
+        table: Some(input.u32()?).filter(|id| *id != 0),
+        columns: Vec::new(),
+    };
+    for _ in 0..input.u32()? {
+        result
+            .columns
+            .push((input.text()?, read_type(input, around)?));
+    }
+    let volatility = *VOLATILITIES.get(usize::from(input.u8()?))?;
+    let strict = input.flag()?;
+    let definer = input.flag()?;
+    let body = input.text()?;
+    let atomic = input.flag()?;
+    let version = input.u64()?;
+    let guards = Some(input.u32()?).filter(|count| *count <= GUARDS_MAX)?;
+    let guards: Option<Vec<u64>> = (0..guards).map(|_| input.u64()).collect();
+    let routine = RoutineDef {
+        id,
+        schema,
+        name,
+        owner,
+        kind,
+        language,
+        args,
+        result,
+        volatility,
+        strict,
+        definer,
+        body,
+        atomic,
+        version,
+        guards: Guards::at(guards?)?,
+    };
+    input.0.is_empty().then_some(routine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_routine_is_read_back() {
+        let routine = RoutineDef {
+            id: 16390,
+            schema: "public".into(),
+            name: "f".into(),
+            owner: 10,
+            kind: RoutineKind::Procedure,
+            language: Language::PlPgSql,
+            args: vec![
+                RoutineArg {
+                    name: "a".into(),
+                    mode: ArgMode::InOut,
+                    ty: Type::varchar(3),
+                    default: Some("'x'".into()),
+                },
+                RoutineArg {
+                    name: String::new(),
+                    mode: ArgMode::Variadic,
+                    ty: Type::INT4,
+                    default: None,
+                },
+            ],
+            result: RoutineResult {
+                ty: Type::INT8,
+                set: true,
+                trigger: false,
+                table: Some(16384),
+                columns: vec![("c".into(), Type::TEXT)],
+                record: false,
+            },
+            volatility: Volatility::Stable,
+            strict: true,
+            definer: true,
+            body: "begin end".into(),
+            atomic: false,
+            version: 7,
+            guards: Guards::at([5]).expect("one"),
+        };
+        let bytes = encode_routine(&routine);
+        assert!(is_routine(&bytes));
+        assert_eq!(
+            decode_routine(&bytes, &Snapshot::default()).expect("it decodes"),
+            routine
+        );
+        for cut in 0..bytes.len() {
+            assert!(decode_routine(&bytes[..cut], &Snapshot::default()).is_err());
+        }
+    }
+}

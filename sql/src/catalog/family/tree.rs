@@ -1,0 +1,359 @@
+//! Bounds as they are looked through: which leaf a row belongs to, and which leaves can have rows that are asked for.
+//!
+//! A row's key is the bytes of its values, in whose order the values are (KEY-1); the edges of ranges are such bytes, too,
+//! with a byte below or above those of every value for MINVALUE and MAXVALUE.
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::{Bound, Edge, PartitionKey, Strategy, hash_of};
+use crate::catalog::def::TableDef;
+use crate::key::{encode_plain, successor};
+use crate::types::TypeKind;
+use crate::value::Value;
+
+const BELOW: u8 = 0;
+const ABOVE: u8 = 2;
+
+/// The partitions of a table down to its leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree {
+    /// The leaves, in the order of their bounds; that of what belongs nowhere else is last.
+    pub leaves: Vec<Arc<TableDef>>,
+    /// The columns that decide, on any level.
+    pub columns: Vec<usize>,
+    /// The table's own partitions.
+    pub top: Level,
+}
+
+/// The partitions of one table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Level {
+    /// The table's oid.
+    pub table: u32,
+    /// How it is partitioned.
+    pub key: PartitionKey,
+    kinds: Vec<TypeKind>,
+    /// Its partitions, in the order of their bounds.
+    pub members: Vec<Member>,
+    default: Option<usize>,
+    /// Of a list: by the bytes of a value.
+    listed: HashMap<Vec<u8>, usize>,
+}
+
+/// A partition of a level.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// Its oid.
+    pub table: u32,
+    /// Its name.
+    pub name: String,
+    /// Its bound.
+    pub bound: Bound,
+    /// Of a range: its ends.
+    ends: (Vec<u8>, Vec<u8>),
+    /// Where it leads.
+    pub next: Next,
+}
+
+/// Where a partition leads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// To a leaf, by position.
+    Leaf(u32),
+    /// To partitions of its own.
+    Level(Box<Level>),
+}
+
+/// What is known of a column of the rows that are asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Known {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// It is one of these.
+    Among(Vec<Value>),
+    /// It is not NULL and between these; either is included or not.
+    Between(Option<(Value, bool)>, Option<(Value, bool)>),
+}
+
+impl Member {
+    /// A partition with its bound; where it leads is said later.
+    pub(super) fn new(table: &TableDef, bound: &Bound, kinds: &[TypeKind]) -> Member {
+        let ends = match bound {
+            Bound::Range { from, to } => (edge(from, kinds), edge(to, kinds)),
+            _ => (Vec::new(), Vec::new()),
+        };
+        Member {
+            table: table.id,
+            name: table.name.clone(),
+            bound: bound.clone(),
+            ends,
+            next: Next::Leaf(0),
+        }
+    }
+
+    fn leaves(&self, all: &mut Vec<u32>) {
+        match &self.next {
+            Next::Leaf(leaf) => all.push(*leaf),
+            Next::Level(level) => level.members.iter().for_each(|member| member.leaves(all)),
+        }
+    }
+}
+
+/// The bytes of an end of a range.
+pub(super) fn edge(edges: &[Edge], kinds: &[TypeKind]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (edge, kind) in edges.iter().zip(kinds) {
+        match edge {
+            Edge::Min => bytes.push(BELOW),
+            Edge::Max => bytes.push(ABOVE),
+            Edge::Value(value) => encode_plain(value, *kind == TypeKind::BpChar, &mut bytes),
+        }
+        if !matches!(edge, Edge::Value(_)) {
+            break;
+        }
+    }
+    bytes
+}
+
+impl Level {
+    /// Of the partitions of `table` with their bounds.
+    pub fn new(table: &TableDef, key: &PartitionKey, partitions: &[(&TableDef, &Bound)]) -> Level {
+        let kinds: Vec<TypeKind> = key
+            .columns
+            .iter()
+            .map(|column| table.columns[*column].ty.kind)
+            .collect();
+        let members = partitions.iter();
+        let mut members: Vec<Member> = members
+            .map(|(table, bound)| Member::new(table, bound, &kinds))
+            .collect();
+        members.sort_by_cached_key(|member| match &member.bound {
+            Bound::Range { .. } => (0, member.ends.0.clone(), 0, 0),
+            Bound::List(values) => {
+                let bytes = values.iter().filter(|value| !value.is_null());
+                let first = bytes.map(|value| plain(value, kinds[0])).min();
+                (u8::from(first.is_none()), first.unwrap_or_default(), 0, 0)
+            }
+            Bound::Hash { modulus, remainder } => (0, Vec::new(), *modulus, *remainder),
+            Bound::Default => (2, Vec::new(), 0, 0),
+        });
+        let mut listed = HashMap::new();
+        for (at, member) in members.iter().enumerate() {
+            if let Bound::List(values) = &member.bound {
+                listed.extend(values.iter().map(|value| (plain(value, kinds[0]), at)));
+            }
+        }
+        Level {
+            table: table.id,
+            key: key.clone(),
+            default: members.iter().position(|m| m.bound == Bound::Default),
+            kinds,
+            members,
+            listed,
+        }
+    }
+
+    /// The partition of all that belongs nowhere else.
+    pub fn default(&self) -> Option<&Member> {
+        self.default.map(|at| &self.members[at])
+    }
+
+    /// The partition of a row whose key has these values.
+    fn member_of(&self, values: &[&Value]) -> Option<&Member> {
+        let found = match self.key.strategy {
+            Strategy::Hash => {
+                let hash = hash_of(values.iter().copied());
+                self.members.iter().position(|member| match member.bound {
+                    Bound::Hash { modulus, remainder } => {
+                        hash % u64::from(modulus) == u64::from(remainder)
+                    }
+                    _ => false,
+                })
+            }
+            Strategy::List => self.listed.get(&plain(values[0], self.kinds[0])).copied(),
+            Strategy::Range if values.iter().any(|value| value.is_null()) => None,
+            Strategy::Range => {
+                let mut key = Vec::new();
+                for (value, kind) in values.iter().zip(&self.kinds) {
+                    encode_plain(value, *kind == TypeKind::BpChar, &mut key);
+                }
+                let ranges =
+                    &self.members[..self.members.len() - usize::from(self.default.is_some())];
+                let above = ranges.partition_point(|member| member.ends.0 <= key);
+                above.checked_sub(1).filter(|at| key < ranges[*at].ends.1)
+            }
+        };
+        found.or(self.default).map(|at| &self.members[at])
+    }
+
+    /// The partition that takes a row.
+    pub fn member_of_row(&self, row: &[Value]) -> Option<&Member> {
+        let values: Vec<&Value> = self.key.columns.iter().map(|c| &row[*c]).collect();
+        self.member_of(&values)
+    }
+
+    /// The partition whose bound has something in common with `bound`, other than one that takes what is left.
+    pub fn overlapped(&self, bound: &Bound) -> Option<&Member> {
+        let mut members = self.members.iter();
+        match bound {
+            Bound::Default => self.default(),
+            Bound::List(values) => {
+                let mut found = values.iter();
+                let found = found.find_map(|value| self.listed.get(&plain(value, self.kinds[0])));
+                found.map(|at| &self.members[*at])
+            }
+            Bound::Range { from, to } => {
+                let (from, to) = (edge(from, &self.kinds), edge(to, &self.kinds));
+                members.find(|member| {
+                    matches!(member.bound, Bound::Range { .. })
+                        && member.ends.0 < to
+                        && from < member.ends.1
+                })
+            }
+            Bound::Hash { modulus, remainder } => members.find(|member| match member.bound {
+                Bound::Hash {
+                    modulus: other,
+                    remainder: theirs,
+                } => {
+                    let common = modulus.min(&other);
+                    remainder % common == theirs % common
+                }
+                _ => false,
+            }),
+        }
+    }
+
+    /// Is a range without a row?
+    pub fn is_empty(&self, from: &[Edge], to: &[Edge]) -> bool {
+        edge(from, &self.kinds) >= edge(to, &self.kinds)
+    }
+
+    fn prune(&self, known: &dyn Fn(usize) -> Known, all: &mut Vec<u32>) {
+        let mut keep = vec![false; self.members.len()];
+        let columns: Vec<Known> = self
+            .key
+            .columns
+            .iter()
+            .map(|column| known(*column))
+            .collect();
+        self.mark(&columns, &mut Vec::new(), &mut keep);
+        for (member, _) in self.members.iter().zip(&keep).filter(|(_, keep)| **keep) {
+            match &member.next {
+                Next::Leaf(leaf) => all.push(*leaf),
+                Next::Level(level) => level.prune(known, all),
+            }
+        }
+    }
+
+    /// Marks the partitions of rows with `values` in their first columns and the others as they are known.
+    fn mark(&self, columns: &[Known], values: &mut Vec<Value>, keep: &mut [bool]) {
+        let Some(next) = columns.get(values.len()) else {
+            let values: Vec<&Value> = values.iter().collect();
+            if let Some(member) = self.member_of(&values) {
+                let at = self.members.iter().position(|m| m.table == member.table);
+                at.into_iter().for_each(|at| keep[at] = true);
+            }
+            return;
+        };
+        if let Known::Among(some) = next {
+            for value in some {
+                values.push(value.clone());
+                self.mark(columns, values, keep);
+                values.pop();
+            }
+            return;
+        }
+        let mut prefix = Vec::new();
+        for (value, kind) in values.iter().zip(&self.kinds) {
+            encode_plain(value, *kind == TypeKind::BpChar, &mut prefix);
+        }
+        let kind = self.kinds[values.len()];
+        let (lower, upper) = match next {
+            Known::Between(lower, upper) => (lower.as_ref(), upper.as_ref()),
+            _ => (None, None),
+        };
+        let end = |(value, _): &(Value, bool)| {
+            let mut bytes = prefix.clone();
+            encode_plain(value, kind == TypeKind::BpChar, &mut bytes);
+            bytes
+        };
+        let first = lower.map_or_else(|| prefix.clone(), end);
+        // What begins with the upper end is still looked at: further columns may follow.
+        let last = upper.map_or_else(|| prefix.clone(), end);
+        let behind = |mut bytes: Vec<u8>| successor(&mut bytes).then_some(bytes);
+        let last = behind(last);
+        let bounded = lower.is_some() || upper.is_some();
+        for (member, keep) in self.members.iter().zip(keep) {
+            *keep |= match &member.bound {
+                Bound::Default | Bound::Hash { .. } => true,
+                Bound::Range { .. } => {
+                    last.as_ref().is_none_or(|last| member.ends.0 < *last) && first < member.ends.1
+                }
+                Bound::List(_) if !bounded => true,
+                Bound::List(values) => values.iter().filter(|v| !v.is_null()).any(|value| {
+                    let value = plain(value, kind);
+                    first <= value && last.as_ref().is_none_or(|last| value < *last)
+                }),
+            };
+        }
+    }
+}
+
+fn plain(value: &Value, kind: TypeKind) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_plain(value, kind == TypeKind::BpChar, &mut bytes);
+    bytes
+}
+
+impl Tree {
+    /// The leaf of a row with these values, by position; the table none of whose partitions takes it otherwise.
+    pub fn leaf_of<'v>(&self, value: &dyn Fn(usize) -> &'v Value) -> Result<u32, &Level> {
+        let mut level = &self.top;
+        loop {
+            let values: Vec<&Value> = level.key.columns.iter().map(|c| value(*c)).collect();
+            match level.member_of(&values).map(|member| &member.next) {
+                None => return Err(level),
+                Some(Next::Leaf(leaf)) => return Ok(*leaf),
+                Some(Next::Level(next)) => level = next,
+            }
+        }
+    }
+
+    /// The leaves that can have rows of which this is known, in their order.
+    pub fn leaves_with(&self, known: &dyn Fn(usize) -> Known) -> Vec<u32> {
+        let mut all = Vec::new();
+        self.top.prune(known, &mut all);
+        all
+    }
+
+    /// The name of a table of the tree, other than the topmost.
+    pub fn name_of(&self, table: u32) -> Option<&str> {
+        fn find(level: &Level, table: u32) -> Option<&str> {
+            level.members.iter().find_map(|member| match &member.next {
+                _ if member.table == table => Some(member.name.as_str()),
+                Next::Level(next) => find(next, table),
+                Next::Leaf(_) => None,
+            })
+        }
+        find(&self.top, table)
+    }
+
+    /// The leaves below a table of the tree.
+    pub fn below(&self, table: u32) -> Vec<u32> {
+        fn find(level: &Level, table: u32, all: &mut Vec<u32>) {
+            for member in &level.members {
+                if member.table == table {
+                    member.leaves(all);
+                } else if let Next::Level(next) = &member.next {
+                    find(next, table, all);
+                }
+            }
+        }
+        let mut all = Vec::new();
+        find(&self.top, table, &mut all);
+        all
+    }
+}

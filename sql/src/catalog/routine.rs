@@ -1,0 +1,182 @@
+//! Functions and procedures of users: what the catalog says about them.
+//!
+//! The body is kept as text and is compiled where it runs. A plan that calls a routine has its guard in the read set, as
+//! it has those of its tables (CAT-5): whoever replaces or drops the routine writes the guard.
+
+use fencepost_txn::Transaction;
+
+use super::guard::Guards;
+use crate::bound::Volatility;
+use crate::stop::Halt;
+use crate::types::{Type, TypeKind};
+
+/// A function or a procedure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoutineDef {
+    /// Its oid.
+    pub id: u32,
+    /// The schema it is in.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// The oid of the role whose it is.
+    pub owner: u32,
+    /// Function or procedure.
+    pub kind: RoutineKind,
+    /// What its body is written in.
+    pub language: Language,
+    /// Its arguments, those that come out too, and the columns of RETURNS TABLE.
+    pub args: Vec<RoutineArg>,
+    /// What it gives.
+    pub result: RoutineResult,
+    /// What its result depends on.
+    pub volatility: Volatility,
+    /// NULL in gives NULL out, without a call.
+    pub strict: bool,
+    /// SECURITY DEFINER was said.
+    pub definer: bool,
+    /// The body: statements in its language.
+    pub body: String,
+    /// The body was written as SQL, not as a string.
+    pub atomic: bool,
+    /// The catalog version of its last change.
+    pub version: u64,
+    /// Its guards.
+    pub guards: Guards,
+}
+
+/// Function or procedure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoutineKind {
+    /// CREATE FUNCTION
+    Function,
+    /// CREATE PROCEDURE
+    Procedure,
+}
+
+impl RoutineKind {
+    /// As messages say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RoutineKind::Function => "function",
+            RoutineKind::Procedure => "procedure",
+        }
+    }
+}
+
+/// A language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// sql
+    Sql,
+    /// plpgsql
+    PlPgSql,
+}
+
+impl Language {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Language::Sql => "sql",
+            Language::PlPgSql => "plpgsql",
+        }
+    }
+}
+
+/// An argument.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoutineArg {
+    /// Its name; empty for none.
+    pub name: String,
+    /// Which way it goes.
+    pub mode: ArgMode,
+    /// Its type.
+    pub ty: Type,
+    /// Its default as SQL text.
+    pub default: Option<String>,
+}
+
+/// Which way an argument goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgMode {
+    /// In.
+    In,
+    /// Out.
+    Out,
+    /// Both.
+    InOut,
+    /// In, as an array of all that are left.
+    Variadic,
+    /// A column of RETURNS TABLE.
+    Table,
+}
+
+impl ArgMode {
+    /// Does the caller give it?
+    pub fn is_input(self) -> bool {
+        matches!(self, ArgMode::In | ArgMode::InOut | ArgMode::Variadic)
+    }
+
+    /// Is it part of the result?
+    pub fn is_output(self) -> bool {
+        matches!(self, ArgMode::Out | ArgMode::InOut | ArgMode::Table)
+    }
+}
+
+/// What a routine gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoutineResult {
+    /// The type of its one value; that of the row where it has several columns is not looked at.
+    pub ty: Type,
+    /// Any number of rows.
+    pub set: bool,
+    /// It is what triggers call.
+    pub trigger: bool,
+    /// The table whose rows it gives, by RETURNS name or RETURNS SETOF name.
+    pub table: Option<u32>,
+    /// Names and types of the columns: those of arguments that come out, or of the table; none where it is one value
+    /// without a name.
+    pub columns: Vec<(String, Type)>,
+    /// The columns are for the caller to say.
+    pub record: bool,
+}
+
+impl RoutineDef {
+    /// The arguments that the caller gives.
+    pub fn inputs(&self) -> impl Iterator<Item = &RoutineArg> {
+        self.args.iter().filter(|arg| arg.mode.is_input())
+    }
+
+    /// The arguments that are part of the result.
+    pub fn outputs(&self) -> impl Iterator<Item = &RoutineArg> {
+        self.args.iter().filter(|arg| arg.mode.is_output())
+    }
+
+    /// The types that tell it from others of its name.
+    pub fn input_kinds(&self) -> Vec<TypeKind> {
+        self.inputs().map(|arg| arg.ty.kind).collect()
+    }
+
+    /// `name(type, type)`, as messages and DROP have it.
+    pub fn signature(&self) -> String {
+        let types: Vec<String> = self.inputs().map(|arg| shown_type(&arg.ty)).collect();
+        format!("{}({})", self.name, types.join(", "))
+    }
+
+    /// Has it a result of several columns?
+    pub fn gives_row(&self) -> bool {
+        let result = &self.result;
+        result.record || result.table.is_some() || result.columns.len() > 1
+    }
+}
+
+/// A type without its length.
+fn shown_type(ty: &Type) -> String {
+    Type::of(ty.kind).name()
+}
+
+/// Puts the version of `routine` that the caller planned with into the read set (CAT-5). False when it is not that
+/// version any more, or gone: plan again.
+pub async fn guard_routine(tx: &mut Transaction, routine: &RoutineDef) -> Result<bool, Halt> {
+    routine.guards.hold(tx, routine.id, routine.version).await
+}

@@ -1,0 +1,89 @@
+//! Types that CREATE TYPE made, as the catalog has them.
+
+use foldhash::HashMap;
+use std::sync::Arc;
+
+use super::guard::Guards;
+use crate::types::{Enum, Type, TypeKind};
+
+/// A type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypeDef {
+    /// Its oid.
+    pub id: u32,
+    /// The schema it is in.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub of: Enum,
+    /// Raised by each statement that changes it.
+    pub version: u64,
+    /// The objects that hold `version`; each transaction whose plan names the type guards one of them.
+    pub guards: Guards,
+}
+
+impl TypeDef {
+    /// The type itself.
+    pub fn kind(&self) -> TypeKind {
+        TypeKind::Enum(self.of)
+    }
+}
+
+/// All types that users made, by oid.
+#[derive(Clone, Debug, Default)]
+pub struct TypeSet {
+    by_oid: HashMap<u32, Arc<TypeDef>>,
+    by_name: HashMap<(String, String), Arc<TypeDef>>,
+}
+
+impl TypeSet {
+    /// Those.
+    pub fn of(types: Vec<TypeDef>) -> TypeSet {
+        let mut set = TypeSet::default();
+        for ty in types {
+            let ty = Arc::new(ty);
+            set.by_oid.insert(ty.id, Arc::clone(&ty));
+            set.by_oid
+                .insert(ty.of.definition().array_id, Arc::clone(&ty));
+            let name = (ty.schema.clone(), ty.name.clone());
+            set.by_name.insert(name, ty);
+        }
+        set
+    }
+
+    /// All of them, the oldest first.
+    pub fn all(&self) -> Vec<Arc<TypeDef>> {
+        let mut all: Vec<_> = self.by_name.values().cloned().collect();
+        all.sort_by_key(|ty| ty.id);
+        all
+    }
+
+    /// The type of a name.
+    pub fn named(&self, schema: &str, name: &str) -> Option<Arc<TypeDef>> {
+        let name = (schema.to_owned(), name.to_owned());
+        self.by_name.get(&name).cloned()
+    }
+
+    /// The type of an oid, or that whose arrays are of it.
+    pub fn with_oid(&self, oid: u32) -> Option<&Arc<TypeDef>> {
+        self.by_oid.get(&oid)
+    }
+
+    /// A type as it is by now.
+    pub fn now(&self, ty: Type) -> Type {
+        let kind = self.kind(ty.oid()).unwrap_or(ty.kind);
+        Type { kind, ..ty }
+    }
+
+    /// The type of an oid, a built-in one or one of arrays included.
+    pub fn kind(&self, oid: u32) -> Option<TypeKind> {
+        TypeKind::from_oid(oid).or_else(|| {
+            let ty = self.by_oid.get(&oid)?;
+            match ty.id == oid {
+                true => Some(ty.kind()),
+                false => ty.kind().array(),
+            }
+        })
+    }
+}

@@ -1,0 +1,254 @@
+//! NOTIFY and LISTEN, as statements and functions of a session ask for them: what is to be told when the transaction
+//! has committed, and the channels that it listens to.
+//!
+//! # Invariants
+//! * NOTIFY-1: of what a transaction says several times, in the same words, one is told, in the place of the first.
+//! * NOTIFY-2: nothing is told, nor listened to, for a transaction or savepoint that was rolled back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use foldhash::HashSet;
+use parking_lot::Mutex;
+
+use crate::error::{SqlError, SqlState};
+
+/// Bytes of the longest name of a channel.
+const CHANNEL_BYTES_MAX: usize = 63;
+/// Bytes of the longest payload.
+const PAYLOAD_BYTES_MAX: usize = 7999;
+/// Bytes that a transaction may have to tell.
+const TRANSACTION_BYTES_MAX: usize = 64 << 20;
+
+/// What is told.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Notification {
+    /// Where.
+    pub channel: String,
+    /// What.
+    pub payload: String,
+}
+
+/// What becomes of what a session listens to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listening {
+    /// LISTEN
+    To(String),
+    /// UNLISTEN
+    NoMore(String),
+    /// UNLISTEN *
+    ToNothing,
+}
+
+/// What a session is going to tell, and what it listens to.
+#[derive(Debug, Default)]
+pub struct Notifications {
+    own: Mutex<Own>,
+    /// There is something for the end of the transaction.
+    pending: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Own {
+    said: Vec<Arc<Notification>>,
+    known: HashSet<Arc<Notification>>,
+    bytes: usize,
+    changes: Vec<Listening>,
+    /// The channels of this session.
+    channels: Vec<String>,
+}
+
+/// Where a transaction stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NotifyMark {
+    said: usize,
+    changes: usize,
+}
+
+impl Notifications {
+    /// NOTIFY: 22023 for what cannot be a channel, or is too long; 53200 where a transaction has too much to tell.
+    pub fn notify(&self, channel: &str, payload: &str) -> Result<(), SqlError> {
+        let invalid = |message| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        if channel.is_empty() {
+            return invalid("channel name cannot be empty");
+        }
+        if channel.len() > CHANNEL_BYTES_MAX {
+            return invalid("channel name too long");
+        }
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            return invalid("payload string too long");
+        }
+        let mut own = self.own.lock();
+        let notification = Arc::new(Notification {
+            channel: channel.to_owned(),
+            payload: payload.to_owned(),
+        });
+        if own.known.contains(&notification) {
+            return Ok(());
+        }
+        let bytes = own.bytes + channel.len() + payload.len();
+        if bytes > TRANSACTION_BYTES_MAX {
+            return Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
+                .detail("The transaction has too many notifications."));
+        }
+        own.bytes = bytes;
+        own.known.insert(Arc::clone(&notification));
+        own.said.push(notification);
+        self.pending.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// LISTEN and UNLISTEN, from the end of the transaction on.
+    pub fn listen(&self, change: Listening) {
+        self.own.lock().changes.push(change);
+        self.pending.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there is something for the end of the transaction.
+    #[inline]
+    pub fn are_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Whether the transaction has something to tell.
+    pub fn are_said(&self) -> bool {
+        self.are_pending() && !self.own.lock().said.is_empty()
+    }
+
+    /// The transaction has ended: what is to be told, and the channels that are new and those that are over, if it
+    /// has `committed`.
+    pub fn end(&self, committed: bool) -> Ended {
+        let mut ended = Ended::default();
+        if !self.pending.swap(false, Ordering::Relaxed) {
+            return ended;
+        }
+        let own = &mut *self.own.lock();
+        let said = std::mem::take(&mut own.said);
+        let changes = std::mem::take(&mut own.changes);
+        own.known.clear();
+        own.bytes = 0;
+        if !committed {
+            return ended;
+        }
+        ended.said = said;
+        let before = own.channels.clone();
+        for change in changes {
+            match change {
+                Listening::To(channel) if own.channels.contains(&channel) => {}
+                Listening::To(channel) => own.channels.push(channel),
+                Listening::NoMore(channel) => own.channels.retain(|other| *other != channel),
+                Listening::ToNothing => own.channels.clear(),
+            }
+        }
+        let not_in = |of: &[String], others: &[String]| {
+            let only = of.iter().filter(|channel| !others.contains(channel));
+            only.cloned().collect()
+        };
+        ended.begun = not_in(&own.channels, &before);
+        ended.over = not_in(&before, &own.channels);
+        ended
+    }
+
+    /// Where the transaction stands.
+    pub fn mark(&self) -> NotifyMark {
+        if !self.are_pending() {
+            return NotifyMark::default();
+        }
+        let own = self.own.lock();
+        NotifyMark {
+            said: own.said.len(),
+            changes: own.changes.len(),
+        }
+    }
+
+    /// What was said since is not said.
+    pub fn back_to(&self, mark: NotifyMark) {
+        if !self.are_pending() {
+            return;
+        }
+        let own = &mut *self.own.lock();
+        own.changes.truncate(mark.changes);
+        for notification in own.said.drain(mark.said.min(own.said.len())..) {
+            own.bytes -= notification.channel.len() + notification.payload.len();
+            own.known.remove(&notification);
+        }
+    }
+
+    /// The channels that the session listens to.
+    pub fn channels(&self) -> Vec<String> {
+        self.own.lock().channels.clone()
+    }
+}
+
+/// What follows from the end of a transaction.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// To be told, in order.
+    pub said: Vec<Arc<Notification>>,
+    /// Channels that the session listens to from now on.
+    pub begun: Vec<String>,
+    /// Channels that it listens to no more.
+    pub over: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(ended: &Ended) -> Vec<(&str, &str)> {
+        let all = ended.said.iter();
+        all.map(|n| (&*n.channel, &*n.payload)).collect()
+    }
+
+    #[test]
+    fn what_is_said_twice_is_told_once_and_what_is_taken_back_never() {
+        let session = Notifications::default();
+        for (channel, payload) in [("a", "1"), ("b", ""), ("a", "1"), ("a", "2")] {
+            session.notify(channel, payload).expect("short enough");
+        }
+        let mark = session.mark();
+        session.notify("c", "").expect("short enough");
+        session.notify("b", "").expect("short enough");
+        session.listen(Listening::To("c".into()));
+        session.back_to(mark);
+        session.notify("c", "").expect("again");
+        let ended = session.end(true);
+        assert_eq!(said(&ended), [("a", "1"), ("b", ""), ("a", "2"), ("c", "")]);
+        assert!(ended.begun.is_empty() && !session.are_pending());
+        session.notify("a", "1").expect("another transaction");
+        assert_eq!(session.end(false), Ended::default());
+        assert_eq!(session.end(true), Ended::default());
+    }
+
+    #[test]
+    fn listening_begins_and_ends_with_the_commit() {
+        let session = Notifications::default();
+        session.listen(Listening::To("a".into()));
+        session.listen(Listening::To("b".into()));
+        session.listen(Listening::To("a".into()));
+        assert!(session.channels().is_empty());
+        assert_eq!(session.end(true).begun, ["a", "b"]);
+        session.listen(Listening::NoMore("a".into()));
+        session.listen(Listening::NoMore("x".into()));
+        session.end(false);
+        assert_eq!(session.channels(), ["a", "b"]);
+        session.listen(Listening::ToNothing);
+        session.listen(Listening::To("b".into()));
+        let ended = session.end(true);
+        assert_eq!(
+            (ended.begun.len(), &*ended.over),
+            (0, &["a".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused() {
+        let session = Notifications::default();
+        let (channel, payload) = ("c".repeat(63), "p".repeat(7999));
+        assert!(session.notify(&channel, &payload).is_ok());
+        for (channel, payload) in [("", ""), (&*"c".repeat(64), ""), ("c", &*"p".repeat(8000))] {
+            let refused = session.notify(channel, payload).expect_err("refused");
+            assert_eq!(refused.sqlstate(), SqlState::INVALID_PARAMETER_VALUE);
+        }
+    }
+}

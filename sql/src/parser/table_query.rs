@@ -1,0 +1,64 @@
+//! `TABLE t`, which is `SELECT * FROM t`: sqlparser is given `FROM t`, which it reads as such a query and takes no more
+//! room. So a query that was written to begin with FROM is refused here.
+
+use super::lexer::{Kind, Token, syntax_error};
+use crate::error::SqlError;
+
+/// Does a query begin at token `i`, where one may?
+fn begins(text: &str, tokens: &[Token], i: usize) -> bool {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let Some(before) = i.checked_sub(1) else {
+        return true;
+    };
+    match tokens[before].kind {
+        // TRIM(FROM text) is an expression.
+        Kind::Open => !(before > 0 && is(before - 1, "trim")),
+        Kind::Close => is(0, "with"),
+        _ => {
+            // `UNION ALL`, and not `IS DISTINCT`.
+            let quantified = before > 0 && (is(before, "all") || is(before, "distinct"));
+            let before = before - usize::from(quantified);
+            let operators = ["union", "intersect", "except"];
+            operators.iter().any(|word| is(before, word)) || !quantified && is(before, "as")
+        }
+    }
+}
+
+/// The words TABLE that a query begins with.
+///
+/// # Errors
+/// 42601 where a query begins with FROM.
+pub(super) fn tables(text: &str, tokens: &[Token]) -> Result<Vec<Token>, SqlError> {
+    let mut found = Vec::new();
+    let mut depth = 0usize;
+    for (i, token) in tokens.iter().enumerate() {
+        match token.kind {
+            Kind::Open => depth += 1,
+            Kind::Close => depth = depth.saturating_sub(1),
+            Kind::Word if token.is(text, "from") => {
+                let is_query =
+                    begins(text, tokens, i) && tokens[i.saturating_sub(1)].kind != Kind::Close;
+                if is_query {
+                    return Err(syntax_error(text, Some(*token)));
+                }
+            }
+            Kind::Word if token.is(text, "table") => {
+                let inserted = depth == 0 && i > 2 && tokens[0].is(text, "insert");
+                if inserted || begins(text, tokens, i) {
+                    found.push(*token);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Is it that of `INSERT INTO t TABLE …`, without columns?
+pub(super) fn is_inserted(text: &str, tokens: &[Token], table: &Token) -> bool {
+    let Some(at) = tokens.iter().position(|token| token == table) else {
+        return false;
+    };
+    let has_columns = at > 0 && tokens[at - 1].kind == Kind::Close;
+    tokens[0].is(text, "insert") && !has_columns && !begins(text, tokens, at)
+}

@@ -1,0 +1,79 @@
+//! What depends on what, and the rules that views are: pg_dump writes things in an order that this allows.
+
+use super::objects::{expression, part_oid, sequences_of};
+use super::rows::Rows;
+use super::{Around, class};
+use crate::value::Value;
+
+/// The kinds of dependencies.
+const NORMAL: &str = "n";
+const AUTO: &str = "a";
+const INTERNAL: &str = "i";
+
+/// An object: its class, its oid, and which part of it.
+type Object = (u32, u32, i16);
+
+/// `pg_depend`: what columns' defaults read, which sequences go with columns, and what views read.
+pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
+    let mut add = |(class, id, part): Object, on: Object, kind: &str| {
+        rows.add([
+            ("classid", Value::Oid(class)),
+            ("objid", Value::Oid(id)),
+            ("objsubid", Value::Int4(i32::from(part))),
+            ("refclassid", Value::Oid(on.0)),
+            ("refobjid", Value::Oid(on.1)),
+            ("refobjsubid", Value::Int4(i32::from(on.2))),
+            ("deptype", Value::text(kind)),
+        ]);
+    };
+    for table in around.snapshot.tables() {
+        for column in &table.columns {
+            let of = (class::RELATION, table.id, column.attnum);
+            let more = &column.more;
+            if let Some(sequence) = more.sequence {
+                let kind = match more.identity {
+                    Some(_) => INTERNAL,
+                    None => AUTO,
+                };
+                add((class::RELATION, sequence, 0), of, kind);
+            }
+            if expression(column).is_none() {
+                continue;
+            }
+            let default = (class::DEFAULT, part_oid(table.id, column.attnum), 0);
+            let kind = match more.generated {
+                Some(_) => INTERNAL,
+                None => AUTO,
+            };
+            add(default, of, kind);
+            for sequence in sequences_of(around.snapshot, &table, column.default.as_ref()) {
+                add(default, (class::RELATION, sequence.id, 0), NORMAL);
+            }
+        }
+    }
+    for view in around.snapshot.views() {
+        let rule = (class::RULE, rule_oid(view.id), 0);
+        add(rule, (class::RELATION, view.id, 0), INTERNAL);
+        for read in view.tables.iter().chain(&view.views) {
+            add(rule, (class::RELATION, *read, 0), NORMAL);
+        }
+    }
+}
+
+/// `pg_rewrite`: each view is a rule.
+pub fn rules(rows: &mut Rows, around: &Around<'_>) {
+    for view in around.snapshot.views() {
+        rows.add([
+            ("oid", Value::Oid(rule_oid(view.id))),
+            ("rulename", Value::text("_RETURN")),
+            ("ev_class", Value::Oid(view.id)),
+            ("ev_type", Value::text("1")),
+            ("ev_enabled", Value::text("O")),
+            ("is_instead", Value::Bool(true)),
+        ]);
+    }
+}
+
+fn rule_oid(view: u32) -> u32 {
+    part_oid(view, 0)
+}

@@ -1,0 +1,169 @@
+//! Owners, lists of privileges, and comments, as relations of the catalog have them.
+
+use super::rows::Rows;
+use super::{Around, PUBLIC_NAMESPACE, class};
+use crate::catalog::acl::{Acl, AclItem, PUBLIC, letters};
+use crate::catalog::{Object, ObjectKind, Security, Snapshot};
+use crate::functions::quote_ident;
+use crate::value::{Array, Value};
+
+/// Whose an object is.
+pub fn owner(snapshot: &Snapshot, kind: ObjectKind, id: u32) -> Value {
+    Value::Oid(snapshot.security().owner(Object::new(kind, id)))
+}
+
+/// The name of whose it is.
+pub fn owner_name(snapshot: &Snapshot, kind: ObjectKind, id: u32) -> Value {
+    let security = snapshot.security();
+    Value::text(security.role_name(security.owner(Object::new(kind, id))))
+}
+
+/// Who may do what with it, or NULL where nothing was granted or revoked.
+pub fn acl(snapshot: &Snapshot, kind: ObjectKind, id: u32) -> Value {
+    let security = snapshot.security();
+    let object = Object::new(kind, id);
+    if object.key() == (class::SCHEMA, PUBLIC_NAMESPACE) {
+        return shown(security, &security.acl(object));
+    }
+    let about = security.about(object);
+    about
+        .and_then(|about| about.acl.as_ref())
+        .map_or(Value::Null, |acl| shown(security, acl))
+}
+
+/// The same of a column.
+pub fn column_acl(snapshot: &Snapshot, kind: ObjectKind, id: u32, column: i16) -> Value {
+    let security = snapshot.security();
+    let about = security.about(Object::new(kind, id));
+    let acl = about.and_then(|about| about.columns.iter().find(|(of, _)| *of == column));
+    acl.map_or(Value::Null, |(_, acl)| shown(security, acl))
+}
+
+/// A list as PostgreSQL shows it.
+pub fn shown(security: &Security, acl: &Acl) -> Value {
+    let items = acl
+        .iter()
+        .map(|item| Value::text(shown_item(security, item)));
+    Array::of(items.collect()).into()
+}
+
+fn shown_item(security: &Security, item: &AclItem) -> String {
+    let name = |role: u32| match role {
+        PUBLIC => String::new(),
+        role => quote_ident(&security.role_name(role)),
+    };
+    format!(
+        "{}={}/{}",
+        name(item.grantee),
+        letters(item),
+        name(item.grantor)
+    )
+}
+
+/// `pg_auth_members`.
+pub fn members(rows: &mut Rows, around: &Around<'_>) {
+    for member in around.snapshot.roles() {
+        for of in &member.member_of {
+            rows.add([
+                ("roleid", Value::Oid(of.role)),
+                ("member", Value::Oid(member.id)),
+                ("grantor", Value::Oid(of.grantor)),
+                ("admin_option", Value::Bool(of.admin)),
+            ]);
+        }
+    }
+}
+
+/// `pg_group`: roles that nobody logs in as.
+pub fn groups(rows: &mut Rows, around: &Around<'_>) {
+    let roles = around.snapshot.roles();
+    for group in roles.iter().filter(|role| !role.login) {
+        let members = roles
+            .iter()
+            .filter(|role| role.membership(group.id).is_some());
+        let members = members.map(|role| Value::Oid(role.id)).collect();
+        rows.add([
+            ("groname", Value::text(&group.name)),
+            ("grosysid", Value::Oid(group.id)),
+            ("grolist", Array::of(members).into()),
+        ]);
+    }
+}
+
+/// `pg_default_acl`.
+pub fn defaults(rows: &mut Rows, around: &Around<'_>) {
+    let security = around.snapshot.security();
+    for of in security.defaults() {
+        let letter = match of.kind {
+            ObjectKind::Sequence => "S",
+            ObjectKind::Function => "f",
+            ObjectKind::Type => "T",
+            ObjectKind::Schema => "n",
+            _ => "r",
+        };
+        rows.add([
+            ("oid", Value::Oid(of.id)),
+            ("defaclrole", Value::Oid(of.role)),
+            ("defaclnamespace", Value::Oid(of.schema)),
+            ("defaclobjtype", Value::text(letter)),
+            ("defaclacl", shown(security, &of.acl)),
+        ]);
+    }
+}
+
+/// `pg_init_privs`: what the schema `public` began with.
+pub fn initial(rows: &mut Rows, around: &Around<'_>) {
+    let object = Object::new(ObjectKind::Schema, PUBLIC_NAMESPACE);
+    let acl = object.first_acl(object.first_owner());
+    rows.add([
+        ("objoid", Value::Oid(PUBLIC_NAMESPACE)),
+        ("classoid", Value::Oid(class::SCHEMA)),
+        ("privtype", Value::text("i")),
+        ("initprivs", shown(around.snapshot.security(), &acl)),
+    ]);
+}
+
+/// Is the class one that all databases have in common?
+fn is_shared(class: u32) -> bool {
+    matches!(class, class::DATABASE | class::ROLE)
+}
+
+/// `pg_description`, but for tables and their columns.
+pub fn descriptions(rows: &mut Rows, around: &Around<'_>) {
+    for about in around.snapshot.security().abouts() {
+        for (column, text) in about.comments.iter().filter(|_| !is_shared(about.class)) {
+            rows.add([
+                ("objoid", Value::Oid(about.id)),
+                ("classoid", Value::Oid(about.class)),
+                ("objsubid", Value::Int4(i32::from(*column))),
+                ("description", Value::text(text)),
+            ]);
+        }
+    }
+}
+
+/// `pg_shdescription`.
+pub fn shared_descriptions(rows: &mut Rows, around: &Around<'_>) {
+    for about in around.snapshot.security().abouts() {
+        for (_, text) in about.comments.iter().filter(|_| is_shared(about.class)) {
+            rows.add([
+                ("objoid", Value::Oid(about.id)),
+                ("classoid", Value::Oid(about.class)),
+                ("description", Value::text(text)),
+            ]);
+        }
+    }
+}
+
+/// The comment on an object that is no table; of any class where none is told.
+pub fn comment(snapshot: &Snapshot, class: Option<u32>, id: u32, column: i16) -> Option<String> {
+    let abouts = snapshot.security().abouts();
+    let mut of = abouts
+        .iter()
+        .filter(|about| about.id == id && class.is_none_or(|class| class == about.class));
+    of.find_map(|about| {
+        let mut comments = about.comments.iter();
+        let found = comments.find(|(of, _)| *of == column);
+        found.map(|(_, text)| text.clone())
+    })
+}

@@ -1,0 +1,246 @@
+//! Functions and procedures of users: pg_proc, and their definitions as SQL.
+
+use std::fmt::Write;
+
+use super::privileges::acl;
+use super::rows::{Rows, vector};
+use super::{Around, namespace_oid};
+use crate::bound::Volatility;
+use crate::catalog::{ArgMode, Language, RoutineDef, RoutineKind};
+use crate::functions::quote_ident as quoted;
+use crate::types::{Type, TypeKind};
+use crate::value::{Array, Value};
+
+/// The languages with their oids.
+pub const SQL_LANGUAGE: u32 = 14;
+/// The oid that PostgreSQL gives plpgsql in a fresh database may be any; this is no other object's.
+pub const PLPGSQL_LANGUAGE: u32 = 13576;
+/// record
+const RECORD: u32 = 2249;
+/// trigger
+const TRIGGER: u32 = 2279;
+/// void
+const VOID: u32 = 2278;
+
+/// What PostgreSQL says that calls cost.
+const COST: f32 = 100.0;
+/// What PostgreSQL says how many rows there are.
+const ROWS: f32 = 1000.0;
+
+/// The rows of `pg_proc` for them.
+pub fn functions(rows: &mut Rows, around: &Around<'_>) {
+    for routine in around.snapshot.all_routines() {
+        let inputs = vector(routine.inputs().map(|arg| Value::Oid(arg.ty.oid())));
+        let names = routine.args.iter().any(|arg| !arg.name.is_empty());
+        let modes = routine.args.iter().any(|arg| arg.mode != ArgMode::In);
+        let optional = |is: bool, values: Vec<Value>| match is {
+            true => Value::from(Array::of(values)),
+            false => Value::Null,
+        };
+        let of = |f: &dyn Fn(&crate::catalog::RoutineArg) -> Value| -> Vec<Value> {
+            routine.args.iter().map(f).collect()
+        };
+        let defaults: Vec<&str> = routine
+            .inputs()
+            .filter_map(|arg| arg.default.as_deref())
+            .collect();
+        let variadic = routine
+            .args
+            .iter()
+            .find(|arg| arg.mode == ArgMode::Variadic);
+        let variadic = variadic.and_then(|arg| arg.ty.element());
+        rows.add([
+            ("oid", Value::Oid(routine.id)),
+            ("proname", Value::text(&routine.name)),
+            (
+                "pronamespace",
+                Value::Oid(namespace_oid(around.snapshot, &routine.schema).unwrap_or(0)),
+            ),
+            ("proowner", Value::Oid(routine.owner)),
+            (
+                "proacl",
+                acl(around.snapshot, routine.kind.into(), routine.id),
+            ),
+            (
+                "prolang",
+                Value::Oid(match routine.language {
+                    Language::Sql => SQL_LANGUAGE,
+                    Language::PlPgSql => PLPGSQL_LANGUAGE,
+                }),
+            ),
+            ("procost", Value::Float4(COST)),
+            (
+                "prorows",
+                Value::Float4(if routine.result.set { ROWS } else { 0.0 }),
+            ),
+            ("provariadic", Value::Oid(variadic.map_or(0, |ty| ty.oid()))),
+            (
+                "prokind",
+                Value::text(match routine.kind {
+                    RoutineKind::Function => "f",
+                    RoutineKind::Procedure => "p",
+                }),
+            ),
+            ("prosecdef", Value::Bool(routine.definer)),
+            ("proleakproof", Value::Bool(false)),
+            ("proisstrict", Value::Bool(routine.strict)),
+            ("proretset", Value::Bool(routine.result.set)),
+            ("provolatile", Value::text(volatility_letter(&routine))),
+            ("proparallel", Value::text("u")),
+            ("pronargs", Value::Int2(routine.inputs().count() as i16)),
+            ("pronargdefaults", Value::Int2(defaults.len() as i16)),
+            ("prorettype", Value::Oid(result_oid(&routine))),
+            ("proargtypes", inputs),
+            (
+                "proallargtypes",
+                optional(modes, of(&|arg| Value::Oid(arg.ty.oid()))),
+            ),
+            (
+                "proargmodes",
+                optional(modes, of(&|arg| Value::text(mode_letter(arg.mode)))),
+            ),
+            (
+                "proargnames",
+                optional(names, of(&|arg| Value::text(&arg.name))),
+            ),
+            (
+                "proargdefaults",
+                match defaults.is_empty() {
+                    true => Value::Null,
+                    false => Value::text(defaults.join(", ")),
+                },
+            ),
+            (
+                "prosrc",
+                Value::text(if routine.atomic { "" } else { &routine.body }),
+            ),
+        ]);
+    }
+}
+
+fn mode_letter(mode: ArgMode) -> &'static str {
+    match mode {
+        ArgMode::In => "i",
+        ArgMode::Out => "o",
+        ArgMode::InOut => "b",
+        ArgMode::Variadic => "v",
+        ArgMode::Table => "t",
+    }
+}
+
+fn volatility_letter(routine: &RoutineDef) -> &'static str {
+    match routine.volatility {
+        Volatility::Immutable => "i",
+        Volatility::Stable => "s",
+        Volatility::Volatile => "v",
+    }
+}
+
+fn result_oid(routine: &RoutineDef) -> u32 {
+    match &routine.result {
+        result if result.trigger => TRIGGER,
+        _ if routine.gives_row() => RECORD,
+        result if routine.kind == RoutineKind::Procedure && !result.columns.is_empty() => RECORD,
+        result if result.ty.kind == TypeKind::Void => VOID,
+        result => result.ty.oid(),
+    }
+}
+
+/// The arguments as CREATE FUNCTION has them; without defaults to name it.
+pub fn routine_arguments(routine: &RoutineDef, to_name: bool) -> String {
+    let shown = routine.args.iter().filter(|arg| arg.mode != ArgMode::Table);
+    let procedure = routine.kind == RoutineKind::Procedure;
+    let texts = shown.map(|arg| {
+        let mut text = match arg.mode {
+            ArgMode::In if procedure => "IN ".to_owned(),
+            ArgMode::In | ArgMode::Table => String::new(),
+            ArgMode::Out => "OUT ".to_owned(),
+            ArgMode::InOut => "INOUT ".to_owned(),
+            ArgMode::Variadic => "VARIADIC ".to_owned(),
+        };
+        if !arg.name.is_empty() {
+            text.push_str(&quoted(&arg.name));
+            text.push(' ');
+        }
+        text.push_str(&Type::of(arg.ty.kind).name());
+        if let (Some(default), false) = (&arg.default, to_name) {
+            text.push_str(" DEFAULT ");
+            text.push_str(default);
+        }
+        text
+    });
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// What comes behind RETURNS; a procedure has none.
+pub fn routine_result(
+    routine: &RoutineDef,
+    tables: &dyn Fn(u32) -> Option<String>,
+) -> Option<String> {
+    if routine.kind == RoutineKind::Procedure {
+        return None;
+    }
+    let result = &routine.result;
+    let columns: Vec<String> = routine
+        .args
+        .iter()
+        .filter(|arg| arg.mode == ArgMode::Table)
+        .map(|arg| format!("{} {}", quoted(&arg.name), Type::of(arg.ty.kind).name()))
+        .collect();
+    if !columns.is_empty() {
+        return Some(format!("TABLE({})", columns.join(", ")));
+    }
+    let of = match result.table.and_then(tables) {
+        Some(table) => table,
+        None if result.trigger => "trigger".to_owned(),
+        None if routine.gives_row() => "record".to_owned(),
+        None => result.ty.name(),
+    };
+    Some(match result.set {
+        true => format!("SETOF {of}"),
+        false => of,
+    })
+}
+
+/// CREATE OR REPLACE FUNCTION, in PostgreSQL's words.
+pub fn routine_definition(routine: &RoutineDef, tables: &dyn Fn(u32) -> Option<String>) -> String {
+    let mut out = format!(
+        "CREATE OR REPLACE {} {}.{}({})\n",
+        routine.kind.name().to_ascii_uppercase(),
+        quoted(&routine.schema),
+        quoted(&routine.name),
+        routine_arguments(routine, false)
+    );
+    if let Some(result) = routine_result(routine, tables) {
+        let _ = writeln!(out, " RETURNS {result}");
+    }
+    let _ = writeln!(out, " LANGUAGE {}", routine.language.name());
+    let mut words = Vec::new();
+    match routine.volatility {
+        Volatility::Immutable => words.push("IMMUTABLE"),
+        Volatility::Stable => words.push("STABLE"),
+        Volatility::Volatile => {}
+    }
+    if routine.strict {
+        words.push("STRICT");
+    }
+    if routine.definer {
+        words.push("SECURITY DEFINER");
+    }
+    if !words.is_empty() {
+        let _ = writeln!(out, " {}", words.join(" "));
+    }
+    if routine.atomic {
+        let _ = writeln!(out, "{}", routine.body);
+        return out;
+    }
+    let mut tag = match routine.kind {
+        RoutineKind::Function => "$function".to_owned(),
+        RoutineKind::Procedure => "$procedure".to_owned(),
+    };
+    while routine.body.contains(&tag) {
+        tag.push('x');
+    }
+    let _ = writeln!(out, "AS {tag}${}{tag}$", routine.body);
+    out
+}

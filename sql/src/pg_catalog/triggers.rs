@@ -1,0 +1,213 @@
+//! Triggers: `pg_trigger`, `information_schema.triggers`, and their definitions as SQL.
+
+use std::sync::Arc;
+
+use super::Around;
+use super::rows::{Rows, vector};
+use crate::catalog::{CatalogView, Event, PUBLIC_SCHEMA, Snapshot, TableDef, Timing, TriggerDef};
+use crate::functions::quote_ident as quoted;
+use crate::value::Value;
+
+/// The oid of `pg_trigger`.
+pub const TRIGGER_CLASS: u32 = 2620;
+
+/// What a trigger is, as bits.
+fn bits(trigger: &TriggerDef) -> i16 {
+    let events = trigger.events.all().map(|event| match event {
+        Event::Insert => 1 << 2,
+        Event::Delete => 1 << 3,
+        Event::Update => 1 << 4,
+        Event::Truncate => 1 << 5,
+    });
+    let before = i16::from(trigger.timing == Timing::Before) << 1;
+    events.fold(i16::from(trigger.row) | before, |all, bit| all | bit)
+}
+
+/// `pg_trigger`.
+pub fn triggers(rows: &mut Rows, around: &Around<'_>) {
+    for table in around.snapshot.tables() {
+        for trigger in &table.rules.triggers {
+            let mut args = Vec::new();
+            for arg in &trigger.args {
+                args.extend_from_slice(arg.as_bytes());
+                args.push(0);
+            }
+            let columns = trigger.columns.iter();
+            let columns = columns.map(|at| Value::Int2(table.columns[*at].attnum));
+            let constraint = trigger.constraint.as_ref();
+            let condition = trigger.condition.as_deref();
+            rows.add([
+                ("oid", Value::Oid(trigger.id)),
+                ("tgrelid", Value::Oid(table.id)),
+                ("tgname", Value::text(&trigger.name)),
+                ("tgfoid", Value::Oid(trigger.function)),
+                ("tgtype", Value::Int2(bits(trigger))),
+                ("tgenabled", Value::text(trigger.enabled.letter())),
+                (
+                    "tgconstrrelid",
+                    Value::Oid(constraint.and_then(|c| c.from).unwrap_or(0)),
+                ),
+                (
+                    "tgconstraint",
+                    Value::Oid(constraint.map_or(0, |_| trigger.id)),
+                ),
+                (
+                    "tgdeferrable",
+                    Value::Bool(constraint.is_some_and(|c| c.deferrable)),
+                ),
+                (
+                    "tginitdeferred",
+                    Value::Bool(constraint.is_some_and(|c| c.deferred)),
+                ),
+                ("tgnargs", Value::Int2(trigger.args.len() as i16)),
+                ("tgattr", vector(columns)),
+                ("tgargs", Value::Bytea(args)),
+                ("tgqual", condition.map_or(Value::Null, Value::text)),
+            ]);
+        }
+    }
+}
+
+/// `information_schema.triggers`: a row for each event.
+pub fn information(rows: &mut Rows, around: &Around<'_>) {
+    for table in around.snapshot.tables() {
+        for trigger in &table.rules.triggers {
+            for event in trigger.events.all().filter(|e| *e != Event::Truncate) {
+                let alike = |other: &&TriggerDef| {
+                    other.timing == trigger.timing
+                        && other.row == trigger.row
+                        && other.events.has(event)
+                        && other.name <= trigger.name
+                };
+                let order = table.rules.triggers.iter().filter(alike).count();
+                let condition = trigger.condition.as_deref();
+                let action = format!("EXECUTE FUNCTION {}", call(around.snapshot, trigger, None));
+                rows.add([
+                    ("trigger_catalog", Value::text(around.database)),
+                    ("trigger_schema", Value::text(&table.schema)),
+                    ("trigger_name", Value::text(&trigger.name)),
+                    ("event_manipulation", Value::text(event.written())),
+                    ("event_object_catalog", Value::text(around.database)),
+                    ("event_object_schema", Value::text(&table.schema)),
+                    ("event_object_table", Value::text(&table.name)),
+                    ("action_order", Value::Int4(order as i32)),
+                    (
+                        "action_condition",
+                        condition.map_or(Value::Null, |text| Value::text(format!("({text})"))),
+                    ),
+                    ("action_statement", Value::text(action)),
+                    (
+                        "action_orientation",
+                        Value::text(if trigger.row { "ROW" } else { "STATEMENT" }),
+                    ),
+                    ("action_timing", Value::text(trigger.timing.written())),
+                ]);
+            }
+        }
+    }
+}
+
+/// The function with its arguments; its schema is said where it is not on `path`.
+fn call(snapshot: &Snapshot, trigger: &TriggerDef, path: Option<&[String]>) -> String {
+    let args = trigger.args.iter();
+    let args = args.map(|arg| format!("'{}'", arg.replace('\'', "''")));
+    let args = args.collect::<Vec<_>>().join(", ");
+    let Some(routine) = snapshot.routine_by_id(trigger.function) else {
+        return format!("-({args})");
+    };
+    let found = path.map_or(routine.schema == PUBLIC_SCHEMA, |path| {
+        path.contains(&routine.schema)
+    });
+    match found {
+        true => format!("{}({args})", quoted(&routine.name)),
+        false => format!(
+            "{}.{}({args})",
+            quoted(&routine.schema),
+            quoted(&routine.name)
+        ),
+    }
+}
+
+/// CREATE TRIGGER of the trigger with this oid. `pretty` is without parentheses that say nothing, and without a schema
+/// that is on `path`.
+pub fn trigger_definition(
+    snapshot: &Snapshot,
+    oid: u32,
+    pretty: bool,
+    path: &[String],
+) -> Option<String> {
+    let (table, at) = find(snapshot, oid)?;
+    let trigger = &table.rules.triggers[at];
+    Some(definition(snapshot, &table, trigger, pretty, path))
+}
+
+/// The comment on the trigger with this oid.
+pub fn trigger_comment(snapshot: &Snapshot, oid: u32) -> Option<String> {
+    let (table, at) = find(snapshot, oid)?;
+    table.rules.triggers[at].comment.clone()
+}
+
+fn find(snapshot: &Snapshot, oid: u32) -> Option<(Arc<TableDef>, usize)> {
+    snapshot.tables().into_iter().find_map(|table| {
+        let mut own = table.rules.triggers.iter();
+        let at = own.position(|trigger| trigger.id == oid)?;
+        Some((table, at))
+    })
+}
+
+fn relation(table: &TableDef, short: bool, path: &[String]) -> String {
+    match short && path.contains(&table.schema) {
+        true => quoted(&table.name),
+        false => format!("{}.{}", quoted(&table.schema), quoted(&table.name)),
+    }
+}
+
+fn definition(
+    snapshot: &Snapshot,
+    table: &TableDef,
+    trigger: &TriggerDef,
+    pretty: bool,
+    path: &[String],
+) -> String {
+    let events = trigger.events.all().map(|event| {
+        let mut text = event.written().to_owned();
+        if event == Event::Update && !trigger.columns.is_empty() {
+            let columns = trigger.columns.iter();
+            let columns = columns.map(|at| quoted(&table.columns[*at].name));
+            text += &format!(" OF {}", columns.collect::<Vec<_>>().join(", "));
+        }
+        text
+    });
+    let constraint = trigger.constraint.as_ref();
+    let mut text = format!(
+        "CREATE {}TRIGGER {} {} {} ON {} ",
+        constraint.map_or("", |_| "CONSTRAINT "),
+        quoted(&trigger.name),
+        trigger.timing.written(),
+        events.collect::<Vec<_>>().join(" OR "),
+        relation(table, pretty, path)
+    );
+    if let Some(constraint) = constraint {
+        let from = constraint.from.and_then(|id| snapshot.relation(id));
+        if let Some(from) = from {
+            text += &format!("FROM {} ", relation(&from, true, path));
+        }
+        text += if constraint.deferrable { "" } else { "NOT " };
+        text += "DEFERRABLE INITIALLY ";
+        text += if constraint.deferred {
+            "DEFERRED "
+        } else {
+            "IMMEDIATE "
+        };
+    }
+    text += "FOR EACH ";
+    text += if trigger.row { "ROW " } else { "STATEMENT " };
+    if let Some(condition) = &trigger.condition {
+        text += &match pretty {
+            true => format!("WHEN ({condition}) "),
+            false => format!("WHEN (({condition})) "),
+        };
+    }
+    text += &format!("EXECUTE FUNCTION {}", call(snapshot, trigger, Some(path)));
+    text
+}

@@ -1,0 +1,89 @@
+//! A view's query with the names of its relations as whoever asks would have to write them.
+//!
+//! The text that is kept has them as they were written: they are of the view's schema, or of `public`.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{self, Visit, VisitMut, Visitor, VisitorMut};
+
+use super::relation_oid;
+use crate::catalog::{PUBLIC_SCHEMA, Snapshot, ViewDef};
+use crate::parser::parse_query;
+
+/// The query, where names without a schema are looked for along `path`.
+pub fn view_text(view: &ViewDef, snapshot: &Snapshot, path: &[String]) -> String {
+    let Ok(mut query) = parse_query(&view.text) else {
+        return view.text.clone();
+    };
+    let mut named = Named(Vec::new());
+    let _ = Visit::visit(&*query, &mut named);
+    let mut placed = Placed {
+        named: named.0,
+        view,
+        snapshot,
+        path,
+    };
+    let _ = VisitMut::visit(&mut *query, &mut placed);
+    query.to_string()
+}
+
+/// The names that WITH gives.
+struct Named(Vec<String>);
+
+impl Visitor for Named {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
+        let queries = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.0.extend(queries.map(|cte| folded(&cte.alias.name)));
+        ControlFlow::Continue(())
+    }
+}
+
+struct Placed<'a> {
+    named: Vec<String>,
+    view: &'a ViewDef,
+    snapshot: &'a Snapshot,
+    path: &'a [String],
+}
+
+impl VisitorMut for Placed<'_> {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, relation: &mut ast::ObjectName) -> ControlFlow<()> {
+        let parts = relation.0.iter().filter_map(|part| part.as_ident());
+        let parts: Vec<String> = parts.map(folded).collect();
+        let (schema, name) = match parts.as_slice() {
+            [name] if self.named.contains(name) => return ControlFlow::Continue(()),
+            [name] => (None, name),
+            [schema, name] => (Some(schema.as_str()), name),
+            _ => return ControlFlow::Continue(()),
+        };
+        let is_in = |schema: &str| relation_oid(self.snapshot, Some(schema), name);
+        let schemas = match schema {
+            Some(schema) => vec![schema],
+            None => vec![self.view.schema.as_str(), PUBLIC_SCHEMA],
+        };
+        let found = schemas.into_iter().find_map(|of| Some((of, is_in(of)?)));
+        // What is not there is of the system.
+        if let Some((schema, oid)) = found {
+            let first = self.path.iter().find_map(|of| is_in(of));
+            let quoted = |name: &str| match name == crate::functions::quote_ident(name) {
+                true => ast::Ident::new(name),
+                false => ast::Ident::with_quote('"', name),
+            };
+            *relation = ast::ObjectName::from(match first == Some(oid) {
+                true => vec![quoted(name)],
+                false => vec![quoted(schema), quoted(name)],
+            });
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn folded(ident: &ast::Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_ascii_lowercase(),
+    }
+}

@@ -1,0 +1,233 @@
+//! OPEN, FETCH, MOVE, CLOSE, and loops over cursors.
+
+use super::compile::Compiler;
+use super::text::never;
+use super::{Direction, Named, Op, RowSource, VariableKind};
+use crate::error::{SqlError, SqlState};
+use crate::parser::lexer::{Kind, Token};
+
+impl Compiler<'_> {
+    /// The cursor that an identifier names.
+    fn cursor_variable(&mut self) -> Result<usize, SqlError> {
+        let name = self.cursor.identifier()?;
+        match self.code.named(self.scope, std::slice::from_ref(&name)) {
+            Some(Named::Variable(variable))
+                if matches!(
+                    self.code.variables[variable].kind,
+                    VariableKind::Cursor { .. }
+                ) =>
+            {
+                Ok(variable)
+            }
+            Some(_) => Err(SqlError::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!("variable \"{name}\" must be of type cursor or refcursor"),
+            )),
+            None => Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("\"{name}\" is not a known variable"),
+            )),
+        }
+    }
+
+    /// `(argument, …)` of a cursor that has some.
+    fn cursor_args(&mut self, cursor: usize) -> Result<Vec<usize>, SqlError> {
+        let VariableKind::Cursor { args, .. } = &self.code.variables[cursor].kind else {
+            return Ok(Vec::new());
+        };
+        let names: Vec<String> = args
+            .iter()
+            .map(|arg| self.code.variables[*arg].name.clone())
+            .collect();
+        let cursor_name = self.code.variables[cursor].name.clone();
+        if self.cursor.accept_kind(Kind::Open).is_none() {
+            return match names.is_empty() {
+                true => Ok(Vec::new()),
+                false => Err(SqlError::new(
+                    SqlState::SYNTAX_ERROR,
+                    format!("cursor \"{cursor_name}\" has arguments"),
+                )),
+            };
+        }
+        let mut given: Vec<Option<usize>> = vec![None; names.len()];
+        for nth in 0.. {
+            let mut place = nth;
+            let sql = self.cursor.sql;
+            let named = self
+                .cursor
+                .peek_after(1)
+                .is_some_and(|t| t.text(sql) == ":");
+            if named
+                || self
+                    .cursor
+                    .peek_after(1)
+                    .is_some_and(|t| t.text(sql) == "=>")
+            {
+                let name = self.cursor.identifier()?;
+                self.cursor.next_token();
+                if named {
+                    self.cursor.next_token();
+                }
+                place = names
+                    .iter()
+                    .position(|of| *of == name)
+                    .unwrap_or(usize::MAX);
+            }
+            let ends = |_: &str, t: &Token| matches!(t.kind, Kind::Comma | Kind::Close);
+            let value = self.expression(&ends)?;
+            match given.get_mut(place) {
+                Some(slot @ None) => *slot = Some(value),
+                _ => {
+                    return Err(SqlError::new(
+                        SqlState::SYNTAX_ERROR,
+                        format!("too many arguments for cursor \"{cursor_name}\""),
+                    ));
+                }
+            }
+            if self.cursor.accept_kind(Kind::Comma).is_none() {
+                break;
+            }
+        }
+        self.cursor.expect_kind(Kind::Close)?;
+        let given: Option<Vec<usize>> = given.into_iter().collect();
+        given.ok_or_else(|| {
+            SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                format!("not enough arguments for cursor \"{cursor_name}\""),
+            )
+        })
+    }
+
+    /// The cursor that a FOR loop goes over, if it is one.
+    pub(super) fn cursor_in_loop(&mut self) -> Result<Option<RowSource>, SqlError> {
+        let sql = self.cursor.sql;
+        let Some(token) = self.cursor.peek() else {
+            return Ok(None);
+        };
+        let next = self.cursor.peek_after(1);
+        let followed = next.is_some_and(|t| t.is(sql, "loop") || t.text(sql) == "(");
+        if token.kind != Kind::Word || !followed {
+            return Ok(None);
+        }
+        let name = token.text(sql).to_ascii_lowercase();
+        let Some(Named::Variable(variable)) = self.code.named(self.scope, &[name]) else {
+            return Ok(None);
+        };
+        let VariableKind::Cursor { query, .. } = &self.code.variables[variable].kind else {
+            return Ok(None);
+        };
+        if query.is_none() {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "cursor FOR loop must use a bound cursor variable",
+            ));
+        }
+        self.cursor.next_token();
+        let args = self.cursor_args(variable)?;
+        Ok(Some(RowSource::Cursor(variable, args)))
+    }
+
+    /// OPEN, FETCH, MOVE or CLOSE.
+    pub(super) fn cursor_statement(&mut self, word: &str) -> Result<(), SqlError> {
+        self.cursor.next_token();
+        match word {
+            "open" => self.open(),
+            "close" => {
+                let cursor = self.cursor_variable()?;
+                self.semicolon()?;
+                self.emit(Op::Close(cursor));
+                Ok(())
+            }
+            _ => self.fetch(word == "move"),
+        }
+    }
+
+    fn open(&mut self) -> Result<(), SqlError> {
+        let cursor = self.cursor_variable()?;
+        let bound = matches!(
+            self.code.variables[cursor].kind,
+            VariableKind::Cursor { query: Some(_), .. }
+        );
+        let source = if bound {
+            RowSource::Cursor(cursor, self.cursor_args(cursor)?)
+        } else {
+            if !self.cursor.accept_all(&["no", "scroll"]) {
+                self.cursor.accept("scroll");
+            }
+            self.cursor.expect("for")?;
+            match self.cursor.accept("execute") {
+                true => self.dynamic(&never)?,
+                false => {
+                    let query = self.raw(&never)?;
+                    RowSource::Query(self.text(query))
+                }
+            }
+        };
+        self.semicolon()?;
+        self.emit(Op::Open { cursor, source });
+        Ok(())
+    }
+
+    fn fetch(&mut self, moves: bool) -> Result<(), SqlError> {
+        let (mut direction, mut count, mut backward) = (Direction::Relative, None, false);
+        let from = |sql: &str, token: &Token| token.is(sql, "from") || token.is(sql, "in");
+        if self.cursor.accept("next") {
+        } else if self.cursor.accept("prior") {
+            backward = true;
+        } else if self.cursor.accept("first") {
+            direction = Direction::Absolute;
+        } else if self.cursor.accept("last") {
+            direction = Direction::Absolute;
+            backward = true;
+        } else if self.cursor.accept("absolute") {
+            direction = Direction::Absolute;
+            count = Some(self.expression(&from)?);
+        } else if self.cursor.accept("relative") {
+            count = Some(self.expression(&from)?);
+        } else if self.cursor.sees("forward") || self.cursor.sees("backward") {
+            backward = self.cursor.sees("backward");
+            self.cursor.next_token();
+            if self.cursor.accept("all") {
+                if !moves {
+                    return Err(SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        "FETCH statement cannot return multiple rows",
+                    ));
+                }
+                direction = if backward {
+                    Direction::Start
+                } else {
+                    Direction::End
+                };
+            } else if !self.cursor.sees("from") && !self.cursor.sees("in") {
+                if !moves {
+                    return Err(SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        "FETCH statement cannot return multiple rows",
+                    ));
+                }
+                count = Some(self.expression(&from)?);
+            }
+        }
+        if !self.cursor.accept("from") {
+            self.cursor.accept("in");
+        }
+        let cursor = self.cursor_variable()?;
+        let into = match moves {
+            true => None,
+            false => {
+                self.cursor.expect("into")?;
+                Some(self.targets_of_into()?)
+            }
+        };
+        self.semicolon()?;
+        self.emit(Op::Fetch {
+            cursor,
+            direction,
+            count,
+            backward,
+            into,
+        });
+        Ok(())
+    }
+}

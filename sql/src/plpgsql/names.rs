@@ -1,0 +1,60 @@
+//! What a name means in a scope.
+
+use super::{Code, VariableKind};
+
+/// What a name has been found to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A variable.
+    Variable(usize),
+    /// A field of a row.
+    Field(usize, String),
+}
+
+impl Code {
+    /// What a name, given by its parts, means in `scope`.
+    pub fn named(&self, scope: usize, path: &[String]) -> Option<Named> {
+        match path {
+            [name] => self.find(scope, name).map(Named::Variable),
+            [first, second] => match self.find(scope, first) {
+                Some(row) if self.is_row(row) => Some(Named::Field(row, second.clone())),
+                _ => self.labelled(scope, first, second).map(Named::Variable),
+            },
+            [label, row, field] => {
+                let row = self.labelled(scope, label, row)?;
+                self.is_row(row).then(|| Named::Field(row, field.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Does a variable hold rows?
+    pub fn is_row(&self, variable: usize) -> bool {
+        let variable = self.variables.get(variable);
+        variable.is_some_and(|v| matches!(v.kind, VariableKind::Record | VariableKind::Row(_)))
+    }
+
+    fn find(&self, scope: usize, name: &str) -> Option<usize> {
+        let mut next = Some(scope);
+        while let Some(scope) = next.and_then(|scope| self.scopes.get(scope)) {
+            let mut names = scope.names.iter().rev();
+            if let Some((_, variable)) = names.find(|(of, _)| of == name) {
+                return Some(*variable);
+            }
+            next = scope.parent;
+        }
+        None
+    }
+
+    fn labelled(&self, scope: usize, label: &str, name: &str) -> Option<usize> {
+        let mut next = Some(scope);
+        while let Some(scope) = next.and_then(|scope| self.scopes.get(scope)) {
+            if scope.label.as_deref() == Some(label) {
+                let mut names = scope.names.iter().rev();
+                return names.find(|(of, _)| of == name).map(|(_, v)| *v);
+            }
+            next = scope.parent;
+        }
+        None
+    }
+}

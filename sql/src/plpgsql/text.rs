@@ -1,0 +1,215 @@
+//! Where the expressions and statements of SQL in a body end, and what they are.
+
+use super::compile::Compiler;
+use super::{Into, RowSource, Target, Text, VariableKind};
+use crate::error::{SqlError, SqlState};
+use crate::parser::lexer::{Kind, Token};
+
+/// Nothing but the semicolon ends it.
+pub(super) fn never(_: &str, _: &Token) -> bool {
+    false
+}
+
+impl Compiler<'_> {
+    /// A text for the code.
+    pub(super) fn text(&mut self, sql: String) -> usize {
+        self.code.texts.push(Text {
+            sql,
+            scope: self.scope,
+        });
+        self.code.texts.len() - 1
+    }
+
+    /// The text of an expression up to a token that ends it, which is not taken.
+    pub(super) fn raw(&mut self, ends: &dyn Fn(&str, &Token) -> bool) -> Result<String, SqlError> {
+        let text = self
+            .cursor
+            .text_until(&|sql, token| token.kind == Kind::Semicolon || ends(sql, token));
+        match text.is_empty() {
+            true => Err(self.cursor.unexpected()),
+            false => Ok(text.to_owned()),
+        }
+    }
+
+    /// An expression up to a token that ends it, which is not taken.
+    pub(super) fn expression(
+        &mut self,
+        ends: &dyn Fn(&str, &Token) -> bool,
+    ) -> Result<usize, SqlError> {
+        let text = self.raw(ends)?;
+        Ok(self.text(format!("SELECT {text}")))
+    }
+
+    /// An expression up to a keyword, which is taken.
+    pub(super) fn expression_until(&mut self, keyword: &str) -> Result<usize, SqlError> {
+        let expression = self.expression(&|sql, token| token.is(sql, keyword))?;
+        self.cursor.expect(keyword)?;
+        Ok(expression)
+    }
+
+    /// Expressions between commas.
+    pub(super) fn expressions(
+        &mut self,
+        ends: &dyn Fn(&str, &Token) -> bool,
+    ) -> Result<Vec<usize>, SqlError> {
+        let mut all = Vec::new();
+        loop {
+            let ends = |sql: &str, token: &Token| token.kind == Kind::Comma || ends(sql, token);
+            all.push(self.expression(&ends)?);
+            if self.cursor.accept_kind(Kind::Comma).is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// `text [USING …]` behind EXECUTE.
+    pub(super) fn dynamic(
+        &mut self,
+        ends: &dyn Fn(&str, &Token) -> bool,
+    ) -> Result<RowSource, SqlError> {
+        let text = self.expression(&|sql, token| token.is(sql, "using") || ends(sql, token))?;
+        let mut using = Vec::new();
+        if self.cursor.accept("using") {
+            using = self.expressions(ends)?;
+        }
+        Ok(RowSource::Dynamic(text, using))
+    }
+
+    /// The end of a statement.
+    pub(super) fn semicolon(&mut self) -> Result<(), SqlError> {
+        self.cursor.expect_kind(Kind::Semicolon).map(|_| ())
+    }
+
+    /// A place that can be assigned to.
+    pub(super) fn target(&mut self) -> Result<Target, SqlError> {
+        let token = self.cursor.peek();
+        let mut path = vec![self.cursor.identifier()?];
+        while self.cursor.peek().is_some_and(|t| t.kind == Kind::Dot)
+            && self
+                .cursor
+                .peek_after(1)
+                .is_some_and(|t| matches!(t.kind, Kind::Word | Kind::QuotedIdent))
+        {
+            self.cursor.next_token();
+            path.push(self.cursor.identifier()?);
+        }
+        let named = self.code.named(self.scope, &path);
+        let target = match named {
+            Some(super::Named::Variable(variable)) => Target::Variable(variable),
+            Some(super::Named::Field(row, field)) => Target::Field(row, field),
+            None => {
+                let shown = path.join(".");
+                let message = format!("\"{shown}\" is not a known variable");
+                let position = token.map_or(0, |t| self.position(&t));
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).or_at(position));
+            }
+        };
+        let mut subscripts = Vec::new();
+        while let Some(open) = self.cursor.peek().filter(|t| t.kind == Kind::Open)
+            && open.text(self.cursor.sql) == "["
+        {
+            let (start, end) = self.cursor.bracketed()?;
+            let inner = self.cursor.sql.get(start..end).unwrap_or("").trim();
+            if inner.contains(':') && !inner.contains("::") {
+                return Err(SqlError::unsupported("assignment to a slice"));
+            }
+            subscripts.push(self.text(format!("SELECT {inner}")));
+        }
+        match (target, subscripts.is_empty()) {
+            (target, true) => Ok(target),
+            (Target::Variable(variable), false) => Ok(Target::Element(variable, subscripts)),
+            _ => Err(SqlError::unsupported("assignment to an element of a field")),
+        }
+    }
+
+    /// 22005 for a constant.
+    pub(super) fn check_assignable(&self, target: &Target) -> Result<(), SqlError> {
+        let (Target::Variable(variable)
+        | Target::Field(variable, _)
+        | Target::Element(variable, _)) = target;
+        let of = &self.code.variables[*variable];
+        match of.constant {
+            false => Ok(()),
+            true => Err(SqlError::new(
+                SqlState::new(b"22005"),
+                format!("variable \"{}\" is declared CONSTANT", of.name),
+            )),
+        }
+    }
+
+    /// The targets of INTO, behind it.
+    pub(super) fn targets_of_into(&mut self) -> Result<Into, SqlError> {
+        let strict = self.cursor.accept("strict");
+        let mut targets = Vec::new();
+        loop {
+            let target = self.target()?;
+            self.check_assignable(&target)?;
+            if let Target::Variable(variable) = target
+                && matches!(
+                    self.code.variables[variable].kind,
+                    VariableKind::Cursor { .. }
+                )
+            {
+                return Err(SqlError::unsupported("a cursor as a target of INTO"));
+            }
+            targets.push(target);
+            if self.cursor.accept_kind(Kind::Comma).is_none() {
+                break;
+            }
+        }
+        let is_row = |target: &Target| matches!(target, Target::Variable(variable) if self.code.is_row(*variable));
+        if targets.len() > 1
+            && let Some(Target::Variable(row)) = targets.iter().find(|t| is_row(t))
+        {
+            let name = &self.code.variables[*row].name;
+            let message = format!("\"{name}\" is not a scalar variable");
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        Ok(Into { targets, strict })
+    }
+
+    /// A statement of SQL up to the semicolon, and where its row goes.
+    pub(super) fn sql(
+        &mut self,
+        ends: &dyn Fn(&str, &Token) -> bool,
+    ) -> Result<(String, Option<Into>), SqlError> {
+        let (mut text, mut into) = (String::new(), None);
+        let (mut from, mut depth): (Option<usize>, usize) = (None, 0);
+        let mut before: Option<Token> = None;
+        let sql = self.cursor.sql;
+        loop {
+            let Some(token) = self.cursor.peek() else {
+                return Err(self.cursor.unexpected());
+            };
+            if token.kind == Kind::Semicolon || (depth == 0 && ends(sql, &token)) {
+                break;
+            }
+            let inserts = before.is_some_and(|t| t.is(sql, "insert") || t.is(sql, "merge"));
+            if depth == 0 && token.is(sql, "into") && !inserts && into.is_none() {
+                if let (Some(start), Some(last)) = (from.take(), before) {
+                    text.push_str(sql.get(start..last.end).unwrap_or(""));
+                    text.push(' ');
+                }
+                self.cursor.next_token();
+                into = Some(self.targets_of_into()?);
+                before = None;
+                continue;
+            }
+            match token.kind {
+                Kind::Open => depth += 1,
+                Kind::Close => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            from.get_or_insert(token.start);
+            before = Some(token);
+            self.cursor.next_token();
+        }
+        if let (Some(start), Some(last)) = (from, before) {
+            text.push_str(sql.get(start..last.end).unwrap_or(""));
+        }
+        match text.trim().is_empty() {
+            true => Err(self.cursor.unexpected()),
+            false => Ok((text, into)),
+        }
+    }
+}

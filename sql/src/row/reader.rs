@@ -1,0 +1,105 @@
+//! Reading one encoded row, column by column.
+//!
+//! Failure: an offset out of the bytes is an error (XX001), never a panic.
+
+use super::value::{get_fixed, get_varying};
+use super::{At, FLAG_NULLS, FLAG_WIDE, RowLayout, corrupt};
+use crate::error::SqlError;
+use crate::value::Value;
+
+/// One encoded row, checked as far as its header.
+#[derive(Clone, Copy, Debug)]
+pub struct RowReader<'a> {
+    /// What it was written with.
+    pub(super) layout: &'a RowLayout,
+    /// What it is read with.
+    whole: &'a RowLayout,
+    bytes: &'a [u8],
+    /// Length of the row, of which `bytes` may be the beginning only.
+    pub(super) total: usize,
+    nulls: bool,
+    wide: bool,
+    ends_at: usize,
+    pub(super) data_at: usize,
+}
+
+impl<'a> RowReader<'a> {
+    pub(super) fn new(layout: &'a RowLayout, bytes: &'a [u8]) -> Option<RowReader<'a>> {
+        let total = u32::from_le_bytes(bytes.get(0..4)?.try_into().ok()?) as usize;
+        let columns = u16::from_le_bytes(bytes.get(4..6)?.try_into().ok()?);
+        let flags = u16::from_le_bytes(bytes.get(6..8)?.try_into().ok()?);
+        let whole = layout;
+        let layout = whole.of_width(usize::from(columns))?;
+        let bytes = bytes.get(..total).unwrap_or(bytes);
+        let nulls = flags & FLAG_NULLS != 0;
+        let wide = flags & FLAG_WIDE != 0;
+        let bitmap = if nulls {
+            layout.columns.len().div_ceil(8)
+        } else {
+            0
+        };
+        let ends_at = layout.fixed_end + bitmap;
+        let data_at = ends_at + layout.varying.len() * if wide { 4 } else { 2 };
+        let sound = flags & !(FLAG_NULLS | FLAG_WIDE) == 0 && data_at <= bytes.len();
+        sound.then_some(RowReader {
+            layout,
+            whole,
+            bytes,
+            total,
+            nulls,
+            wide,
+            ends_at,
+            data_at,
+        })
+    }
+
+    /// The value of `column`.
+    #[inline]
+    pub fn get(&self, column: usize) -> Result<Value, SqlError> {
+        let Some(place) = self.layout.columns.get(column) else {
+            return Ok(self.whole.missing(column).clone());
+        };
+        if self.is_null(column) {
+            return Ok(Value::Null);
+        }
+        let value = match place.at {
+            At::Fixed(at) => self.bytes.get(at..).and_then(|b| get_fixed(place.kind, b)),
+            At::Varying(nth) => self.varying(nth).and_then(|b| get_varying(place.kind, b)),
+        };
+        value.ok_or_else(corrupt)
+    }
+
+    /// Is `column` NULL?
+    #[inline]
+    pub fn is_null(&self, column: usize) -> bool {
+        if column >= self.layout.columns.len() {
+            return self.whole.missing(column).is_null();
+        }
+        self.nulls
+            && self
+                .bytes
+                .get(self.layout.fixed_end + column / 8)
+                .is_some_and(|byte| byte >> (column % 8) & 1 == 1)
+    }
+
+    fn varying(&self, nth: usize) -> Option<&'a [u8]> {
+        let start = match nth {
+            0 => 0,
+            _ => self.end(nth - 1)?,
+        };
+        let end = self.end(nth)?;
+        self.bytes.get(self.data_at..)?.get(start..end)
+    }
+
+    pub(super) fn end(&self, nth: usize) -> Option<usize> {
+        if self.wide {
+            let slot = self.ends_at + nth * 4;
+            let raw = self.bytes.get(slot..slot + 4)?.try_into().ok()?;
+            usize::try_from(u32::from_le_bytes(raw)).ok()
+        } else {
+            let slot = self.ends_at + nth * 2;
+            let raw = self.bytes.get(slot..slot + 2)?.try_into().ok()?;
+            Some(usize::from(u16::from_le_bytes(raw)))
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The sessions of a database, as functions and views know them: what they do, and how to end that.
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+
+use crate::advisory::Asked;
+
+/// What a session is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// To end what it runs.
+    Cancel,
+    /// To end.
+    Terminate,
+}
+
+/// What came of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signalled {
+    /// The session was told.
+    Told,
+    /// There is no such session.
+    Nobody,
+    /// It is another role's.
+    OfOthers,
+    /// It is a superuser's.
+    OfSuperuser,
+}
+
+/// What a session does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activity {
+    /// It runs a statement.
+    Active,
+    /// Nothing.
+    #[default]
+    Idle,
+    /// Nothing, in a transaction.
+    IdleInTransaction,
+    /// Nothing, in a transaction that has failed.
+    IdleInFailed,
+}
+
+impl Activity {
+    /// As `pg_stat_activity` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activity::Active => "active",
+            Activity::Idle => "idle",
+            Activity::IdleInTransaction => "idle in transaction",
+            Activity::IdleInFailed => "idle in transaction (aborted)",
+        }
+    }
+}
+
+/// A session at one moment; times are microseconds from 2000-01-01 UTC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionState {
+    /// Its number.
+    pub session: i32,
+    /// The role that it was opened for.
+    pub user: String,
+    /// The database.
+    pub database: String,
+    /// What the client calls itself.
+    pub application: String,
+    /// Where the client is; `None` for one of this process.
+    pub client: Option<SocketAddr>,
+    /// When it was opened.
+    pub opened: i64,
+    /// When its transaction began, where it is in one.
+    pub transaction: Option<i64>,
+    /// When its last statement began, if there was any.
+    pub statement: Option<i64>,
+    /// When it began to do what it does.
+    pub since: i64,
+    /// What it does.
+    pub activity: Activity,
+    /// The text of its last statement.
+    pub text: String,
+}
+
+/// The sessions of a database.
+pub trait Sessions: Debug + Send + Sync {
+    /// Tells a session of any machine something, for a role that may be a superuser.
+    fn signal<'a>(
+        &'a self,
+        session: i32,
+        signal: Signal,
+        by: (&'a str, bool),
+    ) -> Asked<'a, Signalled>;
+
+    /// Whether a session has ended, `within_ms` from now at the latest.
+    fn has_ended(&self, session: i32, within_ms: u64) -> Asked<'_, bool>;
+
+    /// Ready in so many microseconds.
+    fn sleep(&self, us: u64) -> Asked<'_, ()>;
+
+    /// All sessions of all machines that answer.
+    fn all(&self) -> Asked<'_, Vec<SessionState>>;
+}
