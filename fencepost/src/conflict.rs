@@ -4,6 +4,8 @@
 //! the price of a look at every table: a row leads to itself through its table's first index, a
 //! node names its tree.
 
+use std::sync::Arc;
+
 use fencepost_btree as btree;
 use fencepost_hashtable::HashTable;
 use fencepost_planner::{TablePlan, key_text, read_row};
@@ -24,12 +26,54 @@ enum Shape {
     Other,
 }
 
-/// The object at `addr` in words; `None` where it is nothing that a client knows, or is gone.
-pub(crate) async fn describe(shared: &Shared, addr: Addr, settings: &Settings) -> Option<String> {
+/// An object that a conflict was about.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// The table that it has to do with, or 0.
+    pub table: u32,
+    /// What it is in words.
+    pub what: String,
+}
+
+/// The object at `addr`; `None` where it is nothing that a client knows, or is gone.
+pub(crate) async fn describe(shared: &Shared, addr: Addr, settings: &Settings) -> Option<Known> {
     let mut tx = shared.machine.coordinator().begin(Mode::ReadOnly);
     let found = find(shared, &mut tx, addr, settings).await;
     // There is an error to report already: this is only to say more about it.
     found.ok().flatten()
+}
+
+/// The table of `tables` that the object at `addr` has to do with.
+pub(crate) async fn table_of(
+    shared: &Shared,
+    addr: Addr,
+    tables: &[Arc<TablePlan>],
+    settings: &Settings,
+) -> Option<u32> {
+    let mut tx = shared.machine.coordinator().begin(Mode::ReadOnly);
+    let shape = shape(&mut tx, addr).await.ok()??;
+    for plan in tables.iter().filter(|plan| !plan.def.is_parent()) {
+        let found = in_table(&mut tx, plan, addr, &shape, settings).await;
+        if found.is_ok_and(|found| found.is_some()) {
+            return Some(plan.def.id);
+        }
+    }
+    None
+}
+
+/// When the object at `addr` was written last.
+pub(crate) async fn written_at(shared: &Shared, addr: Addr) -> Option<u64> {
+    let mut tx = shared.machine.coordinator().begin(Mode::ReadOnly);
+    let (_, seen) = tx.view(addr, None, |_| ()).await.ok()??;
+    Some(seen.timestamp().raw())
+}
+
+async fn shape(tx: &mut Transaction, addr: Addr) -> Result<Option<Shape>, Halt> {
+    let shape = tx.view(addr, None, |view| match btree::leaf(view) {
+        Some((tree, first)) => Shape::Leaf(tree, first),
+        None => Shape::Other,
+    });
+    Ok(shape.await?.map(|(shape, _)| shape))
 }
 
 async fn find(
@@ -37,41 +81,50 @@ async fn find(
     tx: &mut Transaction,
     addr: Addr,
     settings: &Settings,
-) -> Result<Option<String>, Halt> {
-    let shape = tx.view(addr, None, |view| match btree::leaf(view) {
-        Some((tree, first)) => Shape::Leaf(tree, first),
-        None => Shape::Other,
-    });
-    let Some((shape, _)) = shape.await? else {
+) -> Result<Option<Known>, Halt> {
+    let Some(shape) = shape(tx, addr).await? else {
         return Ok(None);
     };
     if addr == shared.catalog.heart() {
-        return Ok(Some("The definitions of tables".to_owned()));
+        let what = "The definitions of tables".to_owned();
+        return Ok(Some(Known { table: 0, what }));
     }
     for def in shared.catalog.snapshot(tx).await?.tables() {
+        let table = def.id;
         if def.guards.all().any(|guard| guard == addr) {
-            return Ok(Some(format!("The definition of table \"{}\"", def.name)));
+            let what = format!("The definition of table \"{}\"", def.name);
+            return Ok(Some(Known { table, what }));
         }
         if def.is_parent() {
             // What is there is its partitions'.
             continue;
         }
         let plan = TablePlan::new(&def);
-        let found = match shape {
-            Shape::Leaf(tree, first) => leaf(tx, &plan, tree, first, settings).await?,
-            Shape::Other => match row(tx, &plan, addr).await? {
-                Some(row) => Some(match key(&plan, &row, settings) {
-                    Some(key) => format!("The row with key {key} of table \"{}\"", def.name),
-                    None => format!("A row of table \"{}\"", def.name),
-                }),
-                None => bucket(tx, &def, addr).await?,
-            },
-        };
-        if found.is_some() {
-            return Ok(found);
+        if let Some(what) = in_table(tx, &plan, addr, &shape, settings).await? {
+            return Ok(Some(Known { table, what }));
         }
     }
     Ok(None)
+}
+
+/// The object in words, if it is one of the table's.
+async fn in_table(
+    tx: &mut Transaction,
+    plan: &TablePlan,
+    addr: Addr,
+    shape: &Shape,
+    settings: &Settings,
+) -> Result<Option<String>, Halt> {
+    Ok(match shape {
+        Shape::Leaf(tree, first) => leaf(tx, plan, *tree, *first, settings).await?,
+        Shape::Other => match row(tx, plan, addr).await? {
+            Some(row) => Some(match key(plan, &row, settings) {
+                Some(key) => format!("The row with key {key} of table \"{}\"", plan.def.name),
+                None => format!("A row of table \"{}\"", plan.def.name),
+            }),
+            None => bucket(tx, &plan.def, addr).await?,
+        },
+    })
 }
 
 /// The row at `addr`, if it is one of the table.

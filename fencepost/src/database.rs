@@ -21,6 +21,7 @@ use crate::cache::PlanCache;
 use crate::cancels::Cancels;
 use crate::channels::Channels;
 use crate::cluster::{Cluster, Joined};
+use crate::counters::{self, Tallies};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, Options};
 use crate::saves::{Loaded, Saver};
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub register: Arc<Register>,
     /// What statements have cost.
     pub statistics: Arc<Statistics>,
+    /// What sessions have counted.
+    pub counters: Arc<counters::Handle>,
     /// Where there are other machines.
     pub ship: Option<Arc<Ship>>,
     pub loaded: Loaded,
@@ -118,6 +121,8 @@ impl Database {
         channels.serve(&machine);
         let register = Register::new(&machine, &alarm);
         register.serve(&machine);
+        let tallies = Tallies::new(&machine);
+        tallies.serve(&machine);
         let shared = Arc::new(Shared {
             machine,
             catalog: Arc::new(catalog),
@@ -128,6 +133,7 @@ impl Database {
             channels,
             register,
             statistics: Arc::default(),
+            counters: Arc::new(counters::Handle(tallies)),
             ship,
             loaded: joined.map_or_else(Loaded::default, |joined| joined.loaded.clone()),
             saver: joined.and_then(|joined| joined.saver.clone()),

@@ -9,6 +9,7 @@ use fencepost_sql::catalog::Snapshot;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::parser::{self, Lifted, Literal};
+use fencepost_sql::statements::number_of;
 use fencepost_sql::types::{Type, text_in};
 use fencepost_sql::value::Value;
 
@@ -56,6 +57,7 @@ fn planned(
     let columns = columns(&bound);
     let body = body(bound, &text, types, allowed)?;
     Ok(Planned {
+        number: number_of(&text),
         user: allowed.user.clone(),
         watched: allowed.watched,
         text,
@@ -114,6 +116,7 @@ fn explain_body(
             let tables = plan.tables();
             let body = Body::Plan(Box::new(plan), tables);
             let planned = Planned {
+                number: number_of(text),
                 user: allowed.user.clone(),
                 watched: allowed.watched,
                 text: text.to_owned(),

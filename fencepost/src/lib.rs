@@ -28,6 +28,7 @@ mod channels;
 mod check;
 mod cluster;
 mod conflict;
+mod counters;
 mod database;
 mod ensemble;
 mod error;

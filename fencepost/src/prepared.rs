@@ -1,5 +1,6 @@
 //! Prepared statements: a plan that sessions share, and what one use of it adds.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use fencepost_planner::{Execution, Plan, TablePlan, ddl_command};
@@ -71,6 +72,8 @@ pub(crate) struct Planned {
     pub is_volatile: bool,
     /// Its key in the plan cache, if it may be there.
     pub key: Option<Box<str>>,
+    /// The number of its text.
+    pub number: i64,
     /// What its runs come to, once it has run.
     pub tally: OnceLock<Arc<Tally>>,
 }
@@ -150,6 +153,8 @@ pub struct Prepared {
     pub(crate) planned: Arc<Planned>,
     /// Values of the parameters that were literals in the text.
     pub(crate) literals: Vec<Value>,
+    /// There is one in `current`.
+    replaced: AtomicBool,
     /// The plan made when a table had changed; it has the same parameters and columns.
     current: RwLock<Option<Arc<Planned>>>,
 }
@@ -159,6 +164,7 @@ impl Prepared {
         Arc::new(Prepared {
             planned,
             literals,
+            replaced: AtomicBool::new(false),
             current: RwLock::new(None),
         })
     }
@@ -184,6 +190,9 @@ impl Prepared {
 
     /// The plan to run.
     pub(crate) fn current(&self) -> Arc<Planned> {
+        if !self.replaced.load(Relaxed) {
+            return Arc::clone(&self.planned);
+        }
         let current = self.current.read();
         Arc::clone(current.as_ref().unwrap_or(&self.planned))
     }
@@ -191,6 +200,7 @@ impl Prepared {
     /// Another plan takes over.
     pub(crate) fn replace(&self, planned: &Arc<Planned>) {
         *self.current.write() = Some(Arc::clone(planned));
+        self.replaced.store(true, Relaxed);
     }
 
     /// The types of the parameters that a client gives.

@@ -12,3 +12,5 @@ pub(crate) const ADVISORY: u8 = 4;
 pub(crate) const NOTIFY: u8 = 5;
 /// To know what sessions do, and to end that (`sessions.rs`).
 pub(crate) const SESSIONS: u8 = 6;
+/// For what is counted (`counters.rs`).
+pub(crate) const COUNTERS: u8 = 7;

@@ -4,13 +4,16 @@
 //! Session ─► its entry: state, statement, times        pg_cancel_backend ─► the session's machine ─► its entry's flag
 //! pg_stat_activity ─► the entries here, and those of every other machine that answers
 //! ```
-//! A session writes its entry at the beginning of each statement, under a lock that nobody else wants but who looks.
+//! A session writes its entry at the beginning of each statement, without a lock; who looks meanwhile looks again. Which
+//! statement it is is behind a lock, and written where it is another one than before.
 //!
 //! # Failure
 //! Of a machine that does not answer no sessions are shown, and there are none to signal.
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, fence};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -51,24 +54,76 @@ pub(crate) struct Entry {
     client: Option<SocketAddr>,
     opened: i64,
     cancel: CancelFlag,
-    now: Mutex<Now>,
+    now: Now,
+    application: Mutex<String>,
+    /// The last statement.
+    prepared: Mutex<Option<Arc<Prepared>>>,
 }
 
-/// What changes.
-#[derive(Default)]
+/// What changes with every statement: written by the session alone, and read by whoever looks between two changes.
 struct Now {
-    activity: Activity,
-    application: String,
-    transaction: Option<i64>,
-    statement: Option<i64>,
-    since: i64,
-    prepared: Option<Arc<Prepared>>,
+    /// Odd while it changes.
+    version: AtomicU64,
+    /// By [`Part`].
+    parts: [AtomicI64; 4],
+}
+
+/// What there is in [`Now`].
+#[derive(Clone, Copy)]
+enum Part {
+    Activity = 0,
+    Transaction = 1,
+    Statement = 2,
+    Since = 3,
+}
+
+/// Says that there is no such time.
+const NEVER: i64 = i64::MIN;
+
+impl Now {
+    fn new(opened: i64) -> Now {
+        Now {
+            version: AtomicU64::new(0),
+            parts: [Activity::Idle as i64, NEVER, NEVER, opened].map(AtomicI64::new),
+        }
+    }
+
+    /// Only the session does this.
+    fn change(&self, parts: &[(Part, i64)]) {
+        let version = self.version.load(Relaxed);
+        self.version.store(version + 1, Relaxed);
+        fence(Release);
+        for (part, value) in parts {
+            self.parts[*part as usize].store(*value, Relaxed);
+        }
+        self.version.store(version + 2, Release);
+    }
+
+    /// What the session has put there itself.
+    fn get(&self, part: Part) -> i64 {
+        self.parts[part as usize].load(Relaxed)
+    }
+
+    /// All of it at one moment.
+    fn look(&self) -> [i64; 4] {
+        loop {
+            let version = self.version.load(Acquire);
+            let parts = std::array::from_fn(|part| self.parts[part].load(Relaxed));
+            fence(Acquire);
+            if version.is_multiple_of(2) && self.version.load(Relaxed) == version {
+                return parts;
+            }
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// Who a session is, for as long as it is there.
 pub(crate) struct Registered {
     register: Arc<Register>,
     entry: Arc<Entry>,
+    /// Where the statement is that others are shown, which the entry keeps there.
+    shown: AtomicUsize,
 }
 
 impl Drop for Registered {
@@ -107,16 +162,16 @@ impl Register {
             client: opened.client,
             opened: opened.at,
             cancel: cancel.clone(),
-            now: Mutex::new(Now {
-                since: opened.at,
-                ..Now::default()
-            }),
+            now: Now::new(opened.at),
+            application: Mutex::default(),
+            prepared: Mutex::default(),
         });
         let mut entries = self.entries.lock();
         entries.insert(opened.session, Arc::clone(&entry));
         Registered {
             register: Arc::clone(self),
             entry,
+            shown: AtomicUsize::new(0),
         }
     }
 
@@ -194,52 +249,66 @@ impl Register {
 
 impl Entry {
     fn state(&self) -> SessionState {
-        let now = self.now.lock();
-        let prepared = now.prepared.as_ref();
+        let [activity, transaction, statement, since] = self.now.look();
+        let prepared = self.prepared.lock().clone();
+        let time = |time: i64| (time != NEVER).then_some(time);
         SessionState {
             session: self.session,
             user: self.user.clone(),
             database: self.database.clone(),
-            application: now.application.clone(),
+            application: self.application.lock().clone(),
             client: self.client,
             opened: self.opened,
-            transaction: now.transaction,
-            statement: now.statement,
-            since: now.since,
-            activity: now.activity,
+            transaction: time(transaction),
+            statement: time(statement),
+            since,
+            activity: Activity::ALL[activity as usize % Activity::ALL.len()],
             text: prepared.map_or_else(String::new, |prepared| prepared.text()),
         }
     }
 }
 
 impl Registered {
+    /// When it was opened.
+    pub fn opened(&self) -> i64 {
+        self.entry.opened
+    }
+
     /// A statement begins.
     pub fn begin(&self, prepared: &Arc<Prepared>, at: i64, transaction: i64) {
-        let mut now = self.entry.now.lock();
-        now.activity = Activity::Active;
-        now.statement = Some(at);
-        now.since = at;
-        now.transaction = Some(transaction);
-        let before = now.prepared.replace(Arc::clone(prepared));
-        drop(now);
-        drop(before);
+        let place = Arc::as_ptr(prepared).addr();
+        if self.shown.load(Relaxed) != place {
+            self.shown.store(place, Relaxed);
+            let before = self.entry.prepared.lock().replace(Arc::clone(prepared));
+            drop(before);
+        }
+        self.entry.now.change(&[
+            (Part::Activity, Activity::Active as i64),
+            (Part::Transaction, transaction),
+            (Part::Statement, at),
+            (Part::Since, at),
+        ]);
     }
 
     /// The session waits for its client.
     pub fn rest(&self, activity: Activity, at: i64) {
-        let mut now = self.entry.now.lock();
-        if now.activity != activity {
-            now.activity = activity;
-            now.since = at;
+        let now = &self.entry.now;
+        if now.get(Part::Activity) != activity as i64 {
+            now.change(&[(Part::Activity, activity as i64), (Part::Since, at)]);
         }
-        if activity == Activity::Idle {
-            now.transaction = None;
+        if activity == Activity::Idle && now.get(Part::Transaction) != NEVER {
+            now.change(&[(Part::Transaction, NEVER)]);
         }
+    }
+
+    /// The statement that was begun last.
+    pub fn running(&self) -> Option<Arc<Prepared>> {
+        self.entry.prepared.lock().clone()
     }
 
     /// What the client calls itself.
     pub fn set_application(&self, name: String) {
-        self.entry.now.lock().application = name;
+        *self.entry.application.lock() = name;
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use fencepost_sql::statements::{StatementTotals, Statements};
+use fencepost_sql::statements::{StatementTotals, Statements, kept, number_of};
 use foldhash::HashMap;
 use parking_lot::Mutex;
 
@@ -19,8 +19,6 @@ use crate::prepared::Planned;
 
 /// Statements that are kept.
 const STATEMENTS_MAX: usize = 1000;
-/// Bytes of a text that are kept.
-const TEXT_BYTES_MAX: usize = 4096;
 /// Lanes of a tally.
 const LANES: usize = 4;
 
@@ -30,6 +28,8 @@ pub(crate) struct Tally {
     lanes: [Lane; LANES],
     /// Nobody is shown it any more.
     gone: AtomicBool,
+    /// The number of its text.
+    number: i64,
 }
 
 /// Counters on a cache line of their own.
@@ -111,10 +111,18 @@ impl Statistics {
         }
     }
 
+    /// The text of a statement by its number, if it is kept.
+    pub fn text_of(&self, number: i64) -> Option<String> {
+        let tallies = self.tallies.lock();
+        let mut tallies = tallies.iter();
+        let found = tallies.find(|(_, tally)| tally.number == number);
+        found.map(|(text, _)| text.clone())
+    }
+
     /// The tally of a text; where there are too many, a quarter of them go, those with the fewest runs.
     #[cold]
     fn enter(&self, text: &str) -> Arc<Tally> {
-        let text = &text[..text.floor_char_boundary(TEXT_BYTES_MAX)];
+        let text = kept(text);
         let mut tallies = self.tallies.lock();
         if let Some(known) = tallies.get(text) {
             return Arc::clone(known);
@@ -133,7 +141,10 @@ impl Statistics {
                 !goes
             });
         }
-        let tally: Arc<Tally> = Arc::default();
+        let tally = Arc::new(Tally {
+            number: number_of(text),
+            ..Tally::default()
+        });
         tallies.insert(text.to_owned(), Arc::clone(&tally));
         tally
     }
@@ -209,7 +220,7 @@ mod tests {
         assert_eq!(often, STATEMENTS_MAX / 2);
         let is_kept = kept.iter().any(|totals| totals.text == "SELECT 0");
         assert_eq!(old.gone.load(Relaxed), !is_kept);
-        let long = "x".repeat(TEXT_BYTES_MAX * 2);
+        let long = "x".repeat(10_000);
         assert!(Arc::ptr_eq(
             &statistics.enter(&long),
             &statistics.enter(&long)

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::advisory::AdvisoryLocks;
 use crate::catalog::{Catalog, Snapshot, outcomes};
+use crate::counts::Counters;
 use crate::cursors::CursorInfo;
 use crate::error::{SqlError, SqlState};
 use crate::notify::Notifications;
@@ -66,6 +67,8 @@ pub struct EvalContext {
     pub sessions: Option<Arc<dyn Sessions>>,
     /// What statements have cost.
     pub statements: Option<Arc<dyn Statements>>,
+    /// What is counted of relations and of the database.
+    pub counters: Option<Arc<dyn Counters>>,
     /// The session's advisory locks.
     pub advisory: Option<Arc<dyn AdvisoryLocks>>,
     /// What the client is to be warned of.
@@ -100,6 +103,7 @@ impl EvalContext {
             lock_timeout: None,
             sessions: None,
             statements: None,
+            counters: None,
             advisory: None,
             warnings: Mutex::new(Vec::new()),
             changes: Mutex::new(Vec::new()),

@@ -11,6 +11,7 @@ pub mod binder;
 pub mod bound;
 pub mod catalog;
 pub mod context;
+pub mod counts;
 pub mod cursors;
 pub mod error;
 pub mod functions;

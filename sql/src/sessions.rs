@@ -42,6 +42,14 @@ pub enum Activity {
 }
 
 impl Activity {
+    /// All of them, in their order.
+    pub const ALL: [Activity; 4] = [
+        Activity::Active,
+        Activity::Idle,
+        Activity::IdleInTransaction,
+        Activity::IdleInFailed,
+    ];
+
     /// As `pg_stat_activity` calls it.
     pub fn name(self) -> &'static str {
         match self {

@@ -43,11 +43,24 @@ impl StatementTotals {
         }
     }
 
-    /// A number for the text, the same on every machine (FNV-1a).
+    /// A number for the text.
     pub fn number(&self) -> i64 {
-        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        self.text.bytes().fold(0xcbf2_9ce4_8422_2325, step) as i64
+        number_of(&self.text)
     }
+}
+
+/// Bytes of a text that are kept.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// What of the text of a statement is kept.
+pub fn kept(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
+}
+
+/// A number for what is kept of a text, the same on every machine (FNV-1a).
+pub fn number_of(text: &str) -> i64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    kept(text).bytes().fold(0xcbf2_9ce4_8422_2325, step) as i64
 }
 
 /// What this machine knows of the statements that it has run.

@@ -5,13 +5,30 @@ use std::sync::Arc;
 use fencepost_planner::Notice;
 use fencepost_sql::bound::{Isolation, TransactionModes};
 use fencepost_sql::catalog::Outcomes;
+use fencepost_sql::counts::{ConflictKey, Event};
 use fencepost_sql::error::{SqlError, SqlState};
+use fencepost_sql::statements::kept;
 use fencepost_sql::stop::Halt;
+use fencepost_storage::Addr;
 use fencepost_txn::{AbortReason, Mode, Outcome, Stop};
 
 use super::{Block, OpenSavepoint, Session};
 use crate::advisory::LockMark;
 use crate::conflict;
+use crate::prepared::{Body, Planned};
+use crate::sessions::Registered;
+
+/// What kind of conflict with other transactions it is, if it is one.
+fn kind_of(halt: &Halt) -> Option<&'static str> {
+    match halt {
+        Halt::Stop(Stop::Deadlock) => Some("deadlock"),
+        Halt::Stop(Stop::Retry(reason)) => match reason {
+            AbortReason::Interrupted | AbortReason::Unreachable | AbortReason::Requested => None,
+            reason => Some(reason.name()),
+        },
+        _ => None,
+    }
+}
 
 /// That a commit is in doubt, and whom to ask how it ended.
 fn in_doubt(halt: Halt, number: i64) -> SqlError {
@@ -172,8 +189,14 @@ impl Session {
             return Ok(());
         };
         tx.set_synchronous(self.eval.settings.synchronous_commit);
+        let writes = tx.has_writes();
         match tx.commit().await? {
-            Outcome::Committed(_) => Ok(()),
+            Outcome::Committed(at) => {
+                if writes {
+                    self.scratch.counting.committed(at.raw(), self.writer);
+                }
+                Ok(())
+            }
             Outcome::Aborted(reason) => Err(Halt::Stop(Stop::Retry(reason))),
         }
     }
@@ -204,7 +227,14 @@ impl Session {
         {
             tx.abort_to_run_again();
         }
+        self.abort_unseen();
+    }
+
+    /// Aborts what is open, as if it had never begun.
+    pub(super) fn abort_unseen(&mut self) {
         self.abort_transaction();
+        // It, or the commit that failed, counted as rolled back.
+        self.scratch.counting.event(Event::Rollbacks, u64::MAX);
     }
 
     fn abort_below(&mut self) {
@@ -247,19 +277,91 @@ impl Session {
         if let (Halt::Stop(Stop::InDoubt), Some(number)) = (&halt, self.eval.drawn_number()) {
             return in_doubt(halt, number);
         }
-        let known = match conflict {
-            Some(addr) if matches!(halt, Halt::Stop(Stop::Retry(_) | Stop::Deadlock)) => {
-                conflict::describe(&self.db, addr, &self.eval.settings).await
-            }
-            _ => None,
+        let Some(kind) = kind_of(&halt) else {
+            return halt.into_error();
         };
+        let known = match conflict {
+            Some(addr) => conflict::describe(&self.db, addr, &self.eval.settings).await,
+            None => None,
+        };
+        if matches!(halt, Halt::Stop(Stop::Deadlock)) {
+            self.scratch.counting.event(Event::Deadlocks, 1);
+        }
+        let key = ConflictKey {
+            table: known.as_ref().map_or(0, |known| known.table),
+            kind: kind.to_owned(),
+            statement: self.running_text(),
+            winner: self.winner(&halt, conflict).await,
+        };
+        self.db.counters.0.conflict(key, true);
         match known {
-            Some(what) => halt.into_error_about(&what),
+            Some(known) => halt.into_error_about(&known.what),
             None => halt.into_error(),
         }
     }
 
+    /// Counts a conflict that is dealt with unseen, by running `planned` again.
+    #[cold]
+    pub(super) async fn note_conflict(&mut self, halt: &Halt, planned: &Planned) {
+        let (Some(kind), Body::Plan(_, tables)) = (kind_of(halt), &planned.body) else {
+            return;
+        };
+        let conflict = match &self.tx {
+            Some(tx) => tx.conflict(),
+            None => self.coordinator.conflict(),
+        };
+        let table = match (&tables[..], conflict) {
+            ([one], _) => Some(one.def.id),
+            (tables, Some(addr)) => {
+                conflict::table_of(&self.db, addr, tables, &self.eval.settings).await
+            }
+            _ => None,
+        };
+        let key = ConflictKey {
+            table: table.unwrap_or(0),
+            kind: kind.to_owned(),
+            statement: kept(&planned.text).to_owned(),
+            winner: self.winner(halt, conflict).await,
+        };
+        self.db.counters.0.conflict(key, false);
+    }
+
+    /// The statement that has changed what a conflict was about, if it was run on this machine, not long ago.
+    async fn winner(&self, halt: &Halt, conflict: Option<Addr>) -> String {
+        let changed = matches!(
+            halt,
+            Halt::Stop(Stop::Retry(
+                AbortReason::WriteConflict
+                    | AbortReason::ReadConflict
+                    | AbortReason::RefreshFailed
+                    | AbortReason::NodeConflict
+            ))
+        );
+        let Some(addr) = conflict.filter(|_| changed) else {
+            return String::new();
+        };
+        let at = conflict::written_at(&self.db, addr).await;
+        let number = at.and_then(|at| self.db.counters.0.statement_of(at));
+        let text = number.and_then(|number| self.db.statistics.text_of(number));
+        text.unwrap_or_default()
+    }
+
+    /// The text of the statement that runs.
+    fn running_text(&self) -> String {
+        let running = self.registered.as_ref().and_then(Registered::running);
+        running.map_or_else(String::new, |prepared| {
+            kept(&prepared.planned.text).to_owned()
+        })
+    }
+
     fn close_block(&mut self, committed: bool) {
+        if self.block != Block::Idle {
+            let end = match committed {
+                true => Event::Commits,
+                false => Event::Rollbacks,
+            };
+            self.scratch.counting.event(end, 1);
+        }
         self.block = Block::Idle;
         self.end_cursors(committed);
         self.savepoints.clear();

@@ -20,6 +20,7 @@
 
 mod block;
 mod call;
+mod clock;
 mod constraints;
 mod copy;
 mod cursors;
@@ -48,6 +49,7 @@ use fencepost_fabric::entropy_seed;
 use fencepost_planner::{Came, CancelFlag, Cx, Deferred, DeferredMark, Notice, Scratch};
 use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::context::EvalContext;
+use fencepost_sql::counts::Event;
 use fencepost_sql::notify::NotifyMark;
 use fencepost_sql::sequences::Sequences;
 use fencepost_sql::settings::Settings;
@@ -60,6 +62,7 @@ use crate::channels::Listener;
 use crate::database::{DATABASE_NAME, Shared};
 use crate::sessions::{self, Opened, Registered};
 use block::Modes;
+use clock::StatementClock;
 use cursors::Cursors;
 use named::Named;
 
@@ -177,6 +180,9 @@ pub struct Session {
     /// Where others see it; not where it serves a session of another machine.
     registered: Option<Registered>,
     key: String,
+    /// The number of the statement that last changed rows.
+    writer: i64,
+    clock: StatementClock,
 }
 
 struct OpenSavepoint {
@@ -218,6 +224,18 @@ impl CancelToken {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        let counting = std::mem::take(&mut self.scratch.counting);
+        if let Some(registered) = &self.registered {
+            let lasted = now().saturating_sub(registered.opened());
+            counting.event(Event::SessionUs, u64::try_from(lasted).unwrap_or(0));
+            counting.event(Event::Killed, u64::from(self.cancel.is_shut_down()));
+        }
+        self.db.counters.0.end(counting);
+    }
+}
+
 impl Session {
     pub(crate) fn new(db: &Arc<Shared>, options: SessionOptions) -> Session {
         let (client, cancel) = (options.client, CancelFlag::default());
@@ -232,6 +250,7 @@ impl Session {
             at: session.eval.statement_start,
         };
         session.registered = Some(db.register.enter(&opened, &session.cancel));
+        session.scratch.counting.event(Event::Sessions, 1);
         session
     }
 
@@ -254,6 +273,7 @@ impl Session {
         eval.sequences = Sequences::of(&db.sequences);
         let login = eval.user.clone();
         eval.statements = Some(Arc::clone(&db.statistics) as _);
+        eval.counters = Some(Arc::clone(&db.counters) as _);
         eval.sessions = Some(Arc::new(sessions::Handle(Arc::clone(&db.register))));
         let locks = SessionLocks::new(&db.advisory, pid);
         eval.advisory = Some(Arc::new(advisory::Handle(Arc::clone(&locks))));
@@ -289,7 +309,10 @@ impl Session {
             listener: None,
             registered: None,
             key: String::new(),
+            writer: 0,
+            clock: StatementClock::default(),
         };
+        session.scratch.counting = db.counters.0.begin();
         session.scratch.routines.stack = stack;
         session.scratch.routines.seed =
             u128::from(entropy_seed()) << 64 | u128::from(entropy_seed());

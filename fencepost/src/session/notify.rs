@@ -8,7 +8,7 @@ use fencepost_sql::sessions::Activity;
 use fencepost_sql::stop::Halt;
 
 use super::run::interruptible;
-use super::{Block, Session, now};
+use super::{Block, Session};
 use crate::channels::{Listener, Notified};
 
 impl Session {
@@ -65,7 +65,7 @@ impl Session {
             Block::Failed => Activity::IdleInFailed,
         };
         if let Some(registered) = &self.registered {
-            registered.rest(activity, now());
+            registered.rest(activity, self.clock.ended());
         }
     }
 }

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use fencepost_planner::{Parts, Plan, RowSink, run_part};
+use fencepost_sql::counts::Event;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::settings::Shipping;
 use fencepost_sql::stop::Halt;
@@ -91,6 +92,10 @@ impl Session {
             && let Err(halt) = self.commit_transaction().await
         {
             ended = Err(halt);
+        }
+        // It is the sender's transaction that counts.
+        if ended.is_ok() {
+            self.scratch.counting.event(Event::Commits, u64::MAX);
         }
         match ended {
             Ok(count) => Ok(count),

@@ -233,6 +233,7 @@ pub(super) fn empty() -> Arc<Prepared> {
         is_bound_here: true,
         is_volatile: true,
         key: None,
+        number: 0,
         tally: OnceLock::new(),
     };
     Prepared::new(Arc::new(planned), Vec::new())

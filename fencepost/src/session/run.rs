@@ -11,6 +11,7 @@ use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::Copy;
 use fencepost_sql::catalog::{guard_routine, guard_table, guard_type};
 use fencepost_sql::context::EvalContext;
+use fencepost_sql::counts::Event;
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::assign;
 use fencepost_sql::sequences::wanted_range;
@@ -85,7 +86,6 @@ impl Session {
             registered.begin(&portal.prepared, at, transaction);
         }
         let prepared = Arc::clone(&portal.prepared);
-        let began = Instant::now();
         let result = match &prepared.planned.body {
             Body::Empty => Ok(Completion::Empty),
             Body::Plan(..) => self.run_plan(portal, max_rows, sink, last).await,
@@ -103,8 +103,11 @@ impl Session {
                 options,
             } => Box::pin(self.explain_execute((name, args), *options, portal, sink, last)).await,
         };
+        let took = self.clock.end();
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.scratch.counting.event(Event::ActiveNs, ns);
         if let Ok(Completion::Complete(tag)) = &result {
-            let (planned, took) = (&prepared.planned, began.elapsed());
+            let planned = &prepared.planned;
             let session = self.eval.backend_pid;
             self.db.statistics.add(planned, session, took, tag.rows());
         }
@@ -217,6 +220,7 @@ impl Session {
                     Box::pin(back_off(attempt)).await;
                     attempt += 1;
                     intents |= halt.is_held_by_intent();
+                    Box::pin(self.note_conflict(&halt, &portal.prepared.planned)).await;
                     self.eval.sequences.give_back();
                     self.locks.give_back();
                     self.abort_to_run_again(&halt);
@@ -298,6 +302,9 @@ impl Session {
         self.begin_transaction(alone && plan.is_snapshot_read());
         if let Some(tx) = &mut self.tx {
             tx.set_yielding(line.yields);
+        }
+        if plan.is_write() {
+            self.writer = planned.number;
         }
         for _ in 0..PLANS_MAX {
             // A portal that has begun was allowed to.

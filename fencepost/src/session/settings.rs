@@ -4,7 +4,7 @@
 //! transaction commits, the current ones in the evaluation context also have what SET LOCAL set.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fencepost_planner::Notice;
 use fencepost_sql::bound::{SetScope, SetStatement, SetValue, TransactionModes};
@@ -65,8 +65,9 @@ impl Session {
 
     /// The clocks of a new statement.
     pub(crate) fn start_statement(&mut self) {
-        self.eval.statement_start = super::now();
-        self.deadline = self.timeout.map(|t| Instant::now() + t);
+        let began = self.clock.begin();
+        self.eval.statement_start = self.clock.wall(began);
+        self.deadline = self.timeout.map(|t| began + t);
         self.cancel.reset();
         self.scratch.routines.begin();
     }

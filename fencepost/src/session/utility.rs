@@ -160,7 +160,7 @@ impl Session {
                 }
                 Err(halt) if halt.is_retryable() && alone && attempt < ATTEMPTS_MAX => {
                     attempt += 1;
-                    self.abort_transaction();
+                    self.abort_unseen();
                     self.enter();
                 }
                 Err(halt) => return Err(halt),

@@ -28,12 +28,6 @@ const CAME: [Signalled; 4] = [
     Signalled::OfOthers,
     Signalled::OfSuperuser,
 ];
-const ACTIVITIES: [Activity; 4] = [
-    Activity::Active,
-    Activity::Idle,
-    Activity::IdleInTransaction,
-    Activity::IdleInFailed,
-];
 /// Says that there is no such time.
 const NEVER: i64 = i64::MIN;
 
@@ -97,7 +91,7 @@ pub(super) fn encode_states(states: &[SessionState]) -> Vec<u8> {
         times
             .iter()
             .for_each(|time| out.extend_from_slice(&time.to_le_bytes()));
-        let activity = ACTIVITIES.iter().position(|of| *of == state.activity);
+        let activity = Activity::ALL.iter().position(|of| *of == state.activity);
         out.push(activity.unwrap_or(0) as u8);
         let client = state.client.map_or_else(String::new, |at| at.to_string());
         let texts = [
@@ -150,7 +144,7 @@ fn state(bytes: &mut &[u8]) -> Option<SessionState> {
         transaction: time(transaction),
         statement: time(statement),
         since,
-        activity: *ACTIVITIES.get(usize::from(activity))?,
+        activity: *Activity::ALL.get(usize::from(activity))?,
         text,
     })
 }

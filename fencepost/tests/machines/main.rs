@@ -3,6 +3,7 @@
 mod between;
 mod cluster;
 mod cluster_tls;
+mod counts;
 mod joins;
 mod partitions_spread;
 mod row_locks;

@@ -10,6 +10,7 @@ use std::time::Instant;
 use fencepost_sql::advisory::{Asked, lock_timed_out};
 use fencepost_sql::bound::Expr;
 use fencepost_sql::context::EvalContext;
+use fencepost_sql::counts::{Count, Counting};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{eval, eval_predicate};
 use fencepost_sql::stop::Halt;
@@ -135,6 +136,8 @@ pub struct Scratch {
     pub out: Vec<Value>,
     /// The routines of users that have been called.
     pub routines: Routines,
+    /// Where it counts what it does.
+    pub counting: Counting,
 }
 
 /// Words of a row that is not kept from statement to statement.
@@ -213,6 +216,12 @@ impl Cx<'_> {
         let held = inner.held;
         self.held += held;
         value
+    }
+
+    /// Counts something of a table or an index.
+    #[inline]
+    pub fn count(&mut self, id: u32, what: Count, more: u64) {
+        self.scratch.counting.of(id).add(what, more);
     }
 
     /// Whether a scan reads this partition.

@@ -23,6 +23,7 @@ mod sequence;
 mod set;
 mod sort;
 mod source;
+mod statistics;
 mod status;
 mod subquery;
 mod system;

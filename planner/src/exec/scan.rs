@@ -1,6 +1,7 @@
 //! Scans: from keys to index entries to rows, a batch at a time.
 
 use fencepost_btree::{Cursor, Direction, ScanBatch};
+use fencepost_sql::counts::Count;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
 use fencepost_storage::{Addr, FatPtr};
@@ -11,7 +12,7 @@ use super::lock::lock_row;
 use super::merge::Merge;
 use super::range::{Keys, keys};
 use crate::index::{find, tree, trees};
-use crate::plan::{Hints, Scan};
+use crate::plan::{Access, Hints, Scan};
 use crate::store::read_columns;
 
 const FIRST_CHUNK: usize = 32;
@@ -128,6 +129,11 @@ impl ScanState {
                 Walk::All(merge) => merge.next_batch(cx.tx, &mut self.entries, wanted).await?,
             };
             self.chunk = (self.chunk * 2).min(LAST_CHUNK);
+            let page = cx.scratch.counting.of(counted(scan));
+            page.add(Count::Returned, self.entries.len() as u64);
+            if !is_whole(scan) {
+                page.add(Count::Fetched, self.entries.len() as u64);
+            }
             if scan.hints == Hints::All {
                 cx.tx.forget_reads(mark);
             }
@@ -156,7 +162,7 @@ impl ScanState {
         Ok(true)
     }
 
-    fn open_range(&mut self, scan: &Scan, cx: &Cx<'_>) -> bool {
+    fn open_range(&mut self, scan: &Scan, cx: &mut Cx<'_>) -> bool {
         let Some(Keys::Ranges(ranges)) = &self.keys else {
             return false;
         };
@@ -171,6 +177,7 @@ impl ScanState {
             return false;
         };
         self.position += 1;
+        cx.count(counted(scan), Count::Scans, 1);
         let direction = match scan.backward {
             false => Direction::Forward,
             true => Direction::Backward,
@@ -198,6 +205,7 @@ pub async fn fetch_point(
     words: &mut Vec<u64>,
 ) -> Result<Option<FatPtr>, Halt> {
     let index = scan.table.index_def(scan.index);
+    cx.count(index.id, Count::Scans, 1);
     let mut last = Addr::NULL;
     loop {
         let Some(entry) = find(cx.tx, (index, partition), key).await? else {
@@ -212,6 +220,9 @@ pub async fn fetch_point(
         }
         let wanted = (&scan.table.layout, scan.columns.as_slice());
         if read_columns(cx.tx, row.addr, wanted, words).await? {
+            let page = cx.scratch.counting.of(index.id);
+            page.add(Count::Returned, 1);
+            page.add(Count::Fetched, 1);
             return Ok(Some(row));
         }
         // It was deleted, or moved, while this transaction waited for it: ask the index again.
@@ -219,6 +230,19 @@ pub async fn fetch_point(
             return Ok(None);
         }
         last = row.addr;
+    }
+}
+
+/// Is it of the whole table, and not for the order of an index?
+fn is_whole(scan: &Scan) -> bool {
+    scan.index == 0 && matches!(scan.access, Access::Full)
+}
+
+/// What counts a scan of ranges: the table where that is all of it, else the index.
+fn counted(scan: &Scan) -> u32 {
+    match is_whole(scan) {
+        true => scan.table.def.id,
+        false => scan.table.index_def(scan.index).id,
     }
 }
 

@@ -11,7 +11,7 @@ use fencepost_storage::Addr;
 use fencepost_txn::MachineId;
 use fencepost_txn::network::{Mapping, MemberState, Members, Step, Timeline};
 
-use super::{Cx, live};
+use super::{Cx, live, statistics};
 
 /// All rows of a table, as this machine and the configuration manager know them now; what the catalog says, as
 /// the transaction sees it.
@@ -21,6 +21,9 @@ pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>
             return Ok(rows);
         }
         let snapshot = catalog(cx).await?;
+        if let Some(rows) = statistics::rows(relation, &snapshot, cx.eval, cx.tx.machine()).await? {
+            return Ok(rows);
+        }
         let around = Around {
             snapshot: &snapshot,
             settings: &cx.eval.settings,

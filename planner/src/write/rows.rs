@@ -8,6 +8,7 @@
 
 use fencepost_btree::Insert;
 use fencepost_sql::catalog::{IndexDef, IndexKind};
+use fencepost_sql::counts::Count;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -195,6 +196,7 @@ impl RowWriter {
         let partition = table.def.partition_of(row, &mut self.new_key);
         let near = self.near(table, partition);
         let place = insert_row(cx.tx, &self.words, near).await?;
+        cx.count(table.def.id, Count::Inserted, 1);
         self.last = Some((partition, place.addr));
         if let Entries::Undecided = self.entries {
             self.decide(cx, table).await?;
@@ -332,6 +334,7 @@ impl RowWriter {
             return Box::pin(self.update_routed(cx, (table, leaves), place, rows, changed)).await;
         }
         check_row(cx, table, new)?;
+        cx.count(table.def.id, Count::Updated, 1);
         table.layout.encode(new, &mut self.words)?;
         let partition = table.def.partition_of(old, &mut self.new_key);
         let leaves = table.def.partitioning.is_some()
@@ -440,6 +443,7 @@ impl RowWriter {
             let leaf = leaves.leaf_of(table, old, &cx.eval.settings)?;
             return Box::pin(self.delete(cx, leaves.plan(leaf), place, old)).await;
         }
+        cx.count(table.def.id, Count::Deleted, 1);
         let partition = table.def.partition_of(old, &mut self.old_key);
         for position in 0..table.keys.len() {
             if !table.has_entry(cx, position, old)? {

@@ -3,7 +3,7 @@
 use super::{
     ScalarFunction, Waiting, advisory, array, array_search, bits, catalog, datetime, extract,
     format, interval, json, json_edit, json_make, make_time, math, math_more, notify, privileges,
-    regex, sequence, session, signal, span_fields, string, string_more,
+    regex, sequence, session, signal, span_fields, statistics, string, string_more,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -90,7 +90,7 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 33] = [
+static TABLES: [&[ScalarFunction]; 34] = [
     math_more::FUNCTIONS,
     make_time::FUNCTIONS,
     format::FUNCTIONS,
@@ -111,6 +111,7 @@ static TABLES: [&[ScalarFunction]; 33] = [
     advisory::FUNCTIONS,
     notify::FUNCTIONS,
     signal::FUNCTIONS,
+    statistics::FUNCTIONS,
     catalog::FUNCTIONS,
     bits::FUNCTIONS,
     sequence::FUNCTIONS,

@@ -40,6 +40,7 @@ mod series;
 mod session;
 mod signal;
 mod span_fields;
+mod statistics;
 mod string;
 mod string_more;
 

@@ -1,0 +1,281 @@
+//! What the sessions of a machine count, added up, for `pg_stat_database`, `pg_stat_user_tables`, `pg_stat_conflicts`
+//! and their kin; and the conflicts that statements meet.
+//!
+//! ```text
+//! Session ─► its Counting ─► pages          pg_stat_… ─► the pages of all sessions here, and the sums of every other
+//!              ▲     │ ended                              machine that answers
+//!              └─ free ones: what an ended session has counted stays, and the next one goes on with it
+//! ```
+//!
+//! # Failure
+//! What a machine has counted goes with it. Of one that does not answer nothing is added.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use fencepost_fabric::MachineId;
+use fencepost_sql::advisory::Asked;
+use fencepost_sql::counts::{
+    self, ConflictCount, ConflictKey, Counters, Counting, DATABASE, Pages, Sums, Totals,
+};
+use fencepost_txn::Machine;
+use fencepost_txn::network::call::Answer;
+use foldhash::HashMap;
+use parking_lot::Mutex;
+
+use crate::services;
+use crate::session::now;
+
+mod wire;
+
+use wire::Request;
+
+/// Conflicts that are told apart; others are not counted.
+const CONFLICTS_MAX: usize = 2000;
+
+/// The counts of a machine.
+pub(crate) struct Tallies {
+    machine: Weak<Machine>,
+    /// Of all sessions that there are or were.
+    pages: Mutex<Vec<Arc<Pages>>>,
+    /// Those that no session has now.
+    free: Mutex<Vec<Counting>>,
+    since: Mutex<Since>,
+    conflicts: Mutex<HashMap<ConflictKey, ConflictCount>>,
+}
+
+/// Since when is counted, and what had been counted by then.
+#[derive(Default)]
+struct Since {
+    before: Sums,
+    reset: Option<i64>,
+}
+
+impl Tallies {
+    /// Nothing yet.
+    pub fn new(machine: &Arc<Machine>) -> Arc<Tallies> {
+        Arc::new(Tallies {
+            machine: Arc::downgrade(machine),
+            pages: Mutex::default(),
+            free: Mutex::default(),
+            since: Mutex::default(),
+            conflicts: Mutex::default(),
+        })
+    }
+
+    /// Where a new session counts.
+    pub fn begin(&self) -> Counting {
+        if let Some(counting) = self.free.lock().pop() {
+            return counting;
+        }
+        let counting = Counting::default();
+        self.pages.lock().push(Arc::clone(counting.shared()));
+        counting
+    }
+
+    /// Its session has ended.
+    pub fn end(&self, counting: Counting) {
+        self.free.lock().push(counting);
+    }
+
+    /// A statement has met a conflict.
+    pub fn conflict(&self, key: ConflictKey, told: bool) {
+        let mut conflicts = self.conflicts.lock();
+        if conflicts.len() >= CONFLICTS_MAX && !conflicts.contains_key(&key) {
+            return;
+        }
+        let count = conflicts.entry(key).or_default();
+        count.met += 1;
+        count.told += u64::from(told);
+        count.last = now();
+    }
+
+    /// The statement, by its number, of a session here whose commit had this timestamp.
+    pub fn statement_of(&self, timestamp: u64) -> Option<i64> {
+        let pages = self.pages.lock();
+        pages.iter().find_map(|pages| pages.statement_of(timestamp))
+    }
+
+    /// Answers what peers ask.
+    pub fn serve(self: &Arc<Self>, machine: &Machine) {
+        let tallies = Arc::clone(self);
+        let handler = move |_, request: Vec<u8>, answer: Answer| match Request::decode(&request) {
+            None => {}
+            Some(Request::Totals) => answer.send(&wire::encode_totals(&tallies.here())),
+            Some(Request::Conflicts) => {
+                answer.send(&wire::encode_conflicts(&tallies.conflicts_here()));
+            }
+            Some(Request::Reset(relations)) => {
+                tallies.reset_here(relations.as_deref());
+                answer.send(&[]);
+            }
+        };
+        machine.serve(services::COUNTERS, Arc::new(handler));
+    }
+
+    /// Everything that was counted here since the machine began.
+    fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for pages in &*self.pages.lock() {
+            pages.add_to(&mut sums);
+        }
+        sums
+    }
+
+    fn here(&self) -> Totals {
+        let since = self.since.lock();
+        let mut counts = self.sums();
+        for (id, before) in &since.before {
+            counts::add(&mut counts, *id, before.map(u64::wrapping_neg));
+        }
+        Totals {
+            counts,
+            reset: since.reset,
+        }
+    }
+
+    fn conflicts_here(&self) -> Vec<(ConflictKey, ConflictCount)> {
+        let conflicts = self.conflicts.lock();
+        let all = conflicts.iter();
+        all.map(|(key, count)| (key.clone(), *count)).collect()
+    }
+
+    fn reset_here(&self, relations: Option<&[u32]>) {
+        let mut since = self.since.lock();
+        let sums = self.sums();
+        match relations {
+            Some(relations) => {
+                for id in relations {
+                    let sum = sums.get(id).copied().unwrap_or_default();
+                    since.before.insert(*id, sum);
+                }
+            }
+            None => {
+                since.before = sums;
+                since.reset = Some(now());
+                self.conflicts.lock().clear();
+            }
+        }
+    }
+
+    /// What all other machines answer, those that do.
+    async fn ask(&self, request: &Request) -> Vec<Vec<u8>> {
+        let Some(machine) = self.machine.upgrade().filter(|m| m.number() != 0) else {
+            return Vec::new();
+        };
+        let members = machine.members().machines.into_iter();
+        let others = members.filter(|member| member.id != machine.number());
+        let request = request.encode();
+        let ask = |id| machine.call(MachineId(id), services::COUNTERS, &request);
+        let calls: Vec<_> = others.map(|member| ask(member.id)).collect();
+        let mut answers = Vec::new();
+        for call in calls {
+            answers.extend(call.await);
+        }
+        answers
+    }
+}
+
+/// The counts, as functions and views know them.
+pub(crate) struct Handle(pub(crate) Arc<Tallies>);
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "counts of {} sessions", self.0.pages.lock().len())
+    }
+}
+
+impl Counters for Handle {
+    fn totals(&self) -> Asked<'_, Totals> {
+        Box::pin(async move {
+            let mut totals = self.0.here();
+            for answer in self.0.ask(&Request::Totals).await {
+                let Some(other) = wire::decode_totals(&answer) else {
+                    continue;
+                };
+                for (id, cells) in other.counts {
+                    counts::add(&mut totals.counts, id, cells);
+                }
+                totals.reset = totals.reset.max(other.reset);
+            }
+            totals.counts.entry(DATABASE).or_default();
+            Ok(totals)
+        })
+    }
+
+    fn conflicts(&self) -> Asked<'_, Vec<(ConflictKey, ConflictCount)>> {
+        Box::pin(async move {
+            let mut all: HashMap<ConflictKey, ConflictCount> =
+                self.0.conflicts_here().into_iter().collect();
+            for answer in self.0.ask(&Request::Conflicts).await {
+                for (key, other) in wire::decode_conflicts(&answer).unwrap_or_default() {
+                    let count = all.entry(key).or_default();
+                    count.met += other.met;
+                    count.told += other.told;
+                    count.last = count.last.max(other.last);
+                }
+            }
+            Ok(all.into_iter().collect())
+        })
+    }
+
+    fn reset(&self, relations: Option<Vec<u32>>) -> Asked<'_, ()> {
+        Box::pin(async move {
+            self.0.reset_here(relations.as_deref());
+            self.0.ask(&Request::Reset(relations)).await;
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencepost_sql::counts::{Count, Event};
+
+    use super::*;
+
+    fn tallies() -> Arc<Tallies> {
+        Arc::new(Tallies {
+            machine: Weak::new(),
+            pages: Mutex::default(),
+            free: Mutex::default(),
+            since: Mutex::default(),
+            conflicts: Mutex::default(),
+        })
+    }
+
+    #[test]
+    fn what_ended_sessions_counted_stays_until_it_begins_anew() {
+        let tallies = tallies();
+        let (mut a, mut b) = (tallies.begin(), tallies.begin());
+        a.of(7).add(Count::Inserted, 2);
+        b.of(7).add(Count::Inserted, 3);
+        b.event(Event::Commits, 1);
+        tallies.end(a);
+        let mut c = tallies.begin();
+        c.of(7).add(Count::Inserted, 1);
+        assert_eq!(tallies.pages.lock().len(), 2);
+        assert_eq!(tallies.here().of(7, Count::Inserted), 6);
+        tallies.reset_here(Some(&[7]));
+        assert_eq!(tallies.here().of(7, Count::Inserted), 0);
+        assert_eq!(tallies.here().event(Event::Commits), 1);
+        c.of(7).add(Count::Inserted, 4);
+        assert_eq!(tallies.here().of(7, Count::Inserted), 4);
+        tallies.reset_here(None);
+        assert_eq!(tallies.here().event(Event::Commits), 0);
+        assert!(tallies.here().reset.is_some());
+    }
+
+    #[test]
+    fn conflicts_are_counted_by_kind() {
+        let tallies = tallies();
+        let key = ConflictKey {
+            table: 5,
+            ..ConflictKey::default()
+        };
+        tallies.conflict(key.clone(), false);
+        tallies.conflict(key.clone(), true);
+        let all = tallies.conflicts_here();
+        assert_eq!((all.len(), all[0].1.met, all[0].1.told), (1, 2, 1));
+    }
+}

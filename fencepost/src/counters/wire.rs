@@ -1,0 +1,179 @@
+//! What machines ask one another about counts, as bytes.
+//!
+//! ```text
+//! request    what (1) | for a reset of some relations their oids (4 each)
+//! totals     time of the reset (8) | oid (4) and cells (8 each) of each relation
+//! conflicts  table (4) | met, told, last (8 each) | three texts, each with its length; all of that once each
+//! ```
+
+use fencepost_sql::counts::{CELLS, ConflictCount, ConflictKey, Sums, Totals};
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Totals,
+    Conflicts,
+    /// To begin anew, for some relations or for everything.
+    Reset(Option<Vec<u32>>),
+}
+
+const TOTALS: u8 = 1;
+const CONFLICTS: u8 = 2;
+const RESET: u8 = 3;
+const RESET_SOME: u8 = 4;
+/// Says that there is no such time.
+const NEVER: i64 = i64::MIN;
+
+impl Request {
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Request::Totals => vec![TOTALS],
+            Request::Conflicts => vec![CONFLICTS],
+            Request::Reset(None) => vec![RESET],
+            Request::Reset(Some(relations)) => {
+                let mut out = vec![RESET_SOME];
+                for id in relations {
+                    out.extend_from_slice(&id.to_le_bytes());
+                }
+                out
+            }
+        }
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<Request> {
+        let (what, rest) = bytes.split_first()?;
+        match (*what, rest) {
+            (TOTALS, []) => Some(Request::Totals),
+            (CONFLICTS, []) => Some(Request::Conflicts),
+            (RESET, []) => Some(Request::Reset(None)),
+            (RESET_SOME, ids) => {
+                let (ids, []) = ids.as_chunks() else {
+                    return None;
+                };
+                let ids = ids.iter().map(|id| u32::from_le_bytes(*id));
+                Some(Request::Reset(Some(ids.collect())))
+            }
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn encode_totals(totals: &Totals) -> Vec<u8> {
+    let mut out = totals.reset.unwrap_or(NEVER).to_le_bytes().to_vec();
+    for (id, cells) in &totals.counts {
+        out.extend_from_slice(&id.to_le_bytes());
+        for cell in cells {
+            out.extend_from_slice(&cell.to_le_bytes());
+        }
+    }
+    out
+}
+
+pub(super) fn decode_totals(mut bytes: &[u8]) -> Option<Totals> {
+    let reset = i64::from_le_bytes(*chunk(&mut bytes)?);
+    let mut counts = Sums::default();
+    while !bytes.is_empty() {
+        let id = u32::from_le_bytes(*chunk(&mut bytes)?);
+        let mut cells = [0; CELLS];
+        for cell in &mut cells {
+            *cell = u64::from_le_bytes(*chunk(&mut bytes)?);
+        }
+        counts.insert(id, cells);
+    }
+    Some(Totals {
+        counts,
+        reset: (reset != NEVER).then_some(reset),
+    })
+}
+
+pub(super) fn encode_conflicts(all: &[(ConflictKey, ConflictCount)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (key, count) in all {
+        out.extend_from_slice(&key.table.to_le_bytes());
+        out.extend_from_slice(&count.met.to_le_bytes());
+        out.extend_from_slice(&count.told.to_le_bytes());
+        out.extend_from_slice(&count.last.to_le_bytes());
+        for text in [&key.kind, &key.statement, &key.winner] {
+            out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+    out
+}
+
+pub(super) fn decode_conflicts(mut bytes: &[u8]) -> Option<Vec<(ConflictKey, ConflictCount)>> {
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let table = u32::from_le_bytes(*chunk(&mut bytes)?);
+        let count = ConflictCount {
+            met: u64::from_le_bytes(*chunk(&mut bytes)?),
+            told: u64::from_le_bytes(*chunk(&mut bytes)?),
+            last: i64::from_le_bytes(*chunk(&mut bytes)?),
+        };
+        let mut texts: [String; 3] = Default::default();
+        for text in &mut texts {
+            let length = u32::from_le_bytes(*chunk(&mut bytes)?) as usize;
+            let (head, rest) = bytes.split_at_checked(length)?;
+            bytes = rest;
+            *text = String::from_utf8(head.to_vec()).ok()?;
+        }
+        let [kind, statement, winner] = texts;
+        let key = ConflictKey {
+            table,
+            kind,
+            statement,
+            winner,
+        };
+        all.push((key, count));
+    }
+    Some(all)
+}
+
+fn chunk<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (head, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_comes_back_and_other_bytes_are_nothing() {
+        let requests = [
+            Request::Totals,
+            Request::Conflicts,
+            Request::Reset(None),
+            Request::Reset(Some(vec![1, 1 << 30])),
+        ];
+        for request in requests {
+            assert_eq!(Request::decode(&request.encode()), Some(request));
+        }
+        for bytes in [&[][..], &[1, 1], &[9], &[4, 1, 2]] {
+            assert_eq!(Request::decode(bytes), None);
+        }
+        let mut totals = Totals::default();
+        totals.counts.insert(3, [7; CELLS]);
+        totals.reset = Some(-4);
+        let bytes = encode_totals(&totals);
+        let back = decode_totals(&bytes).expect("they are whole");
+        assert_eq!((back.counts, back.reset), (totals.counts, totals.reset));
+        assert!(decode_totals(&bytes[..bytes.len() - 1]).is_none());
+        let key = ConflictKey {
+            table: 1,
+            kind: "write".into(),
+            statement: "ä".into(),
+            winner: String::new(),
+        };
+        let count = ConflictCount {
+            met: 3,
+            told: 1,
+            last: -1,
+        };
+        let all = vec![(key, count)];
+        let bytes = encode_conflicts(&all);
+        assert_eq!(decode_conflicts(&bytes), Some(all));
+        assert_eq!(decode_conflicts(&bytes[..bytes.len() - 1]), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! What sessions count, and the conflicts that statements meet, as the views of it show them.
+
+use std::thread;
+
+use fencepost::{BlockingSession, Database, SqlState};
+
+fn database() -> Database {
+    let db = Database::in_memory().expect("a database");
+    let schema = "CREATE TABLE t (k int PRIMARY KEY, x int NOT NULL);
+        INSERT INTO t SELECT g, 0 FROM generate_series(1, 4) g";
+    db.blocking().batch(schema).expect("the schema");
+    db
+}
+
+fn run(session: &mut BlockingSession, sql: &str) {
+    if let Err(error) = session.batch(sql) {
+        panic!("{sql}: {error}");
+    }
+}
+
+fn number(session: &mut BlockingSession, sql: &str) -> i64 {
+    let row = session.query_one(sql, &[]).expect("a row");
+    row.get(0).expect("a number")
+}
+
+#[test]
+fn a_conflict_says_who_met_whom_on_which_table() {
+    let db = database();
+    let (mut first, mut second, mut looks) = (db.blocking(), db.blocking(), db.blocking());
+    run(&mut first, "BEGIN; SELECT x FROM t WHERE k = 1");
+    run(&mut second, "UPDATE t SET x = x + 1 WHERE k = 1");
+    let late = first
+        .batch("UPDATE t SET x = x + 10 WHERE k = 2; COMMIT")
+        .expect_err("what it read has changed");
+    assert_eq!(late.code(), SqlState::SERIALIZATION_FAILURE);
+    let sql = "SELECT relname, kind, query, winner, conflicts, told FROM pg_stat_conflicts";
+    let rows = looks.query(sql, &[]).expect("rows");
+    assert_eq!(rows.len(), 1);
+    let text = |at: usize| rows[0].get::<String>(at).expect("a text");
+    assert_eq!(text(0), "t");
+    assert_eq!(text(2), "COMMIT");
+    assert!(text(3).starts_with("UPDATE t SET x = x +"), "{}", text(3));
+    assert_eq!(rows[0].get::<i64>("conflicts").expect("a number"), 1);
+    assert_eq!(rows[0].get::<i64>("told").expect("a number"), 1);
+    run(&mut looks, "SELECT pg_stat_reset()");
+    assert!(looks.query(sql, &[]).expect("rows").is_empty());
+}
+
+#[test]
+fn what_is_run_again_unseen_is_counted_and_is_one_transaction() {
+    let db = database();
+    let mut looks = db.blocking();
+    let commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()";
+    let rollbacks = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+    let before = (number(&mut looks, commits), number(&mut looks, rollbacks));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let mut session = db.blocking();
+            thread::spawn(move || {
+                for _ in 0..100 {
+                    run(&mut session, "UPDATE t SET x = x + 1 WHERE k = 1");
+                }
+            })
+        })
+        .collect();
+    threads
+        .into_iter()
+        .for_each(|one| one.join().expect("no panic"));
+    // That of the look before has committed, too, and the look after is not over yet.
+    let after = (number(&mut looks, commits), number(&mut looks, rollbacks));
+    assert_eq!(after, (before.0 + 402, before.1));
+    let told = "SELECT coalesce(sum(told), 0)::bigint FROM pg_stat_conflicts";
+    assert_eq!(number(&mut looks, told), 0);
+    let others = "SELECT count(*) FROM pg_stat_conflicts WHERE relname <> 't'";
+    assert_eq!(number(&mut looks, others), 0);
+    let changed = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 't'";
+    assert!(number(&mut looks, changed) >= 400);
+}
+
+#[test]
+fn counts_outlast_sessions_and_are_begun_anew() {
+    let db = database();
+    let mut looks = db.blocking();
+    for _ in 0..3 {
+        run(&mut db.blocking(), "SELECT x FROM t WHERE k = 3");
+    }
+    let scans = "SELECT idx_scan FROM pg_stat_user_indexes WHERE relname = 't'";
+    let sessions = "SELECT sessions FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(number(&mut looks, scans), 3);
+    assert_eq!(number(&mut looks, sessions), 5);
+    run(
+        &mut looks,
+        "SELECT pg_stat_reset_single_table_counters('t_pkey'::regclass)",
+    );
+    assert_eq!(number(&mut looks, scans), 0);
+    let put = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 't'";
+    assert_eq!(number(&mut looks, put), 4);
+    run(&mut looks, "SELECT pg_stat_reset()");
+    assert_eq!(number(&mut looks, put), 0);
+    let reset = "SELECT count(stats_reset) FROM pg_stat_database";
+    assert_eq!(number(&mut looks, reset), 1);
+}

@@ -1,0 +1,57 @@
+//! What sessions of several machines count, together.
+
+use std::time::Duration;
+
+use fencepost::{BlockingSession, Database};
+
+use crate::between::{Between, shared};
+
+/// Long enough for a host that is busy with other tests.
+const LEASE: Duration = Duration::from_secs(2);
+
+fn number(session: &mut BlockingSession, sql: &str) -> i64 {
+    let row = session.query_one(sql, &[]).expect("a row");
+    row.get(0).expect("a number")
+}
+
+fn run(session: &mut BlockingSession, sql: &str) {
+    if let Err(error) = session.batch(sql) {
+        panic!("{sql}: {error}");
+    }
+}
+
+#[test]
+fn counts_are_of_all_machines_that_there_are() {
+    let kept = shared();
+    let between = Between::memory();
+    let mut machines = between.machines_with(2, |_, cluster| {
+        let cluster = cluster.lease(LEASE).configuration_in(kept.path());
+        Database::options().region_size(16 << 20).cluster(cluster)
+    });
+    run(
+        &mut machines[0].blocking(),
+        "CREATE TABLE t (k int PRIMARY KEY)",
+    );
+    for (at, db) in machines.iter().enumerate() {
+        // A block runs where its session is.
+        let insert = format!("BEGIN; INSERT INTO t VALUES ({at}); COMMIT");
+        run(&mut db.blocking(), &insert);
+    }
+    let put = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 't'";
+    for db in &machines {
+        assert_eq!(number(&mut db.blocking(), put), 3);
+    }
+    run(&mut machines[1].blocking(), "SELECT pg_stat_reset()");
+    for db in &machines {
+        assert_eq!(number(&mut db.blocking(), put), 0);
+    }
+    for (at, db) in machines.iter().enumerate() {
+        let insert = format!("BEGIN; INSERT INTO t VALUES ({}); COMMIT", at + 3);
+        run(&mut db.blocking(), &insert);
+    }
+    // What the lost one has counted is lost with it.
+    machines.remove(2).close().expect("ends");
+    for db in &machines {
+        assert_eq!(number(&mut db.blocking(), put), 2);
+    }
+}

@@ -1,0 +1,270 @@
+//! The rows of PostgreSQL's views of what has been counted, by all machines of a cluster together. What nobody counts
+//! is 0, and what has not been is NULL.
+
+use fencepost_sql::catalog::{IndexDef, IndexKind, Snapshot, TableDef};
+use fencepost_sql::context::EvalContext;
+use fencepost_sql::counts::{Count, Event, Totals};
+use fencepost_sql::pg_catalog::{DATABASE_OID, Relation, Rows};
+use fencepost_sql::statements::number_of;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_txn::Machine;
+
+use crate::index::trees;
+
+/// Whose relations a view is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    All,
+    System,
+    Users,
+}
+
+/// The rows of a relation, if it is about what has been counted.
+pub async fn rows(
+    relation: &'static Relation,
+    snapshot: &Snapshot,
+    eval: &EvalContext,
+    machine: &Machine,
+) -> Result<Option<Vec<Vec<Value>>>, Halt> {
+    let Some(name) = relation.name.strip_prefix("pg_stat") else {
+        return Ok(None);
+    };
+    let mut rows = Rows::of(relation);
+    let (whose, name) = whose(name);
+    match name.as_str() {
+        "_database" => database(&mut rows, &totals(eval).await?, eval).await?,
+        "_database_conflicts" => rows.add([
+            ("datid", Value::Oid(DATABASE_OID)),
+            ("datname", Value::text(&eval.database)),
+        ]),
+        "_bgwriter" | "_archiver" | "_wal" => rows.add([]),
+        "_conflicts" => conflicts(&mut rows, snapshot, eval).await?,
+        "_tables" => {
+            let totals = totals(eval).await?;
+            for table in of(snapshot, whose) {
+                let live = live(&table, machine).await?;
+                add_table(&mut rows, &table, &totals, live);
+            }
+            each_system(whose, |system| rows.add(named_system(system)));
+        }
+        "_indexes" => {
+            let totals = totals(eval).await?;
+            for table in of(snapshot, whose) {
+                for index in shown(&table) {
+                    let counts = [
+                        ("idx_scan", totals.of(index.id, Count::Scans)),
+                        ("idx_tup_read", totals.of(index.id, Count::Returned)),
+                        ("idx_tup_fetch", totals.of(index.id, Count::Fetched)),
+                    ];
+                    let counts = counts.map(|(name, count)| (name, Value::Int8(count)));
+                    rows.add(of_index(&table, index).into_iter().chain(counts));
+                }
+            }
+        }
+        "io_tables" => {
+            of(snapshot, whose)
+                .iter()
+                .for_each(|table| rows.add(of_table(table)));
+            each_system(whose, |system| rows.add(named_system(system)));
+        }
+        "io_indexes" => {
+            for table in of(snapshot, whose) {
+                shown(&table).for_each(|index| rows.add(of_index(&table, index)));
+            }
+        }
+        "io_sequences" => {
+            for sequence in snapshot.sequences() {
+                if whose != Whose::System {
+                    rows.add([
+                        ("relid", Value::Oid(sequence.id)),
+                        ("schemaname", Value::text(&sequence.schema)),
+                        ("relname", Value::text(&sequence.name)),
+                    ]);
+                }
+            }
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(rows.made))
+}
+
+/// What a view's name says of whose relations it has, and the rest of it.
+fn whose(name: &str) -> (Whose, String) {
+    for (word, whose) in [
+        ("_all_", Whose::All),
+        ("_sys_", Whose::System),
+        ("_user_", Whose::Users),
+    ] {
+        if let Some((before, of)) = name.split_once(word) {
+            return (whose, format!("{before}_{of}"));
+        }
+    }
+    (Whose::All, name.to_owned())
+}
+
+async fn totals(eval: &EvalContext) -> Result<Totals, Halt> {
+    Ok(match &eval.counters {
+        Some(counters) => counters.totals().await?,
+        None => Totals::default(),
+    })
+}
+
+/// Users' tables, where a view has them.
+fn of(snapshot: &Snapshot, whose: Whose) -> Vec<std::sync::Arc<TableDef>> {
+    match whose {
+        Whose::System => Vec::new(),
+        Whose::All | Whose::Users => snapshot.tables(),
+    }
+}
+
+/// The system's tables, where a view has them; nothing of them is counted.
+fn each_system(whose: Whose, mut add: impl FnMut(&'static Relation)) {
+    if whose != Whose::Users {
+        let all = Relation::all().iter().filter(|system| system.kind == "r");
+        all.for_each(&mut add);
+    }
+}
+
+fn named_system(system: &'static Relation) -> [(&'static str, Value); 3] {
+    [
+        ("relid", Value::Oid(system.oid)),
+        ("schemaname", Value::text(system.schema)),
+        ("relname", Value::text(system.name)),
+    ]
+}
+
+fn of_table(table: &TableDef) -> [(&'static str, Value); 3] {
+    [
+        ("relid", Value::Oid(table.id)),
+        ("schemaname", Value::text(&table.schema)),
+        ("relname", Value::text(&table.name)),
+    ]
+}
+
+fn of_index(table: &TableDef, index: &IndexDef) -> Vec<(&'static str, Value)> {
+    let mut columns = of_table(table).to_vec();
+    columns.push(("indexrelid", Value::Oid(index.id)));
+    columns.push(("indexrelname", Value::text(&index.name)));
+    columns
+}
+
+/// The indexes that clients know of.
+fn shown(table: &TableDef) -> impl Iterator<Item = &IndexDef> {
+    table.indexes.iter().filter(|index| !index.is_hidden())
+}
+
+/// About how many rows a table has, where that is easily known.
+async fn live(table: &TableDef, machine: &Machine) -> Result<Option<i64>, Halt> {
+    let first = table.primary();
+    if first.kind != IndexKind::BTree {
+        return Ok(None);
+    }
+    let mut rows = 0.0;
+    for tree in trees(first) {
+        match tree.about(machine).await {
+            Ok(about) => rows += about,
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(Some(rows as i64))
+}
+
+fn add_table(rows: &mut Rows, table: &TableDef, totals: &Totals, live: Option<i64>) {
+    let own = |what| totals.of(table.id, what);
+    let indexed = |what: Count| match shown(table).next() {
+        None => Value::Null,
+        Some(_) => Value::Int8(shown(table).map(|index| totals.of(index.id, what)).sum()),
+    };
+    let (put, changed, taken) = (
+        own(Count::Inserted),
+        own(Count::Updated),
+        own(Count::Deleted),
+    );
+    let live = live.unwrap_or_else(|| (put - taken).max(0));
+    rows.add(of_table(table).into_iter().chain([
+        ("seq_scan", Value::Int8(own(Count::Scans))),
+        ("seq_tup_read", Value::Int8(own(Count::Returned))),
+        ("idx_scan", indexed(Count::Scans)),
+        ("idx_tup_fetch", indexed(Count::Fetched)),
+        ("n_tup_ins", Value::Int8(put)),
+        ("n_tup_upd", Value::Int8(changed)),
+        ("n_tup_del", Value::Int8(taken)),
+        ("n_live_tup", Value::Int8(live)),
+        ("n_mod_since_analyze", Value::Int8(put + changed + taken)),
+        ("n_ins_since_vacuum", Value::Int8(put)),
+    ]));
+}
+
+/// `pg_stat_database`: what is of no database, and the one that there is.
+async fn database(rows: &mut Rows, totals: &Totals, eval: &EvalContext) -> Result<(), Halt> {
+    let sessions = match &eval.sessions {
+        Some(sessions) => sessions.all().await?,
+        None => Vec::new(),
+    };
+    let now = eval.clock_now();
+    let open_us: i64 = sessions.iter().map(|session| now - session.opened).sum();
+    let ms = |us: i64| Value::Float8(us as f64 / 1000.0);
+    rows.add([("datid", Value::Oid(0)), ("numbackends", Value::Int4(0))]);
+    let count = |what| Value::Int8(totals.all(what));
+    let event = |what| Value::Int8(totals.event(what));
+    rows.add([
+        ("datid", Value::Oid(DATABASE_OID)),
+        ("datname", Value::text(&eval.database)),
+        ("numbackends", Value::Int4(sessions.len() as i32)),
+        ("xact_commit", event(Event::Commits)),
+        ("xact_rollback", event(Event::Rollbacks)),
+        ("tup_returned", count(Count::Returned)),
+        ("tup_fetched", count(Count::Fetched)),
+        ("tup_inserted", count(Count::Inserted)),
+        ("tup_updated", count(Count::Updated)),
+        ("tup_deleted", count(Count::Deleted)),
+        ("deadlocks", event(Event::Deadlocks)),
+        ("checksum_failures", Value::Null),
+        ("blk_read_time", Value::Float8(0.0)),
+        ("blk_write_time", Value::Float8(0.0)),
+        (
+            "session_time",
+            ms(totals.event(Event::SessionUs) + open_us.max(0)),
+        ),
+        ("active_time", ms(totals.event(Event::ActiveNs) / 1000)),
+        ("idle_in_transaction_time", Value::Float8(0.0)),
+        ("sessions", event(Event::Sessions)),
+        ("sessions_killed", event(Event::Killed)),
+        (
+            "stats_reset",
+            totals.reset.map_or(Value::Null, Value::TimestampTz),
+        ),
+    ]);
+    Ok(())
+}
+
+/// `pg_stat_conflicts`: which statements had to begin anew, on which table and for which others, how often, and how often
+/// a client was told.
+async fn conflicts(rows: &mut Rows, snapshot: &Snapshot, eval: &EvalContext) -> Result<(), Halt> {
+    let Some(counters) = &eval.counters else {
+        return Ok(());
+    };
+    let some = |text: &String| match text.is_empty() {
+        true => Value::Null,
+        false => Value::text(text),
+    };
+    for (key, count) in counters.conflicts().await? {
+        let tables = snapshot.tables();
+        let table = tables.iter().find(|table| table.id == key.table);
+        let named = match table {
+            Some(table) => of_table(table),
+            None => ["relid", "schemaname", "relname"].map(|name| (name, Value::Null)),
+        };
+        rows.add(named.into_iter().chain([
+            ("kind", Value::text(&key.kind)),
+            ("queryid", Value::Int8(number_of(&key.statement))),
+            ("query", some(&key.statement)),
+            ("winner", some(&key.winner)),
+            ("conflicts", Value::Int8(count.met as i64)),
+            ("told", Value::Int8(count.told as i64)),
+            ("last_conflict", Value::TimestampTz(count.last)),
+        ]));
+    }
+    Ok(())
+}
