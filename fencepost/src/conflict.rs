@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use fencepost_btree as btree;
 use fencepost_hashtable::HashTable;
-use fencepost_planner::{TablePlan, key_text, read_row};
+use fencepost_planner::{TablePlan, key_text, row_at};
 use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
 use fencepost_sql::settings::Settings;
 use fencepost_sql::stop::Halt;
@@ -117,7 +117,7 @@ async fn in_table(
 ) -> Result<Option<String>, Halt> {
     Ok(match shape {
         Shape::Leaf(tree, first) => leaf(tx, plan, *tree, *first, settings).await?,
-        Shape::Other => match row(tx, plan, addr).await? {
+        Shape::Other => match row_at(tx, plan, addr).await? {
             Some(row) => Some(match key(plan, &row, settings) {
                 Some(key) => format!("The row with key {key} of table \"{}\"", plan.def.name),
                 None => format!("A row of table \"{}\"", plan.def.name),
@@ -125,30 +125,6 @@ async fn in_table(
             None => bucket(tx, &plan.def, addr).await?,
         },
     })
-}
-
-/// The row at `addr`, if it is one of the table.
-async fn row(
-    tx: &mut Transaction,
-    plan: &TablePlan,
-    addr: Addr,
-) -> Result<Option<Vec<Value>>, Halt> {
-    let mut words = Vec::new();
-    let mut row = vec![Value::Null; plan.layout.width()];
-    // What is no row may look like the head of a long one, and lead nowhere.
-    let read = matches!(read_row(tx, addr, &mut words).await, Ok(true));
-    if !read || plan.layout.decode(&words, &mut row).is_err() {
-        return Ok(None);
-    }
-    let (Some(codec), primary) = (plan.keys.first(), plan.def.primary()) else {
-        return Ok(None);
-    };
-    let mut key = Vec::new();
-    codec.encode_entry(&row, addr.raw(), &mut key);
-    let partition = plan.def.partition_of(&row, &mut key);
-    let tree = btree::BTree::open(Addr::from_raw(primary.roots.of(partition)));
-    let entry = tree.get(tx, &key).await?.map(FatPtr::from_words);
-    Ok(entry.filter(|ptr| ptr.addr == addr).map(|_| row))
 }
 
 async fn leaf(
@@ -165,7 +141,7 @@ async fn leaf(
         return Ok(None);
     };
     let first = match first.map(FatPtr::from_words) {
-        Some(ptr) => row(tx, plan, ptr.addr).await?,
+        Some(ptr) => row_at(tx, plan, ptr.addr).await?,
         None => None,
     };
     let table = &plan.def.name;

@@ -219,6 +219,10 @@ impl Counters for Handle {
         })
     }
 
+    fn machine(&self) -> Option<Arc<Machine>> {
+        self.0.machine.upgrade()
+    }
+
     fn reset(&self, relations: Option<Vec<u32>>) -> Asked<'_, ()> {
         Box::pin(async move {
             self.0.reset_here(relations.as_deref());

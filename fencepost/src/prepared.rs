@@ -188,6 +188,18 @@ impl Prepared {
         shown
     }
 
+    /// The oids of its tables, and whether it changes them.
+    pub(crate) fn tables(&self) -> Vec<(u32, bool)> {
+        match &self.planned.body {
+            Body::Plan(plan, tables) => {
+                let changed = plan.changed_table();
+                let tables = tables.iter().map(|table| table.def.id);
+                tables.map(|id| (id, changed == Some(id))).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The plan to run.
     pub(crate) fn current(&self) -> Arc<Planned> {
         if !self.replaced.load(Relaxed) {

@@ -13,14 +13,14 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, fence};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, fence};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fencepost_fabric::MachineId;
 use fencepost_planner::CancelFlag;
 use fencepost_sql::advisory::Asked;
-use fencepost_sql::sessions::{Activity, SessionState, Sessions, Signal, Signalled};
+use fencepost_sql::sessions::{Activity, RowTurn, SessionState, Sessions, Signal, Signalled};
 use fencepost_txn::Machine;
 use fencepost_txn::network::call::Answer;
 use foldhash::HashMap;
@@ -33,7 +33,7 @@ use crate::services;
 
 mod wire;
 
-use wire::Request;
+use wire::{Lines, Request};
 
 /// How often whoever waits for the end of a session looks.
 const LOOK: Duration = Duration::from_millis(5);
@@ -55,6 +55,8 @@ pub(crate) struct Entry {
     opened: i64,
     cancel: CancelFlag,
     now: Now,
+    /// What its last transaction is called where rows are waited for.
+    coordinator: AtomicU32,
     application: Mutex<String>,
     /// The last statement.
     prepared: Mutex<Option<Arc<Prepared>>>,
@@ -163,6 +165,7 @@ impl Register {
             opened: opened.at,
             cancel: cancel.clone(),
             now: Now::new(opened.at),
+            coordinator: AtomicU32::new(0),
             application: Mutex::default(),
             prepared: Mutex::default(),
         });
@@ -187,6 +190,7 @@ impl Register {
         let handler = move |_, request: Vec<u8>, answer: Answer| match Request::decode(&request) {
             None => {}
             Some(Request::All) => answer.send(&wire::encode_states(&register.here())),
+            Some(Request::Lines) => answer.send(&wire::encode_lines(&register.lines_here())),
             Some(Request::IsThere(session)) => {
                 answer.send(&[u8::from(register.find(session).is_some())]);
             }
@@ -205,6 +209,39 @@ impl Register {
     fn here(&self) -> Vec<SessionState> {
         let entries: Vec<_> = self.entries.lock().values().map(Arc::clone).collect();
         entries.iter().map(|entry| entry.state()).collect()
+    }
+
+    /// The lines of this machine's rows.
+    fn lines_here(&self) -> Lines {
+        let Some(machine) = self.machine.upgrade() else {
+            return Vec::new();
+        };
+        // A holder says its machine where that is another one.
+        let of = |holder: u64| match (holder >> 32) as u32 {
+            0 => (machine.number(), holder as u32),
+            other => (other, holder as u32),
+        };
+        let lines = machine.row_lines().into_iter();
+        lines
+            .map(|(row, line)| (row.raw(), line.into_iter().map(of).collect()))
+            .collect()
+    }
+
+    /// What all other machines answer, those that do.
+    async fn ask(&self, request: &Request) -> Vec<Vec<u8>> {
+        let Some(machine) = self.machine.upgrade().filter(|m| m.number() != 0) else {
+            return Vec::new();
+        };
+        let members = machine.members().machines.into_iter();
+        let others = members.filter(|member| member.id != machine.number());
+        let request = request.encode();
+        let ask = |id| machine.call(MachineId(id), services::SESSIONS, &request);
+        let calls: Vec<_> = others.map(|member| ask(member.id)).collect();
+        let mut answers = Vec::new();
+        for call in calls {
+            answers.extend(call.await);
+        }
+        answers
     }
 
     fn signal_here(
@@ -263,6 +300,8 @@ impl Entry {
             statement: time(statement),
             since,
             activity: Activity::ALL[activity as usize % Activity::ALL.len()],
+            tables: prepared.as_ref().map_or_else(Vec::new, |p| p.tables()),
+            coordinator: self.coordinator.load(Relaxed),
             text: prepared.map_or_else(String::new, |prepared| prepared.text()),
         }
     }
@@ -288,6 +327,11 @@ impl Registered {
             (Part::Statement, at),
             (Part::Since, at),
         ]);
+    }
+
+    /// What its transaction is called where rows are waited for.
+    pub fn set_coordinator(&self, number: u32) {
+        self.entry.coordinator.store(number, Relaxed);
     }
 
     /// The session waits for its client.
@@ -364,23 +408,42 @@ impl Sessions for Handle {
         })
     }
 
+    fn row_turns(&self) -> Asked<'_, Vec<RowTurn>> {
+        Box::pin(async move {
+            let mut lines = self.0.lines_here();
+            for answer in self.0.ask(&Request::Lines).await {
+                lines.extend(wire::decode_lines(&answer).unwrap_or_default());
+            }
+            if lines.is_empty() {
+                return Ok(Vec::new());
+            }
+            let sessions = self.all().await?.into_iter();
+            let known: HashMap<(u32, u32), i32> = sessions
+                .map(|state| {
+                    let of = (machine_of(state.session), state.coordinator);
+                    (of, state.session)
+                })
+                .collect();
+            let turns = lines.into_iter().flat_map(|(row, line)| {
+                let turn = |(at, of): (usize, (u32, u32))| RowTurn {
+                    row,
+                    session: known.get(&of).copied(),
+                    granted: at == 0,
+                };
+                line.into_iter()
+                    .enumerate()
+                    .map(turn)
+                    .collect::<Vec<RowTurn>>()
+            });
+            Ok(turns.collect())
+        })
+    }
+
     fn all(&self) -> Asked<'_, Vec<SessionState>> {
         Box::pin(async move {
             let mut all = self.0.here();
-            let Some(machine) = self.0.machine.upgrade().filter(|m| m.number() != 0) else {
-                return Ok(all);
-            };
-            let members = machine.members().machines.into_iter();
-            let others = members.filter(|member| member.id != machine.number());
-            let request = Request::All.encode();
-            let ask = |id| machine.call(MachineId(id), services::SESSIONS, &request);
-            let calls: Vec<_> = others.map(|member| ask(member.id)).collect();
-            for call in calls {
-                let states = call
-                    .await
-                    .ok()
-                    .and_then(|answer| wire::decode_states(&answer));
-                all.extend(states.unwrap_or_default());
+            for answer in self.0.ask(&Request::All).await {
+                all.extend(wire::decode_states(&answer).unwrap_or_default());
             }
             Ok(all)
         })

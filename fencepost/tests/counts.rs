@@ -100,3 +100,64 @@ fn counts_outlast_sessions_and_are_begun_anew() {
     let reset = "SELECT count(stats_reset) FROM pg_stat_database";
     assert_eq!(number(&mut looks, reset), 1);
 }
+
+#[test]
+fn who_waits_for_a_row_is_shown_with_whom_it_waits_for() {
+    let db = database();
+    let (mut first, mut looks) = (db.blocking(), db.blocking());
+    run(&mut first, "BEGIN; UPDATE t SET x = 5 WHERE k = 1");
+    let holder = number(&mut first, "SELECT pg_backend_pid()::bigint");
+    let mut second = db.blocking();
+    let waiter = number(&mut second, "SELECT pg_backend_pid()::bigint");
+    let waits = thread::spawn(move || run(&mut second, "UPDATE t SET x = x + 1 WHERE k = 1"));
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND NOT granted";
+    while number(&mut looks, waiting) == 0 {
+        assert!(!waits.is_finished(), "it did not wait");
+        thread::yield_now();
+    }
+    let pair = "SELECT w.pid::bigint * 1000000 + h.pid FROM pg_locks w JOIN pg_locks h
+        ON h.locktype = w.locktype AND h.relation = w.relation AND h.page = w.page AND h.objid = w.objid
+        WHERE NOT w.granted AND h.granted AND w.relation = 't'::regclass AND w.waitstart IS NOT NULL";
+    assert_eq!(number(&mut looks, pair), waiter * 1_000_000 + holder);
+    let blocking = format!("SELECT (pg_blocking_pids({waiter}))[1]::bigint");
+    assert_eq!(number(&mut looks, &blocking), holder);
+    let none = format!("SELECT cardinality(pg_blocking_pids({holder}))::bigint");
+    assert_eq!(number(&mut looks, &none), 0);
+    let state = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE pid = {waiter} AND wait_event_type = 'Lock' AND wait_event = 'tuple'"
+    );
+    assert_eq!(number(&mut looks, &state), 1);
+    let tables = format!(
+        "SELECT count(*) FROM pg_locks WHERE pid = {holder} AND relation = 't'::regclass AND locktype = 'relation'"
+    );
+    run(&mut first, "SELECT x FROM t WHERE k = 2");
+    assert_eq!(number(&mut looks, &tables), 1);
+    run(&mut first, "COMMIT");
+    waits.join().expect("no panic");
+    let left = "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple'";
+    assert_eq!(number(&mut looks, left), 0);
+}
+
+#[test]
+fn what_relations_take_grows_with_their_rows() {
+    let db = database();
+    let mut looks = db.blocking();
+    run(
+        &mut looks,
+        "CREATE TABLE u (k int PRIMARY KEY, v text, h int UNIQUE); CREATE TABLE b (v text)",
+    );
+    let table = "SELECT pg_table_size('u')";
+    let all = "SELECT pg_total_relation_size('u')";
+    let database = "SELECT pg_database_size(current_database())";
+    assert_eq!(number(&mut looks, table), 0);
+    let before = (number(&mut looks, all), number(&mut looks, database));
+    let fill = "SELECT g, repeat('x', 1000), g FROM generate_series(1, 2000) g";
+    run(&mut looks, &format!("INSERT INTO u {fill}"));
+    run(&mut looks, "INSERT INTO b SELECT v FROM u");
+    let taken = number(&mut looks, table);
+    assert!((2_000_000..3_000_000).contains(&taken), "{taken}");
+    let heap = number(&mut looks, "SELECT pg_relation_size('b')");
+    assert!((2_000_000..3_000_000).contains(&heap), "{heap}");
+    assert!(number(&mut looks, all) > before.0 + taken);
+    assert!(number(&mut looks, database) > before.1 + taken + heap);
+}

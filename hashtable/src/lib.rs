@@ -33,6 +33,7 @@ mod lockfree;
 mod op;
 mod place;
 mod scan;
+mod size;
 mod table;
 mod write;
 

@@ -358,6 +358,17 @@ impl Plan {
         ) || self.has_changes()
     }
 
+    /// The oid of the table whose rows it changes, if it changes any itself.
+    pub fn changed_table(&self) -> Option<u32> {
+        match self {
+            Plan::Insert(insert) => Some(insert.table.def.id),
+            Plan::Update(change) | Plan::Delete(change) | Plan::Merge(change) => {
+                Some(change.table.def.id)
+            }
+            _ => None,
+        }
+    }
+
     /// The name of the command, for messages.
     pub fn command(&self) -> &'static str {
         match self {

@@ -14,6 +14,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use fencepost_txn::Machine;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
@@ -260,6 +261,9 @@ pub trait Counters: Debug + Send + Sync {
 
     /// The conflicts of all machines that answer.
     fn conflicts(&self) -> Asked<'_, Vec<(ConflictKey, ConflictCount)>>;
+
+    /// The machine, by which trees are measured.
+    fn machine(&self) -> Option<Arc<Machine>>;
 
     /// Begins anew everywhere: for these relations, or for all and the database and its conflicts.
     fn reset(&self, relations: Option<Vec<u32>>) -> Asked<'_, ()>;

@@ -86,6 +86,21 @@ pub struct SessionState {
     pub activity: Activity,
     /// The text of its last statement.
     pub text: String,
+    /// What its transaction is called where rows are waited for.
+    pub coordinator: u32,
+    /// The tables of its last statement, and whether it changes them.
+    pub tables: Vec<(u32, bool)>,
+}
+
+/// A place in the line of those who are going to write a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowTurn {
+    /// Where the row is.
+    pub row: u64,
+    /// The session, where that is known.
+    pub session: Option<i32>,
+    /// It is its turn; the others wait.
+    pub granted: bool,
 }
 
 /// The sessions of a database.
@@ -103,6 +118,9 @@ pub trait Sessions: Debug + Send + Sync {
 
     /// Ready in so many microseconds.
     fn sleep(&self, us: u64) -> Asked<'_, ()>;
+
+    /// The lines of all rows of all machines that answer: of each row the one whose turn it is, and then who waits.
+    fn row_turns(&self) -> Asked<'_, Vec<RowTurn>>;
 
     /// All sessions of all machines that answer.
     fn all(&self) -> Asked<'_, Vec<SessionState>>;

@@ -172,6 +172,18 @@ impl Intents {
         }
     }
 
+    /// All rows that somebody has the intent of: the holder, and who waits behind, in line.
+    pub(crate) fn lines(&self) -> Vec<(Addr, Vec<Holder>)> {
+        let mut lines = Vec::new();
+        for shard in &self.shards {
+            for (row, line) in &*shard.rows.lock() {
+                let waiting = line.waiting.iter().map(|(holder, _)| *holder);
+                lines.push((*row, std::iter::once(line.holder).chain(waiting).collect()));
+            }
+        }
+        lines
+    }
+
     /// Who waits, and for whom.
     pub(crate) fn waits(&self) -> Vec<(Holder, Holder)> {
         let waits = self.waits.lock();
@@ -456,6 +468,7 @@ mod tests {
             intents.take(row(1), 12, false),
         );
         assert!(poll(&mut second).is_pending() && poll(&mut third).is_pending());
+        assert_eq!(intents.lines(), [(row(1), vec![10, 11, 12])]);
         intents.release(row(1), 10);
         assert!(poll(&mut third).is_pending());
         assert_eq!(poll(&mut second), Poll::Ready(Ok(Turn::Taken)));

@@ -497,6 +497,11 @@ impl Machine {
         self.intents.waits()
     }
 
+    /// The rows of this machine that somebody is going to write: who has the intent, and who waits behind, in line.
+    pub fn row_lines(&self) -> Vec<(Addr, Vec<Holder>)> {
+        self.intents.lines()
+    }
+
     pub(crate) fn intents(&self) -> &Intents {
         &self.intents
     }

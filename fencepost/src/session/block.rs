@@ -105,6 +105,9 @@ impl Session {
         };
         let mut tx = self.coordinator.begin(mode);
         tx.set_synchronous(self.eval.settings.synchronous_commit);
+        if let Some(registered) = &self.registered {
+            registered.set_coordinator(tx.number());
+        }
         self.unsettled = false;
         for savepoint in &mut self.savepoints {
             savepoint.point = Some(tx.savepoint());

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! request   what (1) | session (4) | asked by a superuser (1) | role
-//! sessions  session (4) | four times | activity (1) | texts, each with its length; all of that once a session
+//! sessions  session (4) | four times | activity (1) | texts, each with its length | coordinator (4) |
+//!           tables, with their number: oid (4), changed (1); all of that once a session
+//! lines     row (8) | machine (4) and coordinator (4) of each in line, with their number; all of that once a row
 //! ```
 
 use std::net::SocketAddr;
@@ -13,6 +15,8 @@ use fencepost_sql::sessions::{Activity, SessionState, Signal, Signalled};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     All,
+    /// The lines of its rows.
+    Lines,
     IsThere(i32),
     /// For a role of this name, a superuser or not.
     Signal(i32, Signal, String, bool),
@@ -22,6 +26,7 @@ const ALL: u8 = 1;
 const IS_THERE: u8 = 2;
 const CANCEL: u8 = 3;
 const TERMINATE: u8 = 4;
+const LINES: u8 = 5;
 const CAME: [Signalled; 4] = [
     Signalled::Told,
     Signalled::Nobody,
@@ -35,6 +40,7 @@ impl Request {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Request::All => vec![ALL],
+            Request::Lines => vec![LINES],
             Request::IsThere(session) => [&[IS_THERE][..], &session.to_le_bytes()].concat(),
             Request::Signal(session, signal, user, superuser) => {
                 let what = match signal {
@@ -54,6 +60,9 @@ impl Request {
         let (what, rest) = bytes.split_first()?;
         if *what == ALL && rest.is_empty() {
             return Some(Request::All);
+        }
+        if *what == LINES && rest.is_empty() {
+            return Some(Request::Lines);
         }
         let (session, rest) = rest.split_first_chunk()?;
         let session = i32::from_le_bytes(*session);
@@ -105,8 +114,45 @@ pub(super) fn encode_states(states: &[SessionState]) -> Vec<u8> {
             out.extend_from_slice(&(text.len() as u32).to_le_bytes());
             out.extend_from_slice(text.as_bytes());
         }
+        out.extend_from_slice(&state.coordinator.to_le_bytes());
+        out.extend_from_slice(&(state.tables.len() as u32).to_le_bytes());
+        for (table, changed) in &state.tables {
+            out.extend_from_slice(&table.to_le_bytes());
+            out.push(u8::from(*changed));
+        }
     }
     out
+}
+
+/// Rows, and who is in line for each: machine and coordinator.
+pub(super) type Lines = Vec<(u64, Vec<(u32, u32)>)>;
+
+pub(super) fn encode_lines(lines: &Lines) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (row, line) in lines {
+        out.extend_from_slice(&row.to_le_bytes());
+        out.extend_from_slice(&(line.len() as u32).to_le_bytes());
+        for (machine, coordinator) in line {
+            out.extend_from_slice(&machine.to_le_bytes());
+            out.extend_from_slice(&coordinator.to_le_bytes());
+        }
+    }
+    out
+}
+
+pub(super) fn decode_lines(mut bytes: &[u8]) -> Option<Lines> {
+    let mut lines = Vec::new();
+    while !bytes.is_empty() {
+        let row = u64::from_le_bytes(*chunk(&mut bytes)?);
+        let count = u32::from_le_bytes(*chunk(&mut bytes)?);
+        let mut line = Vec::new();
+        for _ in 0..count {
+            let machine = u32::from_le_bytes(*chunk(&mut bytes)?);
+            line.push((machine, u32::from_le_bytes(*chunk(&mut bytes)?)));
+        }
+        lines.push((row, line));
+    }
+    Some(lines)
 }
 
 pub(super) fn decode_states(mut bytes: &[u8]) -> Option<Vec<SessionState>> {
@@ -133,8 +179,18 @@ fn state(bytes: &mut &[u8]) -> Option<SessionState> {
         *text = String::from_utf8(head.to_vec()).ok()?;
     }
     let [user, database, application, client, text] = texts;
+    let coordinator = u32::from_le_bytes(*chunk(bytes)?);
+    let count = u32::from_le_bytes(*chunk(bytes)?);
+    let mut tables = Vec::new();
+    for _ in 0..count {
+        let table = u32::from_le_bytes(*chunk(bytes)?);
+        let [changed] = *chunk(bytes)?;
+        tables.push((table, changed != 0));
+    }
     let time = |time: i64| (time != NEVER).then_some(time);
     Some(SessionState {
+        coordinator,
+        tables,
         session,
         user,
         database,
@@ -163,6 +219,7 @@ mod tests {
     fn what_is_said_comes_back_and_other_bytes_are_nothing() {
         let requests = [
             Request::All,
+            Request::Lines,
             Request::IsThere(-5),
             Request::Signal(1 << 20, Signal::Cancel, "ada".into(), false),
             Request::Signal(7, Signal::Terminate, "postgres".into(), true),
@@ -188,6 +245,8 @@ mod tests {
             since: 2,
             activity: Activity::IdleInFailed,
             text: "SELECT 1".into(),
+            coordinator: 8,
+            tables: vec![(16384, true), (1259, false)],
         };
         let first = state.clone();
         (state.client, state.transaction) = (None, Some(9));
@@ -195,5 +254,9 @@ mod tests {
         let bytes = encode_states(&states);
         assert_eq!(decode_states(&bytes), Some(states));
         assert_eq!(decode_states(&bytes[..bytes.len() - 1]), None);
+        let lines = vec![(7, vec![(1, 2), (3, 4)]), (1 << 40, vec![(0, 9)])];
+        let bytes = encode_lines(&lines);
+        assert_eq!(decode_lines(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(decode_lines(&bytes), Some(lines));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fencepost::{BlockingSession, Database};
 
-use crate::between::{Between, shared};
+use crate::between::{Between, shared, until};
 
 /// Long enough for a host that is busy with other tests.
 const LEASE: Duration = Duration::from_secs(2);
@@ -54,4 +54,30 @@ fn counts_are_of_all_machines_that_there_are() {
     for db in &machines {
         assert_eq!(number(&mut db.blocking(), put), 2);
     }
+}
+
+#[test]
+fn who_waits_for_whom_is_known_on_all_machines() {
+    let between = Between::memory();
+    let machines = between.machines(2);
+    run(
+        &mut machines[0].blocking(),
+        "CREATE TABLE t (k int PRIMARY KEY, x int); INSERT INTO t VALUES (1, 0)",
+    );
+    let (mut first, mut second) = (machines[0].blocking(), machines[1].blocking());
+    run(&mut first, "BEGIN; UPDATE t SET x = 5 WHERE k = 1");
+    let holder = number(&mut first, "SELECT pg_backend_pid()::bigint");
+    let waiter = number(&mut second, "SELECT pg_backend_pid()::bigint");
+    run(&mut second, "BEGIN");
+    let waits = std::thread::spawn(move || {
+        run(&mut second, "UPDATE t SET x = x + 1 WHERE k = 1");
+        run(&mut second, "COMMIT");
+    });
+    let blocking = format!("SELECT coalesce((pg_blocking_pids({waiter}))[1], 0)::bigint");
+    let mut looks = machines[2].blocking();
+    until(|| number(&mut looks, &blocking) == holder);
+    let waiting = "SELECT pid::bigint FROM pg_locks WHERE NOT granted AND relation = 't'::regclass";
+    assert_eq!(number(&mut looks, waiting), waiter);
+    run(&mut first, "COMMIT");
+    waits.join().expect("no panic");
 }

@@ -1,7 +1,5 @@
-//! The rows of PostgreSQL's views of what goes on: locks and sessions, of all machines,
-//! and the statements of this one.
+//! The rows of PostgreSQL's views of what goes on: sessions, of all machines, and the statements of this one.
 
-use fencepost_sql::advisory::{LockKey, LockState};
 use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
@@ -20,42 +18,11 @@ pub async fn rows(
     }
     let mut rows = Rows::of(relation);
     match relation.name {
-        "pg_locks" => locks(&mut rows, eval).await?,
         "pg_stat_activity" => activity(&mut rows, eval).await?,
         "pg_stat_statements" => statements(&mut rows, eval),
         _ => return Ok(None),
     }
     Ok(Some(rows.made))
-}
-
-/// `pg_locks`: the advisory locks of all machines.
-async fn locks(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
-    let Some(advisory) = &eval.advisory else {
-        return Ok(());
-    };
-    for lock in advisory.all().await? {
-        let LockState { key, mode, .. } = lock;
-        let (class, object, kind) = key.parts();
-        let (locktype, database) = match key {
-            LockKey::Turn => ("object", 0),
-            LockKey::One(_) | LockKey::Two(..) => ("advisory", DATABASE_OID),
-        };
-        rows.add([
-            ("locktype", Value::text(locktype)),
-            ("database", Value::Oid(database)),
-            ("relation", Value::Null),
-            ("page", Value::Null),
-            ("tuple", Value::Null),
-            ("transactionid", Value::Null),
-            ("classid", Value::Oid(class)),
-            ("objid", Value::Oid(object)),
-            ("objsubid", Value::Int2(kind)),
-            ("pid", Value::Int4(lock.session)),
-            ("mode", Value::text(mode.name())),
-            ("granted", Value::Bool(lock.granted)),
-        ]);
-    }
-    Ok(())
 }
 
 /// `pg_stat_activity`: the sessions of all machines.
@@ -69,9 +36,14 @@ async fn activity(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
     };
     let catalog = eval.catalog();
     let time = |at: Option<i64>| at.map_or(Value::Null, Value::TimestampTz);
+    let turns = sessions.row_turns().await?;
     for state in sessions.all().await? {
         let mut waiting = locks.iter().filter(|lock| !lock.granted);
+        let mut in_line = turns.iter().filter(|turn| !turn.granted);
         let waits = match state.activity {
+            Activity::Active if in_line.any(|turn| turn.session == Some(state.session)) => {
+                Some(("Lock", "tuple"))
+            }
             Activity::Active if waiting.any(|lock| lock.session == state.session) => {
                 Some(("Lock", "advisory"))
             }

@@ -11,6 +11,7 @@ mod group;
 mod join;
 mod live;
 mod lock;
+mod locks;
 mod merge;
 mod part;
 mod range;

@@ -11,7 +11,7 @@ use fencepost_storage::Addr;
 use fencepost_txn::MachineId;
 use fencepost_txn::network::{Mapping, MemberState, Members, Step, Timeline};
 
-use super::{Cx, live, statistics};
+use super::{Cx, live, locks, statistics};
 
 /// All rows of a table, as this machine and the configuration manager know them now; what the catalog says, as
 /// the transaction sees it.
@@ -23,6 +23,9 @@ pub async fn rows(table: SystemTable, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>
         let snapshot = catalog(cx).await?;
         if let Some(rows) = statistics::rows(relation, &snapshot, cx.eval, cx.tx.machine()).await? {
             return Ok(rows);
+        }
+        if relation.schema == "pg_catalog" && relation.name == "pg_locks" {
+            return locks::rows(relation, &snapshot, cx).await;
         }
         let around = Around {
             snapshot: &snapshot,

@@ -22,9 +22,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencepost_btree::{BTree, Direction, Insert, ScanBatch};
+use fencepost_btree::{BTree, Direction, Insert, ScanBatch, Taken};
 use fencepost_storage::{Addr, FatPtr};
-use fencepost_txn::{Near, Transaction};
+use fencepost_txn::{Machine, Near, Stop, Transaction};
 use parking_lot::RwLock;
 
 use super::about::{About, DefaultAcl};
@@ -80,6 +80,14 @@ impl std::fmt::Debug for Catalog {
 }
 
 impl Catalog {
+    /// What the definitions take.
+    ///
+    /// # Errors
+    /// As [`BTree::taken`].
+    pub async fn taken(&self, machine: &Machine) -> Result<Taken, Stop> {
+        self.tables.taken(machine).await
+    }
+
     /// Lays out an empty catalog with the superuser `postgres` under the root object.
     pub async fn create(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
         let heart = tx.alloc(2, Near::Own).await?.addr;

@@ -77,14 +77,6 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         let utf8 = a.first().and_then(Value::as_text).is_some_and(|name| name.eq_ignore_ascii_case("utf8"));
         Ok(Value::Int4(if utf8 { 6 } else { -1 }))
     }),
-    // What a table takes is not counted.
-    stable("pg_table_size", &[RegClass], Int8, |_, _| Ok(Value::Null)),
-    stable("pg_relation_size", &[RegClass], Int8, |_, _| Ok(Value::Null)),
-    stable("pg_indexes_size", &[RegClass], Int8, |_, _| Ok(Value::Null)),
-    stable("pg_total_relation_size", &[RegClass], Int8, |_, _| Ok(Value::Null)),
-    stable("pg_database_size", &[Name], Int8, |_, _| Ok(Value::Null)),
-    stable("pg_database_size", &[Oid], Int8, |_, _| Ok(Value::Null)),
-    stable("pg_tablespace_size", &[Oid], Int8, |_, _| Ok(Value::Null)),
     stable("getdatabaseencoding", &[], Name, |_, _| Ok(Value::text("UTF8"))),
     stable("current_schemas", &[Bool], TypeKind::Array(Element::NAME), current_schemas),
     stable("pg_get_functiondef", &[Oid], Text, function_definition),

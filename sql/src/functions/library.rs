@@ -1,9 +1,10 @@
 //! The tables of named functions, and finding the signatures of a name.
 
 use super::{
-    ScalarFunction, Waiting, advisory, array, array_search, bits, catalog, datetime, extract,
-    format, interval, json, json_edit, json_make, make_time, math, math_more, notify, privileges,
-    regex, sequence, session, signal, span_fields, statistics, string, string_more,
+    ScalarFunction, Waiting, advisory, array, array_search, bits, blocking, catalog, datetime,
+    extract, format, interval, json, json_edit, json_make, make_time, math, math_more, notify,
+    privileges, regex, sequence, session, signal, sizes, span_fields, statistics, string,
+    string_more,
 };
 use crate::bound::Volatility;
 use crate::context::EvalContext;
@@ -90,7 +91,7 @@ pub(super) const fn variadic(
     }
 }
 
-static TABLES: [&[ScalarFunction]; 34] = [
+static TABLES: [&[ScalarFunction]; 36] = [
     math_more::FUNCTIONS,
     make_time::FUNCTIONS,
     format::FUNCTIONS,
@@ -111,6 +112,8 @@ static TABLES: [&[ScalarFunction]; 34] = [
     advisory::FUNCTIONS,
     notify::FUNCTIONS,
     signal::FUNCTIONS,
+    sizes::FUNCTIONS,
+    blocking::FUNCTIONS,
     statistics::FUNCTIONS,
     catalog::FUNCTIONS,
     bits::FUNCTIONS,

@@ -1,0 +1,34 @@
+//! What a table takes, by a look at its directory. Overflow blocks, of which there are few, are not counted.
+
+use std::collections::HashSet;
+
+use fencepost_storage::View;
+use fencepost_txn::{Machine, Stop};
+
+use crate::layout::{DIRECTORY_HEADER, DIRECTORY_MAGIC, Root};
+use crate::table::HashTable;
+
+impl HashTable {
+    /// The bytes of all its shards and of the directory; 0 where nobody but its transaction sees the table.
+    ///
+    /// # Errors
+    /// [`Stop::Retry`] where a machine cannot be reached.
+    pub async fn bytes(&self, machine: &Machine) -> Result<u64, Stop> {
+        let look = |view: &View<'_>| (Root::open(view), false);
+        let Some(root) = machine.view_copy(self.root, false, look).await?.flatten() else {
+            return Ok(0);
+        };
+        let look = |view: &View<'_>| {
+            let whole = view.word(0) >> 48 == DIRECTORY_MAGIC;
+            // Parts of the directory may lead to one shard.
+            let entries = (DIRECTORY_HEADER..view.len()).map(|at| view.word(at));
+            let shards: HashSet<u64> = entries.filter(|entry| *entry != 0).collect();
+            let taken = (shards.len() as u64, view.len() as u64 * 8);
+            (whole.then_some(taken), false)
+        };
+        let seen = machine.view_copy(root.directory, false, look).await?;
+        Ok(seen.flatten().map_or(0, |(shards, directory)| {
+            shards * (root.buckets as u64 + 1) * root.stride as u64 + directory
+        }))
+    }
+}

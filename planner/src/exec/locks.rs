@@ -1,0 +1,142 @@
+//! `pg_locks`, of all machines: advisory locks, intents on rows and who waits for them, and the tables of the statements
+//! that run, or ran last in a transaction that is open.
+//!
+//! A row is told by its place: its region as `page`, where it is there as `objid`.
+
+use fencepost_sql::advisory::{LockKey, LockState};
+use fencepost_sql::catalog::Snapshot;
+use fencepost_sql::pg_catalog::{DATABASE_OID, Relation, Rows};
+use fencepost_sql::sessions::{Activity, SessionState};
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::Addr;
+
+use super::Cx;
+use crate::locate::row_at;
+use crate::plan::TablePlan;
+
+/// Rows whose table is looked for; of more it is not told.
+const SOUGHT_MAX: usize = 1000;
+/// What is nothing to most locks.
+const NONE: [&str; 8] = [
+    "relation",
+    "page",
+    "tuple",
+    "transactionid",
+    "classid",
+    "objid",
+    "objsubid",
+    "virtualtransaction",
+];
+
+/// All of them.
+pub async fn rows(
+    relation: &'static Relation,
+    snapshot: &Snapshot,
+    cx: &mut Cx<'_>,
+) -> Result<Vec<Vec<Value>>, Halt> {
+    let mut rows = Rows::of(relation);
+    if let Some(advisory) = &cx.eval.advisory {
+        for lock in advisory.all().await? {
+            add_advisory(&mut rows, &lock);
+        }
+    }
+    let Some(sessions) = &cx.eval.sessions else {
+        return Ok(rows.made);
+    };
+    let turns = sessions.row_turns().await?;
+    let states = sessions.all().await?;
+    let mut sought: Option<(u64, Value)> = None;
+    let mut looks = 0;
+    for turn in turns {
+        let table = match &sought {
+            Some((row, table)) if *row == turn.row => table.clone(),
+            _ if looks < SOUGHT_MAX => table_of(snapshot, cx, turn.row).await,
+            _ => Value::Null,
+        };
+        looks += 1;
+        sought = Some((turn.row, table.clone()));
+        let state = turn
+            .session
+            .and_then(|session| states.iter().find(|state| state.session == session));
+        let began = state.filter(|_| !turn.granted).and_then(|s| s.statement);
+        let at = Addr::from_raw(turn.row);
+        rows.add(nothing().chain([
+            ("locktype", Value::text("tuple")),
+            ("database", Value::Oid(DATABASE_OID)),
+            ("relation", table),
+            ("page", Value::Int4(at.region().0 as i32)),
+            ("objid", Value::Oid(at.offset())),
+            ("pid", turn.session.map_or(Value::Null, Value::Int4)),
+            ("mode", Value::text("ExclusiveLock")),
+            ("granted", Value::Bool(turn.granted)),
+            ("waitstart", began.map_or(Value::Null, Value::TimestampTz)),
+        ]));
+    }
+    for state in &states {
+        add_tables(&mut rows, state);
+    }
+    Ok(rows.made)
+}
+
+fn nothing() -> impl Iterator<Item = (&'static str, Value)> {
+    NONE.into_iter().map(|name| (name, Value::Null))
+}
+
+fn add_advisory(rows: &mut Rows, lock: &LockState) {
+    let (class, object, kind) = lock.key.parts();
+    let (locktype, database) = match lock.key {
+        LockKey::Turn => ("object", 0),
+        LockKey::One(_) | LockKey::Two(..) => ("advisory", DATABASE_OID),
+    };
+    rows.add(nothing().chain([
+        ("locktype", Value::text(locktype)),
+        ("database", Value::Oid(database)),
+        ("classid", Value::Oid(class)),
+        ("objid", Value::Oid(object)),
+        ("objsubid", Value::Int2(kind)),
+        ("pid", Value::Int4(lock.session)),
+        ("mode", Value::text(lock.mode.name())),
+        ("granted", Value::Bool(lock.granted)),
+    ]));
+}
+
+/// The tables of the statement that a session runs, or ran last in its transaction.
+fn add_tables(rows: &mut Rows, state: &SessionState) {
+    if matches!(state.activity, Activity::Idle | Activity::IdleInFailed) {
+        return;
+    }
+    for (table, changed) in &state.tables {
+        let mode = match changed {
+            true => "RowExclusiveLock",
+            false => "AccessShareLock",
+        };
+        rows.add(nothing().chain([
+            ("locktype", Value::text("relation")),
+            ("database", Value::Oid(DATABASE_OID)),
+            ("relation", Value::Oid(*table)),
+            ("pid", Value::Int4(state.session)),
+            ("mode", Value::text(mode)),
+            ("granted", Value::Bool(true)),
+            ("fastpath", Value::Bool(true)),
+        ]));
+    }
+}
+
+/// The oid of the table that a row is of, NULL where that is not known. What is read for that is no part of what the
+/// transaction depends on.
+async fn table_of(snapshot: &Snapshot, cx: &mut Cx<'_>, row: u64) -> Value {
+    for def in snapshot.tables() {
+        if def.is_parent() {
+            continue;
+        }
+        let mark = cx.tx.reads_mark();
+        let plan = TablePlan::new(&def);
+        let found = row_at(cx.tx, &plan, Addr::from_raw(row)).await;
+        cx.tx.forget_reads(mark);
+        if found.is_ok_and(|row| row.is_some()) {
+            return Value::Oid(def.id);
+        }
+    }
+    Value::Null
+}

@@ -1,0 +1,34 @@
+//! From an object to the row that it is.
+
+use fencepost_btree::BTree;
+use fencepost_sql::stop::Halt;
+use fencepost_sql::value::Value;
+use fencepost_storage::{Addr, FatPtr};
+use fencepost_txn::Transaction;
+
+use crate::plan::TablePlan;
+use crate::store::read_row;
+
+/// The row at `addr`, if it is one of the table.
+pub async fn row_at(
+    tx: &mut Transaction,
+    plan: &TablePlan,
+    addr: Addr,
+) -> Result<Option<Vec<Value>>, Halt> {
+    let mut words = Vec::new();
+    let mut row = vec![Value::Null; plan.layout.width()];
+    // What is no row may look like the head of a long one, and lead nowhere.
+    let read = matches!(read_row(tx, addr, &mut words).await, Ok(true));
+    if !read || plan.layout.decode(&words, &mut row).is_err() {
+        return Ok(None);
+    }
+    let (Some(codec), primary) = (plan.keys.first(), plan.def.primary()) else {
+        return Ok(None);
+    };
+    let mut key = Vec::new();
+    codec.encode_entry(&row, addr.raw(), &mut key);
+    let partition = plan.def.partition_of(&row, &mut key);
+    let tree = BTree::open(Addr::from_raw(primary.roots.of(partition)));
+    let entry = tree.get(tx, &key).await?.map(FatPtr::from_words);
+    Ok(entry.filter(|ptr| ptr.addr == addr).map(|_| row))
+}
