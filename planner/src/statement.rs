@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use fencepost_sql::bound::{ColumnOrigin, Expr, Volatility};
 use fencepost_sql::bound::{
-    Copy, CopyDirection, CopyFormat, CopySource, From, Leaf, LeafSource, Select, Statement, Target,
+    Copy, CopyDirection, CopyFormat, CopySource, From, Leaf, LeafSource, Refresh, RefreshView,
+    Select, Statement, Target,
 };
-use fencepost_sql::catalog::RoutineDef;
-use fencepost_sql::error::SqlError;
-
+use fencepost_sql::catalog::{RoutineDef, TableDef};
+use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::settings::Analytics;
 use fencepost_sql::value::Value;
 use fencepost_txn::{Machine, Stop};
@@ -392,6 +392,7 @@ impl Plan {
 
 /// 0A000 for what the executor does not do.
 pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
+    check_populated(statement)?;
     let mut refused = None;
     if let Statement::Declare(declare) = statement {
         return check_supported(&declare.query);
@@ -443,6 +444,43 @@ pub fn check_supported(statement: &Statement) -> Result<(), SqlError> {
         return Err(SqlError::unsupported(feature));
     }
     Ok(())
+}
+
+/// 55000 where rows of a materialized view are read that have not been made.
+fn check_populated(statement: &Statement) -> Result<(), SqlError> {
+    let mut empty = None;
+    let mut check = |table: &Arc<TableDef>| {
+        if table.materialized.as_ref().is_some_and(|of| !of.populated) {
+            empty = Some(Arc::clone(table));
+        }
+    };
+    match statement {
+        Statement::CreateTable(create) if create.with_data => {
+            if let Some(select) = &create.source {
+                select.for_each_table(&mut check);
+            }
+        }
+        Statement::RefreshView(RefreshView {
+            how: Refresh::Anew(select),
+            ..
+        }) => select.for_each_table(&mut check),
+        other => other.for_each_leaf(&mut |leaf| {
+            if let LeafSource::Table(table) = &leaf.source {
+                check(table);
+            }
+        }),
+    }
+    match empty {
+        None => Ok(()),
+        Some(table) => Err(SqlError::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!(
+                "materialized view \"{}\" has not been populated",
+                table.name
+            ),
+        )
+        .hint("Use the REFRESH MATERIALIZED VIEW command.")),
+    }
 }
 
 /// Does `other` read the table that `change` changes? It would see the changes, which it must not.

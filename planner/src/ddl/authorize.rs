@@ -166,6 +166,7 @@ impl<'a> Asker<'a> {
                 let name = (table.schema.as_str(), table.name.as_str());
                 self.may_drop(ObjectKind::Table, table.id, name)
             }),
+            Statement::RefreshView(refresh) => self.table(&refresh.table),
             Statement::CreateIndex(create) => self.table(&create.table),
             Statement::DropIndex(drop) => drop
                 .indexes

@@ -59,6 +59,11 @@ impl Changes {
         }
     }
 
+    /// The table is dropped.
+    pub fn forget(&mut self, id: u32) {
+        self.tables.retain(|table| table.id != id);
+    }
+
     /// A table that another one leads to.
     pub async fn by_id(
         &mut self,

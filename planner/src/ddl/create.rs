@@ -16,17 +16,16 @@ use fencepost_sql::stop::Halt;
 use super::build_index::build;
 use super::changes::Changes;
 use super::family::{check_default, hand_down_index, inherit};
+use super::materialized::run_now;
 use super::names::choose_name;
 use super::ownership::claim;
 use super::rules::{add_check, add_foreign_key, constraint_name};
 use super::sequence::add_for_column;
 use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
-use crate::exec::{Batch, Cx, Queries};
+use crate::exec::Cx;
 use crate::index::{create, drop_index};
 use crate::place::Places;
-use crate::statement::{Plan, plan};
-use crate::write::{Returning, run_insert};
 
 /// CREATE TABLE.
 pub async fn create_table(
@@ -34,13 +33,13 @@ pub async fn create_table(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
-    const TAG: &str = "CREATE TABLE";
+    let tag = statement.tag();
     if ddl
         .snapshot
         .relation_exists(&statement.schema, &statement.name)
     {
         exists(&statement.name, statement.if_not_exists, ddl)?;
-        return Ok(TAG);
+        return Ok(tag);
     }
     check_not_type(&statement.schema, &statement.name, ddl)?;
     let mut changes = Changes::begin(cx, ddl).await?;
@@ -62,6 +61,7 @@ pub async fn create_table(
             },
         }),
         family: family_of(statement),
+        materialized: statement.materialized.clone(),
         rules: TableRules::default(),
         version,
         guards: Guards::create(cx.tx, id, version).await?,
@@ -103,10 +103,10 @@ pub async fn create_table(
     let object = Object::new(ObjectKind::Table, table.id);
     claim(object, &table.schema, cx, ddl).await?;
     changes.finish(cx, ddl).await?;
-    if let Some(select) = &statement.source {
+    if let Some(select) = statement.source.as_ref().filter(|_| statement.with_data) {
         ddl.rows = Some(Box::pin(fill(&table, select, cx)).await?);
     }
-    Ok(TAG)
+    Ok(tag)
 }
 
 /// What a new table is among partitioned tables and partitions.
@@ -127,7 +127,7 @@ fn family_of(statement: &CreateTable) -> Option<Box<Family>> {
 }
 
 /// Puts the rows of a query into a new table; how many there are.
-async fn fill(table: &TableDef, select: &Select, cx: &mut Cx<'_>) -> Result<u64, Halt> {
+pub async fn fill(table: &TableDef, select: &Select, cx: &mut Cx<'_>) -> Result<u64, Halt> {
     let columns = table.columns.iter().enumerate();
     let row = columns.map(|(slot, column)| Expr::column(column.ty, slot));
     let filling = Statement::Insert(Box::new(Insert {
@@ -140,14 +140,7 @@ async fn fill(table: &TableDef, select: &Select, cx: &mut Cx<'_>) -> Result<u64,
         integrity: Integrity::default(),
         returning: Vec::new(),
     }));
-    let Ok(Plan::Insert(plan)) = plan(filling) else {
-        return Err(SqlError::internal("an INSERT without a plan").into());
-    };
-    let queries = plan.queries.as_ref();
-    cx.queries = queries.map(|queries| Box::new(Queries::new(queries, cx.params)));
-    let filled = run_insert(&plan, cx, &mut Returning::Keep(Batch::new(0))).await;
-    cx.queries = None;
-    filled
+    run_now(filling, cx).await
 }
 
 /// CREATE INDEX.

@@ -27,16 +27,19 @@ pub async fn drop_table(
     cx: &mut Cx<'_>,
     ddl: &mut DdlCx<'_>,
 ) -> Result<&'static str, Halt> {
-    const TAG: &str = "DROP TABLE";
-    missing(&statement.missing, "table", ddl);
+    let what = match statement.materialized {
+        true => "materialized view",
+        false => "table",
+    };
+    missing(&statement.missing, what, ddl);
     if statement.tables.is_empty() {
-        return Ok(TAG);
+        return Ok(statement.tag());
     }
     let mut changes = Changes::begin(cx, ddl).await?;
     let tables = (statement.tables.as_slice(), statement.cascade);
     drop_tables(tables, &[], cx, ddl, &mut changes).await?;
     changes.finish(cx, ddl).await?;
-    Ok(TAG)
+    Ok(statement.tag())
 }
 
 /// Drops tables with all that is theirs, but for views that are `gone` already.
@@ -70,20 +73,32 @@ pub async fn drop_tables(
         }
     }
     for table in tables {
-        if !guard_table(cx.tx, table).await? {
-            return Err(Halt::Stale);
-        }
-        check_settled(cx, table)?;
-        if !table.is_parent() {
-            free_rows(cx, table).await?;
-            for index in &table.indexes {
-                index::drop_index(cx.tx, index).await?;
-            }
-        }
-        let owned = table.columns.iter().filter_map(|c| c.more.sequence);
-        drop_owned(owned, cx, ddl).await?;
-        ddl.catalog.remove_table(cx.tx, table).await?;
+        remove_table(table, cx, ddl, changes).await?;
     }
+    Ok(())
+}
+
+/// Removes a table that nothing needs any more, with its rows, its trees and its sequences.
+pub async fn remove_table(
+    table: &TableDef,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    if !guard_table(cx.tx, table).await? {
+        return Err(Halt::Stale);
+    }
+    check_settled(cx, table)?;
+    if !table.is_parent() {
+        free_rows(cx, table).await?;
+        for index in &table.indexes {
+            index::drop_index(cx.tx, index).await?;
+        }
+    }
+    let owned = table.columns.iter().filter_map(|c| c.more.sequence);
+    drop_owned(owned, cx, ddl).await?;
+    ddl.catalog.remove_table(cx.tx, table).await?;
+    changes.forget(table.id);
     Ok(())
 }
 
@@ -215,12 +230,7 @@ pub async fn truncate(
     for table in &tables {
         let mut emptied = changes.take(cx, table).await?.clone();
         if !table.is_parent() {
-            free_rows(cx, table).await?;
-            let places = Places::with(table);
-            for index in &mut emptied.indexes {
-                index::drop_index(cx.tx, index).await?;
-                index.roots = index::create(cx.tx, table, index, &places).await?;
-            }
+            empty(cx, &mut emptied).await?;
         }
         if statement.restart {
             let owned = table.columns.iter().filter_map(|c| c.more.sequence);
@@ -260,6 +270,18 @@ fn check_not_referenced(
     .hint(format!(
         "Truncate table \"{child}\" at the same time, or use TRUNCATE ... CASCADE."
     )))
+}
+
+/// Gives a table new, empty trees.
+pub async fn empty(cx: &mut Cx<'_>, table: &mut TableDef) -> Result<(), Halt> {
+    free_rows(cx, table).await?;
+    let before = table.clone();
+    let places = Places::with(&before);
+    for index in &mut table.indexes {
+        index::drop_index(cx.tx, index).await?;
+        index.roots = index::create(cx.tx, &before, index, &places).await?;
+    }
+    Ok(())
 }
 
 async fn free_rows(cx: &mut Cx<'_>, table: &TableDef) -> Result<(), Halt> {

@@ -8,6 +8,7 @@ mod create;
 mod drop;
 mod family;
 mod grant;
+mod materialized;
 mod membership;
 mod names;
 mod ownership;
@@ -122,6 +123,7 @@ async fn carry_out(
         Statement::DropSequence(drop) => sequence::drop_sequence(drop, cx, ddl).await,
         Statement::CreateView(create) => view::create_view(create, cx, ddl).await,
         Statement::DropView(drop) => view::drop_view(drop, cx, ddl).await,
+        Statement::RefreshView(refresh) => materialized::refresh(refresh, cx, ddl).await,
         Statement::CreateEnum(create) => user_type::create_enum(create, cx, ddl).await,
         Statement::AlterType(alter) => user_type::alter_type(alter, cx, ddl).await,
         Statement::DropType(drop) => user_type::drop_type(drop, cx, ddl).await,
@@ -146,10 +148,10 @@ async fn carry_out(
 /// The command name of a statement for [`run_ddl`]; `None` for any other.
 pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
     Some(match statement {
-        Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::CreateTable(create) => create.tag(),
         Statement::CreateIndex(_) => "CREATE INDEX",
         Statement::AlterTable(alter) => alter.tag(),
-        Statement::DropTable(_) => "DROP TABLE",
+        Statement::DropTable(drop) => drop.tag(),
         Statement::DropIndex(_) => "DROP INDEX",
         Statement::Truncate(_) => "TRUNCATE TABLE",
         Statement::CreateSequence(_) => "CREATE SEQUENCE",
@@ -157,6 +159,7 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         Statement::DropSequence(_) => "DROP SEQUENCE",
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::DropView(_) => "DROP VIEW",
+        Statement::RefreshView(_) => "REFRESH MATERIALIZED VIEW",
         Statement::CreateEnum(_) => "CREATE TYPE",
         Statement::AlterType(_) => "ALTER TYPE",
         Statement::DropType(_) => "DROP TYPE",

@@ -13,7 +13,7 @@ use fencepost_sql::stop::Halt;
 use super::authorize::Asker;
 use super::changes::Changes;
 use super::ownership::claim;
-use super::view::drop_views;
+use super::view::{drop_views, remove_views, shown};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -219,8 +219,8 @@ pub async fn drop_routines(
 ) -> Result<(), Halt> {
     for routine in routines {
         let calls = |text: &str| parser::calls(text, &routine.name);
-        let views = ddl.snapshot.views().filter(|view| calls(&view.text));
-        let views: Vec<Arc<ViewDef>> = views.cloned().collect();
+        let mut views: Vec<Arc<ViewDef>> = ddl.snapshot.queries();
+        views.retain(|view| calls(&view.text) && !gone.contains(&view.id));
         let tables: Vec<Arc<TableDef>> = ddl
             .snapshot
             .tables()
@@ -244,7 +244,7 @@ pub async fn drop_routines(
                 .hint("Use DROP ... CASCADE to drop the dependent objects too.")
             };
             if let Some(view) = views.first() {
-                return Err(needed(format!("view {}", view.name)).into());
+                return Err(needed(shown(view, ddl)).into());
             }
             if let Some((table, trigger)) = triggered.first().and_then(|table| {
                 let mut own = table.rules.triggers.iter();
@@ -258,12 +258,8 @@ pub async fn drop_routines(
                 return Err(needed(what).into());
             }
         }
-        for view in drop_views(&views, true, ddl)? {
-            for table in &view.tables {
-                changes.by_id(cx, ddl, *table).await?;
-            }
-            ddl.catalog.remove_view(cx.tx, &view).await?;
-        }
+        let going = drop_views(&views, true, ddl)?;
+        remove_views(&going, gone, cx, ddl, changes).await?;
         for table in tables {
             let taken = changes.take(cx, &table).await?;
             for column in &mut taken.columns {

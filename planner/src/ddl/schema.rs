@@ -16,7 +16,7 @@ use super::ownership::{claim_for, role_of};
 use super::routine::drop_routines;
 use super::sequence::remove;
 use super::user_type::drop_types;
-use super::view::drop_views;
+use super::view::{drop_views, remove_views};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 
@@ -112,20 +112,13 @@ pub async fn drop_schema(
         if let (Some(first), false) = (first, statement.cascade) {
             return Err(needed(name, &first).into());
         }
-        let mut gone = Vec::new();
-        for view in drop_views(&views, true, ddl)? {
-            for table in view
-                .tables
-                .iter()
-                .filter(|id| tables.iter().all(|t| t.id != **id))
-            {
-                changes.by_id(cx, ddl, *table).await?;
-            }
-            ddl.catalog.remove_view(cx.tx, &view).await?;
-            gone.push(view.id);
-        }
+        let all: Vec<u32> = tables.iter().map(|table| table.id).collect();
+        let going = drop_views(&views, true, ddl)?;
+        remove_views(&going, &all, cx, ddl, &mut changes).await?;
+        let mut gone: Vec<u32> = going.iter().map(|view| view.id).collect();
+        tables.retain(|table| !gone.contains(&table.id));
         drop_tables((&tables, true), &gone, cx, ddl, &mut changes).await?;
-        gone.extend(tables.iter().map(|table| table.id));
+        gone.extend(all);
         drop_routines((&routines, true), &gone, cx, ddl, &mut changes).await?;
         drop_types((&types, true), &gone, cx, ddl, &mut changes).await?;
         for sequence in sequences {
@@ -144,7 +137,7 @@ fn first_of(
 ) -> Option<String> {
     let table = tables
         .first()
-        .map(|t| format!("table {}.{}", t.schema, t.name));
+        .map(|t| format!("{} {}.{}", t.kind_name(), t.schema, t.name));
     let view = || {
         views
             .first()

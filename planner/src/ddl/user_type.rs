@@ -19,7 +19,7 @@ use fencepost_sql::types::enums::{EnumDef, LABEL_BYTES_MAX, Label};
 use super::alter::drop_column;
 use super::changes::Changes;
 use super::ownership::claim;
-use super::view::{drop_views, touch};
+use super::view::{drop_views, remove_views, shown};
 use super::{DdlCx, Notice};
 use crate::exec::Cx;
 use crate::index;
@@ -358,7 +358,8 @@ pub async fn drop_types(
     let mut told = Vec::new();
     for ty in types {
         for table in ddl.snapshot.tables() {
-            for at in columns_of(&table, ty).filter(|_| !is_gone(table.id)) {
+            let goes = is_gone(table.id) || table.materialized.is_some();
+            for at in columns_of(&table, ty).filter(|_| !goes) {
                 let column = quote_ident(&table.columns[at].name);
                 let column = format!("column {column} of table {}", quote_ident(&table.name));
                 told.push((column, ty));
@@ -367,35 +368,30 @@ pub async fn drop_types(
     }
     let first = types[0].clone();
     told.extend(lost.iter().map(|lost| (lost.to_string(), &first)));
-    let reads = |view: &&Arc<ViewDef>| {
+    let reads = |view: &Arc<ViewDef>| {
         let mut names = types.iter();
         names.any(|ty| {
             let mut columns = view.columns.iter();
             view.types.contains(&ty.id) || columns.any(|(_, of)| is_of(of.oid(), ty))
         })
     };
-    let views = ddl.snapshot.views().filter(|view| !is_gone(view.id));
-    let mut views: Vec<Arc<ViewDef>> = views.filter(reads).cloned().collect();
-    views.sort_by_key(|view| view.id);
-    let of_views = views
-        .iter()
-        .map(|view| (format!("view {}", quote_ident(&view.name)), &first));
+    let mut views = ddl.snapshot.queries();
+    views.retain(|view| !is_gone(view.id) && reads(view));
+    let of_views = views.iter().map(|view| (shown(view, ddl), &first));
     told.extend(of_views.collect::<Vec<_>>());
     if !told.is_empty() && !cascade {
         return Err(needed(&first, &told).into());
     }
     tell(&told, ddl);
     let mut dropped = gone.to_vec();
-    for view in drop_views(&views, true, ddl)? {
-        touch(&view, cx, ddl, changes).await?;
-        ddl.catalog.remove_view(cx.tx, &view).await?;
-        dropped.push(view.id);
-    }
+    let going = drop_views(&views, true, ddl)?;
+    remove_views(&going, gone, cx, ddl, changes).await?;
+    dropped.extend(going.iter().map(|view| view.id));
     for lost in &lost {
         lose(lost, cx, changes).await?;
     }
     for table in ddl.snapshot.tables() {
-        if !is_gone(table.id) {
+        if !dropped.contains(&table.id) {
             drop_columns(&table, types, &dropped, cx, ddl, changes).await?;
         }
     }

@@ -9,6 +9,7 @@ use fencepost_sql::stop::Halt;
 
 use super::changes::Changes;
 use super::create::exists;
+use super::drop::remove_table;
 use super::ownership::claim;
 use super::user_type::check_not_type;
 use super::{DdlCx, Notice};
@@ -83,15 +84,13 @@ pub async fn drop_view(
             .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
     }
     let mut changes = Changes::begin(cx, ddl).await?;
-    for view in drop_views(&statement.views, statement.cascade, ddl)? {
-        touch(&view, cx, ddl, &mut changes).await?;
-        ddl.catalog.remove_view(cx.tx, &view).await?;
-    }
+    let going = drop_views(&statement.views, statement.cascade, ddl)?;
+    remove_views(&going, &[], cx, ddl, &mut changes).await?;
     changes.finish(cx, ddl).await?;
     Ok("DROP VIEW")
 }
 
-/// These views, and those that read them; an error where there are such and not all go.
+/// These views, and those that read them, also materialized ones; an error where there are such and not all go.
 pub fn drop_views(
     views: &[Arc<ViewDef>],
     cascade: bool,
@@ -100,24 +99,40 @@ pub fn drop_views(
     let mut going: Vec<Arc<ViewDef>> = views.to_vec();
     going.sort_by_key(|view| view.id);
     going.dedup_by_key(|view| view.id);
-    let goes = |going: &[Arc<ViewDef>], id: u32| going.iter().any(|view| view.id == id);
+    let all = ddl.snapshot.queries();
     let mut next = 0;
     while next < going.len() {
         let view = Arc::clone(&going[next]);
-        let mut dependents: Vec<_> = ddl.snapshot.views().cloned().collect();
-        dependents.retain(|other| other.views.contains(&view.id) && !goes(&going, other.id));
-        dependents.sort_by_key(|other| other.id);
-        if let (Some(other), false) = (dependents.first(), cascade) {
-            let on = format!("view {}", view.name);
-            return Err(needed(&on, &other.name));
-        }
-        for other in dependents {
-            tell_cascade(&other, ddl);
-            going.push(other);
-        }
+        let (id, on) = (view.id, shown(&view, ddl));
+        add_readers((id, &on), &[], cascade, (&all, &mut going), ddl)?;
         next += 1;
     }
     Ok(going)
+}
+
+/// Adds those of `all` that read what has an oid and is not among those `gone`.
+fn add_readers(
+    (id, on): (u32, &str),
+    gone: &[u32],
+    cascade: bool,
+    (all, going): (&[Arc<ViewDef>], &mut Vec<Arc<ViewDef>>),
+    ddl: &mut DdlCx<'_>,
+) -> Result<(), SqlError> {
+    for other in all {
+        let goes = gone.contains(&other.id) || going.iter().any(|view| view.id == other.id);
+        if goes || !other.reads(id) {
+            continue;
+        }
+        let shown = shown(other, ddl);
+        if !cascade {
+            return Err(needed(on, &shown));
+        }
+        let message = format!("drop cascades to {shown}");
+        ddl.notices
+            .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        going.push(Arc::clone(other));
+    }
+    Ok(())
 }
 
 /// Drops the views of tables that go, but for those `gone` already, or says that they are needed.
@@ -128,31 +143,46 @@ pub async fn drop_views_of(
     ddl: &mut DdlCx<'_>,
     changes: &mut Changes,
 ) -> Result<(), Halt> {
-    let mut gone = gone.to_vec();
+    let ids: Vec<u32> = tables.iter().map(|table| table.id).collect();
+    let gone = [gone, &ids].concat();
+    let all = ddl.snapshot.queries();
+    let mut going: Vec<Arc<ViewDef>> = Vec::new();
     for table in tables {
-        for view in ddl.snapshot.views_of(table.id) {
-            if gone.contains(&view.id) {
-                continue;
-            }
-            if !cascade {
-                let on = format!("table {}", table.name);
-                return Err(needed(&on, &view.name).into());
-            }
-            gone.push(view.id);
-            tell_cascade(&view, ddl);
-            for other in &view.tables {
-                if !tables.iter().any(|table| table.id == *other) {
-                    changes.by_id(cx, ddl, *other).await?;
-                }
-            }
-            ddl.catalog.remove_view(cx.tx, &view).await?;
+        let on = format!("{} {}", table.kind_name(), table.name);
+        add_readers((table.id, &on), &gone, cascade, (&all, &mut going), ddl)?;
+    }
+    let mut next = 0;
+    while let Some(view) = going.get(next).cloned() {
+        let on = shown(&view, ddl);
+        add_readers((view.id, &on), &gone, cascade, (&all, &mut going), ddl)?;
+        next += 1;
+    }
+    remove_views(&going, &ids, cx, ddl, changes).await
+}
+
+/// Removes views, also materialized ones. What was planned over them is planned again, but for tables that `go`.
+pub async fn remove_views(
+    views: &[Arc<ViewDef>],
+    go: &[u32],
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    for view in views {
+        let goes = |id: &u32| go.contains(id) || views.iter().any(|other| other.id == *id);
+        for table in view.tables.iter().filter(|id| !goes(id)) {
+            changes.by_id(cx, ddl, *table).await?;
+        }
+        match ddl.snapshot.table_by_id(view.id)? {
+            Some(table) => Box::pin(remove_table(&table, cx, ddl, changes)).await?,
+            None => ddl.catalog.remove_view(cx.tx, view).await?,
         }
     }
     Ok(())
 }
 
 /// What is planned over the view is planned again.
-pub async fn touch(
+async fn touch(
     view: &ViewDef,
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,
@@ -162,6 +192,13 @@ pub async fn touch(
         changes.by_id(cx, ddl, *table).await?;
     }
     Ok(())
+}
+
+/// A view as messages name it.
+pub fn shown(view: &ViewDef, ddl: &DdlCx<'_>) -> String {
+    let table = ddl.snapshot.table_by_id(view.id).ok().flatten();
+    let kind = table.map_or("view", |table| table.kind_name());
+    format!("{kind} {}", view.name)
 }
 
 /// OR REPLACE may add columns behind those that are there, and change nothing of them.
@@ -186,18 +223,12 @@ fn check_replaceable(old: &ViewDef, new: &CreateView) -> Result<(), SqlError> {
     Ok(())
 }
 
-fn tell_cascade(view: &ViewDef, ddl: &mut DdlCx<'_>) {
-    let message = format!("drop cascades to view {}", view.name);
-    ddl.notices
-        .push(Notice::new(SqlState::SUCCESSFUL_COMPLETION, message));
-}
-
 /// 2BP01
-fn needed(on: &str, view: &str) -> SqlError {
+fn needed(on: &str, dependent: &str) -> SqlError {
     SqlError::new(
         SqlState::DEPENDENT_OBJECTS,
         format!("cannot drop {on} because other objects depend on it"),
     )
-    .detail(format!("view {view} depends on {on}"))
+    .detail(format!("{dependent} depends on {on}"))
     .hint("Use DROP ... CASCADE to drop the dependent objects too.")
 }

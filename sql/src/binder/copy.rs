@@ -52,6 +52,20 @@ impl Binder<'_> {
         direction: CopyDirection,
     ) -> Result<(CopySource, Vec<String>), SqlError> {
         let table = self.table_called(schema, name)?;
+        if table.materialized.is_some() {
+            let name = &table.name;
+            return Err(match direction {
+                CopyDirection::In => SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("cannot copy to materialized view \"{name}\""),
+                ),
+                CopyDirection::Out => SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("cannot copy from materialized view \"{name}\""),
+                )
+                .hint("Try the COPY (SELECT ...) TO variant."),
+            });
+        }
         if direction == CopyDirection::Out && table.is_parent() {
             return Err(SqlError::new(
                 SqlState::WRONG_OBJECT_TYPE,

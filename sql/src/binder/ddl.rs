@@ -26,6 +26,11 @@ use crate::catalog::{
 use crate::error::{SqlError, SqlState};
 use crate::parser::index_only;
 
+/// Refuses what are no storage options of PostgreSQL's, which are accepted.
+pub(super) fn check_storage_options(options: &ast::CreateTableOptions) -> Result<(), SqlError> {
+    partition::Options::of(options)?.check_plain()
+}
+
 impl Binder<'_> {
     pub(super) fn create_index(
         &mut self,
@@ -164,7 +169,8 @@ impl Binder<'_> {
         cascade: bool,
     ) -> Result<Statement, SqlError> {
         match object_type {
-            ast::ObjectType::Table => self.drop_tables(if_exists, list, cascade),
+            ast::ObjectType::Table => self.drop_tables((if_exists, cascade), list, false),
+            ast::ObjectType::MaterializedView => self.drop_tables((if_exists, cascade), list, true),
             ast::ObjectType::Index => self.drop_indexes(if_exists, list),
             ast::ObjectType::View => self.drop_views(if_exists, list, cascade),
             other => Err(SqlError::unsupported(format!("DROP {other}"))),
@@ -173,12 +179,24 @@ impl Binder<'_> {
 
     fn drop_tables(
         &mut self,
-        if_exists: bool,
+        (if_exists, cascade): (bool, bool),
         list: &[ast::ObjectName],
-        cascade: bool,
+        materialized: bool,
     ) -> Result<Statement, SqlError> {
+        let what = match materialized {
+            true => "materialized view",
+            false => "table",
+        };
+        let wrong = |shown: &str, hint: &str| {
+            let message = match materialized {
+                true => format!("\"{shown}\" is not a materialized view"),
+                false => format!("\"{shown}\" is not a table"),
+            };
+            Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint(hint))
+        };
         let mut drop = DropTable {
             tables: Vec::new(),
+            materialized,
             cascade,
             missing: Vec::new(),
         };
@@ -187,20 +205,25 @@ impl Binder<'_> {
             let shown = names::shown(schema.as_deref(), &name);
             self.check_schema(schema.as_deref(), if_exists)?;
             match self.catalog.table(schema.as_deref(), &name)? {
+                Some(table) if table.materialized.is_some() != materialized => {
+                    return match materialized {
+                        true => wrong(&shown, "Use DROP TABLE to remove a table."),
+                        false => wrong(
+                            &shown,
+                            "Use DROP MATERIALIZED VIEW to remove a materialized view.",
+                        ),
+                    };
+                }
                 Some(table) if drop.tables.iter().any(|t| t.id == table.id) => {}
                 Some(table) => drop.tables.push(table),
                 None if self.catalog.view(schema.as_deref(), &name)?.is_some() => {
-                    return Err(SqlError::new(
-                        SqlState::WRONG_OBJECT_TYPE,
-                        format!("\"{shown}\" is not a table"),
-                    )
-                    .hint("Use DROP VIEW to remove a view."));
+                    return wrong(&shown, "Use DROP VIEW to remove a view.");
                 }
                 None if if_exists => drop.missing.push(shown),
                 None => {
                     return Err(SqlError::new(
                         SqlState::UNDEFINED_TABLE,
-                        format!("table \"{shown}\" does not exist"),
+                        format!("{what} \"{shown}\" does not exist"),
                     ));
                 }
             }
@@ -245,6 +268,10 @@ impl Binder<'_> {
                 Some(ast::ObjectNamePart::Identifier(ident)) => self.position(ident.span),
                 _ => 0,
             };
+            if table.materialized.is_some() {
+                let message = format!("\"{}\" is not a table", table.name);
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+            }
             if table.is_parent() && self.says_only(position) {
                 return Err(SqlError::new(
                     SqlState::WRONG_OBJECT_TYPE,

@@ -32,7 +32,7 @@ impl Binder<'_> {
         if !item.joins.is_empty() {
             return Err(refused());
         }
-        let table = self.table(name)?;
+        let table = self.changed_table(name)?;
         let alias = alias.as_ref().map(|a| names::fold(&a.name));
         let mut scope = Scope::default();
         let mut leaf = table_leaf(&table, alias, 0);

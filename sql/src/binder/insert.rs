@@ -34,7 +34,7 @@ impl Binder<'_> {
         let ast::TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported("INSERT into what is not a table"));
         };
-        let table = self.table(name)?;
+        let table = self.changed_table(name)?;
         let alias = insert.table_alias.as_ref().map(|a| names::fold(&a.alias));
         let columns = self.insert_columns(&table, &insert.columns)?;
         let reads = self.need_change(&table, Privileges::INSERT);

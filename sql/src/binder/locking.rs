@@ -43,6 +43,15 @@ impl Clause<'_> {
         let all = of.is_empty();
         let mut within = Ok(());
         select.from.for_each_leaf_mut(&mut |leaf| {
+            if let LeafSource::Table(table) = &leaf.source
+                && table.materialized.is_some()
+                && (all || of.contains(&leaf.first_slot))
+            {
+                within = Err(SqlError::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("cannot lock rows in materialized view \"{}\"", table.name),
+                ));
+            }
             if let LeafSource::Subquery(inner) = &mut leaf.source
                 && within.is_ok()
                 && (all || of.contains(&leaf.first_slot))

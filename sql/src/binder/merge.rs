@@ -23,6 +23,12 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("MERGE into what is not a table"));
         };
         let table = self.table(name)?;
+        if table.materialized.is_some() {
+            let message = format!("cannot execute MERGE on relation \"{}\"", table.name);
+            let refused = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
+            let detail = "This operation is not supported for materialized views.";
+            return Err(refused.detail(detail));
+        }
         let alias = alias.as_ref().map(|a| names::fold(&a.name));
         let mut scope = Scope::default();
         let mut leaf = table_leaf(&table, alias, 0);

@@ -31,6 +31,7 @@ mod join;
 mod json;
 mod literal;
 mod locking;
+mod materialized;
 mod merge;
 mod named_args;
 mod names;
@@ -156,6 +157,8 @@ struct Binder<'a> {
     needs: Vec<needs::Need>,
     /// The role that it has to be allowed to; `None` is who asks.
     role: Option<u32>,
+    /// It makes the rows of a materialized view, which nothing else may change.
+    refreshes: bool,
 }
 
 impl<'a> Binder<'a> {
@@ -183,6 +186,7 @@ impl<'a> Binder<'a> {
             subqueries: 0,
             needs: Vec::new(),
             role: None,
+            refreshes: false,
         }
     }
 }
@@ -202,6 +206,7 @@ impl Binder<'_> {
             parser::Statement::Routine(syntax) => self.routine(syntax),
             parser::Statement::Trigger(syntax) => self.trigger(syntax),
             parser::Statement::Security(syntax) => self.security(syntax),
+            parser::Statement::Refresh(syntax) => self.refresh(syntax),
             parser::Statement::Prepare(prepare) => self.prepare(prepare),
             parser::Statement::Explain { options, statement } => Ok(Statement::Explain(Explain {
                 options: *options,

@@ -84,6 +84,15 @@ impl Binder<'_> {
         })
     }
 
+    /// The table of a name, for a statement that changes its rows.
+    pub(super) fn changed_table(&self, name: &ObjectName) -> Result<Arc<TableDef>, SqlError> {
+        let table = self.table(name)?;
+        if !self.refreshes {
+            table.check_changeable()?;
+        }
+        Ok(table)
+    }
+
     /// Stands ONLY before the name at this position?
     pub(super) fn says_only(&self, position: u32) -> bool {
         let before: String = self

@@ -227,6 +227,7 @@ impl Binder<'_> {
                 None => None,
             };
             return Ok(Statement::AlterTable(AlterTable {
+                materialized: false,
                 name: table.name.clone(),
                 table: Some(table),
                 only: false,

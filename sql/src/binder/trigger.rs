@@ -17,6 +17,13 @@ use crate::parser::{self, CreateTrigger, TriggerAction, TriggerSyntax};
 impl Binder<'_> {
     pub(super) fn trigger(&mut self, syntax: &TriggerSyntax) -> Result<Statement, SqlError> {
         let found = self.table_called(syntax.schema.as_deref(), &syntax.table);
+        if let (Ok(table), TriggerAction::Create(_)) = (&found, &syntax.does)
+            && table.materialized.is_some()
+        {
+            let message = format!("relation \"{}\" cannot have triggers", table.name);
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+                .detail("This operation is not supported for materialized views."));
+        }
         let change = match &syntax.does {
             TriggerAction::Create(create) => {
                 let trigger = self.new_trigger(&*found.clone()?, &syntax.name, create)?;
@@ -44,6 +51,7 @@ impl Binder<'_> {
             found => Some(found?),
         };
         Ok(Statement::AlterTable(AlterTable {
+            materialized: false,
             table,
             name: syntax.table.clone(),
             only: false,

@@ -28,7 +28,7 @@ impl Binder<'_> {
         let ast::TableFactor::Table { name, alias, .. } = &update.table.relation else {
             return Err(SqlError::unsupported("UPDATE of what is not a table"));
         };
-        let table = self.table(name)?;
+        let table = self.changed_table(name)?;
         let alias_name = alias.as_ref().map(|a| names::fold(&a.name));
         let mut scope = Scope::default();
         let mut leaf = table_leaf(&table, alias_name.clone(), 0);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::needs::Need;
 use super::path::PathView;
 use super::scope::{Scope, ScopeColumn, ScopeLeaf};
 use super::{Binder, ParamTypes, names};
@@ -34,25 +35,7 @@ impl Binder<'_> {
         alias: Option<String>,
         first_slot: usize,
     ) -> Result<(ScopeLeaf, Select), SqlError> {
-        let query = crate::parser::parse_query(&view.text)?;
-        // Its names are of its schema, whoever reads it, and it sees nothing of what is around.
-        let path = [view.schema.clone(), PUBLIC_SCHEMA.to_owned()];
-        let along = PathView {
-            catalog: self.catalog,
-            path: &path,
-        };
-        let around = (self.cx, self.depth);
-        let mut binder = Binder::of(&view.text, (&along, &path), self.params, around);
-        (binder.outer_slots, binder.subqueries) = (self.outer_slots, self.subqueries);
-        let object = Object::new(ObjectKind::View, view.id);
-        binder.role = self
-            .catalog
-            .security()
-            .map(|security| security.owner(object));
-        let select = binder.query(&query)?;
-        (self.outer_slots, self.subqueries) = (binder.outer_slots, binder.subqueries);
-        let needs = std::mem::take(&mut binder.needs);
-        self.needs.extend(needs);
+        let select = self.query_of(view, ObjectKind::View)?;
         let columns: Vec<ScopeColumn> = view
             .columns
             .iter()
@@ -86,10 +69,39 @@ impl Binder<'_> {
         Ok((leaf, select))
     }
 
+    /// The query of a view, bound for its owner.
+    pub(super) fn query_of(
+        &mut self,
+        view: &ViewDef,
+        kind: ObjectKind,
+    ) -> Result<Select, SqlError> {
+        let query = crate::parser::parse_query(&view.text)?;
+        // Its names are of its schema, whoever reads it, and it sees nothing of what is around.
+        let path = [view.schema.clone(), PUBLIC_SCHEMA.to_owned()];
+        let along = PathView {
+            catalog: self.catalog,
+            path: &path,
+        };
+        let around = (self.cx, self.depth);
+        let mut binder = Binder::of(&view.text, (&along, &path), self.params, around);
+        (binder.outer_slots, binder.subqueries) = (self.outer_slots, self.subqueries);
+        let object = Object::new(kind, view.id);
+        binder.role = self
+            .catalog
+            .security()
+            .map(|security| security.owner(object));
+        let select = binder.query(&query)?;
+        (self.outer_slots, self.subqueries) = (binder.outer_slots, binder.subqueries);
+        let needs = std::mem::take(&mut binder.needs);
+        self.needs.extend(needs);
+        Ok(select)
+    }
+
     pub(super) fn create_view(&mut self, create: &ast::CreateView) -> Result<Statement, SqlError> {
-        let refused = if create.materialized {
-            "CREATE MATERIALIZED VIEW"
-        } else if create.temporary {
+        if create.materialized {
+            return self.create_materialized_view(create);
+        }
+        let refused = if create.temporary {
             "CREATE TEMPORARY VIEW"
         } else if create.or_alter || create.if_not_exists || create.to.is_some() {
             "this form of CREATE VIEW"
@@ -101,6 +113,29 @@ impl Binder<'_> {
         }
         let (schema, name) = names::table_name(&create.name)?;
         let schema = self.schema_for(schema)?;
+        let defined = self.defining_query(
+            create,
+            "CREATE VIEW specifies more column names than columns",
+        )?;
+        Ok(Statement::CreateView(CreateView {
+            schema,
+            name,
+            or_replace: create.or_replace,
+            columns: defined.columns,
+            text: defined.text,
+            tables: defined.tables,
+            views: defined.views,
+            types: defined.types,
+        }))
+    }
+
+    /// The query of a view that is to be, and what it reads; `too_many` is what is said where it is given more names
+    /// than it has columns.
+    pub(super) fn defining_query(
+        &mut self,
+        create: &ast::CreateView,
+        too_many: &str,
+    ) -> Result<Defined, SqlError> {
         let recording = Recording {
             catalog: self.catalog,
             tables: RefCell::default(),
@@ -113,6 +148,7 @@ impl Binder<'_> {
         let mut query = ast::Query::clone(&create.query);
         binder.spell_out(&mut query)?;
         let select = binder.query(&query)?;
+        let needs = std::mem::take(&mut binder.needs);
         if !binder.changes.is_empty() {
             return Err(SqlError::unsupported(
                 "a view whose query changes rows in WITH",
@@ -130,10 +166,7 @@ impl Binder<'_> {
             .map(|target| (target.name.clone(), target.expr.ty))
             .collect();
         if create.columns.len() > columns.len() {
-            return Err(SqlError::new(
-                SqlState::SYNTAX_ERROR,
-                "CREATE VIEW specifies more column names than columns",
-            ));
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, too_many));
         }
         for (column, given) in columns.iter_mut().zip(&create.columns) {
             column.0 = names::fold(&given.name);
@@ -146,16 +179,15 @@ impl Binder<'_> {
                 ));
             }
         }
-        Ok(Statement::CreateView(CreateView {
-            schema,
-            name,
-            or_replace: create.or_replace,
+        Ok(Defined {
             columns,
             text: query.to_string(),
             tables: recording.tables.into_inner(),
             views: recording.views.into_inner(),
             types: recording.types.into_inner(),
-        }))
+            select,
+            needs,
+        })
     }
 
     /// Puts columns in the place of `*` in the select list, as later columns are not the view's.
@@ -227,24 +259,39 @@ impl Binder<'_> {
             self.check_schema(schema.as_deref(), if_exists)?;
             match self.view(name)? {
                 Some(view) => drop.views.push(view),
-                None if self.catalog.table(schema.as_deref(), &plain)?.is_some() => {
-                    return Err(SqlError::new(
-                        SqlState::WRONG_OBJECT_TYPE,
-                        format!("\"{shown}\" is not a view"),
-                    )
-                    .hint("Use DROP TABLE to remove a table."));
-                }
-                None if if_exists => drop.missing.push(shown),
-                None => {
-                    return Err(SqlError::new(
-                        SqlState::UNDEFINED_TABLE,
-                        format!("view \"{shown}\" does not exist"),
-                    ));
-                }
+                None => match self.catalog.table(schema.as_deref(), &plain)? {
+                    Some(table) => {
+                        let hint = match table.materialized {
+                            Some(_) => "Use DROP MATERIALIZED VIEW to remove a materialized view.",
+                            None => "Use DROP TABLE to remove a table.",
+                        };
+                        let message = format!("\"{shown}\" is not a view");
+                        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).hint(hint));
+                    }
+                    None if if_exists => drop.missing.push(shown),
+                    None => {
+                        return Err(SqlError::new(
+                            SqlState::UNDEFINED_TABLE,
+                            format!("view \"{shown}\" does not exist"),
+                        ));
+                    }
+                },
             }
         }
         Ok(Statement::DropView(drop))
     }
+}
+
+/// The query of a view that is to be.
+pub(super) struct Defined {
+    pub(super) columns: Vec<(String, crate::types::Type)>,
+    pub(super) text: String,
+    pub(super) tables: Vec<u32>,
+    pub(super) views: Vec<u32>,
+    pub(super) types: Vec<u32>,
+    pub(super) select: Select,
+    /// What whoever runs it has to be allowed.
+    pub(super) needs: Vec<Need>,
 }
 
 /// Notes which relations are looked up, and found.

@@ -8,7 +8,8 @@ use super::select::Select;
 use super::sequence::NewSequence;
 use super::trigger::Trigger;
 use crate::catalog::{
-    Bound, ColumnDef, IndexColumn, IndexKind, IndexMore, PartitionKey, Referential, TableDef,
+    Bound, ColumnDef, IndexColumn, IndexKind, IndexMore, Materialized, PartitionKey, Referential,
+    TableDef,
 };
 
 /// CREATE TABLE.
@@ -34,8 +35,12 @@ pub struct CreateTable {
     pub sequences: Vec<NewSequence>,
     /// The access method of the primary key: `WITH (index = hash)`.
     pub index_kind: IndexKind,
-    /// AS: the query whose rows it begins with.
+    /// AS: the query that says what its columns are.
     pub source: Option<Box<Select>>,
+    /// WITH DATA: it begins with the rows of that query.
+    pub with_data: bool,
+    /// CREATE MATERIALIZED VIEW.
+    pub materialized: Option<Box<Materialized>>,
     /// PARTITION BY HASH … WITH (partitions = …): its rows are spread over the machines.
     pub partition_by: Option<PartitionBy>,
     /// PARTITION BY: its rows are those of its partitions.
@@ -114,6 +119,8 @@ pub struct NewForeignKey {
 pub struct DropTable {
     /// The tables that exist.
     pub tables: Vec<Arc<TableDef>>,
+    /// They are materialized views.
+    pub materialized: bool,
     /// What depends on them goes, too.
     pub cascade: bool,
     /// The names that do not exist and were allowed not to (IF EXISTS): a notice each.
@@ -157,10 +164,33 @@ pub struct AlterTable {
     pub table: Option<Arc<TableDef>>,
     /// The name as given.
     pub name: String,
+    /// ALTER MATERIALIZED VIEW.
+    pub materialized: bool,
     /// ONLY: what keys are added are not the partitions'.
     pub only: bool,
     /// What to do, in order.
     pub actions: Vec<AlterAction>,
+}
+
+impl CreateTable {
+    /// The command tag, where it does not tell how many rows there are.
+    pub fn tag(&self) -> &'static str {
+        match (&self.materialized, &self.source) {
+            (Some(_), _) => "CREATE MATERIALIZED VIEW",
+            (None, Some(_)) => "CREATE TABLE AS",
+            (None, None) => "CREATE TABLE",
+        }
+    }
+}
+
+impl DropTable {
+    /// The command tag.
+    pub fn tag(&self) -> &'static str {
+        match self.materialized {
+            true => "DROP MATERIALIZED VIEW",
+            false => "DROP TABLE",
+        }
+    }
 }
 
 impl AlterTable {
@@ -170,6 +200,7 @@ impl AlterTable {
             [AlterAction::Trigger(change)] => change.tag(),
             [AlterAction::RenameIndex { .. } | AlterAction::AttachIndex { .. }] => "ALTER INDEX",
             [AlterAction::Comment { .. }] => "COMMENT",
+            _ if self.materialized => "ALTER MATERIALIZED VIEW",
             _ => "ALTER TABLE",
         }
     }

@@ -69,5 +69,5 @@ pub use statement::{ResultColumn, Statement};
 pub use subquery::{Subquery, SubqueryKind};
 pub use trigger::{Trigger, TriggerChange};
 pub use user_type::{AlterType, AlterTypeAction, CreateEnum, DropType};
-pub use view::{CreateView, DropView};
+pub use view::{CreateView, DropView, Refresh, RefreshView};
 pub use window::{Frame, FrameBound, FrameOffset, FrameUnit, WindowCall, WindowFunction};

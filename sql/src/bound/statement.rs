@@ -12,7 +12,7 @@ use super::select::{ColumnOrigin, Select, Target};
 use super::sequence::{AlterSequence, CreateSequence, DropSequence};
 use super::session::{DiscardKind, Explain, ExplainFormat, SetStatement, TransactionModes};
 use super::user_type::{AlterType, CreateEnum, DropType};
-use super::view::{CreateView, DropView};
+use super::view::{CreateView, DropView, RefreshView};
 use crate::notify::{Listening, Notification};
 use crate::types::{Type, TypeKind};
 
@@ -55,6 +55,8 @@ pub enum Statement {
     CreateView(CreateView),
     /// DROP VIEW.
     DropView(DropView),
+    /// REFRESH MATERIALIZED VIEW.
+    RefreshView(RefreshView),
     /// CREATE TYPE … AS ENUM.
     CreateEnum(CreateEnum),
     /// ALTER TYPE.
@@ -250,6 +252,7 @@ impl Statement {
                 | Statement::DropSequence(_)
                 | Statement::CreateView(_)
                 | Statement::DropView(_)
+                | Statement::RefreshView(_)
                 | Statement::CreateEnum(_)
                 | Statement::AlterType(_)
                 | Statement::DropType(_)

@@ -1,8 +1,10 @@
-//! CREATE and DROP VIEW.
+//! CREATE and DROP VIEW, and REFRESH MATERIALIZED VIEW.
 
 use std::sync::Arc;
 
-use crate::catalog::ViewDef;
+use super::select::Select;
+use super::statement::Statement;
+use crate::catalog::{TableDef, ViewDef};
 use crate::types::Type;
 
 /// CREATE VIEW.
@@ -35,4 +37,24 @@ pub struct DropView {
     pub missing: Vec<String>,
     /// What depends on them goes, too.
     pub cascade: bool,
+}
+
+/// REFRESH MATERIALIZED VIEW.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefreshView {
+    /// The materialized view.
+    pub table: Arc<TableDef>,
+    /// How its rows come to be those of its query.
+    pub how: Refresh,
+}
+
+/// What REFRESH MATERIALIZED VIEW does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refresh {
+    /// All rows are made again.
+    Anew(Box<Select>),
+    /// CONCURRENTLY: a DELETE of the rows that are not the query's any more, then an INSERT of those that are new.
+    Concurrently(Box<[Statement; 2]>),
+    /// WITH NO DATA: there are no rows, and nobody may read them.
+    Empty,
 }

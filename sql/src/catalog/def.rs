@@ -21,7 +21,7 @@ use super::rules::{ColumnMore, TableRules};
 use super::security::Security;
 use super::sequence::SequenceDef;
 use super::user_type::TypeDef;
-use super::view::ViewDef;
+use super::view::{Materialized, ViewDef};
 use crate::bound::{Expr, NamedObject};
 use crate::error::SqlError;
 use crate::types::Type;
@@ -53,6 +53,8 @@ pub struct TableDef {
     pub partitioning: Option<Partitioning>,
     /// What it is among partitioned tables and partitions, if it is.
     pub family: Option<Box<Family>>,
+    /// Its query, if it is a materialized view.
+    pub materialized: Option<Box<Materialized>>,
     /// CHECK and FOREIGN KEY constraints.
     pub rules: TableRules,
     /// Raised by each DDL statement that changes the table.

@@ -6,7 +6,7 @@
 //! Tables that are partitioned, or are partitions, are of format 6 (8 with indexes on expressions); all others of format
 //! 5 (7). Tables of format 4 have no triggers; those of format 3 no constraints but their keys either, and plain columns; those
 //! of format 2 one guard besides; those of format 1 no partitions either, and each index has one root. They are still
-//! read. A program that knows less than format 8 refuses it.
+//! read. A program that knows less than format 8 refuses it. A materialized view has its query before all that.
 
 mod about;
 mod bytes;
@@ -31,7 +31,7 @@ use super::partition::{PARTITIONS_MAX, Partitioning, Roots};
 use super::rules::{CheckDef, ColumnMore, ForeignKeyDef, Identity, Referential, TableRules};
 use super::sequence::SequenceDef;
 use super::snapshot::Snapshot;
-use super::view::ViewDef;
+use super::view::{Materialized, ViewDef};
 use crate::binder::{index_condition, index_expression};
 use crate::error::{SqlError, SqlState};
 use crate::row::RowLayout;
@@ -50,6 +50,8 @@ const TABLE_FORMAT_NO_RULES: u8 = 3;
 const TABLE_FORMAT_ONE_GUARD: u8 = 2;
 /// Of tables before there were partitions.
 const TABLE_FORMAT_WHOLE: u8 = 1;
+/// Before the format of a table that is a materialized view: its query.
+const MATERIALIZED: u8 = 0x20;
 /// Most guards of a table.
 const GUARDS_MAX: u32 = 1024;
 const ROLE_FORMAT: u8 = 2;
@@ -73,7 +75,11 @@ pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
     let mut indexes = table.indexes.iter();
     let expressions = indexes.any(|index| !index.more.expressions.is_empty());
     let more = if expressions { WITH_EXPRESSIONS } else { 0 };
-    let mut out = Writer(vec![format + more]);
+    let mut out = Writer(Vec::new());
+    if let Some(query) = &table.materialized {
+        encode_query(query, &mut out);
+    }
+    out.0.push(format + more);
     out.u32(table.id);
     out.text(&table.schema);
     out.text(&table.name);
@@ -110,6 +116,30 @@ pub(super) fn encode_table(table: &TableDef) -> Vec<u8> {
     encode_rules(&table.rules, &mut out);
     trigger::encode(&table.rules.triggers, &mut out);
     out.0
+}
+
+fn encode_query(query: &Materialized, out: &mut Writer) {
+    out.0.push(MATERIALIZED);
+    out.flag(query.populated);
+    out.text(&query.text);
+    out.list(query.tables.iter().copied());
+    out.list(query.views.iter().copied());
+    out.list(query.types.iter().copied());
+}
+
+/// What stands before a table's definition, if it is a materialized view.
+fn read_query(input: &mut Reader<'_>) -> Option<Option<Box<Materialized>>> {
+    if input.0.first() != Some(&MATERIALIZED) {
+        return Some(None);
+    }
+    input.u8()?;
+    Some(Some(Box::new(Materialized {
+        populated: input.flag()?,
+        text: input.text()?,
+        tables: input.list()?,
+        views: input.list()?,
+        types: input.list()?,
+    })))
 }
 
 fn encode_more(column: &ColumnDef, out: &mut Writer) {
@@ -213,6 +243,7 @@ pub(super) fn decode_table(bytes: &[u8], around: &Snapshot) -> Result<TableDef, 
 }
 
 fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
+    let materialized = read_query(input)?;
     let mut format = input.u8()?;
     let expressions = format > TABLE_FORMAT_FAMILY;
     if expressions {
@@ -282,6 +313,7 @@ fn read_table(input: &mut Reader<'_>, around: &Snapshot) -> Option<TableDef> {
         indexes: Vec::new(),
         partitioning,
         family: None,
+        materialized,
         rules: TableRules::default(),
         version,
         guards,

@@ -47,4 +47,4 @@ pub(crate) use store::FIRST_USER_OID;
 pub use store::{Catalog, SUPERUSER_OID};
 pub use trigger::{ConstraintTrigger, Enabled, Event, Events, Timing, TriggerDef};
 pub use user_type::{TypeDef, TypeSet};
-pub use view::ViewDef;
+pub use view::{Materialized, ViewDef};

@@ -142,6 +142,15 @@ impl Snapshot {
         self.views.values()
     }
 
+    /// Every view, and every materialized view as one, in the order in which they were made.
+    pub fn queries(&self) -> Vec<Arc<ViewDef>> {
+        let materialized = self.tables.values().filter_map(|table| table.as_view());
+        let mut all: Vec<_> = materialized.map(Arc::new).collect();
+        all.extend(self.views().cloned());
+        all.sort_by_key(|view| view.id);
+        all
+    }
+
     /// Every sequence.
     pub fn sequences(&self) -> impl Iterator<Item = &Arc<SequenceDef>> {
         self.sequences.values()
@@ -262,7 +271,12 @@ impl Snapshot {
                 })
             }
         };
-        format!("{} {}", object.kind.name(), name.unwrap_or_default())
+        let table = self.by_oid.get(&object.id);
+        let kind = match (object.kind, table) {
+            (ObjectKind::Table, Some(table)) => table.kind_name(),
+            (kind, _) => kind.name(),
+        };
+        format!("{kind} {}", name.unwrap_or_default())
     }
 
     /// Is there an object of this class and oid?
@@ -346,9 +360,8 @@ impl CatalogView for Snapshot {
     }
 
     fn views_of(&self, id: u32) -> Vec<Arc<ViewDef>> {
-        let reading = self.views().filter(|view| view.tables.contains(&id));
-        let mut views: Vec<Arc<ViewDef>> = reading.cloned().collect();
-        views.sort_by_key(|view| view.id);
+        let mut views = self.queries();
+        views.retain(|view| view.tables.contains(&id));
         views
     }
 

@@ -258,10 +258,10 @@ fn trigger_definition(args: &[Value], cx: &EvalContext) -> Outcome {
 fn view_definition(args: &[Value], cx: &EvalContext) -> Outcome {
     let of = oid(args);
     let snapshot = cx.catalog();
-    let view = snapshot.views().find(|view| view.id == of);
+    let view = snapshot.queries().into_iter().find(|view| view.id == of);
     let path = search_path(&*snapshot, cx);
     let shown = |view: &Arc<ViewDef>| format!("{};", pg::view_text(view, &snapshot, &path));
-    Ok(text(view.map(shown)))
+    Ok(text(view.as_ref().map(shown)))
 }
 
 /// The comment on an object of a class, or of any.

@@ -20,6 +20,7 @@ mod dialect;
 mod identity;
 pub(crate) mod lexer;
 mod lift;
+mod materialized;
 mod merge;
 mod partition;
 mod rename;
@@ -39,6 +40,8 @@ pub(crate) use dialect::SYMMETRIC;
 pub use identity::IdentitySyntax;
 pub(crate) use identity::identity_options;
 pub use lift::{Lifted, Literal, lift};
+pub use materialized::RefreshSyntax;
+pub(crate) use materialized::{alters_materialized, data_clause};
 pub use merge::WhenSyntax;
 pub use partition::{PartitionChange, PartitionSyntax};
 pub use rename::calls;
@@ -92,6 +95,8 @@ pub enum Statement {
         /// The query.
         query: Box<Statement>,
     },
+    /// REFRESH MATERIALIZED VIEW.
+    Refresh(Box<RefreshSyntax>),
     /// About functions and procedures.
     Routine(Box<RoutineSyntax>),
     /// About triggers.

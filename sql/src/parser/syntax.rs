@@ -10,7 +10,9 @@ use sqlparser::tokenizer::Token as SqlToken;
 use super::depth::too_deep;
 use super::dialect::Postgres;
 use super::lexer::{Kind, Token, syntax_error};
-use super::{Statement, column_list, identity, merge, partition, position_of, table_query};
+use super::{
+    Statement, column_list, identity, materialized, merge, partition, position_of, table_query,
+};
 use crate::error::{SqlError, SqlState};
 
 /// Brackets are limited before (`depth`); this is for what recurses without them.
@@ -116,6 +118,10 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         blanked.push(tokens[2]);
     }
     blanked.extend(partition::index_only(text, tokens));
+    if let Some((clause, _)) = materialized::data_clause_at(text, tokens) {
+        blanked.extend(&tokens[clause]);
+    }
+    let altered = materialized::altered(text, tokens);
     if let Some(list) = column_list::brackets(text, tokens) {
         blanked.extend(&tokens[list]);
     }
@@ -172,10 +178,18 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         && merged.is_empty()
         && tables.is_empty()
         && target.is_none()
+        && altered.is_none()
     {
         return Ok(Cow::Borrowed(text));
     }
     let mut patched = text.to_owned();
+    if let Some([materialized, view]) = altered {
+        let blanks = " ".repeat(view.end - materialized.start - "table".len());
+        patched.replace_range(
+            materialized.start..view.end,
+            &("TABLE".to_owned() + &blanks),
+        );
+    }
     if let Some(target) = target {
         // A column in the place of the expressions, which are read apart.
         let blanks = " ".repeat(target.len() - 1);

@@ -63,6 +63,10 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
             },
         },
         "copy" => return Ok(Some(Statement::Copy(Box::new(copy::parse(c)?)))),
+        "refresh" => {
+            let syntax = super::materialized::refresh(c)?;
+            return Ok(Some(Statement::Refresh(Box::new(syntax))));
+        }
         "call" => return routine::call(c).map(Some),
         "do" => routine::anonymous(c)?,
         "explain" => return explain::parse(c).map(Some),

@@ -51,7 +51,7 @@ pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
             }
         }
     }
-    for view in around.snapshot.views() {
+    for view in around.snapshot.queries() {
         let rule = (class::RULE, rule_oid(view.id), 0);
         add(rule, (class::RELATION, view.id, 0), INTERNAL);
         for read in view.tables.iter().chain(&view.views) {
@@ -62,7 +62,7 @@ pub fn dependencies(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_rewrite`: each view is a rule.
 pub fn rules(rows: &mut Rows, around: &Around<'_>) {
-    for view in around.snapshot.views() {
+    for view in around.snapshot.queries() {
         rows.add([
             ("oid", Value::Oid(rule_oid(view.id))),
             ("rulename", Value::text("_RETURN")),

@@ -1,5 +1,7 @@
 //! `information_schema`.
 
+use std::sync::Arc;
+
 use super::names::namespaces;
 use super::objects::{expression, is_of_identity, parent_index};
 use super::privileges::owner_name;
@@ -43,6 +45,13 @@ pub fn enabled_roles(rows: &mut Rows, around: &Around<'_>) {
     }
 }
 
+/// The tables of the standard's, which materialized views are not.
+fn standard(around: &Around<'_>) -> Vec<Arc<TableDef>> {
+    let mut tables = around.snapshot.tables();
+    tables.retain(|table| table.materialized.is_none());
+    tables
+}
+
 /// `tables`.
 pub fn tables(rows: &mut Rows, around: &Around<'_>) {
     let mut add = |schema: &str, name: &str, kind: &str, users: bool| {
@@ -63,7 +72,7 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
         };
         add(relation.schema, relation.name, kind, false);
     }
-    for table in around.snapshot.tables() {
+    for table in standard(around) {
         add(&table.schema, &table.name, "BASE TABLE", true);
     }
     for view in around.snapshot.views() {
@@ -231,7 +240,7 @@ pub fn columns(rows: &mut Rows, around: &Around<'_>) {
             add(relation.schema, relation.name, (name, *ty), more);
         }
     }
-    for table in around.snapshot.tables() {
+    for table in standard(around) {
         for column in &table.columns {
             let more = &column.more;
             let default = expression(column).filter(|_| more.generated.is_none());
@@ -271,7 +280,7 @@ fn constraints(
     around: &Around<'_>,
     mut add: impl FnMut(&TableDef, &Constraint<'_>, [(&'static str, Value); 3]),
 ) {
-    for table in around.snapshot.tables() {
+    for table in standard(around) {
         for constraint in Constraint::all(&table) {
             let names = names(around, &table, constraint.name());
             add(&table, &constraint, names);

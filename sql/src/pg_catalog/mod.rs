@@ -122,6 +122,7 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_tables") => views::tables,
         ("pg_catalog", "pg_indexes") => views::indexes,
         ("pg_catalog", "pg_views") => views::views,
+        ("pg_catalog", "pg_matviews") => views::materialized,
         ("pg_catalog", "pg_sequences") => views::sequences,
         ("information_schema", "schemata") => information::schemata,
         ("information_schema", "tables") => information::tables,

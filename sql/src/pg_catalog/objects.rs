@@ -101,7 +101,19 @@ pub fn classes(rows: &mut Rows, around: &Around<'_>) {
                 partition_bound(around.snapshot, &table).map_or(Value::Null, Value::text),
             ),
         ];
-        let kind = if table.is_parent() { "p" } else { "r" };
+        let query = table.materialized.as_deref();
+        let own = own.into_iter().chain([
+            ("relhasrules", Value::Bool(query.is_some())),
+            (
+                "relispopulated",
+                Value::Bool(query.is_none_or(|query| query.populated)),
+            ),
+        ]);
+        let kind = match query {
+            Some(_) => "m",
+            None if table.is_parent() => "p",
+            None => "r",
+        };
         let all = common(table.id, &table.name, kind, table.columns.len());
         rows.add(all.into_iter().chain(own));
         for index in shown(&table) {

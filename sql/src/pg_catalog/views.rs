@@ -1,4 +1,4 @@
-//! `pg_tables`, `pg_indexes`, `pg_views` and `pg_sequences`.
+//! `pg_tables`, `pg_indexes`, `pg_views`, `pg_matviews` and `pg_sequences`.
 
 use super::objects::shown;
 use super::privileges::owner_name;
@@ -23,7 +23,9 @@ pub fn tables(rows: &mut Rows, around: &Around<'_>) {
     for relation in Relation::all().iter().filter(|r| r.kind == "r") {
         add(relation.oid, relation.schema, relation.name, false);
     }
-    for table in around.snapshot.tables() {
+    let mut all = around.snapshot.tables();
+    all.retain(|table| table.materialized.is_none());
+    for table in all {
         let indexed = shown(&table).next().is_some();
         add(table.id, &table.schema, &table.name, indexed);
     }
@@ -57,6 +59,26 @@ pub fn views(rows: &mut Rows, around: &Around<'_>) {
                 owner_name(around.snapshot, ObjectKind::View, view.id),
             ),
             ("definition", Value::text(format!("{};", view.text))),
+        ]);
+    }
+}
+
+/// `pg_matviews`.
+pub fn materialized(rows: &mut Rows, around: &Around<'_>) {
+    for table in around.snapshot.tables() {
+        let Some(query) = table.materialized.as_deref() else {
+            continue;
+        };
+        rows.add([
+            ("schemaname", Value::text(&table.schema)),
+            ("matviewname", Value::text(&table.name)),
+            (
+                "matviewowner",
+                owner_name(around.snapshot, ObjectKind::Table, table.id),
+            ),
+            ("hasindexes", Value::Bool(shown(&table).next().is_some())),
+            ("ispopulated", Value::Bool(query.populated)),
+            ("definition", Value::text(format!("{};", query.text))),
         ]);
     }
 }

@@ -17,7 +17,7 @@ use crate::bound::{
 };
 use crate::catalog::{Enabled, IndexDef, IndexKind, TableDef};
 use crate::error::{SqlError, SqlState};
-use crate::parser::mentions;
+use crate::parser::{alters_materialized, mentions};
 use crate::types::{Type, TypeKind};
 
 impl Binder<'_> {
@@ -26,7 +26,12 @@ impl Binder<'_> {
         alter: &ast::AlterTable,
     ) -> Result<Statement, SqlError> {
         let (schema, name) = names::table_name(&alter.name)?;
+        let materialized = alters_materialized(self.text);
         let table = match self.catalog.table(schema.as_deref(), &name)? {
+            Some(table) if materialized && table.materialized.is_none() => {
+                let message = format!("\"{name}\" is not a materialized view");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+            }
             None if !alter.if_exists => {
                 return Err(names::no_relation(schema.as_deref(), &name));
             }
@@ -35,11 +40,13 @@ impl Binder<'_> {
         let mut actions = Vec::with_capacity(alter.operations.len());
         if let Some(table) = &table {
             let mut working = TableDef::clone(table);
+            check_actions(table, &alter.operations)?;
             for operation in &alter.operations {
                 self.alter_action(&mut working, operation, &mut actions)?;
             }
         }
         Ok(Statement::AlterTable(AlterTable {
+            materialized,
             table,
             name,
             only: alter.only,
@@ -61,6 +68,7 @@ impl Binder<'_> {
         };
         let (_, to) = names::table_name(index_name)?;
         Ok(Statement::AlterTable(AlterTable {
+            materialized: false,
             name: table.name.clone(),
             table: Some(table),
             only: false,
@@ -231,6 +239,8 @@ impl Binder<'_> {
             foreign_keys: Vec::new(),
             sequences: Vec::new(),
             source: None,
+            with_data: true,
+            materialized: None,
             index_kind: IndexKind::BTree,
             partition_by: None,
             partition_key: None,
@@ -516,6 +526,36 @@ impl Binder<'_> {
             }
         }
         Ok(false)
+    }
+}
+
+/// 42809 for what a materialized view lets nobody do.
+fn check_actions(
+    table: &TableDef,
+    operations: &[ast::AlterTableOperation],
+) -> Result<(), SqlError> {
+    use ast::AlterTableOperation as Op;
+    let may = |op: &&Op| {
+        matches!(
+            op,
+            Op::RenameColumn { .. } | Op::RenameTable { .. } | Op::SetOptionsParens { .. }
+        )
+    };
+    match operations.iter().find(|op| !may(op)) {
+        Some(refused) if table.materialized.is_some() => {
+            let text = refused.to_string();
+            let words: Vec<&str> = text.split_whitespace().take(2).collect();
+            Err(SqlError::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!(
+                    "ALTER action {} cannot be performed on relation \"{}\"",
+                    words.join(" "),
+                    table.name
+                ),
+            )
+            .detail("This operation is not supported for materialized views."))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -204,6 +204,10 @@ impl Binder<'_> {
             false => Some(self.table_called(schema.as_deref(), &parent_name)?),
         };
         if let Some(parent) = &parent {
+            if parent.materialized.is_some() {
+                let message = format!("referenced relation \"{parent_name}\" is not a table");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+            }
             check_referenced(parent)?;
         }
         let (list, count) = (&key.referred_columns, columns.len());

@@ -264,6 +264,7 @@ impl Binder<'_> {
         let parent = match self.catalog.table(schema.as_deref(), name)? {
             None if syntax.if_exists => {
                 return Ok(Statement::AlterTable(AlterTable {
+                    materialized: false,
                     table: None,
                     name: name.clone(),
                     only: false,
@@ -307,6 +308,7 @@ impl Binder<'_> {
             }
         };
         Ok(Statement::AlterTable(AlterTable {
+            materialized: false,
             name: parent.name.clone(),
             table: Some(parent),
             only: false,
@@ -446,6 +448,7 @@ impl Binder<'_> {
             return Err(refused("The index definitions do not match.".to_owned()));
         }
         Ok(Statement::AlterTable(AlterTable {
+            materialized: false,
             name: table.name.clone(),
             table: Some(table),
             only: false,

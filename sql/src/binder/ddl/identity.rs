@@ -38,6 +38,7 @@ impl Binder<'_> {
             )
         };
         Ok(Statement::AlterTable(AlterTable {
+            materialized: false,
             name: table.name.clone(),
             table: Some(table),
             only: false,

@@ -53,6 +53,21 @@ impl Options {
     }
 }
 
+impl Options {
+    /// 0A000 where they say how a table is kept.
+    pub(super) fn check_plain(&self) -> Result<(), SqlError> {
+        let plain = self.index_kind == IndexKind::BTree
+            && self.partitions.is_none()
+            && self.colocate_with.is_none();
+        match plain {
+            true => Ok(()),
+            false => Err(SqlError::unsupported(
+                "a materialized view that is spread, or has a hash index for its rows",
+            )),
+        }
+    }
+}
+
 fn bad_option(message: String) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }

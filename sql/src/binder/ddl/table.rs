@@ -12,7 +12,7 @@ use super::text::text_of;
 use crate::bound::{CreateTable, KeyConstraint, NewCheck, NewSequence, SequenceOptions, Statement};
 use crate::catalog::{ColumnDef, ColumnMore, Identity};
 use crate::error::{SqlError, SqlState};
-use crate::parser::{column_list, identity_options};
+use crate::parser::{column_list, data_clause, identity_options};
 use crate::types::{Type, TypeKind};
 
 /// PostgreSQL's limit on the columns of a table.
@@ -43,6 +43,8 @@ impl Binder<'_> {
             foreign_keys: Vec::new(),
             sequences: Vec::new(),
             source: None,
+            with_data: true,
+            materialized: None,
             index_kind: options.index_kind,
             partition_by: None,
             partition_key: None,
@@ -94,6 +96,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("this form of CREATE TABLE AS"));
         }
         let select = self.query(query)?;
+        table.with_data = data_clause(self.text).unwrap_or(true);
         let given = column_list(self.text);
         if given.len() > select.columns().len() {
             return Err(SqlError::new(

@@ -73,6 +73,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type, Option<&str>)]) -> TableDe
         }],
         partitioning: None,
         family: None,
+        materialized: None,
         rules: TableRules::default(),
         version: 1,
         guards: Guards::at([0]).expect("one"),

@@ -35,6 +35,7 @@ fn table() -> TableDef {
         }],
         partitioning: None,
         family: None,
+        materialized: None,
         rules: TableRules::default(),
         version: 9,
         guards: Guards::at([88, 89]).expect("two"),
@@ -308,4 +309,24 @@ fn roots_that_do_not_fit_the_partitions_are_refused() {
     for table in [one_root, none, too_many] {
         assert!(decode_table(&encode_table(&table), &Snapshot::default()).is_err());
     }
+}
+
+#[test]
+fn materialized_views_come_back() {
+    let mut view = table();
+    view.materialized = Some(Box::new(Materialized {
+        text: "SELECT 1".to_owned(),
+        tables: vec![20_000, 20_001],
+        views: vec![20_002],
+        types: Vec::new(),
+        populated: true,
+    }));
+    let bytes = encode_table(&view);
+    let known = Snapshot::default();
+    assert_eq!(decode_table(&bytes, &known).expect("a definition"), view);
+    for end in 0..bytes.len() {
+        assert!(decode_table(&bytes[..end], &known).is_err(), "{end} bytes");
+    }
+    let as_view = view.as_view().expect("a materialized view");
+    assert!(as_view.reads(20_001) && as_view.reads(20_002) && !as_view.reads(view.id));
 }

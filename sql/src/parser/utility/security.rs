@@ -247,9 +247,7 @@ fn changes_owner(c: &Cursor<'_>) -> bool {
 
 fn owner(c: &mut Cursor<'_>) -> Result<SecuritySyntax, SqlError> {
     let kind = match () {
-        () if c.accept_all(&["materialized", "view"]) => {
-            return Err(SqlError::unsupported("ALTER MATERIALIZED VIEW"));
-        }
+        () if c.accept_all(&["materialized", "view"]) => ObjectKind::Table,
         () if c.accept("view") => ObjectKind::View,
         () if c.accept("index") => ObjectKind::Index,
         () if c.sees("language") || c.sees("aggregate") || c.sees("foreign") => {
@@ -309,6 +307,8 @@ fn comment(c: &mut Cursor<'_>) -> Result<SecuritySyntax, SqlError> {
             return Err(SqlError::unsupported("COMMENT ON a constraint of a domain"));
         }
         object(c, ObjectKind::Constraint)?
+    } else if c.accept_all(&["materialized", "view"]) {
+        object(c, ObjectKind::Table)?
     } else if let Some((word, kind)) = kinds.into_iter().find(|(word, _)| c.sees(word)) {
         c.accept(word);
         object(c, kind)?

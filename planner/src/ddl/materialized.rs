@@ -1,0 +1,71 @@
+//! REFRESH MATERIALIZED VIEW, and statements that a DDL statement runs.
+//!
+//! A refresh is a change of the catalog: new trees take the place of the old, and whoever planned with the view plans
+//! again. CONCURRENTLY it changes rows alone, those that are others than before.
+
+use fencepost_sql::bound::{Refresh, RefreshView, Statement};
+use fencepost_sql::catalog::guard_table;
+use fencepost_sql::error::SqlError;
+use fencepost_sql::stop::Halt;
+
+use super::DdlCx;
+use super::changes::Changes;
+use super::create::fill;
+use super::drop::empty;
+use crate::exec::{Batch, Cx, Queries};
+use crate::statement::{Plan, plan};
+use crate::write::{Returning, run_change, run_insert};
+
+/// REFRESH MATERIALIZED VIEW.
+pub async fn refresh(
+    statement: &RefreshView,
+    cx: &mut Cx<'_>,
+    ddl: &mut DdlCx<'_>,
+) -> Result<&'static str, Halt> {
+    const TAG: &str = "REFRESH MATERIALIZED VIEW";
+    if let Refresh::Concurrently(changes) = &statement.how {
+        for change in changes.iter() {
+            Box::pin(run_now(change.clone(), cx)).await?;
+        }
+        return Ok(TAG);
+    }
+    let mut changes = Changes::begin(cx, ddl).await?;
+    let mut table = changes.take(cx, &statement.table).await?.clone();
+    empty(cx, &mut table).await?;
+    if let Some(of) = &mut table.materialized {
+        of.populated = matches!(statement.how, Refresh::Anew(_));
+    }
+    changes.put(table.clone());
+    changes.finish(cx, ddl).await?;
+    if let Refresh::Anew(select) = &statement.how {
+        Box::pin(fill(&table, select, cx)).await?;
+    }
+    Ok(TAG)
+}
+
+/// Runs an INSERT or DELETE; how many rows it was about.
+pub async fn run_now(statement: Statement, cx: &mut Cx<'_>) -> Result<u64, Halt> {
+    let Ok(plan) = plan(statement) else {
+        return Err(SqlError::internal("a statement without a plan").into());
+    };
+    for table in plan.tables() {
+        // One that this transaction has changed has no guard that is older than its own change.
+        if !guard_table(cx.tx, &table.def).await? {
+            return Err(Halt::Stale);
+        }
+    }
+    let queries = match &plan {
+        Plan::Insert(insert) => insert.queries.as_ref(),
+        Plan::Delete(change) => change.queries.as_ref(),
+        _ => return Err(SqlError::internal("neither an INSERT nor a DELETE").into()),
+    };
+    cx.queries = queries.map(|queries| Box::new(Queries::new(queries, cx.params)));
+    let mut returning = Returning::Keep(Batch::new(0));
+    let done = match &plan {
+        Plan::Insert(insert) => run_insert(insert, cx, &mut returning).await,
+        Plan::Delete(change) => run_change(change, cx, &mut returning).await,
+        _ => Ok(0),
+    };
+    cx.queries = None;
+    done
+}
