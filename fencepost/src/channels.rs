@@ -43,10 +43,14 @@ pub struct Notified {
     pub notification: Arc<Notification>,
 }
 
+/// Who listens, by channel.
+type Listeners = HashMap<String, Vec<Weak<Inbox>>>;
+
 /// The sessions of a machine that listen.
 #[derive(Default)]
 pub(crate) struct Channels {
-    listeners: Mutex<HashMap<String, Vec<Weak<Inbox>>>>,
+    /// By database and channel.
+    listeners: Mutex<HashMap<u32, Listeners>>,
 }
 
 /// What a session has been told, and has not taken yet.
@@ -108,8 +112,9 @@ impl Inbox {
 
 impl Channels {
     /// A session listens to these channels from now on.
-    pub fn join(&self, channels: &[String], inbox: &Arc<Inbox>) {
+    pub fn join(&self, database: u32, channels: &[String], inbox: &Arc<Inbox>) {
         let mut listeners = self.listeners.lock();
+        let listeners = listeners.entry(database).or_default();
         for channel in channels {
             let of = listeners.entry(channel.clone()).or_default();
             of.retain(|other| other.strong_count() > 0);
@@ -118,8 +123,11 @@ impl Channels {
     }
 
     /// And to these no more.
-    pub fn leave(&self, channels: &[String], inbox: &Arc<Inbox>) {
-        let mut listeners = self.listeners.lock();
+    pub fn leave(&self, database: u32, channels: &[String], inbox: &Arc<Inbox>) {
+        let mut databases = self.listeners.lock();
+        let Some(listeners) = databases.get_mut(&database) else {
+            return;
+        };
         for channel in channels {
             if let Some(of) = listeners.get_mut(channel) {
                 let gone = |other: &Weak<Inbox>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(inbox));
@@ -129,14 +137,18 @@ impl Channels {
                 }
             }
         }
+        if listeners.is_empty() {
+            databases.remove(&database);
+        }
     }
 
     /// Tells the sessions of this machine.
-    fn tell_here(&self, session: i32, said: &[Arc<Notification>]) {
+    fn tell_here(&self, (database, session): (u32, i32), said: &[Arc<Notification>]) {
         for notification in said {
             let inboxes: Vec<Arc<Inbox>> = {
                 let listeners = self.listeners.lock();
-                let of = listeners.get(&notification.channel);
+                let of = listeners.get(&database);
+                let of = of.and_then(|of| of.get(&notification.channel));
                 of.into_iter().flatten().filter_map(Weak::upgrade).collect()
             };
             let notified = Notified {
@@ -147,15 +159,20 @@ impl Channels {
         }
     }
 
-    /// Tells all sessions of all machines what `session` has said. Done when all machines have heard.
-    pub async fn tell(&self, machine: &Machine, session: i32, said: &[Arc<Notification>]) {
-        self.tell_here(session, said);
+    /// Tells all sessions of the database, on all machines, what `session` has said. Done when all machines have heard.
+    pub async fn tell(
+        &self,
+        machine: &Machine,
+        (database, session): (u32, i32),
+        said: &[Arc<Notification>],
+    ) {
+        self.tell_here((database, session), said);
         if machine.number() == 0 {
             return;
         }
         let members = machine.members().machines.into_iter();
         let others = members.filter(|member| member.id != machine.number());
-        let messages = encode(session, said);
+        let messages = encode((database, session), said);
         let mut calls = Vec::new();
         for member in others {
             for message in &messages {
@@ -172,8 +189,8 @@ impl Channels {
     pub fn serve(self: &Arc<Self>, machine: &Machine) {
         let channels = Arc::clone(self);
         let handler = move |_, message: Vec<u8>, answer: Answer| {
-            if let Some((session, said)) = decode(&message) {
-                channels.tell_here(session, &said);
+            if let Some((from, said)) = decode(&message) {
+                channels.tell_here(from, &said);
             }
             answer.send(&[]);
         };
@@ -184,15 +201,17 @@ impl Channels {
 /// A session that listens, for as long as it is there.
 pub(crate) struct Listener {
     channels: Arc<Channels>,
+    database: u32,
     inbox: Arc<Inbox>,
     joined: Vec<String>,
 }
 
 impl Listener {
     /// It listens to nothing yet.
-    pub fn new(channels: &Arc<Channels>, cancel: &CancelFlag) -> Listener {
+    pub fn new(channels: &Arc<Channels>, database: u32, cancel: &CancelFlag) -> Listener {
         Listener {
             channels: Arc::clone(channels),
+            database,
             inbox: Inbox::new(cancel),
             joined: Vec::new(),
         }
@@ -200,9 +219,9 @@ impl Listener {
 
     /// It listens to some channels from now on, and to others no more.
     pub fn change(&mut self, begun: Vec<String>, over: &[String]) {
-        self.channels.leave(over, &self.inbox);
+        self.channels.leave(self.database, over, &self.inbox);
         self.joined.retain(|channel| !over.contains(channel));
-        self.channels.join(&begun, &self.inbox);
+        self.channels.join(self.database, &begun, &self.inbox);
         self.joined.extend(begun);
     }
 
@@ -214,19 +233,20 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.channels.leave(&self.joined, &self.inbox);
+        self.channels
+            .leave(self.database, &self.joined, &self.inbox);
     }
 }
 
-/// `session (4) | length (4) | channel | length (4) | payload | …`, in several messages where that is long.
-fn encode(session: i32, said: &[Arc<Notification>]) -> Vec<Vec<u8>> {
+/// `database (4) | session (4) | length (4) | channel | length (4) | payload | …`, in several messages where that is long.
+fn encode((database, session): (u32, i32), said: &[Arc<Notification>]) -> Vec<Vec<u8>> {
     let mut messages: Vec<Vec<u8>> = Vec::new();
     for notification in said {
         if messages
             .last()
             .is_none_or(|last| last.len() > MESSAGE_BYTES)
         {
-            messages.push(session.to_le_bytes().to_vec());
+            messages.push([database.to_le_bytes(), session.to_le_bytes()].concat());
         }
         if let Some(message) = messages.last_mut() {
             for text in [&notification.channel, &notification.payload] {
@@ -238,8 +258,10 @@ fn encode(session: i32, said: &[Arc<Notification>]) -> Vec<Vec<u8>> {
     messages
 }
 
-fn decode(message: &[u8]) -> Option<(i32, Vec<Arc<Notification>>)> {
-    let (session, mut rest) = message.split_first_chunk()?;
+fn decode(message: &[u8]) -> Option<((u32, i32), Vec<Arc<Notification>>)> {
+    let (database, rest) = message.split_first_chunk()?;
+    let (session, mut rest) = rest.split_first_chunk()?;
+    let from = (u32::from_le_bytes(*database), i32::from_le_bytes(*session));
     let mut text = || {
         let (length, after) = rest.split_first_chunk()?;
         let (text, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -254,7 +276,7 @@ fn decode(message: &[u8]) -> Option<(i32, Vec<Arc<Notification>>)> {
         let (payload, last) = text()?;
         said.push(Arc::new(Notification { channel, payload }));
         if last {
-            return Some((i32::from_le_bytes(*session), said));
+            return Some((from, said));
         }
     }
 }
@@ -273,15 +295,15 @@ mod tests {
         let said: Vec<_> = (0..100)
             .map(|n| notification("ä", "ö".repeat(n * 39)))
             .collect();
-        let messages = encode(-7, &said);
+        let messages = encode((5, -7), &said);
         assert!(messages.len() > 1);
         let heard = messages.iter().map(|message| {
-            let (session, said) = decode(message).expect("it is whole");
-            assert_eq!(session, -7);
+            let (from, said) = decode(message).expect("it is whole");
+            assert_eq!(from, (5, -7));
             said
         });
         assert_eq!(heard.flatten().collect::<Vec<_>>(), said);
-        for cut in 0..12 {
+        for cut in 0..16 {
             assert_eq!(decode(&messages[0][..cut]), None);
         }
     }
@@ -291,21 +313,22 @@ mod tests {
         let channels = Channels::default();
         let cancel = CancelFlag::default();
         let inbox = Inbox::new(&cancel);
-        channels.join(&["a".into(), "b".into()], &inbox);
+        channels.join(5, &["a".into(), "b".into()], &inbox);
+        channels.join(6, &["c".into()], &inbox);
         let said = ["a", "b", "c"].map(|channel| notification(channel, "x".into()));
-        channels.tell_here(1, &said);
+        channels.tell_here((5, 1), &said);
         assert_eq!(inbox.take().len(), 2);
-        channels.leave(&["a".into()], &inbox);
-        channels.tell_here(1, &said);
+        channels.leave(5, &["a".into()], &inbox);
+        channels.tell_here((5, 1), &said);
         assert_eq!(inbox.take()[0].notification.channel, "b");
         let long = [notification("b", "x".repeat(INBOX_BYTES_MAX / 2))];
-        channels.tell_here(1, &long);
+        channels.tell_here((5, 1), &long);
         assert!(cancel.check().is_ok());
-        channels.tell_here(1, &long);
+        channels.tell_here((5, 1), &long);
         assert!(cancel.check().is_err());
         drop(inbox);
-        channels.tell_here(1, &said);
-        channels.join(&["b".into()], &Inbox::new(&cancel));
-        assert_eq!(channels.listeners.lock()["b"].len(), 1);
+        channels.tell_here((5, 1), &said);
+        channels.join(5, &["b".into()], &Inbox::new(&cancel));
+        assert_eq!(channels.listeners.lock()[&5]["b"].len(), 1);
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
 use fencepost_hashtable::HashTable;
 use fencepost_planner::{TablePlan, chunks_of, read_row};
-use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::catalog::{Catalog, IndexDef, IndexKind, TableDef};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
 use fencepost_sql::functions::eval_predicate;
@@ -88,13 +88,35 @@ impl Check<'_> {
         let owner = self.owner("the root object".to_string());
         self.claim(owner, root);
         self.catalog().await?;
-        let snapshot = self.database.catalog().snapshot(&mut self.tx).await?;
+        let first = self.database.catalog();
+        let all = first.snapshot(&mut self.tx).await?;
+        for database in all.databases() {
+            self.definitions(&first.of(database)).await?;
+        }
+        if all.database_by_id(first.database()).is_none() {
+            // Dropped; what is said of all databases is still there.
+            self.definitions(first).await?;
+        }
+        self.objects();
+        Ok(())
+    }
+
+    /// What one database has.
+    async fn definitions(&mut self, catalog: &Catalog) -> Result<(), Halt> {
+        let tree = catalog.definitions_tree();
+        self.catalog_tree("the catalog of tables", tree).await?;
+        let snapshot = catalog.snapshot(&mut self.tx).await?;
         for table in snapshot.tables() {
             self.table(&table).await?;
         }
         for sequence in snapshot.sequences() {
             let owner = self.owner(format!("sequence {}", sequence.name));
             self.claim(owner, Addr::from_raw(sequence.cell));
+        }
+        for routine in snapshot.all_routines() {
+            let owner = self.owner(format!("function {}", routine.name));
+            let guards = routine.guards.all();
+            guards.for_each(|guard| self.claim(owner, guard));
         }
         for ty in snapshot.types().all() {
             let owner = self.owner(format!("type {}", ty.name));
@@ -106,7 +128,6 @@ impl Check<'_> {
                 ));
             }
         }
-        self.objects();
         Ok(())
     }
 
@@ -133,20 +154,25 @@ impl Check<'_> {
     async fn catalog(&mut self) -> Result<(), Halt> {
         let owner = self.owner("the catalog".to_string());
         self.claim(owner, self.database.catalog().heart());
-        for (what, tree) in self.database.catalog().trees() {
-            let owner = self.owner(format!("the catalog of {what}"));
-            self.tree(owner, tree).await?;
-            let mut batch = ScanBatch::new();
-            let mut cursor = whole(&tree);
-            while cursor.next_batch(&mut self.tx, &mut batch, BATCH).await? {
-                for at in 0..batch.len() {
-                    self.claim(owner, FatPtr::from_words(batch.value(at)).addr);
-                }
-            }
-        }
+        let roles = self.database.catalog().roles_tree();
+        self.catalog_tree("the catalog of roles", roles).await?;
         let owner = self.owner("the outcomes of transactions".to_string());
         let outcomes = self.database.catalog().outcomes().tree();
         self.tree(owner, outcomes).await?;
+        Ok(())
+    }
+
+    /// A tree of definitions, with its rows.
+    async fn catalog_tree(&mut self, what: &str, tree: BTree) -> Result<(), Halt> {
+        let owner = self.owner(what.to_owned());
+        self.tree(owner, tree).await?;
+        let mut batch = ScanBatch::new();
+        let mut cursor = whole(&tree);
+        while cursor.next_batch(&mut self.tx, &mut batch, BATCH).await? {
+            for at in 0..batch.len() {
+                self.claim(owner, FatPtr::from_words(batch.value(at)).addr);
+            }
+        }
         Ok(())
     }
 

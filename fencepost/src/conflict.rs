@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fencepost_btree as btree;
 use fencepost_hashtable::HashTable;
 use fencepost_planner::{TablePlan, key_text, row_at};
-use fencepost_sql::catalog::{IndexDef, IndexKind, TableDef};
+use fencepost_sql::catalog::{Catalog, IndexDef, IndexKind, TableDef};
 use fencepost_sql::settings::Settings;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -36,9 +36,14 @@ pub(crate) struct Known {
 }
 
 /// The object at `addr`; `None` where it is nothing that a client knows, or is gone.
-pub(crate) async fn describe(shared: &Shared, addr: Addr, settings: &Settings) -> Option<Known> {
+pub(crate) async fn describe(
+    shared: &Shared,
+    catalog: &Catalog,
+    addr: Addr,
+    settings: &Settings,
+) -> Option<Known> {
     let mut tx = shared.machine.coordinator().begin(Mode::ReadOnly);
-    let found = find(shared, &mut tx, addr, settings).await;
+    let found = find(catalog, &mut tx, addr, settings).await;
     // There is an error to report already: this is only to say more about it.
     found.ok().flatten()
 }
@@ -77,7 +82,7 @@ async fn shape(tx: &mut Transaction, addr: Addr) -> Result<Option<Shape>, Halt> 
 }
 
 async fn find(
-    shared: &Shared,
+    catalog: &Catalog,
     tx: &mut Transaction,
     addr: Addr,
     settings: &Settings,
@@ -85,11 +90,11 @@ async fn find(
     let Some(shape) = shape(tx, addr).await? else {
         return Ok(None);
     };
-    if addr == shared.catalog.heart() {
+    if addr == catalog.heart() {
         let what = "The definitions of tables".to_owned();
         return Ok(Some(Known { table: 0, what }));
     }
-    for def in shared.catalog.snapshot(tx).await?.tables() {
+    for def in catalog.snapshot(tx).await?.tables() {
         let table = def.id;
         if def.guards.all().any(|guard| guard == addr) {
             let what = format!("The definition of table \"{}\"", def.name);

@@ -1,4 +1,4 @@
-//! What the sessions of a machine count, added up, for `pg_stat_database`, `pg_stat_user_tables`, `pg_stat_conflicts`
+//! What the sessions of a machine count, each database's for itself, added up, for `pg_stat_database`, `pg_stat_user_tables`, `pg_stat_conflicts`
 //! and their kin; and the conflicts that statements meet.
 //!
 //! ```text
@@ -23,6 +23,7 @@ use fencepost_txn::network::call::Answer;
 use foldhash::HashMap;
 use parking_lot::Mutex;
 
+use crate::databases::Databases;
 use crate::services;
 use crate::session::now;
 
@@ -33,9 +34,9 @@ use wire::Request;
 /// Conflicts that are told apart; others are not counted.
 const CONFLICTS_MAX: usize = 2000;
 
-/// The counts of a machine.
+/// The counts of a database on a machine.
+#[derive(Default)]
 pub(crate) struct Tallies {
-    machine: Weak<Machine>,
     /// Of all sessions that there are or were.
     pages: Mutex<Vec<Arc<Pages>>>,
     /// Those that no session has now.
@@ -52,17 +53,6 @@ struct Since {
 }
 
 impl Tallies {
-    /// Nothing yet.
-    pub fn new(machine: &Arc<Machine>) -> Arc<Tallies> {
-        Arc::new(Tallies {
-            machine: Arc::downgrade(machine),
-            pages: Mutex::default(),
-            free: Mutex::default(),
-            since: Mutex::default(),
-            conflicts: Mutex::default(),
-        })
-    }
-
     /// Where a new session counts.
     pub fn begin(&self) -> Counting {
         if let Some(counting) = self.free.lock().pop() {
@@ -94,23 +84,6 @@ impl Tallies {
     pub fn statement_of(&self, timestamp: u64) -> Option<i64> {
         let pages = self.pages.lock();
         pages.iter().find_map(|pages| pages.statement_of(timestamp))
-    }
-
-    /// Answers what peers ask.
-    pub fn serve(self: &Arc<Self>, machine: &Machine) {
-        let tallies = Arc::clone(self);
-        let handler = move |_, request: Vec<u8>, answer: Answer| match Request::decode(&request) {
-            None => {}
-            Some(Request::Totals) => answer.send(&wire::encode_totals(&tallies.here())),
-            Some(Request::Conflicts) => {
-                answer.send(&wire::encode_conflicts(&tallies.conflicts_here()));
-            }
-            Some(Request::Reset(relations)) => {
-                tallies.reset_here(relations.as_deref());
-                answer.send(&[]);
-            }
-        };
-        machine.serve(services::COUNTERS, Arc::new(handler));
     }
 
     /// Everything that was counted here since the machine began.
@@ -157,15 +130,60 @@ impl Tallies {
             }
         }
     }
+}
 
-    /// What all other machines answer, those that do.
-    async fn ask(&self, request: &Request) -> Vec<Vec<u8>> {
+/// The counts, as functions and views know them.
+pub(crate) struct Handle {
+    machine: Weak<Machine>,
+    databases: Arc<Databases>,
+}
+
+impl Handle {
+    /// Those of these databases.
+    pub fn new(machine: &Arc<Machine>, databases: &Arc<Databases>) -> Arc<Handle> {
+        Arc::new(Handle {
+            machine: Arc::downgrade(machine),
+            databases: Arc::clone(databases),
+        })
+    }
+
+    /// Answers what peers ask.
+    pub fn serve(&self, machine: &Machine) {
+        let databases = Arc::clone(&self.databases);
+        let handler = move |_, request: Vec<u8>, answer: Answer| {
+            let Some((database, request)) = Request::decode(&request) else {
+                return;
+            };
+            let served = databases.known(database);
+            let tallies = served.as_ref().map(|served| &served.tallies);
+            match request {
+                Request::Totals => {
+                    let totals = tallies.map(Tallies::here).unwrap_or_default();
+                    answer.send(&wire::encode_totals(&totals));
+                }
+                Request::Conflicts => {
+                    let all = tallies.map(Tallies::conflicts_here).unwrap_or_default();
+                    answer.send(&wire::encode_conflicts(&all));
+                }
+                Request::Reset(relations) => {
+                    if let Some(tallies) = tallies {
+                        tallies.reset_here(relations.as_deref());
+                    }
+                    answer.send(&[]);
+                }
+            }
+        };
+        machine.serve(services::COUNTERS, Arc::new(handler));
+    }
+
+    /// What of a database all other machines answer, those that do.
+    async fn ask(&self, database: u32, request: &Request) -> Vec<Vec<u8>> {
         let Some(machine) = self.machine.upgrade().filter(|m| m.number() != 0) else {
             return Vec::new();
         };
         let members = machine.members().machines.into_iter();
         let others = members.filter(|member| member.id != machine.number());
-        let request = request.encode();
+        let request = request.encode(database);
         let ask = |id| machine.call(MachineId(id), services::COUNTERS, &request);
         let calls: Vec<_> = others.map(|member| ask(member.id)).collect();
         let mut answers = Vec::new();
@@ -174,22 +192,25 @@ impl Tallies {
         }
         answers
     }
-}
 
-/// The counts, as functions and views know them.
-pub(crate) struct Handle(pub(crate) Arc<Tallies>);
+    /// What a database has counted here, if it is open.
+    fn here<T: Default>(&self, database: u32, of: impl Fn(&Tallies) -> T) -> T {
+        let served = self.databases.known(database);
+        served.map_or_else(T::default, |served| of(&served.tallies))
+    }
+}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "counts of {} sessions", self.0.pages.lock().len())
+        write!(f, "the counts of all databases")
     }
 }
 
 impl Counters for Handle {
-    fn totals(&self) -> Asked<'_, Totals> {
+    fn totals(&self, database: u32) -> Asked<'_, Totals> {
         Box::pin(async move {
-            let mut totals = self.0.here();
-            for answer in self.0.ask(&Request::Totals).await {
+            let mut totals = self.here(database, Tallies::here);
+            for answer in self.ask(database, &Request::Totals).await {
                 let Some(other) = wire::decode_totals(&answer) else {
                     continue;
                 };
@@ -203,11 +224,11 @@ impl Counters for Handle {
         })
     }
 
-    fn conflicts(&self) -> Asked<'_, Vec<(ConflictKey, ConflictCount)>> {
+    fn conflicts(&self, database: u32) -> Asked<'_, Vec<(ConflictKey, ConflictCount)>> {
         Box::pin(async move {
-            let mut all: HashMap<ConflictKey, ConflictCount> =
-                self.0.conflicts_here().into_iter().collect();
-            for answer in self.0.ask(&Request::Conflicts).await {
+            let here = self.here(database, Tallies::conflicts_here);
+            let mut all: HashMap<ConflictKey, ConflictCount> = here.into_iter().collect();
+            for answer in self.ask(database, &Request::Conflicts).await {
                 for (key, other) in wire::decode_conflicts(&answer).unwrap_or_default() {
                     let count = all.entry(key).or_default();
                     count.met += other.met;
@@ -220,13 +241,13 @@ impl Counters for Handle {
     }
 
     fn machine(&self) -> Option<Arc<Machine>> {
-        self.0.machine.upgrade()
+        self.machine.upgrade()
     }
 
-    fn reset(&self, relations: Option<Vec<u32>>) -> Asked<'_, ()> {
+    fn reset(&self, database: u32, relations: Option<Vec<u32>>) -> Asked<'_, ()> {
         Box::pin(async move {
-            self.0.reset_here(relations.as_deref());
-            self.0.ask(&Request::Reset(relations)).await;
+            self.here(database, |tallies| tallies.reset_here(relations.as_deref()));
+            self.ask(database, &Request::Reset(relations)).await;
             Ok(())
         })
     }
@@ -238,19 +259,9 @@ mod tests {
 
     use super::*;
 
-    fn tallies() -> Arc<Tallies> {
-        Arc::new(Tallies {
-            machine: Weak::new(),
-            pages: Mutex::default(),
-            free: Mutex::default(),
-            since: Mutex::default(),
-            conflicts: Mutex::default(),
-        })
-    }
-
     #[test]
     fn what_ended_sessions_counted_stays_until_it_begins_anew() {
-        let tallies = tallies();
+        let tallies = Tallies::default();
         let (mut a, mut b) = (tallies.begin(), tallies.begin());
         a.of(7).add(Count::Inserted, 2);
         b.of(7).add(Count::Inserted, 3);
@@ -272,7 +283,7 @@ mod tests {
 
     #[test]
     fn conflicts_are_counted_by_kind() {
-        let tallies = tallies();
+        let tallies = Tallies::default();
         let key = ConflictKey {
             table: 5,
             ..ConflictKey::default()

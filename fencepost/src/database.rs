@@ -1,4 +1,4 @@
-//! A database: one machine, its catalog, and what its sessions share.
+//! A machine of a database system: its databases, and what all of its sessions share.
 
 use std::future::Future;
 use std::path::Path;
@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use fencepost_sql::catalog::{Catalog, CatalogView, RoleDef, Snapshot};
+use fencepost_sql::catalog::acl::Privileges;
+use fencepost_sql::catalog::{
+    Catalog, CatalogView, DatabaseDef, Object, ObjectKind, RoleDef, Security, Snapshot,
+};
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::sequences::Ranges;
 use fencepost_sql::stop::Halt;
 use fencepost_txn::{Machine, MachineId, MachineOptions, Mode, Outcome};
 use pollster::FutureExt;
@@ -17,47 +19,41 @@ use pollster::FutureExt;
 use crate::advisory::Advisory;
 use crate::alarm::Alarm;
 use crate::blocking::BlockingSession;
-use crate::cache::PlanCache;
 use crate::cancels::Cancels;
 use crate::channels::Channels;
 use crate::cluster::{Cluster, Joined};
-use crate::counters::{self, Tallies};
+use crate::counters;
+use crate::databases::{Databases, Served};
 use crate::error::{Error, OpenError};
 use crate::options::{Durability, Options};
 use crate::saves::{Loaded, Saver};
-use crate::session::{Session, SessionOptions, now};
+use crate::session::{ATTEMPTS_MAX, Session, SessionOptions, back_off, now};
 use crate::sessions::Register;
 use crate::ship::{Ship, Shipped};
-use crate::statistics::Statistics;
 
-/// The one database of a machine, by its SQL name.
+/// The first database, by its SQL name.
 pub const DATABASE_NAME: &str = "postgres";
 
 /// How long a text waits for the newest catalog before it is bound with the newest that is known. What is
 /// planned with an older one is planned again when it runs.
 const CATALOG_PATIENCE: Duration = Duration::from_millis(100);
 
-/// An open database. Clones are handles on the same one; the last to go closes it.
+/// Open databases of one machine. Clones are handles on the same one; the last to go closes it.
 #[derive(Clone)]
 pub struct Database {
     shared: Arc<Shared>,
 }
 
-/// What all sessions of a database share.
+/// What all sessions share.
 pub(crate) struct Shared {
     pub machine: Arc<Machine>,
-    pub catalog: Arc<Catalog>,
-    pub plans: PlanCache,
-    /// Values of sequences that this machine has taken.
-    pub sequences: Arc<Ranges>,
+    pub databases: Arc<Databases>,
     pub cancels: Arc<Cancels>,
     pub advisory: Arc<Advisory>,
     /// Who listens.
     pub channels: Arc<Channels>,
     /// Who is there.
     pub register: Arc<Register>,
-    /// What statements have cost.
-    pub statistics: Arc<Statistics>,
     /// What sessions have counted.
     pub counters: Arc<counters::Handle>,
     /// Where there are other machines.
@@ -121,19 +117,17 @@ impl Database {
         channels.serve(&machine);
         let register = Register::new(&machine, &alarm);
         register.serve(&machine);
-        let tallies = Tallies::new(&machine);
-        tallies.serve(&machine);
+        let databases = Arc::new(Databases::new(catalog));
+        let counters = counters::Handle::new(&machine, &databases);
+        counters.serve(&machine);
         let shared = Arc::new(Shared {
             machine,
-            catalog: Arc::new(catalog),
-            plans: PlanCache::default(),
-            sequences: Arc::default(),
+            databases,
             cancels,
             advisory,
             channels,
             register,
-            statistics: Arc::default(),
-            counters: Arc::new(counters::Handle(tallies)),
+            counters,
             ship,
             loaded: joined.map_or_else(Loaded::default, |joined| joined.loaded.clone()),
             saver: joined.and_then(|joined| joined.saver.clone()),
@@ -144,9 +138,10 @@ impl Database {
         Ok(Database { shared })
     }
 
-    /// A session of the superuser.
+    /// A session of the superuser, of the first database.
     pub fn session(&self) -> Session {
-        Session::new(&self.shared, SessionOptions::default())
+        let first = Arc::clone(&self.shared.databases.first);
+        Session::new(&self.shared, first, SessionOptions::default())
     }
 
     /// A session of a role, with settings. 28000 and 3D000 where the role may not log in or the
@@ -160,11 +155,15 @@ impl Database {
             };
             return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message));
         }
-        if options.database != DATABASE_NAME {
+        let (all, _) = self.shared.newest_catalog(&self.shared.databases.first);
+        let Some(database) = all.database_named(&options.database) else {
             return Err(SqlError::new(
                 SqlState::INVALID_CATALOG_NAME,
                 format!("database \"{}\" does not exist", options.database),
             ));
+        };
+        if let Some(role) = &known {
+            self.check_connects(&database, role, all.security())?;
         }
         if let Some(role) = &known
             && !role.superuser
@@ -174,10 +173,39 @@ impl Database {
             let message = format!("too many connections for role \"{user}\"");
             return Err(SqlError::new(SqlState::new(b"53300"), message));
         }
-        let settings = options.settings.clone();
-        let mut session = Session::new(&self.shared, options);
+        let settings = database.settings.iter().chain(&options.settings);
+        let settings: Vec<_> = settings.cloned().collect();
+        let served = self.shared.databases.open(&database, all.databases());
+        let mut session = Session::new(&self.shared, served, options);
         session.apply_startup(&settings)?;
         Ok(session)
+    }
+
+    /// Why a role may not be connected to a database: 55000, 42501 or 53300.
+    fn check_connects(
+        &self,
+        database: &DatabaseDef,
+        role: &RoleDef,
+        security: &Security,
+    ) -> Result<(), SqlError> {
+        let name = &database.name;
+        if !database.connects {
+            let message = format!("database \"{name}\" is not currently accepting connections");
+            return Err(SqlError::new(SqlState::new(b"55000"), message));
+        }
+        let object = Object::new(ObjectKind::Database, database.id);
+        let connect = Privileges::CONNECT;
+        if !security.allowed(role.id, object, connect).has(connect) {
+            let message = format!("permission denied for database \"{name}\"");
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
+                .detail("User does not have CONNECT privilege."));
+        }
+        let most = usize::try_from(database.connections).unwrap_or(usize::MAX);
+        if !role.superuser && self.shared.register.count_in(name) >= most {
+            let message = format!("too many connections for database \"{name}\"");
+            return Err(SqlError::new(SqlState::new(b"53300"), message));
+        }
+        Ok(())
     }
 
     /// A session for threads without an async runtime.
@@ -194,7 +222,8 @@ impl Database {
 
     /// The role `name`.
     pub fn role(&self, name: &str) -> Option<Arc<RoleDef>> {
-        self.shared.newest_catalog().0.role(name).ok().flatten()
+        let (all, _) = self.shared.newest_catalog(&self.shared.databases.first);
+        all.role(name).ok().flatten()
     }
 
     /// How many statements went to other machines to run there, and came from them.
@@ -236,7 +265,7 @@ impl Database {
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {
-        &self.shared.catalog
+        &self.shared.databases.first.catalog
     }
 
     /// Makes everything committed durable and stops the log. Dropping the last handle does the
@@ -254,16 +283,27 @@ impl Database {
 }
 
 impl Shared {
-    /// The catalog of now, or the newest that is known, and whether it is that of now. A machine that is alone knows of
+    /// The database with an oid, opened if it is not; `None` where it is not known to be there.
+    pub fn database(&self, id: u32) -> Option<Arc<Served>> {
+        self.databases.known(id).or_else(|| {
+            let (all, _) = self.newest_catalog(&self.databases.first);
+            let database = all.database_by_id(id)?;
+            Some(self.databases.open(database, all.databases()))
+        })
+    }
+
+    /// The catalog of a database of now, or the newest that is known, and whether it is that of now. A machine that is alone knows of
     /// every change; where there are others they may have changed it, and it may not be read in time.
-    pub fn newest_catalog(&self) -> (Arc<Snapshot>, bool) {
-        if self.machine.number() == 0 {
-            return (self.catalog.newest(), true);
+    pub fn newest_catalog(&self, of: &Served) -> (Arc<Snapshot>, bool) {
+        if self.machine.number() == 0
+            && let Some(newest) = of.catalog.newest_of_all()
+        {
+            return (newest, true);
         }
         let mut tx = self.machine.coordinator().begin(Mode::ReadOnly);
-        match within(CATALOG_PATIENCE, self.catalog.snapshot(&mut tx)) {
+        match within(CATALOG_PATIENCE, of.catalog.snapshot(&mut tx)) {
             Some(Ok(newest)) => (newest, true),
-            _ => (self.catalog.newest(), false),
+            _ => (of.catalog.newest(), false),
         }
     }
 
@@ -322,9 +362,34 @@ async fn open_catalog(machine: &Arc<Machine>) -> Result<Catalog, SqlError> {
     } else {
         let mut tx = coordinator.begin(Mode::ReadOnly);
         let opened = Catalog::open(&mut tx, machine.root()).await;
-        opened.map_err(Halt::into_error)?
+        let catalog = opened.map_err(Halt::into_error)?;
+        let snapshot = catalog.snapshot(&mut tx).await.map_err(Halt::into_error)?;
+        if snapshot.databases().is_empty() {
+            add_first_databases(&catalog, machine).await?;
+        }
+        catalog
     };
     let mut tx = coordinator.begin(Mode::ReadOnly);
     catalog.snapshot(&mut tx).await.map_err(Halt::into_error)?;
     Ok(catalog)
+}
+
+/// Makes the first databases where the catalog is of before there were several. Other machines may do so, too.
+async fn add_first_databases(catalog: &Catalog, machine: &Arc<Machine>) -> Result<(), SqlError> {
+    let mut coordinator = machine.coordinator();
+    for attempt in 0..ATTEMPTS_MAX {
+        let mut tx = coordinator.begin(Mode::ReadWrite);
+        match catalog.add_first_databases(&mut tx).await {
+            Ok(false) => return Ok(()),
+            Ok(true) => match tx.commit().await {
+                Ok(Outcome::Committed(_)) => return Ok(()),
+                Ok(Outcome::Aborted(_)) => {}
+                Err(stop) => return Err(Halt::Stop(stop).into_error()),
+            },
+            Err(halt) if halt.is_retryable() => tx.abort(),
+            Err(halt) => return Err(halt.into_error()),
+        }
+        back_off(attempt).await;
+    }
+    Err(SqlError::internal("the first databases could not be made"))
 }

@@ -30,6 +30,7 @@ mod cluster;
 mod conflict;
 mod counters;
 mod database;
+mod databases;
 mod ensemble;
 mod error;
 mod founding;

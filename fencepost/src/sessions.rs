@@ -184,6 +184,13 @@ impl Register {
         entries.values().filter(|entry| entry.user == user).count()
     }
 
+    /// Sessions of a database on this machine.
+    pub fn count_in(&self, database: &str) -> usize {
+        let entries = self.entries.lock();
+        let of = |entry: &&Arc<Entry>| entry.database == database;
+        entries.values().filter(of).count()
+    }
+
     /// Answers what peers ask.
     pub fn serve(self: &Arc<Self>, machine: &Machine) {
         let register = Arc::clone(self);

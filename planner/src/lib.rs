@@ -40,7 +40,7 @@ mod volatile;
 mod write;
 
 pub use copy::CopyInput;
-pub use ddl::{DdlCx, Notice, ddl_command, run_ddl};
+pub use ddl::{DdlCx, Notice, ddl_command, is_alone, run_ddl};
 pub use exec::{Came, CancelFlag, Cx, NextPart, Part, Parts, Scratch, run_part};
 pub use explain::{Explained, Extra, Known, explain};
 pub use home::Home;

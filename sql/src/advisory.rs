@@ -16,10 +16,10 @@ use crate::error::{SqlError, SqlState};
 /// What a lock is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockKey {
-    /// One number.
-    One(i64),
-    /// Two numbers; not the same as any one.
-    Two(i32, i32),
+    /// One number, in a database.
+    One(u32, i64),
+    /// Two numbers, in a database; not the same as any one.
+    Two(u32, i32, i32),
     /// No client's: whose turn it is to commit with something to tell.
     Turn,
 }
@@ -34,12 +34,20 @@ pub enum LockMode {
 }
 
 impl LockKey {
+    /// The oid of the database that it is of; 0 where it is of all.
+    pub fn database(self) -> u32 {
+        match self {
+            LockKey::Turn => 0,
+            LockKey::One(database, _) | LockKey::Two(database, ..) => database,
+        }
+    }
+
     /// The key as `pg_locks` shows it: class, object and kind.
     pub fn parts(self) -> (u32, u32, i16) {
         match self {
             LockKey::Turn => (1262, 0, 0),
-            LockKey::One(key) => ((key >> 32) as u32, key as u32, 1),
-            LockKey::Two(class, object) => (class as u32, object as u32, 2),
+            LockKey::One(_, key) => ((key >> 32) as u32, key as u32, 1),
+            LockKey::Two(_, class, object) => (class as u32, object as u32, 2),
         }
     }
 }

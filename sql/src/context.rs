@@ -15,6 +15,7 @@ use crate::counts::Counters;
 use crate::cursors::CursorInfo;
 use crate::error::{SqlError, SqlState};
 use crate::notify::Notifications;
+use crate::pg_catalog::DATABASE_OID;
 use crate::sequences::Sequences;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
@@ -136,6 +137,12 @@ impl EvalContext {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// The oid of the database.
+    pub fn database_oid(&self) -> u32 {
+        let catalog = self.database_catalog.as_ref();
+        catalog.map_or(DATABASE_OID, |catalog| catalog.database())
     }
 
     /// The catalog as the transaction has changed it, or else the newest that is known.

@@ -254,19 +254,19 @@ pub struct ConflictCount {
     pub last: i64,
 }
 
-/// What all machines have counted.
+/// What all machines have counted of each database.
 pub trait Counters: Debug + Send + Sync {
-    /// Of all machines that answer.
-    fn totals(&self) -> Asked<'_, Totals>;
+    /// Of a database, on all machines that answer.
+    fn totals(&self, database: u32) -> Asked<'_, Totals>;
 
-    /// The conflicts of all machines that answer.
-    fn conflicts(&self) -> Asked<'_, Vec<(ConflictKey, ConflictCount)>>;
+    /// The conflicts in a database, of all machines that answer.
+    fn conflicts(&self, database: u32) -> Asked<'_, Vec<(ConflictKey, ConflictCount)>>;
 
     /// The machine, by which trees are measured.
     fn machine(&self) -> Option<Arc<Machine>>;
 
     /// Begins anew everywhere: for these relations, or for all and the database and its conflicts.
-    fn reset(&self, relations: Option<Vec<u32>>) -> Asked<'_, ()>;
+    fn reset(&self, database: u32, relations: Option<Vec<u32>>) -> Asked<'_, ()>;
 }
 
 #[cfg(test)]

@@ -100,6 +100,19 @@ impl Range {
     }
 }
 
+impl Ranges {
+    /// The next value that the machine has of a sequence, and the last one after it that it has taken.
+    pub fn unused(&self, id: u32) -> Option<(i64, i64)> {
+        let ranges = self.0.lock();
+        let range = ranges.get(&id).filter(|range| range.then.is_empty())?;
+        let steps = i64::try_from(range.left.checked_sub(1)?).ok()?;
+        let last = range
+            .next
+            .checked_add(steps.checked_mul(range.increment)?)?;
+        Some((range.next, last))
+    }
+}
+
 impl Sequences {
     /// Those of a session of a machine.
     pub fn of(ranges: &Arc<Ranges>) -> Sequences {

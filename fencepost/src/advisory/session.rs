@@ -338,7 +338,7 @@ impl Drop for SessionLocks {
     fn drop(&mut self) {
         if self.is_used() {
             self.advisory.here.lock().sessions.remove(&self.owner);
-            let end = self.ask(What::End, LockKey::One(0), LockMode::Exclusive);
+            let end = self.ask(What::End, LockKey::Turn, LockMode::Exclusive);
             self.advisory.tell_after(|| ((), Some(end)));
         }
     }
@@ -409,7 +409,7 @@ impl SessionLocks {
     /// Waits until others can have all that was given back.
     pub async fn settle(&self) {
         if self.told.swap(false, Ordering::Relaxed) {
-            let nothing = self.ask(What::Settle, LockKey::One(0), LockMode::Exclusive);
+            let nothing = self.ask(What::Settle, LockKey::Turn, LockMode::Exclusive);
             // An answer of the home's comes after all that it was told. A new one is told what is still had.
             let _ = self.advisory.ask(nothing).await;
         }

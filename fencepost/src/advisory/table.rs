@@ -261,8 +261,8 @@ mod tests {
     use LockMode::{Exclusive, Shared};
     use Verdict::{Deadlock, Granted, Refused};
 
-    const KEY: LockKey = LockKey::One(7);
-    const OTHER: LockKey = LockKey::Two(0, 7);
+    const KEY: LockKey = LockKey::One(5, 7);
+    const OTHER: LockKey = LockKey::Two(5, 0, 7);
 
     #[derive(Default)]
     struct World {

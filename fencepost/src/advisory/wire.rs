@@ -1,8 +1,8 @@
 //! What machines ask of the home of the advisory locks, as bytes.
 //!
 //! ```text
-//! request  what (1) | session (4) | kind of key (1) | key (8) | mode (1)
-//! verdict  how (1) | session (4)          locks  session (4) | kind of key (1) | key (8) | mode (1) | granted (1), each
+//! request  what (1) | session (4) | kind of key (1) | database (4) | key (8) | mode (1)
+//! verdict  how (1) | session (4)          locks  session (4) | kind of key (1) | database (4) | key (8) | mode (1) | granted (1), each
 //! ```
 
 use fencepost_sql::advisory::{LockKey, LockMode, LockState};
@@ -47,8 +47,8 @@ pub(super) enum Request {
 
 const HOLDINGS: u8 = 10;
 const ALL: u8 = 11;
-const REQUEST_BYTES: usize = 15;
-const STATE_BYTES: usize = 15;
+const REQUEST_BYTES: usize = 19;
+const STATE_BYTES: usize = 19;
 const VERDICT_BYTES: usize = 5;
 const WHATS: [What; 6] = [
     What::Try,
@@ -61,23 +61,26 @@ const WHATS: [What; 6] = [
 
 fn push_key(key: LockKey, mode: LockMode, out: &mut Vec<u8>) {
     let (kind, number) = match key {
-        LockKey::One(number) => (1, number),
+        LockKey::One(_, number) => (1, number),
         LockKey::Turn => (3, 0),
-        LockKey::Two(class, object) => (2, i64::from(class) << 32 | i64::from(object as u32)),
+        LockKey::Two(_, class, object) => (2, i64::from(class) << 32 | i64::from(object as u32)),
     };
     out.push(kind);
+    out.extend_from_slice(&key.database().to_le_bytes());
     out.extend_from_slice(&number.to_le_bytes());
     out.push(u8::from(mode == LockMode::Shared));
 }
 
 fn key_of(bytes: &[u8]) -> Option<(LockKey, LockMode)> {
-    let [kind, number @ .., shared] = bytes else {
+    let [kind, rest @ .., shared] = bytes else {
         return None;
     };
+    let (database, number) = rest.split_first_chunk()?;
+    let database = u32::from_le_bytes(*database);
     let number = i64::from_le_bytes(number.try_into().ok()?);
     let key = match kind {
-        1 => LockKey::One(number),
-        2 => LockKey::Two((number >> 32) as i32, number as i32),
+        1 => LockKey::One(database, number),
+        2 => LockKey::Two(database, (number >> 32) as i32, number as i32),
         3 => LockKey::Turn,
         _ => return None,
     };
@@ -177,10 +180,10 @@ mod tests {
     #[test]
     fn what_is_said_comes_back_and_other_bytes_are_nothing() {
         let keys = [
-            LockKey::One(i64::MIN),
-            LockKey::One(-1),
-            LockKey::Two(-1, 1),
-            LockKey::Two(i32::MAX, i32::MIN),
+            LockKey::One(5, i64::MIN),
+            LockKey::One(u32::MAX, -1),
+            LockKey::Two(5, -1, 1),
+            LockKey::Two(1, i32::MAX, i32::MIN),
             LockKey::Turn,
         ];
         let mut states = Vec::new();
@@ -209,10 +212,10 @@ mod tests {
         for verdict in [Verdict::Granted, Verdict::Refused, Verdict::Deadlock(-3)] {
             assert_eq!(decode_verdict(&encode_verdict(verdict)), Some(verdict));
         }
-        for bytes in [&[][..], &[9], &[3, 0, 0, 0, 0], &[0; 14], &[7; 15]] {
+        for bytes in [&[][..], &[9], &[3, 0, 0, 0, 0], &[0; 18], &[7; 19]] {
             assert_eq!(Request::decode(bytes), None);
             assert_eq!(decode_verdict(bytes), None);
         }
-        assert_eq!(decode_states(&[0; 16]), None);
+        assert_eq!(decode_states(&[0; 20]), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What machines ask one another about counts, as bytes.
 //!
 //! ```text
-//! request    what (1) | for a reset of some relations their oids (4 each)
+//! request    database (4) | what (1) | for a reset of some relations their oids (4 each)
 //! totals     time of the reset (8) | oid (4) and cells (8 each) of each relation
 //! conflicts  table (4) | met, told, last (8 each) | three texts, each with its length; all of that once each
 //! ```
@@ -25,24 +25,27 @@ const RESET_SOME: u8 = 4;
 const NEVER: i64 = i64::MIN;
 
 impl Request {
-    pub fn encode(&self) -> Vec<u8> {
-        match self {
-            Request::Totals => vec![TOTALS],
-            Request::Conflicts => vec![CONFLICTS],
-            Request::Reset(None) => vec![RESET],
-            Request::Reset(Some(relations)) => {
-                let mut out = vec![RESET_SOME];
-                for id in relations {
-                    out.extend_from_slice(&id.to_le_bytes());
-                }
-                out
+    /// Of a database.
+    pub fn encode(&self, database: u32) -> Vec<u8> {
+        let mut out = database.to_le_bytes().to_vec();
+        out.push(match self {
+            Request::Totals => TOTALS,
+            Request::Conflicts => CONFLICTS,
+            Request::Reset(None) => RESET,
+            Request::Reset(Some(_)) => RESET_SOME,
+        });
+        if let Request::Reset(Some(relations)) = self {
+            for id in relations {
+                out.extend_from_slice(&id.to_le_bytes());
             }
         }
+        out
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Request> {
-        let (what, rest) = bytes.split_first()?;
-        match (*what, rest) {
+    pub fn decode(bytes: &[u8]) -> Option<(u32, Request)> {
+        let (database, rest) = bytes.split_first_chunk()?;
+        let (what, rest) = rest.split_first()?;
+        let request = match (*what, rest) {
             (TOTALS, []) => Some(Request::Totals),
             (CONFLICTS, []) => Some(Request::Conflicts),
             (RESET, []) => Some(Request::Reset(None)),
@@ -54,7 +57,8 @@ impl Request {
                 Some(Request::Reset(Some(ids.collect())))
             }
             _ => None,
-        }
+        };
+        Some((u32::from_le_bytes(*database), request?))
     }
 }
 
@@ -148,9 +152,17 @@ mod tests {
             Request::Reset(Some(vec![1, 1 << 30])),
         ];
         for request in requests {
-            assert_eq!(Request::decode(&request.encode()), Some(request));
+            let bytes = request.encode(1 << 20);
+            assert_eq!(Request::decode(&bytes), Some((1 << 20, request)));
         }
-        for bytes in [&[][..], &[1, 1], &[9], &[4, 1, 2]] {
+        let others: [&[u8]; 5] = [
+            &[],
+            &[1, 0, 0, 0],
+            &[1, 0, 0, 0, 1, 1],
+            &[1, 0, 0, 0, 9],
+            &[1, 0, 0, 0, 4, 1, 2],
+        ];
+        for bytes in others {
             assert_eq!(Request::decode(bytes), None);
         }
         let mut totals = Totals::default();

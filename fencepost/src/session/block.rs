@@ -157,9 +157,9 @@ impl Session {
         if let Some(private) = private
             && committed
         {
-            self.db.catalog.publish(&private);
+            self.served.catalog.publish(&private);
             // What is parsed from now on is planned on it, and so may have other columns.
-            self.db.plans.clear();
+            self.served.plans.clear();
         }
         if committed && self.eval.notifications.are_pending() {
             Box::pin(self.tell_notifications()).await;
@@ -183,7 +183,7 @@ impl Session {
         let coordinator = &mut self.coordinator;
         let begin = || coordinator.begin(Mode::ReadWrite);
         let tx = self.tx.get_or_insert_with(begin);
-        self.db.catalog.outcomes().record(tx, number).await
+        self.served.catalog.outcomes().record(tx, number).await
     }
 
     /// Commits the transaction below, if there is one.
@@ -207,7 +207,7 @@ impl Session {
     /// Removes some outcomes that nobody is told of any more; if that fails, somebody else will.
     async fn forget_outcomes(&mut self) {
         let mut tx = self.coordinator.begin(Mode::ReadWrite);
-        let outcomes = self.db.catalog.outcomes();
+        let outcomes = self.served.catalog.outcomes();
         let now = self.eval.clock_now();
         if outcomes.forget(&mut tx, now).await.is_ok() {
             // A conflict is with somebody who does the same.
@@ -284,7 +284,10 @@ impl Session {
             return halt.into_error();
         };
         let known = match conflict {
-            Some(addr) => conflict::describe(&self.db, addr, &self.eval.settings).await,
+            Some(addr) => {
+                let catalog = &self.served.catalog;
+                conflict::describe(&self.db, catalog, addr, &self.eval.settings).await
+            }
             None => None,
         };
         if matches!(halt, Halt::Stop(Stop::Deadlock)) {
@@ -296,7 +299,7 @@ impl Session {
             statement: self.running_text(),
             winner: self.winner(&halt, conflict).await,
         };
-        self.db.counters.0.conflict(key, true);
+        self.served.tallies.conflict(key, true);
         match known {
             Some(known) => halt.into_error_about(&known.what),
             None => halt.into_error(),
@@ -326,7 +329,7 @@ impl Session {
             statement: kept(&planned.text).to_owned(),
             winner: self.winner(halt, conflict).await,
         };
-        self.db.counters.0.conflict(key, false);
+        self.served.tallies.conflict(key, false);
     }
 
     /// The statement that has changed what a conflict was about, if it was run on this machine, not long ago.
@@ -344,8 +347,8 @@ impl Session {
             return String::new();
         };
         let at = conflict::written_at(&self.db, addr).await;
-        let number = at.and_then(|at| self.db.counters.0.statement_of(at));
-        let text = number.and_then(|number| self.db.statistics.text_of(number));
+        let number = at.and_then(|at| self.served.tallies.statement_of(at));
+        let text = number.and_then(|number| self.served.statistics.text_of(number));
         text.unwrap_or_default()
     }
 
@@ -581,7 +584,7 @@ impl Session {
         if self.eval.has_private()
             && let Some(tx) = &mut self.tx
         {
-            let private = self.db.catalog.snapshot(tx).await?;
+            let private = self.served.catalog.snapshot(tx).await?;
             self.eval.set_private(Some(private));
         }
         Ok("ROLLBACK")

@@ -60,6 +60,7 @@ use foldhash::{HashMap, HashMapExt};
 use crate::advisory::{self, LockMark, SessionLocks};
 use crate::channels::Listener;
 use crate::database::{DATABASE_NAME, Shared};
+use crate::databases::Served;
 use crate::sessions::{self, Opened, Registered};
 use block::Modes;
 use clock::StatementClock;
@@ -134,6 +135,8 @@ enum Block {
 /// A session. One task uses it at a time; it may move between threads.
 pub struct Session {
     db: Arc<Shared>,
+    /// The database that it is connected to.
+    served: Arc<Served>,
     coordinator: Coordinator,
     tx: Option<Transaction>,
     block: Block,
@@ -232,15 +235,16 @@ impl Drop for Session {
             counting.event(Event::SessionUs, u64::try_from(lasted).unwrap_or(0));
             counting.event(Event::Killed, u64::from(self.cancel.is_shut_down()));
         }
-        self.db.counters.0.end(counting);
+        self.served.tallies.end(counting);
     }
 }
 
 impl Session {
-    pub(crate) fn new(db: &Arc<Shared>, options: SessionOptions) -> Session {
+    pub(crate) fn new(db: &Arc<Shared>, served: Arc<Served>, options: SessionOptions) -> Session {
         let (client, cancel) = (options.client, CancelFlag::default());
-        let mut session = Session::unseen(db, options, cancel);
-        let role = db.catalog.newest().role(&session.login).ok().flatten();
+        let mut session = Session::unseen(db, served, options, cancel);
+        let known = db.databases.first.catalog.newest();
+        let role = known.role(&session.login).ok().flatten();
         let opened = Opened {
             session: session.eval.backend_pid,
             user: &session.login,
@@ -255,7 +259,12 @@ impl Session {
     }
 
     /// A session that others do not see.
-    fn unseen(db: &Arc<Shared>, options: SessionOptions, cancel: CancelFlag) -> Session {
+    fn unseen(
+        db: &Arc<Shared>,
+        served: Arc<Served>,
+        options: SessionOptions,
+        cancel: CancelFlag,
+    ) -> Session {
         let settings = Arc::new(Settings::new());
         let pid = match options.backend_pid {
             0 => db.next_pid(),
@@ -269,16 +278,17 @@ impl Session {
         eval.backend_pid = pid;
         eval.clock = Some(now);
         eval.machine = db.machine.number();
-        eval.database_catalog = Some(Arc::clone(&db.catalog));
-        eval.sequences = Sequences::of(&db.sequences);
+        eval.database_catalog = Some(Arc::clone(&served.catalog));
+        eval.sequences = Sequences::of(&served.catalog.ranges());
         let login = eval.user.clone();
-        eval.statements = Some(Arc::clone(&db.statistics) as _);
+        eval.statements = Some(Arc::clone(&served.statistics) as _);
         eval.counters = Some(Arc::clone(&db.counters) as _);
         eval.sessions = Some(Arc::new(sessions::Handle(Arc::clone(&db.register))));
         let locks = SessionLocks::new(&db.advisory, pid);
         eval.advisory = Some(Arc::new(advisory::Handle(Arc::clone(&locks))));
         let mut session = Session {
             db: Arc::clone(db),
+            served,
             coordinator: db.machine.coordinator(),
             tx: None,
             block: Block::Idle,
@@ -312,7 +322,7 @@ impl Session {
             writer: 0,
             clock: StatementClock::default(),
         };
-        session.scratch.counting = db.counters.0.begin();
+        session.scratch.counting = session.served.tallies.begin();
         session.scratch.routines.stack = stack;
         session.scratch.routines.seed =
             u128::from(entropy_seed()) << 64 | u128::from(entropy_seed());

@@ -32,13 +32,15 @@ impl Session {
     pub(super) async fn tell_notifications(&mut self) {
         let ended = self.eval.notifications.end(true);
         if !ended.begun.is_empty() || !ended.over.is_empty() {
-            let listener = || Listener::new(&self.db.channels, &self.cancel);
+            let database = self.served.catalog.database();
+            let listener = || Listener::new(&self.db.channels, database, &self.cancel);
             let listener = self.listener.get_or_insert_with(listener);
             listener.change(ended.begun, &ended.over);
         }
         if !ended.said.is_empty() {
-            let (machine, session) = (&self.db.machine, self.eval.backend_pid);
-            self.db.channels.tell(machine, session, &ended.said).await;
+            let from = (self.served.catalog.database(), self.eval.backend_pid);
+            let channels = &self.db.channels;
+            channels.tell(&self.db.machine, from, &ended.said).await;
         }
     }
 

@@ -72,7 +72,7 @@ impl Session {
     fn parse_typed(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Prepared>, SqlError> {
         self.set_key(sql, param_oids);
         if !self.eval.has_private()
-            && let Some(planned) = self.db.plans.get(&self.key)
+            && let Some(planned) = self.served.plans.get(&self.key)
         {
             return Ok(Prepared::new(planned, Vec::new()));
         }
@@ -98,7 +98,7 @@ impl Session {
     fn prepare_lifted(&mut self, lifted: &parser::Lifted) -> Option<Arc<Prepared>> {
         self.set_key(&lifted.text, &[]);
         let cached = match self.eval.has_private() {
-            false => self.db.plans.get(&self.key),
+            false => self.served.plans.get(&self.key),
             true => None,
         };
         let planned = match cached {
@@ -132,7 +132,7 @@ impl Session {
             && matches!(planned.body, Body::Plan(..))
             && let Some(key) = &planned.key
         {
-            self.db.plans.put(key, planned);
+            self.served.plans.put(key, planned);
         }
     }
 
@@ -167,7 +167,7 @@ impl Session {
     pub(super) fn snapshot(&self) -> (Arc<Snapshot>, bool) {
         match self.eval.private() {
             Some(private) => (private, true),
-            None => self.db.newest_catalog(),
+            None => self.db.newest_catalog(&self.served),
         }
     }
 

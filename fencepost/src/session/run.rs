@@ -109,7 +109,9 @@ impl Session {
         if let Ok(Completion::Complete(tag)) = &result {
             let planned = &prepared.planned;
             let session = self.eval.backend_pid;
-            self.db.statistics.add(planned, session, took, tag.rows());
+            self.served
+                .statistics
+                .add(planned, session, took, tag.rows());
         }
         self.ended(result).await
     }
@@ -336,7 +338,7 @@ impl Session {
             return Err(SqlError::internal("no transaction, or no plan").into());
         };
         if let Some(version) = planned.watched
-            && !self.db.catalog.is_still(tx, version).await?
+            && !self.served.catalog.is_still(tx, version).await?
         {
             return Ok(false);
         }
@@ -382,7 +384,7 @@ impl Session {
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
-        let snapshot = self.db.catalog.snapshot(tx).await?;
+        let snapshot = self.served.catalog.snapshot(tx).await?;
         let Some(tree) = parse_single(&planned.text)? else {
             return Err(SqlError::internal("a plan without a text").into());
         };

@@ -64,7 +64,7 @@ impl Session {
         let found = match (known, &mut self.tx) {
             (Some(known), _) => Some(known),
             (None, Some(tx)) => {
-                let snapshot = self.db.catalog.snapshot(tx).await?;
+                let snapshot = self.served.catalog.snapshot(tx).await?;
                 snapshot.sequence_by_id(id)?
             }
             (None, None) => None,

@@ -12,7 +12,7 @@ use fencepost_txn::Machine;
 
 use super::protocol::empty;
 use super::{Block, Session, SessionOptions};
-use crate::database::Shared;
+use crate::database::{DATABASE_NAME, Shared};
 use crate::front::parse_single;
 use crate::prepared::{Portal, Prepared};
 use crate::ship::Ship;
@@ -21,29 +21,33 @@ impl Session {
     /// A session that runs a statement for another machine's session.
     pub(crate) fn of_peer(
         db: &Arc<Shared>,
-        user: String,
+        (user, database): (String, u32),
         backend_pid: i32,
         settings: Arc<Settings>,
         cancel: CancelFlag,
-    ) -> Session {
+    ) -> Option<Session> {
+        let served = db.database(database)?;
+        let catalog = db.databases.first.catalog.newest();
+        let name = catalog.database_by_id(database).map(|of| of.name.clone());
         let options = SessionOptions {
             user,
+            database: name.unwrap_or_else(|| DATABASE_NAME.to_owned()),
             backend_pid,
             ..SessionOptions::default()
         };
-        let mut session = Session::unseen(db, options, cancel);
+        let mut session = Session::unseen(db, served, options, cancel);
         session.serves = true;
         session.lasting = Arc::clone(&settings);
         session.eval.settings = settings;
         session.settings_changed();
-        session
+        Some(session)
     }
 
     /// A text whose statement with parameters of these types has a plan; `None` where it is to be planned.
     pub(crate) fn known(&mut self, text: &str, types: &[Type]) -> Option<Arc<Prepared>> {
         let oids: Vec<u32> = types.iter().map(Type::oid).collect();
         self.set_key(text, &oids);
-        let planned = self.db.plans.get(&self.key)?;
+        let planned = self.served.plans.get(&self.key)?;
         Some(Prepared::new(planned, Vec::new()))
     }
 
@@ -92,8 +96,9 @@ impl Session {
         &self.db.machine
     }
 
-    pub(crate) fn user(&self) -> &str {
-        &self.eval.user
+    /// The role, and the oid of the database.
+    pub(crate) fn who(&self) -> (&str, u32) {
+        (&self.eval.user, self.served.catalog.database())
     }
 
     /// What ends the running statement.

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use fencepost_fabric::Random;
-use fencepost_planner::{DdlCx, RowSink, Tag, ddl_command, run_ddl};
+use fencepost_planner::{DdlCx, RowSink, Tag, ddl_command, is_alone, run_ddl};
 use fencepost_sql::binder::ParamTypes;
 use fencepost_sql::bound::{DiscardKind, Expr, Statement};
 use fencepost_sql::catalog::{CHECKPOINT, CatalogView, denied};
@@ -138,6 +138,11 @@ impl Session {
         prepared: &Prepared,
         last: bool,
     ) -> Result<Tag, Halt> {
+        if let Body::Utility(statement) = &prepared.planned.body
+            && is_alone(statement)
+        {
+            self.outside_block(command)?;
+        }
         self.enter();
         if self.modes.read_only {
             return Err(read_only(command).into());
@@ -173,7 +178,7 @@ impl Session {
         let Some(tx) = &mut self.tx else {
             return Err(SqlError::internal("no transaction").into());
         };
-        let snapshot = self.db.catalog.snapshot(tx).await?;
+        let snapshot = self.served.catalog.snapshot(tx).await?;
         let Some(tree) = parser::parse(&planned.text)?.pop() else {
             return Err(SqlError::internal("DDL without a text").into());
         };
@@ -183,7 +188,7 @@ impl Session {
         };
         let mut notices = Vec::new();
         let mut ddl = DdlCx {
-            catalog: &self.db.catalog,
+            catalog: &self.served.catalog,
             snapshot: &snapshot,
             notices: &mut notices,
             rows: None,
@@ -205,7 +210,7 @@ impl Session {
             Some(rows) => Tag::counted("SELECT", rows),
             None => Tag::plain(command),
         };
-        let private = self.db.catalog.snapshot(tx).await?;
+        let private = self.served.catalog.snapshot(tx).await?;
         self.eval.set_private(Some(private));
         self.notices.append(&mut notices);
         Ok(tag)
@@ -298,7 +303,7 @@ impl Session {
                 "DISCARD ALL"
             }
             DiscardKind::Plans => {
-                self.db.plans.clear();
+                self.served.plans.clear();
                 "DISCARD PLANS"
             }
             DiscardKind::Sequences => {

@@ -65,7 +65,8 @@ impl Gathering {
             let request = Request {
                 number,
                 pid: session.backend_pid(),
-                user: session.user(),
+                user: session.who().0,
+                database: session.who().1,
                 settings: &settings,
                 statements: vec![statement(planned, params)],
                 part: Some(Part {

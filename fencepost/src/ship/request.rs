@@ -1,7 +1,7 @@
 //! What goes out to a machine that runs statements for another's session: the request, and that to end it.
 //!
 //! ```text
-//! request    number | session's number | user | settings | how many statements | each of them | 0, or 1 and part
+//! request    number | session's number | user | database | settings | how many statements | each of them | 0, or 1 and part
 //! statement  NEW | what its result looks like | text | types of parameters | row of values
 //!            AS_BEFORE | row of values
 //! part       R | when the transaction began, and the statement | what its plan is told by | how many partitions | each
@@ -37,6 +37,8 @@ pub(super) struct Request<'a> {
     /// Number of the session.
     pub pid: i32,
     pub user: &'a str,
+    /// The oid of the database.
+    pub database: u32,
     /// As [`encode_settings`] has them.
     pub settings: &'a [u8],
     pub statements: Vec<Statement<'a>>,
@@ -104,6 +106,7 @@ impl<'a> Request<'a> {
         put_u64(&mut out, self.number);
         put_u32(&mut out, self.pid as u32);
         put_text(&mut out, self.user);
+        put_u32(&mut out, self.database);
         put_bytes(&mut out, self.settings);
         put_u32(&mut out, self.statements.len() as u32);
         let mut before: Option<&Statement<'_>> = None;
@@ -130,7 +133,8 @@ impl<'a> Request<'a> {
         let mut reader = Reader(message);
         let number = reader.u64()?;
         let pid = reader.u32()? as i32;
-        let (user, settings) = (reader.text()?, reader.bytes()?);
+        let (user, database) = (reader.text()?, reader.u32()?);
+        let settings = reader.bytes()?;
         let count = reader.u32()? as usize;
         if count == 0 || count > STATEMENTS_MAX {
             return None;
@@ -157,6 +161,7 @@ impl<'a> Request<'a> {
             number,
             pid,
             user,
+            database,
             settings,
             statements,
             part,
@@ -292,6 +297,7 @@ mod tests {
             number: 7,
             pid: -9,
             user: "ada",
+            database: 77,
             settings,
             statements,
             part: Some(Part {

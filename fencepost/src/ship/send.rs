@@ -220,7 +220,8 @@ impl Session {
         let request = Request {
             number,
             pid: self.backend_pid(),
-            user: self.user(),
+            user: self.who().0,
+            database: self.who().1,
             settings: &settings,
             statements: both
                 .map(|(plan, portal)| statement(plan, &portal.params))

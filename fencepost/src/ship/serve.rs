@@ -257,9 +257,12 @@ impl Entry {
             return returned();
         };
         let cancel = self.running.cancel.clone();
-        let user = request.user.to_owned();
-        let mut session = Session::of_peer(&db, user, request.pid, settings, cancel);
+        let who = (request.user.to_owned(), request.database);
+        let session = Session::of_peer(&db, who, request.pid, settings, cancel);
         drop(db);
+        let Some(mut session) = session else {
+            return returned();
+        };
         if let Some(part) = &request.part {
             let reply = self.serve_part(&mut session, request.statements, part);
             return Some(reply.await.encode());

@@ -14,6 +14,8 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(120);
 pub struct Engine {
     /// To all machines that its statements go to, in turn.
     clients: Vec<Client>,
+    /// How they were reached.
+    ways: Vec<Config>,
     turn: usize,
     name: &'static str,
     brief: bool,
@@ -95,10 +97,21 @@ impl Engine {
         let name = if is_here { "fencepost" } else { "postgres" };
         Ok(Engine {
             clients,
+            ways: ways.to_vec(),
             turn: 0,
             name,
             brief,
         })
+    }
+
+    /// `\c name`: another connection takes the place of this one, to a database of the server.
+    async fn reconnect(&mut self, database: &str) -> Result<DBOutput<Letter>, Failure> {
+        let mut ways = self.ways.clone();
+        for way in &mut ways {
+            way.dbname(database);
+        }
+        self.clients = Engine::connect(&ways, self.brief).await?.clients;
+        Ok(DBOutput::StatementComplete(0))
     }
 
     /// Runs a statement that does not fail.
@@ -138,6 +151,9 @@ impl AsyncDB for Engine {
     type ColumnType = Letter;
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<Letter>, Failure> {
+        if let Some(database) = sql.strip_prefix("\\c ") {
+            return self.reconnect(database.trim()).await;
+        }
         self.turn += 1;
         let run = tokio::time::timeout(STATEMENT_TIMEOUT, self.client().simple_query(sql));
         let run = run.await.map_err(|_| Failure {

@@ -15,7 +15,7 @@
 //! 1 a
 //! 2 NULL
 //! ```
-//! NULL is `NULL`, an empty text `(empty)`, a line break in a text `\n`.
+//! `\c name` as a statement connects to another database. NULL is `NULL`, an empty text `(empty)`, a line break in a text `\n`.
 //!
 //! ```sh
 //! cargo test -p fencepost-pgserver --test compat                # here; COMPAT=joins for the files with that in their name

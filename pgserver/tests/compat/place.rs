@@ -97,7 +97,7 @@ impl Home {
 
 /// Whether statements of the file need the session that others of it ran in.
 fn has_state(file: &Path) -> bool {
-    const WORDS: [&str; 14] = [
+    const WORDS: [&str; 15] = [
         "begin",
         "start transaction",
         "\nset ",
@@ -112,6 +112,7 @@ fn has_state(file: &Path) -> bool {
         "advisory",
         "set_config",
         "connection ",
+        "\\c ",
     ];
     let text = std::fs::read_to_string(file).expect("the file");
     let text = text.to_ascii_lowercase();

@@ -7,7 +7,7 @@ use fencepost_sql::catalog::{
     denied,
 };
 use fencepost_sql::error::SqlError;
-use fencepost_sql::pg_catalog::{DATABASE_OID, PUBLIC_NAMESPACE};
+use fencepost_sql::pg_catalog::PUBLIC_NAMESPACE;
 
 use super::DdlCx;
 use crate::exec::Cx;
@@ -68,9 +68,9 @@ impl<'a> Asker<'a> {
 
     /// 42501 where no schema may be made.
     pub fn creates_schemas(&self, database: &str) -> Result<(), SqlError> {
-        let object = Object::new(ObjectKind::Database, DATABASE_OID);
-        self.security()
-            .check(self.role, object, Privileges::CREATE, database)
+        let security = self.security();
+        let object = security.database();
+        security.check(self.role, object, Privileges::CREATE, database)
     }
 
     /// 42501 where columns of a table may not be referenced.

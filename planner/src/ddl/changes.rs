@@ -27,6 +27,14 @@ impl Changes {
         })
     }
 
+    /// The same in another database, in the transaction that has begun with this version.
+    pub fn at(version: u64) -> Changes {
+        Changes {
+            version,
+            tables: Vec::new(),
+        }
+    }
+
     /// A table that the statement names.
     pub async fn take(&mut self, cx: &mut Cx<'_>, table: &TableDef) -> Result<&mut TableDef, Halt> {
         let position = match self.tables.iter().position(|t| t.id == table.id) {

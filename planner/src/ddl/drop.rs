@@ -284,7 +284,8 @@ pub async fn empty(cx: &mut Cx<'_>, table: &mut TableDef) -> Result<(), Halt> {
     Ok(())
 }
 
-async fn free_rows(cx: &mut Cx<'_>, table: &TableDef) -> Result<(), Halt> {
+/// Frees the rows of a table, whose indexes go as well.
+pub async fn free_rows(cx: &mut Cx<'_>, table: &TableDef) -> Result<(), Halt> {
     let mut walk = RowWalk::new(table);
     while let Some(place) = walk.next(cx).await? {
         free_row(cx.tx, place.addr).await?;

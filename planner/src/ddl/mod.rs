@@ -5,6 +5,7 @@ mod authorize;
 mod build_index;
 mod changes;
 mod create;
+mod database;
 mod drop;
 mod family;
 mod grant;
@@ -102,6 +103,7 @@ fn may_drop(statement: &Statement) -> bool {
             | Statement::DropSchema(_)
             | Statement::DropRoutine(_)
             | Statement::DropRole(_)
+            | Statement::DropDatabase(_)
             | Statement::AlterTable(_)
     )
 }
@@ -132,6 +134,9 @@ async fn carry_out(
         Statement::CreateRoutine(create) => routine::create_routine(create, cx, ddl).await,
         Statement::DropRoutine(drop) => routine::drop_routine(drop, cx, ddl).await,
         Statement::AlterRoutine(alter) => routine::alter_routine(alter, cx, ddl).await,
+        Statement::CreateDatabase(create) => database::create_database(create, cx, ddl).await,
+        Statement::DropDatabase(drop) => database::drop_database(drop, cx, ddl).await,
+        Statement::AlterDatabase(alter) => database::alter_database(alter, cx, ddl).await,
         Statement::CreateRole(create) => role::create_role(create, cx, ddl).await,
         Statement::AlterRole(alter) => role::alter_role(alter, cx, ddl).await,
         Statement::DropRole(drop) => role::drop_role(drop, cx, ddl).await,
@@ -143,6 +148,14 @@ async fn carry_out(
         Statement::Comment(comment) => ownership::comment(comment, cx, ddl).await,
         _ => Err(SqlError::internal("not a DDL statement").into()),
     }
+}
+
+/// Is it a statement that no block and no function can have?
+pub fn is_alone(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateDatabase(_) | Statement::DropDatabase(_)
+    )
 }
 
 /// The command name of a statement for [`run_ddl`]; `None` for any other.
@@ -171,6 +184,9 @@ pub fn ddl_command(statement: &Statement) -> Option<&'static str> {
         },
         Statement::DropRoutine(drop) => routine::drop_tag(drop.kind),
         Statement::AlterRoutine(_) => "ALTER FUNCTION",
+        Statement::CreateDatabase(_) => "CREATE DATABASE",
+        Statement::DropDatabase(_) => "DROP DATABASE",
+        Statement::AlterDatabase(_) => "ALTER DATABASE",
         Statement::CreateRole(_) => "CREATE ROLE",
         Statement::AlterRole(_) => "ALTER ROLE",
         Statement::DropRole(_) => "DROP ROLE",

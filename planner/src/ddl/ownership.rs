@@ -6,7 +6,7 @@ use fencepost_sql::catalog::{
     About, CatalogView, DefaultAcl, Object, ObjectKind, RoleDef, RoutineDef, SUPERUSER_OID, denied,
 };
 use fencepost_sql::error::{SqlError, SqlState};
-use fencepost_sql::pg_catalog::{DATABASE_OID, class};
+use fencepost_sql::pg_catalog::class;
 use fencepost_sql::stop::Halt;
 
 use super::authorize::{Asker, schema_object};
@@ -198,10 +198,7 @@ fn check_creates(
 ) -> Result<(), SqlError> {
     let security = ddl.snapshot.security();
     let (place, name) = match object.kind {
-        ObjectKind::Schema | ObjectKind::Database => {
-            let database_object = Object::new(ObjectKind::Database, DATABASE_OID);
-            (database_object, database.to_owned())
-        }
+        ObjectKind::Schema | ObjectKind::Database => (security.database(), database.to_owned()),
         _ => match ddl.snapshot.schema_of(object) {
             Some(schema) => (schema_object(ddl.snapshot, &schema), schema),
             None => return Ok(()),

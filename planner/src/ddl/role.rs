@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use fencepost_sql::bound::{AlterRole, CreateRole, DropRole, RoleOptions};
-use fencepost_sql::catalog::{CatalogView, RoleDef, SUPERUSER_OID, Security};
+use fencepost_sql::catalog::{
+    CatalogView, Object, ObjectKind, RoleDef, SUPERUSER_OID, Security, Snapshot,
+};
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::password::Verifier;
 use fencepost_sql::stop::Halt;
@@ -186,7 +188,7 @@ pub async fn drop_role(
         if role.superuser && !asker.superuser {
             return Err(denied("must be superuser to drop superusers").into());
         }
-        check_unused(&role, ddl)?;
+        check_unused(&role, cx, ddl).await?;
         if roles.iter().all(|r| r.id != role.id) {
             roles.push(role);
         }
@@ -212,21 +214,48 @@ pub async fn drop_role(
 }
 
 /// 2BP01 for a role that owns something, or that something was granted to.
-fn check_unused(role: &RoleDef, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
-    let mut uses = Vec::new();
-    for object in ddl.snapshot.owned_by(role.id) {
-        uses.push(format!("owner of {}", ddl.snapshot.shown_object(object)));
+async fn check_unused(role: &RoleDef, cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {
+    let mut used = uses(role, ddl.snapshot, true);
+    for database in ddl.snapshot.databases() {
+        if database.id == ddl.snapshot.database() {
+            continue;
+        }
+        let snapshot = ddl.catalog.of(database).snapshot(cx.tx).await?;
+        match uses(role, &snapshot, false).len() {
+            0 => {}
+            1 => used.push(format!("1 object in database {}", database.name)),
+            count => used.push(format!("{count} objects in database {}", database.name)),
+        }
     }
-    let security = ddl.snapshot.security();
+    if used.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "role \"{}\" cannot be dropped because some objects depend on it",
+        role.name
+    );
+    let error = SqlError::new(SqlState::DEPENDENT_OBJECTS, message);
+    Err(error.detail(used.join("\n")).into())
+}
+
+/// What of a database a role owns, or has privileges for; also databases themselves where those are `common`.
+fn uses(role: &RoleDef, snapshot: &Snapshot, common: bool) -> Vec<String> {
+    let mut uses = Vec::new();
+    let counts = |object: &Object| common || object.kind != ObjectKind::Database;
+    for object in snapshot.owned_by(role.id).into_iter().filter(counts) {
+        uses.push(format!("owner of {}", snapshot.shown_object(object)));
+    }
+    let security = snapshot.security();
     for about in security.abouts() {
         let columns = about.columns.iter().map(|(_, acl)| acl);
         let mut items = about.acl.iter().chain(columns).flatten();
         let owns = about.owner == Some(role.id);
         if !owns
             && items.any(|item| item.grantee == role.id)
-            && let Some(object) = ddl.snapshot.object_of(about.class, about.id)
+            && let Some(object) = snapshot.object_of(about.class, about.id)
+            && counts(&object)
         {
-            let shown = ddl.snapshot.shown_object(object);
+            let shown = snapshot.shown_object(object);
             uses.push(format!("privileges for {shown}"));
         }
     }
@@ -239,14 +268,7 @@ fn check_unused(role: &RoleDef, ddl: &DdlCx<'_>) -> Result<(), SqlError> {
             ));
         }
     }
-    if uses.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
-        "role \"{}\" cannot be dropped because some objects depend on it",
-        role.name
-    );
-    Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).detail(uses.join("\n")))
+    uses
 }
 
 async fn begin_change(cx: &mut Cx<'_>, ddl: &DdlCx<'_>) -> Result<(), Halt> {

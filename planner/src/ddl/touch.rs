@@ -62,8 +62,35 @@ pub async fn touch(
     Ok(())
 }
 
-/// The same of all that these roles own or were granted something of: who has their privileges changes.
+/// The same of all that these roles own or were granted something of, in all databases: who has their privileges
+/// changes.
 pub async fn touch_all_of(
+    roles: &[u32],
+    cx: &mut Cx<'_>,
+    ddl: &DdlCx<'_>,
+    changes: &mut Changes,
+) -> Result<(), Halt> {
+    for database in ddl.snapshot.databases() {
+        if database.id == ddl.snapshot.database() {
+            continue;
+        }
+        let catalog = ddl.catalog.of(database);
+        let snapshot = catalog.snapshot(cx.tx).await?;
+        let there = DdlCx {
+            catalog: &catalog,
+            snapshot: &snapshot,
+            notices: &mut Vec::new(),
+            rows: None,
+            salt: ddl.salt,
+        };
+        let mut changes = Changes::at(changes.version);
+        touch_in(roles, cx, &there, &mut changes).await?;
+        changes.finish(cx, &there).await?;
+    }
+    touch_in(roles, cx, ddl, changes).await
+}
+
+async fn touch_in(
     roles: &[u32],
     cx: &mut Cx<'_>,
     ddl: &DdlCx<'_>,

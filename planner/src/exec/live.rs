@@ -3,7 +3,7 @@
 use fencepost_sql::catalog::CatalogView;
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::error::SqlError;
-use fencepost_sql::pg_catalog::{DATABASE_OID, Relation, Rows};
+use fencepost_sql::pg_catalog::{Relation, Rows};
 use fencepost_sql::sessions::Activity;
 use fencepost_sql::types::TypeKind;
 use fencepost_sql::value::Value;
@@ -54,6 +54,7 @@ async fn activity(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
             (Value::text(kind), Value::text(event))
         });
         let role = catalog.role(&state.user)?;
+        let database = catalog.database_named(&state.database);
         let (address, port) = match state.client {
             Some(client) => (
                 Value::text(client.ip().to_canonical().to_string()),
@@ -62,7 +63,10 @@ async fn activity(rows: &mut Rows, eval: &EvalContext) -> Result<(), SqlError> {
             None => (Value::Null, Value::Int4(-1)),
         };
         rows.add([
-            ("datid", Value::Oid(DATABASE_OID)),
+            (
+                "datid",
+                database.map_or(Value::Null, |of| Value::Oid(of.id)),
+            ),
             ("datname", Value::text(&state.database)),
             ("pid", Value::Int4(state.session)),
             ("leader_pid", Value::Null),
@@ -99,7 +103,7 @@ fn statements(rows: &mut Rows, eval: &EvalContext) {
         let unknown = nothing.iter().map(|column| (*column, Value::Null));
         rows.add(unknown.chain([
             ("userid", Value::Null),
-            ("dbid", Value::Oid(DATABASE_OID)),
+            ("dbid", Value::Oid(eval.database_oid())),
             ("toplevel", Value::Bool(true)),
             ("queryid", Value::Int8(totals.number())),
             ("calls", Value::Int8(totals.calls as i64)),

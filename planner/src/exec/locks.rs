@@ -4,8 +4,8 @@
 //! A row is told by its place: its region as `page`, where it is there as `objid`.
 
 use fencepost_sql::advisory::{LockKey, LockState};
-use fencepost_sql::catalog::Snapshot;
-use fencepost_sql::pg_catalog::{DATABASE_OID, Relation, Rows};
+use fencepost_sql::catalog::{CatalogView, Snapshot};
+use fencepost_sql::pg_catalog::{Relation, Rows};
 use fencepost_sql::sessions::{Activity, SessionState};
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -49,21 +49,27 @@ pub async fn rows(
     let mut sought: Option<(u64, Value)> = None;
     let mut looks = 0;
     for turn in turns {
+        let state = turn
+            .session
+            .and_then(|session| states.iter().find(|state| state.session == session));
+        let database = match state {
+            Some(state) => database_of(snapshot, state),
+            None => Value::Null,
+        };
+        let is_here = database == Value::Oid(snapshot.database());
         let table = match &sought {
             Some((row, table)) if *row == turn.row => table.clone(),
+            _ if !is_here && state.is_some() => Value::Null,
             _ if looks < SOUGHT_MAX => table_of(snapshot, cx, turn.row).await,
             _ => Value::Null,
         };
         looks += 1;
         sought = Some((turn.row, table.clone()));
-        let state = turn
-            .session
-            .and_then(|session| states.iter().find(|state| state.session == session));
         let began = state.filter(|_| !turn.granted).and_then(|s| s.statement);
         let at = Addr::from_raw(turn.row);
         rows.add(nothing().chain([
             ("locktype", Value::text("tuple")),
-            ("database", Value::Oid(DATABASE_OID)),
+            ("database", database),
             ("relation", table),
             ("page", Value::Int4(at.region().0 as i32)),
             ("objid", Value::Oid(at.offset())),
@@ -74,7 +80,7 @@ pub async fn rows(
         ]));
     }
     for state in &states {
-        add_tables(&mut rows, state);
+        add_tables(&mut rows, snapshot, state);
     }
     Ok(rows.made)
 }
@@ -85,13 +91,13 @@ fn nothing() -> impl Iterator<Item = (&'static str, Value)> {
 
 fn add_advisory(rows: &mut Rows, lock: &LockState) {
     let (class, object, kind) = lock.key.parts();
-    let (locktype, database) = match lock.key {
-        LockKey::Turn => ("object", 0),
-        LockKey::One(_) | LockKey::Two(..) => ("advisory", DATABASE_OID),
+    let locktype = match lock.key {
+        LockKey::Turn => "object",
+        LockKey::One(..) | LockKey::Two(..) => "advisory",
     };
     rows.add(nothing().chain([
         ("locktype", Value::text(locktype)),
-        ("database", Value::Oid(database)),
+        ("database", Value::Oid(lock.key.database())),
         ("classid", Value::Oid(class)),
         ("objid", Value::Oid(object)),
         ("objsubid", Value::Int2(kind)),
@@ -101,8 +107,14 @@ fn add_advisory(rows: &mut Rows, lock: &LockState) {
     ]));
 }
 
+/// The oid of the database that a session is of.
+fn database_of(snapshot: &Snapshot, state: &SessionState) -> Value {
+    let database = snapshot.database_named(&state.database);
+    database.map_or(Value::Null, |of| Value::Oid(of.id))
+}
+
 /// The tables of the statement that a session runs, or ran last in its transaction.
-fn add_tables(rows: &mut Rows, state: &SessionState) {
+fn add_tables(rows: &mut Rows, snapshot: &Snapshot, state: &SessionState) {
     if matches!(state.activity, Activity::Idle | Activity::IdleInFailed) {
         return;
     }
@@ -113,7 +125,7 @@ fn add_tables(rows: &mut Rows, state: &SessionState) {
         };
         rows.add(nothing().chain([
             ("locktype", Value::text("relation")),
-            ("database", Value::Oid(DATABASE_OID)),
+            ("database", database_of(snapshot, state)),
             ("relation", Value::Oid(*table)),
             ("pid", Value::Int4(state.session)),
             ("mode", Value::text(mode)),

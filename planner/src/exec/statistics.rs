@@ -1,10 +1,10 @@
 //! The rows of PostgreSQL's views of what has been counted, by all machines of a cluster together. What nobody counts
 //! is 0, and what has not been is NULL.
 
-use fencepost_sql::catalog::{IndexDef, IndexKind, Snapshot, TableDef};
+use fencepost_sql::catalog::{DatabaseDef, IndexDef, IndexKind, Snapshot, TableDef};
 use fencepost_sql::context::EvalContext;
 use fencepost_sql::counts::{Count, Event, Totals};
-use fencepost_sql::pg_catalog::{DATABASE_OID, Relation, Rows};
+use fencepost_sql::pg_catalog::{Relation, Rows};
 use fencepost_sql::statements::number_of;
 use fencepost_sql::stop::Halt;
 use fencepost_sql::value::Value;
@@ -33,11 +33,13 @@ pub async fn rows(
     let mut rows = Rows::of(relation);
     let (whose, name) = whose(name);
     match name.as_str() {
-        "_database" => database(&mut rows, &totals(eval).await?, eval).await?,
-        "_database_conflicts" => rows.add([
-            ("datid", Value::Oid(DATABASE_OID)),
-            ("datname", Value::text(&eval.database)),
-        ]),
+        "_database" => databases(&mut rows, snapshot, eval).await?,
+        "_database_conflicts" => snapshot.databases().iter().for_each(|of| {
+            rows.add([
+                ("datid", Value::Oid(of.id)),
+                ("datname", Value::text(&of.name)),
+            ]);
+        }),
         "_bgwriter" | "_archiver" | "_wal" => rows.add([]),
         "_conflicts" => conflicts(&mut rows, snapshot, eval).await?,
         "_tables" => {
@@ -104,8 +106,12 @@ fn whose(name: &str) -> (Whose, String) {
 }
 
 async fn totals(eval: &EvalContext) -> Result<Totals, Halt> {
+    totals_of(eval.database_oid(), eval).await
+}
+
+async fn totals_of(database: u32, eval: &EvalContext) -> Result<Totals, Halt> {
     Ok(match &eval.counters {
-        Some(counters) => counters.totals().await?,
+        Some(counters) => counters.totals(database).await?,
         None => Totals::default(),
     })
 }
@@ -196,22 +202,34 @@ fn add_table(rows: &mut Rows, table: &TableDef, totals: &Totals, live: Option<i6
     ]));
 }
 
-/// `pg_stat_database`: what is of no database, and the one that there is.
-async fn database(rows: &mut Rows, totals: &Totals, eval: &EvalContext) -> Result<(), Halt> {
+/// `pg_stat_database`: what is of no database, and each of them.
+async fn databases(rows: &mut Rows, snapshot: &Snapshot, eval: &EvalContext) -> Result<(), Halt> {
     let sessions = match &eval.sessions {
         Some(sessions) => sessions.all().await?,
         None => Vec::new(),
     };
-    let now = eval.clock_now();
-    let open_us: i64 = sessions.iter().map(|session| now - session.opened).sum();
-    let ms = |us: i64| Value::Float8(us as f64 / 1000.0);
     rows.add([("datid", Value::Oid(0)), ("numbackends", Value::Int4(0))]);
+    for of in snapshot.databases() {
+        let totals = totals_of(of.id, eval).await?;
+        let sessions = sessions
+            .iter()
+            .filter(|session| session.database == of.name);
+        let opened: Vec<i64> = sessions.map(|session| session.opened).collect();
+        database(rows, of, &totals, (&opened, eval.clock_now()));
+    }
+    Ok(())
+}
+
+/// One of them, whose sessions were opened then.
+fn database(rows: &mut Rows, of: &DatabaseDef, totals: &Totals, (opened, now): (&[i64], i64)) {
+    let open_us: i64 = opened.iter().map(|opened| now - opened).sum();
+    let ms = |us: i64| Value::Float8(us as f64 / 1000.0);
     let count = |what| Value::Int8(totals.all(what));
     let event = |what| Value::Int8(totals.event(what));
     rows.add([
-        ("datid", Value::Oid(DATABASE_OID)),
-        ("datname", Value::text(&eval.database)),
-        ("numbackends", Value::Int4(sessions.len() as i32)),
+        ("datid", Value::Oid(of.id)),
+        ("datname", Value::text(&of.name)),
+        ("numbackends", Value::Int4(opened.len() as i32)),
         ("xact_commit", event(Event::Commits)),
         ("xact_rollback", event(Event::Rollbacks)),
         ("tup_returned", count(Count::Returned)),
@@ -236,7 +254,6 @@ async fn database(rows: &mut Rows, totals: &Totals, eval: &EvalContext) -> Resul
             totals.reset.map_or(Value::Null, Value::TimestampTz),
         ),
     ]);
-    Ok(())
 }
 
 /// `pg_stat_conflicts`: which statements had to begin anew, on which table and for which others, how often, and how often
@@ -249,7 +266,7 @@ async fn conflicts(rows: &mut Rows, snapshot: &Snapshot, eval: &EvalContext) -> 
         true => Value::Null,
         false => Value::text(text),
     };
-    for (key, count) in counters.conflicts().await? {
+    for (key, count) in counters.conflicts(eval.database_oid()).await? {
         let tables = snapshot.tables();
         let table = tables.iter().find(|table| table.id == key.table);
         let named = match table {

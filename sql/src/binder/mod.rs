@@ -213,6 +213,7 @@ impl Binder<'_> {
                 statement: Box::new(self.statement(statement)?),
             })),
             parser::Statement::Sql(sql) => {
+                self.check_databases(sql)?;
                 let main = self.sql(sql)?;
                 let first = std::mem::take(&mut self.changes);
                 Ok(match first.is_empty() {

@@ -1,8 +1,9 @@
 //! Identifiers and qualified names.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+use sqlparser::ast::{self, Ident, ObjectName, ObjectNamePart};
 
 use super::Binder;
 use crate::catalog::TableDef;
@@ -69,6 +70,25 @@ pub(super) fn system_table(name: &ObjectName) -> Option<SystemTable> {
 }
 
 impl Binder<'_> {
+    /// 0A000 where a relation of another database is named.
+    pub(super) fn check_databases(&self, statement: &ast::Statement) -> Result<(), SqlError> {
+        let found = ast::visit_relations(statement, |name| match name.0.as_slice() {
+            [ObjectNamePart::Identifier(database), _, _] if fold(database) != self.cx.database => {
+                ControlFlow::Break(name.clone())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        let ControlFlow::Break(name) = found else {
+            return Ok(());
+        };
+        let parts: Vec<String> = parts(&name)?.into_iter().map(fold).collect();
+        let message = format!(
+            "cross-database references are not implemented: \"{}\"",
+            parts.join(".")
+        );
+        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+    }
+
     /// The table of a name, or 42P01.
     pub(super) fn table(&self, name: &ObjectName) -> Result<Arc<TableDef>, SqlError> {
         let (schema, table) = table_name(name)?;

@@ -6,8 +6,8 @@ use super::Binder;
 use crate::bound::{AlterTypeAction, NamedObject, Statement};
 use crate::catalog::acl::Privileges;
 use crate::catalog::{
-    CatalogView, Object, ObjectKind, PUBLIC_SCHEMA, RoleDef, RoutineDef, Security, SequenceDef,
-    TableDef, TypeDef, ViewDef,
+    CatalogView, DatabaseDef, Object, ObjectKind, PUBLIC_SCHEMA, RoleDef, RoutineDef, Security,
+    SequenceDef, TableDef, TypeDef, ViewDef,
 };
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
@@ -146,6 +146,10 @@ impl CatalogView for PathView<'_> {
 
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {
         self.catalog.role(name)
+    }
+
+    fn database_named(&self, name: &str) -> Option<Arc<DatabaseDef>> {
+        self.catalog.database_named(name)
     }
 
     fn schema_oid(&self, name: &str) -> Option<u32> {

@@ -6,7 +6,7 @@ use crate::catalog::acl::Privileges;
 use crate::catalog::{Object, ObjectKind, PUBLIC_SCHEMA, RoutineKind};
 use crate::error::{SqlError, SqlState};
 use crate::parser::{GrantSyntax, Granted, ObjectName, RoutineName, SecuritySyntax, privilege_of};
-use crate::pg_catalog::{Constraint, DATABASE_OID, PUBLIC_NAMESPACE};
+use crate::pg_catalog::{Constraint, PUBLIC_NAMESPACE};
 
 impl Binder<'_> {
     pub(super) fn security(&mut self, syntax: &SecuritySyntax) -> Result<Statement, SqlError> {
@@ -66,13 +66,13 @@ impl Binder<'_> {
                 let ty = self.type_named(schema.as_deref(), name)?;
                 found(ObjectKind::Type, ty.id, &ty.name)
             }
-            ObjectKind::Database if *name == self.cx.database => {
-                found(ObjectKind::Database, DATABASE_OID, name)
-            }
-            ObjectKind::Database => Err(SqlError::new(
-                SqlState::new(b"3D000"),
-                format!("database \"{name}\" does not exist"),
-            )),
+            ObjectKind::Database => match self.catalog.database_named(name) {
+                Some(database) => found(ObjectKind::Database, database.id, name),
+                None => Err(SqlError::new(
+                    SqlState::INVALID_CATALOG_NAME,
+                    format!("database \"{name}\" does not exist"),
+                )),
+            },
             ObjectKind::Role => match self.catalog.role(name)? {
                 Some(role) => found(ObjectKind::Role, role.id, name),
                 None => Err(no_role(name)),

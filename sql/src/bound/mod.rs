@@ -15,6 +15,7 @@
 
 mod alter;
 mod cursor;
+mod database;
 mod ddl;
 mod dml;
 mod expr;
@@ -36,6 +37,7 @@ mod window;
 
 pub use alter::{AddColumn, AlterAction, SetType};
 pub use cursor::{CursorOptions, Declare, Direction, Fetch};
+pub use database::{AlterDatabase, CreateDatabase, DatabaseChange, DatabaseOptions, DropDatabase};
 pub use ddl::{
     AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, KeyConstraint, NewCheck,
     NewForeignKey, NewPartition, PartitionBy, Truncate,

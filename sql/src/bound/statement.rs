@@ -1,6 +1,7 @@
 //! A bound statement and the description of its result.
 
 use super::cursor::{Declare, Fetch};
+use super::database::{AlterDatabase, CreateDatabase, DropDatabase};
 use super::ddl::{AlterTable, CreateIndex, CreateTable, DropIndex, DropTable, Truncate};
 use super::dml::{Changes, Copy, Delete, Insert, Merge, Update};
 use super::expr::Expr;
@@ -77,6 +78,12 @@ pub enum Statement {
     Call(Box<RoutineCall>),
     /// DO, with its body.
     Do(String),
+    /// CREATE DATABASE.
+    CreateDatabase(Box<CreateDatabase>),
+    /// DROP DATABASE.
+    DropDatabase(DropDatabase),
+    /// ALTER DATABASE.
+    AlterDatabase(AlterDatabase),
     /// CREATE ROLE.
     CreateRole(CreateRole),
     /// ALTER ROLE.
@@ -263,6 +270,9 @@ impl Statement {
                 | Statement::AlterRoutine(_)
                 | Statement::Call(_)
                 | Statement::Do(_)
+                | Statement::CreateDatabase(_)
+                | Statement::DropDatabase(_)
+                | Statement::AlterDatabase(_)
                 | Statement::CreateRole(_)
                 | Statement::AlterRole(_)
                 | Statement::DropRole(_)

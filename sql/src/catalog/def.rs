@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use super::database::DatabaseDef;
 use super::family::Family;
 use super::guard::Guards;
 use super::partition::{Partitioning, Roots};
@@ -171,7 +172,7 @@ pub struct RoleDef {
     pub inherit: bool,
     /// It may make roles and members of roles.
     pub create_role: bool,
-    /// CREATEDB; there is one database.
+    /// CREATEDB
     pub create_db: bool,
     /// REPLICATION; there is none.
     pub replication: bool,
@@ -420,6 +421,11 @@ pub trait CatalogView {
 
     /// The role `name`.
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError>;
+
+    /// The database `name`.
+    fn database_named(&self, _name: &str) -> Option<Arc<DatabaseDef>> {
+        None
+    }
 
     /// The oid of a schema that was made.
     fn schema_oid(&self, _name: &str) -> Option<u32> {

@@ -10,6 +10,7 @@
 
 mod about;
 mod bytes;
+mod database;
 mod family;
 mod trigger;
 mod user_type;
@@ -18,6 +19,7 @@ pub(super) use about::{
     decode_about, decode_default_acl, encode_about, encode_default_acl, is_about, is_default_acl,
 };
 pub(super) use bytes::{Reader, Writer};
+pub(super) use database::{decode_database, encode_database, is_database};
 pub(crate) use family::can_be_in_bounds;
 use family::{encode_family, read_family};
 pub(super) use user_type::{decode_type, encode_type, is_type};

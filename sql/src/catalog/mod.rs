@@ -4,6 +4,7 @@
 mod about;
 pub mod acl;
 mod alter;
+mod database;
 mod ddl;
 mod def;
 mod encode;
@@ -23,6 +24,7 @@ mod user_type;
 mod view;
 
 pub use about::{About, DefaultAcl, Object, ObjectKind};
+pub use database::{DatabaseDef, TEMPLATE0_OID, TEMPLATE1_OID};
 pub use ddl::{Ddl, statements};
 pub use def::{
     CATALOG_SCHEMA, CatalogView, ColumnDef, EXPRESSION, IndexColumn, IndexDef, IndexExpression,

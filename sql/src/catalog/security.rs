@@ -12,7 +12,6 @@ use super::acl::{Acl, PUBLIC, Privileges, grant, same};
 use super::def::RoleDef;
 use super::store::SUPERUSER_OID;
 use crate::error::{SqlError, SqlState};
-use crate::pg_catalog::DATABASE_OID;
 
 /// The role whose only member is the owner of the database.
 pub const DATABASE_OWNER: u32 = 6171;
@@ -45,6 +44,8 @@ pub(super) fn predefined() -> impl Iterator<Item = RoleDef> {
 /// Roles, owners and privileges of one catalog version.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
+    /// The oid of the database.
+    database: u32,
     roles: HashMap<u32, Arc<RoleDef>>,
     abouts: HashMap<(u32, u32), Arc<About>>,
     defaults: Vec<Arc<DefaultAcl>>,
@@ -53,6 +54,10 @@ pub struct Security {
 }
 
 impl Security {
+    pub(super) fn set_database(&mut self, database: u32) {
+        self.database = database;
+    }
+
     pub(super) fn set_roles<'a>(&mut self, roles: impl Iterator<Item = &'a Arc<RoleDef>>) {
         self.roles = roles.map(|role| (role.id, Arc::clone(role))).collect();
     }
@@ -69,6 +74,11 @@ impl Security {
 
     pub(super) fn set_routine_owner(&mut self, routine: u32, owner: u32) {
         self.routine_owners.insert(routine, owner);
+    }
+
+    /// The database whose objects these are.
+    pub fn database(&self) -> Object {
+        Object::new(ObjectKind::Database, self.database)
     }
 
     /// The role with an oid.
@@ -138,9 +148,7 @@ impl Security {
                     }
                 }
             }
-            if of == self.owner(Object::new(ObjectKind::Database, DATABASE_OID))
-                && !all.contains(&DATABASE_OWNER)
-            {
+            if of == self.owner(self.database()) && !all.contains(&DATABASE_OWNER) {
                 all.push(DATABASE_OWNER);
             }
         }

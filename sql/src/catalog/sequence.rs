@@ -63,6 +63,26 @@ impl SequenceDef {
         self.write(tx, self.start, false).await
     }
 
+    /// Makes a cell that is as far as the sequence's own, and is that from now on. Of what was taken last, what is
+    /// `unused` (the next value, and the last one) is not taken of the copy.
+    pub async fn copy_cell(
+        &mut self,
+        tx: &mut Transaction,
+        unused: Option<(i64, i64)>,
+    ) -> Result<(), Halt> {
+        let Some((mut last, mut given)) = self.read(tx).await? else {
+            return Err(SqlError::internal("the sequence is gone").into());
+        };
+        if let Some((next, end)) = unused
+            && given
+            && end == last
+        {
+            (last, given) = (next, false);
+        }
+        self.cell = tx.alloc(3, Near::Own).await?.addr.raw();
+        self.write(tx, last, given).await
+    }
+
     /// Frees the cell.
     pub async fn free_cell(&self, tx: &mut Transaction) -> Result<(), Halt> {
         Ok(tx.free(Addr::from_raw(self.cell)).await?)

@@ -1,10 +1,11 @@
-//! The whole catalog at one version, in memory, shared by every session.
+//! The catalog at one version as one database sees it, in memory, shared by all sessions of the database.
 
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
 use super::about::{About, DefaultAcl, Object, ObjectKind};
+use super::database::DatabaseDef;
 use super::def::{CatalogView, PUBLIC_SCHEMA, RoleDef, TableDef};
 use super::family::compose;
 use super::routine::RoutineDef;
@@ -20,6 +21,10 @@ use crate::pg_catalog::{Constraint, PUBLIC_NAMESPACE, class, namespace_name, rel
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     version: u64,
+    /// The oid of the database whose definitions these are.
+    database: u32,
+    /// All of them, by name.
+    databases: Vec<Arc<DatabaseDef>>,
     tables: HashMap<String, Arc<TableDef>>,
     index_owner: HashMap<String, Arc<TableDef>>,
     by_oid: HashMap<u32, Arc<TableDef>>,
@@ -59,6 +64,30 @@ impl Snapshot {
         }
         snapshot.security.set_roles(snapshot.roles.values());
         snapshot
+    }
+
+    /// The same as it is in this one of these databases.
+    pub fn with_databases(mut self, database: u32, databases: Vec<DatabaseDef>) -> Snapshot {
+        self.database = database;
+        self.security.set_database(database);
+        self.databases = databases.into_iter().map(Arc::new).collect();
+        self.databases.sort_by(|a, b| a.name.cmp(&b.name));
+        self
+    }
+
+    /// The oid of the database whose definitions these are.
+    pub fn database(&self) -> u32 {
+        self.database
+    }
+
+    /// All databases, by name.
+    pub fn databases(&self) -> &[Arc<DatabaseDef>] {
+        &self.databases
+    }
+
+    /// The database of an oid.
+    pub fn database_by_id(&self, id: u32) -> Option<&Arc<DatabaseDef>> {
+        self.databases.iter().find(|database| database.id == id)
     }
 
     /// The same with these sequences.
@@ -262,7 +291,7 @@ impl Snapshot {
                 self.routine_by_id(object.id).map(|of| of.signature())
             }
             ObjectKind::Type => self.types.with_oid(object.id).map(|of| of.name.clone()),
-            ObjectKind::Database => Some("postgres".to_owned()),
+            ObjectKind::Database => self.database_by_id(object.id).map(|of| of.name.clone()),
             _ => {
                 let mut name = relation_name(self, object.id);
                 name.take().map(|(schema, name)| match &*schema {
@@ -295,6 +324,7 @@ impl Snapshot {
                 all.any(|constraint| constraint.id() == id)
             }),
             class::ROLE => self.security.role(id).is_some(),
+            class::DATABASE => self.database_by_id(id).is_some(),
             _ => true,
         }
     }
@@ -387,6 +417,10 @@ impl CatalogView for Snapshot {
 
     fn role(&self, name: &str) -> Result<Option<Arc<RoleDef>>, SqlError> {
         Ok(self.roles.get(name).cloned())
+    }
+
+    fn database_named(&self, name: &str) -> Option<Arc<DatabaseDef>> {
+        self.databases.iter().find(|of| of.name == name).cloned()
     }
 
     fn schema_oid(&self, name: &str) -> Option<u32> {

@@ -5,7 +5,9 @@
 //! heart         [catalog version, next oid]      written by every DDL transaction
 //! tables tree   oid -> row (oid, name, definition)      sequences, views, types, schemas and routines are there, too
 //!               class and oid -> row                    what is said about an object, behind all others: see `about.rs`
-//! roles tree    oid -> row (oid, name, definition)
+//! roles tree    oid -> row (oid, name, definition)      databases are there, too: see `database.rs`
+//! trees         of each database like the tables tree, which is the first database's; that has what is said of
+//!               databases and roles, too
 //! outcomes      how transactions ended: see `outcomes.rs`
 //! guards        of each table: see `guard.rs`
 //! ```
@@ -15,8 +17,12 @@
 //!   version, and names stay unique.
 //! - CAT-4: a version is never given twice while the process lives, not even by a transaction that
 //!   aborts, so equal versions mean equal definitions.
+//! - CAT-6: a definition is of one database and a snapshot has those of one database, besides all roles and databases;
+//!   oids may be the same in two databases, but no two objects of one database ever have the same.
 //! - CAT-5: a transaction that used a table has a guard of that table, at the planned version, in its
 //!   read set; DDL on the table writes all its guards.
+
+mod databases;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,13 +31,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fencepost_btree::{BTree, Direction, Insert, ScanBatch, Taken};
 use fencepost_storage::{Addr, FatPtr};
 use fencepost_txn::{Machine, Near, Stop, Transaction};
-use parking_lot::RwLock;
+use foldhash::HashMap;
+use parking_lot::{Mutex, RwLock};
 
 use super::about::{About, DefaultAcl};
 use super::def::{ColumnDef, RoleDef, TableDef};
 use super::encode::{
     decode_about, decode_default_acl, encode_about, encode_default_acl, is_about, is_default_acl,
 };
+use super::encode::{decode_database, is_database};
 use super::encode::{
     decode_role, decode_schema, decode_sequence, decode_table, decode_type, decode_view,
     encode_role, encode_schema, encode_sequence, encode_table, encode_type, encode_view,
@@ -46,8 +54,9 @@ use super::snapshot::Snapshot;
 use super::user_type::{TypeDef, TypeSet};
 use super::view::ViewDef;
 use crate::error::SqlError;
-use crate::pg_catalog::class;
+use crate::pg_catalog::{DATABASE_OID, class};
 use crate::row::RowLayout;
+use crate::sequences::Ranges;
 use crate::stop::Halt;
 use crate::types::Type;
 use crate::value::Value;
@@ -59,23 +68,38 @@ pub(crate) const FIRST_USER_OID: u64 = 16384;
 /// The oid of the superuser that a fresh database has.
 pub const SUPERUSER_OID: u32 = 10;
 const LOAD_BATCH: usize = 256;
+/// The classes of what is no database's own: what is said about them is kept with the first database.
+const COMMON_CLASSES: [u32; 2] = [class::DATABASE, class::ROLE];
 /// Machines whose numbers a catalog version tells apart.
 const MACHINES_MAX: u64 = 1024;
 
-/// The catalog of one database: where it is stored, and the newest snapshot known.
+/// The catalog as one database sees it: where it is stored, and the newest snapshot known.
 pub struct Catalog {
+    whole: Arc<Whole>,
+    database: u32,
+    /// What the database has.
+    definitions: BTree,
+    newest: RwLock<Arc<Snapshot>>,
+}
+
+/// What the catalogs of all databases have in common.
+struct Whole {
     heart: Addr,
-    tables: BTree,
+    /// The definitions of the first database.
+    first: BTree,
     roles: BTree,
     outcomes: Outcomes,
     layout: RowLayout,
     last_version: AtomicU64,
-    newest: RwLock<Arc<Snapshot>>,
+    /// The newest version that is known to be.
+    newest_version: AtomicU64,
+    /// Values of sequences that this machine has taken, by database.
+    ranges: Mutex<HashMap<u32, Arc<Ranges>>>,
 }
 
 impl std::fmt::Debug for Catalog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Catalog at {:?}", self.heart)
+        write!(f, "Catalog of {} at {:?}", self.database, self.whole.heart)
     }
 }
 
@@ -85,21 +109,22 @@ impl Catalog {
     /// # Errors
     /// As [`BTree::taken`].
     pub async fn taken(&self, machine: &Machine) -> Result<Taken, Stop> {
-        self.tables.taken(machine).await
+        self.definitions.taken(machine).await
     }
 
-    /// Lays out an empty catalog with the superuser `postgres` under the root object.
+    /// Lays out an empty catalog with the superuser `postgres` and the first databases under the root object; the one
+    /// of `postgres`.
     pub async fn create(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
         let heart = tx.alloc(2, Near::Own).await?.addr;
         tx.write(heart, &[1, FIRST_USER_OID]).await?;
-        let tables = BTree::create(tx).await?;
+        let first = BTree::create(tx).await?;
         let roles = BTree::create(tx).await?;
         let outcomes = Outcomes::of(BTree::create(tx).await?);
-        let places = [heart, tables.root(), roles.root(), outcomes.root()];
+        let places = [heart, first.root(), roles.root(), outcomes.root()];
         let mut words = vec![MAGIC];
         words.extend(places.map(Addr::raw));
         tx.write(root, &words).await?;
-        let catalog = Catalog::at(heart, tables, roles, outcomes);
+        let catalog = Catalog::at(heart, first, roles, outcomes);
         let superuser = RoleDef {
             superuser: true,
             login: true,
@@ -110,10 +135,11 @@ impl Catalog {
             ..RoleDef::new(SUPERUSER_OID, "postgres")
         };
         catalog.insert_role(tx, &superuser).await?;
+        catalog.insert_first_databases(tx, &[]).await?;
         Ok(catalog)
     }
 
-    /// The catalog that the root object points to.
+    /// The catalog that the root object points to, as the first database sees it.
     pub async fn open(tx: &mut Transaction, root: Addr) -> Result<Catalog, Halt> {
         let mut words = Vec::new();
         let found = tx.read(root, &mut words).await?;
@@ -121,27 +147,35 @@ impl Catalog {
             return Err(SqlError::internal("the root object holds no catalog").into());
         }
         let heart = Addr::from_raw(words[1]);
-        let tables = BTree::open(Addr::from_raw(words[2]));
+        let first = BTree::open(Addr::from_raw(words[2]));
         let roles = BTree::open(Addr::from_raw(words[3]));
         let outcomes = Outcomes::of(BTree::open(Addr::from_raw(words[4])));
-        Ok(Catalog::at(heart, tables, roles, outcomes))
+        Ok(Catalog::at(heart, first, roles, outcomes))
     }
 
-    fn at(heart: Addr, tables: BTree, roles: BTree, outcomes: Outcomes) -> Catalog {
+    fn at(heart: Addr, first: BTree, roles: BTree, outcomes: Outcomes) -> Catalog {
         Catalog {
-            heart,
-            tables,
-            roles,
-            outcomes,
-            layout: RowLayout::new(&catalog_columns()),
-            last_version: AtomicU64::new(0),
+            whole: Arc::new(Whole {
+                heart,
+                first,
+                roles,
+                outcomes,
+                layout: RowLayout::new(&catalog_columns()),
+                last_version: AtomicU64::new(0),
+                newest_version: AtomicU64::new(0),
+                ranges: Mutex::default(),
+            }),
+            database: DATABASE_OID,
+            definitions: first,
             newest: RwLock::default(),
         }
     }
 
     /// The catalog as `tx` sees it: the shared snapshot when that is the one, else a loaded one.
     pub async fn snapshot(&self, tx: &mut Transaction) -> Result<Arc<Snapshot>, Halt> {
-        let seen = tx.view(self.heart, None, |v| v.word(HEART_VERSION)).await?;
+        let seen = tx
+            .view(self.whole.heart, None, |v| v.word(HEART_VERSION))
+            .await?;
         let Some((version, _)) = seen else {
             return Err(SqlError::internal("the catalog is gone").into());
         };
@@ -153,17 +187,16 @@ impl Catalog {
         }
         let snapshot = Arc::new(self.load(tx, version).await?);
         if !tx.has_writes() {
-            let mut newest = self.newest.write();
-            if newest.version() < version {
-                *newest = Arc::clone(&snapshot);
-            }
+            self.publish(&snapshot);
         }
         Ok(snapshot)
     }
 
     /// Puts the catalog's version into the read set; false where it is another one.
     pub async fn is_still(&self, tx: &mut Transaction, version: u64) -> Result<bool, Halt> {
-        let seen = tx.view(self.heart, None, |v| v.word(HEART_VERSION)).await?;
+        let seen = tx
+            .view(self.whole.heart, None, |v| v.word(HEART_VERSION))
+            .await?;
         let Some((_, seen)) = seen.filter(|(now, _)| *now == version) else {
             return Ok(false);
         };
@@ -173,6 +206,10 @@ impl Catalog {
 
     /// Makes `snapshot`, which a committed transaction saw, the shared one unless a newer is.
     pub fn publish(&self, snapshot: &Arc<Snapshot>) {
+        let version = snapshot.version();
+        self.whole
+            .newest_version
+            .fetch_max(version, Ordering::Relaxed);
         let mut newest = self.newest.write();
         if newest.version() < snapshot.version() {
             *newest = Arc::clone(snapshot);
@@ -181,22 +218,34 @@ impl Catalog {
 
     /// The object that every DDL transaction writes (CAT-3).
     pub fn heart(&self) -> Addr {
-        self.heart
+        self.whole.heart
     }
 
-    /// The trees of definitions, by what they hold.
-    pub fn trees(&self) -> [(&'static str, BTree); 2] {
-        [("tables", self.tables), ("roles", self.roles)]
+    /// The tree of what this database has.
+    pub fn definitions_tree(&self) -> BTree {
+        self.definitions
+    }
+
+    /// The tree of roles and databases.
+    pub fn roles_tree(&self) -> BTree {
+        self.whole.roles
     }
 
     /// How transactions ended that were asked for their numbers.
     pub fn outcomes(&self) -> Outcomes {
-        self.outcomes
+        self.whole.outcomes
     }
 
-    /// The newest snapshot any session has loaded; for roles at log-in.
+    /// The newest snapshot that any session of the database has loaded.
     pub fn newest(&self) -> Arc<Snapshot> {
         Arc::clone(&self.newest.read())
+    }
+
+    /// The same, unless a session of another database has loaded a newer version.
+    pub fn newest_of_all(&self) -> Option<Arc<Snapshot>> {
+        let newest = self.newest();
+        let version = self.whole.newest_version.load(Ordering::Relaxed);
+        (newest.version() >= version && version > 0).then_some(newest)
     }
 
     async fn load(&self, tx: &mut Transaction, version: u64) -> Result<Snapshot, Halt> {
@@ -204,7 +253,16 @@ impl Catalog {
         let (mut views, mut schemas) = (Vec::new(), Vec::new());
         let mut routines = Vec::new();
         let (mut abouts, mut defaults) = (Vec::new(), Vec::new());
-        let all = self.definitions(tx, &self.tables).await?;
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        let mut all = self.read(tx, &self.definitions, everything).await?;
+        if self.database != DATABASE_OID {
+            for class in COMMON_CLASSES {
+                let (from, to) = (beside(class, 0), beside(class, u32::MAX));
+                let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
+                let range = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+                all.extend(self.read(tx, &self.whole.first, range).await?);
+            }
+        }
         // What columns are of has to be known before them.
         let (types, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|b| is_type(b));
         let types = types.iter().map(|bytes| decode_type(bytes));
@@ -227,9 +285,15 @@ impl Catalog {
                 tables.push(decode_table(&bytes, &around)?);
             }
         }
-        let mut roles = Vec::new();
-        for bytes in self.definitions(tx, &self.roles).await? {
-            roles.push(decode_role(&bytes)?);
+        let (mut roles, mut databases) = (Vec::new(), Vec::new());
+        for bytes in self.read(tx, &self.whole.roles, everything).await? {
+            match is_database(&bytes) {
+                true => databases.push(decode_database(&bytes)?),
+                false => roles.push(decode_role(&bytes)?),
+            }
+        }
+        if self.database != DATABASE_OID && databases.iter().all(|of| of.id != self.database) {
+            return Err(databases::gone().into());
         }
         // Whoever plans with it asks whose its roots are.
         let indexes = tables.iter().flat_map(|table: &TableDef| &table.indexes);
@@ -237,6 +301,7 @@ impl Catalog {
         let roots: Vec<Addr> = roots.map(|root| Addr::from_raw(*root)).collect();
         tx.machine().meet(&roots).await?;
         let snapshot = Snapshot::new(version, tables, roles).with_sequences(sequences);
+        let snapshot = snapshot.with_databases(self.database, databases);
         let snapshot = snapshot.with_types(types);
         let snapshot = snapshot.with_views(views).with_schemas(schemas);
         Ok(snapshot
@@ -244,11 +309,17 @@ impl Catalog {
             .with_security(abouts, defaults))
     }
 
-    async fn definitions(&self, tx: &mut Transaction, tree: &BTree) -> Result<Vec<Vec<u8>>, Halt> {
+    /// The definitions under a range of keys of a tree.
+    async fn read(
+        &self,
+        tx: &mut Transaction,
+        tree: &BTree,
+        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<Vec<Vec<u8>>, Halt> {
         let mut found = Vec::new();
         let mut words = Vec::new();
         let mut batch = ScanBatch::new();
-        let mut cursor = tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+        let mut cursor = tree.scan(from, to, Direction::Forward);
         loop {
             batch.clear();
             let more = cursor.next_batch(tx, &mut batch, LOAD_BATCH).await?;
@@ -257,7 +328,7 @@ impl Catalog {
                 if !tx.read(row.addr, &mut words).await? {
                     return Err(SqlError::internal("a catalog row is gone").into());
                 }
-                if let Value::Bytea(bytes) = self.layout.reader(&words)?.get(2)? {
+                if let Value::Bytea(bytes) = self.whole.layout.reader(&words)?.get(2)? {
                     found.push(bytes);
                 }
             }
@@ -270,9 +341,9 @@ impl Catalog {
     /// Queues for the right to change the catalog and gives the new catalog version (CAT-3). The
     /// change was planned on version `planned`; if that is not the newest any more it is stale.
     pub async fn begin_change(&self, tx: &mut Transaction, planned: u64) -> Result<u64, Halt> {
-        tx.intend(self.heart).await?;
+        tx.intend(self.whole.heart).await?;
         let mut words = Vec::new();
-        if !tx.read(self.heart, &mut words).await? || words.len() < 2 {
+        if !tx.read(self.whole.heart, &mut words).await? || words.len() < 2 {
             return Err(SqlError::internal("the catalog is gone").into());
         }
         if words[HEART_VERSION] != planned {
@@ -280,7 +351,7 @@ impl Catalog {
         }
         let version = self.fresh_version(planned, tx.machine().number());
         words[HEART_VERSION] = version;
-        tx.write(self.heart, &words).await?;
+        tx.write(self.whole.heart, &words).await?;
         Ok(version)
     }
 
@@ -288,15 +359,17 @@ impl Catalog {
     /// steps, each from its own number.
     fn fresh_version(&self, stored: u64, machine: u32) -> u64 {
         let counted = stored / MACHINES_MAX;
-        self.last_version.fetch_max(counted, Ordering::Relaxed);
-        let next = self.last_version.fetch_add(1, Ordering::Relaxed) + 1;
+        self.whole
+            .last_version
+            .fetch_max(counted, Ordering::Relaxed);
+        let next = self.whole.last_version.fetch_add(1, Ordering::Relaxed) + 1;
         next * MACHINES_MAX + u64::from(machine) % MACHINES_MAX
     }
 
     /// The next free oid, given for good when the transaction commits.
     pub async fn next_oid(&self, tx: &mut Transaction) -> Result<u32, Halt> {
         let oid = tx
-            .update(self.heart, |words| {
+            .update(self.whole.heart, |words| {
                 let oid = words[HEART_NEXT_OID];
                 words[HEART_NEXT_OID] = oid + 1;
                 oid
@@ -308,7 +381,7 @@ impl Catalog {
     /// Adds `table`, whose guards exist already.
     pub async fn insert_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
         let bytes = encode_table(table);
-        self.insert_row(tx, self.tables, table.id, &table.name, bytes)
+        self.insert_row(tx, self.definitions, table.id, &table.name, bytes)
             .await
     }
 
@@ -316,15 +389,15 @@ impl Catalog {
     pub async fn replace_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
         table.guards.write(tx, table.id, table.version).await?;
         let bytes = encode_table(table);
-        self.remove_row(tx, self.tables, table.id).await?;
-        self.insert_row(tx, self.tables, table.id, &table.name, bytes)
+        self.remove_row(tx, self.definitions, table.id).await?;
+        self.insert_row(tx, self.definitions, table.id, &table.name, bytes)
             .await
     }
 
     /// Removes `table` and its guards. Its trees are the caller's to drop.
     pub async fn remove_table(&self, tx: &mut Transaction, table: &TableDef) -> Result<(), Halt> {
         table.guards.free(tx).await?;
-        self.remove_row(tx, self.tables, table.id).await
+        self.remove_row(tx, self.definitions, table.id).await
     }
 
     /// Adds `sequence`, whose cell exists already.
@@ -334,7 +407,7 @@ impl Catalog {
         sequence: &SequenceDef,
     ) -> Result<(), Halt> {
         let bytes = encode_sequence(sequence);
-        self.insert_row(tx, self.tables, sequence.id, &sequence.name, bytes)
+        self.insert_row(tx, self.definitions, sequence.id, &sequence.name, bytes)
             .await
     }
 
@@ -344,7 +417,7 @@ impl Catalog {
         tx: &mut Transaction,
         sequence: &SequenceDef,
     ) -> Result<(), Halt> {
-        self.remove_row(tx, self.tables, sequence.id).await
+        self.remove_row(tx, self.definitions, sequence.id).await
     }
 
     /// Adds a schema.
@@ -355,24 +428,24 @@ impl Catalog {
         name: &str,
     ) -> Result<(), Halt> {
         let bytes = encode_schema(id, name);
-        self.insert_row(tx, self.tables, id, name, bytes).await
+        self.insert_row(tx, self.definitions, id, name, bytes).await
     }
 
     /// Removes the schema with the oid `id`.
     pub async fn remove_schema(&self, tx: &mut Transaction, id: u32) -> Result<(), Halt> {
-        self.remove_row(tx, self.tables, id).await
+        self.remove_row(tx, self.definitions, id).await
     }
 
     /// Adds `view`.
     pub async fn insert_view(&self, tx: &mut Transaction, view: &ViewDef) -> Result<(), Halt> {
         let bytes = encode_view(view);
-        self.insert_row(tx, self.tables, view.id, &view.name, bytes)
+        self.insert_row(tx, self.definitions, view.id, &view.name, bytes)
             .await
     }
 
     /// Removes `view`.
     pub async fn remove_view(&self, tx: &mut Transaction, view: &ViewDef) -> Result<(), Halt> {
-        self.remove_row(tx, self.tables, view.id).await
+        self.remove_row(tx, self.definitions, view.id).await
     }
 
     /// Adds `routine`, whose guards exist already.
@@ -382,7 +455,7 @@ impl Catalog {
         routine: &RoutineDef,
     ) -> Result<(), Halt> {
         let bytes = encode_routine(routine);
-        self.insert_row(tx, self.tables, routine.id, &routine.name, bytes)
+        self.insert_row(tx, self.definitions, routine.id, &routine.name, bytes)
             .await
     }
 
@@ -394,7 +467,7 @@ impl Catalog {
     ) -> Result<(), Halt> {
         let guards = &routine.guards;
         guards.write(tx, routine.id, routine.version).await?;
-        self.remove_row(tx, self.tables, routine.id).await?;
+        self.remove_row(tx, self.definitions, routine.id).await?;
         self.insert_routine(tx, routine).await
     }
 
@@ -405,31 +478,31 @@ impl Catalog {
         routine: &RoutineDef,
     ) -> Result<(), Halt> {
         routine.guards.free(tx).await?;
-        self.remove_row(tx, self.tables, routine.id).await
+        self.remove_row(tx, self.definitions, routine.id).await
     }
 
     /// Adds a type, whose guards exist already.
     pub async fn insert_type(&self, tx: &mut Transaction, ty: &TypeDef) -> Result<(), Halt> {
-        self.insert_row(tx, self.tables, ty.id, &ty.name, encode_type(ty))
+        self.insert_row(tx, self.definitions, ty.id, &ty.name, encode_type(ty))
             .await
     }
 
     /// Puts `ty` in the place of the definition with the same oid; its version must be new.
     pub async fn replace_type(&self, tx: &mut Transaction, ty: &TypeDef) -> Result<(), Halt> {
         ty.guards.write(tx, ty.id, ty.version).await?;
-        self.remove_row(tx, self.tables, ty.id).await?;
+        self.remove_row(tx, self.definitions, ty.id).await?;
         self.insert_type(tx, ty).await
     }
 
     /// Removes `ty` and its guards.
     pub async fn remove_type(&self, tx: &mut Transaction, ty: &TypeDef) -> Result<(), Halt> {
         ty.guards.free(tx).await?;
-        self.remove_row(tx, self.tables, ty.id).await
+        self.remove_row(tx, self.definitions, ty.id).await
     }
 
     /// Adds a role.
     pub async fn insert_role(&self, tx: &mut Transaction, role: &RoleDef) -> Result<(), Halt> {
-        self.insert_row(tx, self.roles, role.id, &role.name, encode_role(role))
+        self.insert_row(tx, self.whole.roles, role.id, &role.name, encode_role(role))
             .await
     }
 
@@ -447,14 +520,18 @@ impl Catalog {
         about: &About,
     ) -> Result<(), Halt> {
         let key = beside(about.class, about.id);
+        let tree = match COMMON_CLASSES.contains(&about.class) {
+            true => self.whole.first,
+            false => self.definitions,
+        };
         if before.is_some() {
-            self.remove_keyed(tx, self.tables, key).await?;
+            self.remove_keyed(tx, tree, key).await?;
         }
         if about.is_empty() {
             return Ok(());
         }
         let bytes = encode_about(about);
-        self.insert_keyed(tx, self.tables, key, "", bytes).await
+        self.insert_keyed(tx, tree, key, "", bytes).await
     }
 
     /// The same of ALTER DEFAULT PRIVILEGES; without a list nothing is said any more.
@@ -465,18 +542,19 @@ impl Catalog {
     ) -> Result<(), Halt> {
         let key = beside(class::DEFAULT_ACL, of.id);
         if was_there {
-            self.remove_keyed(tx, self.tables, key).await?;
+            self.remove_keyed(tx, self.definitions, key).await?;
         }
         if of.acl.is_empty() {
             return Ok(());
         }
         let bytes = encode_default_acl(of);
-        self.insert_keyed(tx, self.tables, key, "", bytes).await
+        self.insert_keyed(tx, self.definitions, key, "", bytes)
+            .await
     }
 
     /// Removes a role.
     pub async fn remove_role(&self, tx: &mut Transaction, role: &RoleDef) -> Result<(), Halt> {
-        self.remove_row(tx, self.roles, role.id).await
+        self.remove_row(tx, self.whole.roles, role.id).await
     }
 
     async fn insert_row(
@@ -505,7 +583,7 @@ impl Catalog {
             Value::Bytea(definition),
         ];
         let mut words = Vec::new();
-        self.layout.encode(&row, &mut words)?;
+        self.whole.layout.encode(&row, &mut words)?;
         let place = tx.alloc(words.len(), Near::Own).await?;
         tx.write(place.addr, &words).await?;
         let key = key.to_be_bytes();

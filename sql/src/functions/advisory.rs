@@ -47,16 +47,17 @@ fn locks(cx: &EvalContext) -> Result<&dyn AdvisoryLocks, SqlError> {
         .ok_or_else(|| SqlError::unsupported("advisory locks outside a session"))
 }
 
-fn key(args: &[Value]) -> Result<LockKey, SqlError> {
+fn key(args: &[Value], cx: &EvalContext) -> Result<LockKey, SqlError> {
+    let database = cx.database_oid();
     match args {
-        [Value::Int8(key)] => Ok(LockKey::One(*key)),
-        [Value::Int4(class), Value::Int4(object)] => Ok(LockKey::Two(*class, *object)),
+        [Value::Int8(key)] => Ok(LockKey::One(database, *key)),
+        [Value::Int4(class), Value::Int4(object)] => Ok(LockKey::Two(database, *class, *object)),
         _ => Err(mismatch("an advisory lock")),
     }
 }
 
 fn take<'a>(args: &[Value], cx: &'a EvalContext, mode: LockMode, scope: LockScope) -> Answer<'a> {
-    let key = key(args);
+    let key = key(args, cx);
     Box::pin(async move {
         locks(cx)?.lock(key?, mode, scope, true).await?;
         Ok(Value::text(""))
@@ -69,7 +70,7 @@ fn attempt<'a>(
     mode: LockMode,
     scope: LockScope,
 ) -> Answer<'a> {
-    let key = key(args);
+    let key = key(args, cx);
     Box::pin(async move {
         let had = locks(cx)?.lock(key?, mode, scope, false).await?;
         Ok(Value::Bool(had))
@@ -77,7 +78,7 @@ fn attempt<'a>(
 }
 
 fn give_back<'a>(args: &[Value], cx: &'a EvalContext, mode: LockMode) -> Answer<'a> {
-    let key = key(args);
+    let key = key(args, cx);
     Box::pin(async move {
         let had = locks(cx)?.unlock(key?, mode).await?;
         if !had {

@@ -6,7 +6,7 @@
 use super::library::stable;
 use super::{ScalarFunction, objects};
 use crate::catalog::acl::{PUBLIC, Privileges};
-use crate::catalog::{Object, ObjectKind, Security, Snapshot};
+use crate::catalog::{CatalogView, Object, ObjectKind, Security, Snapshot};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
 use crate::pg_catalog as pg;
@@ -175,15 +175,15 @@ fn object_of(
             let id = objects::routine_of_signature(name, cx)?;
             found(id)
         }
-        (ObjectKind::Database, Value::Text(name)) if *name == cx.database => {
-            found(pg::DATABASE_OID)
-        }
-        (ObjectKind::Database, Value::Text(name)) => {
-            return Err(SqlError::new(
-                SqlState::new(b"3D000"),
-                format!("database \"{name}\" does not exist"),
-            ));
-        }
+        (ObjectKind::Database, Value::Text(name)) => match snapshot.database_named(name) {
+            Some(database) => found(database.id),
+            None => {
+                return Err(SqlError::new(
+                    SqlState::INVALID_CATALOG_NAME,
+                    format!("database \"{name}\" does not exist"),
+                ));
+            }
+        },
         (_, number) => found(oid_of(number)),
     })
 }

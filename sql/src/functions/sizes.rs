@@ -12,10 +12,10 @@ use fencepost_txn::{Machine, Stop};
 
 use super::library::{pure, waiting};
 use super::{ScalarFunction, Waited};
-use crate::catalog::{IndexDef, IndexKind, TableDef};
+use crate::catalog::{CatalogView, IndexDef, IndexKind, TableDef};
 use crate::context::EvalContext;
 use crate::error::{SqlError, SqlState};
-use crate::pg_catalog::{DATABASE_OID, Relation};
+use crate::pg_catalog::Relation;
 use crate::stop::Halt;
 use crate::types::TypeKind::{Int8, Name, Oid, RegClass, Text};
 use crate::value::Value;
@@ -34,9 +34,11 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     waiting("pg_database_size", &[Name], Int8, |a, cx| {
         let name = a.first().and_then(Value::as_text).unwrap_or("").to_owned();
         Box::pin(async move {
-            match name == cx.database {
-                true => database(cx).await,
-                false => Err(SqlError::new(
+            match cx.catalog().database_named(&name) {
+                Some(of) if of.id == cx.database_oid() => database(cx).await,
+                // What is not of this database is not known here.
+                Some(_) => Ok(Value::Null),
+                None => Err(SqlError::new(
                     SqlState::INVALID_CATALOG_NAME,
                     format!("database \"{name}\" does not exist"),
                 )),
@@ -46,7 +48,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     waiting("pg_database_size", &[Oid], Int8, |a, cx| {
         let asked = oid(a);
         Box::pin(async move {
-            match asked == DATABASE_OID {
+            match asked == cx.database_oid() {
                 true => database(cx).await,
                 false => Ok(Value::Null),
             }

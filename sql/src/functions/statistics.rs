@@ -22,7 +22,7 @@ macro_rules! of_relation {
 macro_rules! of_database {
     ($name:literal, $count:expr) => {
         waiting($name, &[Oid], Int8, |a, cx| {
-            asked(a, cx, |totals, _| Value::Int8($count(totals)))
+            asked_of(oid(a), cx, |totals| Value::Int8($count(totals)))
         })
     };
 }
@@ -94,18 +94,12 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     nothing!("pg_stat_get_db_sessions_abandoned"),
     nothing!("pg_stat_get_db_sessions_fatal"),
     waiting("pg_stat_get_db_active_time", &[Oid], Float8, |a, cx| {
-        asked(a, cx, |totals, _| Value::Float8(totals.event(Event::ActiveNs) as f64 / 1e6))
+        asked_of(oid(a), cx, |totals| Value::Float8(totals.event(Event::ActiveNs) as f64 / 1e6))
     }),
     waiting("pg_stat_get_db_stat_reset_time", &[Oid], TimestampTz, |a, cx| {
-        asked(a, cx, |totals, _| totals.reset.map_or(Value::Null, Value::TimestampTz))
+        asked_of(oid(a), cx, |totals| totals.reset.map_or(Value::Null, Value::TimestampTz))
     }),
-    waiting("pg_stat_get_db_numbackends", &[Oid], Int4, |_, cx| Box::pin(async {
-        let sessions = match &cx.sessions {
-            Some(sessions) => sessions.all().await?.len(),
-            None => 0,
-        };
-        Ok(Value::Int4(sessions as i32))
-    })),
+    waiting("pg_stat_get_db_numbackends", &[Oid], Int4, |a, cx| Box::pin(sessions_of(oid(a), cx))),
 ];
 
 /// Rows put in, changed and taken out.
@@ -121,18 +115,43 @@ fn oid(args: &[Value]) -> u32 {
     }
 }
 
+/// How many sessions a database has.
+async fn sessions_of(database: u32, cx: &EvalContext) -> Result<Value, SqlError> {
+    let name = cx
+        .catalog()
+        .database_by_id(database)
+        .map(|of| of.name.clone());
+    let all = match &cx.sessions {
+        Some(sessions) => sessions.all().await?,
+        None => Vec::new(),
+    };
+    let of_it = all
+        .iter()
+        .filter(|state| Some(&state.database) == name.as_ref());
+    Ok(Value::Int4(of_it.count() as i32))
+}
+
 fn asked<'a>(
     args: &[Value],
     cx: &'a EvalContext,
     answer: impl Fn(&Totals, u32) -> Value + Send + 'a,
 ) -> Waited<'a> {
     let id = oid(args);
+    asked_of(cx.database_oid(), cx, move |totals| answer(totals, id))
+}
+
+/// The same of any database.
+fn asked_of<'a>(
+    database: u32,
+    cx: &'a EvalContext,
+    answer: impl Fn(&Totals) -> Value + Send + 'a,
+) -> Waited<'a> {
     Box::pin(async move {
         let totals = match &cx.counters {
-            Some(counters) => counters.totals().await?,
+            Some(counters) => counters.totals(database).await?,
             None => Totals::default(),
         };
-        Ok(answer(&totals, id))
+        Ok(answer(&totals))
     })
 }
 
@@ -155,7 +174,7 @@ async fn reset(
 ) -> Result<Value, SqlError> {
     allowed(cx, function)?;
     if let Some(counters) = &cx.counters {
-        counters.reset(relations).await?;
+        counters.reset(cx.database_oid(), relations).await?;
     }
     Ok(Value::text(""))
 }

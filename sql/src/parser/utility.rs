@@ -2,6 +2,7 @@
 //! those that PostgreSQL has for maintenance, which are accepted.
 
 mod cursor;
+mod database;
 mod explain;
 mod role;
 mod routine;
@@ -49,18 +50,9 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
         }
         "set" | "show" | "reset" => settings::parse(&word, c)?,
         "alter" if c.accept("system") => machine(c)?,
-        "create" | "alter" | "drop" => match role::parse(&word, c)? {
+        "create" | "alter" | "drop" => match definition(&word, c)? {
             Some(statement) => statement,
-            None => match sequence::parse(&word, c)? {
-                Some(statement) => statement,
-                None => match schema::parse(&word, c)? {
-                    Some(statement) => statement,
-                    None => match user_type::parse(&word, c)? {
-                        Some(statement) => statement,
-                        None => return Ok(None),
-                    },
-                },
-            },
+            None => return Ok(None),
         },
         "copy" => return Ok(Some(Statement::Copy(Box::new(copy::parse(c)?)))),
         "refresh" => {
@@ -119,6 +111,22 @@ pub(super) fn parse(text: &str, tokens: &[Token]) -> Result<Option<Statement>, S
     };
     cursor.end()?;
     Ok(Some(Statement::Ready(Box::new(statement))))
+}
+
+/// The statement behind CREATE, ALTER or DROP, if it is one of ours.
+fn definition(word: &str, c: &mut Cursor<'_>) -> Result<Option<bound::Statement>, SqlError> {
+    for parse in [
+        role::parse,
+        database::parse,
+        sequence::parse,
+        schema::parse,
+        user_type::parse,
+    ] {
+        if let Some(statement) = parse(word, c)? {
+            return Ok(Some(statement));
+        }
+    }
+    Ok(None)
 }
 
 /// The options and tables of a statement that changes nothing here.

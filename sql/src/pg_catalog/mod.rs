@@ -108,6 +108,7 @@ pub fn rows(relation: &'static Relation, around: &Around<'_>) -> Vec<Vec<Value>>
         ("pg_catalog", "pg_authid") => server::roles,
         ("pg_catalog", "pg_user") => server::users,
         ("pg_catalog", "pg_database") => server::databases,
+        ("pg_catalog", "pg_db_role_setting") => server::database_settings,
         ("pg_catalog", "pg_tablespace") => server::tablespaces,
         ("pg_catalog", "pg_cursors") => server::cursors,
         ("pg_catalog", "pg_prepared_statements") => server::prepared_statements,

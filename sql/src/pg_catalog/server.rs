@@ -10,7 +10,7 @@ use crate::catalog::{ObjectKind, RoleDef, SUPERUSER_OID};
 use crate::types::Type;
 use crate::value::Value;
 
-/// The oid of the one database.
+/// The oid of the first database, `postgres`.
 pub const DATABASE_OID: u32 = 5;
 const ENCODING_UTF8: i32 = 6;
 const INTERNAL_LANGUAGE: u32 = 12;
@@ -69,25 +69,39 @@ pub fn users(rows: &mut Rows, around: &Around<'_>) {
 
 /// `pg_database`.
 pub fn databases(rows: &mut Rows, around: &Around<'_>) {
-    rows.add([
-        ("oid", Value::Oid(DATABASE_OID)),
-        ("datname", Value::text(around.database)),
-        (
-            "datdba",
-            owner(around.snapshot, ObjectKind::Database, DATABASE_OID),
-        ),
-        (
-            "datacl",
-            acl(around.snapshot, ObjectKind::Database, DATABASE_OID),
-        ),
-        ("encoding", Value::Int4(ENCODING_UTF8)),
-        ("datlocprovider", Value::text("c")),
-        ("datallowconn", Value::Bool(true)),
-        ("datconnlimit", Value::Int4(-1)),
-        ("dattablespace", Value::Oid(1663)),
-        ("datcollate", Value::text("C")),
-        ("datctype", Value::text("C")),
-    ]);
+    let snapshot = around.snapshot;
+    for database in snapshot.databases() {
+        rows.add([
+            ("oid", Value::Oid(database.id)),
+            ("datname", Value::text(&database.name)),
+            ("datdba", owner(snapshot, ObjectKind::Database, database.id)),
+            ("datacl", acl(snapshot, ObjectKind::Database, database.id)),
+            ("encoding", Value::Int4(ENCODING_UTF8)),
+            ("datlocprovider", Value::text("c")),
+            ("datistemplate", Value::Bool(database.is_template)),
+            ("datallowconn", Value::Bool(database.connects)),
+            ("datconnlimit", Value::Int4(database.connections)),
+            ("dattablespace", Value::Oid(1663)),
+            ("datcollate", Value::text(&database.collate)),
+            ("datctype", Value::text(&database.ctype)),
+        ]);
+    }
+}
+
+/// `pg_db_role_setting`: what ALTER DATABASE has set.
+pub fn database_settings(rows: &mut Rows, around: &Around<'_>) {
+    for database in around.snapshot.databases() {
+        let said = database.settings.iter();
+        let said = said.map(|(name, value)| Value::text(format!("{name}={value}")));
+        let said: Vec<Value> = said.collect();
+        if !said.is_empty() {
+            rows.add([
+                ("setdatabase", Value::Oid(database.id)),
+                ("setrole", Value::Oid(0)),
+                ("setconfig", crate::value::Array::of(said).into()),
+            ]);
+        }
+    }
 }
 
 /// `pg_tablespace`.

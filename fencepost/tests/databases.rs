@@ -1,0 +1,170 @@
+//! Several databases: what is copied and dropped leaves nothing, and is there again after a restart.
+
+use fencepost::{Database, Error, Session, SessionOptions, SqlState, check};
+use pollster::FutureExt;
+
+fn session(db: &Database, database: &str) -> Session {
+    let options = SessionOptions {
+        database: database.to_owned(),
+        ..SessionOptions::default()
+    };
+    db.session_with(options).expect("a session")
+}
+
+fn run(session: &mut Session, sql: &str) {
+    let done = session.execute(sql, &[]).block_on();
+    done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+}
+
+fn refused(session: &mut Session, sql: &str) -> SqlState {
+    let done: Result<_, Error> = session.execute(sql, &[]).block_on();
+    done.err()
+        .map_or_else(|| panic!("{sql} is done"), |error| error.code())
+}
+
+fn number(session: &mut Session, sql: &str) -> i64 {
+    let rows = session.query(sql, &[]).block_on().expect("rows");
+    rows[0].get(0).expect("a number")
+}
+
+fn is_sound(db: &Database) {
+    let found = check(db);
+    assert_eq!(found.problems, Vec::<String>::new());
+}
+
+const SCHEMA: [&str; 8] = [
+    "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+    "CREATE SCHEMA s",
+    "CREATE TABLE h (id int PRIMARY KEY, b text) WITH (index = hash)",
+    "CREATE TABLE s.spread (id int PRIMARY KEY, b text) PARTITION BY HASH (id) WITH (partitions = 3)",
+    "CREATE INDEX h_some ON h ((length(b))) WHERE id > 50",
+    "CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT $1 + 1'",
+    "INSERT INTO h SELECT g, repeat('x', g) FROM generate_series(1, 1000) g",
+    "INSERT INTO s.spread SELECT g, repeat('y', 3000) FROM generate_series(1, 100) g",
+];
+
+#[test]
+fn databases_are_copied_dropped_and_found_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    {
+        let db = Database::open(folder.path()).expect("a database");
+        let mut first = session(&db, "postgres");
+        run(&mut first, "CREATE DATABASE model");
+        let mut model = session(&db, "model");
+        for sql in SCHEMA {
+            run(&mut model, sql);
+        }
+        run(&mut model, "CREATE TABLE t (id serial PRIMARY KEY, m mood)");
+        run(&mut model, "INSERT INTO t (m) VALUES ('ok')");
+        drop(model);
+        for copy in ["one", "two", "three"] {
+            run(
+                &mut first,
+                &format!("CREATE DATABASE {copy} TEMPLATE model"),
+            );
+        }
+        is_sound(&db);
+        run(&mut first, "DROP DATABASE two");
+        is_sound(&db);
+        let mut one = session(&db, "one");
+        run(&mut one, "DELETE FROM h WHERE id > 10");
+        run(&mut one, "DROP TABLE s.spread");
+        run(&mut one, "INSERT INTO t (m) VALUES ('sad')");
+        drop(one);
+        is_sound(&db);
+        db.close().expect("closed");
+    }
+    let db = Database::open(folder.path()).expect("the databases again");
+    is_sound(&db);
+    let mut one = session(&db, "one");
+    assert_eq!(number(&mut one, "SELECT count(*) FROM h"), 10);
+    assert_eq!(number(&mut one, "SELECT count(*) FROM t"), 2);
+    assert_eq!(
+        refused(&mut one, "TABLE s.spread"),
+        SqlState::UNDEFINED_TABLE
+    );
+    let mut three = session(&db, "three");
+    assert_eq!(number(&mut three, "SELECT count(*) FROM h"), 1000);
+    assert_eq!(
+        number(&mut three, "SELECT sum(length(b)) FROM s.spread"),
+        300_000
+    );
+    assert_eq!(
+        number(
+            &mut three,
+            "SELECT count(*) FROM h WHERE id > 50 AND length(b) = 70"
+        ),
+        1
+    );
+    let options = SessionOptions {
+        database: "two".to_owned(),
+        ..SessionOptions::default()
+    };
+    let gone = db.session_with(options).err().expect("no session");
+    assert_eq!(gone.sqlstate(), SqlState::INVALID_CATALOG_NAME);
+}
+
+#[test]
+fn roles_are_of_all_databases_and_their_privileges_end_in_all() {
+    let db = Database::in_memory().expect("a database");
+    let mut first = session(&db, "postgres");
+    run(&mut first, "CREATE DATABASE other");
+    let mut other = session(&db, "other");
+    run(&mut other, "CREATE TABLE t (a int)");
+    run(&mut first, "CREATE ROLE readers");
+    run(&mut other, "GRANT SELECT ON t TO readers");
+    run(&mut first, "CREATE ROLE ann LOGIN IN ROLE readers");
+    let mut ann = db
+        .session_with(SessionOptions {
+            user: "ann".to_owned(),
+            database: "other".to_owned(),
+            ..SessionOptions::default()
+        })
+        .expect("a session");
+    assert_eq!(number(&mut ann, "SELECT count(*) FROM t"), 0);
+    // A plan that is kept is not for who may not use it any more.
+    run(&mut first, "REVOKE readers FROM ann");
+    let denied = refused(&mut ann, "SELECT count(*) FROM t");
+    assert_eq!(denied, SqlState::INSUFFICIENT_PRIVILEGE);
+    assert_eq!(
+        refused(&mut first, "DROP ROLE readers"),
+        SqlState::DEPENDENT_OBJECTS
+    );
+    run(&mut other, "REVOKE ALL ON t FROM readers");
+    run(&mut first, "DROP ROLE readers");
+}
+
+#[test]
+fn sequences_and_messages_are_of_one_database() {
+    let db = Database::in_memory().expect("a database");
+    let mut first = session(&db, "postgres");
+    run(&mut first, "CREATE SEQUENCE s");
+    for copy in ["a", "b"] {
+        run(&mut first, &format!("CREATE DATABASE {copy}"));
+    }
+    let (mut a, mut b) = (session(&db, "a"), session(&db, "b"));
+    run(&mut a, "CREATE SEQUENCE s");
+    drop(a);
+    run(&mut first, "CREATE DATABASE c TEMPLATE a");
+    let (mut a, mut c) = (session(&db, "a"), session(&db, "c"));
+    // A copy goes on where its template is, not where what was taken ahead ends.
+    assert_eq!(number(&mut first, "SELECT nextval('s')"), 1);
+    drop(first);
+    let mut a_too = session(&db, "a");
+    run(&mut a_too, "CREATE DATABASE d TEMPLATE postgres");
+    assert_eq!(number(&mut session(&db, "d"), "SELECT nextval('s')"), 2);
+    let mut first = session(&db, "postgres");
+    run(&mut first, "SELECT setval('s', 1, false)");
+    for n in 1..=100 {
+        // Those of a template and its copy have the same oid.
+        for session in [&mut a, &mut c, &mut first] {
+            assert_eq!(number(session, "SELECT nextval('s')"), n);
+        }
+    }
+    for session in [&mut first, &mut a, &mut b] {
+        run(session, "LISTEN news");
+    }
+    run(&mut a, "NOTIFY news, 'hello'");
+    assert_eq!(a.take_notifications().len(), 1);
+    assert!(b.take_notifications().is_empty() && first.take_notifications().is_empty());
+}

@@ -1,0 +1,153 @@
+//! The databases of a catalog: each has a tree of definitions.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use fencepost_btree::{BTree, Cursor, Direction, ScanBatch};
+use fencepost_storage::Addr;
+use fencepost_txn::Transaction;
+use parking_lot::RwLock;
+
+use super::super::about::{About, Object, ObjectKind};
+use super::super::acl::{Acl, Privileges, default_acl};
+use super::super::database::DatabaseDef;
+use super::super::encode::encode_database;
+use super::{COMMON_CLASSES, Catalog, LOAD_BATCH, SUPERUSER_OID};
+use crate::error::{SqlError, SqlState};
+use crate::pg_catalog::DATABASE_OID;
+use crate::sequences::Ranges;
+use crate::stop::Halt;
+
+impl Catalog {
+    /// The same as another database sees it; nothing of it is loaded yet.
+    pub fn of(&self, database: &DatabaseDef) -> Catalog {
+        Catalog {
+            whole: Arc::clone(&self.whole),
+            database: database.id,
+            definitions: BTree::open(Addr::from_raw(database.definitions)),
+            newest: RwLock::default(),
+        }
+    }
+
+    /// The oid of the database.
+    pub fn database(&self) -> u32 {
+        self.database
+    }
+
+    /// Values of the database's sequences that this machine has taken.
+    pub fn ranges(&self) -> Arc<Ranges> {
+        let mut all = self.whole.ranges.lock();
+        Arc::clone(all.entry(self.database).or_default())
+    }
+
+    /// Makes the first databases in a catalog of before there were several; false where they are there.
+    pub async fn add_first_databases(&self, tx: &mut Transaction) -> Result<bool, Halt> {
+        let snapshot = self.snapshot(tx).await?;
+        if !snapshot.databases().is_empty() {
+            return Ok(false);
+        }
+        self.begin_change(tx, snapshot.version()).await?;
+        let said = snapshot.security().abouts();
+        self.insert_first_databases(tx, &said).await?;
+        Ok(true)
+    }
+
+    /// `said` is what is said about objects already.
+    pub(super) async fn insert_first_databases(
+        &self,
+        tx: &mut Transaction,
+        said: &[Arc<About>],
+    ) -> Result<(), Halt> {
+        for (mut database, comment) in DatabaseDef::first() {
+            database.definitions = match database.id {
+                DATABASE_OID => self.whole.first.root().raw(),
+                _ => BTree::create(tx).await?.root().raw(),
+            };
+            self.insert_database(tx, &database).await?;
+            let object = Object::new(ObjectKind::Database, database.id);
+            if said
+                .iter()
+                .all(|about| (about.class, about.id) != object.key())
+            {
+                let about = About {
+                    acl: database.is_template.then(connect_only),
+                    comments: vec![(0, comment.to_owned())],
+                    ..About::of(object)
+                };
+                self.replace_about(tx, None, &about).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A tree for the definitions of a new database; its raw address.
+    pub async fn create_definitions(&self, tx: &mut Transaction) -> Result<u64, Halt> {
+        Ok(BTree::create(tx).await?.root().raw())
+    }
+
+    /// Adds a database, whose tree exists already.
+    pub async fn insert_database(
+        &self,
+        tx: &mut Transaction,
+        database: &DatabaseDef,
+    ) -> Result<(), Halt> {
+        let bytes = encode_database(database);
+        self.insert_row(tx, self.whole.roles, database.id, &database.name, bytes)
+            .await
+    }
+
+    /// Puts `database` in the place of the one with its oid.
+    pub async fn replace_database(
+        &self,
+        tx: &mut Transaction,
+        database: &DatabaseDef,
+    ) -> Result<(), Halt> {
+        self.remove_row(tx, self.whole.roles, database.id).await?;
+        self.insert_database(tx, database).await
+    }
+
+    /// Removes this database with what is left of its definitions. The tree of the first one stays, for what it has of
+    /// all of them.
+    pub async fn remove_database(&self, tx: &mut Transaction) -> Result<(), Halt> {
+        self.remove_row(tx, self.whole.roles, self.database).await?;
+        let is_first = self.definitions.root() == self.whole.first.root();
+        let mut keys = Vec::new();
+        let mut batch = ScanBatch::new();
+        let mut cursor = whole(&self.definitions);
+        loop {
+            batch.clear();
+            let more = cursor.next_batch(tx, &mut batch, LOAD_BATCH).await?;
+            for i in 0..batch.len() {
+                if let Ok(key) = batch.key(i).try_into() {
+                    keys.push(u64::from_be_bytes(key));
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        let common = |key: &u64| COMMON_CLASSES.contains(&((key >> 32) as u32));
+        for key in keys.into_iter().filter(|key| !is_first || !common(key)) {
+            self.remove_keyed(tx, self.definitions, key).await?;
+        }
+        if !is_first {
+            self.definitions.drop_tree(tx).await?;
+        }
+        Ok(())
+    }
+}
+
+fn whole(tree: &BTree) -> Cursor {
+    tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward)
+}
+
+/// 57P01: the database that the session is of has been dropped.
+pub(super) fn gone() -> SqlError {
+    SqlError::new(SqlState::new(b"57P01"), "the database has been dropped")
+}
+
+/// What everybody may do with a template, and its owner.
+fn connect_only() -> Acl {
+    let owners = ObjectKind::Database.privileges();
+    default_acl(SUPERUSER_OID, (Privileges::CONNECT, owners))
+}
