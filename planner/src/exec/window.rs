@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use fencepost_sql::bound::{
-    Aggregate, Expr, Frame, FrameBound, FrameOffset, FrameUnit, WindowCall, WindowFunction,
+    Aggregate, Exclude, Expr, Frame, FrameBound, FrameOffset, FrameUnit, WindowCall, WindowFunction,
 };
 use fencepost_sql::error::{SqlError, SqlState};
 use fencepost_sql::functions::{Accumulator, sort_compare};
@@ -322,16 +322,12 @@ impl Part<'_> {
             W::Lag => self.beside(at, -1, cx)?,
             W::Lead => self.beside(at, 1, cx)?,
             W::FirstValue => {
-                let frame = self.frame(at, cx)?;
-                self.argument(0, (!frame.is_empty()).then_some(frame.start), cx)?
+                let first = self.pieces(at, cx)?.into_iter().flatten().next();
+                self.argument(0, first, cx)?
             }
             W::LastValue => {
-                let frame = self.frame(at, cx)?;
-                self.argument(
-                    0,
-                    frame.end.checked_sub(1).filter(|at| frame.contains(at)),
-                    cx,
-                )?
+                let last = self.pieces(at, cx)?.into_iter().flatten().next_back();
+                self.argument(0, last, cx)?
             }
             W::NthValue => {
                 let Some(nth) = self.argument(1, Some(at), cx)?.as_int() else {
@@ -343,9 +339,16 @@ impl Part<'_> {
                         "argument of nth_value must be greater than zero",
                     ));
                 }
-                let frame = self.frame(at, cx)?;
-                let wanted = frame.start.checked_add(nth as usize - 1);
-                self.argument(0, wanted.filter(|at| frame.contains(at)), cx)?
+                let mut left = nth as usize - 1;
+                let mut wanted = None;
+                for piece in self.pieces(at, cx)? {
+                    if left < piece.len() {
+                        wanted = Some(piece.start + left);
+                        break;
+                    }
+                    left -= piece.len();
+                }
+                self.argument(0, wanted, cx)?
             }
             W::Aggregate(_) => Value::Null,
         })
@@ -397,6 +400,9 @@ impl Part<'_> {
     }
 
     fn aggregates(&self, aggregate: &Aggregate, cx: &mut Cx<'_>) -> Result<Vec<Value>, Halt> {
+        if self.call.frame.exclude != Exclude::Nobody {
+            return self.aggregates_of_pieces(aggregate, cx);
+        }
         let mut values: Vec<Value> = Vec::with_capacity(self.order.len());
         let grows = self.call.frame.start == FrameBound::First;
         let mut sum = Accumulator::new(aggregate);
@@ -424,6 +430,44 @@ impl Part<'_> {
             last = Some(frame);
         }
         Ok(values)
+    }
+
+    /// As [`Part::aggregates`], where the frames have holes.
+    fn aggregates_of_pieces(
+        &self,
+        aggregate: &Aggregate,
+        cx: &mut Cx<'_>,
+    ) -> Result<Vec<Value>, Halt> {
+        let mut values = Vec::with_capacity(self.order.len());
+        for at in 0..self.order.len() {
+            cx.check_cancel()?;
+            let mut sum = Accumulator::new(aggregate);
+            for at in self.pieces(at, cx)?.into_iter().flatten() {
+                sum.update(aggregate, self.row(at), cx.params(), cx.eval)?;
+            }
+            values.push(sum.finish(aggregate)?);
+        }
+        Ok(values)
+    }
+
+    /// The frame of the row at `at` without what it excludes: in order, and each perhaps empty.
+    fn pieces(&self, at: usize, cx: &Cx<'_>) -> Result<[Range<usize>; 3], SqlError> {
+        let frame = self.frame(at, cx)?;
+        let (hole, kept) = match self.call.frame.exclude {
+            Exclude::Nobody => (frame.end..frame.end, 0..0),
+            Exclude::Current => (at..at + 1, 0..0),
+            Exclude::Group => (self.peers(at), 0..0),
+            Exclude::Ties => (self.peers(at), at..at + 1),
+        };
+        let within = |piece: Range<usize>| {
+            let start = piece.start.max(frame.start);
+            start..piece.end.min(frame.end).max(start)
+        };
+        Ok([
+            within(frame.start..hole.start),
+            within(kept),
+            within(hole.end..frame.end),
+        ])
     }
 
     /// The frame of the row at `at`.

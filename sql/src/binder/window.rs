@@ -7,11 +7,12 @@ use super::call::plain_argument;
 use super::expr::{Around, Clause};
 use super::{Binder, names};
 use crate::bound::{
-    Aggregate, AggregateKind, Expr, Frame, FrameBound, FrameOffset, FrameUnit, WindowCall,
+    Aggregate, AggregateKind, Exclude, Expr, Frame, FrameBound, FrameOffset, FrameUnit, WindowCall,
     WindowFunction,
 };
 use crate::error::{SqlError, SqlState};
 use crate::functions::CastContext;
+use crate::parser::MARKS;
 use crate::types::Type;
 
 /// Slots from here on are window calls, until the SELECT is put together.
@@ -226,7 +227,8 @@ impl Binder<'_> {
         spec: &ast::WindowSpec,
         around: &mut Around<'_>,
     ) -> Result<(Vec<Expr>, Order, Frame), SqlError> {
-        let spec = &resolved(spec, around)?;
+        let (spec, exclude) = exclusion(spec);
+        let spec = &resolved(&spec, around)?;
         let mut partition_by = Vec::with_capacity(spec.partition_by.len());
         for key in &spec.partition_by {
             let bound = self.expr(key, around)?;
@@ -244,8 +246,12 @@ impl Binder<'_> {
                 unit: FrameUnit::Range,
                 start: FrameBound::First,
                 end: FrameBound::Current,
+                exclude,
             },
-            Some(frame) => self.frame(frame, &order_by)?,
+            Some(frame) => Frame {
+                exclude,
+                ..self.frame(frame, &order_by)?
+            },
         };
         Ok((partition_by, order_by, frame))
     }
@@ -280,7 +286,12 @@ impl Binder<'_> {
         if unit == FrameUnit::Groups && order_by.is_empty() {
             return wrong("GROUPS mode requires an ORDER BY clause");
         }
-        Ok(Frame { unit, start, end })
+        Ok(Frame {
+            unit,
+            start,
+            end,
+            exclude: Exclude::Nobody,
+        })
     }
 
     fn bound(
@@ -357,6 +368,25 @@ fn named_window(around: &Around<'_>, name: &ast::Ident) -> Result<ast::WindowSpe
             format!("window \"{called}\" does not exist"),
         )),
     }
+}
+
+/// A window without the mark of what its frame excludes, and that.
+fn exclusion(spec: &ast::WindowSpec) -> (ast::WindowSpec, Exclude) {
+    let mut spec = spec.clone();
+    let mark = match spec.order_by.last().map(|key| &key.expr) {
+        Some(ast::Expr::Identifier(name)) if spec.window_frame.is_some() => {
+            MARKS.iter().position(|mark| *mark == name.value)
+        }
+        _ => None,
+    };
+    let exclude = match mark {
+        None => return (spec, Exclude::Nobody),
+        Some(0) => Exclude::Current,
+        Some(1) => Exclude::Group,
+        Some(_) => Exclude::Ties,
+    };
+    spec.order_by.pop();
+    (spec, exclude)
 }
 
 /// A window that builds on another.

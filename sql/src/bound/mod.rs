@@ -72,4 +72,4 @@ pub use subquery::{Subquery, SubqueryKind};
 pub use trigger::{Trigger, TriggerChange};
 pub use user_type::{AlterType, AlterTypeAction, CreateEnum, DropType};
 pub use view::{CreateView, DropView, Refresh, RefreshView};
-pub use window::{Frame, FrameBound, FrameOffset, FrameUnit, WindowCall, WindowFunction};
+pub use window::{Exclude, Frame, FrameBound, FrameOffset, FrameUnit, WindowCall, WindowFunction};

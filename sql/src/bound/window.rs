@@ -79,6 +79,21 @@ pub struct Frame {
     pub start: FrameBound,
     /// Where it ends.
     pub end: FrameBound,
+    /// What of it is left out.
+    pub exclude: Exclude,
+}
+
+/// Which rows of a frame are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exclude {
+    /// None.
+    Nobody,
+    /// The row itself.
+    Current,
+    /// The row and those that ORDER BY finds equal to it.
+    Group,
+    /// Those that ORDER BY finds equal to the row, but not the row.
+    Ties,
 }
 
 /// What the bounds of a frame count.

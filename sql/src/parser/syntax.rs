@@ -11,7 +11,8 @@ use super::depth::too_deep;
 use super::dialect::Postgres;
 use super::lexer::{Kind, Token, syntax_error};
 use super::{
-    Statement, column_list, identity, materialized, merge, partition, position_of, table_query,
+    Statement, column_list, exclusion, identity, materialized, merge, partition, position_of,
+    table_query,
 };
 use crate::error::{SqlError, SqlState};
 
@@ -143,13 +144,6 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
         {
             return Err(SqlError::unsupported("ROWS FROM"));
         }
-        if is(i, "exclude") && is(i + 1, "no") && is(i + 2, "others") {
-            blanked.extend(&tokens[i..i + 3]);
-        } else if is(i, "exclude")
-            && (is(i + 1, "current") || is(i + 1, "group") || is(i + 1, "ties"))
-        {
-            return Err(SqlError::unsupported("EXCLUDE in a window frame"));
-        }
         if is(i, "only") && i > 0 && may_be_only(text, tokens[i - 1]) {
             blanked.push(tokens[i]);
             let bracket = |at: usize, kind: Kind| tokens.get(at).filter(|t| t.kind == kind);
@@ -173,10 +167,12 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     let commas = locked_commas(text, tokens);
     let merged = merge::patches(text, tokens);
     let tables = table_query::tables(text, tokens)?;
+    let exclusions = exclusion::exclusions(text, tokens);
     if blanked.is_empty()
         && commas.is_empty()
         && merged.is_empty()
         && tables.is_empty()
+        && exclusions.is_empty()
         && target.is_none()
         && altered.is_none()
     {
@@ -208,6 +204,7 @@ fn patch<'a>(text: &'a str, tokens: &[Token]) -> Result<Cow<'a, str>, SqlError> 
     for token in blanked {
         patched.replace_range(token.start..token.end, &" ".repeat(token.end - token.start));
     }
+    exclusion::apply(&mut patched, &exclusions);
     if let Some(table) = tables
         .first()
         .filter(|table| table_query::is_inserted(text, tokens, table))

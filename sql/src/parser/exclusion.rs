@@ -1,0 +1,94 @@
+//! EXCLUDE in window frames, which sqlparser does not read.
+//!
+//! ```text
+//! ORDER BY x ROWS 1 PRECEDING EXCLUDE TIES   becomes   ORDER BY x, "$ties" ROWS 1 PRECEDING
+//! ```
+//! What is excluded becomes the last of the window's ORDER BY, from where the binder takes it. Where it is nothing, it
+//! is left out.
+
+use std::ops::Range;
+
+use super::lexer::{Kind, Token};
+
+/// Names that stand for EXCLUDE CURRENT ROW, GROUP and TIES.
+pub(crate) const MARKS: [&str; 3] = ["$current", "$group", "$ties"];
+
+/// An EXCLUDE of a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Exclusion {
+    /// Its bytes.
+    pub bytes: Range<usize>,
+    /// Where the frame begins, and what is to stand there; `None` where nothing is excluded.
+    pub mark: Option<(usize, String)>,
+}
+
+/// All of a text, as they come.
+pub(super) fn exclusions(text: &str, tokens: &[Token]) -> Vec<Exclusion> {
+    let is = |i: usize, word: &str| tokens.get(i).is_some_and(|t: &Token| t.is(text, word));
+    let mut found = Vec::new();
+    for i in 0..tokens.len() {
+        if !is(i, "exclude") {
+            continue;
+        }
+        let (mark, length) = if is(i + 1, "no") && is(i + 2, "others") {
+            (None, 3)
+        } else if is(i + 1, "current") && is(i + 2, "row") {
+            (Some(MARKS[0]), 3)
+        } else if is(i + 1, "group") {
+            (Some(MARKS[1]), 2)
+        } else if is(i + 1, "ties") {
+            (Some(MARKS[2]), 2)
+        } else {
+            continue;
+        };
+        // It ends the window.
+        let closed = tokens
+            .get(i + length)
+            .is_some_and(|t| t.kind == Kind::Close);
+        let Some((frame, ordered)) = frame_before(text, tokens, i).filter(|_| closed) else {
+            continue;
+        };
+        let by = if ordered { "," } else { "ORDER BY" };
+        found.push(Exclusion {
+            bytes: tokens[i].start..tokens[i + length - 1].end,
+            mark: mark.map(|mark| (tokens[frame].start, format!("{by} \"{mark}\" "))),
+        });
+    }
+    found
+}
+
+/// The token that begins the frame whose end is before `end`, and whether its window has an ORDER BY.
+fn frame_before(text: &str, tokens: &[Token], end: usize) -> Option<(usize, bool)> {
+    let is = |i: usize, word: &str| tokens[i].is(text, word);
+    let (mut depth, mut frame) = (0usize, None);
+    for i in (0..end).rev() {
+        match tokens[i].kind {
+            Kind::Close => depth += 1,
+            Kind::Open if depth == 0 => return frame.map(|frame| (frame, false)),
+            Kind::Open => depth -= 1,
+            _ if depth > 0 => {}
+            _ if frame.is_none() => {
+                if is(i, "rows") || is(i, "range") || is(i, "groups") {
+                    frame = Some(i);
+                }
+            }
+            _ if is(i, "order") && is(i + 1, "by") => return frame.map(|frame| (frame, true)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The text without them, and with their marks.
+pub(super) fn apply(patched: &mut String, exclusions: &[Exclusion]) {
+    // From the last to the first, so that what is before stays where it is.
+    for exclusion in exclusions.iter().rev() {
+        let length = exclusion.bytes.len();
+        let mark = exclusion.mark.as_ref();
+        let shorter = length.saturating_sub(mark.map_or(0, |(_, mark)| mark.len()));
+        patched.replace_range(exclusion.bytes.clone(), &" ".repeat(shorter));
+        if let Some((at, mark)) = mark {
+            patched.insert_str(*at, mark);
+        }
+    }
+}
